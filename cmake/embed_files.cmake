@@ -1,0 +1,78 @@
+# Puts files into the program as bytes, so that it needs none at run time.
+#
+#   include(cmake/embed_files.cmake)
+#   otattn_embed(TARGET name=file [name=file ...])
+#
+# gives TARGET a generated C file with the table that tools/report/embedded.h declares; it is made
+# again whenever one of the files changes. Run as a script (cmake -P) the same file is the generator:
+# `pairs` is the list of name=file, `output` the C file.
+
+if(CMAKE_SCRIPT_MODE_FILE)
+    set(arrays "")
+    set(rows "")
+    set(index 0)
+    foreach(pair IN LISTS pairs)
+        string(FIND "${pair}" "=" cut)
+        string(SUBSTRING "${pair}" 0 ${cut} name)
+        math(EXPR cut "${cut} + 1")
+        string(SUBSTRING "${pair}" ${cut} -1 file)
+        file(READ "${file}" bytes HEX)
+        if(bytes STREQUAL "")
+            message(FATAL_ERROR "${file} is empty: there is nothing to embed")
+        endif()
+        string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+        string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+        string(APPEND arrays "static const unsigned char file_${index}[] = {\n${bytes}\n};\n")
+        string(APPEND rows "    {\"${name}\", file_${index}, sizeof file_${index}},\n")
+        math(EXPR index "${index} + 1")
+    endforeach()
+    file(WRITE "${output}.part" "#include \"report/embedded.h\"\n\n${arrays}\n"
+         "const tool_embedded tool_embedded_files[] = {\n${rows}};\n"
+         "const size_t tool_embedded_count = ${index};\n")
+    file(RENAME "${output}.part" "${output}")
+    return()
+endif()
+
+set(OTATTN_EMBED_SCRIPT "${CMAKE_CURRENT_LIST_FILE}")
+
+function(otattn_embed target)
+    set(files "")
+    foreach(pair IN LISTS ARGN)
+        string(REGEX REPLACE "^[^=]*=" "" file "${pair}")
+        list(APPEND files "${file}")
+    endforeach()
+    set(generated "${CMAKE_CURRENT_BINARY_DIR}/${target}_embedded.c")
+    add_custom_command(
+        OUTPUT "${generated}"
+        COMMAND "${CMAKE_COMMAND}" "-Dpairs=${ARGN}" "-Doutput=${generated}" -P "${OTATTN_EMBED_SCRIPT}"
+        DEPENDS ${files} "${OTATTN_EMBED_SCRIPT}"
+        COMMENT "Embedding files into ${target}"
+        VERBATIM)
+    target_sources(${target} PRIVATE "${generated}")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tools")
+endfunction()
+
+# Everything the reports and the demo need, and the chart library when there is one.
+function(otattn_embed_report target charts)
+    set(root "${PROJECT_SOURCE_DIR}")
+    set(pairs
+        "page.css=${root}/tools/report/page.css"
+        "page.js=${root}/tools/report/page.js"
+        "theme.json=${root}/tools/report/theme.json"
+        "NOTICE.txt=${root}/tools/report/NOTICE.txt"
+        "demo.safetensors=${root}/data/demo/minilm.safetensors")
+    file(GLOB figures CONFIGURE_DEPENDS "${root}/tools/report/figures/*.vl.json")
+    foreach(figure IN LISTS figures)
+        get_filename_component(name "${figure}" NAME)
+        list(APPEND pairs "figures/${name}=${figure}")
+    endforeach()
+    if(charts)
+        get_filename_component(charts "${charts}" ABSOLUTE BASE_DIR "${root}")
+        if(NOT EXISTS "${charts}.gz.b64")
+            message(FATAL_ERROR "OTATTN_CHARTS: ${charts}.gz.b64 does not exist; "
+                                "make it with scripts/make_charts_bundle.py ${charts}")
+        endif()
+        list(APPEND pairs "charts=${charts}.gz.b64")
+    endif()
+    otattn_embed(${target} ${pairs})
+endfunction()

@@ -1,0 +1,41 @@
+# The program, the man page and completions it prints about itself, and their installation.
+
+include(embed_files)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
+
+# Everything but main.c, so that tests can call the parts.
+add_library(otattn_tools STATIC ${OTATTN_PROGRAM_SOURCES})
+target_include_directories(otattn_tools PUBLIC tools)
+target_link_libraries(otattn_tools PUBLIC otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP)
+if(TARGET otattn_analysis)
+    target_link_libraries(otattn_tools PUBLIC otattn_analysis)
+endif()
+otattn_embed_report(otattn_tools "${OTATTN_CHARTS}")
+
+add_executable(otattn_program tools/main.c)
+target_link_libraries(otattn_program PRIVATE otattn_tools)
+set_target_properties(otattn_program PROPERTIES OUTPUT_NAME otattn
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# otattn_page(FILE FOLDER ARGUMENT...): FILE is what the program prints when run with the arguments.
+function(otattn_page file folder)
+    set(page "${CMAKE_CURRENT_BINARY_DIR}/pages/${file}")
+    add_custom_command(OUTPUT "${page}"
+        COMMAND otattn_program ${ARGN} > "${page}"
+        DEPENDS otattn_program VERBATIM COMMENT "Printing ${file}")
+    set_property(DIRECTORY APPEND PROPERTY OTATTN_PAGES "${page}")
+    install(FILES "${page}" DESTINATION "${folder}")
+endfunction()
+
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+    file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/pages")
+    otattn_page(otattn.1 "${CMAKE_INSTALL_MANDIR}/man1" help --man)
+    otattn_page(otattn "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" completions bash)
+    otattn_page(_otattn "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" completions zsh)
+    otattn_page(otattn.fish "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" completions fish)
+    get_directory_property(pages OTATTN_PAGES)
+    add_custom_target(otattn_pages ALL DEPENDS ${pages})
+endif()

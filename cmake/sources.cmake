@@ -1,0 +1,110 @@
+# The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
+
+set(OTATTN_LIBRARY_SOURCES
+    src/backend/cpu/kernels.c
+    src/backend/cpu/pack.c
+    src/base/clock.c
+    src/base/cpu.c
+    src/base/cpu_count.c
+    src/base/memory.c
+    src/base/status.c
+    src/base/threads.c
+    src/certificate.c
+    src/certificate_dual.c
+    src/decode.c
+    src/forward.c
+    src/judge_scores.c
+    src/plan.c
+    src/problem/array.c
+    src/problem/arrays_check.c
+    src/problem/check.c
+    src/problem/error.c
+    src/problem/facts.c
+    src/problem/feasible.c
+    src/problem/helpers.c
+    src/problem/method.c
+    src/problem/support.c
+    src/problem/terms.c
+    src/reference.c
+    src/reference_online.c
+    src/reference_scaling.c
+    src/reference_transport.c
+    src/solver/anderson.c
+    src/solver/assignment.c
+    src/solver/coupled.c
+    src/solver/hard.c
+    src/solver/newton.c
+    src/solver/newton_system.c
+    src/solver/passes.c
+    src/solver/prefix.c
+    src/solver/row_solvers.c
+    src/solver/rows.c
+    src/solver/sinkhorn.c
+    src/solver/solver.c
+    src/solver/transport.c)
+
+# Compiled per instruction-set level; the level is the word after kernels_ in the name.
+set(OTATTN_KERNEL_SOURCES
+    src/backend/cpu/kernels_avx2_f32.c
+    src/backend/cpu/kernels_avx2_f64.c
+    src/backend/cpu/kernels_avx512_f32.c
+    src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_portable_f32.c
+    src/backend/cpu/kernels_portable_f64.c)
+
+set(OTATTN_ANALYSIS_SOURCES
+    analysis/hamming.c)
+
+# The program without main.c, which the tests link too.
+set(OTATTN_PROGRAM_SOURCES
+    tools/assign.c
+    tools/attend.c
+    tools/bench.c
+    tools/bench_ceiling.c
+    tools/bench_random.c
+    tools/compare.c
+    tools/completions.c
+    tools/convert.c
+    tools/demo.c
+    tools/demo_data.c
+    tools/demo_page.c
+    tools/doctor.c
+    tools/errors.c
+    tools/files.c
+    tools/files_error.c
+    tools/files_types.c
+    tools/flags.c
+    tools/hamming.c
+    tools/heatmap.c
+    tools/help.c
+    tools/json.c
+    tools/npy.c
+    tools/npz.c
+    tools/output.c
+    tools/plan.c
+    tools/problem_flags.c
+    tools/progress.c
+    tools/report/embedded.c
+    tools/report/report.c
+    tools/safetensors.c
+    tools/safetensors_write.c
+    tools/solve.c
+    tools/solve_command.c
+    tools/store.c
+    tools/suggest.c
+    tools/table.c
+    tools/topics.c)
+
+set(OTATTN_TEST_SOURCES
+    tests/test_base.c
+    tests/test_certificate.c
+    tests/test_combinatorial.c
+    tests/test_damage.c
+    tests/test_files.c
+    tests/test_half.c
+    tests/test_hamming.c
+    tests/test_judge.c
+    tests/test_judge_columns.c
+    tests/test_kernels.c
+    tests/test_outputs.c
+    tests/test_report.c)

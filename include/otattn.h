@@ -1,0 +1,506 @@
+/* otattn.h: attention as optimal transport. The whole operator, forward.
+ *
+ *     minimise over P >= 0, supported on the mask:   sum_ij P_ij C_ij + tau R(P)        C = -S
+ *     rows     sum_j P_ij = mu_i
+ *     columns  free | exact nu | relaxed rho | capped c | elastic lambda,steps | prefix | online c
+ *     R        sum P (log P - 1)   |   sum (P^alpha - P) / (alpha (alpha - 1))   |   nothing (hard)
+ *
+ * Rows are queries, columns are keys, always in that order. P is called the coupling; f (rows) and
+ * g (columns) are the potentials, in units of S:
+ *
+ *     entropy   P_ij = exp((S_ij + f_i + g_j) / tau)
+ *     Tsallis   P_ij = max(0, (alpha - 1) (S_ij + f_i + g_j) / tau) ^ (1 / (alpha - 1))
+ *     hard      S_ij + f_i + g_j <= 0 on the mask, with equality wherever P_ij > 0
+ *
+ * A first program (softmax attention of one head, everything else at its default):
+ *
+ *     float q[6 * 4], k[5 * 4], v[5 * 3], o[6 * 3];                      ... fill q, k, v ...
+ *     ota_problem problem = {.size = sizeof problem};
+ *     problem.queries = ota_array_of(q, OTA_F32, 1, 1, 6, 4);
+ *     problem.keys = ota_array_of(k, OTA_F32, 1, 1, 5, 4);
+ *     ota_arrays arrays = {.size = sizeof arrays};
+ *     arrays.values = ota_array_of(v, OTA_F32, 1, 1, 5, 3);
+ *     arrays.out = ota_array_of(o, OTA_F32, 1, 1, 6, 3);
+ *     ota_error error;
+ *     if (ota_attend(&problem, NULL, &arrays, NULL, &error) < 0) puts(error.message);
+ *
+ * Any other method: ota_method_parse("entmax:1.5/capped:2", &problem, &options, &error) first.
+ *
+ * Ownership: the caller owns every array and only lends it for the call (ota_plan_create borrows the
+ * problem's arrays until ota_plan_free or ota_plan_rebind); the plan owns all workspace.
+ * Errors: calls return an ota_status and, when `error` is not NULL, one sentence naming the field,
+ * the value and the remedy. The library never prints, exits, reads the environment, installs handlers
+ * or keeps mutable globals. Different plans may be used from different threads at the same time.
+ *
+ * Requirement ids in brackets, such as [CETA-16], name the source formulas; docs/ has the table.
+ */
+#ifndef OTATTN_H
+#define OTATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define OTA_VERSION_MAJOR 0
+#define OTA_VERSION_MINOR 1
+#define OTA_VERSION_PATCH 0
+#define OTA_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define OTA_API __attribute__((visibility("default")))
+#else
+#define OTA_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status --------------------------------------------------------------------------------- */
+
+/* 0: every promise kept. > 0: finished, with a caveat. < 0: failed; outputs asked for are filled with
+ * quiet NaN when the failure is numeric and untouched when the input was refused. */
+typedef enum ota_status {
+    OTA_OK = 0,
+    /* exactly the asked rounds were run; no promise about the columns */
+    OTA_FIXED_ITERS = 1,
+    OTA_PARTIAL = 2,        /* not converged, and the caller allowed the partial plan */
+    OTA_NONFINITE_ROWS = 3, /* some rows met NaN or +inf and are NaN; the others are right */
+    OTA_EINVAL = -1,        /* an argument is out of its range or does not fit another */
+    OTA_ENOMEM = -2,
+    OTA_EOVERFLOW = -3, /* a size product leaves the range of size_t or int64_t */
+    OTA_EALIAS = -4,    /* an output overlaps an input or another output */
+    OTA_EALIGN = -5,    /* an array is not naturally aligned for its type */
+    OTA_NOT_CONVERGED = -6,
+    OTA_INFEASIBLE = -7, /* no plan meets the masses on this support */
+    /* the tolerance lies below what f64 can reach (said before solving) */
+    OTA_TOL_UNREACHABLE = -8,
+    OTA_NONFINITE = -9, /* a coupled method or strict mode met NaN or +inf */
+    OTA_NOT_DIFFERENTIABLE = -10,
+    OTA_UNSUPPORTED = -11, /* the cell has no meaning or no solver; the sentence says why */
+    OTA_CANCELLED = -12,
+    OTA_TIMEOUT = -13,
+    OTA_EFORMAT = -14,
+    OTA_ELIMIT = -15, /* a limit set by the caller (workspace) is too small */
+    OTA_EIO = -16,
+    OTA_EPATH = -17,
+    OTA_ETRUNC = -18,
+    OTA_EMISMATCH = -19,
+    OTA_EDEVICE = -20,
+    OTA_ECOMM = -21,
+    OTA_EINTERNAL = -22,
+    OTA_UNSOLVED = -1000 /* what a result holds before any solve */
+} ota_status;
+
+/* Filled when a call fails (all three strings NUL-terminated, never empty `message`); untouched on
+ * success. Every call accepts NULL instead. */
+typedef struct ota_error {
+    char field[64];    /* the field at fault, spelled as in the structs below, or "" */
+    char message[512]; /* one sentence: what, where, the value */
+    char hint[256];    /* what to do about it, or "" */
+} ota_error;
+
+/* The status's word in the program's JSON ("ok", "fixed_iters", "not_converged" ...); never NULL. */
+OTA_API const char *ota_status_word(ota_status status);
+/* One English sentence about the status; never NULL. */
+OTA_API const char *ota_status_text(ota_status status);
+/* "MAJOR.MINOR.PATCH" of the library that is running. */
+OTA_API const char *ota_version(void);
+
+/* ---- arrays --------------------------------------------------------------------------------- */
+
+typedef enum ota_type {
+    OTA_NO_TYPE = 0,
+    OTA_F64 = 1,
+    OTA_F32 = 2,
+    OTA_BF16 = 3,
+    OTA_F16 = 4,
+    OTA_BOOL = 5, /* one byte, 0 or not 0 */
+    OTA_I64 = 6
+} ota_type;
+
+/* Bytes of one element (8 4 2 2 1 8); 0 for anything else. */
+OTA_API size_t ota_type_bytes(ota_type type);
+
+/* A strided 4-d array: batch, head, row, column. It owns nothing. An absent array is all zeros
+ * (type OTA_NO_TYPE): "not given" as input, "not wanted" as output. Strides count elements and may
+ * have any sign; an input may repeat elements with stride 0, an output may not. Where a comment says
+ * "broadcasts", a size of 1 stands for every index of that dimension. Any size may be 0: then `data`
+ * is never touched. Vectors over queries or keys have size {batch, heads, 1, length}. */
+typedef struct ota_array {
+    void *data;
+    ota_type type;
+    int64_t size[4];
+    int64_t stride[4];
+} ota_array;
+
+/* A dense (C-ordered) array over caller memory. */
+OTA_API ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t heads,
+                               int64_t rows, int64_t columns);
+
+/* ---- problem -------------------------------------------------------------------------------- */
+
+/* Terms are added to or bend the scores, always in this order, whatever the order in `terms`:
+ *   scale * (Q K^T + relative inside) -> softcap -> + alibi + relative + dense -> masks -> / tau.
+ * At most one term of each kind but OTA_TERM_DENSE. */
+typedef enum ota_term_kind {
+    OTA_TERM_DENSE = 1, /* array [batch|1, heads|1, queries|1, keys|1]: added to S */
+    /* array {1,1,1,heads} of slopes, or absent and `value` for all heads: S_ij -= slope |i +
+       offset - j|, slope in units of S [LIT-12, 32] */
+    OTA_TERM_ALIBI,
+    /* array {1,heads|1,1,queries+keys-1}: b[i - j + keys - 1] added to S */
+    OTA_TERM_RELATIVE,
+    OTA_TERM_RELATIVE_INSIDE, /* the same, added to Q K^T before `scale` [TOT-50] */
+    OTA_TERM_SOFTCAP,         /* S = value * tanh(S / value), value > 0 */
+    /* one more key with this logit (array {1,1,1,heads} or `value`) and no value vector: weights
+       on real keys sum to less than mu. The sink is outside column masses, caps, receiver mass and
+       support. */
+    OTA_TERM_SINK
+} ota_term_kind;
+
+typedef struct ota_term {
+    ota_term_kind kind;
+    ota_array array;
+    double value;
+} ota_term;
+
+/* Supports say which pairs may carry weight; several compose by AND. A pair outside has weight
+ * exactly 0 and its scores, keys and values are not used (NaN there has no effect). With
+ * queries != keys, positions follow ota_problem.corner: query i stands at position i + offset,
+ * offset = 0 (top-left) or keys - queries (bottom-right). [TOT-43..48] */
+typedef enum ota_support_kind {
+    OTA_SUPPORT_CAUSAL = 1, /* j <= i + offset */
+    OTA_SUPPORT_WINDOW,     /* i + offset - left <= j <= i + offset + right; -1 = no limit */
+    OTA_SUPPORT_STRIDED,    /* (i + offset - j) mod left == 0, mathematical mod; left >= 1 */
+    /* same block only: blocks of `left` positions, or array {1,1,1,blocks} I64 of block sizes that
+       together cover every position */
+    OTA_SUPPORT_BLOCK,
+    OTA_SUPPORT_LENGTHS, /* array {1,1,1,batch} I64: keys 0 ... length-1 take part */
+    /* array BOOL, broadcasts to [batch, heads, queries, keys]; true = in */
+    OTA_SUPPORT_BOOLEAN,
+    OTA_SUPPORT_ADDITIVE /* array f64..f16, broadcasts: added to S; -inf forbids */
+} ota_support_kind;
+
+typedef struct ota_support {
+    ota_support_kind kind;
+    ota_array array;
+    int64_t left, right;
+} ota_support;
+
+typedef enum ota_corner {
+    OTA_CORNER_UNSET = 0, /* means top-left; refused for causal when queries != keys */
+    OTA_TOP_LEFT,
+    OTA_BOTTOM_RIGHT
+} ota_corner;
+
+typedef enum ota_regulariser {
+    OTA_SOFTMAX = 0, /* entropy, temperature tau [LIT-01..09] */
+    OTA_ENTMAX,      /* Tsallis of order alpha > 1; 2 is sparsemax [LIT-10, 11] */
+    OTA_HARD         /* nothing: argmax, assignment, transportation [ELA-04, 14] */
+} ota_regulariser;
+
+typedef enum ota_column_rule {
+    OTA_COLUMNS_FREE = 0,
+    OTA_COLUMNS_EXACT,   /* column sums = nu [CETA-01..] */
+    OTA_COLUMNS_RELAXED, /* + rho KL(column sums | nu) [DER-01, 10] */
+    OTA_COLUMNS_CAPPED,  /* column sums <= cap * column_mass [DER-02] */
+    /* steps rounds of g <- g - lambda tau log(c/nu), then rows [ELA-07..11] */
+    OTA_COLUMNS_ELASTIC,
+    /* row i = last row of the exact plan of queries 0..i on keys 0..keys-queries+i [DER-04] */
+    OTA_COLUMNS_PREFIX,
+    /* rows in order; each takes at most what earlier rows left of every key's capacity cap *
+       column_mass [DER-23] */
+    OTA_COLUMNS_ONLINE
+} ota_column_rule;
+
+typedef enum ota_row_rule { OTA_ROWS_HARD = 0, OTA_ROWS_RELAXED } ota_row_rule;
+typedef enum ota_axis { OTA_AXIS_ROWS = 0, OTA_AXIS_COLUMNS } ota_axis;
+typedef enum ota_side { OTA_SIDE_ROWS = 0, OTA_SIDE_COLUMNS } ota_side;
+
+/* What is to be solved. Zero means the default in every field but `size`. */
+typedef struct ota_problem {
+    /* sizeof(ota_problem) of the caller; 0 is refused, shorter = an older header */
+    size_t size;
+
+    /* Scores: queries and keys, or a matrix. S = scale * Q K^T (or scale * matrix), then the terms. */
+    ota_array queries; /* [batch, heads, queries, width] */
+    /* [batch, key heads, keys, width]; heads % key heads == 0 (grouped heads) */
+    ota_array keys;
+    /* [batch, heads, queries, keys]; then queries and keys are absent */
+    ota_array scores;
+    /* not 0: scale * Q K^T (or the matrix) is a cost to be minimised [ELA-05] */
+    int cost;
+    /* 0: 1 / sqrt(width) for queries and keys (1 if width is 0), 1 for a matrix */
+    double scale;
+    double temperature; /* tau > 0 divides S; 0: 1 [TOT-09] */
+    /* {1,1,1,heads} f64 or f32: one tau per head instead [CETA-29] */
+    ota_array temperatures;
+
+    const ota_term *terms; /* term_count of them, borrowed */
+    int64_t term_count;
+    const ota_support *supports; /* support_count of them, borrowed */
+    int64_t support_count;
+    ota_corner corner;
+
+    ota_regulariser regulariser;
+    double order; /* alpha of OTA_ENTMAX, > 1; 0: 1.5 */
+
+    ota_row_rule rows;
+    double row_strength; /* RHO of relaxed rows (units of S); needs relaxed columns */
+
+    ota_column_rule columns;
+    double strength; /* rho of relaxed columns, > 0, units of S */
+    double cap;      /* cap of capped and online, > 0, units of mass */
+    double lambda;   /* elastic, 0 <= lambda < 2 */
+    /* elastic rounds, >= 0 (lambda = 0 or steps = 0 is softmax bit for bit) */
+    int64_t steps;
+    ota_array lambdas; /* {1,1,1,keys} f64 or f32: a lambda per key instead [ELA-13] */
+
+    /* mu >= 0, {batch|1, heads|1, 1, queries} f64 or f32; absent: 1 */
+    ota_array row_mass;
+    /* nu >= 0, {batch|1, heads|1, 1, keys}; absent: sum mu / usable keys (0 for a key no query
+       may use); multiplies cap (absent: 1) for capped and online; refused for free and prefix */
+    ota_array column_mass;
+
+    /* OTA_AXIS_COLUMNS: P = (plan of S^T)^T: keys give exactly column_mass (absent: 1) and the column
+       rule governs the queries with row_mass as its target; no prefix, online or sink [BLOG-02] */
+    ota_axis axis;
+    /* printed orders of CETA (14)-(15) and ELA (8)-(9): start at columns = no first row update, end
+       at columns = no last one, so rows are not exact [CETA-07, ELA-10] */
+    ota_side start, end;
+} ota_problem;
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+typedef enum ota_center { OTA_CENTER_NONE = 0, OTA_CENTER_MEAN, OTA_CENTER_MIDRANGE } ota_center;
+typedef enum ota_precision {
+    OTA_PRECISION_AUTO = 0,
+    OTA_PRECISION_F32,
+    OTA_PRECISION_F64
+} ota_precision;
+
+/* Runs body(context, index, worker) for every index in [0, count), in any order, on at most
+ * `threads` workers (worker in [0, threads), no two at once with the same number), and returns when
+ * all are done. */
+typedef struct ota_executor {
+    void (*run)(void *user, int64_t count, void (*body)(void *context, int64_t index, int worker),
+                void *context);
+    void *user;
+    int threads;
+} ota_executor;
+
+/* What `progress` is told: heads finished of all, and the round and residual of one running head.
+ * Called from any worker, one call at a time. */
+typedef struct ota_progress {
+    int64_t heads_done, heads;
+    int64_t round;
+    double residual;
+} ota_progress;
+
+#define OTA_NO_ROUNDS (-1) /* ota_options.rounds: exactly zero rounds (0 means tolerance mode) */
+
+/* How it is to be solved. Zero means the default in every field but `size`; a NULL pointer to the
+ * struct means all defaults. Every option that changes the run shows in ota_plan_describe. */
+typedef struct ota_options {
+    size_t size; /* sizeof(ota_options) */
+    /* on max(row_error, column_error); 0: 1e-5 (f32 and below), 1e-9 (f64) */
+    double tolerance;
+    int64_t max_rounds; /* limit in tolerance mode; 0: 1000 */
+    /* > 0 or OTA_NO_ROUNDS: exactly so many; the status is OTA_FIXED_ITERS. A round is one column
+       and one row update after the first row update: 0 rounds is softmax; Sinkformers' half-steps
+       are 2 rounds + 1 [CETA-06] */
+    int64_t rounds;
+    /* > 0: first temperature of the schedule inside the solve [ELA-12, 19] */
+    double anneal_start;
+    double anneal_factor; /* each stage multiplies it, 0 < factor < 1; 0: 0.5 */
+    /* rounds per stage; 0: 5 (1 with elastic: one stage per round) */
+    int64_t anneal_rounds;
+    int anneal_keep_scaling; /* keep v = exp(g / tau) between stages instead of g */
+    /* over-relaxation of the column update, 0 < w < 2; 0: 1 [DER-08, 09] */
+    double relaxation;
+    int relaxation_auto; /* choose it from the measured rate */
+    ota_center center;   /* [TOT-106] */
+    /* of the potentials and stored scores [TOT-107]; AUTO: numeric policy */
+    ota_precision precision;
+    double tolerance_scaling; /* > 0: stop only if also osc(g change) <= this [TOT-14] */
+    /* exact columns without total support: solve on the usable pairs */
+    int prune;
+    int allow_partial;  /* not converged: write the plan, OTA_PARTIAL */
+    int strict;         /* non-finite rows are an error */
+    const char *solver; /* NULL or "auto", or a name of ota_solver_name */
+    /* 0: the CPUs this process may use; results do not depend on it */
+    int threads;
+    const ota_executor *executor; /* NULL: own threads */
+    /* NULL or a name of ota_kernel_name: use nothing newer; absent = refused */
+    const char *cpu;
+    size_t workspace_limit; /* bytes the plan may take; 0: no limit */
+    const int *cancel;      /* read now and then; not 0 stops with OTA_CANCELLED */
+    int64_t deadline_ns;    /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT */
+    void (*progress)(void *user, const ota_progress *progress);
+    void *progress_user;
+} ota_options;
+
+/* ---- methods by name ------------------------------------------------------------------------ */
+
+/* Parses REGULARISER[/COLUMNS][{option=value,...}] or an alias ("softmax", "entmax:1.5/capped:2",
+ * "softmax/elastic:0.3,8", "ceta{temperature=.5,rounds=10}", "assignment", "argmax") and sets only
+ * the fields it names: regulariser, order, columns and their parameters; from braces temperature,
+ * tolerance, rounds, max_rounds, anneal, relaxation, prune, solver. `options` may be NULL when there
+ * are no such braces. EINVAL (with a did-you-mean) changes nothing. */
+OTA_API ota_status ota_method_parse(const char *text, ota_problem *problem, ota_options *options,
+                                    ota_error *error);
+/* The canonical spelling ("softmax/exact") without braces; returns the length it needs without NUL. */
+OTA_API size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size);
+
+/* ---- plan ----------------------------------------------------------------------------------- */
+
+typedef struct ota_plan ota_plan; /* opaque: choices and all memory of one problem */
+
+/* Checks everything about the problem but the contents of large arrays. */
+OTA_API ota_status ota_check(const ota_problem *problem, const ota_options *options,
+                             ota_error *error);
+
+/* Chooses solver, kernels and memory once. `values_width` is the width of the values that forward will
+ * be given (0 if none). The structs are copied, their arrays borrowed. *plan is NULL on failure.
+ * Threads are started here. */
+OTA_API ota_status ota_plan_create(ota_plan **plan, const ota_problem *problem,
+                                   int64_t values_width, const ota_options *options,
+                                   ota_error *error);
+/* Frees everything; NULL is fine. */
+OTA_API void ota_plan_free(ota_plan *plan);
+/* All bytes the plan holds; forward allocates none. */
+OTA_API size_t ota_plan_bytes(const ota_plan *plan);
+/* Human-readable lines "key: value" (solver and why, kernel, threads, bytes, path, precision,
+ * tolerance ...), NUL-terminated within text_size; returns the length it needs without the NUL. */
+OTA_API size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size);
+/* Single facts of the plan: solver name and kernel name; owned by the library, never NULL. */
+OTA_API const char *ota_plan_solver(const ota_plan *plan);
+OTA_API const char *ota_plan_kernel(const ota_plan *plan);
+OTA_API int ota_plan_threads(const ota_plan *plan);
+/* Points the plan at new arrays of the same shapes, types and rules; anything else is EINVAL and the
+ * plan keeps its old problem. */
+OTA_API ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+/* What forward found out about one head, from the solver's own sums. */
+typedef struct ota_head_result {
+    ota_status status;
+    int64_t rounds;
+    double row_error, column_error; /* as in ota_certificate */
+} ota_head_result;
+
+/* Arrays of one forward call; all owned by the caller, absent = not wanted. Outputs must not overlap
+ * inputs or each other. */
+typedef struct ota_arrays {
+    size_t size; /* sizeof(ota_arrays) */
+    /* in [batch, key heads, keys, values width]; same type family as queries */
+    ota_array values;
+    /* out [batch, heads, queries, values width] = P V; any float type */
+    ota_array out;
+    ota_array coupling; /* out [batch, heads, queries, keys] = P; any float type */
+    /* out {batch, heads, 1, queries} f64 or f32; -inf for an empty row */
+    ota_array row_potential;
+    ota_array column_potential; /* out {batch, heads, 1, keys} f64 or f32; absent rules give 0 */
+    /* out {batch, heads, 1, queries} LSE_j (S_ij + g_j)/tau in nats (entropy only), sink
+       included; -inf for an empty row */
+    ota_array lse;
+    ota_array receiver;        /* out {batch, heads, 1, keys} column sums, f64 or f32 */
+    ota_array row_entropy;     /* out {batch, heads, 1, queries} entropy of P_i / mu_i, nats */
+    ota_array row_support;     /* out {batch, heads, 1, queries} number of positive weights */
+    ota_array row_max;         /* out {batch, heads, 1, queries} largest weight */
+    ota_array sink;            /* out {batch, heads, 1, queries} weight on the sink */
+    ota_array start_potential; /* in {batch, heads, 1, keys} f64 or f32: warm start g */
+    /* in and out {batch, heads, 1, keys} f64: online capacity left; given: the call starts from
+       it and leaves the new rest there */
+    ota_array remaining;
+    ota_head_result *heads; /* out: batch * heads records, or NULL */
+} ota_arrays;
+
+typedef struct ota_result {
+    size_t size;                    /* sizeof(ota_result) */
+    ota_status status;              /* worst over heads */
+    int64_t rounds;                 /* largest over heads */
+    double row_error, column_error; /* worst over heads, from the solver's own sums */
+    int64_t empty_rows, nonfinite_rows;
+    /* allowed pairs on no feasible plan, when that was established */
+    int64_t unusable_pairs;
+    int64_t pruned_pairs;
+    /* kernel entries flushed to zero by the linear domain [TOT-108] */
+    int64_t underflowed;
+    int promoted;               /* potentials computed in f64 although the data is narrower */
+    double temperature_reached; /* smallest temperature solved when a schedule stopped early */
+    int64_t head;               /* batch * heads + head index of the worst head */
+    char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
+} ota_result;
+
+/* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble
+ * of one head poisons that head only. `result` may be NULL. */
+OTA_API ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
+                               ota_error *error);
+
+/* One decode step with a KV cache. The plan was created for keys = capacity of the cache and
+ * bottom-right causal positions; only the first `key_count` keys exist, and the queries are the last
+ * ones of them. Free and online columns only (OTA_UNSUPPORTED otherwise); online wants
+ * arrays->remaining, whose entries for new keys the caller sets to cap * column_mass before the call
+ * (ota_decode_capacity does). [DER-23] */
+OTA_API ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
+                              ota_result *result, ota_error *error);
+/* Writes the full capacity of keys [first, last) into `remaining`. */
+OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *remaining,
+                                       int64_t first, int64_t last, ota_error *error);
+
+/* Create, forward, free in one call. */
+OTA_API ota_status ota_attend(const ota_problem *problem, const ota_options *options,
+                              const ota_arrays *arrays, ota_result *result, ota_error *error);
+
+/* ---- certificate ---------------------------------------------------------------------------- */
+
+/* How well a plan solves a problem, recomputed in f64 from the outputs alone by code that shares
+ * nothing with the solvers. NaN = does not exist (reported as null). */
+typedef struct ota_certificate {
+    size_t size; /* sizeof(ota_certificate) */
+    /* ||P1 - mu||_1 / sum mu (sink included in P1); stationarity if relaxed */
+    double row_error;
+    /* exact: ||P^T 1 - nu||_1 / sum mu; capped, online: its violated part; relaxed: stationarity
+       residual; else distance to nu, as information */
+    double column_error;
+    double primal; /* sum P C + tau R(P) (+ rho KL(c | nu) ...), units of S */
+    /* of the same problem at the potentials; NaN: elastic, prefix, online */
+    double dual;
+    double gap;                        /* primal - dual */
+    double value;                      /* <P, C> - tau H(P) [LIT-22] */
+    double entropy;                    /* mean over rows of H(P_i / mu_i), nats */
+    double support;                    /* mean number of positive weights per row */
+    double receiver_max, receiver_min; /* column sums in units of sum mu / keys [CETA-19] */
+    double delta;                      /* max_j |c_j - nu_j| / (sum mu / keys) [CETA-20] */
+    double minimum;                    /* smallest P_ij on the support (negative = defect) */
+    double outside;                    /* largest |P_ij| outside the support (must be 0) */
+    int64_t empty_rows, nonfinite_rows;
+} ota_certificate;
+
+/* Judges arrays->coupling if present, else the plan that row_potential and column_potential define
+ * (entropy and Tsallis; online too; hard and prefix need the coupling). Streams rows: O(keys) memory,
+ * allocated inside. `per_head`: batch * heads records or NULL. Over heads: largest errors, gaps, delta
+ * and receiver_max, smallest receiver_min and minimum, means of entropy and support, sums of primal,
+ * dual and value. */
+OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *options,
+                               const ota_arrays *arrays, ota_certificate *certificate,
+                               ota_certificate *per_head, ota_error *error);
+
+/* ---- small helpers -------------------------------------------------------------------------- */
+
+/* Rotates pairs (2k, 2k+1) of every row of x [batch, heads, rows, width], width even, in place, by
+ * position * base^(-2k/width). `first` is the position of row 0; base 0 means 10000.
+ * f64 f32 bf16 f16, computed in f64. [TOT-51, 52] */
+OTA_API ota_status ota_rope(const ota_array *x, int64_t first, double base, ota_error *error);
+/* slopes[h] = 2^(-8 (h + 1) / heads). [LIT-32] */
+OTA_API void ota_alibi_slopes(int64_t heads, double *slopes);
+
+/* Names, NULL past the end. Kernels are the instruction-set levels this CPU can run, oldest first. */
+OTA_API const char *ota_solver_name(int index);
+OTA_API const char *ota_kernel_name(int index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,214 @@
+"""Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
+
+base <- problem <- backend <- solver <- plan
+certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
+analysis, model, tools, examples: public headers and their own folder only
+tests, fuzz, bench, lab: anything
+
+check_layers.py [REPOSITORY]     judges a checkout
+check_layers.py --self-test      plants one defect after another in a small tree and expects each found
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+LAYERS = ["base", "problem", "backend", "solver", "plan"]
+JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
+OUTSIDE = {"analysis", "model", "tools", "examples"}
+FREE = {"tests", "fuzz", "bench", "lab", "include"}
+# Files of the plan layer lie in src/ itself; what a name starts with says so.
+PLAN_NAMES = re.compile(r"^src/(plan|api|forward|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+SUFFIXES = {".c", ".h", ".cu", ".cuh"}
+SOURCE_LIST = "cmake/sources.cmake"
+# Folders whose every .c file must be built, less exceptions.
+LISTED = ("src", "analysis", "model", "tools", "tests")
+UNLISTED = {"tools/main.c"}
+
+
+def top_folder(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def is_public(name: str, root: Path) -> bool:
+    return "/" not in name and (root / "include" / name).is_file()
+
+
+def layer_of(path: str) -> str | None:
+    """The layer of a file under src/: a folder name, "plan" or "judge"; None when unknown."""
+    if JUDGES.match(path):
+        return "judge"
+    parts = path.split("/")
+    if len(parts) == 2:
+        return "plan" if PLAN_NAMES.match(path) else None
+    return parts[1] if parts[1] in LAYERS[:-1] else None
+
+
+def resolve(including: str, name: str, root: Path) -> str | None:
+    """The repository path an include in quotes means; None for the system's own headers."""
+    for folder in (str(Path(including).parent), "src", "tools", "analysis", "model", "tests", "."):
+        candidate = (root / folder / name).resolve()
+        if candidate.is_file() and candidate.is_relative_to(root.resolve()):
+            return candidate.relative_to(root.resolve()).as_posix()
+    return None
+
+
+def judge_source(path: str, target: str) -> str | None:
+    """Why a file under src/ may not include `target`, or None."""
+    own = layer_of(path)
+    if not target.startswith("src/"):
+        return "lies outside the library"
+    other = layer_of(target)
+    if other is None:
+        return "belongs to no layer"
+    if own == "judge":
+        # The two judges may share a header of their own, nothing above problem.
+        return None if other in ("base", "problem", "judge") else f"the judge may not see {other}/"
+    if other == "judge":
+        return None if own == "plan" else "only the plan may call the judge"
+    if own is None or LAYERS.index(other) > LAYERS.index(own):
+        return f"points upward, from {own} to {other}"
+    return None
+
+
+def judge_outside(path: str, target: str) -> str | None:
+    folder = top_folder(path)
+    if top_folder(target) == folder:
+        return None
+    return f"{folder}/ may include public headers and its own only"
+
+
+def check_includes(root: Path, files: list[str]) -> list[str]:
+    defects = []
+    for path in files:
+        top = top_folder(path)
+        if top in FREE:
+            continue
+        if top not in OUTSIDE and top != "src":
+            defects.append(f"{path}: unknown folder {top}/; the house plan has no such place")
+            continue
+        if top == "src" and layer_of(path) is None:
+            defects.append(f"{path}: unknown place in src/; layers are {', '.join(LAYERS)} and the judge")
+            continue
+        text = (root / path).read_text(encoding="utf-8", errors="replace")
+        for match in INCLUDE.finditer(text):
+            quote, name = match.groups()
+            if is_public(name, root):
+                if top == "src" and name != "otattn.h":
+                    defects.append(f"{path}: includes {name}; the library knows otattn.h only")
+                continue
+            target = resolve(path, name, root)
+            if target is None:
+                if quote == '"':
+                    defects.append(f'{path}: "{name}" is not found')
+                continue
+            reason = judge_source(path, target) if top == "src" else judge_outside(path, target)
+            if reason is not None:
+                defects.append(f"{path}: include of {name} {reason}")
+    return defects
+
+
+def check_list(root: Path, files: list[str]) -> list[str]:
+    """Every .c file is built: it stands in the list of sources, in order, and nothing else does."""
+    listing = root / SOURCE_LIST
+    if not listing.is_file():
+        return [f"{SOURCE_LIST} is missing"]
+    defects = []
+    listed: list[str] = []
+    for block in re.findall(r"set\(OTATTN_\w+_SOURCES([^)]*)\)", listing.read_text(encoding="utf-8")):
+        names = block.split()
+        if names != sorted(names):
+            defects.append(f"{SOURCE_LIST}: a list is not sorted: {next(iter(names), '')} ...")
+        listed += names
+    wanted = {
+        path for path in files if path.endswith(".c") and top_folder(path) in LISTED and path not in UNLISTED
+    }
+    defects += [f"{path}: not in {SOURCE_LIST}, so it is not built" for path in sorted(wanted - set(listed))]
+    defects += [f"{SOURCE_LIST}: {path} does not exist" for path in sorted(set(listed) - wanted)]
+    return defects
+
+
+def find_files(root: Path) -> list[str]:
+    found = []
+    for path in root.rglob("*"):
+        relative = path.relative_to(root)
+        hidden_or_built = relative.parts[0].startswith((".", "build"))
+        if path.suffix in SUFFIXES and path.is_file() and not hidden_or_built:
+            found.append(relative.as_posix())
+    return sorted(found)
+
+
+def check(root: Path) -> list[str]:
+    files = find_files(root)
+    return check_includes(root, files) + check_list(root, files)
+
+
+# A defect planted in a sound tree: file, its text, and a word of the complaint it must cause.
+PLANTS = [
+    ("src/base/bad.h", '#include "problem/problem.h"\n', "points upward"),
+    ("src/problem/bad.h", '#include "../solver/solver.h"\n', "points upward"),
+    ("src/backend/cpu/bad.h", '#include "solver/solver.h"\n', "points upward"),
+    ("src/solver/bad.h", '#include "plan.h"\n', "points upward"),
+    ("src/reference.h", '#include "backend/cpu/kernels.h"\n', "the judge may not see"),
+    ("src/certificate.h", '#include "solver/solver.h"\n', "the judge may not see"),
+    ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "knows otattn.h only"),
+    ("src/helpers/new.h", "\n", "unknown place"),
+    ("src/stray.h", "\n", "unknown place"),
+    ("misc/new.h", "\n", "unknown folder"),
+    ("tools/bad.h", '#include "base/base.h"\n', "public headers and its own only"),
+    ("analysis/bad.h", '#include "../tools/tool.h"\n', "public headers and its own only"),
+    ("examples/bad.h", '#include "../src/base/base.h"\n', "public headers and its own only"),
+    ("src/base/lost.h", '#include "nowhere.h"\n', "is not found"),
+    ("src/base/unlisted.c", "\n", "not built"),
+]
+
+SOUND = {
+    "include/otattn.h": "",
+    "include/otattn_analysis.h": "",
+    "src/base/base.h": '#include "otattn.h"\n#include <stdint.h>\n',
+    "src/base/base.c": '#include "base.h"\n',
+    "src/problem/problem.h": '#include "base/base.h"\n',
+    "src/backend/cpu/kernels.h": '#include "problem/problem.h"\n',
+    "src/solver/solver.h": '#include "backend/cpu/kernels.h"\n',
+    "src/plan.h": '#include "solver/solver.h"\n#include "certificate.h"\n',
+    "src/certificate.h": '#include "problem/problem.h"\n',
+    "tools/tool.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
+    "tools/report/report.h": '#include "tool.h"\n#include "../tool.h"\n',
+    "tests/test_x.h": '#include "solver/solver.h"\n',
+    SOURCE_LIST: "set(OTATTN_LIBRARY_SOURCES\n    src/base/base.c)\n",
+}
+
+
+def self_test() -> int:
+    failed = 0
+    for name, text, word in [("", "", ""), *PLANTS]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for path, content in {**SOUND, **({name: text} if name else {})}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(content, encoding="utf-8")
+            defects = check(root)
+            found = [defect for defect in defects if name in defect and word in defect]
+            if len(defects) != bool(name) or len(found) != bool(name):
+                failed += 1
+                print(f"planted {name or 'nothing'}: expected {word!r}, got {defects}")
+    print(f"layers self-test: {len(PLANTS) + 1 - failed} of {len(PLANTS) + 1} as expected")
+    return 1 if failed else 0
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    root = Path(sys.argv[-1] if len(sys.argv) > 1 else ".").resolve()
+    includes_only = "--includes" in sys.argv
+    defects = check_includes(root, find_files(root)) if includes_only else check(root)
+    print("\n".join(defects) if defects else "layers: every include points down, every source is listed")
+    return 1 if defects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

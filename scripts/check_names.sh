@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Judges the built libraries: exported names, house prefixes, forbidden calls, mutable globals.
+#   check_names.sh BUILD_FOLDER
+set -euo pipefail
+build=${1:?usage: check_names.sh BUILD_FOLDER}
+shared=$build/libotattn.so
+static=$build/libotattn.a
+failed=0
+complain() {
+    printf '%s\n' "$*"
+    failed=1
+}
+
+declared=$(grep -ohE 'OTA_API [^;{]*\(' include/otattn.h | grep -oE 'ota_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
+exported=$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $3}' | sed 's/@.*//' | sort -u)
+
+# What a header declares is there, and nothing else is.
+while read -r name; do
+    [ -z "$name" ] || complain "$shared lacks $name, which include/otattn.h declares"
+done < <(comm -23 <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"))
+while read -r name; do
+    [ -z "$name" ] || complain "$shared exports $name, which include/otattn.h does not declare"
+done < <(comm -13 <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"))
+
+# Names shared between files carry the prefix, so that a static link meets no stranger.
+while read -r name; do
+    complain "$static has the global symbol $name without the prefix ota_"
+done < <(nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 {print $3}' | grep -vE '^ota_' | sort -u)
+
+# The library never prints, exits, aborts, reads the environment or installs handlers.
+forbidden='printf|vprintf|fprintf|vfprintf|__v?f?printf_chk|puts|putchar|fputs|fputc|fwrite|perror|exit|_exit|abort|getenv|secure_getenv|setenv|signal|sigaction|atexit|system|setlocale|srand|rand'
+while read -r name; do
+    complain "$shared calls $name"
+done < <(nm -D --undefined-only "$shared" | awk '{print $2}' | sed 's/@.*//' | grep -xE "$forbidden" || true)
+
+# Core needs libc and libm only.
+while read -r name; do
+    complain "$shared needs $name"
+done < <(readelf -d "$shared" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+    grep -vE '^(libc|libm|libpthread|libgcc_s|ld-linux.*)\.so' || true)
+readelf -d "$shared" | grep -q 'SONAME.*\[libotattn\.so\.0\]' || complain "$shared has no SONAME libotattn.so.0"
+
+# No mutable globals: nothing in .data or .bss of any object.
+while read -r object section bytes; do
+    complain "$static: $object keeps $bytes bytes of mutable data in $section"
+done < <(size -A "$static" 2>/dev/null |
+    awk '/ex .*:$|:$/ {object = $1} $1 ~ /^\.(data|bss|tdata|tbss)(\.|$)/ && $1 !~ /^\.data\.rel\.ro/ && $2 > 0 {print object, $1, $2}')
+
+[ $failed -eq 0 ] && printf 'names: %s exported, all declared; no stray symbols, calls or globals\n' "$(wc -l <<<"$exported")"
+exit $failed

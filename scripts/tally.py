@@ -1,0 +1,94 @@
+"""Adds up what every runner counted and ends with `N passed, N failed, N skipped`.
+
+    tally.py FILE ...     JUnit files of ctest and pytest (.xml), and step files (.tsv): name, tab,
+                          passed|failed|skipped, tab, reason
+
+A cmocka program counts with each of its tests. Skips are listed with their reasons, failures by name.
+Exits 1 when anything failed or nothing ran.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+CMOCKA_RUN = re.compile(r"^\[=+\] (\d+) test\(s\) run\.", re.MULTILINE)
+CMOCKA_NAMED = re.compile(r"^\[\s*(FAILED|SKIPPED|REASON)\s*\] (\w+)(?:: (.*))?$", re.MULTILINE)
+CMOCKA_PASSED = re.compile(r"^\[\s*PASSED\s*\] (\d+) test\(s\)", re.MULTILINE)
+
+
+@dataclass
+class Tally:
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def add_cmocka(tally: Tally, program: str, output: str, succeeded: bool) -> None:
+    tally.passed += sum(int(count) for count in CMOCKA_PASSED.findall(output))
+    named: dict[str, dict[str, str]] = {"FAILED": {}, "SKIPPED": {}, "REASON": {}}
+    for word, name, text in CMOCKA_NAMED.findall(output):
+        named[word][name] = text
+    tally.failed += [f"{program}: {name}" for name in named["FAILED"]]
+    for name in named["SKIPPED"]:
+        tally.skipped.append((f"{program}: {name}", named["REASON"].get(name) or "no reason given"))
+    if not succeeded and not named["FAILED"]:
+        tally.failed.append(f"{program}: ended abnormally")
+
+
+def add_junit(tally: Tally, path: Path) -> None:
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        place = case.get("classname", "")
+        name = case.get("name", "")
+        label = name if place in ("", name) else f"{place}: {name}"
+        skip = case.find("skipped")
+        broken = case.find("failure") is not None or case.find("error") is not None
+        output = case.findtext("system-out") or ""
+        if CMOCKA_RUN.search(output):
+            add_cmocka(tally, name, output, not broken)
+        elif broken:
+            tally.failed.append(label)
+        elif case.get("status") == "notrun":  # ctest's word for a program that is not there
+            reason = skip.get("message") if skip is not None else ""
+            tally.failed.append(f"{label}: {reason or 'did not run'}")
+        elif skip is not None or case.get("status") == "disabled":
+            reason = skip.get("message") if skip is not None else ""
+            tally.skipped.append((label, reason or "no reason given"))
+        else:
+            tally.passed += 1
+
+
+def add_steps(tally: Tally, path: Path) -> None:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, word, reason = (line.split("\t") + ["", ""])[:3]
+        if word == "passed":
+            tally.passed += 1
+        elif word == "skipped":
+            tally.skipped.append((name, reason or "no reason given"))
+        else:
+            tally.failed.append(f"{name}: {reason}" if reason else name)
+
+
+def main() -> int:
+    tally = Tally()
+    for name in sys.argv[1:]:
+        path = Path(name)
+        if not path.is_file():
+            tally.failed.append(f"{name}: the runner wrote no results")
+        elif path.suffix == ".xml":
+            add_junit(tally, path)
+        else:
+            add_steps(tally, path)
+    for label, reason in tally.skipped:
+        print(f"skipped  {label}: {reason}")
+    for label in tally.failed:
+        print(f"FAILED   {label}")
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
+    return 1 if tally.failed or tally.passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+/* The fused kernel and the two plain products, on the register tile. Part of kernels.inc.h.
+ *
+ * attend: one pass over tiles of OTA_KEY_TILE keys. For a tile with first key j0
+ *
+ *     X   = Q K^T                     [rows][OTA_KEY_TILE], in scratch
+ *     m'  = max(m, max_j x)           a = 2^((m - m') factor), only where the maximum rose
+ *     P   = 2^((x - m') factor)       written over X
+ *     l   = a l + sum_j P             f64
+ *     O   = a O + P V                 [rows][values_width], in runs of 64 keys
+ *
+ * and O moves to f64 every FOLD_TILES tiles, so no chain of roundings grows with the number of keys.
+ * Tiles, runs and folds sit at fixed places of the key axis: a row's bits do not depend on the other
+ * rows of its block. x is either the raw product, with factor = scale c, or the score S itself where
+ * terms, a bias, a scale that is not positive or an extreme factor ask for it. */
+
+enum { FOLD_TILES = 8 };
+
+static const real NO_SCORE = (real)-INFINITY;
+
+/* One panel's products: out[r][lane] for 64 lanes, in runs of 64 along the width. */
+static void panel_products(const real *q, const real *panel, int64_t rows, int64_t width,
+                           real *out, int64_t ldo, const real *ones) {
+    int64_t w = 0;
+    do {
+        tile_product(q + w, width, panel + w * OTA_PANEL, OTA_PANEL, rows, OTA_PANEL,
+                     smaller(RUN, width - w), out, ldo, w == 0 ? NULL : ones);
+        w += RUN;
+    } while (w < width);
+}
+
+/* One entry a row; what is found for a tile first, then the running values of the row. */
+typedef struct attend_state {
+    real tile_top[OTA_ROW_BLOCK]; /* largest x of the tile */
+    real tile_sum[OTA_ROW_BLOCK];
+    real shift[OTA_ROW_BLOCK];    /* the new maximum, 0 where there is none yet */
+    real rescale[OTA_ROW_BLOCK];  /* a */
+    real ones[OTA_ROW_BLOCK];
+    real top[OTA_ROW_BLOCK];      /* m */
+    real base[OTA_ROW_BLOCK];     /* m when `folded` was last written */
+    double sum[OTA_ROW_BLOCK];    /* l */
+    real *tile;                   /* X and P [rows][OTA_KEY_TILE] */
+    real *out;                    /* O [rows][ld] */
+    double *folded;               /* [rows][ld] */
+    int64_t ld;
+    bool has_folded;
+    bool raw;                     /* x is the raw product */
+    real gain;                    /* else x = gain (scale q.k + bias) */
+    real factor;
+} attend_state;
+
+/* Raw products, or what `terms` made of them, into x for the vectors that hold lanes [low, high). */
+static void row_scores(const attend_block *b, const attend_state *state, int64_t row, int64_t first,
+                       int64_t low, int64_t high) {
+    real *x = state->tile + row * OTA_KEY_TILE;
+    real scale = state->gain;
+    if (b->terms) {
+        b->terms(b->terms_context, row, first + low, first + high, x + low);
+    } else {
+        scale *= b->scale;
+    }
+    for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
+        vec s = vec_mul(vec_load(x + j), vec_set(scale));
+        if (b->key_bias) {
+            int64_t lanes = smaller(LANES, high - j);
+            vec bias = load_lanes(b->key_bias + first + j, lanes);
+            s = vec_fma(bias, vec_set(state->gain), s);
+        }
+        vec_store(x + j, s);
+    }
+}
+
+static ALWAYS_INLINE vec lanes_between(vec x, int64_t j, int64_t low, int64_t high) {
+    return vec_select(mask_range(larger(low - j, 0), smaller(high - j, LANES)), x,
+                      vec_set(NO_SCORE));
+}
+
+static ALWAYS_INLINE real row_top(const real *x, bool whole, int64_t low, int64_t high) {
+    vec top = vec_set(NO_SCORE);
+    if (whole) {
+        UNROLL for (int64_t j = 0; j < OTA_KEY_TILE; j += LANES) {
+            top = vec_max(top, vec_load(x + j));
+        }
+    } else {
+        for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
+            top = vec_max(top, lanes_between(vec_load(x + j), j, low, high));
+        }
+    }
+    return vec_reduce_max(top);
+}
+
+static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t high, vec shift,
+                                      vec factor) {
+    vec sum = vec_set(0);
+    if (whole) {
+        UNROLL for (int64_t j = 0; j < OTA_KEY_TILE; j += LANES) {
+            vec p = vec_exp2_down(vec_mul(vec_sub(vec_load(x + j), shift), factor));
+            vec_store(x + j, p);
+            sum = vec_add(sum, p);
+        }
+    } else {
+        for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
+            vec s = lanes_between(vec_load(x + j), j, low, high);
+            vec p = vec_exp2_down(vec_mul(vec_sub(s, shift), factor));
+            vec_store(x + j, p);
+            sum = vec_add(sum, p);
+        }
+    }
+    return vec_reduce_add(sum);
+}
+
+/* The new maxima of all rows and what they do to the old sums. A NaN need not reach `top`: it is in
+ * the weights and therefore in the sum. */
+static void raise_tops(attend_state *state) {
+    vec factor = vec_set(state->factor);
+    for (int row = 0; row < OTA_ROW_BLOCK; row += LANES) {
+        vec old = vec_load(state->top + row);
+        vec top = vec_max(vec_load(state->tile_top + row), old);
+        vec shift = vec_select(mask_above(top, vec_set(NO_SCORE)), top, vec_set(0));
+        vec_store(state->top + row, top);
+        vec_store(state->shift + row, shift);
+        vec_store(state->rescale + row, vec_exp2_down(vec_mul(vec_sub(old, shift), factor)));
+    }
+}
+
+/* Turns rows [low_row, high_row) of the tile of `keys` scores from `first` on into weights. */
+static void tile_weights(const attend_block *b, attend_state *state, int64_t low_row,
+                         int64_t high_row, int64_t first, int64_t keys) {
+    for (int row = 0; row < OTA_ROW_BLOCK; row++) state->tile_top[row] = NO_SCORE;
+    for (int64_t row = low_row; row < high_row; row++) {
+        const real *x = state->tile + row * OTA_KEY_TILE;
+        int64_t low = larger(b->begin[row] - first, 0);
+        int64_t high = smaller(b->end[row] - first, keys);
+        if (low >= high) continue;
+        if (!state->raw) row_scores(b, state, row, first, low, high);
+        bool whole = low == 0 && high == OTA_KEY_TILE;
+        state->tile_top[row] = whole ? row_top(x, true, 0, 0) : row_top(x, false, low, high);
+    }
+    raise_tops(state);
+    vec factor = vec_set(state->factor);
+    for (int64_t row = low_row; row < high_row; row++) {
+        real *x = state->tile + row * OTA_KEY_TILE;
+        vec shift = vec_set(state->shift[row]);
+        int64_t low = larger(b->begin[row] - first, 0);
+        int64_t high = smaller(b->end[row] - first, keys);
+        if (low == 0 && high == OTA_KEY_TILE) {
+            state->tile_sum[row] = row_weights(x, true, 0, 0, shift, factor);
+            continue;
+        }
+        if (low >= high) {
+            state->tile_sum[row] = 0;
+            memset(x, 0, (size_t)keys * sizeof *x);
+            continue;
+        }
+        state->tile_sum[row] = row_weights(x, false, low, high, shift, factor);
+        int64_t before = low / LANES * LANES;
+        int64_t after = (high + LANES - 1) / LANES * LANES;
+        memset(x, 0, (size_t)before * sizeof *x);
+        if (after < keys) memset(x + after, 0, (size_t)(keys - after) * sizeof *x);
+    }
+    for (int64_t row = low_row; row < high_row; row++) {
+        state->sum[row] =
+            state->sum[row] * (double)state->rescale[row] + (double)state->tile_sum[row];
+    }
+}
+
+/* folded = 2^((base - top) factor) folded + out, out = 0. */
+static void fold(attend_state *state, int64_t rows) {
+    for (int64_t row = 0; row < rows; row++) {
+        real *out = state->out + row * state->ld;
+        double *folded = state->folded + row * state->ld;
+        if (state->has_folded) {
+            double change = ((double)state->base[row] - (double)state->top[row]);
+            double scale = state->base[row] < state->top[row]
+                               ? exp2(change * (double)state->factor)
+                               : 1.0;
+            for (int64_t w = 0; w < state->ld; w++) folded[w] = folded[w] * scale + (double)out[w];
+        } else {
+            for (int64_t w = 0; w < state->ld; w++) folded[w] = (double)out[w];
+        }
+        memset(out, 0, (size_t)state->ld * sizeof *out);
+        state->base[row] = state->top[row];
+    }
+    state->has_folded = true;
+}
+
+static void finish_row(const attend_block *b, const attend_state *state, int64_t row) {
+    const real *part = state->out + row * state->ld;
+    const double *folded = state->folded + row * state->ld;
+    real *out = b->out + row * b->values_width;
+    double sum = state->sum[row];
+    double top = (double)state->top[row];
+    if (state->raw) {
+        top = (double)(real)(state->top[row] * b->scale);
+    } else {
+        top /= (double)state->gain;
+    }
+    if (sum == 0 && !(state->top[row] > NO_SCORE)) {
+        b->row_max[row] = NO_SCORE;
+        b->row_sum[row] = 0;
+        for (int64_t w = 0; w < b->values_width; w++) out[w] = 0;
+        return;
+    }
+    double gain = b->row_mass ? (double)b->row_mass[row] : 1.0;
+    if (b->sink > NO_SCORE) {
+        double peak = top < (double)b->sink ? (double)b->sink : top;
+        double shrink = exp2((top - peak) * (double)b->c);
+        sum = sum * shrink + exp2(((double)b->sink - peak) * (double)b->c);
+        gain *= shrink;
+        top = peak;
+    }
+    b->row_max[row] = isnan(sum) ? (real)NAN : (real)top;
+    b->row_sum[row] = (real)sum;
+    gain /= sum;
+    double change = (double)state->base[row] - (double)state->top[row];
+    double scale = change < 0 ? exp2(change * (double)state->factor) : 1.0;
+    for (int64_t w = 0; w < b->values_width; w++) {
+        double total = (double)part[w];
+        if (state->has_folded) total += folded[w] * scale;
+        out[w] = (real)(total * gain);
+    }
+}
+
+static void attend_tile(const attend_block *b, attend_state *state, int64_t first, int64_t keys) {
+    int64_t low = 0;
+    int64_t high = b->rows;
+    while (low < high && (b->end[low] <= first || b->begin[low] >= first + keys)) low++;
+    while (low < high && (b->end[high - 1] <= first || b->begin[high - 1] >= first + keys)) high--;
+    const real *panels = b->packed_keys + first * b->width;
+    for (int64_t j = 0; j < keys; j += OTA_PANEL) {
+        panel_products(b->queries + low * b->width, panels + j * b->width, high - low, b->width,
+                       state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE, state->ones);
+    }
+    tile_weights(b, state, low, high, first, keys);
+    for (int64_t j = 0; j < keys; j += RUN) {
+        tile_product(state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
+                     b->values + (first + j) * b->values_width, b->values_width, high - low,
+                     b->values_width, smaller(RUN, keys - j), state->out + low * state->ld,
+                     state->ld, j == 0 ? state->rescale + low : state->ones);
+    }
+}
+
+static int64_t padded_width(int64_t values_width) {
+    return (values_width + 15) / 16 * 16;
+}
+
+static void attend(const attend_block *b) {
+    attend_state state;
+    int64_t begin = INT64_MAX;
+    int64_t end = 0;
+    for (int row = 0; row < OTA_ROW_BLOCK; row++) {
+        state.ones[row] = 1;
+        state.top[row] = NO_SCORE;
+        state.base[row] = NO_SCORE;
+        state.sum[row] = 0;
+    }
+    for (int64_t row = 0; row < b->rows; row++) {
+        if (b->begin[row] < b->end[row]) {
+            begin = smaller(begin, b->begin[row]);
+            end = larger(end, b->end[row]);
+        }
+    }
+    state.ld = padded_width(b->values_width);
+    state.tile = b->scratch;
+    state.out = state.tile + OTA_ROW_BLOCK * OTA_KEY_TILE;
+    state.folded = (double *)(void *)(state.out + OTA_ROW_BLOCK * state.ld);
+    state.has_folded = false;
+    state.factor = b->scale * b->c;
+    state.raw = !b->terms && !b->key_bias && state.factor >= SMALLEST_C &&
+                state.factor <= LARGEST_C;
+    state.gain = 1;
+    if (!state.raw) {
+        state.gain = score_gain(b->c);
+        state.factor = b->c / state.gain;
+    }
+    memset(state.out, 0, (size_t)(b->rows * state.ld) * sizeof *state.out);
+    for (int64_t first = begin / OTA_KEY_TILE * OTA_KEY_TILE; first < end; first += OTA_KEY_TILE) {
+        attend_tile(b, &state, first, smaller(OTA_KEY_TILE, end - first));
+        if (first / OTA_KEY_TILE % FOLD_TILES == FOLD_TILES - 1) fold(&state, b->rows);
+    }
+    for (int64_t row = 0; row < b->rows; row++) finish_row(b, &state, row);
+}
+
+static void products(const real *q, const real *packed_keys, int64_t rows, int64_t keys,
+                     int64_t width, real *s, int64_t lds) {
+    real ones[OTA_ROW_BLOCK];
+    real ragged[OTA_ROW_BLOCK * OTA_PANEL];
+    for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
+    for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
+        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
+        for (int64_t key = 0; key < keys; key += OTA_PANEL) {
+            int64_t lanes = smaller(OTA_PANEL, keys - key);
+            const real *panel = packed_keys + key * width;
+            real *to = s + row * lds + key;
+            if (lanes == OTA_PANEL) {
+                panel_products(q + row * width, panel, height, width, to, lds, ones);
+                continue;
+            }
+            panel_products(q + row * width, panel, height, width, ragged, OTA_PANEL, ones);
+            for (int64_t r = 0; r < height; r++) {
+                memcpy(to + r * lds, ragged + r * OTA_PANEL, (size_t)lanes * sizeof *to);
+            }
+        }
+    }
+}
+
+/* Runs of 64 keys are added up over 1024 keys in a block of their own before they join `out`. */
+static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_t rows,
+                  int64_t keys, int64_t values_width, real *out, int64_t ldo) {
+    enum { GROUP = 16 * RUN };
+    real ones[OTA_ROW_BLOCK];
+    real block[OTA_ROW_BLOCK * OTA_PANEL];
+    for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
+    for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
+        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
+        for (int64_t w = 0; w < values_width; w += OTA_PANEL) {
+            int64_t columns = smaller(OTA_PANEL, values_width - w);
+            for (int64_t group = 0; group < keys; group += GROUP) {
+                int64_t last = smaller(group + GROUP, keys);
+                for (int64_t j = group; j < last; j += RUN) {
+                    tile_product(p + row * ldp + j, ldp, v + j * ldv + w, ldv, height, columns,
+                                 smaller(RUN, last - j), block, OTA_PANEL, j == group ? NULL : ones);
+                }
+                for (int64_t r = 0; r < height; r++) {
+                    real *to = out + (row + r) * ldo + w;
+                    for (int64_t l = 0; l < columns; l++) to[l] += block[r * OTA_PANEL + l];
+                }
+            }
+        }
+    }
+}

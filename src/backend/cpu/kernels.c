@@ -1,0 +1,49 @@
+/* kernels.c: the instruction-set levels as rows of one table, oldest first, and the choice among them:
+ * the newest row this processor can run and the caller's limit admits. */
+#include "kernels.h"
+
+#include <stddef.h>
+
+#include "base/base.h"
+
+static const ota_kernels ROWS[] = {
+    {"portable", 0, &ota_portable_f32, &ota_portable_f64},
+#if defined(__x86_64__)
+    {"avx2", OTA_CPU_AVX2, &ota_avx2_f32, &ota_avx2_f64},
+    {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_avx512_f32, &ota_avx512_f64},
+#endif
+};
+
+enum { ROW_COUNT = (int)(sizeof ROWS / sizeof ROWS[0]) };
+
+const ota_kernels *ota_kernels_choose(const char *limit) {
+    unsigned present = ota_cpu_features();
+    int newest = INT32_MAX;
+    if (limit && limit[0] != '\0') {
+        newest = ota_cpu_level(limit);
+        if (newest < 0 || (ota_cpu_level_features(newest) & ~present) != 0) return NULL;
+    }
+    const ota_kernels *chosen = NULL;
+    for (int row = 0; row < ROW_COUNT; row++) {
+        if ((ROWS[row].features & ~present) == 0 && ota_cpu_level(ROWS[row].name) <= newest) {
+            chosen = &ROWS[row];
+        }
+    }
+    return chosen;
+}
+
+const ota_kernels *ota_kernels_row(int index) {
+    unsigned present = ota_cpu_features();
+    for (int row = 0; index >= 0 && row < ROW_COUNT; row++) {
+        if ((ROWS[row].features & ~present) != 0) continue;
+        if (index-- == 0) return &ROWS[row];
+    }
+    return NULL;
+}
+
+int64_t ota_attend_scratch(int64_t values_width) {
+    /* The score tile, the sums in T and the sums in f64 (two f32 elements each), rows padded to 64
+     * bytes. */
+    int64_t padded = (values_width + 15) / 16 * 16;
+    return (int64_t)OTA_ROW_BLOCK * OTA_KEY_TILE + 3 * (int64_t)OTA_ROW_BLOCK * padded;
+}

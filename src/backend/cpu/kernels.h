@@ -1,0 +1,150 @@
+/* The kernel table: what each instruction-set level offers, in f32 and in f64.
+ *
+ * Bodies are written once (kernels.inc.h) on the words of a vector vocabulary (vector_portable.h,
+ * vector_avx2.h, vector_avx512.h, each defining the same words for f32 and for f64) and compiled once per
+ * level and type. T below is float or double. Units: c = log2(e) / tau > 0, so that
+ * exp((s - shift) / tau) = 2^((s - shift) c); the difference is formed before the multiplication, so
+ * powers of two on all quantities in units of S change no bit.
+ *
+ * Contract of every kernel: no allocation; reads and writes exactly the stated elements (guard pages are
+ * tested); rows may have any alignment, packed buffers are 64-byte aligned; -inf scores give weight
+ * exactly +0; NaN and +inf propagate into that row only; subnormals preserved; the result of a row does
+ * not depend on which block it was computed in. */
+#ifndef OTA_KERNELS_H
+#define OTA_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Sizes every level shares, so that packing and results do not depend on more than the level. */
+enum {
+    OTA_ROW_BLOCK = 48, /* query rows per task of the fused kernel     */
+    OTA_KEY_TILE = 128, /* keys per inner tile                         */
+    OTA_PANEL = 64      /* keys per packed panel: [panel][width][64]   */
+};
+
+/* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
+ * packed[(p*width + w)*64 + lane], lanes past the last key zero. Elements of T. */
+static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
+    return (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL * width;
+}
+
+#define OTA_KERNEL_TABLE(NAME, T)                                                                         \
+    /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/ \
+    typedef struct NAME##_attend {                                                                        \
+        const T *queries;     /* [rows][width] packed densely                                   */        \
+        const T *packed_keys; /* see above                                                      */        \
+        const T *values;      /* [key_count][values_width] packed densely, finite               */        \
+        const T *key_bias;    /* [key_count] added to scale*q.k (units of S), or NULL           */        \
+        int64_t rows, width, values_width;                                                                \
+        const int64_t *begin,                                                                             \
+            *end;          /* [rows]: keys of row i are [begin[i], end[i])                   */           \
+        T scale;           /* S = scale * q.k (any sign)                                     */           \
+        T c;               /* log2(e) / tau                                                  */           \
+        T sink;            /* logit in units of S, -inf = none                               */           \
+        const T *row_mass; /* [rows] mu, or NULL = 1                                         */           \
+        /* fills a tile of true scores pair by pair when terms or masks need it, else NULL: called   */   \
+        /* after the products with raw q.k in tile[row*OTA_KEY_TILE + key - first], must turn them   */   \
+        /* into S (scale included); keys outside [begin,end) of the row are then ignored             */   \
+        void (*terms)(void *context, int64_t row, int64_t first, int64_t last, T *tile_row);              \
+        void *terms_context;                                                                              \
+        T *out; /* [rows][values_width], out = mu * softmax V                     */                      \
+        T *row_max,                                                                                       \
+            *row_sum; /* [rows]: max_j S and sum 2^((S - max) c), sink included;         */               \
+                      /* an empty row gives -inf, 0 and out = 0                          */               \
+        T *scratch;   /* NAME##_attend_scratch(values_width) elements, 64-byte aligned   */               \
+    } NAME##_attend;                                                                                      \
+                                                                                                          \
+    typedef struct NAME {                                                                                 \
+        void (*attend)(const NAME##_attend *block);                                                       \
+        /* s[r*lds + j] = q_r . k_j for rows x keys, keys packed, q dense [rows][width] */                \
+        void (*products)(const T *q, const T *packed_keys, int64_t rows, int64_t keys,                    \
+                         int64_t width, T *s, int64_t lds);                                               \
+        /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */ \
+        void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                     \
+                      int64_t keys, int64_t values_width, T *out, int64_t ldo);                           \
+        /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                        \
+        T (*maximum)(const T *s, const T *h, int64_t count);                                              \
+        /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */        \
+        double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                \
+        /* p_j *= factor; returns nothing */                                                              \
+        void (*multiply)(T * p, int64_t count, T factor);                                                 \
+        double (*sum)(const T *p, int64_t count);                                                         \
+        /* sum p log(p) over p > 0 (natural log), the number of p > 0 and the largest p */                \
+        void (*statistics)(const T *p, int64_t count, double *p_log_p, int64_t *positive,                 \
+                           double *max);                                                                  \
+        /* column[j] += factor * p[j], f64 accumulators */                                                \
+        void (*accumulate)(const T *p, int64_t count, double factor, double *column);                     \
+        /* Sinkhorn, log rows: for every row r of rows: shift[r] = max_j (s + h), sum[r] = sum_j       \
+           2^((s + h - shift) c) (+ sink_r), then column[j] += mass[r] / sum[r] * 2^((s+h-shift) c).    \
+           sink = logit in units of S (-inf none); h [columns]; scratch columns elements.              \
+           Rows with mass 0 or shift -inf add nothing. */  \
+        void (*rows_and_columns)(const T *s, int64_t lds, int64_t rows, int64_t columns,                  \
+                                 const T *h, T c, T sink, const double *mass, double *shift,              \
+                                 double *sum, double *column, T *scratch);                                \
+        /* column log-sum-exp in two sweeps: top[j] = max(top[j], s_rj + f_r) over the rows; then       \
+           column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped; columns whose top  \
+           is -inf get 0 */ \
+        void (*columns_top)(const T *s, int64_t lds, int64_t rows, int64_t columns,                       \
+                            const double *f, T *top);                                                     \
+        void (*columns_sum)(const T *s, int64_t lds, int64_t rows, int64_t columns,                       \
+                            const double *f, const T *top, T c, double *column);                          \
+        /* linear domain: kernel[r,j] = 2^((s + f_r + h_j) c); returns how many finite s gave 0 */        \
+        int64_t (*kernel_form)(const T *s, int64_t lds, int64_t rows, int64_t columns,                    \
+                               const double *f, const T *h, T c, T *kernel, int64_t ldk);                 \
+        /* one fused round on the kernel: r = K_r . v + sink[r]; u[r] = mass[r] / r (0 if mass 0);      \
+           column[j] += u[r] K_rj. sink may be NULL. */ \
+        void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                 \
+                             const T *v, const double *mass, const double *sink, double *u,               \
+                             double *column);                                                             \
+        /* entmax sums: over x_j = (s_j + h_j - shift) k: y = max(0, x_j - t);                          \
+           *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1); p = 1 and 2 without     \
+           pow), returns the number of y > 0 */ \
+        int64_t (*power_sums)(const T *s, const T *h, int64_t count, T shift, T k, double t,              \
+                              double p, double *first, double *second);                                   \
+        /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                         \
+        double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,         \
+                         T factor, T *out);                                                               \
+    } NAME;
+
+OTA_KERNEL_TABLE(ota_kernels_f32, float)
+OTA_KERNEL_TABLE(ota_kernels_f64, double)
+
+/* Elements of scratch one attend call needs (S tile, running maxima and sums, f32 or f64 alike). */
+int64_t ota_attend_scratch(int64_t values_width);
+
+/* One table per level and type, each its own file. */
+extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32;
+extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64;
+
+typedef struct ota_kernels {
+    const char *name;  /* "portable", "avx2", "avx512" */
+    unsigned features; /* cpu.c bits needed            */
+    const ota_kernels_f32 *f32;
+    const ota_kernels_f64 *f64;
+} ota_kernels;
+
+/* Newest level that the CPU has and `limit` (a name, or "" / NULL for no limit) admits; NULL when the
+ * named level is absent on this machine or unknown. */
+const ota_kernels *ota_kernels_choose(const char *limit);
+const ota_kernels *ota_kernels_row(
+    int index); /* rows this CPU can run, oldest first; NULL past the end */
+
+/* pack.c: the only place that knows dtypes and strides. Reads [rows][columns] at (batch, head) of `from`
+ * starting at row `first`. T packed dense. */
+#include "otattn.h"
+void ota_pack_rows_f32(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, float *to, int64_t ld);
+void ota_pack_rows_f64(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, double *to, int64_t ld);
+void ota_pack_keys_f32(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
+                       float *packed);
+void ota_pack_keys_f64(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
+                       double *packed);
+/* Rounds T to the array's type (nearest even) and stores rows x columns at (batch, head, first). */
+void ota_unpack_rows_f32(const ota_array *to, int64_t batch, int64_t head, int64_t first,
+                         int64_t rows, const float *from, int64_t ld);
+void ota_unpack_rows_f64(const ota_array *to, int64_t batch, int64_t head, int64_t first,
+                         int64_t rows, const double *from, int64_t ld);
+
+#endif

@@ -1,0 +1,142 @@
+/* The kernels' bodies, written once on the vector words. A level's file for f32 or f64 is
+ *
+ *     #define OTA_REAL_F64                  (f64 only)
+ *     #define OTA_TABLE ota_avx2_f64        the table this file defines
+ *     #include "vector_avx2.h"
+ *     #include "kernels.inc.h"
+ *
+ * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
+ * kernel and the products, passes.inc.h the passes over rows and matrices of scores. Fused products are
+ * written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
+ *
+ * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
+ * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
+ * before the next was fitted; its relative error is 3.6e-9 (f32, degree 6) and 5.6e-18 (f64, degree
+ * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included. */
+#ifndef OTA_KERNELS_INC_H
+#define OTA_KERNELS_INC_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#ifdef OTA_REAL_F64
+typedef ota_kernels_f64 kernel_table;
+typedef ota_kernels_f64_attend attend_block;
+static const real EXPONENT_LIMIT = 1200.0;
+static const real SMALLEST_C = 0x1p-1012;
+static const real LARGEST_C = 0x1p1000;
+static const real EXP2[] = {0x1.e9471c875b804p-32, 0x1.e61c1058a1947p-28, 0x1.b5253f6036401p-24,
+                            0x1.62bfc71ea7788p-20, 0x1.ffcbfc595bcf6p-17, 0x1.4309130f139cbp-13,
+                            0x1.5d87fe78a111cp-10, 0x1.3b2ab6fb9ffb3p-7,  0x1.c6b08d704a122p-5,
+                            0x1.ebfbdff82c5a5p-3,  0x1.62e42fefa39efp-1};
+#else
+typedef ota_kernels_f32 kernel_table;
+typedef ota_kernels_f32_attend attend_block;
+static const real EXPONENT_LIMIT = 200.0f;
+static const real SMALLEST_C = 0x1p-119f;
+static const real LARGEST_C = 0x1p120f;
+static const real EXP2[] = {0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f,
+                            0x1.c6af78p-5f,  0x1.ebfbd8p-3f,  0x1.62e43p-1f};
+#endif
+enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64 };
+
+static inline int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* 2^t for t <= 0; exactly 0 for -inf, NaN for NaN. */
+static ALWAYS_INLINE vec vec_exp2_down(vec t) {
+    t = vec_max(vec_set(-EXPONENT_LIMIT), t);
+    vec n = vec_round(t);
+    vec r = vec_sub(t, n);
+    vec q = vec_set(EXP2[0]);
+    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
+    return vec_scale_down(vec_fma(q, r, vec_set(1)), n);
+}
+
+/* 2^t for every t. */
+static ALWAYS_INLINE vec vec_exp2(vec t) {
+    t = vec_min(vec_set(EXPONENT_LIMIT), vec_max(vec_set(-EXPONENT_LIMIT), t));
+    vec n = vec_round(t);
+    vec r = vec_sub(t, n);
+    vec q = vec_set(EXP2[0]);
+    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
+    return vec_scale(vec_fma(q, r, vec_set(1)), n);
+}
+
+/* The larger, NaN when either is NaN (vec_max alone keeps a NaN of `old` only). */
+static ALWAYS_INLINE vec vec_max_nan(vec x, vec old) {
+    return vec_select(mask_nan(x), x, vec_max(x, old));
+}
+
+static ALWAYS_INLINE vec load_lanes(const real *from, int64_t lanes) {
+    return lanes == LANES ? vec_load(from) : vec_load_part(from, lanes);
+}
+
+static ALWAYS_INLINE void store_lanes(real *to, vec x, int64_t lanes) {
+    if (lanes == LANES) {
+        vec_store(to, x);
+    } else {
+        vec_store_part(to, x, lanes);
+    }
+}
+
+static ALWAYS_INLINE void accumulate_lanes(double *to, vec x, int64_t lanes) {
+    if (lanes == LANES) {
+        vec_accumulate(to, x);
+    } else {
+        real lane[LANES];
+        vec_store(lane, x);
+        for (int64_t l = 0; l < lanes; l++) to[l] += (double)lane[l];
+    }
+}
+
+/* gain (s_j + h_j) from j on, -inf in the lanes past the end. `gain` is 1 or, where differences of
+ * scores may overflow, 1/2. */
+static ALWAYS_INLINE vec load_scores(const real *s, const real *h, int64_t j, int64_t lanes,
+                                     real gain) {
+    vec x = load_lanes(s + j, lanes);
+    if (gain < 1) x = vec_mul(x, vec_set(gain));
+    if (h) {
+        vec bias = load_lanes(h + j, lanes);
+        if (gain < 1) bias = vec_mul(bias, vec_set(gain));
+        x = vec_add(x, bias);
+    }
+    return lanes == LANES ? x : vec_select(mask_range(0, lanes), x, vec_set((real)-INFINITY));
+}
+
+/* Below SMALLEST_C a difference of finite scores may overflow although its product with c matters:
+ * such rows are formed from halved scores and a doubled c, which is exact. */
+static inline real score_gain(real c) {
+    return c < SMALLEST_C ? (real)0.5 : 1;
+}
+
+#include "attend.inc.h"
+#include "passes.inc.h"
+
+const kernel_table OTA_TABLE = {
+    .attend = attend,
+    .products = products,
+    .apply = apply,
+    .maximum = maximum,
+    .exponentials = exponentials,
+    .multiply = multiply,
+    .sum = sum,
+    .statistics = statistics,
+    .accumulate = accumulate,
+    .rows_and_columns = rows_and_columns,
+    .columns_top = columns_top,
+    .columns_sum = columns_sum,
+    .kernel_form = kernel_form,
+    .linear_round = linear_round,
+    .power_sums = power_sums,
+    .powers = powers,
+};
+
+#endif

@@ -1,0 +1,297 @@
+/* Passes over one row of scores and over matrices of scores: maxima, exponentials, sums, the steps of
+ * the scaling methods and of entmax. Part of kernels.inc.h. s + h is the score of a pair with the
+ * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
+ * a lane in T before they join an f64. */
+
+enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4 };
+
+static real maximum(const real *s, const real *h, int64_t count) {
+    vec top = vec_set(NO_SCORE);
+    for (int64_t j = 0; j < count; j += LANES) {
+        top = vec_max_nan(load_scores(s, h, j, smaller(LANES, count - j), 1), top);
+    }
+    return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
+}
+
+static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
+                           real *p) {
+    double total = 0;
+    real gain = score_gain(c);
+    vec from = vec_set(shift > NO_SCORE ? shift * gain : shift < 0 ? 0 : shift);
+    vec factor = vec_set(c / gain);
+    for (int64_t start = 0; start < count; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, count);
+        vec sum = vec_set(0);
+        for (int64_t j = start; j < end; j += LANES) {
+            int64_t lanes = smaller(LANES, end - j);
+            vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+            vec weight = vec_exp2(vec_mul(x, factor));
+            store_lanes(p + j, weight, lanes);
+            sum = vec_add(sum, weight);
+        }
+        total += (double)vec_reduce_add(sum);
+    }
+    return total;
+}
+
+static void multiply(real *p, int64_t count, real factor) {
+    for (int64_t j = 0; j < count; j++) p[j] *= factor;
+}
+
+static double sum(const real *p, int64_t count) {
+    double total = 0;
+    for (int64_t start = 0; start < count; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, count);
+        vec part = vec_set(0);
+        for (int64_t j = start; j < end; j += LANES) {
+            part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
+        }
+        total += (double)vec_reduce_add(part);
+    }
+    return total;
+}
+
+static void statistics(const real *p, int64_t count, double *p_log_p, int64_t *positive,
+                       double *max) {
+    double total = 0;
+    double largest = 0;
+    int64_t above = 0;
+    for (int64_t start = 0; start < count; start += RUN) {
+        double part = 0;
+        for (int64_t j = start; j < smaller(start + RUN, count); j++) {
+            double x = (double)p[j];
+            if (x <= 0) continue;
+            above++;
+            part += x * log(x);
+            largest = x <= largest ? largest : x;
+        }
+        total += part;
+    }
+    *p_log_p = total;
+    *positive = above;
+    *max = largest;
+}
+
+static void accumulate(const real *restrict p, int64_t count, double factor,
+                       double *restrict column) {
+    for (int64_t j = 0; j < count; j++) column[j] += factor * (double)p[j];
+}
+
+static void rows_and_columns(const real *s, int64_t lds, int64_t rows, int64_t columns,
+                             const real *h, real c, real sink, const double *mass, double *shift,
+                             double *sums, double *column, real *scratch) {
+    for (int64_t row = 0; row < rows; row++) {
+        real top = maximum(s + row * lds, h, columns);
+        if (top <= NO_SCORE) {
+            shift[row] = (double)NO_SCORE;
+            sums[row] = 0;
+            continue;
+        }
+        if (top < sink) top = sink;
+        double total = exponentials(s + row * lds, h, columns, top, c, scratch);
+        if (sink > NO_SCORE) total += exp2(((double)sink - (double)top) * (double)c);
+        shift[row] = (double)top;
+        sums[row] = total;
+        if (mass[row] > 0) accumulate(scratch, columns, mass[row] / total, column);
+    }
+}
+
+static void columns_top(const real *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, real *top) {
+    for (int64_t row = 0; row < rows; row++) {
+        if (f[row] <= (double)NO_SCORE) continue;
+        vec potential = vec_set((real)f[row]);
+        for (int64_t j = 0; j < columns; j += LANES) {
+            int64_t lanes = smaller(LANES, columns - j);
+            vec x = vec_add(load_lanes(s + row * lds + j, lanes), potential);
+            store_lanes(top + j, vec_max_nan(x, load_lanes(top + j, lanes)), lanes);
+        }
+    }
+}
+
+/* Adds the weights of up to ROWS_AT_ONCE rows to the column sums. */
+static void columns_sum_group(const real *const *s, const real *f, int count, int64_t columns,
+                              const real *top, real c, double *column) {
+    vec factor = vec_set(c);
+    for (int64_t j = 0; j < columns; j += LANES) {
+        int64_t lanes = smaller(LANES, columns - j);
+        vec shift = load_lanes(top + j, lanes);
+        shift = vec_select(mask_equal(shift, vec_set(NO_SCORE)), vec_set(0), shift);
+        vec total = vec_set(0);
+        for (int i = 0; i < count; i++) {
+            vec x = vec_add(load_lanes(s[i] + j, lanes), vec_set(f[i]));
+            total = vec_add(total, vec_exp2(vec_mul(vec_sub(x, shift), factor)));
+        }
+        accumulate_lanes(column + j, total, lanes);
+    }
+}
+
+static void columns_sum(const real *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, const real *top, real c, double *column) {
+    const real *from[ROWS_AT_ONCE];
+    real potential[ROWS_AT_ONCE];
+    int count = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        if (f[row] <= (double)NO_SCORE) continue;
+        from[count] = s + row * lds;
+        potential[count++] = (real)f[row];
+        if (count == ROWS_AT_ONCE) {
+            columns_sum_group(from, potential, ROWS_AT_ONCE, columns, top, c, column);
+            count = 0;
+        }
+    }
+    if (count > 0) columns_sum_group(from, potential, count, columns, top, c, column);
+}
+
+static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t columns,
+                           const double *f, const real *h, real c, real *kernel, int64_t ldk) {
+    int64_t vanished = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        vec potential = vec_set((real)f[row]);
+        for (int64_t j = 0; j < columns; j += LANES) {
+            int64_t lanes = smaller(LANES, columns - j);
+            vec x = vec_add(load_scores(s + row * lds, NULL, j, lanes, 1), potential);
+            if (h) x = vec_add(x, load_lanes(h + j, lanes));
+            vec weight = vec_exp2(vec_mul(x, vec_set(c)));
+            store_lanes(kernel + row * ldk + j, weight, lanes);
+            vmask flushed = mask_and(mask_above(x, vec_set(NO_SCORE)),
+                                     mask_equal(weight, vec_set(0)));
+            vanished += mask_count(flushed);
+        }
+    }
+    return vanished;
+}
+
+/* `count` rows at a time, a constant where this is expanded, so that v and the columns are read once
+ * for all of them; every row's own sum is formed the same way whatever the count. */
+static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ldk, int64_t columns,
+                                       const real *v, const double *mass, const double *sink,
+                                       double *u, double *column) {
+    double total[ROWS_AT_ONCE] = {0};
+    for (int64_t start = 0; start < columns; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, columns);
+        vec part[ROWS_AT_ONCE];
+        UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
+        for (int64_t j = start; j < end; j += LANES) {
+            int64_t lanes = smaller(LANES, end - j);
+            vec right = load_lanes(v + j, lanes);
+            UNROLL for (int i = 0; i < count; i++) {
+                part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
+            }
+        }
+        UNROLL for (int i = 0; i < count; i++) total[i] += (double)vec_reduce_add(part[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        if (sink) total[i] += sink[i];
+        u[i] = mass[i] > 0 ? mass[i] / total[i] : 0;
+    }
+    for (int64_t j = 0; j < columns; j += LANES) {
+        int64_t lanes = smaller(LANES, columns - j);
+        vec part = vec_set(0);
+        UNROLL for (int i = 0; i < count; i++) {
+            part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set((real)u[i]), part);
+        }
+        accumulate_lanes(column + j, part, lanes);
+    }
+}
+
+static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
+                         const real *v, const double *mass, const double *sink, double *u,
+                         double *column) {
+    int64_t row = 0;
+    for (; row + ROWS_AT_ONCE <= rows; row += ROWS_AT_ONCE) {
+        linear_group(ROWS_AT_ONCE, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
+    for (; row < rows; row++) {
+        linear_group(1, kernel + row * ldk, ldk, columns, v, mass + row, sink ? sink + row : NULL,
+                     u + row, column);
+    }
+}
+
+/* The threshold of entmax is an f64; in T it is two numbers, so that y near the threshold keeps it. */
+typedef struct threshold {
+    real shift, k, high, low;
+} threshold;
+
+static threshold threshold_of(real shift, real k, double t) {
+    real high = (real)t;
+    threshold at = {shift, k, high, isfinite(high) ? (real)(t - (double)high) : 0};
+    return at;
+}
+
+/* y_j = max(0, ((s_j + h_j - shift) k - t)); NaN stays. */
+static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j, int64_t lanes,
+                                         const threshold *at) {
+    vec x = vec_sub(load_scores(s, h, j, lanes, 1), vec_set(at->shift));
+    vec y = vec_sub(vec_mul(x, vec_set(at->k)), vec_set(at->high));
+    return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
+}
+
+static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k,
+                          double t, double p, double *first, double *second) {
+    threshold at = threshold_of(shift, k, t);
+    bool square = p == 2.0;
+    bool general = p != 1.0 && p != 2.0;
+    double totals[2] = {0, 0};
+    int64_t above = 0;
+    for (int64_t start = 0; start < count; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, count);
+        vec ones = vec_set(0);
+        vec twos = vec_set(0);
+        for (int64_t j = start; j < end; j += LANES) {
+            vec y = above_threshold(s, h, j, smaller(LANES, end - j), &at);
+            above += mask_count(mask_above(y, vec_set(0)));
+            if (general) {
+                real lane[LANES];
+                vec_store(lane, y);
+                for (int l = 0; l < LANES; l++) {
+                    if (lane[l] <= 0) continue;
+                    double power = pow((double)lane[l], p - 1);
+                    totals[0] += power * (double)lane[l];
+                    totals[1] += power;
+                }
+            } else {
+                ones = vec_add(ones, y);
+                if (square) twos = vec_fma(y, y, twos);
+            }
+        }
+        if (!general) {
+            totals[square ? 1 : 0] += (double)vec_reduce_add(ones);
+            if (square) totals[0] += (double)vec_reduce_add(twos);
+        }
+    }
+    *first = totals[0];
+    *second = p == 1.0 ? (double)above : totals[1];
+    return above;
+}
+
+static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                     double p, real factor, real *out) {
+    threshold at = threshold_of(shift, k, t);
+    bool square = p == 2.0;
+    bool general = p != 1.0 && p != 2.0;
+    double total = 0;
+    for (int64_t start = 0; start < count; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, count);
+        vec sum = vec_set(0);
+        for (int64_t j = start; j < end; j += LANES) {
+            int64_t lanes = smaller(LANES, end - j);
+            vec y = above_threshold(s, h, j, lanes, &at);
+            if (square) y = vec_mul(y, y);
+            if (general) {
+                real lane[LANES];
+                vec_store(lane, y);
+                for (int l = 0; l < LANES; l++) {
+                    lane[l] = lane[l] <= 0 ? 0 : (real)pow((double)lane[l], p);
+                }
+                y = vec_load(lane);
+            }
+            y = vec_mul(y, vec_set(factor));
+            store_lanes(out + j, y, lanes);
+            sum = vec_add(sum, y);
+        }
+        total += (double)vec_reduce_add(sum);
+    }
+    return total;
+}

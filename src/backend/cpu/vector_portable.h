@@ -1,0 +1,164 @@
+/* The vector words on the compilers' own 16-byte vectors: no instruction-set flags wanted. `vec` is 4
+ * f32 or, with OTA_REAL_F64, 2 f64. Every level defines these words and the bodies use no others:
+ *
+ *     real, vec, vmask, LANES, TILE_ROWS, TILE_VECTORS     (the register tile: rows x vectors)
+ *     vec_load, vec_store            any alignment
+ *     vec_load_part, vec_store_part  the first `count` lanes (0 ... LANES), touching no other memory;
+ *                                    the lanes not loaded are 0
+ *     vec_set, vec_first            every lane from one number; lane 0
+ *     vec_add, vec_sub, vec_mul
+ *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
+ *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
+ *     mask_range(low, high)          lanes low <= lane < high
+ *     mask_nan, mask_equal, mask_above, mask_and, mask_count
+ *     vec_select(mask, yes, no)
+ *     vec_reduce_add, vec_reduce_max one fixed order per level
+ *     vec_round                      nearest integer, ties to even, for |x| below half the fraction
+ *     vec_scale(x, n)                x 2^n for integers |n| <= 200 (f32) or 1200 (f64), x within
+ *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
+ *     vec_scale_down                 the same for n <= 0
+ *     vec_accumulate(to, x)          LANES f64 sums += x
+ *
+ * and, in vector_tile.h or in its own way, the register tile's product. */
+#ifndef OTA_VECTOR_PORTABLE_H
+#define OTA_VECTOR_PORTABLE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef OTA_REAL_F64
+typedef double real;
+typedef int64_t lane_bits;
+typedef uint64_t lane_unsigned;
+enum { LANES = 2, FRACTION_BITS = 52 };
+#define MAGIC 0x1.8p52
+#define BIAS 1023.0
+#define DOWN_EXPONENT 600.0
+#define DOWN_POWER 0x1p-600
+#else
+typedef float real;
+typedef int32_t lane_bits;
+typedef uint32_t lane_unsigned;
+enum { LANES = 4, FRACTION_BITS = 23 };
+#define MAGIC 0x1.8p23f
+#define BIAS 127.0f
+#define DOWN_EXPONENT 100.0f
+#define DOWN_POWER 0x1p-100f
+#endif
+typedef real vec __attribute__((vector_size(16)));
+typedef lane_bits vmask __attribute__((vector_size(16)));
+typedef lane_unsigned vec_bits __attribute__((vector_size(16)));
+
+enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
+
+static inline vmask mask_range(int64_t low, int64_t high) {
+    vmask mask;
+    for (int lane = 0; lane < LANES; lane++) mask[lane] = lane >= low && lane < high ? -1 : 0;
+    return mask;
+}
+static inline vec vec_load(const real *from) {
+    vec x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+static inline vec vec_load_part(const real *from, int64_t count) {
+    vec x = {0};
+    for (int lane = 0; lane < LANES; lane++) {
+        if (lane < count) x[lane] = from[lane];
+    }
+    return x;
+}
+static inline void vec_store(real *to, vec x) {
+    memcpy(to, &x, sizeof x);
+}
+static inline void vec_store_part(real *to, vec x, int64_t count) {
+    for (int lane = 0; lane < LANES; lane++) {
+        if (lane < count) to[lane] = x[lane];
+    }
+}
+static inline vec vec_set(real x) {
+#ifdef OTA_REAL_F64
+    return (vec){x, x};
+#else
+    return (vec){x, x, x, x};
+#endif
+}
+static inline real vec_first(vec x) {
+    return x[0];
+}
+static inline vec vec_add(vec a, vec b) {
+    return a + b;
+}
+static inline vec vec_sub(vec a, vec b) {
+    return a - b;
+}
+static inline vec vec_mul(vec a, vec b) {
+    return a * b;
+}
+static inline vec vec_fma(vec a, vec b, vec c) {
+    return a * b + c;
+}
+static inline vec vec_select(vmask mask, vec yes, vec no) {
+    return (vec)(((vmask)yes & mask) | ((vmask)no & ~mask));
+}
+static inline vec vec_max(vec a, vec b) {
+    return vec_select((vmask)(a > b), a, b);
+}
+static inline vec vec_min(vec a, vec b) {
+    return vec_select((vmask)(a < b), a, b);
+}
+static inline vmask mask_nan(vec x) {
+    return ~(vmask)(x == x);
+}
+static inline vmask mask_equal(vec a, vec b) {
+    return (vmask)(a == b);
+}
+static inline vmask mask_above(vec a, vec b) {
+    return (vmask)(a > b);
+}
+static inline vmask mask_and(vmask a, vmask b) {
+    return a & b;
+}
+static inline int64_t mask_count(vmask mask) {
+    int64_t count = 0;
+    for (int lane = 0; lane < LANES; lane++) count -= mask[lane];
+    return count;
+}
+static inline real vec_reduce_add(vec x) {
+#ifdef OTA_REAL_F64
+    return x[0] + x[1];
+#else
+    return (x[0] + x[2]) + (x[1] + x[3]);
+#endif
+}
+static inline real vec_reduce_max(vec x) {
+    real top = x[0];
+    for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
+    return top;
+}
+static inline vec vec_round(vec x) {
+    return x + vec_set(MAGIC) - vec_set(MAGIC);
+}
+/* The integer n lands in the low bits of the fraction; the shift makes it an exponent. */
+static inline vec vec_power_of_two(vec n, real exponent) {
+    return (vec)((vec_bits)(n + vec_set(MAGIC + BIAS + exponent)) << FRACTION_BITS);
+}
+static inline vec vec_scale(vec x, vec n) {
+    vec half = vec_round(n * vec_set((real)0.5));
+    return x * vec_power_of_two(half, 0) * vec_power_of_two(n - half, 0);
+}
+static inline vec vec_scale_down(vec x, vec n) {
+    return x * vec_power_of_two(n, DOWN_EXPONENT) * vec_set(DOWN_POWER);
+}
+static inline void vec_accumulate(double *to, vec x) {
+    for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
+}
+
+#undef MAGIC
+#undef BIAS
+#undef DOWN_EXPONENT
+#undef DOWN_POWER
+
+#include "vector_tile.h"
+
+#endif

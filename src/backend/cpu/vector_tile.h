@@ -1,0 +1,118 @@
+/* The register tile for levels without tile hardware: TILE_ROWS x TILE_VECTORS accumulators, on the
+ * vector words. One word for the bodies, and a level with tile hardware defines it its own way:
+ *
+ *     tile_product     out[r][c] = (factor ? factor[r] out[r][c] : 0) + sum_k a[r][k] b[k][c]
+ *                      a [rows][length] with row stride lda, b [length][columns] with ldb,
+ *                      out [rows][columns] with ldo
+ *
+ * Every element is one chain of fused products over k from zero, whatever the tile it falls into, so
+ * a result depends on neither its row's nor its column's place. The chain is as long as `length`:
+ * callers keep it at 64. */
+#ifndef OTA_VECTOR_TILE_H
+#define OTA_VECTOR_TILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
+ * which goes with one vector. */
+static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, const real *a, int64_t lda,
+                                    const real *b, int64_t ldb, int64_t length, real *out,
+                                    int64_t ldo, const real *factor, int64_t lanes) {
+    vec sum[TILE_ROWS][TILE_VECTORS];
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = vec_set(0);
+    }
+    for (int64_t k = 0; k < length; k++) {
+        vec right[TILE_VECTORS];
+        UNROLL for (int v = 0; v < vectors; v++) {
+            right[v] = part ? vec_load_part(b, lanes) : vec_load(b + v * LANES);
+        }
+        UNROLL for (int r = 0; r < rows; r++) {
+            vec left = vec_set(a[r * lda + k]);
+            UNROLL for (int v = 0; v < vectors; v++) {
+                sum[r][v] = vec_fma(left, right[v], sum[r][v]);
+            }
+        }
+        b += ldb;
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
+            real *to = out + r * ldo + v * LANES;
+            if (factor) {
+                vec old = part ? vec_load_part(to, lanes) : vec_load(to);
+                sum[r][v] = vec_fma(old, vec_set(factor[r]), sum[r][v]);
+            }
+            if (part) {
+                vec_store_part(to, sum[r][v], lanes);
+            } else {
+                vec_store(to, sum[r][v]);
+            }
+        }
+    }
+}
+
+typedef void tile_function(const real *a, int64_t lda, const real *b, int64_t ldb, int64_t length,
+                           real *out, int64_t ldo, const real *factor, int64_t lanes);
+
+#define TILE_VARIANT(ROWS, NAME, VECTORS, PART)                                                    \
+    static void tile_##ROWS##_##NAME(const real *a, int64_t lda, const real *b, int64_t ldb,       \
+                                     int64_t length, real *out, int64_t ldo, const real *factor,   \
+                                     int64_t lanes) {                                              \
+        tile_body(ROWS, VECTORS, PART, a, lda, b, ldb, length, out, ldo, factor, lanes);           \
+    }
+#define TILE_VARIANTS(ROWS)                                                                        \
+    TILE_VARIANT(ROWS, full, TILE_VECTORS, false)                                                  \
+    TILE_VARIANT(ROWS, half, TILE_VECTORS / 2, false)                                              \
+    TILE_VARIANT(ROWS, one, 1, false)                                                              \
+    TILE_VARIANT(ROWS, part, 1, true)
+
+TILE_VARIANTS(6)
+TILE_VARIANTS(4)
+TILE_VARIANTS(2)
+TILE_VARIANTS(1)
+
+typedef struct tile_height {
+    int rows;
+    tile_function *full, *half, *one, *part;
+} tile_height;
+
+static const tile_height TILE_HEIGHTS[] = {
+    {6, tile_6_full, tile_6_half, tile_6_one, tile_6_part},
+    {4, tile_4_full, tile_4_half, tile_4_one, tile_4_part},
+    {2, tile_2_full, tile_2_half, tile_2_one, tile_2_part},
+    {1, tile_1_full, tile_1_half, tile_1_one, tile_1_part},
+};
+
+static inline void tile_product(const real *a, int64_t lda, const real *b, int64_t ldb,
+                                int64_t rows, int64_t columns, int64_t length, real *out,
+                                int64_t ldo, const real *factor) {
+    for (int64_t column = 0; column < columns;) {
+        int64_t left = columns - column;
+        int64_t lanes = left >= TILE_VECTORS * LANES     ? TILE_VECTORS * LANES
+                        : left >= TILE_VECTORS / 2 * LANES ? TILE_VECTORS / 2 * LANES
+                        : left >= LANES                  ? LANES
+                                                         : left;
+        int64_t row = 0;
+        for (const tile_height *height = TILE_HEIGHTS; row < rows; height++) {
+            tile_function *product = lanes == TILE_VECTORS * LANES       ? height->full
+                                     : lanes == TILE_VECTORS / 2 * LANES ? height->half
+                                     : lanes == LANES                    ? height->one
+                                                                         : height->part;
+            for (; row + height->rows <= rows; row += height->rows) {
+                product(a + row * lda, lda, b + column, ldb, length, out + row * ldo + column, ldo,
+                        factor ? factor + row : NULL, lanes);
+            }
+        }
+        column += lanes;
+    }
+}
+
+#endif

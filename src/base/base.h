@@ -1,0 +1,112 @@
+/* base.h: what every other layer stands on: checked sizes, one aligned arena, the thread pool, the
+ * instruction-set levels of this CPU, the clock. Internal: nothing here is exported.
+ *
+ * Arena: one 64-byte aligned block handed out in 64-byte aligned pieces. The same layout code runs
+ * twice, first to measure (base NULL, pieces NULL, bytes counted), then to place:
+ *
+ *     bytes = sum over pieces of round_up(count * size, 64)
+ *
+ * Pool: body(context, index, worker) for every index in [0, count); which worker takes which index is
+ * left to chance, so a body may use `worker` for scratch only, never for a value it writes. */
+#ifndef OTA_BASE_H
+#define OTA_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+
+/* ---- sizes and memory ----------------------------------------------------------------------- */
+
+#define OTA_ALIGNMENT ((size_t)64)
+
+/* *result = a * b or a + b; false, with *result untouched, when it leaves size_t. */
+static inline bool ota_size_mul(size_t a, size_t b, size_t *result) {
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product)) return false;
+    *result = product;
+    return true;
+}
+
+static inline bool ota_size_add(size_t a, size_t b, size_t *result) {
+    size_t sum;
+    if (__builtin_add_overflow(a, b, &sum)) return false;
+    *result = sum;
+    return true;
+}
+
+/* The product of `count` non-negative int64_t sizes as size_t; false on overflow or a negative size.
+ * A zero among them gives 0 whatever the others are. */
+bool ota_size_product(const int64_t *sizes, int count, size_t *result);
+
+typedef struct ota_arena {
+    unsigned char *base; /* NULL while measuring; owned by the arena once ota_arena_allocate ran */
+    size_t size;         /* bytes behind base */
+    size_t used;         /* bytes handed out or, while measuring, counted */
+    bool overflowed;     /* a size left size_t, or a placed piece did not fit */
+} ota_arena;
+
+/* The next piece: count * size bytes, uninitialised, at a multiple of 64. NULL while measuring and
+ * when it overflows; never NULL for an empty piece of a placed arena. */
+void *ota_arena_take(ota_arena *arena, size_t count, size_t size);
+bool ota_arena_overflowed(const ota_arena *arena);
+
+/* Turns a measured arena into a placed one of exactly the measured bytes, rewound to its start.
+ * OTA_OK, OTA_EOVERFLOW or OTA_ENOMEM. */
+ota_status ota_arena_allocate(ota_arena *arena);
+/* Frees the block and leaves an empty measuring arena. */
+void ota_arena_release(ota_arena *arena);
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+typedef struct ota_pool ota_pool;
+
+#define OTA_THREADS_MAX 4096
+
+/* `threads` counts the calling thread; 0 takes ota_cpu_count(). Where threads cannot be had the pool
+ * is smaller. An executor (borrowed until ota_pool_free) replaces own threads and sets the count.
+ * OTA_OK, OTA_EINVAL or OTA_ENOMEM; *pool is NULL on failure. */
+ota_status ota_pool_create(ota_pool **pool, int threads, const ota_executor *executor);
+void ota_pool_free(ota_pool *pool);
+
+/* Worker numbers lie in [0, ota_pool_threads(pool)); 1 for NULL. Never grows after creation. */
+int ota_pool_threads(const ota_pool *pool);
+
+/* Runs the body for every index and returns when all are done. From inside a body of the same pool it
+ * runs inline under that worker's number; in a forked child the pool starts its threads anew; NULL runs
+ * inline as worker 0. The caller's rounding and flush-to-zero modes hold in every worker for the job.
+ * Calls from several threads at once wait for each other. */
+void ota_parallel(ota_pool *pool, int64_t count,
+                  void (*body)(void *context, int64_t index, int worker), void *context);
+
+/* CPUs this process may use: the affinity mask, bounded by the cgroup's quota; at least 1. */
+int ota_cpu_count(void);
+
+/* The quota alone: the smallest ceil(quota / period) over the control group named in `membership`
+ * (the format of /proc/self/cgroup) and its parents below `root`, version 1 or 2; 0 = no quota. */
+int ota_cgroup_cpus(const char *membership, const char *root);
+
+/* ---- CPU levels ----------------------------------------------------------------------------- */
+
+enum {
+    OTA_CPU_AVX2 = 1u << 0,   /* with FMA and F16C */
+    OTA_CPU_AVX512 = 1u << 1, /* F, BW, DQ, VL */
+    OTA_CPU_AMX = 1u << 2,    /* tiles and bf16, with the operating system's permission */
+    OTA_CPU_NEON = 1u << 3
+};
+
+/* What the processor and the operating system offer together. Asks the processor at every call. */
+unsigned ota_cpu_features(void);
+
+/* Levels are rows of one table, oldest first: "portable", "avx2", "avx512", "amx", "neon". */
+int ota_cpu_level(const char *name);        /* its row, or -1 */
+const char *ota_cpu_level_name(int level);  /* NULL past the end */
+unsigned ota_cpu_level_features(int level); /* every feature the level needs; level must exist */
+
+/* ---- clock ---------------------------------------------------------------------------------- */
+
+/* Nanoseconds on CLOCK_MONOTONIC, the clock of ota_options.deadline_ns. */
+int64_t ota_now_ns(void);
+
+#endif

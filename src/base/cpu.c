@@ -1,0 +1,91 @@
+/* cpu.c: which instruction-set levels this processor and operating system offer together.
+ *
+ * A level counts only when the processor has every instruction of it and the operating system saves
+ * its registers (XCR0); tiles (AMX) in addition want the kernel's permission for the process. */
+#define _GNU_SOURCE
+#include "base.h"
+
+#include <string.h>
+
+typedef struct level_row {
+    const char *name;
+    unsigned features;
+} level_row;
+
+static const level_row LEVELS[] = {
+    {"portable", 0},
+    {"avx2", OTA_CPU_AVX2},
+    {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512},
+    {"amx", OTA_CPU_AVX2 | OTA_CPU_AVX512 | OTA_CPU_AMX},
+    {"neon", OTA_CPU_NEON},
+};
+
+enum { LEVEL_COUNT = (int)(sizeof LEVELS / sizeof LEVELS[0]) };
+
+int ota_cpu_level(const char *name) {
+    for (int level = 0; level < LEVEL_COUNT; level++) {
+        if (strcmp(LEVELS[level].name, name) == 0) return level;
+    }
+    return -1;
+}
+
+const char *ota_cpu_level_name(int level) {
+    return level < 0 || level >= LEVEL_COUNT ? NULL : LEVELS[level].name;
+}
+
+unsigned ota_cpu_level_features(int level) { return LEVELS[level].features; }
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Register state the operating system saves, XCR0: SSE 1, AVX 2, opmask 5, upper ZMM 6 and 7, tile
+ * configuration 17, tile data 18. */
+#define STATE_AVX 0x6u
+#define STATE_AVX512 0xe6u
+#define STATE_TILES 0x60000u
+
+static unsigned saved_state(void) {
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static bool has(unsigned value, unsigned bits) { return (value & bits) == bits; }
+
+static bool tiles_permitted(void) {
+    enum { REQUEST_STATE_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_STATE_PERMISSION, TILE_DATA) == 0;
+}
+
+unsigned ota_cpu_features(void) {
+    unsigned a, b, c, d;
+    unsigned features = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    if (!has(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return 0;
+    unsigned state = saved_state();
+    if (!has(state, STATE_AVX)) return 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if (has(b, bit_AVX2)) features |= OTA_CPU_AVX2;
+    if (has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL) &&
+        has(state, STATE_AVX512)) {
+        features |= OTA_CPU_AVX512;
+    }
+    enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
+    if (has(d, AMX_BF16 | AMX_TILE) && has(state, STATE_TILES) && tiles_permitted()) {
+        features |= OTA_CPU_AMX;
+    }
+    return features;
+}
+
+#elif defined(__aarch64__)
+
+unsigned ota_cpu_features(void) { return OTA_CPU_NEON; /* part of every 64-bit ARM processor */ }
+
+#else
+
+unsigned ota_cpu_features(void) { return 0; }
+
+#endif

@@ -1,0 +1,100 @@
+/* half.h: the two 16-bit float types, one number at a time, by bit arithmetic alone, so that every
+ * instruction-set level and every rounding mode gives the same bits.
+ *
+ *     f16   1 sign, 5 exponent (bias 15),  10 fraction bits;  largest 65504
+ *     bf16  1 sign, 8 exponent (bias 127),  7 fraction bits;  the upper half of an f32
+ *
+ * Narrowing rounds to nearest, ties to even; overflow gives infinity; a NaN stays a NaN (quiet, sign
+ * and leading payload kept). Widening is exact. */
+#ifndef OTA_HALF_H
+#define OTA_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t ota_f32_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float ota_f32_from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline float ota_f32_from_bf16(uint16_t half) {
+    return ota_f32_from_bits((uint32_t)half << 16);
+}
+
+static inline uint16_t ota_bf16_from_f32(float value) {
+    uint32_t bits = ota_f32_bits(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x0040u);
+    /* Half a unit less one, plus the last kept bit: a tie moves up only from an odd number. */
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline float ota_f32_from_f16(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t exponent = (half >> 10) & 0x1fu;
+    uint32_t fraction = half & 0x3ffu;
+    if (exponent == 0x1fu) { /* infinity, or a NaN made quiet as the hardware does */
+        uint32_t quiet = fraction == 0 ? 0 : 0x00400000u;
+        return ota_f32_from_bits(sign | 0x7f800000u | quiet | (fraction << 13));
+    }
+    if (exponent == 0) {
+        if (fraction == 0) return ota_f32_from_bits(sign);
+        /* Subnormal: shift the leading one into the implicit place. */
+        uint32_t shift = (uint32_t)__builtin_clz(fraction) - 21u;
+        fraction = (fraction << shift) & 0x3ffu;
+        return ota_f32_from_bits(sign | ((113u - shift) << 23) | (fraction << 13));
+    }
+    return ota_f32_from_bits(sign | ((exponent + 112u) << 23) | (fraction << 13));
+}
+
+static inline uint16_t ota_f16_from_f32(float value) {
+    uint32_t bits = ota_f32_bits(value);
+    uint32_t sign = (bits >> 16) & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) {
+        return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    }
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and above */
+    if (magnitude >= 0x38800000u) {                                  /* 2^-14: normal in f16 */
+        uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+        return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
+    }
+    if (magnitude <= 0x33000000u)
+        return (uint16_t)sign;                 /* 2^-25 and below: to zero, ties to even */
+    uint32_t shift = 126u - (magnitude >> 23); /* 14 ... 24 */
+    uint32_t fraction = (magnitude & 0x007fffffu) | 0x00800000u;
+    uint32_t kept = fraction >> shift;
+    uint32_t rest = fraction & ((1u << shift) - 1u);
+    uint32_t middle = 1u << (shift - 1u);
+    if (rest > middle || (rest == middle && (kept & 1u) != 0)) kept++;
+    return (uint16_t)(sign | kept);
+}
+
+/* From double in one rounding: through f32 with the last bit made sticky (rounding to odd), which
+ * has more than two bits to spare over either half type, so the second rounding is the only one. */
+static inline float ota_f32_to_odd(double value) {
+    float nearest = (float)value;
+    if (!(value == value) || (double)nearest == value) return nearest;
+    uint32_t bits = ota_f32_bits(nearest);
+    double magnitude = value < 0 ? -value : value;
+    double near_magnitude = nearest < 0 ? -(double)nearest : (double)nearest;
+    if (near_magnitude > magnitude)
+        bits--; /* truncate towards zero; steps down from infinity too */
+    return ota_f32_from_bits(bits | 1u);
+}
+
+static inline uint16_t ota_bf16_from_f64(double value) {
+    return ota_bf16_from_f32(ota_f32_to_odd(value));
+}
+
+static inline uint16_t ota_f16_from_f64(double value) {
+    return ota_f16_from_f32(ota_f32_to_odd(value));
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* threads.c: the thread pool of base.h.
+ *
+ * One job at a time: the caller publishes it, wakes the workers and takes indices itself from one
+ * atomic counter; whoever wakes in time joins, and the caller, when the counter is spent, closes the
+ * job and waits for those who joined. A worker that wakes late finds the job closed, so a short job
+ * never waits for the scheduler. Indices are handed out one by one in any order; that is why a body may
+ * not let its worker number reach a result. */
+#define _GNU_SOURCE
+#include "base.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+/* Workers run kernels whose largest local arrays are a few tiles; the rest lives in the plan. */
+#define STACK_BYTES ((size_t)2 << 20)
+
+/* A worker looks this often for the next job before it sleeps: rounds of a small problem follow each
+ * other within microseconds, a sleeping thread takes some fifty to wake. */
+#define LOOKS_BEFORE_SLEEP 2000
+
+typedef void job_body(void *context, int64_t index, int worker);
+
+typedef struct job {
+    job_body *body;
+    void *context;
+    int64_t count;
+    unsigned modes;
+} job;
+
+/* Which thread works under a number now; `taken` is read before `thread`. */
+typedef struct holder {
+    _Atomic bool taken;
+    _Atomic pthread_t thread;
+} holder;
+
+typedef struct worker {
+    ota_pool *pool;
+    pthread_t thread;
+    int number;
+} worker;
+
+struct ota_pool {
+    const ota_executor *executor; /* borrowed; NULL = own threads */
+    int threads;                  /* numbers in use, the caller's 0 included */
+    int started;                  /* own threads running: numbers 1 ... started */
+    int looks;
+
+    pthread_mutex_t entry; /* held by the one caller whose job runs */
+    pthread_mutex_t mutex; /* guards open, joined, stopping and the job */
+    pthread_cond_t opened;
+    pthread_cond_t finished;
+    bool open, stopping;
+    int joined;
+    job job;
+    _Atomic uint64_t generation; /* counts jobs; also read without the mutex while looking */
+    _Atomic int64_t next;
+    _Atomic long owner; /* process that runs the threads; 0 while a forked child rebuilds them */
+
+    holder *holders; /* [threads] */
+    worker *workers; /* [threads], number 0 unused */
+};
+
+/* ---- floating-point modes ------------------------------------------------------------------- */
+
+#if defined(__SSE2__)
+#define MODE_BITS 0xffc0u /* rounding, flush-to-zero, denormals-are-zero, masks; not the flags */
+
+static unsigned read_modes(void) { return _mm_getcsr() & MODE_BITS; }
+
+static void write_modes(unsigned modes) { _mm_setcsr((_mm_getcsr() & ~MODE_BITS) | modes); }
+#elif defined(__aarch64__)
+static unsigned read_modes(void) {
+    uint64_t modes;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(modes));
+    return (unsigned)modes;
+}
+
+static void write_modes(unsigned modes) {
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)modes));
+}
+#else
+static unsigned read_modes(void) { return 0; }
+
+static void write_modes(unsigned modes) { (void)modes; }
+#endif
+
+static void pause_briefly(void) {
+#if defined(__SSE2__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- one job -------------------------------------------------------------------------------- */
+
+static void run_inline(const job *work, int number) {
+    for (int64_t index = 0; index < work->count; index++) work->body(work->context, index, number);
+}
+
+static void take_indices(ota_pool *pool, const job *work, int number) {
+    for (;;) {
+        int64_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
+        if (index >= work->count) return;
+        work->body(work->context, index, number);
+    }
+}
+
+static void hold(holder *place) {
+    atomic_store(&place->thread, pthread_self());
+    atomic_store(&place->taken, true);
+}
+
+static void let_go(holder *place) { atomic_store(&place->taken, false); }
+
+/* The calling thread's number if it is inside a body of this pool, else -1. */
+static int number_of_caller(ota_pool *pool) {
+    pthread_t self = pthread_self();
+    for (int i = 0; i < pool->threads; i++) {
+        holder *place = &pool->holders[i];
+        if (atomic_load(&place->taken) && pthread_equal(atomic_load(&place->thread), self))
+            return i;
+    }
+    return -1;
+}
+
+static void *worker_main(void *argument) {
+    worker *self = argument;
+    ota_pool *pool = self->pool;
+    unsigned own_modes = read_modes();
+    uint64_t seen = 0;
+    hold(&pool->holders[self->number]);
+    for (;;) {
+        for (int look = 0; look < pool->looks && atomic_load(&pool->generation) == seen; look++) {
+            pause_briefly();
+        }
+        pthread_mutex_lock(&pool->mutex);
+        while (!pool->stopping && (!pool->open || atomic_load(&pool->generation) == seen)) {
+            seen = atomic_load(&pool->generation); /* a job closed before we came is over */
+            pthread_cond_wait(&pool->opened, &pool->mutex);
+        }
+        if (pool->stopping) break;
+        seen = atomic_load(&pool->generation);
+        job work = pool->job;
+        pool->joined++;
+        pthread_mutex_unlock(&pool->mutex);
+
+        write_modes(work.modes);
+        take_indices(pool, &work, self->number);
+        write_modes(own_modes);
+
+        pthread_mutex_lock(&pool->mutex);
+        if (--pool->joined == 0) pthread_cond_signal(&pool->finished);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+static void share_with_threads(ota_pool *pool, const job *work) {
+    pthread_mutex_lock(&pool->mutex);
+    pool->job = *work;
+    pool->open = true;
+    atomic_store(&pool->next, 0);
+    atomic_fetch_add(&pool->generation, 1);
+    if (work->count > 2) {
+        pthread_cond_broadcast(&pool->opened);
+    } else {
+        pthread_cond_signal(&pool->opened);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+
+    take_indices(pool, work, 0);
+
+    pthread_mutex_lock(&pool->mutex);
+    pool->open = false;
+    while (pool->joined > 0) pthread_cond_wait(&pool->finished, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void run_on_own_threads(ota_pool *pool, const job *work) {
+    pthread_mutex_lock(&pool->entry);
+    hold(&pool->holders[0]);
+    if (work->count == 1 || pool->started == 0) {
+        run_inline(work, 0);
+    } else {
+        share_with_threads(pool, work);
+    }
+    let_go(&pool->holders[0]);
+    pthread_mutex_unlock(&pool->entry);
+}
+
+/* ---- the caller's executor ------------------------------------------------------------------ */
+
+typedef struct executor_job {
+    ota_pool *pool;
+    const job *work;
+} executor_job;
+
+static void run_one_for_executor(void *context, int64_t index, int number) {
+    executor_job *request = context;
+    ota_pool *pool = request->pool;
+    assert(number >= 0 && number < pool->threads);
+    unsigned own_modes = read_modes();
+    hold(&pool->holders[number]);
+    write_modes(request->work->modes);
+    request->work->body(request->work->context, index, number);
+    write_modes(own_modes);
+    let_go(&pool->holders[number]);
+}
+
+/* ---- start, stop, fork ---------------------------------------------------------------------- */
+
+/* Starts numbers 1 ... threads - 1; stops at the first that cannot be had. */
+static void start_threads(ota_pool *pool) {
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pool->started = 0;
+    if (pool->threads == 1 || pthread_attr_init(&attributes) != 0) return;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    /* Signals belong to the caller's threads: workers inherit a mask that blocks them all. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int number = 1; number < pool->threads; number++) {
+        worker *next = &pool->workers[number];
+        *next = (worker){.pool = pool, .number = number};
+        if (pthread_create(&next->thread, &attributes, worker_main, next) != 0) break;
+        pool->started = number;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+static void prepare(ota_pool *pool) {
+    pthread_mutex_init(&pool->entry, NULL);
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->opened, NULL);
+    pthread_cond_init(&pool->finished, NULL);
+    pool->open = pool->stopping = false;
+    pool->joined = 0;
+    atomic_store(&pool->generation, 0);
+    for (int i = 0; i < pool->threads; i++) let_go(&pool->holders[i]);
+    if (pool->executor == NULL) start_threads(pool);
+}
+
+/* fork keeps the pool but none of its threads, and its locks as they happened to stand. The first
+ * caller in the child builds both anew; others wait for it. */
+static void rebuild_after_fork(ota_pool *pool) {
+    long process = (long)getpid();
+    long owner = atomic_load(&pool->owner);
+    while (owner != process) {
+        if (owner != 0 && atomic_compare_exchange_strong(&pool->owner, &owner, 0)) {
+            prepare(pool);
+            atomic_store(&pool->owner, process);
+            return;
+        }
+        sched_yield();
+        owner = atomic_load(&pool->owner);
+    }
+}
+
+ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *executor) {
+    *result = NULL;
+    if (threads < 0 || threads > OTA_THREADS_MAX) return OTA_EINVAL;
+    if (executor != NULL &&
+        (executor->run == NULL || executor->threads < 1 || executor->threads > OTA_THREADS_MAX)) {
+        return OTA_EINVAL;
+    }
+    if (executor != NULL) {
+        threads = executor->threads;
+    } else if (threads == 0) {
+        threads = ota_cpu_count();
+        if (threads > OTA_THREADS_MAX) threads = OTA_THREADS_MAX;
+    }
+
+    ota_pool *pool = calloc(1, sizeof *pool);
+    if (pool == NULL) return OTA_ENOMEM;
+    pool->executor = executor;
+    pool->threads = threads;
+    pool->holders = calloc((size_t)threads, sizeof *pool->holders);
+    pool->workers = calloc((size_t)threads, sizeof *pool->workers);
+    if (pool->holders == NULL || pool->workers == NULL) {
+        free(pool->holders);
+        free(pool->workers);
+        free(pool);
+        return OTA_ENOMEM;
+    }
+    /* With more threads than CPUs, looking would only keep the others from working. */
+    pool->looks = threads <= ota_cpu_count() ? LOOKS_BEFORE_SLEEP : 0;
+    prepare(pool);
+    if (executor == NULL) pool->threads = pool->started + 1;
+    atomic_store(&pool->owner, (long)getpid());
+    *result = pool;
+    return OTA_OK;
+}
+
+void ota_pool_free(ota_pool *pool) {
+    if (pool == NULL) return;
+    if (atomic_load(&pool->owner) == (long)getpid()) {
+        pthread_mutex_lock(&pool->mutex);
+        pool->stopping = true;
+        pthread_cond_broadcast(&pool->opened);
+        atomic_fetch_add(&pool->generation, 1);
+        pthread_mutex_unlock(&pool->mutex);
+        for (int number = 1; number <= pool->started; number++) {
+            pthread_join(pool->workers[number].thread, NULL);
+        }
+        pthread_cond_destroy(&pool->finished);
+        pthread_cond_destroy(&pool->opened);
+        pthread_mutex_destroy(&pool->mutex);
+        pthread_mutex_destroy(&pool->entry);
+    }
+    free(pool->holders);
+    free(pool->workers);
+    free(pool);
+}
+
+int ota_pool_threads(const ota_pool *pool) { return pool == NULL ? 1 : pool->threads; }
+
+/* ---- the one entry -------------------------------------------------------------------------- */
+
+void ota_parallel(ota_pool *pool, int64_t count, job_body *body, void *context) {
+    job work = {.body = body, .context = context, .count = count, .modes = read_modes()};
+    if (count <= 0) return;
+    if (pool == NULL) {
+        run_inline(&work, 0);
+        return;
+    }
+    int number = number_of_caller(pool);
+    if (number >= 0) {
+        run_inline(&work, number);
+        return;
+    }
+    rebuild_after_fork(pool);
+    if (pool->executor != NULL) {
+        executor_job request = {.pool = pool, .work = &work};
+        pthread_mutex_lock(&pool->entry);
+        pool->executor->run(pool->executor->user, count, run_one_for_executor, &request);
+        pthread_mutex_unlock(&pool->entry);
+    } else {
+        run_on_own_threads(pool, &work);
+    }
+}

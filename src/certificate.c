@@ -1,0 +1,346 @@
+/* The certificate: how well a plan solves its problem, in f64, from the outputs alone. Rows are
+ * streamed, O(rows + columns) memory. f^ = f, less tau / (alpha (alpha - 1)) for Tsallis:
+ *
+ *     primal = sum P C + tau R(P) + RHO KL(P1 | mu) + rho KL(c | nu)
+ *     dual   = rows + columns - sum over pairs and sinks of
+ *                  entropy   tau exp(x / tau)                                 x = S + f + g
+ *                  Tsallis   (tau / alpha) [(alpha - 1) x / tau]_+^(alpha / (alpha - 1))
+ *                  hard      0, but x <= 0
+ *     rows     hard   sum mu f^    relaxed  -RHO sum mu (exp(-f^ / RHO) - 1)
+ *     columns  exact  sum nu g     relaxed  -rho sum nu (exp(-g / rho) - 1)
+ *              capped sum cap min(0, g)     free  0, and g = 0
+ *
+ * The dual is a lower bound of the primal optimum for every f and g, so f is always the best one
+ * for the given g (a row update): a wrong plan shows in `gap`, a wrong marginal in the errors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "certificate_head.h"
+
+/* ---- measures ------------------------------------------------------------------------------- */
+
+static double column_error(const ota_judge_head *k) {
+    ota_judge_sum error = {0.0, 0.0};
+    for (int64_t j = 0; j < k->m; j++) {
+        const double c = ota_judge_total(k->column[j]);
+        double wanted = k->target[j];
+        switch (k->rule) {
+        case OTA_COLUMNS_CAPPED: ota_judge_add(&error, fmax(0.0, c - wanted)); break;
+        case OTA_COLUMNS_ONLINE:
+            ota_judge_add(&error, fmax(0.0, c - wanted));
+            if (ota_array_present(&k->a->remaining)) {
+                ota_judge_add(&error,
+                              fmax(0.0, -ota_array_get(&k->a->remaining, k->batch, k->head, 0, j)));
+            }
+            break;
+        case OTA_COLUMNS_RELAXED:
+            wanted = !(wanted > 0.0) || !k->used[j]
+                         ? 0.0
+                         : wanted * exp(-k->g[j] / k->r->problem.strength);
+            ota_judge_add(&error, fabs(c - wanted));
+            break;
+        default: ota_judge_add(&error, fabs(c - wanted)); break;
+        }
+    }
+    return ota_judge_total(error);
+}
+
+/* ---- one head ----------------------------------------------------------------------------- */
+
+/* Masses, usable columns, targets; counts empty and nonfinite rows of the scores. */
+static void load_masses(ota_judge_head *k) {
+    const ota_resolved *r = k->r;
+    ota_judge_sum mass = {0.0, 0.0};
+    for (int64_t j = 0; j < k->m; j++) k->used[j] = false;
+    for (int64_t i = 0; i < k->n; i++) {
+        const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
+        for (int64_t j = 0; j < k->m; j++) {
+            k->used[j] = k->used[j] || (kind == OTA_JUDGE_NONFINITE ? !(k->s[j] <= -INFINITY)
+                                                                    : k->s[j] > -INFINITY);
+        }
+        if (kind == OTA_JUDGE_NORMAL) ota_judge_add(&mass, ota_judge_mass_of(k, i));
+    }
+    k->mass = ota_judge_total(mass);
+    int64_t usable = 0;
+    for (int64_t j = 0; j < k->m; j++) usable += k->used[j];
+    const bool given = ota_judge_has_column_mass(r);
+    const bool caps = k->rule == OTA_COLUMNS_CAPPED || k->rule == OTA_COLUMNS_ONLINE;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double even = k->used[j] ? k->mass / (double)usable : 0.0;
+        const double mine = given ? ota_judge_column_mass(r, k->batch, k->head, j) : 1.0;
+        k->nu[j] = given && !caps ? mine : even;
+        k->target[j] = caps ? r->problem.cap * mine : k->nu[j];
+        k->left[j] = k->target[j];
+        k->column[j] = (ota_judge_sum){0.0, 0.0};
+    }
+}
+
+static void load_potentials(ota_judge_head *k) {
+    const ota_array *f = k->swapped ? &k->a->column_potential : &k->a->row_potential;
+    const ota_array *g = k->swapped ? &k->a->row_potential : &k->a->column_potential;
+    k->has_f = ota_array_present(f);
+    k->has_g = ota_array_present(g) || k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE;
+    for (int64_t i = 0; i < k->n; i++)
+        k->f[i] = k->has_f ? ota_array_get(f, k->batch, k->head, 0, i) : 0.0;
+    const bool zero =
+        k->rule == OTA_COLUMNS_FREE || k->rule == OTA_COLUMNS_ONLINE || !ota_array_present(g);
+    for (int64_t j = 0; j < k->m; j++)
+        k->g[j] = zero ? 0.0 : ota_array_get(g, k->batch, k->head, 0, j);
+}
+
+static void judge_head(ota_judge_head *k, ota_certificate *out) {
+    *out = (ota_certificate){.size = sizeof *out};
+    load_masses(k);
+    load_potentials(k);
+    const double unit = k->mass > 0.0 ? k->mass : 1.0;
+    ota_judge_sum rows = {0.0, 0.0}, primal = {0.0, 0.0}, value = {0.0, 0.0}, entropy = {0.0, 0.0};
+    double support = 0.0, counted = 0.0, least = INFINITY;
+    bool lost = false; /* weights that are not numbers although their scores are */
+    for (int64_t i = 0; i < k->n; i++) {
+        const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
+        const double mu = kind == OTA_JUDGE_EMPTY ? 0.0 : ota_judge_mass_of(k, i);
+        out->empty_rows += kind == OTA_JUDGE_EMPTY;
+        if (kind == OTA_JUDGE_NONFINITE) {
+            out->nonfinite_rows++;
+            continue;
+        }
+        double rest;
+        const double total = ota_judge_load_weights(k, i, mu, &rest);
+        if (!isfinite(total)) {
+            out->nonfinite_rows++;
+            lost = true;
+            continue;
+        }
+        double positive = 0.0;
+        for (int64_t j = 0; j < k->m; j++) {
+            const double p = k->p[j];
+            ota_judge_add(&k->column[j], p);
+            if (!(k->s[j] > -INFINITY)) {
+                out->outside = fmax(out->outside, fabs(p));
+                continue;
+            }
+            least = fmin(least, p);
+            positive += p > 0.0;
+            if (!(p > 0.0) && !(p < 0.0)) continue;
+            ota_judge_add(&primal, -p * k->s[j]);
+            ota_judge_add(&primal, ota_judge_regulariser(k, p));
+            ota_judge_add(&value, -p * k->s[j] + k->tau * ota_judge_xlogx(p));
+            if (mu > 0.0) ota_judge_add(&entropy, -ota_judge_xlogx(p / mu));
+        }
+        if (rest > 0.0) {
+            ota_judge_add(&primal, -rest * k->sink);
+            ota_judge_add(&primal, ota_judge_regulariser(k, rest));
+            ota_judge_add(&value, -rest * k->sink + k->tau * ota_judge_xlogx(rest));
+            if (mu > 0.0) ota_judge_add(&entropy, -ota_judge_xlogx(rest / mu));
+        }
+        double wanted = mu;
+        if (isfinite(k->row_strength)) {
+            ota_judge_add(&primal, k->row_strength * ota_judge_divergence(total, mu));
+            const double f = k->has_f                  ? k->f[i]
+                             : total > 0.0 && mu > 0.0 ? -k->row_strength * log(total / mu)
+                                                       : 0.0;
+            if (mu > 0.0) wanted = mu * exp(-f / k->row_strength);
+        }
+        ota_judge_add(&rows, fabs(total - wanted));
+        if (mu > 0.0) {
+            support += positive;
+            counted += 1.0;
+        }
+    }
+    out->row_error = lost ? INFINITY : ota_judge_total(rows) / unit;
+    out->value = ota_judge_total(value);
+    out->entropy = counted > 0.0 ? ota_judge_total(entropy) / counted : 0.0;
+    out->support = counted > 0.0 ? support / counted : 0.0;
+    out->minimum = isinf(least) ? 0.0 : least;
+
+    const double share = k->m > 0 ? k->mass / (double)k->m : 0.0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double c = ota_judge_total(k->column[j]);
+        const double received = share > 0.0 ? c / share : 0.0;
+        out->receiver_max = j == 0 ? received : fmax(out->receiver_max, received);
+        out->receiver_min = j == 0 ? received : fmin(out->receiver_min, received);
+        out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
+        if (k->rule == OTA_COLUMNS_RELAXED)
+            ota_judge_add(&primal, k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
+    }
+    out->primal = ota_judge_total(primal);
+    const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
+    const bool has_dual = known && k->rule != OTA_COLUMNS_ELASTIC &&
+                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE;
+    ota_judge_sum dual = {0.0, 0.0}, apart = {0.0, 0.0};
+    for (int64_t i = 0; i < k->n && has_dual; i++) {
+        double rest, distance;
+        if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
+        const double mu = ota_judge_mass_of(k, i);
+        (void)ota_judge_load_weights(k, i, mu, &rest);
+        ota_judge_add(&dual, ota_judge_row_dual(k, mu, rest, &distance));
+        ota_judge_add(&apart, distance);
+    }
+    out->column_error = column_error(k) / unit;
+    /* A relaxed plan alone: is it the plan of the potential its own column sums ask for? */
+    if (k->rule == OTA_COLUMNS_RELAXED && !k->has_g) {
+        out->column_error = known ? ota_judge_total(apart) / unit : INFINITY;
+    }
+    if (lost) out->column_error = INFINITY;
+    out->dual = has_dual ? ota_judge_total(dual) + ota_judge_column_dual(k) : NAN;
+    out->gap = out->primal - out->dual;
+    if (lost) out->primal = out->value = out->dual = out->gap = NAN;
+}
+
+/* ---- the call ----------------------------------------------------------------------------- */
+
+static double *take(double **next, int64_t count) {
+    double *piece = *next;
+    *next += count;
+    return piece;
+}
+
+static void combine(ota_certificate *all, const ota_certificate *head, bool first, double share) {
+    if (first) {
+        const size_t size = all->size;
+        *all = *head;
+        all->size = size;
+        all->entropy *= share;
+        all->support *= share;
+        return;
+    }
+    all->row_error = fmax(all->row_error, head->row_error);
+    all->column_error = fmax(all->column_error, head->column_error);
+    all->gap = isnan(head->gap)  ? head->gap
+               : isnan(all->gap) ? all->gap
+                                 : fmax(all->gap, head->gap);
+    all->delta = fmax(all->delta, head->delta);
+    all->receiver_max = fmax(all->receiver_max, head->receiver_max);
+    all->receiver_min = fmin(all->receiver_min, head->receiver_min);
+    all->minimum = fmin(all->minimum, head->minimum);
+    all->outside = fmax(all->outside, head->outside);
+    all->primal += head->primal;
+    all->dual += head->dual;
+    all->value += head->value;
+    all->entropy += head->entropy * share;
+    all->support += head->support * share;
+    all->empty_rows += head->empty_rows;
+    all->nonfinite_rows += head->nonfinite_rows;
+}
+
+static ota_status refuse(const ota_resolved *r, const ota_arrays *a,
+                         const ota_certificate *certificate, ota_error *error) {
+    if (certificate == NULL || certificate->size == 0) {
+        return ota_fail(error, OTA_EINVAL, "certificate.size", "set it to sizeof the struct",
+                        "certificate.size is 0");
+    }
+    const struct {
+        const char *field;
+        const ota_array *array;
+        int64_t rows, columns;
+    } read[] = {{"coupling", &a->coupling, r->queries, r->keys},
+                {"row_potential", &a->row_potential, 1, r->queries},
+                {"column_potential", &a->column_potential, 1, r->keys},
+                {"sink", &a->sink, 1, r->queries},
+                {"remaining", &a->remaining, 1, r->keys}};
+    for (size_t k = 0; k < sizeof read / sizeof read[0]; k++) {
+        const ota_array *x = read[k].array;
+        if (!ota_array_present(x)) continue;
+        const bool fits = x->size[0] == r->batch && x->size[1] == r->heads &&
+                          x->size[2] == read[k].rows && x->size[3] == read[k].columns;
+        if (!fits || x->type < OTA_F64 || x->type > OTA_F16) {
+            return ota_fail(error, OTA_EINVAL, read[k].field, "make shape and type fit the problem",
+                            "%s has shape [%lld, %lld, %lld, %lld] where [%lld, %lld, %lld, %lld] "
+                            "of floats is needed",
+                            read[k].field, (long long)x->size[0], (long long)x->size[1],
+                            (long long)x->size[2], (long long)x->size[3], (long long)r->batch,
+                            (long long)r->heads, (long long)read[k].rows,
+                            (long long)read[k].columns);
+        }
+    }
+    if (ota_array_present(&a->coupling)) return OTA_OK;
+    if (r->problem.regulariser == OTA_HARD || r->problem.columns == OTA_COLUMNS_PREFIX) {
+        return ota_fail(
+            error, OTA_EINVAL, "coupling", "give arrays.coupling",
+            "coupling is absent, and potentials alone do not define a hard or prefix plan");
+    }
+    const bool columns =
+        r->problem.columns == OTA_COLUMNS_FREE || r->problem.columns == OTA_COLUMNS_ONLINE;
+    const bool swapped = r->problem.axis == OTA_AXIS_COLUMNS;
+    const bool row = ota_array_present(&a->row_potential) || (swapped && columns);
+    const bool column = ota_array_present(&a->column_potential) || (!swapped && columns);
+    if (row && column) return OTA_OK;
+    return ota_fail(error, OTA_EINVAL, "coupling", "give arrays.coupling, or both potentials",
+                    "coupling is absent and so is the %s potential", row ? "column" : "row");
+}
+
+ota_status ota_certify(const ota_problem *problem, const ota_options *options,
+                       const ota_arrays *arrays, ota_certificate *certificate,
+                       ota_certificate *per_head, ota_error *error) {
+    ota_resolved r;
+    ota_status status = ota_resolve(problem, options, &r, error);
+    if (status != OTA_OK) return status;
+    ota_arrays a = {.size = sizeof a};
+    if (arrays != NULL && arrays->size > 0)
+        memcpy(&a, arrays, arrays->size < sizeof a ? arrays->size : sizeof a);
+    status = refuse(&r, &a, certificate, error);
+    if (status != OTA_OK) return status;
+
+    const bool swapped = r.problem.axis == OTA_AXIS_COLUMNS;
+    ota_judge_head k = {.r = &r,
+                        .a = &a,
+                        .swapped = swapped,
+                        .n = swapped ? r.keys : r.queries,
+                        .m = swapped ? r.queries : r.keys,
+                        .rule = r.problem.columns};
+    k.order = r.problem.regulariser == OTA_SOFTMAX ? 1.0
+              : r.problem.regulariser == OTA_HARD  ? 0.0
+                                                   : r.problem.order;
+    k.row_strength = r.problem.rows == OTA_ROWS_RELAXED ? r.problem.row_strength : INFINITY;
+    k.from_coupling = ota_array_present(&a.coupling);
+    size_t bytes;
+    double *block = NULL;
+    /* Nine lines of doubles at most per row or column; the door bounds each size by 2^57. */
+    if (!__builtin_mul_overflow((size_t)(k.n + k.m + r.width + 2), 9 * sizeof(double), &bytes))
+        block = malloc(bytes);
+    bool *used = calloc((size_t)k.m + 1, sizeof(bool));
+    ota_judge_sum *column = calloc((size_t)k.m + 1, sizeof *column);
+    if (block == NULL || used == NULL || column == NULL) {
+        free(block);
+        free(used);
+        free(column);
+        return ota_fail(error, OTA_ENOMEM, "certificate", "free some memory",
+                        "no memory for the certificate's sums");
+    }
+    double *next = block;
+    k.f = take(&next, k.n);
+    k.g = take(&next, k.m);
+    k.target = take(&next, k.m);
+    k.nu = take(&next, k.m);
+    k.left = take(&next, k.m);
+    k.s = take(&next, k.m);
+    k.p = take(&next, k.m);
+    k.gather = take(&next, k.m + 1);
+    k.fixed = take(&next, r.width);
+    k.used = used;
+    k.column = column;
+
+    ota_certificate all = {.size = sizeof all};
+    const int64_t heads = r.batch * r.heads;
+    for (int64_t h = 0; h < heads; h++) {
+        ota_certificate one;
+        k.batch = h / r.heads;
+        k.head = h % r.heads;
+        k.tau = ota_array_present(&r.problem.temperatures)
+                    ? ota_array_get(&r.problem.temperatures, 0, 0, 0, k.head)
+                    : r.problem.temperature;
+        k.sink = !r.has_sink                        ? -INFINITY
+                 : ota_array_present(&r.sink.array) ? ota_array_get(&r.sink.array, 0, 0, 0, k.head)
+                                                    : r.sink.value;
+        judge_head(&k, &one);
+        combine(&all, &one, h == 0, 1.0 / (double)heads);
+        if (per_head != NULL) per_head[h] = one;
+    }
+    const size_t theirs = certificate->size < sizeof all ? certificate->size : sizeof all;
+    memcpy((char *)certificate + sizeof certificate->size, (char *)&all + sizeof all.size,
+           theirs - sizeof all.size);
+    free(block);
+    free(used);
+    free(column);
+    return OTA_OK;
+}

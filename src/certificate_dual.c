@@ -1,0 +1,256 @@
+/* The two sides of weak duality for one head of the certificate (formulas in certificate.c):
+ * weights of a row, their regulariser and divergence on the primal side; on the dual side the best
+ * row potential for the column potentials, what it and the columns contribute, and column
+ * potentials recovered from a coupling alone. */
+#include <float.h>
+
+#include "certificate_head.h"
+
+enum { AVERAGING_SWEEPS = 48 };
+
+static double weight(const ota_judge_head *k, double x) {
+    if (!(x > -INFINITY)) return 0.0;
+    if (k->order <= 1.0) return exp(x / k->tau);
+    const double z = (k->order - 1.0) * x / k->tau;
+    return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : 0.0;
+}
+
+/* x with w(x) = p, p > 0. */
+static double level_of(const ota_judge_head *k, double p) {
+    return k->order <= 1.0 ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
+}
+
+/* What pairs of weight p = w(x) take from the dual. */
+static double dual_cost(const ota_judge_head *k, double p) {
+    return k->order <= 1.0 ? k->tau * p : k->tau / k->order * pow(p, k->order);
+}
+
+double ota_judge_regulariser(const ota_judge_head *k, double p) {
+    if (!(p > 0.0) || !(k->order > 0.0)) return 0.0;
+    if (k->order <= 1.0) return k->tau * p * (log(p) - 1.0);
+    return k->tau * (pow(p, k->order) - p) / (k->order * (k->order - 1.0));
+}
+
+static double shift_of(const ota_judge_head *k) {
+    return k->order > 1.0 ? k->tau / (k->order * (k->order - 1.0)) : 0.0;
+}
+
+/* a - b + b log(b / a)-like: c log(c / nu) - c + nu with its limits. */
+double ota_judge_divergence(double c, double nu) {
+    if (!(c > 0.0)) return nu;
+    if (!(nu > 0.0)) return INFINITY;
+    return c * log(c / nu) - c + nu;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i) {
+    ota_judge_line(k->r, k->batch, k->head, k->swapped, i, k->fixed, k->s);
+    bool any = k->sink > -INFINITY;
+    for (int64_t j = 0; j < k->m; j++) {
+        if (isnan(k->s[j]) || k->s[j] > DBL_MAX) return OTA_JUDGE_NONFINITE;
+        any = any || k->s[j] > -INFINITY;
+    }
+    return any ? OTA_JUDGE_NORMAL : OTA_JUDGE_EMPTY;
+}
+
+static double coupling_at(const ota_judge_head *k, int64_t i, int64_t j) {
+    return k->swapped ? ota_array_get(&k->a->coupling, k->batch, k->head, j, i)
+                      : ota_array_get(&k->a->coupling, k->batch, k->head, i, j);
+}
+
+static double given_sink(const ota_judge_head *k, int64_t i, double mu, double sum) {
+    if (!(k->sink > -INFINITY)) return 0.0;
+    if (k->from_coupling && !k->swapped && ota_array_present(&k->a->sink)) {
+        return ota_array_get(&k->a->sink, k->batch, k->head, 0, i);
+    }
+    if (k->has_f && k->order > 0.0) return weight(k, k->sink + k->f[i]);
+    /* Nothing says what the sink took: the benefit of the doubt. */
+    return fmax(0.0, mu - sum);
+}
+
+/* Weights of the row at hand into k->p; returns their sum with the sink's, which goes to *rest. */
+double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest) {
+    ota_judge_sum sum = {0.0, 0.0};
+    const bool silent = !k->from_coupling && !(k->f[i] > -INFINITY) && !isnan(k->f[i]);
+    for (int64_t j = 0; j < k->m; j++) {
+        if (k->from_coupling) {
+            k->p[j] = coupling_at(k, i, j);
+        } else if (silent || !(k->s[j] > -INFINITY) || (isinf(k->g[j]) && k->g[j] < 0.0)) {
+            k->p[j] = 0.0;
+        } else {
+            k->p[j] =
+                isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->s[j] + k->f[i] + k->g[j]);
+            if (k->rule == OTA_COLUMNS_ONLINE) {
+                k->p[j] = fmin(k->p[j], k->left[j]);
+                k->left[j] -= k->p[j];
+            }
+        }
+        ota_judge_add(&sum, k->p[j]);
+    }
+    const double total = ota_judge_total(sum);
+    *rest = silent ? 0.0 : given_sink(k, i, mu, total);
+    ota_judge_add(&sum, *rest);
+    return ota_judge_total(sum);
+}
+
+double ota_judge_mass_of(const ota_judge_head *k, int64_t i) {
+    return ota_judge_row_mass(k->r, k->batch, k->head, i);
+}
+
+/* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
+ * Newton's method inside a bracket. */
+static double best_row_potential(ota_judge_head *k, double mu) {
+    int64_t count = 0;
+    double top = -INFINITY;
+    for (int64_t j = 0; j <= k->m; j++) {
+        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+        if (!(a > -INFINITY)) continue;
+        k->gather[count++] = a;
+        top = fmax(top, a);
+    }
+    if (count == 0 || !(mu > 0.0)) return -INFINITY;
+    if (!(k->order > 0.0)) return -top;
+    if (k->order <= 1.0) {
+        ota_judge_sum sum = {0.0, 0.0};
+        for (int64_t c = 0; c < count; c++) ota_judge_add(&sum, exp((k->gather[c] - top) / k->tau));
+        const double f = k->tau * (log(mu) - log(ota_judge_total(sum))) - top;
+        return isfinite(k->row_strength) ? f * (k->row_strength / (k->row_strength + k->tau)) : f;
+    }
+    double low = -top, high = level_of(k, mu) - top;
+    double f = high;
+    for (int turn = 0; turn < 200 && high - low > DBL_EPSILON * fabs(high); turn++) {
+        double rise = 0.0;
+        ota_judge_sum sum = {-mu, 0.0};
+        for (int64_t c = 0; c < count; c++) {
+            const double p = weight(k, k->gather[c] + f);
+            if (!(p > 0.0)) continue;
+            ota_judge_add(&sum, p);
+            rise += pow(p, 2.0 - k->order) / k->tau;
+        }
+        const double excess = ota_judge_total(sum);
+        if (fabs(excess) <= 4.0 * DBL_EPSILON * mu) break;
+        if (excess > 0.0)
+            high = f;
+        else
+            low = f;
+        f -= excess / rise;
+        if (!(f > low && f < high) || turn % 4 == 3) f = low + 0.5 * (high - low);
+    }
+    return f;
+}
+
+/* The row's share of the dual at its best f; *mass_of_plan gets the l1 distance of k->p from the
+ * plan that g defines. */
+double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *distance) {
+    const double f = best_row_potential(k, mu);
+    const double finite = f > -INFINITY ? f - shift_of(k) : 0.0;
+    ota_judge_sum dual = {isfinite(k->row_strength)
+                              ? -k->row_strength * mu * expm1(-finite / k->row_strength)
+                              : mu * finite,
+                          0.0};
+    ota_judge_sum apart = {0.0, 0.0};
+    if (k->order > 0.0) {
+        for (int64_t j = 0; j <= k->m; j++) {
+            const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+            const double p = f > -INFINITY && a > -INFINITY ? weight(k, a + f) : 0.0;
+            ota_judge_add(&dual, -dual_cost(k, p));
+            ota_judge_add(&apart, fabs((j < k->m ? k->p[j] : rest) - p));
+        }
+    }
+    *distance = ota_judge_total(apart);
+    return ota_judge_total(dual);
+}
+
+/* ---- column potentials from the coupling alone -------------------------------------------- */
+
+/* tau log P_ij - S_ij = f_i + g_j wherever P_ij > 0 (Tsallis: its level instead): alternating
+ * averages over the support, exact after one sweep when everything is positive. Any g bounds the
+ * optimum from below, so a poor fit can only make the gap larger. */
+static void recover_by_averages(ota_judge_head *k) {
+    double *sum = k->left;
+    for (int64_t j = 0; j < k->m; j++) k->g[j] = 0.0;
+    double gauge = 0.0;
+    for (int sweep = 0; sweep < AVERAGING_SWEEPS; sweep++) {
+        double moved = 0.0, offset = 0.0, offsets = 0.0;
+        for (int64_t j = 0; j < k->m; j++) {
+            sum[j] = 0.0;
+            k->gather[j] = 0.0;
+        }
+        for (int64_t i = 0; i < k->n; i++) {
+            double rest, level = 0.0, count = 0.0;
+            if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
+            (void)ota_judge_load_weights(k, i, ota_judge_mass_of(k, i), &rest);
+            for (int64_t j = 0; j < k->m; j++) {
+                if (!(k->p[j] > 0.0) || !(k->s[j] > -INFINITY)) continue;
+                k->p[j] = level_of(k, k->p[j]) - k->s[j];
+                level += k->p[j] - k->g[j];
+                count += 1.0;
+            }
+            if (!(count > 0.0)) continue;
+            for (int64_t j = 0; j < k->m; j++) {
+                if (!(coupling_at(k, i, j) > 0.0) || !(k->s[j] > -INFINITY)) continue;
+                sum[j] += k->p[j] - level / count;
+                k->gather[j] += 1.0;
+            }
+            if (rest > 0.0) {
+                offset += level / count - (level_of(k, rest) - k->sink);
+                offsets += 1.0;
+            }
+        }
+        for (int64_t j = 0; j < k->m; j++) {
+            const double next = k->gather[j] > 0.0 ? sum[j] / k->gather[j] : -INFINITY;
+            if (next > -INFINITY) moved = fmax(moved, fabs(next - k->g[j]));
+            k->g[j] = next;
+        }
+        gauge = offsets > 0.0 ? offset / offsets : 0.0;
+        if (moved <= 1e-12 * k->tau) break;
+    }
+    double top = -INFINITY;
+    for (int64_t j = 0; j < k->m; j++) top = fmax(top, k->g[j]);
+    /* The sink's g is 0; without one, a cap that does not bind has g = 0. */
+    if (!(k->sink > -INFINITY))
+        gauge = k->rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top : 0.0;
+    for (int64_t j = 0; j < k->m; j++) k->g[j] += gauge;
+}
+
+/* Makes k->g when the caller gave none: false where nothing can be said. Needs k->column. */
+bool ota_judge_recover_potentials(ota_judge_head *k) {
+    if (k->rule == OTA_COLUMNS_FREE) {
+        for (int64_t j = 0; j < k->m; j++) k->g[j] = 0.0;
+        return true;
+    }
+    if (k->rule == OTA_COLUMNS_RELAXED) {
+        for (int64_t j = 0; j < k->m; j++) {
+            const double c = ota_judge_total(k->column[j]);
+            k->g[j] = !k->used[j] ? 0.0
+                      : c > 0.0 && k->target[j] > 0.0
+                          ? -k->r->problem.strength * log(c / k->target[j])
+                          : -INFINITY;
+        }
+        return true;
+    }
+    if (!(k->order > 0.0) || (k->rule != OTA_COLUMNS_EXACT && k->rule != OTA_COLUMNS_CAPPED))
+        return false;
+    recover_by_averages(k);
+    return true;
+}
+
+/* ---- columns ------------------------------------------------------------------------------ */
+
+double ota_judge_column_dual(const ota_judge_head *k) {
+    const double rho = k->r->problem.strength;
+    ota_judge_sum dual = {0.0, 0.0};
+    for (int64_t j = 0; j < k->m; j++) {
+        const double g = k->g[j], target = k->target[j];
+        if (!(target > 0.0)) continue;
+        if (k->rule == OTA_COLUMNS_EXACT)
+            ota_judge_add(&dual, target * g);
+        else if (k->rule == OTA_COLUMNS_CAPPED)
+            ota_judge_add(&dual, target * fmin(0.0, g));
+        /* A key nobody may use keeps the whole penalty: its best g is +inf. */
+        else if (k->rule == OTA_COLUMNS_RELAXED)
+            ota_judge_add(&dual, k->used[j] ? -rho * target * expm1(-g / rho) : rho * target);
+    }
+    return ota_judge_total(dual);
+}

@@ -1,0 +1,58 @@
+/* One head under judgement, shared by certificate.c (what is measured) and certificate_dual.c
+ * (rows, weights and the lower bound). n rows, m columns of the problem that is really solved:
+ * with axis columns, rows are keys. Nothing here owns memory. */
+#ifndef OTA_CERTIFICATE_HEAD_H
+#define OTA_CERTIFICATE_HEAD_H
+
+#include "judge_scores.h"
+
+typedef struct ota_judge_head {
+    const ota_resolved *r;
+    const ota_arrays *a;
+    bool swapped; /* axis columns: rows are keys */
+    int64_t n, m; /* rows and columns of the problem that is solved */
+    int64_t batch, head;
+    double tau, order, sink; /* order: 1 entropy, 0 hard, else alpha */
+    double mass, row_strength;
+    ota_column_rule rule;
+    bool from_coupling, has_g, has_f;
+    double *f;      /* [n] given potentials */
+    double *g;      /* [m] given or recovered */
+    double *target; /* [m] nu, or capacities */
+    double *nu;     /* [m] the masses delta is measured from */
+    double *left;   /* [m] online: capacity left so far */
+    double *s, *p;  /* [m] the row at hand */
+    double *gather; /* [m + 1] */
+    double *fixed;
+    ota_judge_sum *column; /* [m] */
+    bool *used;            /* [m] some row may use the column */
+} ota_judge_head;
+
+typedef enum ota_judge_row_kind {
+    OTA_JUDGE_NORMAL,
+    OTA_JUDGE_EMPTY,    /* no allowed key and no sink */
+    OTA_JUDGE_NONFINITE /* met NaN or +inf            */
+} ota_judge_row_kind;
+
+double ota_judge_mass_of(const ota_judge_head *k, int64_t i);
+
+/* Scores of row i into k->s. */
+ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i);
+/* Weights of the row whose scores are loaded into k->p; returns their sum with the sink's, *rest.
+ * From potentials of online columns, k->left is lowered: ask once per row. */
+double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest);
+
+/* tau R(p) of one weight, and c log(c / nu) - c + nu with its limits. */
+double ota_judge_regulariser(const ota_judge_head *k, double p);
+double ota_judge_divergence(double c, double nu);
+
+/* The row's share of the dual at the best f for k->g; *distance is the l1 distance of the loaded
+ * weights from the row that this f and g define. */
+double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *distance);
+/* The columns' share. */
+double ota_judge_column_dual(const ota_judge_head *k);
+
+/* Makes k->g from the coupling and its column sums; false where nothing can be said. */
+bool ota_judge_recover_potentials(ota_judge_head *k);
+
+#endif

@@ -1,0 +1,250 @@
+/* Forward: walks the problem by the plan's path, head by head and chunk by chunk, and gathers what
+ * happened. Nothing is chosen or allocated here. Work is cut by rows into chunks that depend on shapes
+ * alone, and sums over chunks are added in order, so bits do not depend on threads. The walk is written
+ * once for f32 and f64 in forward.inc.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+
+static const double log2_e = 1.4426950408889634;
+
+typedef struct walk {
+    ota_plan *plan;
+    const ota_arrays *arrays;
+    int64_t first_slot_head; /* key head (or head, stored scores) of slot 0 in this wave */
+    int64_t slots;
+    bool more_than_out;  /* something besides out, lse and row_potential is wanted  */
+    _Atomic int stopped; /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT                     */
+    atomic_flag telling;
+    _Atomic int64_t heads_done;
+} walk;
+
+/* Rows [first, last) of a chunk; a multiple of the fused block so that blocks never straddle chunks. */
+static void chunk_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
+    const int64_t share = (rows + OTA_CHUNKS - 1) / OTA_CHUNKS;
+    const int64_t step = (share + OTA_ROW_BLOCK - 1) / OTA_ROW_BLOCK * OTA_ROW_BLOCK;
+    *first = chunk * step < rows ? chunk * step : rows;
+    *last = *first + step < rows ? *first + step : rows;
+}
+
+static bool interrupted(walk *w) {
+    if (atomic_load_explicit(&w->stopped, memory_order_relaxed) != OTA_OK) return true;
+    const ota_status status = ota_interrupted(&w->plan->resolved.settings);
+    if (status == OTA_OK) return false;
+    atomic_store(&w->stopped, status);
+    return true;
+}
+
+static void tell_head_done(walk *w) {
+    const ota_settings *s = &w->plan->resolved.settings;
+    const int64_t done = atomic_fetch_add(&w->heads_done, 1) + 1;
+    if (s->progress == NULL || atomic_flag_test_and_set(&w->telling)) return;
+    const ota_progress progress = {.heads_done = done,
+                                   .heads = w->plan->resolved.batch * w->plan->resolved.heads};
+    s->progress(s->progress_user, &progress);
+    atomic_flag_clear(&w->telling);
+}
+
+static void add_tally(ota_tally *to, const ota_tally *from) {
+    to->result.row_error += from->result.row_error;
+    to->empty_rows += from->empty_rows;
+    to->nonfinite_rows += from->nonfinite_rows;
+    if (from->result.status < to->result.status) to->result.status = from->result.status;
+}
+
+/* Quiet NaN into every output of one head. */
+static void poison_array(const ota_array *a, int64_t batch, int64_t head) {
+    if (!ota_array_present(a)) return;
+    for (int64_t i = 0; i < a->size[2]; i++) {
+        for (int64_t j = 0; j < a->size[3]; j++) ota_array_set(a, batch, head, i, j, NAN);
+    }
+}
+
+static void poison_head(const ota_arrays *a, int64_t batch, int64_t head) {
+    const ota_array *const outputs[] = {
+        &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
+        &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
+    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++)
+        poison_array(outputs[k], batch, head);
+}
+
+static void put(const ota_array *a, int64_t batch, int64_t head, int64_t index, double value) {
+    if (ota_array_present(a)) ota_array_set(a, batch, head, 0, index, value);
+}
+
+/* Sums of the chunks of one head, in order, into receiver and tally. */
+static void gather_chunks(walk *w, int64_t part, int64_t batch, int64_t head) {
+    ota_plan *plan = w->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_tally *total = &plan->tallies[batch * r->heads + head];
+    for (int64_t c = 0; c < OTA_CHUNKS; c++)
+        add_tally(total, &plan->block_tallies[part * OTA_CHUNKS + c]);
+    if (!ota_array_present(&w->arrays->receiver)) return;
+    const double *sums = plan->receivers + part * OTA_CHUNKS * plan->stride;
+    for (int64_t j = 0; j < r->keys; j++) {
+        double sum = 0.0;
+        for (int64_t c = 0; c < OTA_CHUNKS; c++) sum += sums[c * plan->stride + j];
+        put(&w->arrays->receiver, batch, head, j, sum);
+    }
+}
+
+/* The last word on one head: mass totals, status, poison. `mass` is the total of non-empty rows. */
+static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
+    const ota_plan *plan = w->plan;
+    const ota_settings *s = &plan->resolved.settings;
+    ota_tally *t = &plan->tallies[batch * plan->resolved.heads + head];
+    if (mass > 0.0) t->result.row_error /= mass;
+    if (t->nonfinite_rows > 0 && t->result.status >= OTA_OK) {
+        t->result.status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
+    }
+    if (t->result.status == OTA_OK && s->fixed &&
+        plan->resolved.problem.columns != OTA_COLUMNS_FREE) {
+        t->result.status = OTA_FIXED_ITERS;
+    }
+    if (t->result.status < OTA_OK) poison_head(w->arrays, batch, head);
+    if (w->arrays->heads != NULL) w->arrays->heads[batch * plan->resolved.heads + head] = t->result;
+    tell_head_done(w);
+}
+
+#define REAL float
+#define WORD(name) name##_f32
+#define KERNELS(plan) ((plan)->kernels->f32)
+#define ATTEND ota_kernels_f32_attend
+#define REAL_TYPE OTA_F32
+#include "forward.inc.h"
+#undef REAL
+#undef WORD
+#undef KERNELS
+#undef ATTEND
+#undef REAL_TYPE
+
+#define REAL double
+#define WORD(name) name##_f64
+#define KERNELS(plan) ((plan)->kernels->f64)
+#define ATTEND ota_kernels_f64_attend
+#define REAL_TYPE OTA_F64
+#include "forward.inc.h"
+
+/* ---- results ---------------------------------------------------------------------------------- */
+
+/* Failures outrank caveats; among failures the first head's. */
+static bool worse(ota_status a, ota_status b) {
+    if (a < OTA_OK || b < OTA_OK) return a < OTA_OK && b >= OTA_OK;
+    return a > b;
+}
+
+static void sum_up(const walk *w, ota_result *result) {
+    const ota_plan *plan = w->plan;
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = plan->promoted};
+    result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
+    for (int64_t k = 0; k < heads; k++) {
+        const ota_tally *t = &plan->tallies[k];
+        if (worse(t->result.status, result->status)) {
+            result->status = t->result.status;
+            result->head = k;
+            if (t->temperature_reached > 0.0) result->temperature_reached = t->temperature_reached;
+        }
+        if (t->result.rounds > result->rounds) result->rounds = t->result.rounds;
+        if (!(t->result.row_error <= result->row_error)) result->row_error = t->result.row_error;
+        if (!(t->result.column_error <= result->column_error))
+            result->column_error = t->result.column_error;
+        result->empty_rows += t->empty_rows;
+        result->nonfinite_rows += t->nonfinite_rows;
+        result->unusable_pairs += t->unusable;
+        result->pruned_pairs += t->pruned;
+        result->underflowed += t->underflowed;
+    }
+    const int stopped = atomic_load(&w->stopped);
+    if (stopped != OTA_OK) result->status = (ota_status)stopped;
+    if (result->status == OTA_OK) return;
+    const char *reason =
+        plan->sentences != NULL && stopped == OTA_OK ? plan->sentences[result->head] : "";
+    if (reason[0] != '\0') {
+        (void)snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
+    } else if (result->status == OTA_NONFINITE_ROWS || result->status == OTA_NONFINITE) {
+        (void)snprintf(result->sentence, sizeof result->sentence,
+                       "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
+    } else if (result->status == OTA_INFEASIBLE) {
+        (void)snprintf(result->sentence, sizeof result->sentence,
+                       "head %" PRId64
+                       ": the keys a row may use have too little capacity left for its mass",
+                       result->head);
+    } else {
+        (void)snprintf(result->sentence, sizeof result->sentence, "%s",
+                       ota_status_text(result->status));
+    }
+}
+
+static const char *hint_of(ota_status status) {
+    switch (status) {
+    case OTA_NOT_CONVERGED:
+        return "raise max_rounds or tolerance, anneal, or allow the partial plan";
+    case OTA_INFEASIBLE:
+        return "change the masses, the mask, or use relaxed, capped or online columns";
+    case OTA_TOL_UNREACHABLE: return "raise tolerance or temperature";
+    case OTA_NONFINITE: return "remove NaN and +inf, or mask them";
+    default: return "";
+    }
+}
+
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
+                        ota_error *error) {
+    ota_arrays arrays;
+    const size_t result_size = result == NULL ? 0 : result->size;
+    if (result != NULL && (result_size == 0 || result_size > sizeof *result)) {
+        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
+                        "result.size is %zu", result_size);
+    }
+    const ota_status checked =
+        ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
+    if (checked != OTA_OK) return checked;
+    const ota_resolved *r = &plan->resolved;
+    walk w = {.plan = plan, .arrays = &arrays, .telling = ATOMIC_FLAG_INIT};
+    w.more_than_out = ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
+                      ota_array_present(&arrays.row_entropy) ||
+                      ota_array_present(&arrays.row_support) || ota_array_present(&arrays.row_max);
+    const int64_t heads = r->batch * r->heads;
+    for (int64_t k = 0; k < heads; k++) {
+        plan->tallies[k] = (ota_tally){0};
+        if (plan->sentences != NULL) plan->sentences[k][0] = '\0';
+    }
+    if (plan->wide)
+        walk_heads_f64(&w);
+    else
+        walk_heads_f32(&w);
+    if (atomic_load(&w.stopped) != OTA_OK) {
+        for (int64_t k = 0; k < heads; k++) poison_head(&arrays, k / r->heads, k % r->heads);
+    }
+    ota_result full;
+    sum_up(&w, &full);
+    if (result != NULL) {
+        full.size = result_size;
+        memcpy(result, &full, result_size);
+    }
+    if (full.status >= OTA_OK) return full.status;
+    return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);
+}
+
+ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
+                       ota_error *error) {
+    if (plan == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
+    return ota_plan_run(plan, arrays, result, error);
+}
+
+ota_status ota_attend(const ota_problem *problem, const ota_options *options,
+                      const ota_arrays *arrays, ota_result *result, ota_error *error) {
+    ota_plan *plan = NULL;
+    const int64_t width =
+        arrays != NULL && arrays->size >= offsetof(ota_arrays, out) ? arrays->values.size[3] : 0;
+    ota_status status = ota_plan_create(&plan, problem, width, options, error);
+    if (status != OTA_OK) return status;
+    status = ota_forward(plan, arrays, result, error);
+    ota_plan_free(plan);
+    return status;
+}

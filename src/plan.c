@@ -1,0 +1,335 @@
+/* Plans: every choice and every byte of one problem, made once. Which path walks the problem, which table
+ * row solves it, in which precision, with which kernels, on how many threads; describe prints it all. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t round_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool is_coupled(const ota_plan *plan) { return plan->solver->solve != NULL; }
+
+static void choose_path(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    plan->transposed = p->axis == OTA_AXIS_COLUMNS;
+    const char *why;
+    if (is_coupled(plan) || plan->transposed) {
+        plan->path = OTA_PATH_DENSE;
+        why = plan->transposed ? "the transposed problem is solved on stored scores"
+                               : "the columns couple all rows of a head, so its scores are stored";
+    } else if (p->columns == OTA_COLUMNS_ONLINE) {
+        plan->path = OTA_PATH_ORDERED;
+        why = "each row takes from what earlier rows left";
+    } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
+        plan->path = OTA_PATH_FUSED;
+        why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
+    } else {
+        plan->path = OTA_PATH_BLOCKS;
+        why = "rows are independent: one block of score rows per worker";
+    }
+    plan->wide = r->type == OTA_F64;
+    if (is_coupled(plan) && !plan->wide) {
+        plan->promoted = plan->solver->wide || r->settings.precision != OTA_PRECISION_F32;
+        plan->wide = plan->promoted;
+    } else if (r->settings.precision == OTA_PRECISION_F64 && !plan->wide) {
+        plan->promoted = plan->wide = true;
+    }
+    (void)snprintf(plan->why, sizeof plan->why, "%s", why);
+}
+
+static void take_worker(ota_plan *plan, ota_worker *w) {
+    const ota_resolved *r = &plan->resolved;
+    const size_t real = ota_plan_real(plan);
+    ota_arena *a = &plan->arena;
+    const size_t width = (size_t)r->width, values = (size_t)plan->values_width;
+    w->queries = ota_arena_take(a, OTA_ROW_BLOCK * (width + 1), real);
+    w->out = ota_arena_take(a, OTA_ROW_BLOCK * (values + 1), real);
+    w->mass = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->top = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->sum = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->scores = ota_arena_take(a, (size_t)plan->stride, OTA_BLOCK_ROWS * real);
+    if (plan->path == OTA_PATH_FUSED)
+        w->attend = ota_arena_take(a, (size_t)ota_attend_scratch(plan->values_width), real);
+    if (plan->path == OTA_PATH_ORDERED) {
+        w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
+        w->room = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
+    }
+}
+
+static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
+    size_t row_bytes;
+    if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
+        a->overflowed = true;
+    else
+        *to = ota_arena_take(a, (size_t)rows, row_bytes);
+}
+
+static void take_seat(ota_plan *plan, ota_seat *seat) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    void *plan_matrix = NULL;
+    take_matrix(a, plan->dense_rows, plan->dense_stride, ota_plan_real(plan), &seat->scores);
+    const bool wants_plan = is_coupled(plan) && (plan->solver->needs_plan || r->settings.prune);
+    if (wants_plan)
+        take_matrix(a, plan->dense_rows, plan->dense_stride, sizeof(double), &plan_matrix);
+    seat->plan = plan_matrix;
+    if (plan->transposed)
+        take_matrix(a, r->queries, plan->stride, ota_plan_real(plan), &seat->weights);
+    seat->f = ota_arena_take(a, (size_t)plan->dense_rows, sizeof(double));
+    seat->g = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
+    seat->mu = ota_arena_take(a, (size_t)plan->dense_rows, sizeof(double));
+    seat->nu = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
+    seat->lambdas = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
+    seat->bias = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
+    if (is_coupled(plan) && plan->solver->workspace != NULL) {
+        const size_t bytes =
+            plan->solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
+        if (bytes == SIZE_MAX)
+            a->overflowed = true;
+        else
+            seat->workspace = ota_arena_take(a, bytes, 1);
+    }
+}
+
+/* Runs twice: to measure and to place. */
+static void lay_out(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t real = ota_plan_real(plan);
+    const bool placed = a->base != NULL;
+    ota_slot *slots = ota_arena_take(a, (size_t)plan->slot_count, sizeof(ota_slot));
+    ota_worker *workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_worker));
+    ota_seat *seats = ota_arena_take(a, (size_t)plan->seat_count, sizeof(ota_seat));
+    const size_t heads = (size_t)(r->batch * r->heads);
+    ota_tally *tallies = ota_arena_take(a, heads, sizeof(ota_tally));
+    char(*sentences)[512] = is_coupled(plan) ? ota_arena_take(a, heads, sizeof *sentences) : NULL;
+    const size_t parts = (size_t)(plan->slot_count * plan->group) * OTA_CHUNKS;
+    ota_tally *block_tallies = ota_arena_take(a, parts, sizeof(ota_tally));
+    void *receivers = NULL;
+    take_matrix(a, (int64_t)parts, plan->stride, sizeof(double), &receivers);
+    if (placed) {
+        plan->slots = slots;
+        plan->workers = workers;
+        plan->seats = seats;
+        plan->tallies = tallies;
+        plan->sentences = sentences;
+        plan->block_tallies = block_tallies;
+        plan->receivers = receivers;
+    }
+    for (int64_t k = 0; k < plan->slot_count; k++) {
+        ota_slot slot = {0};
+        if (!r->from_matrix)
+            slot.packed_keys =
+                ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
+        take_matrix(a, r->keys, plan->values_width, real, &slot.values);
+        slot.broken =
+            ota_arena_take(a, plan->values_width > 0 ? (size_t)r->keys : 0, sizeof(int64_t));
+        if (placed) slots[k] = slot;
+    }
+    for (int k = 0; k < plan->worker_count; k++) {
+        ota_worker worker = {0};
+        take_worker(plan, &worker);
+        if (placed) workers[k] = worker;
+    }
+    for (int64_t k = 0; k < plan->seat_count; k++) {
+        ota_seat seat = {0};
+        take_seat(plan, &seat);
+        if (placed) seats[k] = seat;
+    }
+}
+
+static void choose_sizes(ota_plan *plan, int threads) {
+    const ota_resolved *r = &plan->resolved;
+    plan->group = r->key_heads > 0 ? r->heads / r->key_heads : 1;
+    plan->stride = round_up(most(r->keys, 1), 16);
+    plan->dense_rows = plan->transposed ? r->keys : r->queries;
+    plan->dense_columns = plan->transposed ? r->queries : r->keys;
+    plan->dense_stride = round_up(most(plan->dense_columns, 1), 16);
+    plan->worker_count = threads;
+    const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
+    if (plan->path == OTA_PATH_DENSE) {
+        plan->seat_count = least(heads, threads);
+        plan->slot_count = plan->seat_count;
+        plan->group = 1;
+        return;
+    }
+    /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
+    const int64_t elements = most(1, r->keys * (r->width + plan->values_width));
+    plan->slot_count = least(key_heads, most(threads, (1 << 20) / elements));
+}
+
+static ota_status build(ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
+    if (chosen != OTA_OK) return chosen;
+    plan->kernels = ota_kernels_choose(r->settings.cpu);
+    if (plan->kernels == NULL) {
+        return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
+                        "this machine has no '%s' kernels", r->settings.cpu);
+    }
+    const ota_status pooled =
+        ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
+    if (pooled != OTA_OK)
+        return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
+    choose_path(plan);
+    choose_sizes(plan, ota_pool_threads(plan->pool));
+    plan->key_count = r->keys;
+    lay_out(plan);
+    if (ota_arena_overflowed(&plan->arena)) {
+        return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
+                        "the workspace for %" PRId64 " queries and %" PRId64 " keys overflows",
+                        r->queries, r->keys);
+    }
+    if (r->settings.workspace_limit > 0 && plan->arena.used > r->settings.workspace_limit) {
+        return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
+                        "workspace_limit is %zu bytes but the smallest plan here needs %zu",
+                        r->settings.workspace_limit, plan->arena.used);
+    }
+    const size_t bytes = plan->arena.used;
+    const ota_status placed = ota_arena_allocate(&plan->arena);
+    if (placed != OTA_OK)
+        return ota_fail(error, placed, "workspace", "use smaller sizes",
+                        "%zu bytes of workspace could not be had", bytes);
+    lay_out(plan);
+    return OTA_OK;
+}
+
+ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
+                           const ota_options *options, ota_error *error) {
+    if (out == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "give a place for the plan", "plan is NULL");
+    *out = NULL;
+    if (values_width < 0 || values_width > INT64_MAX / 64) {
+        return ota_fail(error, OTA_EINVAL, "values_width", "use 0 or more",
+                        "values_width is %" PRId64, values_width);
+    }
+    ota_plan *plan = calloc(1, sizeof *plan);
+    if (plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
+    plan->values_width = values_width;
+    ota_status status = ota_resolve(problem, options, &plan->resolved, error);
+    if (status == OTA_OK) status = build(plan, error);
+    if (status != OTA_OK) {
+        ota_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return OTA_OK;
+}
+
+void ota_plan_free(ota_plan *plan) {
+    if (plan == NULL) return;
+    ota_pool_free(plan->pool);
+    ota_arena_release(&plan->arena);
+    free(plan);
+}
+
+size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + plan->arena.used; }
+const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
+const char *ota_plan_kernel(const ota_plan *plan) { return plan->kernels->name; }
+int ota_plan_threads(const ota_plan *plan) { return plan->worker_count; }
+
+const char *ota_kernel_name(int index) {
+    const ota_kernels *kernels = ota_kernels_row(index);
+    return kernels == NULL ? NULL : kernels->name;
+}
+
+ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
+    ota_resolved next;
+    const ota_settings settings = plan->resolved.settings;
+    ota_status status = ota_resolve(problem, NULL, &next, error);
+    if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
+    if (status != OTA_OK) return status;
+    ota_resolved_copy(&plan->resolved, &next);
+    plan->resolved.settings = settings;
+    return OTA_OK;
+}
+
+/* ---- describe --------------------------------------------------------------------------------- */
+
+typedef struct text_sink {
+    char *text;
+    size_t size, length;
+} text_sink;
+
+__attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char *format, ...) {
+    char one[320];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(one, sizeof one, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    if ((size_t)length >= sizeof one) length = (int)sizeof one - 1;
+    if (to->text != NULL && to->length < to->size) {
+        (void)snprintf(to->text + to->length, to->size - to->length, "%s", one);
+    }
+    to->length += (size_t)length;
+}
+
+size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
+    static const char *const paths[] = {"fused tiles", "row blocks", "rows in order",
+                                        "stored scores"};
+    static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
+    const ota_resolved *r = &plan->resolved;
+    const ota_settings *s = &r->settings;
+    text_sink to = {text, text_size, 0};
+    char method[160];
+    (void)ota_method_name(&r->problem, method, sizeof method);
+    line(&to, "method: %s\n", method);
+    line(&to,
+         "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
+         ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
+         r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
+    line(&to, "type: %s in, %s inside%s\n", types[r->type], plan->wide ? "f64" : "f32",
+         plan->promoted ? " (promoted)" : "");
+    line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
+    line(&to, "path: %s (%s)\n", paths[plan->path], plan->why);
+    line(&to, "kernel: %s\n", plan->kernels->name);
+    line(&to, "threads: %d\n", plan->worker_count);
+    line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
+    line(&to, "scale: %.17g\n", r->scale);
+    if (ota_array_present(&r->problem.temperatures))
+        line(&to, "temperature: one per head\n");
+    else
+        line(&to, "temperature: %.17g\n", r->problem.temperature);
+    line(&to, "terms: %d%s, supports: %d, offset: %" PRId64 "\n", r->term_count,
+         r->has_sink ? " and a sink" : "", r->support_count, r->offset);
+    if (s->fixed)
+        line(&to, "rounds: exactly %" PRId64 "\n", s->rounds);
+    else
+        line(&to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->tolerance, s->max_rounds);
+    if (s->tolerance_scaling > 0.0) line(&to, "tolerance_scaling: %g\n", s->tolerance_scaling);
+    if (s->anneal_start > 0.0) {
+        line(&to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n",
+             s->anneal_start, s->anneal_factor, s->anneal_rounds,
+             s->anneal_keep_scaling ? "v" : "g");
+    }
+    if (s->relaxation_auto)
+        line(&to, "relaxation: auto\n");
+    else if (s->relaxation > 1.0 || s->relaxation < 1.0)
+        line(&to, "relaxation: %g\n", s->relaxation);
+    if (s->center != OTA_CENTER_NONE)
+        line(&to, "center: %s\n", s->center == OTA_CENTER_MEAN ? "mean" : "midrange");
+    line(&to, "precision: %s\n",
+         s->precision == OTA_PRECISION_AUTO  ? "auto"
+         : s->precision == OTA_PRECISION_F32 ? "f32"
+                                             : "f64");
+    line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
+         s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
+         s->prune || s->allow_partial || s->strict ? "" : " none");
+    if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
+    if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
+    if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);
+    if (s->cancel != NULL || s->progress != NULL) {
+        line(&to, "callbacks:%s%s\n", s->cancel != NULL ? " cancel" : "",
+             s->progress != NULL ? " progress" : "");
+    }
+    return to.length;
+}

@@ -1,0 +1,96 @@
+/* The inside of a plan, shared by plan.c (choices and memory), forward.c (running) and decode.c. */
+#ifndef OTA_PLAN_H
+#define OTA_PLAN_H
+
+#include "base/base.h"
+#include "solver/rows.h"
+#include "solver/solver.h"
+
+/* How a plan walks the problem. */
+typedef enum ota_path {
+    OTA_PATH_FUSED,  /* softmax on free columns from queries and keys: tiles, nothing n x m       */
+    OTA_PATH_BLOCKS, /* rows alone, a block of whole score rows per worker                        */
+    OTA_PATH_ORDERED, /* rows in order, one worker per head (online)                               */
+    OTA_PATH_DENSE /* all scores of a head kept (coupled columns, transposed problem)           */
+} ota_path;
+
+enum {
+    OTA_BLOCK_ROWS =
+        16,         /* rows of a block of whole score rows                                     */
+    OTA_CHUNKS = 32 /* row chunks per head whose receiver sums are added in order              */
+};
+
+/* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
+typedef struct ota_slot {
+    void *packed_keys;
+    void *values;    /* [keys][values_width]                                                     */
+    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0             */
+    int64_t broken_count;
+} ota_slot;
+
+/* Scratch of one worker. */
+typedef struct ota_worker {
+    void *queries; /* [OTA_ROW_BLOCK][width]                                                   */
+    void *scores;  /* [OTA_BLOCK_ROWS][stride]                                                 */
+    void *out;     /* [OTA_ROW_BLOCK][values_width]                                            */
+    void *attend;
+    void *mass, *top,
+        *sum;     /* [OTA_ROW_BLOCK]                                                      */
+    double *row;  /* [keys], online                                                           */
+    double *room; /* [keys], online: capacity left                                            */
+} ota_worker;
+
+/* All scores of one head being solved. */
+typedef struct ota_seat {
+    void *scores;  /* [dense_rows][dense_stride], T                                           */
+    double *plan;  /* the same, f64, or NULL                                                  */
+    void *weights; /* [queries][stride] T: transposed plan, or NULL                           */
+    double *f, *g, *mu, *nu, *lambdas;
+    void *bias; /* [dense_stride] T: g                                                     */
+    void *workspace;
+} ota_seat;
+
+typedef struct ota_tally {
+    ota_head_result result;
+    int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
+    double temperature_reached;
+} ota_tally;
+
+struct ota_plan {
+    ota_resolved resolved;
+    const ota_solver *solver;
+    const ota_kernels *kernels;
+    ota_pool *pool;
+    ota_arena arena;
+    ota_path path;
+    bool wide; /* T = double, else float                                                */
+    bool promoted;
+    bool transposed;
+    int64_t values_width;
+    int64_t group;  /* query heads per key head                                              */
+    int64_t stride; /* keys rounded up to 16                                                 */
+    int64_t dense_rows, dense_columns, dense_stride;
+    int64_t slot_count, seat_count;
+    int worker_count;
+    ota_slot *slots;
+    ota_worker *workers;
+    ota_seat *seats;
+    double *receivers;  /* [slot_count * group][OTA_CHUNKS][keys]                                */
+    ota_tally *tallies; /* [batch * heads]                                                       */
+    ota_tally
+        *block_tallies;     /* [slot_count * group][OTA_CHUNKS]                                   */
+    char (*sentences)[512]; /* [batch * heads] reasons, coupled only                              */
+    int64_t key_count; /* keys that exist: all, or a decode step's                              */
+    char why[160];     /* why this solver and path                                              */
+};
+
+/* Bytes of T. */
+static inline size_t ota_plan_real(const ota_plan *plan) {
+    return plan->wide ? sizeof(double) : sizeof(float);
+}
+
+/* forward.c: runs the resolved problem on checked arrays. */
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
+                        ota_error *error);
+
+#endif

@@ -1,0 +1,84 @@
+/* Strided arrays: sizes, extents and single elements as double. Element access is for small vectors and
+ * for terms; bulk reading is the packers' work (backend). */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/half.h"
+#include "problem/problem.h"
+
+size_t ota_type_bytes(ota_type type) {
+    static const unsigned char bytes[] = {0, 8, 4, 2, 2, 1, 8};
+    return (unsigned)type < sizeof bytes ? bytes[type] : 0;
+}
+
+ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t heads, int64_t rows,
+                       int64_t columns) {
+    ota_array array = {data, type, {batch, heads, rows, columns}, {0, 0, 0, 1}};
+    /* Unsigned products wrap instead of trapping; the door refuses sizes that would. */
+    array.stride[2] = columns;
+    array.stride[1] = (int64_t)((uint64_t)rows * (uint64_t)columns);
+    array.stride[0] = (int64_t)((uint64_t)array.stride[1] * (uint64_t)heads);
+    return array;
+}
+
+bool ota_array_present(const ota_array *array) {
+    return array->type != OTA_NO_TYPE || array->data != NULL;
+}
+
+static int64_t position(const ota_array *a, int64_t b, int64_t h, int64_t r, int64_t c) {
+    const int64_t index[4] = {b, h, r, c};
+    int64_t at = 0;
+    for (int k = 0; k < 4; k++) {
+        if (a->size[k] != 1) at += index[k] * a->stride[k];
+    }
+    return at;
+}
+
+double ota_array_get(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c) {
+    const int64_t at = position(array, b, h, r, c);
+    switch (array->type) {
+    case OTA_F64: return ((const double *)array->data)[at];
+    case OTA_F32: return (double)((const float *)array->data)[at];
+    case OTA_BF16: return (double)ota_f32_from_bf16(((const uint16_t *)array->data)[at]);
+    case OTA_F16: return (double)ota_f32_from_f16(((const uint16_t *)array->data)[at]);
+    case OTA_BOOL: return ((const uint8_t *)array->data)[at] != 0 ? 1.0 : 0.0;
+    case OTA_I64: return (double)((const int64_t *)array->data)[at];
+    default: return NAN;
+    }
+}
+
+int64_t ota_array_get_integer(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c) {
+    return ((const int64_t *)array->data)[position(array, b, h, r, c)];
+}
+
+void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c,
+                   double value) {
+    const int64_t at = position(array, b, h, r, c);
+    switch (array->type) {
+    case OTA_F64: ((double *)array->data)[at] = value; break;
+    case OTA_F32: ((float *)array->data)[at] = (float)value; break;
+    case OTA_BF16: ((uint16_t *)array->data)[at] = ota_bf16_from_f64(value); break;
+    case OTA_F16: ((uint16_t *)array->data)[at] = ota_f16_from_f64(value); break;
+    case OTA_BOOL: ((uint8_t *)array->data)[at] = (uint8_t)(value > 0.0 || value < 0.0); break;
+    case OTA_I64: ((int64_t *)array->data)[at] = (int64_t)value; break;
+    default: break;
+    }
+}
+
+void ota_array_extent(const ota_array *array, const char **first, const char **last) {
+    int64_t low = 0, high = 0;
+    *first = *last = NULL;
+    if (array->data == NULL) return;
+    for (int k = 0; k < 4; k++) {
+        if (array->size[k] == 0) return;
+        const int64_t reach = (array->size[k] - 1) * array->stride[k];
+        if (reach < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    const int64_t bytes = (int64_t)ota_type_bytes(array->type);
+    *first = (const char *)array->data + low * bytes;
+    *last = (const char *)array->data + (high + 1) * bytes;
+}

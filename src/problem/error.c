@@ -1,0 +1,17 @@
+/* Error sentences: one place fills ota_error, so that the three strings are always terminated. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "problem/problem.h"
+
+ota_status ota_fail(ota_error *error, ota_status status, const char *field, const char *hint,
+                    const char *format, ...) {
+    if (error == NULL) return status;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    (void)snprintf(error->field, sizeof error->field, "%s", field == NULL ? "" : field);
+    (void)snprintf(error->hint, sizeof error->hint, "%s", hint == NULL ? "" : hint);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* A checked problem: what the door (check.c) makes of the caller's structs, with every default filled
+ * in, and the small questions the layers above ask of it: range of a row's keys, value of the terms,
+ * masks, masses. Nothing here solves anything. */
+#ifndef OTA_PROBLEM_H
+#define OTA_PROBLEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+
+enum { OTA_MAX_TERMS = 16, OTA_MAX_SUPPORTS = 16 };
+
+/* Rule of the tolerance and rounds after defaults. */
+typedef struct ota_settings {
+    double tolerance;
+    int64_t max_rounds;
+    bool fixed; /* exactly `rounds` rounds */
+    int64_t rounds;
+    double anneal_start, anneal_factor;
+    int64_t anneal_rounds;
+    bool anneal_keep_scaling;
+    double relaxation;
+    bool relaxation_auto;
+    ota_center center;
+    ota_precision precision;
+    double tolerance_scaling;
+    bool prune, allow_partial, strict;
+    int threads;
+    size_t workspace_limit;
+    const int *cancel;
+    int64_t deadline_ns;
+    void (*progress)(void *user, const ota_progress *progress);
+    void *progress_user;
+    const ota_executor *executor;
+    char solver[32];
+    char cpu[16];
+} ota_settings;
+
+/* `problem` is a full-size copy whose terms and supports point into this struct (so a resolved problem
+ * is not copied by assignment: use ota_resolved_copy). Sorted: terms by application order. */
+typedef struct ota_resolved {
+    ota_problem problem;
+    ota_term terms[OTA_MAX_TERMS];
+    int term_count; /* without the sink */
+    bool has_sink;
+    ota_term sink;
+    ota_support supports[OTA_MAX_SUPPORTS];
+    int support_count;
+    bool from_matrix;
+    ota_type type; /* of queries or the matrix */
+    int64_t batch, heads, key_heads, queries, keys, width;
+    double scale;   /* sign of `cost` folded in */
+    double order;   /* alpha; 1 for softmax, 0 for hard */
+    int64_t offset; /* position of query 0 */
+    bool row_terms; /* some term or support must be evaluated pair by pair */
+    ota_settings settings;
+} ota_resolved;
+
+/* The door: ranges, shapes, types, strides, combinations. Touches no array contents but masses,
+ * temperatures, slopes, lengths and block sizes (small vectors). */
+ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
+                       ota_resolved *resolved, ota_error *error);
+void ota_resolved_copy(ota_resolved *to, const ota_resolved *from);
+/* Does `next` have the shapes, types and rules of `old`? (rebind) */
+ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error);
+
+/* error.c: fills `error` when not NULL and returns `status`. `format` is printf-like. */
+ota_status ota_fail(ota_error *error, ota_status status, const char *field, const char *hint,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* array.c: one element as double; index broadcasts where the size is 1. */
+double ota_array_get(const ota_array *array, int64_t batch, int64_t head, int64_t row,
+                     int64_t column);
+int64_t ota_array_get_integer(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c);
+void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int64_t c,
+                   double value);
+bool ota_array_present(const ota_array *array);
+/* First and one-past-last byte the array can touch; empty arrays give NULL, NULL. */
+void ota_array_extent(const ota_array *array, const char **first, const char **last);
+
+/* Facts of one head. */
+double ota_head_temperature(const ota_resolved *r, int64_t head);
+double ota_head_sink(const ota_resolved *r, int64_t head); /* -inf without a sink */
+double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query);
+/* The caller's column mass, or `otherwise` when none was given. */
+double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t key,
+                       double otherwise);
+double ota_key_lambda(const ota_resolved *r, int64_t key);
+
+/* support.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
+ * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
+void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
+                   int64_t *begin, int64_t *end);
+/* Is the pair allowed by every support but additive -inf and -inf scores? (plain, one pair) */
+bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                      int64_t key);
+
+/* terms.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
+ * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
+ * is all there is and callers may fold it. */
+void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                        int64_t begin, int64_t end, float *row);
+void ota_row_scores_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                        int64_t begin, int64_t end, double *row);
+
+/* arrays_check.c: the door of forward. `full` becomes a full-size copy of `given`. */
+ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
+                            ota_arrays *full, ota_error *error);
+
+/* marginal.h holds the one formula of the column update. */
+#endif

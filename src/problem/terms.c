@@ -1,0 +1,22 @@
+/* Terms: what turns raw products into scores, in f32 and f64 from one body (terms.inc.h). */
+#include <math.h>
+
+#include "base/half.h"
+#include "problem/problem.h"
+#include "problem/support.h"
+
+/* Elements of a row are handled in pieces of this many, so that addends live in registers and L1. */
+enum { PIECE = 128 };
+
+#define REAL float
+#define WORD(name) name##_f32
+#define TANH tanhf
+#include "problem/terms.inc.h"
+#undef REAL
+#undef WORD
+#undef TANH
+
+#define REAL double
+#define WORD(name) name##_f64
+#define TANH tanh
+#include "problem/terms.inc.h"

@@ -1,0 +1,108 @@
+/* Online columns for the judge: rows in order, each the capped problem of one query with what
+ * earlier rows left [DER-23]:
+ *
+ *     sum_j min(left_j, w(S_ij + f_i)) + w(sink + f_i) = mu_i,   left_j <- left_j - P_ij
+ *     hard: the largest score with room first */
+#include <float.h>
+#include <stdio.h>
+
+#include "reference_head.h"
+
+/* The level x of one row with ceilings: sum_j min(nu_j, w(s_j - top + x)) + w(sink - top + x) =
+ * mu, by bisection. */
+static double solve_capped_row(const ota_reference_head *h, const double *s, double top,
+                               double mu) {
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t j = -1; j < h->m; j++) {
+        const double a = (j < 0 ? h->sink : s[j]) - top;
+        const double room = j < 0 ? mu : fmin(h->nu[j], mu);
+        if (!(a > -INFINITY) || !(room > 0.0)) continue;
+        const double full = h->order <= 1.0 ? h->tau * log(room)
+                                            : h->tau * pow(room, h->order - 1.0) / (h->order - 1.0);
+        const double none = h->order <= 1.0 ? h->tau * (log(mu) - log((double)h->m + 1.0)) : 0.0;
+        low = fmin(low, none - a);
+        high = fmax(high, full - a);
+    }
+    low = fmin(low, high);
+    for (int turn = 0; turn < 2200; turn++) {
+        const double x = low + 0.5 * (high - low);
+        if (!(x > low) || !(x < high)) break;
+        ota_judge_sum sum = {ota_reference_weight(h, h->tau, (h->sink - top) + x), 0.0};
+        for (int64_t j = 0; j < h->m; j++) {
+            if (s[j] > -INFINITY)
+                ota_judge_add(&sum,
+                              fmin(h->nu[j], ota_reference_weight(h, h->tau, (s[j] - top) + x)));
+        }
+        if (ota_judge_total(sum) < mu)
+            low = x;
+        else
+            high = x;
+    }
+    return high;
+}
+
+/* Greedy: the largest score with room first; the sink has room for everything. */
+static double fill_greedily(const ota_reference_head *h, const double *s, double mu, double *p,
+                            double *rest) {
+    double left = mu, last = INFINITY;
+    while (left > 0.0) {
+        int64_t best = -1;
+        double top = h->sink;
+        for (int64_t j = 0; j < h->m; j++) {
+            const bool room = s[j] > -INFINITY && h->nu[j] - p[j] > 0.0;
+            if (room && (s[j] > top || (best < 0 && s[j] >= top))) {
+                top = s[j];
+                best = j;
+            }
+        }
+        if (!(top > -INFINITY)) break;
+        last = top;
+        const double amount = best < 0 ? left : fmin(left, h->nu[best] - p[best]);
+        if (best < 0)
+            *rest = amount;
+        else
+            p[best] += amount;
+        left -= amount;
+    }
+    return -last;
+}
+
+ota_status ota_reference_online(ota_reference_head *h) {
+    for (int64_t j = 0; j < h->m; j++) h->g[j] = 0.0;
+    for (int64_t i = 0; i < h->n; i++) {
+        const double *s = ota_reference_row(h, h->s, i);
+        double *p = ota_reference_row(h, h->p, i);
+        const double mu = h->mu[i];
+        h->rest[i] = 0.0;
+        h->f[i] = -INFINITY;
+        for (int64_t j = 0; j < h->m; j++) p[j] = 0.0;
+        ota_judge_sum room = {0.0, 0.0};
+        for (int64_t j = 0; j < h->m; j++) {
+            if (s[j] > -INFINITY) ota_judge_add(&room, fmin(h->nu[j], mu));
+        }
+        if (!(mu > 0.0)) continue;
+        const double short_of = mu * (1.0 - 4.0 * DBL_EPSILON * (double)(h->m + 1));
+        if (!(h->sink > -INFINITY) && ota_judge_total(room) < short_of) {
+            (void)snprintf(h->sentence, sizeof h->sentence,
+                           "row %lld needs a mass of %g but the keys it may use have %g left",
+                           (long long)i, mu, ota_judge_total(room));
+            h->first_bad_row = i;
+            return OTA_INFEASIBLE;
+        }
+        if (h->order > 0.0) {
+            double top = h->sink;
+            for (int64_t j = 0; j < h->m; j++) top = fmax(top, s[j]);
+            const double f = solve_capped_row(h, s, top, mu);
+            for (int64_t j = 0; j < h->m; j++) {
+                if (s[j] > -INFINITY)
+                    p[j] = fmin(h->nu[j], ota_reference_weight(h, h->tau, (s[j] - top) + f));
+            }
+            h->rest[i] = ota_reference_weight(h, h->tau, (h->sink - top) + f);
+            h->f[i] = f - top;
+        } else {
+            h->f[i] = fill_greedily(h, s, mu, p, &h->rest[i]);
+        }
+        for (int64_t j = 0; j < h->m; j++) h->nu[j] -= p[j];
+    }
+    return OTA_OK;
+}

@@ -1,0 +1,75 @@
+/* One row at a time: softmax, entmax, hard and online rows in f32 and f64 (body in rows.inc.h). */
+#include "solver/rows.h"
+
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+
+static const double log2_e = 1.4426950408889634;
+
+/* Largest number of threshold steps; Newton needs 3 to 8, bisection of a double's bracket at most 1100
+ * halvings of the exponent, which the safeguard reaches only on adversarial rows. */
+enum { THRESHOLD_STEPS = 1200 };
+
+/* The threshold t of  ||[x - t]_+||_p = target  by Newton on the p-norm, which is convex and decreasing in
+ * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
+typedef struct threshold_search {
+    double low, high, t, target, power;
+    int steps;
+} threshold_search;
+
+static threshold_search threshold_begin(double mass, double power, double entries) {
+    threshold_search search = {0};
+    search.power = power;
+    search.target = pow(mass, 1.0 / power);
+    /* The largest entry is 0: alone it would need t = -target; spread evenly, t is this much closer. */
+    search.low = -search.target;
+    search.high = -pow(mass / entries, 1.0 / power);
+    search.t = search.low;
+    return search;
+}
+
+/* One step; false when the threshold can no longer be improved. */
+static bool threshold_step(threshold_search *search, double first, double second) {
+    const double norm =
+        search->power > 1.0 || search->power < 1.0 ? pow(first, 1.0 / search->power) : first;
+    const double excess = norm - search->target;
+    if (fabs(excess) <= 1.0e-16 * search->target || ++search->steps > THRESHOLD_STEPS) return false;
+    if (excess > 0.0)
+        search->low = search->t;
+    else
+        search->high = search->t;
+    double next = search->t + excess / norm * (first / second);
+    if (!(next >= search->low && next <= search->high) || !(second > 0.0))
+        next = 0.5 * (search->low + search->high);
+    if (!(next < search->t) && !(next > search->t)) return false;
+    if (!(search->high - search->low > 4.0e-16 * fabs(search->low))) return false;
+    search->t = next;
+    return true;
+}
+
+/* y^p without pow for the common orders. */
+static double power_of(double y, double p) {
+    if (!(p > 1.0) && !(p < 1.0)) return y;
+    if (!(p > 2.0) && !(p < 2.0)) return y * y;
+    return pow(y, p);
+}
+
+#define REAL float
+#define WORD(name) name##_f32
+#define TABLE(law) ((law)->kernels->f32)
+#define REAL_MAX FLT_MAX
+#define TAU_MIN 1.0e-30
+#include "solver/rows.inc.h"
+#undef REAL
+#undef WORD
+#undef TABLE
+#undef REAL_MAX
+#undef TAU_MIN
+
+#define REAL double
+#define WORD(name) name##_f64
+#define TABLE(law) ((law)->kernels->f64)
+#define REAL_MAX DBL_MAX
+#define TAU_MIN DBL_MIN
+#include "solver/rows.inc.h"

@@ -1,0 +1,291 @@
+/* Body of rows.c for REAL = float or double; formulas in rows.h. */
+
+static void WORD(fill)(REAL *p, int64_t count, double value) {
+    for (int64_t j = 0; j < count; j++) p[j] = (REAL)value;
+}
+
+/* Everything of a row that is about to fail or is empty; true when done. `top` includes the sink. */
+static bool WORD(settled)(double top, int64_t count, double mu, REAL *p, ota_row_found *found) {
+    *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
+    if (isnan(top) || top >= INFINITY || isnan(mu)) {
+        WORD(fill)(p, count, NAN);
+        *found = (ota_row_found){
+            .potential = NAN, .mass = NAN, .sink = NAN, .lse = NAN, .nonfinite = true};
+        return true;
+    }
+    if (top <= -INFINITY) {
+        WORD(fill)(p, count, 0.0);
+        found->empty = true;
+        return true;
+    }
+    return false;
+}
+
+/* 2^((s + h - shift) c) where the differences or c leave the range of REAL: halves never overflow. */
+static double WORD(exponentials_wide)(const REAL *s, const REAL *h, int64_t count, double shift,
+                                      double tau, REAL *p) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        const double half =
+            (double)s[j] / 2.0 + (h == NULL ? 0.0 : (double)h[j] / 2.0) - shift / 2.0;
+        const double e = exp(half / (tau / 2.0));
+        p[j] = (REAL)e;
+        sum += e;
+    }
+    return sum;
+}
+
+static double WORD(exponentials)(const ota_row_law *law, const REAL *s, const REAL *h,
+                                 int64_t count, double shift, REAL *p) {
+    if (fabs(shift) > (double)REAL_MAX / 4.0 || law->tau > (double)REAL_MAX / 1.0e6 ||
+        law->tau < TAU_MIN) {
+        return WORD(exponentials_wide)(s, h, count, shift, law->tau, p);
+    }
+    return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
+}
+
+static void WORD(softmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                              double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    /* The shift must be a REAL: it is what the kernel subtracts. */
+    const double shift = (double)(REAL)top;
+    double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    const double sink =
+        law->sink > -INFINITY ? exp((law->sink / 2.0 - shift / 2.0) / (law->tau / 2.0)) : 0.0;
+    sum += sink;
+    found->lse = log(sum) + shift / law->tau;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    double factor = mu / sum;
+    found->potential = law->tau * log(factor) - shift;
+    if (law->row_strength < INFINITY) {
+        found->potential *= law->row_strength / (law->row_strength + law->tau);
+        factor = exp((found->potential + shift) / law->tau);
+    }
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->sink = sink * factor;
+    found->mass = (sum - sink) * factor;
+}
+
+static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                             double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    const double shift = (double)(REAL)top;
+    const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+    const REAL slope = (REAL)k;
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
+    threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    double first, second;
+    do {
+        (void)TABLE(law)->power_sums(s, h, count, (REAL)shift, slope, search.t, power, &first,
+                                     &second);
+        if (has_sink && sink_x > search.t) {
+            first += power_of(sink_x - search.t, power);
+            second += power_of(sink_x - search.t, power - 1.0);
+        }
+    } while (threshold_step(&search, first, second));
+    const double sum =
+        TABLE(law)->powers(s, h, count, (REAL)shift, slope, search.t, power, (REAL)1, p);
+    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
+    const double factor = mu / (sum + found->sink);
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->sink *= factor;
+    found->mass = sum * factor;
+    found->potential = -shift - search.t / k;
+}
+
+static void WORD(hard_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                           double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    int64_t best = -1;
+    for (int64_t j = 0; j < count && best < 0 && keys_top >= law->sink; j++) {
+        const REAL lifted = h == NULL ? s[j] : s[j] + h[j];
+        if ((double)lifted >= keys_top) best = j;
+    }
+    WORD(fill)(p, count, 0.0);
+    if (best >= 0) p[best] = (REAL)mu;
+    found->potential = -top;
+    found->mass = best >= 0 ? mu : 0.0;
+    found->sink = best >= 0 ? 0.0 : mu;
+}
+
+void WORD(ota_row_solve)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                         double mu, REAL *p, ota_row_found *found) {
+    if (law->order > 1.0)
+        WORD(entmax_row)(law, s, h, count, mu, p, found);
+    else if (law->order > 0.0)
+        WORD(softmax_row)(law, s, h, count, mu, p, found);
+    else
+        WORD(hard_row)(law, s, h, count, mu, p, found);
+}
+
+void WORD(ota_row_weights)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                           double f, REAL *p, ota_row_found *found) {
+    const double top = (double)TABLE(law)->maximum(s, h, count);
+    if (WORD(settled)(top, count, 1.0, p, found)) return;
+    found->potential = f;
+    if (f <= -INFINITY) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    if (law->order > 1.0) {
+        const double k = (law->order - 1.0) / law->tau;
+        found->mass = TABLE(law)->powers(s, h, count, (REAL)0, (REAL)k, -f * k,
+                                         1.0 / (law->order - 1.0), (REAL)1, p);
+        return;
+    }
+    const double shift = (double)(REAL)top;
+    const double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    const double factor = exp((f + shift) / law->tau);
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->mass = sum * factor;
+    found->lse = log(sum) + shift / law->tau;
+    if (law->sink > -INFINITY) found->sink = exp((law->sink + f) / law->tau);
+}
+
+/* ---- online rows ------------------------------------------------------------------------------ */
+
+/* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
+ * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
+static double WORD(open_keys)(const ota_row_law *law, const REAL *s, int64_t count, double mass,
+                              const double *remaining, double *weight, double *sink) {
+    double top = law->sink;
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] >= 0.0 && remaining[j] > 0.0 && (double)s[j] > top) top = (double)s[j];
+    }
+    *sink = 0.0;
+    if (top <= -INFINITY) return INFINITY;
+    const bool has_sink = law->sink > -INFINITY;
+    if (law->order > 1.0) {
+        const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+        threshold_search search = threshold_begin(mass, power, (double)count + 1.0);
+        double first, second;
+        do {
+            first = second = 0.0;
+            for (int64_t j = 0; j <= count; j++) {
+                if (j < count && (weight[j] < 0.0 || !(remaining[j] > 0.0))) continue;
+                if (j == count && !has_sink) continue;
+                const double y = ((j < count ? (double)s[j] : law->sink) - top) * k - search.t;
+                if (!(y > 0.0)) continue;
+                first += power_of(y, power);
+                second += power_of(y, power - 1.0);
+            }
+        } while (threshold_step(&search, first, second));
+        for (int64_t j = 0; j < count; j++) {
+            if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
+            const double y = ((double)s[j] - top) * k - search.t;
+            weight[j] = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
+        }
+        if (has_sink) {
+            const double y = (law->sink - top) * k - search.t;
+            *sink = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
+        }
+        return -top - search.t / k;
+    }
+    double sum = has_sink ? exp((law->sink - top) / law->tau) : 0.0;
+    *sink = sum;
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
+        weight[j] = exp(((double)s[j] - top) / law->tau);
+        sum += weight[j];
+    }
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] > 0.0) weight[j] *= mass / sum;
+    }
+    *sink *= mass / sum;
+    return law->tau * log(mass / sum) - top;
+}
+
+/* Hard: fills the best keys to their capacity one after another. */
+static void WORD(online_hard)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+                              double *remaining, REAL *p, ota_row_found *found) {
+    double left = mu;
+    while (left > 0.0) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < count; j++) {
+            if (remaining[j] > 0.0 && (double)s[j] > -INFINITY && (best < 0 || s[j] > s[best]))
+                best = j;
+        }
+        if (law->sink > -INFINITY && (best < 0 || law->sink > (double)s[best])) {
+            found->potential = -law->sink;
+            found->sink = left;
+            break;
+        }
+        if (best < 0) {
+            found->infeasible = left > 4.0e-16 * (double)count * mu;
+            break;
+        }
+        const double taken = left < remaining[best] ? left : remaining[best];
+        p[best] = (REAL)((double)p[best] + taken);
+        remaining[best] = taken < remaining[best] ? remaining[best] - taken : 0.0;
+        left -= taken;
+        found->potential = -(double)s[best];
+        found->mass += taken;
+    }
+}
+
+void WORD(ota_row_online)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+                          double *remaining, REAL *p, double *scratch, ota_row_found *found) {
+    double top = law->sink, room = 0.0;
+    bool broken = false;
+    for (int64_t j = 0; j < count; j++) {
+        if (isnan(s[j]) || (double)s[j] >= INFINITY) broken = true;
+        if ((double)s[j] > top) top = (double)s[j];
+        if ((double)s[j] > -INFINITY) room += remaining[j];
+    }
+    if (WORD(settled)(broken ? NAN : top, count, mu, p, found)) return;
+    const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    if (law->sink <= -INFINITY && room < mu - slack) {
+        found->infeasible = true;
+        return;
+    }
+    if (law->order <= 0.0) {
+        WORD(fill)(p, count, 0.0);
+        WORD(online_hard)(law, s, count, mu, remaining, p, found);
+        return;
+    }
+    for (int64_t j = 0; j < count; j++)
+        scratch[j] = (double)s[j] > -INFINITY && remaining[j] > 0.0 ? 0.0 : -1.0;
+    /* Keys whose share exceeds their capacity are filled and closed; the others' share only grows, so at
+     * most `count` sweeps. */
+    double left = mu;
+    bool closed = mu > 0.0;
+    found->potential = -INFINITY;
+    while (closed && left > 0.0) {
+        closed = false;
+        found->potential = WORD(open_keys)(law, s, count, left, remaining, scratch, &found->sink);
+        double filled = 0.0;
+        for (int64_t j = 0; j < count; j++) {
+            if (scratch[j] >= remaining[j] && scratch[j] >= 0.0) {
+                filled += remaining[j];
+                scratch[j] = -2.0;
+                closed = true;
+            }
+        }
+        left -= filled;
+    }
+    found->mass = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        const double share = scratch[j] < -1.5                ? remaining[j]
+                             : scratch[j] > 0.0 && left > 0.0 ? scratch[j]
+                                                              : 0.0;
+        p[j] = (REAL)share;
+        remaining[j] = scratch[j] < -1.5 ? 0.0 : remaining[j] - share;
+        found->mass += share;
+    }
+    if (!(left > 0.0)) found->sink = 0.0;
+}

@@ -1,0 +1,572 @@
+/* problems.h: random problems for the tests of forward. A recipe says what is wanted (method, type, sizes,
+ * mask, term, layout, seed); draw() makes it, every caller array in memory of its own that ends (or starts)
+ * at a page nobody may touch; solve() runs the library, expect() the reference.
+ *
+ *     queries [batch, heads, n, width]   keys, values [batch, key heads, m, ...]   out, coupling ...
+ *
+ * Include after cmocka.h. */
+#ifndef TESTS_PROBLEMS_H
+#define TESTS_PROBLEMS_H
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "problem/problem.h"
+#include "reference.h"
+
+/* ---- numbers ------------------------------------------------------------------------------------ */
+
+typedef struct dice {
+    uint64_t state;
+} dice;
+
+static inline uint64_t roll(dice *d) {
+    d->state += 0x9e3779b97f4a7c15u;
+    uint64_t x = d->state;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline double uniform(dice *d) { return (double)(roll(d) >> 11) * 0x1p-53; }
+static inline int64_t below(dice *d, int64_t count) {
+    return (int64_t)(roll(d) % (uint64_t)count);
+}
+static inline double normal(dice *d) {
+    return sqrt(-2.0 * log(1.0 - uniform(d))) * cos(6.283185307179586 * uniform(d));
+}
+
+/* ---- memory between guard pages ------------------------------------------------------------------ */
+
+enum { LOANS = 64 };
+
+typedef struct loan {
+    unsigned char *map, *data;
+    size_t map_bytes, bytes;
+    bool writable; /* an output: stays open while the library runs */
+} loan;
+
+typedef struct lender {
+    loan loans[LOANS];
+    int count;
+} lender;
+
+/* `bytes` bytes that end (or, with `at_start`, start) at a page nobody may touch, all 0xff: a NaN for
+ * whoever reads what was not written. */
+static inline void *lend(lender *l, size_t bytes, bool at_start) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
+    loan *next = &l->loans[l->count++];
+    assert_true(l->count <= LOANS);
+    next->map_bytes = body + 2 * page;
+    next->map =
+        mmap(NULL, next->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(next->map != MAP_FAILED);
+    if (body > 0) assert_int_equal(mprotect(next->map + page, body, PROT_READ | PROT_WRITE), 0);
+    next->data = next->map + page + (at_start ? 0 : body - bytes);
+    next->bytes = bytes;
+    next->writable = false;
+    memset(next->data, 0xff, bytes);
+    return next->data;
+}
+
+/* Inputs become read-only, so that a library that writes to one does not go on. */
+static inline void guard_inputs(lender *l) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int k = 0; k < l->count; k++) {
+        loan *one = &l->loans[k];
+        if (one->writable || one->map_bytes <= 2 * page) continue;
+        assert_int_equal(mprotect(one->map + page, one->map_bytes - 2 * page, PROT_READ), 0);
+    }
+}
+
+/* Did anything but the array's own elements change since lend()? */
+static inline bool gaps_untouched(const lender *l, const ota_array *a) {
+    const char *first, *last;
+    ota_array_extent(a, &first, &last);
+    const size_t bytes = ota_type_bytes(a->type);
+    for (int k = 0; k < l->count && first != NULL; k++) {
+        const loan *one = &l->loans[k];
+        if ((const char *)one->data > first || first >= (const char *)one->data + one->bytes)
+            continue;
+        unsigned char *own = calloc(one->bytes, 1);
+        assert_non_null(own);
+        for (int64_t e = 0; e < a->size[0] * a->size[1] * a->size[2] * a->size[3]; e++) {
+            int64_t rest = e, at = 0;
+            for (int q = 3; q >= 0; q--) {
+                at += rest % a->size[q] * a->stride[q];
+                rest /= a->size[q];
+            }
+            memset(own + ((const unsigned char *)a->data - one->data) + at * (int64_t)bytes, 1,
+                   bytes);
+        }
+        bool untouched = true;
+        for (size_t q = 0; q < one->bytes; q++) untouched &= own[q] != 0 || one->data[q] == 0xff;
+        free(own);
+        return untouched;
+    }
+    return true;
+}
+
+static inline void take_back(lender *l) {
+    for (int k = 0; k < l->count; k++) munmap(l->loans[k].map, l->loans[k].map_bytes);
+    l->count = 0;
+}
+
+/* ---- strided arrays ------------------------------------------------------------------------------ */
+
+typedef enum layout {
+    DENSE,
+    ROWS_BEFORE_HEADS, /* [batch, rows, heads, columns] */
+    TRANSPOSED,        /* [batch, heads, columns, rows] */
+    BACKWARDS,         /* every stride negative */
+    SLICED,            /* every second column of wider rows */
+    REPEATED,          /* stride 0 over batch and heads; inputs only */
+    LAYOUTS
+} layout;
+
+static inline ota_array strided(lender *l, ota_type type, int64_t b, int64_t h, int64_t r,
+                                int64_t c, layout how, bool at_start) {
+    ota_array a = ota_array_of(NULL, type, b, h, r, c);
+    if (how == ROWS_BEFORE_HEADS) {
+        a.stride[1] = c, a.stride[2] = h * c, a.stride[0] = r * h * c;
+    } else if (how == TRANSPOSED) {
+        a.stride[3] = r, a.stride[2] = 1;
+    } else if (how == SLICED) {
+        const int64_t row = 2 * c + 3;
+        a.stride[3] = 2, a.stride[2] = row, a.stride[1] = r * row, a.stride[0] = h * r * row;
+    } else if (how == REPEATED) {
+        a.stride[0] = a.stride[1] = 0;
+    }
+    int64_t reach = 0;
+    for (int k = 0; k < 4; k++) {
+        if (a.size[k] == 0) return a;
+        reach += (a.size[k] - 1) * a.stride[k];
+        if (how == BACKWARDS) a.stride[k] = -a.stride[k];
+    }
+    const size_t bytes = ota_type_bytes(type);
+    char *data = lend(l, (size_t)(reach + 1) * bytes, at_start);
+    a.data = how == BACKWARDS ? data + (size_t)reach * bytes : data;
+    return a;
+}
+
+/* Sets every element from rule(context, dice). */
+static inline void fill_array(const ota_array *a, dice *d, double (*rule)(double, dice *),
+                              double parameter) {
+    for (int64_t b = 0; b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) {
+            for (int64_t r = 0; r < a->size[2]; r++) {
+                for (int64_t c = 0; c < a->size[3]; c++)
+                    ota_array_set(a, b, h, r, c, rule(parameter, d));
+            }
+        }
+    }
+}
+
+static inline double gaussian(double spread, dice *d) { return spread * normal(d); }
+/* Whole numbers: exact sums in every type, ties and all. */
+static inline double whole(double spread, dice *d) {
+    return (double)(below(d, 2 * (int64_t)spread + 1) - (int64_t)spread);
+}
+static inline double masses(double spread, dice *d) { return 1.0 + spread * uniform(d); }
+static inline double share(double spread, dice *d) { return spread * uniform(d); }
+static inline double coin(double chance, dice *d) { return uniform(d) < chance ? 1.0 : 0.0; }
+static inline double gaussian_or_shut(double chance, dice *d) {
+    return uniform(d) < chance ? normal(d) : -INFINITY;
+}
+
+/* ---- recipes ------------------------------------------------------------------------------------- */
+
+typedef enum mask {
+    NO_MASK,
+    CAUSAL_TOP_LEFT,
+    CAUSAL_BOTTOM_RIGHT,
+    WINDOW,
+    WINDOW_OPEN,
+    STRIDED,
+    BLOCK_WIDTH,
+    BLOCK_LIST,
+    LENGTHS,
+    BOOLEAN,
+    BOOLEAN_KEYS,
+    BOOLEAN_ROWS,
+    ADDITIVE,
+    CAUSAL_WINDOW_STRIDED,
+    BLOCK_BOOLEAN_ADDITIVE,
+    MASKS
+} mask;
+
+typedef enum added {
+    NOTHING,
+    BIAS,
+    BIAS_WIDE_SHUT,
+    ALIBI,
+    ALIBI_SLOPES,
+    RELATIVE,
+    RELATIVE_INSIDE,
+    SOFTCAP,
+    SINK,
+    SINK_HEADS,
+    TEMPERATURES,
+    EVERYTHING,
+    ADDITIONS
+} added;
+
+typedef struct recipe {
+    const char *method;
+    ota_type type, out_type;
+    int64_t batch, heads, key_heads, n, m, width, values_width;
+    mask mask;
+    added added;
+    bool matrix, row_mass, column_mass, cost, whole_numbers, dense_arrays, relaxed_rows, warm;
+    ota_axis axis;
+    ota_side start, end;
+    int64_t rounds;
+    double tolerance, temperature, spread;
+    uint64_t seed;
+} recipe;
+
+typedef struct drawn {
+    recipe want;
+    lender memory;
+    ota_problem problem;
+    ota_options options;
+    ota_term terms[6];
+    ota_support supports[4];
+    ota_arrays arrays, exact; /* of the library; of the reference, all f64 and dense */
+    ota_result result, exact_result;
+    ota_error error, exact_error;
+    ota_status status, exact_status;
+} drawn;
+
+static inline layout any_layout(const recipe *w, dice *d, bool input) {
+    return w->dense_arrays ? DENSE : (layout)below(d, input ? LAYOUTS : LAYOUTS - 1);
+}
+
+static inline ota_array input(drawn *x, dice *d, ota_type type, int64_t b, int64_t h, int64_t r,
+                              int64_t c, double (*rule)(double, dice *), double parameter) {
+    const ota_array a =
+        strided(&x->memory, type, b, h, r, c, any_layout(&x->want, d, true), below(d, 2) == 0);
+    fill_array(&a, d, rule, parameter);
+    return a;
+}
+
+static inline void add_support(drawn *x, ota_support_kind kind, ota_array array, int64_t left,
+                               int64_t right) {
+    x->supports[x->problem.support_count++] = (ota_support){kind, array, left, right};
+}
+
+static inline void add_term(drawn *x, ota_term_kind kind, ota_array array, double value) {
+    x->terms[x->problem.term_count++] = (ota_term){kind, array, value};
+}
+
+static inline void draw_mask(drawn *x, dice *d) {
+    const recipe *w = &x->want;
+    const ota_array none = {0};
+    x->problem.corner = below(d, 2) == 0 ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
+    switch (w->mask) {
+    case CAUSAL_TOP_LEFT:
+        x->problem.corner = OTA_TOP_LEFT;
+        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
+        break;
+    case CAUSAL_BOTTOM_RIGHT:
+        x->problem.corner = OTA_BOTTOM_RIGHT;
+        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
+        break;
+    case WINDOW: add_support(x, OTA_SUPPORT_WINDOW, none, below(d, 5), below(d, 5)); break;
+    case WINDOW_OPEN:
+        add_support(x, OTA_SUPPORT_WINDOW, none, below(d, 2) == 0 ? -1 : below(d, 9), -1);
+        break;
+    case STRIDED: add_support(x, OTA_SUPPORT_STRIDED, none, 1 + below(d, 4), 0); break;
+    case BLOCK_WIDTH: add_support(x, OTA_SUPPORT_BLOCK, none, 1 + below(d, 20), 0); break;
+    case BLOCK_LIST: {
+        const int64_t positions = w->n > w->m ? w->n : w->m;
+        const ota_array sizes =
+            strided(&x->memory, OTA_I64, 1, 1, 1, 4, any_layout(w, d, true), false);
+        int64_t left = positions;
+        for (int64_t k = 0; k < 4; k++) {
+            const int64_t size = k == 3 ? left : below(d, left + 1);
+            *((int64_t *)sizes.data + k * sizes.stride[3]) = size;
+            left -= size;
+        }
+        add_support(x, OTA_SUPPORT_BLOCK, sizes, 0, 0);
+        break;
+    }
+    case LENGTHS: {
+        const ota_array lengths = ota_array_of(
+            lend(&x->memory, (size_t)w->batch * sizeof(int64_t), false), OTA_I64, 1, 1, 1, w->batch);
+        for (int64_t b = 0; b < w->batch; b++)
+            ((int64_t *)lengths.data)[b] = w->m - below(d, w->m / 2 + 1);
+        add_support(x, OTA_SUPPORT_LENGTHS, lengths, 0, 0);
+        break;
+    }
+    case BOOLEAN:
+        add_support(x, OTA_SUPPORT_BOOLEAN,
+                    input(x, d, OTA_BOOL, w->batch, w->heads, w->n, w->m, coin, 0.7), 0, 0);
+        break;
+    case BOOLEAN_KEYS:
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, w->batch, 1, 1, w->m, coin, 0.7),
+                    0, 0);
+        break;
+    case BOOLEAN_ROWS:
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, w->n, 1, coin, 0.8),
+                    0, 0);
+        break;
+    case ADDITIVE:
+        add_support(x, OTA_SUPPORT_ADDITIVE,
+                    input(x, d, w->type, 1, w->heads, w->n, w->m,
+                          w->whole_numbers ? whole : gaussian_or_shut,
+                          w->whole_numbers ? 2.0 : 0.7),
+                    0, 0);
+        break;
+    case CAUSAL_WINDOW_STRIDED:
+        add_support(x, OTA_SUPPORT_STRIDED, none, 1 + below(d, 2), 0);
+        add_support(x, OTA_SUPPORT_CAUSAL, none, 0, 0);
+        add_support(x, OTA_SUPPORT_WINDOW, none, 12, 3);
+        break;
+    case BLOCK_BOOLEAN_ADDITIVE:
+        add_support(x, OTA_SUPPORT_BLOCK, none, 8 + below(d, 30), 0);
+        add_support(x, OTA_SUPPORT_BOOLEAN,
+                    input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, coin, 0.8), 0, 0);
+        add_support(x, OTA_SUPPORT_ADDITIVE,
+                    input(x, d, OTA_F64, w->batch, 1, w->n, w->m,
+                          w->whole_numbers ? whole : gaussian_or_shut,
+                          w->whole_numbers ? 2.0 : 0.9),
+                    0, 0);
+        break;
+    case NO_MASK:
+    default: break;
+    }
+}
+
+static inline void draw_term(drawn *x, dice *d, added what) {
+    const recipe *w = &x->want;
+    double (*rule)(double, dice *) = w->whole_numbers ? whole : gaussian;
+    const ota_array none = {0};
+    const int64_t line = w->n + w->m > 0 ? w->n + w->m - 1 : 0;
+    switch (what) {
+    case BIAS:
+        add_term(x, OTA_TERM_DENSE, input(x, d, w->type, w->batch, 1, w->n, w->m, rule, 1.0), 0.0);
+        break;
+    case BIAS_WIDE_SHUT:
+        add_term(x, OTA_TERM_DENSE,
+                 input(x, d, OTA_F64, 1, w->heads, w->n, w->m,
+                       w->whole_numbers ? whole : gaussian_or_shut, w->whole_numbers ? 3.0 : 0.9),
+                 0.0);
+        break;
+    case ALIBI: add_term(x, OTA_TERM_ALIBI, none, 0.25); break;
+    case ALIBI_SLOPES:
+        add_term(x, OTA_TERM_ALIBI, input(x, d, OTA_F64, 1, 1, 1, w->heads, whole, 1.0), 0.0);
+        break;
+    case RELATIVE:
+        add_term(x, OTA_TERM_RELATIVE, input(x, d, w->type, 1, w->heads, 1, line, rule, 1.0), 0.0);
+        break;
+    case RELATIVE_INSIDE:
+        add_term(x, OTA_TERM_RELATIVE_INSIDE, input(x, d, OTA_F32, 1, 1, 1, line, rule, 2.0), 0.0);
+        break;
+    case SOFTCAP: add_term(x, OTA_TERM_SOFTCAP, none, 1.5); break;
+    case SINK: add_term(x, OTA_TERM_SINK, none, 0.5); break;
+    case SINK_HEADS:
+        add_term(x, OTA_TERM_SINK, input(x, d, OTA_F32, 1, 1, 1, w->heads, rule, 1.0), 0.0);
+        break;
+    case TEMPERATURES:
+        x->problem.temperature = 0.0;
+        x->problem.temperatures = input(x, d, OTA_F64, 1, 1, 1, w->heads, masses, 1.0);
+        break;
+    case EVERYTHING:
+        draw_term(x, d, BIAS);
+        draw_term(x, d, RELATIVE);
+        draw_term(x, d, ALIBI);
+        if (!w->whole_numbers) draw_term(x, d, SOFTCAP);
+        draw_term(x, d, RELATIVE_INSIDE);
+        draw_term(x, d, BIAS_WIDE_SHUT);
+        break;
+    case NOTHING:
+    default: break;
+    }
+}
+
+/* Column masses that can be met: a share of the rows' mass for every key, less where a sink stands by. */
+static inline void draw_masses(drawn *x, dice *d) {
+    const recipe *w = &x->want;
+    ota_problem *p = &x->problem;
+    const bool sink = w->added == SINK || w->added == SINK_HEADS;
+    if (w->row_mass)
+        p->row_mass = input(x, d, OTA_F64, w->batch, 1, 1, w->n, masses, 2.0);
+    const bool exact = p->columns == OTA_COLUMNS_EXACT;
+    if (!w->column_mass && !(exact && sink)) return;
+    if (!exact) {
+        p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, masses, 1.0);
+        return;
+    }
+    p->column_mass = input(x, d, OTA_F64, w->batch, 1, 1, w->m, masses, 1.0);
+    for (int64_t b = 0; b < w->batch; b++) {
+        double rows = 0.0, columns = 0.0;
+        for (int64_t i = 0; i < w->n; i++)
+            rows += w->row_mass ? ota_array_get(&p->row_mass, b, 0, 0, i) : 1.0;
+        for (int64_t j = 0; j < w->m; j++) columns += ota_array_get(&p->column_mass, b, 0, 0, j);
+        for (int64_t j = 0; j < w->m; j++) {
+            const double old = ota_array_get(&p->column_mass, b, 0, 0, j);
+            ota_array_set(&p->column_mass, b, 0, 0, j, old / columns * rows * (sink ? 0.75 : 1.0));
+        }
+        /* stride 0 repeats one batch: once is enough */
+        if (p->column_mass.stride[0] == 0) break;
+    }
+}
+
+static inline ota_array output(drawn *x, dice *d, ota_type type, int64_t r, int64_t c) {
+    const recipe *w = &x->want;
+    const int before = x->memory.count;
+    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c,
+                                any_layout(w, d, false), below(d, 2) == 0);
+    for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
+    return a;
+}
+
+static inline ota_array exact_output(drawn *x, int64_t r, int64_t c) {
+    const recipe *w = &x->want;
+    const int before = x->memory.count;
+    const ota_array a =
+        strided(&x->memory, OTA_F64, w->batch, w->heads, r, c, DENSE, false);
+    for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
+    return a;
+}
+
+static inline void draw_arrays(drawn *x, dice *d) {
+    const recipe *w = &x->want;
+    const int64_t n = w->n, m = w->m;
+    ota_arrays *a = &x->arrays, *e = &x->exact;
+    a->size = e->size = sizeof *a;
+    a->values = e->values = input(x, d, w->type, w->batch, w->key_heads, m, w->values_width,
+                                  w->whole_numbers ? whole : gaussian, 2.0);
+    const ota_type narrow = below(d, 2) == 0 ? OTA_F64 : OTA_F32;
+    a->out = output(x, d, w->out_type, n, w->values_width);
+    a->coupling = output(x, d, OTA_F64, n, m);
+    a->row_potential = output(x, d, OTA_F64, 1, n);
+    a->column_potential = output(x, d, OTA_F64, 1, m);
+    a->lse = output(x, d, narrow, 1, n);
+    a->receiver = output(x, d, narrow, 1, m);
+    a->row_entropy = output(x, d, OTA_F64, 1, n);
+    a->row_support = output(x, d, OTA_F64, 1, n);
+    a->row_max = output(x, d, narrow, 1, n);
+    a->sink = output(x, d, OTA_F64, 1, n);
+    e->out = exact_output(x, n, w->values_width);
+    e->coupling = exact_output(x, n, m);
+    e->row_potential = exact_output(x, 1, n);
+    e->column_potential = exact_output(x, 1, m);
+    e->lse = exact_output(x, 1, n);
+    e->receiver = exact_output(x, 1, m);
+    e->row_entropy = exact_output(x, 1, n);
+    e->row_support = exact_output(x, 1, n);
+    e->row_max = exact_output(x, 1, n);
+    e->sink = exact_output(x, 1, n);
+    const size_t records = (size_t)(w->batch * w->heads) * sizeof(ota_head_result);
+    a->heads = lend(&x->memory, records, false);
+    x->memory.loans[x->memory.count - 1].writable = true;
+    e->heads = lend(&x->memory, records, false);
+    x->memory.loans[x->memory.count - 1].writable = true;
+    if (w->warm)
+        a->start_potential = e->start_potential =
+            input(x, d, OTA_F64, w->batch, w->heads, 1, m, gaussian, 0.5);
+}
+
+/* Sizes that are 0 in the recipe stay 0; batch, heads and key heads are taken as they are. */
+static inline void draw(drawn *x, const recipe *want) {
+    memset(x, 0, sizeof *x);
+    x->want = *want;
+    const recipe *w = &x->want;
+    dice d = {w->seed * 0x2545f4914f6cdd1du + 7u};
+    ota_problem *p = &x->problem;
+    p->size = sizeof *p;
+    x->options.size = sizeof x->options;
+    x->result.size = x->exact_result.size = sizeof x->result;
+    p->temperature = w->temperature;
+    p->terms = x->terms;
+    p->supports = x->supports;
+    p->cost = w->cost;
+    p->axis = w->axis;
+    p->start = w->start;
+    p->end = w->end;
+    x->options.rounds = w->rounds;
+    x->options.tolerance = w->tolerance;
+    x->options.threads = 1;
+    assert_int_equal(ota_method_parse(w->method, p, &x->options, &x->error), OTA_OK);
+    if (w->relaxed_rows) p->rows = OTA_ROWS_RELAXED, p->row_strength = 1.25;
+    double (*rule)(double, dice *) = w->whole_numbers ? whole : gaussian;
+    if (w->matrix) {
+        p->scores = input(x, &d, w->type, w->batch, w->heads, w->n, w->m, rule,
+                          w->whole_numbers ? 6.0 : w->spread);
+    } else {
+        const double spread = w->whole_numbers ? 2.0 : w->spread;
+        p->queries = input(x, &d, w->type, w->batch, w->heads, w->n, w->width, rule, spread);
+        p->keys = input(x, &d, w->type, w->batch, w->key_heads, w->m, w->width, rule, 1.0);
+        if (w->whole_numbers) p->scale = 0.5;
+    }
+    draw_mask(x, &d);
+    draw_term(x, &d, w->added);
+    draw_masses(x, &d);
+    draw_arrays(x, &d);
+    guard_inputs(&x->memory);
+}
+
+static inline void put_away(drawn *x) { take_back(&x->memory); }
+
+/* Sets every byte of the outputs to 0xff, as they were drawn. */
+static inline void clear_outputs(const drawn *x, const ota_arrays *a) {
+    const ota_array *const all[] = {&a->out,         &a->coupling, &a->row_potential,
+                                    &a->column_potential, &a->lse, &a->receiver,
+                                    &a->row_entropy, &a->row_support, &a->row_max, &a->sink};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        const char *first, *last;
+        ota_array_extent(all[k], &first, &last);
+        for (int q = 0; q < x->memory.count && first != NULL; q++) {
+            const loan *one = &x->memory.loans[q];
+            if ((const char *)one->data <= first && first < (const char *)one->data + one->bytes)
+                memset(one->data, 0xff, one->bytes);
+        }
+    }
+}
+
+static inline ota_status solve(drawn *x) {
+    x->status = ota_attend(&x->problem, &x->options, &x->arrays, &x->result, &x->error);
+    return x->status;
+}
+
+static inline ota_status expect(drawn *x) {
+    x->exact_status =
+        ota_reference(&x->problem, &x->options, &x->exact, &x->exact_result, &x->exact_error);
+    return x->exact_status;
+}
+
+static const char *const mask_names[] = {
+    "no mask",    "causal top-left", "causal bottom-right", "window", "open window",
+    "strided",    "block",           "block list",          "lengths", "boolean",
+    "key mask",   "row mask",        "additive",            "causal+window+strided",
+    "block+boolean+additive"};
+static const char *const added_names[] = {
+    "nothing", "bias",   "bias f64 -inf", "alibi",        "slopes",      "relative",
+    "inside",  "softcap", "sink",         "sink per head", "temperatures", "everything"};
+
+/* The recipe in one line: enough to draw it again. */
+static inline void print_recipe(const drawn *x) {
+    const recipe *w = &x->want;
+    static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
+    print_error("  %s %s->%s [%" PRId64 "x%" PRId64 "/%" PRId64 "] n %" PRId64 " m %" PRId64
+                " d %" PRId64 " dv %" PRId64 " mask '%s' term '%s'%s%s%s%s%s%s axis %d start %d "
+                "end %d rounds %" PRId64 " tolerance %g tau %g spread %g seed %" PRIu64
+                " cpu %s\n",
+                w->method, types[w->type], types[w->out_type], w->batch, w->heads, w->key_heads,
+                w->n, w->m, w->width, w->values_width, mask_names[w->mask], added_names[w->added],
+                w->matrix ? " matrix" : "", w->row_mass ? " mu" : "", w->column_mass ? " nu" : "",
+                w->cost ? " cost" : "", w->relaxed_rows ? " relaxed rows" : "",
+                w->warm ? " warm" : "", (int)w->axis, (int)w->start, (int)w->end, w->rounds,
+                w->tolerance, w->temperature, w->spread, w->seed,
+                x->options.cpu == NULL ? "best" : x->options.cpu);
+}
+
+#endif

@@ -1,0 +1,221 @@
+"""Reports in a real browser: nothing is fetched, no script fails, charts are drawn, text stays text.
+
+Two pages: the demo's, and the hostile page of the C test test_report, whose every string tries to
+become markup. Chromium runs headless and offline; without it these tests are skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
+PROGRAM = Path(os.environ.get("OTATTN", BUILD / "otattn"))
+LARGEST = 1_500_000
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
+
+
+class Outline(html.parser.HTMLParser):
+    """What a browser may load or run: script elements and attributes that hold addresses or code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.tags: list[str] = []
+        self.labels: list[str | None] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in {"src", "href", "srcset", "data", "action", "poster"}:
+                self.addresses.append(f"{tag} {name}={value}")
+            if name.startswith("on"):
+                self.handlers.append(f"{tag} {name}")
+        if dict(attrs).get("role") == "img":
+            self.labels.append(dict(attrs).get("aria-label"))
+
+
+def outline(text: str) -> Outline:
+    parser = Outline()
+    parser.feed(text)
+    return parser
+
+
+def has_charts(page: Path) -> bool:
+    return 'id="charts"' in page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    page = tmp_path_factory.mktemp("report") / "demo.html"
+    subprocess.run([PROGRAM, "demo", "-o", page], check=True, capture_output=True, timeout=60)
+    return page
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = BUILD / "tests" / "test_report"
+    page = tmp_path_factory.mktemp("report") / "hostile.html"
+    environment = {**os.environ, "OTATTN_REPORT_PAGE": str(page)}
+    environment.pop("OTATTN_SPEC_LOG", None)
+    subprocess.run([writer], check=True, capture_output=True, env=environment, timeout=60)
+    return page
+
+
+@pytest.fixture(params=["demo_page", "hostile_page"])
+def page(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def browse(page: Path, folder: Path, *flags: str) -> tuple[str, str, list[str]]:
+    """The page's DOM after its scripts have run, the console's lines, and every address asked for."""
+    assert BROWSER is not None
+    log = folder / "net.json"
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        f"--user-data-dir={folder / 'profile'}",
+        f"--log-net-log={log}",
+        "--net-log-capture-mode=Everything",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=30000",
+        *flags,
+        "--dump-dom",
+        page.as_uri(),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
+    asked = re.findall(r'"url":"((?:https?|wss?|ftp):[^"]*)"', log.read_text(errors="replace"))
+    # The browser's own errands (updates, accounts) do not come from the page.
+    own = re.compile(r"https?://([a-z0-9.-]+\.)?(google|googleapis|gstatic|gvt1|chromium)\.(com|org)(/|$)")
+    return run.stdout, console, [url for url in asked if not own.match(url)]
+
+
+def script_json(dom: str, name: str) -> dict:
+    match = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', dom, re.DOTALL)
+    assert match is not None
+    return json.loads(match.group(1))
+
+
+def test_page_is_complete_in_itself(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(text.encode()) < LARGEST
+    found = outline(text)
+    assert found.addresses == []
+    assert found.handlers == []
+    assert not set(found.tags) & {"link", "img", "iframe", "object", "embed", "base", "form"}
+    assert "default-src 'none'" in text
+    assert re.search(r"@import|url\(", text[: text.index("</style>")]) is None
+
+
+def test_every_chart_has_words_and_numbers(demo_page: Path) -> None:
+    text = demo_page.read_text(encoding="utf-8")
+    charts = text.count('<figure class="chart"')
+    assert charts >= 15
+    assert text.count("<details><summary>Numbers") + text.count("<details open><summary>Numbers") == charts
+    if has_charts(demo_page):
+        labels = outline(text).labels
+        assert len(labels) == charts
+        assert all(label is not None and len(label) > 40 for label in labels)
+        for specification in script_json(text, "specifications").values():
+            assert specification["$schema"].endswith("/vega-lite/v6.json")
+            assert "values" not in specification["data"]
+            assert "url" not in specification["data"]
+
+
+def test_demo_tells_the_headline(demo_page: Path) -> None:
+    text = demo_page.read_text(encoding="utf-8")
+    assert re.search(r"<code>\[CLS\]</code> receives 16\.\d\d of them under softmax", text)
+    assert text.count("Certificates, layer") >= 2
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_browser_draws_without_requests_or_errors(page: Path, dark: bool, tmp_path: Path) -> None:
+    if not has_charts(page):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    flags = ("--blink-settings=preferredColorScheme=0",) if dark else ()
+    dom, console, asked = browse(page, tmp_path, *flags)
+    assert console == ""
+    assert asked == []
+    figures = dom.count('<figure class="chart"')
+    assert figures > 0
+    assert f'data-drawn="{figures}"' in dom
+    assert dom.count("<svg ") == figures
+    assert dom.count(">Save as SVG</button>") == figures
+    # The theme's ink for axis titles: drawn for the colours that the system asked for.
+    theme = script_json(dom, "theme")
+    ink = theme["dark" if dark else "light"]["axis"]["titleColor"]
+    other = theme["light" if dark else "dark"]["axis"]["titleColor"]
+    assert f'fill="{ink}"' in dom
+    assert f'fill="{other}"' not in dom
+
+
+@needs_browser
+def test_hostile_text_stays_text(hostile_page: Path, tmp_path: Path) -> None:
+    # A witness at the end of the page tells what ran; the policy allows it as it allows the page's own.
+    witness = (
+        "<script>addEventListener('load', () => { document.body.dataset.hit = String(window.hit);"
+        " document.body.dataset.images = document.images.length; });</script></body>"
+    )
+    text = hostile_page.read_text(encoding="utf-8")
+    watched = tmp_path / "watched.html"
+    watched.write_text(text.replace("</body>", witness), encoding="utf-8")
+    dom, console, asked = browse(watched, tmp_path)
+    assert 'data-hit="undefined"' in dom
+    assert 'data-images="0"' in dom
+    assert console == ""
+    assert asked == []
+
+
+@needs_browser
+def test_page_fits_a_phone(demo_page: Path, tmp_path: Path) -> None:
+    # Wide tables and code scroll by themselves; the page as a whole must not.
+    witness = (
+        "<script>const wait = setInterval(() => { const root = document.documentElement;"
+        " if (!root.dataset.drawn && document.getElementById('charts')) return; clearInterval(wait);"
+        " document.body.dataset.widths = `${root.scrollWidth} ${innerWidth}`; }, 50);</script></body>"
+    )
+    narrow = tmp_path / "narrow.html"
+    text = demo_page.read_text(encoding="utf-8")
+    narrow.write_text(text.replace("</body>", witness), encoding="utf-8")
+    dom, console, _ = browse(narrow, tmp_path, "--window-size=390,844")
+    assert console == ""
+    found = re.search(r'data-widths="(\d+) (\d+)"', dom)
+    assert found is not None
+    assert int(found[2]) <= 500
+    assert int(found[1]) <= int(found[2])
+
+
+@needs_browser
+def test_the_checks_above_can_fail(hostile_page: Path, tmp_path: Path) -> None:
+    """The same checks on a page that does fetch, does fail and does let a string through."""
+    bad = "<script>window.hit=1; undefinedFunction()</script><img src='http://example.invalid/x.png'></body>"
+    text = hostile_page.read_text(encoding="utf-8")
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    planted = tmp_path / "planted.html"
+    planted.write_text(text.replace("</body>", bad), encoding="utf-8")
+    _, console, asked = browse(planted, tmp_path)
+    assert "undefinedFunction" in console
+    assert any("example.invalid" in url for url in asked)
+    found = outline(planted.read_text(encoding="utf-8"))
+    assert found.addresses
+    assert "img" in found.tags

@@ -1,0 +1,387 @@
+/* The certificate against its own definitions, against plans and potentials that are wrong on
+ * purpose, and against the reference over the whole table of methods. */
+#include "judge_stage.h"
+
+static const double golden_scores[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0};
+
+/* ---- the whole table: the two judges against each other ----------------------------------- */
+
+static const char *const every_method[] = {"softmax",
+                                           "softmax/exact",
+                                           "softmax/relaxed:.8",
+                                           "softmax/capped:1.7",
+                                           "softmax/elastic:.6,4",
+                                           "softmax/prefix",
+                                           "softmax/online:1.9",
+                                           "entmax:1.5",
+                                           "entmax:1.5/exact",
+                                           "entmax:1.5/relaxed:.8",
+                                           "entmax:1.5/capped:1.7",
+                                           "entmax:1.5/prefix",
+                                           "entmax:1.5/online:1.9",
+                                           "sparsemax",
+                                           "sparsemax/exact",
+                                           "sparsemax/relaxed:.8",
+                                           "sparsemax/capped:1.7",
+                                           "sparsemax/prefix",
+                                           "sparsemax/online:1.9",
+                                           "entmax:1.2/exact",
+                                           "entmax:2.7/exact",
+                                           "entmax:2.7/relaxed:.8",
+                                           "entmax:3/capped:1.7",
+                                           "hard",
+                                           "hard/exact",
+                                           "hard/capped:1.7",
+                                           "hard/prefix",
+                                           "hard/online:1.9"};
+enum { METHODS = sizeof every_method / sizeof every_method[0] };
+
+static void judged(stage *t, const char *what, double scale) {
+    const ota_certificate *c = &t->certificate;
+    const double slack = 1e-9 * (1.0 + scale);
+    bool good = c->row_error <= 1e-9 && c->outside <= 0.0 && c->minimum >= 0.0 &&
+                fabs(c->row_error - t->result.row_error) <= 1e-11 &&
+                fabs(c->column_error - t->result.column_error) <= 1e-11;
+    const ota_column_rule rule = t->problem.columns;
+    if (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_CAPPED ||
+        rule == OTA_COLUMNS_FREE) {
+        good =
+            good && fabs(c->gap) <= slack && (rule == OTA_COLUMNS_FREE || c->column_error <= 1e-9);
+    } else {
+        good = good && isnan(c->gap) && isnan(c->dual);
+    }
+    if (!good) {
+        print_error("%s: rows %g columns %g gap %g minimum %g outside %g (reference %g %g)\n", what,
+                    c->row_error, c->column_error, c->gap, c->minimum, c->outside,
+                    t->result.row_error, t->result.column_error);
+    }
+    spec_check_true("ELA-01 LIT-08", good);
+}
+
+static void every_cell(void **unused) {
+    (void)unused;
+    state = 61;
+    static const double temperatures[] = {1.0, 0.2, 5.0};
+    for (size_t k = 0; k < METHODS; k++) {
+        for (int turn = 0; turn < 6; turn++) {
+            const int n = 3 + turn % 3, m = n + turn / 3 * 2;
+            double s[64], mu[8], nu[8];
+            fill(s, n * m, 1.0 + turn);
+            stage *t = stage_make(0, s, n, m, every_method[k]);
+            t->problem.temperature = temperatures[turn % 3];
+            double mass = 0.0, target = 0.0;
+            for (int i = 0; i < n; i++) mass += mu[i] = turn % 2 ? 0.3 + uniform() : 1.0;
+            if (turn % 2) with_row_mass(t, mu);
+            if (turn == 3 && t->problem.columns == OTA_COLUMNS_EXACT) {
+                for (int j = 0; j < m; j++) target += nu[j] = 0.3 + uniform();
+                for (int j = 0; j < m; j++) nu[j] *= mass / target;
+                with_column_mass(t, nu);
+            }
+            const bool sink = turn >= 4 && t->problem.columns != OTA_COLUMNS_EXACT &&
+                              t->problem.columns != OTA_COLUMNS_PREFIX;
+            if (sink) with_term(t, (ota_term){OTA_TERM_SINK, {0}, 0.4});
+            if (turn == 2 && t->problem.columns != OTA_COLUMNS_PREFIX) {
+                with_support(t, (ota_support){OTA_SUPPORT_WINDOW, {0}, 1, m - n + 1});
+            }
+            solve(t);
+            judged(t, every_method[k], 1.0 + turn);
+            /* From the potentials alone the plan and its certificate are the same. */
+            const ota_certificate whole = t->certificate;
+            if (t->problem.regulariser == OTA_HARD || t->problem.columns == OTA_COLUMNS_PREFIX)
+                continue;
+            t->arrays.coupling = (ota_array){0};
+            certify(t);
+            spec_check("DER-27", fabs(whole.primal - t->certificate.primal),
+                       1e-10 * (1.0 + fabs(whole.primal)));
+            spec_check("DER-27", fabs(whole.row_error - t->certificate.row_error), 1e-11);
+            spec_check("DER-27", fabs(whole.entropy - t->certificate.entropy), 1e-10);
+        }
+    }
+}
+
+/* Exact columns beside a sink leave it what is over. */
+static void sinks(void **unused) {
+    (void)unused;
+    state = 67;
+    double s[12];
+    fill(s, 12, 1.0);
+    static const double nu[4] = {.5, .25, .75, .5};
+    const char *methods[] = {"softmax/exact", "entmax:1.5/exact", "hard/exact"};
+    for (size_t k = 0; k < 3; k++) {
+        stage *t = stage_make(0, s, 3, 4, methods[k]);
+        with_term(t, (ota_term){OTA_TERM_SINK, {0}, 0.2});
+        with_column_mass(t, nu);
+        solve(t);
+        double kept = 0.0;
+        for (int i = 0; i < 3; i++) kept += t->sink[i];
+        spec_check("LIT-08 TOT-08", fabs(kept - 1.0), 1e-11);
+        spec_check("LIT-08 TOT-08", fabs(t->certificate.gap), 1e-10);
+        spec_check("TOT-08", t->certificate.column_error, 1e-11);
+        /* The coupling and the sink's weights alone give the potentials back. */
+        if (t->problem.regulariser != OTA_SOFTMAX) continue;
+        t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
+        certify(t);
+        spec_check("LIT-24", fabs(t->certificate.gap), 1e-10);
+    }
+    /* Softmax with a sink is softmax with one more key. */
+    double wide[15];
+    for (int i = 0; i < 3; i++) {
+        memcpy(wide + i * 5, s + i * 4, 4 * sizeof(double));
+        wide[i * 5 + 4] = 0.2;
+    }
+    stage *t = stage_make(0, s, 3, 4, "softmax");
+    with_term(t, (ota_term){OTA_TERM_SINK, {0}, 0.2});
+    solve(t);
+    const stage *u = plan_of(1, wide, 3, 5, "softmax");
+    for (int i = 0; i < 3; i++) {
+        spec_check("TOT-01", fabs(t->sink[i] - u->p[i * 5 + 4]), 1e-16);
+        spec_check("TOT-01", largest_difference(t->p + i * 4, u->p + i * 5, 4), 1e-16);
+        spec_check("TOT-01", fabs(t->lse[i] - u->lse[i]), 1e-15);
+        spec_check("TOT-01", fabs(t->entropy[i] - u->entropy[i]), 1e-15);
+    }
+    spec_check("TOT-01", fabs(t->certificate.primal - u->certificate.primal), 1e-14);
+}
+
+/* ---- the certificate against wrong plans -------------------------------------------------- */
+
+static void wrong_plans_are_seen(void **unused) {
+    (void)unused;
+    state = 71;
+    double s[30];
+    fill(s, 30, 1.5);
+    const char *methods[] = {
+        "softmax",    "softmax/exact",    "relaxed:.8",           "capped:1.5",
+        "entmax:1.5", "entmax:1.5/exact", "sparsemax/relaxed:.8", "entmax:1.5/capped:1.5",
+        "hard",       "hard/exact",       "hard/capped:1.5"};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        stage *t = plan_of(0, s, 5, 6, methods[k]);
+        const ota_certificate honest = t->certificate;
+        double saved[30];
+        memcpy(saved, t->p, sizeof saved);
+        /* Too much in one row. */
+        t->p[7] += 1e-6;
+        certify(t);
+        spec_check("LIT-08", fabs(t->certificate.row_error - honest.row_error - 2e-7), 1e-12);
+        memcpy(t->p, saved, sizeof saved);
+        /* A negative weight made up for elsewhere in its row. */
+        t->p[7] = -1e-6;
+        t->p[8] += saved[7] + 1e-6;
+        certify(t);
+        spec_check("LIT-08", fabs(t->certificate.minimum + 1e-6), 0.0);
+        memcpy(t->p, saved, sizeof saved);
+        /* Feasible, but not the optimum: the uniform plan has a gap, at the true potentials and
+           alone. */
+        for (int x = 0; x < 30; x++) t->p[x] = 1.0 / 6.0;
+        certify(t);
+        spec_check("CETA-01", t->certificate.row_error, 1e-15);
+        spec_check_true("CETA-01 LIT-03", t->certificate.gap > 1e-2);
+        memcpy(t->p, saved, sizeof saved);
+        /* Potentials that are not the optimum's only weaken the bound. */
+        for (int j = 0; j < 6; j++)
+            t->g[j] += t->problem.columns == OTA_COLUMNS_CAPPED ? -uniform() : normal();
+        certify(t);
+        if (t->problem.columns != OTA_COLUMNS_FREE)
+            spec_check_true("LIT-24", t->certificate.gap > 1e-4);
+        /* The plan alone, without potentials. */
+        t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
+        certify(t);
+        const bool recoverable =
+            t->problem.columns == OTA_COLUMNS_FREE || t->problem.regulariser == OTA_SOFTMAX;
+        if (recoverable) spec_check("LIT-24 CETA-08", fabs(t->certificate.gap), 1e-9);
+        if (!isnan(t->certificate.gap))
+            spec_check("LIT-24", negative_part(t->certificate.gap), 1e-9);
+    }
+    /* Columns: moving weight along a row keeps rows and breaks columns. */
+    stage *t = plan_of(0, s, 5, 6, "softmax/exact");
+    t->p[0] += 1e-6;
+    t->p[1] -= 1e-6;
+    certify(t);
+    spec_check("CETA-11", fabs(t->certificate.column_error - 4e-7), 1e-12);
+    spec_check("CETA-20", fabs(t->certificate.delta - 1e-6 / (5.0 / 6.0)), 1e-11);
+    t = plan_of(0, s, 5, 6, "relaxed:.8");
+    t->p[0] += 1e-6;
+    t->p[1] -= 1e-6;
+    certify(t);
+    spec_check("DER-01", fabs(t->certificate.column_error - 4e-7), 1e-12);
+    /* Alone, a relaxed plan is held against the plan that its own column sums ask for. */
+    t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
+    certify(t);
+    spec_check_true("DER-01",
+                    t->certificate.column_error > 1e-7 && t->certificate.column_error < 1e-5);
+    for (int x = 0; x < 30; x++) t->p[x] = 1.0 / 6.0;
+    certify(t);
+    spec_check_true("DER-01", t->certificate.column_error > 1e-2);
+    t = plan_of(0, s, 5, 6, "capped:1");
+    t->problem.cap = 0.9;
+    certify(t);
+    double above = 0.0;
+    for (int j = 0; j < 6; j++) above += fmax(0.0, t->receiver[j] - 0.9) / 5.0;
+    spec_check("DER-02", fabs(t->certificate.column_error - above), 1e-15);
+    spec_check_true("DER-02", above > 1e-3);
+    /* Weight outside the mask; weights that are not numbers. */
+    t = stage_make(0, s, 5, 6, "softmax");
+    t->problem.corner = OTA_TOP_LEFT;
+    with_support(t, (ota_support){OTA_SUPPORT_CAUSAL, {0}, 0, 0});
+    solve(t);
+    t->p[5] = 1e-9;
+    certify(t);
+    spec_check("TOT-03", fabs(t->certificate.outside - 1e-9), 0.0);
+    t->p[5] = 0.0;
+    t->p[6] = NAN;
+    certify(t);
+    spec_check_true("TOT-03",
+                    isinf(t->certificate.row_error) && t->certificate.nonfinite_rows == 1);
+}
+
+/* Whatever feasible plan and whatever potentials: the gap is never below rounding. */
+static void weak_duality(void **unused) {
+    (void)unused;
+    state = 73;
+    const char *methods[] = {"softmax",
+                             "softmax/exact",
+                             "relaxed:.8",
+                             "capped:1.2",
+                             "entmax:1.5",
+                             "entmax:1.5/exact",
+                             "entmax:1.5/relaxed:.8",
+                             "sparsemax/capped:1.2",
+                             "entmax:2.5/exact",
+                             "hard",
+                             "hard/exact",
+                             "hard/capped:1.2"};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        double worst = 0.0;
+        for (int turn = 0; turn < 200; turn++) {
+            stage *t = stage_make(0, NULL, 4, 4, methods[k]);
+            fill(t->s, 16, 2.0);
+            t->problem.temperature = 0.2 + uniform();
+            if (turn % 2 && t->problem.columns == OTA_COLUMNS_RELAXED &&
+                t->problem.regulariser == OTA_SOFTMAX) {
+                t->problem.rows = OTA_ROWS_RELAXED;
+                t->problem.row_strength = 0.1 + uniform();
+            }
+            /* A mixture of permutations has both marginals. */
+            double left = 1.0;
+            for (int part = 0; part < 4; part++) {
+                const double share = part == 3 ? left : left * uniform();
+                const int shift = (int)(4.0 * uniform()), flip = turn % 3 == 0 ? 3 : 1;
+                for (int i = 0; i < 4; i++) t->p[i * 4 + (flip * i + shift) % 4] += share;
+                left -= share;
+            }
+            fill(t->g, 4, 3.0);
+            fill(t->f, 4, 3.0);
+            certify(t);
+            worst = fmax(worst, negative_part(t->certificate.gap));
+        }
+        spec_check("LIT-24 LIT-25", worst, 1e-13);
+    }
+}
+
+static void measures_of_a_plan(void **unused) {
+    (void)unused;
+    /* Worst-case collapse: every row on key 0. */
+    double s[25] = {0};
+    stage *t = stage_make(0, s, 5, 5, "hard");
+    for (int i = 0; i < 5; i++) t->s[i * 5] = 1.0;
+    solve(t);
+    spec_check("CETA-21 CETA-31", fabs(t->certificate.delta - 4.0), 0.0);
+    spec_check("CETA-21 CETA-19", fabs(t->certificate.receiver_max - 5.0), 0.0);
+    spec_check("CETA-21 ELA-06", fabs(t->certificate.receiver_min), 0.0);
+    t = plan_of(0, t->s, 5, 5, "ceta");
+    spec_check("ELA-06 CETA-31", t->certificate.delta, 1e-11);
+    spec_check("ELA-06",
+               fabs(t->certificate.receiver_max - 1.0) + fabs(t->certificate.receiver_min - 1.0),
+               1e-11);
+    /* A raised key collapses softmax and leaves exact columns alone. */
+    double before = 0.0;
+    for (double shift = 0.0; shift < 30.0; shift += 5.0) {
+        state = 79;
+        fill(s, 25, 1.0);
+        for (int i = 0; i < 5; i++) s[i * 5 + 3] += shift;
+        t = plan_of(0, s, 5, 5, "softmax");
+        spec_check_true("CETA-33", t->certificate.delta > before);
+        before = t->certificate.delta;
+        t = plan_of(0, s, 5, 5, "ceta");
+        spec_check("CETA-33", t->certificate.delta, 1e-11);
+    }
+    spec_check("CETA-33", fabs(before - 4.0), 1e-6);
+    /* Heads: largest errors, sums of values, means of entropy; per head as each head alone. */
+    double two[18], p[18];
+    memcpy(two, golden_scores, sizeof golden_scores);
+    for (int k = 0; k < 9; k++) two[9 + k] = -0.5 * golden_scores[k];
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(two, OTA_F64, 2, 1, 3, 3)};
+    ota_arrays arrays = {.size = sizeof arrays, .coupling = ota_array_of(p, OTA_F64, 2, 1, 3, 3)};
+    ota_certificate all = {.size = sizeof all}, head[2];
+    assert_int_equal(ota_reference(&problem, NULL, &arrays, NULL, NULL), OTA_OK);
+    assert_int_equal(ota_certify(&problem, NULL, &arrays, &all, head, NULL), OTA_OK);
+    for (int k = 0; k < 2; k++) {
+        t = plan_of(0, two + 9 * k, 3, 3, "softmax");
+        spec_check("CETA-19",
+                   fabs(t->certificate.delta - head[k].delta) +
+                       fabs(t->certificate.primal - head[k].primal),
+                   0.0);
+    }
+    spec_check("CETA-20", fabs(all.delta - fmax(head[0].delta, head[1].delta)), 0.0);
+    spec_check("LIT-13", fabs(all.entropy - 0.5 * (head[0].entropy + head[1].entropy)), 1e-15);
+    spec_check("LIT-02", fabs(all.primal - head[0].primal - head[1].primal), 0.0);
+    spec_check("CETA-19", fabs(all.receiver_min - fmin(head[0].receiver_min, head[1].receiver_min)),
+               0.0);
+    /* Cold and hot heads side by side, each at its own temperature. */
+    double temperatures[2] = {0.5, 2.0}, same[18];
+    memcpy(same, golden_scores, sizeof golden_scores);
+    memcpy(same + 9, golden_scores, sizeof golden_scores);
+    problem.scores = ota_array_of(same, OTA_F64, 1, 2, 3, 3);
+    problem.temperatures = ota_array_of(temperatures, OTA_F64, 1, 1, 1, 2);
+    arrays.coupling = ota_array_of(p, OTA_F64, 1, 2, 3, 3);
+    assert_int_equal(ota_reference(&problem, NULL, &arrays, NULL, NULL), OTA_OK);
+    t = plan_of(0, golden_scores, 3, 3, "softmax{temperature=.5}");
+    spec_check("CETA-29", largest_difference(t->p, p, 9), 0.0);
+    t = plan_of(0, golden_scores, 3, 3, "softmax{temperature=2}");
+    spec_check("CETA-29", largest_difference(t->p, p + 9, 9), 0.0);
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    stage *t = stage_make(0, golden_scores, 3, 3, "hard/exact");
+    t->arrays.coupling = (ota_array){0};
+    assert_int_equal(ota_certify(&t->problem, NULL, &t->arrays, &t->certificate, NULL, &t->error),
+                     OTA_EINVAL);
+    assert_string_equal(t->error.field, "coupling");
+    t = stage_make(0, golden_scores, 3, 3, "softmax/exact");
+    t->arrays.coupling = t->arrays.column_potential = (ota_array){0};
+    assert_int_equal(ota_certify(&t->problem, NULL, &t->arrays, &t->certificate, NULL, &t->error),
+                     OTA_EINVAL);
+    t = stage_make(0, golden_scores, 3, 3, "softmax");
+    t->arrays.coupling.size[3] = 2;
+    assert_int_equal(ota_certify(&t->problem, NULL, &t->arrays, &t->certificate, NULL, &t->error),
+                     OTA_EINVAL);
+    assert_string_equal(t->error.field, "coupling");
+    t->certificate.size = 0;
+    assert_int_equal(ota_certify(&t->problem, NULL, &t->arrays, &t->certificate, NULL, &t->error),
+                     OTA_EINVAL);
+    /* Sizes of 0 touch nothing. */
+    const char *methods[] = {"softmax", "softmax/exact", "relaxed:1", "elastic",
+                             "hard",    "hard/exact",    "online:1",  "sparsemax/exact"};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        t = stage_make(0, NULL, 0, 4, methods[k]);
+        assert_true(try_solve(t) >= 0);
+        certify(t);
+        t = stage_make(0, NULL, 3, 0, methods[k]);
+        const ota_status status = try_solve(t);
+        assert_int_equal(status < 0, t->problem.columns == OTA_COLUMNS_EXACT);
+        if (status >= 0) {
+            assert_int_equal(t->result.empty_rows, 3);
+            certify(t);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cell),           cmocka_unit_test(sinks),
+        cmocka_unit_test(wrong_plans_are_seen), cmocka_unit_test(weak_duality),
+        cmocka_unit_test(measures_of_a_plan),   cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,261 @@
+/* Hamming transport against golden values, dense loops and its limits. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "otattn_analysis.h"
+#include "spec.h"
+
+enum { SMALL = 40, VOCABULARY = 50257 };
+
+static const double u64 = 0x1p-53;
+
+static double uniform(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(*state >> 11) + 0.5) * 0x1p-53;
+}
+
+static double normal(uint64_t *state) {
+    return sqrt(-2.0 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
+}
+
+static void random_softmax(uint64_t *state, double spread, double *p, int64_t size) {
+    double total = 0.0;
+    for (int64_t i = 0; i < size; i++) total += p[i] = exp(spread * normal(state));
+    for (int64_t i = 0; i < size; i++) p[i] /= total;
+}
+
+static void golden(void **unused) {
+    (void)unused;
+    static const double p[3] = {.5, .3, .2}, q[3] = {.2, .2, .6};
+    static const struct {
+        double epsilon, theta, cost, objective, divergence;
+    } rows[] = {{1.0, 0.421374406083056, 0.563437684163967, -1.340648767474543, 0.151181438339136},
+                {0.1, 1.816340682940042e-05, 0.400030257253938, 0.244285664000689, 0.343290200737902}};
+    for (int k = 0; k < 2; k++) {
+        ota_hamming_result result;
+        double divergence, u[3], v[3];
+        assert_int_equal(ota_hamming_divergence(p, q, 3, rows[k].epsilon, OTA_HAMMING_NEWTON, 0.0, 0, u,
+                                                v, &divergence, &result, NULL),
+                         OTA_OK);
+        /* The golden values are printed with 15 decimals. */
+        spec_check("DER-05", fabs(result.theta - rows[k].theta), 2e-15);
+        spec_check("TOT-18", fabs(result.cost - rows[k].cost), 2e-15);
+        spec_check("TOT-16", fabs(result.objective - rows[k].objective), 2e-15);
+        spec_check("TOT-17", fabs(divergence - rows[k].divergence), 2e-15);
+        spec_check("TOT-36 TOT-72", fabs(result.tv - 0.4), 2.0 * u64);
+        const double first = u[0] * v[0], alpha = exp(-1.0 / rows[k].epsilon);
+        const double wanted[2][2] = {{0.154536932789781, 0.071947382475922},
+                                     {1.999969721323152e-01, 2.722746311463741e-05}};
+        spec_check("DER-05", fabs(first - wanted[k][0]), 2e-15);
+        spec_check("DER-05", fabs(alpha * u[0] * v[1] - wanted[k][1]), 2e-15);
+    }
+}
+
+static void matvec_equals_dense(void **unused) {
+    (void)unused;
+    enum { SIZE = 500 };
+    static double x[SIZE], y[SIZE];
+    uint64_t state = 3;
+    const double epsilons[] = {0.05, 0.3, 1.0, 5.0};
+    double worst = 0.0;
+    for (int e = 0; e < 4; e++) {
+        const double alpha = exp(-1.0 / epsilons[e]);
+        double size = 0.0;
+        for (int i = 0; i < SIZE; i++) size += fabs(x[i] = normal(&state));
+        ota_hamming_matvec(epsilons[e], x, y, SIZE);
+        for (int i = 0; i < SIZE; i++) {
+            double dense = 0.0;
+            for (int j = 0; j < SIZE; j++) dense += (i == j ? 1.0 : alpha) * x[j];
+            worst = fmax(worst, fabs(dense - y[i]) / size);
+        }
+    }
+    spec_check("TOT-15", worst, 1e-14);
+    ota_hamming_matvec(0.3, x, x, SIZE);
+    assert_true(isfinite(x[0]));
+}
+
+/* Dense plan of the scalings: its marginals, cost and objective by double loops. */
+static void scalings_are_the_dense_plan(void **unused) {
+    (void)unused;
+    uint64_t state = 11;
+    for (int draw = 0; draw < 200; draw++) {
+        double p[SMALL], q[SMALL], u[SMALL], v[SMALL];
+        const double epsilon = pow(10.0, 2.5 * uniform(&state) - 1.5);
+        random_softmax(&state, 1.0 + 3.0 * uniform(&state), p, SMALL);
+        random_softmax(&state, 1.0, q, SMALL);
+        if (draw % 4 == 0) {
+            /* Symbols that one side, or neither, uses. */
+            for (int i = 0; i < 6; i++) p[i + 1] += p[i], p[i] = 0.0;
+            for (int i = 3; i < 9; i++) q[i + 1] += q[i], q[i] = 0.0;
+        }
+        for (int solver = 0; solver < 2; solver++) {
+            ota_hamming_result result;
+            const ota_status status = ota_hamming(p, q, SMALL, epsilon, (ota_hamming_solver)solver,
+                                                  1e-12, 100000, u, v, &result, NULL);
+            if (solver == OTA_HAMMING_SINKHORN && status == OTA_NOT_CONVERGED) continue;
+            assert_int_equal(status, OTA_OK);
+            const double alpha = exp(-1.0 / epsilon);
+            double cost = 0.0, objective = 0.0, wrong = 0.0, columns[SMALL] = {0.0};
+            for (int i = 0; i < SMALL; i++) {
+                double row = 0.0;
+                for (int j = 0; j < SMALL; j++) {
+                    const double weight = u[i] * (i == j ? 1.0 : alpha) * v[j];
+                    row += weight;
+                    columns[j] += weight;
+                    if (i != j) cost += weight;
+                    if (weight > 0.0) objective += epsilon * weight * log(weight);
+                }
+                wrong += fabs(row - p[i]);
+            }
+            for (int j = 0; j < SMALL; j++) wrong += fabs(columns[j] - q[j]);
+            spec_check("DER-05 TOT-16", wrong, solver == OTA_HAMMING_NEWTON ? 1e-13 : 3e-12);
+            spec_check("TOT-18", fabs(cost - result.cost), 1e-13);
+            spec_check("TOT-18", result.tv - result.cost, 1e-12);
+            spec_check("TOT-16", fabs(cost + objective - result.objective), 1e-12 * (1.0 + epsilon * 10.0));
+        }
+    }
+}
+
+static void large_vocabulary(void **unused) {
+    (void)unused;
+    double *p = malloc(sizeof *p * VOCABULARY), *q = malloc(sizeof *q * VOCABULARY);
+    double *u = malloc(sizeof *u * VOCABULARY), *v = malloc(sizeof *v * VOCABULARY);
+    assert_true(p != NULL && q != NULL && u != NULL && v != NULL);
+    uint64_t state = 29;
+    const double epsilons[] = {0.003, 0.01, 0.1, 0.5, 1.0, 2.0};
+    for (int e = 0; e < 6; e++) {
+        random_softmax(&state, 1.0, p, VOCABULARY);
+        random_softmax(&state, 2.0, q, VOCABULARY);
+        ota_hamming_result result;
+        assert_int_equal(ota_hamming(p, q, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v,
+                                     &result, NULL),
+                         OTA_OK);
+        spec_check("DER-05", (double)result.rounds, 5.0);
+        spec_check("DER-05", result.marginal_error, 2e-15);
+        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL,
+                                     NULL, &result, NULL),
+                         OTA_OK);
+        spec_check("DER-05", (double)result.rounds, 5.0);
+    }
+    ota_hamming_result result;
+    assert_int_equal(
+        ota_hamming(p, q, VOCABULARY, 1.0, OTA_HAMMING_SINKHORN, 1e-10, 0, u, v, &result, NULL), OTA_OK);
+    spec_check("TOT-16", (double)result.rounds, 5.0);
+    spec_check("TOT-16", result.marginal_error, 1e-10);
+    free(p), free(q), free(u), free(v);
+}
+
+/* The requirement's own case: V = 1000, uniform on the simplex. */
+static void equal_distributions_take_few_steps(void **unused) {
+    (void)unused;
+    enum { SIZE = 1000 };
+    static double p[SIZE];
+    uint64_t state = 17;
+    const double epsilons[] = {1.0, 0.1, 0.02, 0.01, 0.003, 0.0015};
+    for (int e = 0; e < 6; e++) {
+        double total = 0.0;
+        for (int i = 0; i < SIZE; i++) total += p[i] = -log(uniform(&state));
+        for (int i = 0; i < SIZE; i++) p[i] /= total;
+        ota_hamming_result result;
+        assert_int_equal(
+            ota_hamming(p, p, SIZE, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &result, NULL),
+            OTA_OK);
+        spec_check("DER-28", (double)result.rounds, 4.0);
+        spec_check("DER-28", result.marginal_error, 2e-15);
+    }
+}
+
+static void divergence_limits(void **unused) {
+    (void)unused;
+    double p[SMALL], q[SMALL], divergence;
+    uint64_t state = 5;
+    for (int draw = 0; draw < 50; draw++) {
+        random_softmax(&state, 1.0, p, SMALL);
+        random_softmax(&state, 1.5, q, SMALL);
+        double tv = 0.0, square = 0.0;
+        for (int i = 0; i < SMALL; i++) {
+            tv += 0.5 * fabs(p[i] - q[i]);
+            square += (p[i] - q[i]) * (p[i] - q[i]);
+        }
+        /* The entropy of the plan is at most log V^2, so the limit is reached at that rate in epsilon;
+         * below 1/700 the closed form takes over. */
+        const double epsilons[] = {1e-3, 1.4e-3, 1.5e-3, 1e-2};
+        for (int e = 0; e < 4; e++) {
+            ota_hamming_divergence(p, q, SMALL, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
+                                   &divergence, NULL, NULL);
+            spec_check("TOT-17", fabs(divergence - tv), epsilons[e] * 2.0 * log(SMALL));
+        }
+        ota_hamming_divergence(p, q, SMALL, 1e4, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &divergence, NULL,
+                               NULL);
+        /* The next term of the expansion is O(1/epsilon); the objective itself is near epsilon log V^2
+         * and its rounding shows. */
+        spec_check("TOT-17", fabs(divergence - 0.5 * square), 1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
+        ota_hamming_divergence(p, p, SMALL, 0.2, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &divergence, NULL,
+                               NULL);
+        spec_check("TOT-17", fabs(divergence), 0.0);
+        for (int e = -2; e < 3; e++) {
+            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
+                                   &divergence, NULL, NULL);
+            spec_check("TOT-17", -divergence, 1e-13 * fmax(1.0, pow(10.0, e)));
+        }
+    }
+}
+
+static void disjoint_and_equal(void **unused) {
+    (void)unused;
+    const double p[4] = {.5, .5, 0, 0}, q[4] = {0, 0, .25, .75};
+    const double epsilons[] = {1e-3, 0.01, 0.1, 1.0, 1e6};
+    for (int e = 0; e < 5; e++) {
+        ota_hamming_result result;
+        double u[4], v[4];
+        assert_int_equal(
+            ota_hamming(p, q, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL), OTA_OK);
+        spec_check("DER-05 DER-28", fabs(result.cost - 1.0), 4.0 * u64);
+        assert_int_equal(
+            ota_hamming(p, p, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL), OTA_OK);
+        assert_true(result.cost >= 0.0 && result.tv <= 0.0 && isfinite(result.objective));
+    }
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    const double p[2] = {.5, .5}, negative[2] = {1.5, -.5}, heavy[2] = {.5, .6}, none[2] = {.5, (double)NAN};
+    ota_hamming_result result;
+    ota_error error;
+    assert_int_equal(ota_hamming(p, negative, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "q");
+    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "p");
+    assert_int_equal(ota_hamming(p, none, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 2, 0.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "epsilon");
+    assert_int_equal(ota_hamming(p, p, 0, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, NULL, NULL, &result, &error),
+                     OTA_EINVAL);
+    const double q[2] = {.9, .1};
+    double u[2], v[2];
+    assert_int_equal(ota_hamming(p, q, 2, 0.05, OTA_HAMMING_SINKHORN, 1e-12, 3, u, v, &result, &error),
+                     OTA_NOT_CONVERGED);
+    assert_int_equal(result.rounds, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(matvec_equals_dense),
+        cmocka_unit_test(scalings_are_the_dense_plan),
+        cmocka_unit_test(large_vocabulary),
+        cmocka_unit_test(equal_distributions_take_few_steps),
+        cmocka_unit_test(divergence_limits),
+        cmocka_unit_test(disjoint_and_equal),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* What the vector units of this machine reach: chains of multiply-adds that depend on nothing but
+ * themselves, enough of them to hide the latency (4 cycles, 2 units: 8; 12 to be safe). One row per
+ * instruction-set level; a level this compiler or processor lacks falls back to the portable row. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <pthread.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { CHAINS = 12, ROUNDS = 4000000, MOST_THREADS = 256, TRIES = 3 };
+
+static float portable_body(int64_t rounds, float factor, float term) {
+    float chain[CHAINS];
+    for (int k = 0; k < CHAINS; k++) chain[k] = (float)k;
+    for (int64_t r = 0; r < rounds; r++) {
+        for (int k = 0; k < CHAINS; k++) chain[k] = chain[k] * factor + term;
+    }
+    float total = 0.0F;
+    for (int k = 0; k < CHAINS; k++) total += chain[k];
+    return total;
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+__attribute__((target("avx2,fma"))) static float avx2_body(int64_t rounds, float factor, float term) {
+    __m256 chain[CHAINS];
+    const __m256 f = _mm256_set1_ps(factor), t = _mm256_set1_ps(term);
+    for (int k = 0; k < CHAINS; k++) chain[k] = _mm256_set1_ps((float)k);
+    for (int64_t r = 0; r < rounds; r++) {
+        for (int k = 0; k < CHAINS; k++) chain[k] = _mm256_fmadd_ps(chain[k], f, t);
+    }
+    for (int k = 1; k < CHAINS; k++) chain[0] = _mm256_add_ps(chain[0], chain[k]);
+    return _mm256_cvtss_f32(chain[0]);
+}
+
+__attribute__((target("avx512f"))) static float avx512_body(int64_t rounds, float factor, float term) {
+    __m512 chain[CHAINS];
+    const __m512 f = _mm512_set1_ps(factor), t = _mm512_set1_ps(term);
+    for (int k = 0; k < CHAINS; k++) chain[k] = _mm512_set1_ps((float)k);
+    for (int64_t r = 0; r < rounds; r++) {
+        for (int k = 0; k < CHAINS; k++) chain[k] = _mm512_fmadd_ps(chain[k], f, t);
+    }
+    for (int k = 1; k < CHAINS; k++) chain[0] = _mm512_add_ps(chain[0], chain[k]);
+    return _mm512_cvtss_f32(chain[0]);
+}
+#endif
+
+typedef struct ceiling_row {
+    const char *kernel;
+    int lanes;
+    float (*body)(int64_t rounds, float factor, float term);
+} ceiling_row;
+
+static const ceiling_row rows[] = {
+    {"portable", 1, portable_body},
+#if defined(__x86_64__)
+    {"avx2", 8, avx2_body},
+    {"avx512", 16, avx512_body},
+    {"amx", 16, avx512_body},
+#endif
+};
+
+typedef struct job {
+    const ceiling_row *row;
+    int64_t rounds;
+    /* Read at run time, so that the compiler cannot do the work itself. */
+    volatile float factor, result;
+} job;
+
+static void *run(void *user) {
+    job *j = user;
+    j->result = j->row->body(j->rounds, j->factor, 1.0F - j->factor);
+    return NULL;
+}
+
+double tool_bench_ceiling(const char *kernel, int threads) {
+    const ceiling_row *row = &rows[0];
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (strcmp(rows[k].kernel, kernel) == 0) row = &rows[k];
+    }
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    double best = 0.0;
+    for (int try = 0; try < TRIES; try++) {
+        job jobs[MOST_THREADS];
+        pthread_t workers[MOST_THREADS];
+        bool started[MOST_THREADS];
+        const int64_t begun = tool_now_ns();
+        int running = 1;
+        for (int k = 0; k < threads; k++) {
+            jobs[k].row = row;
+            jobs[k].rounds = ROUNDS;
+            jobs[k].factor = 0.5F;
+            started[k] = k > 0 && pthread_create(&workers[k], NULL, run, &jobs[k]) == 0;
+            running += started[k] ? 1 : 0;
+        }
+        (void)run(&jobs[0]);
+        for (int k = 1; k < threads; k++) {
+            if (started[k]) (void)pthread_join(workers[k], NULL);
+        }
+        const double seconds = (double)(tool_now_ns() - begun) / 1e9;
+        const double operations = 2.0 * CHAINS * ROUNDS * (double)row->lanes * (double)running;
+        best = fmax(best, operations / seconds * 1e-9);
+    }
+    return best;
+}

@@ -1,0 +1,441 @@
+/* Dispatch of array specs to formats, opening of hostile files, memory, streams of elements.
+ *
+ *   spec = path.npy | path.npz[:name] | path.safetensors[:name] | -
+ *
+ * The name begins at the first colon that follows `.npz` or `.safetensors`, so names may hold
+ * colons and so may paths elsewhere. In memory element (i0, ..., ir) stands at i0*s0 + ... + ir
+ * with s_k = shape[k+1]*...*shape[r]. */
+#define _GNU_SOURCE
+#include "files_formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- memory ---- */
+
+/* The number in a one-line file of /proc or /sys times `unit`; INT64_MAX where there is none
+ * ("max"). */
+static int64_t number_in(const char *path, const char *before, int64_t unit) {
+    char text[4096];
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return INT64_MAX;
+    ssize_t size = read(descriptor, text, sizeof text - 1);
+    close(descriptor);
+    if (size <= 0) return INT64_MAX;
+    text[size] = '\0';
+    const char *at = strstr(text, before);
+    if (at == NULL) return INT64_MAX;
+    char *end;
+    errno = 0;
+    long long value = strtoll(at + strlen(before), &end, 10);
+    if (end == at + strlen(before) || errno != 0 || value < 0 || value > INT64_MAX / unit)
+        return INT64_MAX;
+    return value * unit;
+}
+
+/* What the machine and the container (control groups 2 and 1) can still give. */
+static int64_t memory_available(void) {
+    static const struct {
+        const char *limit, *used;
+    } groups[] = {
+        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
+         "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+    };
+    int64_t available = number_in("/proc/meminfo", "MemAvailable:", 1024);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        int64_t limit = number_in(groups[i].limit, "", 1), used = number_in(groups[i].used, "", 1);
+        if (limit == INT64_MAX || used == INT64_MAX) continue;
+        int64_t left = limit > used ? limit - used : 0;
+        if (left < available) available = left;
+    }
+    return available;
+}
+
+int tool_allocate(size_t size, const tool_limits *limits, const char *label, void **out,
+                  tool_error *error) {
+    *out = NULL;
+    if (limits->array_bytes > 0 && size > (size_t)limits->array_bytes)
+        return tool_fail(error, TOOL_EXIT_LIMIT,
+                         "%s: needs %zu bytes of memory, above the limit of %lld for one array",
+                         tool_short_path(label), size, (long long)limits->array_bytes);
+    /* Small arrays skip the look into /proc; malloc answers for them. */
+    int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : memory_available();
+    if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
+        (*out = aligned_alloc(64, (size + 63) / 64 * 64)) == NULL) {
+        tool_fail(error, TOOL_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
+                  tool_short_path(label), size);
+        return tool_hint(error, "use a machine with more memory, or split the array");
+    }
+    return 0;
+}
+
+void tool_array_free(tool_array *array) {
+    if (array == NULL) return;
+    free(array->data);
+    memset(array, 0, sizeof *array);
+}
+
+/* ---- files ---- */
+
+static tool_limits with_defaults(const tool_limits *limits) {
+    tool_limits filled = limits != NULL ? *limits : (tool_limits){0};
+    if (filled.npy_header <= 0) filled.npy_header = 64 << 10;
+    if (filled.npz_entries <= 0) filled.npz_entries = 65535;
+    if (filled.npz_inflated <= 0) filled.npz_inflated = (int64_t)8 << 30;
+    if (filled.safetensors_header <= 0) filled.safetensors_header = 100000000;
+    if (filled.safetensors_tensors <= 0) filled.safetensors_tensors = 1000000;
+    return filled;
+}
+
+int tool_file_open(const char *path, const tool_limits *limits, tool_file *file,
+                   tool_error *error) {
+    *file = (tool_file){.descriptor = -1, .path = path, .limits = with_defaults(limits)};
+    /* Without O_NONBLOCK opening a FIFO would wait for its writer. */
+    file->descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    struct stat status;
+    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
+        tool_fail(error, TOOL_EXIT_IO, "%s: cannot be opened: %s", tool_short_path(path),
+                  strerror(errno));
+        tool_file_close(file);
+        return TOOL_EXIT_IO;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        tool_file_close(file);
+        tool_fail(error, TOOL_EXIT_FILE, "%s: is %s, not a regular file", tool_short_path(path),
+                  S_ISDIR(status.st_mode)    ? "a folder"
+                  : S_ISFIFO(status.st_mode) ? "a pipe"
+                                             : "a device or socket");
+        return S_ISDIR(status.st_mode)
+                   ? TOOL_EXIT_FILE
+                   : tool_hint(error, "pass an npy stream on standard input and name it -");
+    }
+    file->size = status.st_size;
+    return 0;
+}
+
+int tool_file_read_at(const tool_file *file, void *buffer, size_t size, int64_t offset,
+                      tool_error *error) {
+    const size_t piece_limit = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < piece_limit ? size - done : piece_limit;
+        ssize_t got = pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return tool_fail(error, TOOL_EXIT_IO, "%s: at byte %lld: cannot be read: %s",
+                             tool_short_path(file->path), (long long)offset + (long long)done,
+                             strerror(errno));
+        if (got == 0)
+            return tool_fail_at(error, file->path, offset + (int64_t)done,
+                                "the file ends %zu bytes too early", size - done);
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+int tool_file_recheck(const tool_file *file, tool_error *error) {
+    struct stat status;
+    if (fstat(file->descriptor, &status) != 0)
+        return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", tool_short_path(file->path),
+                         strerror(errno));
+    if (status.st_size != file->size)
+        return tool_fail_at(error, file->path, file->size,
+                            "the file changed its size while it was read");
+    return 0;
+}
+
+void tool_file_close(tool_file *file) {
+    if (file->descriptor >= 0) close(file->descriptor);
+    file->descriptor = -1;
+}
+
+/* ---- streams ---- */
+
+static int file_stream_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
+                            tool_error *error) {
+    int64_t left = stream->end - stream->position;
+    *got = (uint64_t)left < size ? (size_t)left : size;
+    return tool_file_read_at(stream->file, buffer, *got, stream->base + stream->position, error);
+}
+
+tool_stream tool_stream_of_file(const tool_file *file, int64_t begin, int64_t end) {
+    return (tool_stream){.read = file_stream_read,
+                         .file = file,
+                         .label = file->path,
+                         .limits = &file->limits,
+                         .base = begin,
+                         .end = end - begin};
+}
+
+static int standard_input_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
+                               tool_error *error) {
+    const size_t piece_limit = (size_t)1 << 30;
+    for (;;) {
+        ssize_t result = read(STDIN_FILENO, buffer, size < piece_limit ? size : piece_limit);
+        if (result >= 0) {
+            *got = (size_t)result;
+            return 0;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+            poll(&input, 1, -1);
+        } else if (errno != EINTR)
+            return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be read: %s", stream->label,
+                             strerror(errno));
+    }
+}
+
+int tool_stream_read(tool_stream *stream, void *buffer, size_t size, tool_error *error) {
+    for (size_t done = 0; done < size;) {
+        size_t got = 0;
+        int code = stream->read(stream, (char *)buffer + done, size - done, &got, error);
+        if (code != 0) return code;
+        if (got == 0)
+            return tool_fail_at(error, stream->label, stream->base + stream->position,
+                                "the array ends %zu bytes too early", size - done);
+        stream->position += (int64_t)got;
+        done += got;
+    }
+    return 0;
+}
+
+int tool_stream_finish(tool_stream *stream, tool_error *error) {
+    char extra;
+    size_t got = 0;
+    int code = stream->read(stream, &extra, 1, &got, error);
+    if (code == 0 && got != 0)
+        return tool_fail_at(error, stream->label, stream->base + stream->position,
+                            "bytes follow the end of the array");
+    return code;
+}
+
+/* Integers through a small buffer: the file's elements are narrower than the array's, or checked.
+ */
+static int load_integers(tool_stream *stream, const tool_stored *stored, bool swap, int64_t *data,
+                         size_t count, tool_error *error) {
+    unsigned char piece[1 << 15];
+    size_t element = stored->bits / 8, most = sizeof piece / element;
+    for (size_t done = 0; done < count;) {
+        size_t elements = count - done < most ? count - done : most;
+        int code = tool_stream_read(stream, piece, elements * element, error);
+        if (code != 0) return code;
+        if (swap) tool_swap_bytes(piece, elements, element);
+        for (size_t i = 0; i < elements; i++) {
+            data[done + i] =
+                tool_integer_at(piece, i, stored->bits, stored->conversion == TOOL_SIGNED);
+            if (stored->conversion == TOOL_UNSIGNED && data[done + i] < 0)
+                return tool_fail_at(error, stream->label,
+                                    stream->base + stream->position -
+                                        (int64_t)((elements - i) * element),
+                                    "the unsigned integer is above 2^63 - 1");
+        }
+        done += elements;
+    }
+    return 0;
+}
+
+/* The first index runs fastest in `from`, the last in `to`. */
+static void reorder_fortran(const unsigned char *from, unsigned char *to, const tool_array *array,
+                            size_t element) {
+    size_t stride[TOOL_MAX_RANK], index[TOOL_MAX_RANK] = {0}, step = 1;
+    for (int k = 0; k < array->rank; k++) {
+        stride[k] = step * element;
+        step *= (size_t)array->shape[k];
+    }
+    int last = array->rank - 1;
+    const unsigned char *row = from;
+    for (size_t done = 0; done < array->count; done += (size_t)array->shape[last]) {
+        for (int64_t j = 0; j < array->shape[last]; j++, to += element)
+            memcpy(to, row + (size_t)j * stride[last], element);
+        for (int k = last - 1; k >= 0; k--) {
+            row += stride[k];
+            if (++index[k] < (size_t)array->shape[k]) break;
+            row -= index[k] * stride[k];
+            index[k] = 0;
+        }
+    }
+}
+
+int tool_stream_load(tool_stream *stream, const tool_stored *stored, bool big_endian, bool fortran,
+                     tool_array *out, tool_error *error) {
+    bool widened = stored->conversion == TOOL_SIGNED || stored->conversion == TOOL_UNSIGNED;
+    size_t element = widened ? sizeof(int64_t) : stored->bits / 8, bytes;
+    bool swap = big_endian != (bool)TOOL_HOST_IS_BIG;
+    out->type = stored->type;
+    if (out->count == 0) return 0;
+    if (__builtin_mul_overflow(out->count, element, &bytes)) bytes = SIZE_MAX;
+    int code = tool_allocate(bytes, stream->limits, stream->label, &out->data, error);
+    if (code != 0) return code;
+    if (widened) {
+        code = load_integers(stream, stored, swap, out->data, out->count, error);
+    } else {
+        code = tool_stream_read(stream, out->data, bytes, error);
+        if (code == 0 && swap) tool_swap_bytes(out->data, out->count, element);
+        unsigned char *truth = out->data;
+        for (size_t i = 0; stored->conversion == TOOL_TRUTH && i < out->count; i++)
+            truth[i] = truth[i] != 0;
+    }
+    if (code != 0 || !fortran || out->rank < 2) return code;
+    void *ordered;
+    code = tool_allocate(bytes, stream->limits, stream->label, &ordered, error);
+    if (code != 0) return code;
+    reorder_fortran(out->data, ordered, out, element);
+    free(out->data);
+    out->data = ordered;
+    return 0;
+}
+
+/* ---- dispatch ---- */
+
+typedef struct file_format {
+    const char *extension;
+    bool named; /* `:name` may follow */
+    int (*read)(const tool_file *file, const char *name, tool_array *out, tool_error *error);
+    int (*list)(const tool_file *file, tool_listing *out, tool_error *error);
+    int (*write)(tool_output *output, const tool_array *arrays, size_t count, tool_error *error);
+} file_format;
+
+static int write_one_npy(tool_output *output, const tool_array *arrays, size_t count,
+                         tool_error *error) {
+    if (count != 1)
+        return tool_fail(error, TOOL_EXIT_USAGE, "%s: npy holds one array, not %zu",
+                         tool_short_path(tool_output_path(output)), count);
+    return tool_write_npy(output, arrays, error);
+}
+
+static int write_plain_safetensors(tool_output *output, const tool_array *arrays, size_t count,
+                                   tool_error *error) {
+    return tool_write_safetensors(output, arrays, count, NULL, 0, error);
+}
+
+static const file_format formats[] = {
+    {".npy", false, tool_npy_read, tool_npy_list, write_one_npy},
+    {".npz", true, tool_npz_read, tool_npz_list, tool_write_npz},
+    {".safetensors", true, tool_safetensors_read, tool_safetensors_list, write_plain_safetensors},
+};
+
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static const file_format *format_of(const char *path) {
+    size_t length = strlen(path);
+    for (size_t i = 0; i < FORMATS; i++) {
+        size_t tail = strlen(formats[i].extension);
+        if (length > tail && strcmp(path + length - tail, formats[i].extension) == 0)
+            return &formats[i];
+    }
+    return NULL;
+}
+
+/* Where the colon before the array's name stands, or NULL. */
+static const char *name_colon(const char *spec) {
+    const char *first = NULL;
+    for (size_t i = 0; i < FORMATS; i++) {
+        const char *at = formats[i].named ? strstr(spec, formats[i].extension) : NULL;
+        size_t tail = strlen(formats[i].extension);
+        while (at != NULL && at[tail] != ':') at = strstr(at + 1, formats[i].extension);
+        if (at != NULL && (first == NULL || at + tail < first)) first = at + tail;
+    }
+    return first;
+}
+
+static int open_with_format(const char *path, const tool_limits *limits, tool_file *file,
+                            const file_format **format, tool_error *error) {
+    int code = tool_file_open(path, limits, file, error);
+    if (code != 0) return code;
+    *format = format_of(path);
+    if (*format != NULL) return 0;
+    tool_file_close(file);
+    tool_fail(error, TOOL_EXIT_USAGE, "%s: the name does not say which kind of file this is",
+              tool_short_path(path));
+    return tool_hint(error, "name it FILE.npy, FILE.npz:NAME or FILE.safetensors:NAME");
+}
+
+static int read_standard_input(const tool_limits *limits, tool_array *out, tool_error *error) {
+    tool_limits filled = with_defaults(limits);
+    tool_stream stream = {
+        .read = standard_input_read, .label = "standard input", .limits = &filled, .end = -1};
+    return tool_npy_read_stream(&stream, out, error);
+}
+
+static int read_from_path(const char *spec, const tool_limits *limits, tool_array *out,
+                          tool_error *error) {
+    const char *colon = name_colon(spec);
+    char *path = colon != NULL ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
+    if (path == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
+    tool_file file;
+    const file_format *format;
+    int code = open_with_format(path, limits, &file, &format, error);
+    if (code == 0) {
+        code = format->read(&file, colon != NULL ? colon + 1 : NULL, out, error);
+        if (code == 0) code = tool_file_recheck(&file, error);
+        tool_file_close(&file);
+    }
+    free(path);
+    return code;
+}
+
+int tool_read_array(const char *spec, const tool_limits *limits, tool_array *out,
+                    tool_error *error) {
+    memset(out, 0, sizeof *out);
+    int code = strcmp(spec, "-") == 0 ? read_standard_input(limits, out, error)
+                                      : read_from_path(spec, limits, out, error);
+    if (code != 0) tool_array_free(out);
+    return code;
+}
+
+int tool_list_arrays(const char *path, const tool_limits *limits, tool_listing *out,
+                     tool_error *error) {
+    memset(out, 0, sizeof *out);
+    tool_file file;
+    const file_format *format;
+    int code = open_with_format(path, limits, &file, &format, error);
+    if (code != 0) return code;
+    code = format->list(&file, out, error);
+    if (code == 0) code = tool_file_recheck(&file, error);
+    tool_file_close(&file);
+    if (code != 0) tool_listing_free(out);
+    return code;
+}
+
+int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t count,
+                      tool_error *error) {
+    const char *path = tool_output_path(output);
+    const file_format *format = format_of(path);
+    if (format != NULL) return format->write(output, arrays, count, error);
+    if (tool_output_temporary(output) == NULL) return write_one_npy(output, arrays, count, error);
+    tool_fail(error, TOOL_EXIT_USAGE, "%s: the name does not say which kind of file to write",
+              tool_short_path(path));
+    return tool_hint(error, "name it FILE.npy, FILE.npz or FILE.safetensors");
+}
+
+int tool_listing_add(tool_listing *listing, const tool_array *array, ota_type type,
+                     tool_error *error) {
+    size_t count = listing->count;
+    if ((count & (count - 1)) == 0) { /* full at 0, 1, 2, 4, ...: double */
+        tool_entry *grown = realloc(listing->entries, (count == 0 ? 1 : 2 * count) * sizeof *grown);
+        if (grown == NULL)
+            return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the list of arrays");
+        listing->entries = grown;
+    }
+    tool_entry *entry = &listing->entries[count];
+    *entry = (tool_entry){.name = strdup(array->name), .type = type, .rank = array->rank};
+    if (entry->name == NULL)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for the list of arrays");
+    memcpy(entry->stored, array->stored, sizeof entry->stored);
+    memcpy(entry->shape, array->shape, sizeof entry->shape);
+    listing->count++;
+    return 0;
+}
+
+void tool_listing_free(tool_listing *listing) {
+    for (size_t i = 0; i < listing->count; i++) free(listing->entries[i].name);
+    free(listing->entries);
+    memset(listing, 0, sizeof *listing);
+}

@@ -1,0 +1,351 @@
+/* The .npz format: a zip archive whose entries `name.npy` are npy files, STORED or DEFLATE, by
+ * libzip.
+ *
+ * libzip compares every local header with the central directory, refuses one name for two entries
+ * and checks each entry's CRC when it has been read to its end. What it does not bound is checked
+ * here before it sees the archive: one end record, and how many entries and directory bytes that
+ * record (32 or 64 bit) declares. Then: sizes of all entries together within the limit, no size
+ * that its compressed bytes cannot make, plain names. Source: PKWARE APPNOTE 4.3.14 to 4.3.16 for
+ * the end records. */
+#define _GNU_SOURCE
+#include "files_formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <zip.h>
+
+static uint64_t little_endian(const unsigned char *at, int bytes) {
+    uint64_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) value = value << 8 | at[i];
+    return value;
+}
+
+static int check_directory(const tool_file *file, int64_t offset, uint64_t entries, uint64_t bytes,
+                           tool_error *error) {
+    const uint64_t bytes_limit = (uint64_t)64 << 20;
+    if (entries <= (uint64_t)file->limits.npz_entries && bytes <= bytes_limit) return 0;
+    tool_fail_at(error, file->path, offset,
+                 "the archive declares %llu entries in %llu directory bytes, above the limits of "
+                 "%lld and %llu",
+                 (unsigned long long)entries, (unsigned long long)bytes,
+                 (long long)file->limits.npz_entries, (unsigned long long)bytes_limit);
+    return error->exit_code = TOOL_EXIT_LIMIT;
+}
+
+/* The 64-bit end record, which a locator right before the 32-bit one points to. */
+static int check_wide_end(const tool_file *file, int64_t locator, const unsigned char *bytes,
+                          tool_error *error) {
+    enum { WIDE_END_BYTES = 56 };
+    unsigned char record[WIDE_END_BYTES];
+    uint64_t offset = little_endian(bytes + 8, 8);
+    if (offset > (uint64_t)locator || (uint64_t)locator - offset < WIDE_END_BYTES)
+        return tool_fail_at(error, file->path, locator,
+                            "the archive's 64-bit end record lies outside the file");
+    int code = tool_file_read_at(file, record, sizeof record, (int64_t)offset, error);
+    if (code != 0) return code;
+    if (memcmp(record, "PK\6\6", 4) != 0)
+        return tool_fail_at(error, file->path, (int64_t)offset,
+                            "the archive's 64-bit end record does not start with PK 6 6");
+    return check_directory(file, (int64_t)offset, little_endian(record + 32, 8),
+                           little_endian(record + 40, 8), error);
+}
+
+/* A second end record would let another reader, or libzip's own search, see another archive. */
+static int check_end(const tool_file *file, tool_error *error) {
+    enum { END_BYTES = 22, LOCATOR_BYTES = 20, COMMENT_MOST = 65535 };
+    unsigned char start[4] = {0};
+    int64_t most = LOCATOR_BYTES + END_BYTES + COMMENT_MOST;
+    int64_t size = file->size < most ? file->size : most, begin = file->size - size;
+    int code = size < END_BYTES ? tool_fail_at(error, file->path, 0, "too short for a zip archive")
+                                : tool_file_read_at(file, start, sizeof start, 0, error);
+    if (code != 0) return code;
+    if (memcmp(start, "PK\3\4", 4) != 0 && memcmp(start, "PK\5\6", 4) != 0)
+        return tool_fail_at(error, file->path, 0, "npz must start as a zip archive with PK 3 4");
+    unsigned char *tail = malloc((size_t)size);
+    if (tail == NULL)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an archive's end");
+    code = tool_file_read_at(file, tail, (size_t)size, begin, error);
+    if (code != 0) {
+        free(tail);
+        return code;
+    }
+    const unsigned char *end = memmem(tail, (size_t)size, "PK\5\6", 4);
+    const unsigned char *limit = tail + size;
+    int64_t at = end != NULL ? begin + (end - tail) : begin;
+    if (end == NULL)
+        code = tool_fail_at(error, file->path, at, "the archive's end record is missing");
+    else if (memmem(end + 4, (size_t)(limit - end - 4), "PK\5\6", 4) != NULL)
+        code = tool_fail_at(error, file->path, at, "the archive has two end records");
+    else if (limit - end < END_BYTES ||
+             (uint64_t)(limit - end) != END_BYTES + little_endian(end + 20, 2))
+        code = tool_fail_at(error, file->path, at, "bytes are missing or follow the archive's end");
+    else if (end - tail >= LOCATOR_BYTES && memcmp(end - LOCATOR_BYTES, "PK\6\7", 4) == 0)
+        code = check_wide_end(file, at - LOCATOR_BYTES, end - LOCATOR_BYTES, error);
+    else
+        code = check_directory(file, at, little_endian(end + 10, 2), little_endian(end + 12, 4),
+                               error);
+    free(tail);
+    return code;
+}
+
+static int zip_failure(tool_error *error, const char *label, zip_error_t *cause) {
+    int kind = zip_error_code_zip(cause);
+    if (kind == ZIP_ER_EXISTS)
+        return tool_fail(error, TOOL_EXIT_FILE, "%s: holds two entries of one name",
+                         tool_short_path(label));
+    int exit_code = kind == ZIP_ER_MEMORY ? TOOL_EXIT_LIMIT
+                    : kind == ZIP_ER_READ || kind == ZIP_ER_SEEK || kind == ZIP_ER_OPEN
+                        ? TOOL_EXIT_IO
+                        : TOOL_EXIT_FILE;
+    return tool_fail(error, exit_code, "%s: not a sound zip archive: %s", tool_short_path(label),
+                     zip_error_strerror(cause));
+}
+
+/* ---- the archive's table ---- */
+
+typedef struct npz_entry {
+    char *name; /* the array's: the entry's without ".npy" */
+    zip_uint64_t index, size;
+} npz_entry;
+
+typedef struct archive {
+    zip_t *zip;
+    npz_entry *arrays; /* entries whose names end in .npy; others are no arrays */
+    size_t count;
+} archive;
+
+static const char *entry_name(const void *context, size_t index) {
+    return ((const archive *)context)->arrays[index].name;
+}
+
+/* libzip turns names that are not marked as UTF-8 into it and shows their control characters as
+ * glyphs, so those are looked for in the raw bytes. */
+static bool has_plain_name(zip_t *zip, const zip_stat_t *entry) {
+    const char *raw = zip_get_name(zip, entry->index, ZIP_FL_ENC_RAW);
+    for (size_t i = 0; raw != NULL && raw[i] != '\0'; i++)
+        if ((unsigned char)raw[i] < 0x20) return false;
+    return raw != NULL && tool_name_is_valid(entry->name, strlen(entry->name));
+}
+
+static int check_entry(const tool_file *file, zip_t *zip, const zip_stat_t *entry, uint64_t *total,
+                       tool_error *error) {
+    const zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+                                ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD | ZIP_STAT_CRC;
+    const char *path = tool_short_path(file->path);
+    if ((entry->valid & needed) != needed || !has_plain_name(zip, entry))
+        return tool_fail(error, TOOL_EXIT_FILE,
+                         "%s: entry %llu has no name of 1 to %d bytes of UTF-8 without control "
+                         "characters",
+                         path, (unsigned long long)entry->index, TOOL_MAX_NAME);
+    if (entry->encryption_method != ZIP_EM_NONE)
+        return tool_fail(error, TOOL_EXIT_FILE, "%s: entry \"%.100s\" is encrypted", path,
+                         entry->name);
+    bool stored = entry->comp_method == ZIP_CM_STORE;
+    if (!stored && entry->comp_method != ZIP_CM_DEFLATE)
+        return tool_fail(error, TOOL_EXIT_FILE,
+                         "%s: entry \"%.100s\" is compressed by method %u, not STORED or DEFLATE",
+                         path, entry->name, entry->comp_method);
+    /* DEFLATE makes at most 1032 bytes of one. */
+    if (stored ? entry->size != entry->comp_size : entry->size / 1032 > entry->comp_size)
+        return tool_fail(error, TOOL_EXIT_FILE,
+                         "%s: entry \"%.100s\" declares %llu bytes, which its %llu cannot hold",
+                         path, entry->name, (unsigned long long)entry->size,
+                         (unsigned long long)entry->comp_size);
+    if (__builtin_add_overflow(*total, entry->size, total) ||
+        *total > (uint64_t)file->limits.npz_inflated) {
+        tool_fail(error, TOOL_EXIT_LIMIT,
+                  "%s: entry \"%.100s\" brings the archive above the limit of %lld inflated bytes",
+                  path, entry->name, (long long)file->limits.npz_inflated);
+        return TOOL_EXIT_LIMIT;
+    }
+    return 0;
+}
+
+static void close_archive(archive *content) {
+    for (size_t i = 0; i < content->count; i++) free(content->arrays[i].name);
+    free(content->arrays);
+    zip_discard(content->zip);
+}
+
+static int read_table(const tool_file *file, archive *content, tool_error *error) {
+    zip_int64_t entries = zip_get_num_entries(content->zip, 0);
+    if (entries < 0 || entries > file->limits.npz_entries)
+        return check_directory(file, 0, (uint64_t)entries, 0, error);
+    content->arrays = malloc(((size_t)entries + 1) * sizeof *content->arrays);
+    if (content->arrays == NULL)
+        return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an archive's table");
+    uint64_t total = 0;
+    for (zip_int64_t i = 0; i < entries; i++) {
+        zip_stat_t entry;
+        if (zip_stat_index(content->zip, (zip_uint64_t)i, 0, &entry) != 0)
+            return zip_failure(error, file->path, zip_get_error(content->zip));
+        int code = check_entry(file, content->zip, &entry, &total, error);
+        if (code != 0) return code;
+        size_t length = strlen(entry.name);
+        if (length <= 4 || strcmp(entry.name + length - 4, ".npy") != 0) continue;
+        char *name = strndup(entry.name, length - 4);
+        if (name == NULL)
+            return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an archive's table");
+        content->arrays[content->count++] = (npz_entry){name, entry.index, entry.size};
+    }
+    return 0;
+}
+
+static int open_archive(const tool_file *file, archive *content, tool_error *error) {
+    *content = (archive){0};
+    int code = check_end(file, error);
+    if (code != 0) return code;
+    int descriptor = fcntl(file->descriptor, F_DUPFD_CLOEXEC, 0);
+    if (descriptor < 0)
+        return tool_fail(error, TOOL_EXIT_IO, "%s: cannot be opened: %s",
+                         tool_short_path(file->path), strerror(errno));
+    int kind = 0;
+    content->zip = zip_fdopen(descriptor, ZIP_CHECKCONS, &kind); /* owns descriptor on success */
+    if (content->zip == NULL) {
+        close(descriptor);
+        zip_error_t cause;
+        zip_error_init_with_code(&cause, kind);
+        code = zip_failure(error, file->path, &cause);
+        zip_error_fini(&cause);
+        return code;
+    }
+    code = read_table(file, content, error);
+    if (code != 0) close_archive(content);
+    return code;
+}
+
+/* ---- one entry ---- */
+
+static int entry_read(tool_stream *stream, void *buffer, size_t size, size_t *got,
+                      tool_error *error) {
+    zip_int64_t result = zip_fread(stream->handle, buffer, size);
+    if (result < 0) return zip_failure(error, stream->label, zip_file_get_error(stream->handle));
+    *got = (size_t)result;
+    return 0;
+}
+
+/* Calls `use` on the entry's stream; `label` lives as long as the call. */
+static int with_entry(const tool_file *file, const archive *content, const npz_entry *entry,
+                      int (*use)(tool_stream *stream, tool_array *out, tool_error *error),
+                      tool_array *out, tool_error *error) {
+    char label[224];
+    const char *path = tool_short_path(file->path);
+    size_t length = strlen(path), room = 120;
+    snprintf(label, sizeof label, "%s:%.80s", length > room ? path + length - room : path,
+             entry->name);
+    tool_stream stream = {
+        .read = entry_read, .label = label, .limits = &file->limits, .end = (int64_t)entry->size};
+    stream.handle = zip_fopen_index(content->zip, entry->index, 0);
+    if (stream.handle == NULL) return zip_failure(error, label, zip_get_error(content->zip));
+    int code = use(&stream, out, error);
+    zip_fclose(stream.handle);
+    snprintf(out->name, sizeof out->name, "%s", entry->name);
+    return code;
+}
+
+int tool_npz_read(const tool_file *file, const char *name, tool_array *out, tool_error *error) {
+    archive content;
+    int code = open_archive(file, &content, error);
+    if (code != 0) return code;
+    size_t found = content.count, length = name != NULL ? strlen(name) : 0;
+    for (size_t i = 0; name != NULL && found == content.count && i < content.count; i++)
+        if (strcmp(content.arrays[i].name, name) == 0) found = i;
+    /* `file.npz:x.npy`, the entry's whole name, is understood where no array is called x.npy. */
+    if (length > 4 && strcmp(name + length - 4, ".npy") == 0)
+        for (size_t i = 0; found == content.count && i < content.count; i++)
+            if (strlen(content.arrays[i].name) == length - 4 &&
+                memcmp(content.arrays[i].name, name, length - 4) == 0)
+                found = i;
+    if (name == NULL && content.count == 1) found = 0;
+    code =
+        found == content.count
+            ? tool_fail_names(error, file->path, name, content.count, entry_name, &content)
+            : with_entry(file, &content, &content.arrays[found], tool_npy_read_stream, out, error);
+    close_archive(&content);
+    return code;
+}
+
+static int read_entry_header(tool_stream *stream, tool_array *out, tool_error *error) {
+    const tool_stored *stored;
+    bool big_endian, fortran;
+    int code = tool_npy_read_header(stream, out, &stored, &big_endian, &fortran, error);
+    if (code == 0) out->type = stored->type;
+    return code;
+}
+
+int tool_npz_list(const tool_file *file, tool_listing *out, tool_error *error) {
+    archive content;
+    int code = open_archive(file, &content, error);
+    if (code != 0) return code;
+    for (size_t i = 0; code == 0 && i < content.count; i++) {
+        tool_array array = {0};
+        code = with_entry(file, &content, &content.arrays[i], read_entry_header, &array, error);
+        if (code == 0) code = tool_listing_add(out, &array, array.type, error);
+    }
+    close_archive(&content);
+    return code;
+}
+
+/* ---- writing ---- */
+
+static int add_array(zip_t *zip, tool_output *output, const tool_array *array, char **header,
+                     tool_error *error) {
+    const char *path = tool_short_path(tool_output_path(output));
+    size_t count, size;
+    int64_t bytes;
+    int code = tool_output_check(output, array, &count, &bytes, error);
+    if (code == 0) code = tool_npy_make_header(array, header, &size, error);
+    if (code != 0) return code;
+    char entry[TOOL_MAX_NAME + 8];
+    snprintf(entry, sizeof entry, "%s.npy", array->name);
+    zip_buffer_fragment_t parts[2] = {{(zip_uint8_t *)*header, size},
+                                      {(zip_uint8_t *)array->data, (zip_uint64_t)bytes}};
+    zip_source_t *source = tool_name_is_valid(array->name, strlen(array->name))
+                               ? zip_source_buffer_fragment(zip, parts, bytes > 0 ? 2 : 1, 0)
+                               : NULL;
+    if (source == NULL)
+        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array without a valid name", path);
+    zip_int64_t index = zip_file_add(zip, entry, source, ZIP_FL_ENC_UTF_8);
+    if (index < 0) {
+        zip_source_free(source);
+        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array \"%.100s\" cannot be added: %s",
+                         path, array->name, zip_strerror(zip));
+    }
+    const zip_uint16_t first_day = 1 << 5 | 1; /* 1980-01-01: same arrays, same bytes */
+    if (zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0) != 0 ||
+        zip_file_set_dostime(zip, (zip_uint64_t)index, 0, first_day, 0) != 0)
+        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: %s", path, zip_strerror(zip));
+    return 0;
+}
+
+int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, tool_error *error) {
+    const char *path = tool_short_path(tool_output_path(output));
+    if (tool_output_temporary(output) == NULL || count == 0)
+        return tool_fail(error, TOOL_EXIT_USAGE, "%s: npz needs a file and at least one array",
+                         path);
+    char **headers = calloc(count, sizeof *headers);
+    int kind = 0;
+    /* libzip writes a neighbour of the temporary file and renames it over the empty one. */
+    zip_t *zip = headers != NULL
+                     ? zip_open(tool_output_temporary(output), ZIP_CREATE | ZIP_TRUNCATE, &kind)
+                     : NULL;
+    int code = 0;
+    if (zip == NULL)
+        code = tool_fail(error, TOOL_EXIT_IO, "%s: the archive cannot be started", path);
+    for (size_t i = 0; code == 0 && i < count; i++)
+        code = add_array(zip, output, &arrays[i], &headers[i], error);
+    if (zip != NULL && (code != 0 || zip_close(zip) != 0)) {
+        if (code == 0)
+            code = tool_fail(error, TOOL_EXIT_IO, "%s: cannot be written: %s", path,
+                             zip_strerror(zip));
+        zip_discard(zip);
+    }
+    for (size_t i = 0; headers != NULL && i < count; i++) free(headers[i]);
+    free(headers);
+    return code != 0 ? code : tool_output_reopen(output, error);
+}

@@ -1,0 +1,275 @@
+/* Outputs that appear whole or not at all.
+ *
+ * begin: an exclusive temporary file `.otattn-*.tmp` in the target's folder (rename never crosses
+ * file systems); commit: flush to disk, then one rename per output, where an unforced rename never
+ * replaces a file and a forced one exchanges old and new so that it can be taken back while the
+ * rest of a set is still under way. */
+#define _GNU_SOURCE
+#include "files_formats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef enum placement { WAITING, CREATED, EXCHANGED, REPLACED } placement;
+
+struct tool_output {
+    int descriptor;
+    char *path;      /* as the user gave it, for messages */
+    char *target;    /* what the rename ends at: links resolved */
+    char *temporary; /* NULL for a stream */
+    bool force;
+    placement state;
+};
+
+const char *tool_output_temporary(const tool_output *output) { return output->temporary; }
+
+const char *tool_output_path(const tool_output *output) { return output->path; }
+
+static void free_output(tool_output *output) {
+    if (output->descriptor > STDOUT_FILENO) close(output->descriptor);
+    free(output->path);
+    free(output->target);
+    free(output->temporary);
+    free(output);
+}
+
+void tool_output_abort(tool_output *output) {
+    if (output == NULL) return;
+    if (output->temporary != NULL) unlink(output->temporary);
+    free_output(output);
+}
+
+static int io_error(tool_error *error, const tool_output *output, const char *what) {
+    return tool_fail(error, TOOL_EXIT_IO, "%s: %s: %s", tool_short_path(output->path), what,
+                     strerror(errno));
+}
+
+static int refuse_existing(tool_error *error, const tool_output *output) {
+    tool_fail(error, TOOL_EXIT_USAGE, "%s: already exists", tool_short_path(output->path));
+    return tool_hint(error, "add -f to overwrite it, or choose another name");
+}
+
+/* The temporary name does not grow with the target's, whose own name may already be the longest
+ * that the file system takes. */
+static int create_temporary(tool_output *output, tool_error *error) {
+    const char *slash = strrchr(output->target, '/');
+    int folder = slash != NULL ? (int)(slash - output->target) + 1 : 0;
+    for (unsigned attempt = 0; attempt < 100; attempt++) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        free(output->temporary);
+        if (asprintf(&output->temporary, "%.*s.otattn-%ld-%lx%u.tmp", folder, output->target,
+                     (long)getpid(), (unsigned long)now.tv_nsec, attempt) < 0) {
+            output->temporary = NULL;
+            return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a file name");
+        }
+        output->descriptor =
+            open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (output->descriptor >= 0) return 0;
+        if (errno != EEXIST) break;
+    }
+    int code = io_error(error, output, "cannot be written");
+    free(output->temporary);
+    output->temporary = NULL; /* it is not ours to remove */
+    return code;
+}
+
+static int begin_stream(tool_output *output, tool_error *error) {
+    output->descriptor = open(output->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
+}
+
+static int begin_standard_output(tool_output *output, tool_error *error) {
+    output->descriptor = STDOUT_FILENO;
+    if (!isatty(STDOUT_FILENO)) return 0;
+    tool_fail(error, TOOL_EXIT_USAGE, "standard output is a terminal and an array is binary");
+    return tool_hint(error, "redirect it to a file or pipe, or name a file instead of -");
+}
+
+static int begin_file(tool_output *output, tool_error *error) {
+    struct stat status;
+    if (lstat(output->path, &status) != 0)
+        return errno == ENOENT ? create_temporary(output, error)
+                               : io_error(error, output, "cannot be written");
+    bool exists = true;
+    if (S_ISLNK(status.st_mode)) {
+        exists = stat(output->path, &status) == 0;
+        char *resolved = exists ? realpath(output->path, NULL) : NULL;
+        if (resolved != NULL) {
+            free(output->target);
+            output->target = resolved;
+        }
+    }
+    if (exists && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)))
+        return begin_stream(output, error);
+    if (exists && !S_ISREG(status.st_mode))
+        return tool_fail(error, TOOL_EXIT_USAGE, "%s: is %s, not a file",
+                         tool_short_path(output->path),
+                         S_ISDIR(status.st_mode) ? "a folder" : "a device or socket");
+    if (!output->force) return refuse_existing(error, output);
+    int code = create_temporary(output, error);
+    /* The new content is no more readable than the old was. */
+    if (code == 0 && exists && fchmod(output->descriptor, status.st_mode & 0777) != 0)
+        code = io_error(error, output, "cannot keep its permissions");
+    return code;
+}
+
+int tool_output_begin(const char *path, bool force, tool_output **out, tool_error *error) {
+    *out = NULL;
+    if (path[0] == '\0') return tool_fail(error, TOOL_EXIT_USAGE, "an output has an empty name");
+    tool_output *output = calloc(1, sizeof *output);
+    if (output != NULL) {
+        *output = (tool_output){.descriptor = -1, .force = force};
+        output->path = strdup(path);
+        output->target = strdup(path);
+    }
+    int code;
+    if (output == NULL || output->path == NULL || output->target == NULL)
+        code = tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for an output");
+    else if (strcmp(path, "-") == 0)
+        code = begin_standard_output(output, error);
+    else
+        code = begin_file(output, error);
+    if (code != 0)
+        tool_output_abort(output);
+    else
+        *out = output;
+    return code;
+}
+
+int tool_output_write(tool_output *output, const void *bytes, size_t size, tool_error *error) {
+    const size_t piece_limit = (size_t)1 << 30;
+    for (size_t done = 0; done < size;) {
+        size_t piece = size - done < piece_limit ? size - done : piece_limit;
+        ssize_t wrote = write(output->descriptor, (const char *)bytes + done, piece);
+        if (wrote >= 0) {
+            done += (size_t)wrote;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            struct pollfd room = {.fd = output->descriptor, .events = POLLOUT};
+            poll(&room, 1, -1);
+        } else if (errno != EINTR)
+            return io_error(error, output, "cannot be written");
+    }
+    return 0;
+}
+
+int tool_output_reopen(tool_output *output, tool_error *error) {
+    close(output->descriptor);
+    output->descriptor = open(output->temporary, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return output->descriptor >= 0 ? 0 : io_error(error, output, "cannot be written");
+}
+
+int tool_output_check(const tool_output *output, const tool_array *array, size_t *count,
+                      int64_t *bytes, tool_error *error) {
+    const char *path = tool_short_path(output->path);
+    const tool_stored *stored = tool_stored_by_type(array->type);
+    if (stored == NULL || array->rank < 0 || array->rank > TOOL_MAX_RANK)
+        return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: an array without type or rank", path);
+    int code =
+        tool_shape_check(array->shape, array->rank, stored->bits, path, 0, count, bytes, error);
+    if (code != 0 || *count != array->count || (*count > 0 && array->data == NULL))
+        return tool_fail(error, TOOL_EXIT_INTERNAL,
+                         "%s: an array whose shape does not fit its data", path);
+    return 0;
+}
+
+/* ---- commit ---- */
+
+static int finish_writing(tool_output *output, tool_error *error) {
+    if (output->descriptor == STDOUT_FILENO) return 0;
+    int descriptor = output->descriptor;
+    bool failed = output->temporary != NULL && fsync(descriptor) != 0;
+    output->descriptor = -1;
+    if (close(descriptor) != 0 || failed)
+        return io_error(error, output, "cannot be written to disk");
+    return 0;
+}
+
+/* File systems without the flag answer EINVAL, old kernels ENOSYS. */
+static bool unsupported(void) { return errno == EINVAL || errno == ENOSYS; }
+
+/* Gives the target its name where nothing has it yet. */
+static int place_new(tool_output *output) {
+    if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (!unsupported()) return -1;
+    if (link(output->temporary, output->target) != 0) return -1;
+    unlink(output->temporary);
+    return 0;
+}
+
+static int place_over(tool_output *output) {
+    if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_EXCHANGE) == 0) {
+        output->state = EXCHANGED;
+        return 0;
+    }
+    if (!unsupported() || rename(output->temporary, output->target) != 0) return -1;
+    output->state = REPLACED;
+    return 0;
+}
+
+static int place(tool_output *output, tool_error *error) {
+    if (output->temporary == NULL) return 0;
+    if (output->force && (place_over(output) == 0 || errno != ENOENT))
+        return output->state != WAITING ? 0 : io_error(error, output, "cannot be written");
+    if (place_new(output) == 0) {
+        output->state = CREATED;
+        return 0;
+    }
+    return errno == EEXIST ? refuse_existing(error, output)
+                           : io_error(error, output, "cannot be written");
+}
+
+static void take_back(tool_output *output) {
+    if (output->state == CREATED)
+        unlink(output->target);
+    else if (output->state == EXCHANGED)
+        renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_EXCHANGE);
+}
+
+/* The rename itself must reach the disk; a file system that cannot do so is no reason to fail now.
+ */
+static void settle(tool_output *output) {
+    if (output->state == EXCHANGED) unlink(output->temporary);
+    char *slash = strrchr(output->target, '/');
+    if (slash != NULL) slash[slash == output->target] = '\0';
+    int folder = open(slash != NULL ? output->target : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        fsync(folder);
+        close(folder);
+    }
+}
+
+int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) {
+    int code = 0;
+    size_t placed = 0;
+    for (size_t i = 0; code == 0 && i < count; i++)
+        if (outputs[i] != NULL) code = finish_writing(outputs[i], error);
+    for (; code == 0 && placed < count; placed++)
+        if (outputs[placed] != NULL) code = place(outputs[placed], error);
+    for (size_t i = placed; code != 0 && i-- > 0;)
+        if (outputs[i] != NULL) take_back(outputs[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (outputs[i] == NULL) continue;
+        if (code != 0) {
+            tool_output_abort(outputs[i]);
+        } else {
+            if (outputs[i]->temporary != NULL) settle(outputs[i]);
+            free_output(outputs[i]);
+        }
+        outputs[i] = NULL;
+    }
+    return code;
+}
+
+int tool_output_commit(tool_output *output, tool_error *error) {
+    return tool_outputs_commit(&output, 1, error);
+}

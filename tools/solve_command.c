@@ -1,0 +1,203 @@
+/* The common body of `attend` and `plan`: outputs are opened first, so that a refusal costs no work, and
+ * get their names last, all or none. Leading dimensions of an output are those of the first operand:
+ *
+ *     out [...,n,w]   coupling [...,n,m]   row potential [...,n]   column potential, receiver [...,m] */
+#define _POSIX_C_SOURCE 200809L
+
+#include "solve_command.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "heatmap.h"
+
+enum { OUTPUTS = 5, SMALL = 32 };
+
+/* One thing that can be written. */
+typedef struct output_row {
+    const char *key;      /* in the JSON object "outputs"; also the flag's name with dashes */
+    const char *flag;
+    size_t setting;       /* offset of the file name in tool_settings */
+    unsigned wants;       /* TOOL_WANT_ bit; 0: the command's main result */
+    size_t array;         /* offset in tool_solution */
+    bool over_queries, over_keys; /* which of its last dimensions it has beside the leading ones */
+} output_row;
+
+#define SETTING(name) offsetof(tool_settings, name)
+#define ARRAY(name) offsetof(tool_solution, name)
+
+static const output_row rows[OUTPUTS] = {
+    {"out", "out", SETTING(out), 0, 0, true, true},
+    {"coupling", "coupling", SETTING(coupling), TOOL_WANT_COUPLING, ARRAY(coupling), true, true},
+    {"row_potential", "row-potential", SETTING(row_potential), TOOL_WANT_POTENTIALS,
+     ARRAY(row_potential), true, false},
+    {"column_potential", "column-potential", SETTING(column_potential), TOOL_WANT_POTENTIALS,
+     ARRAY(column_potential), false, true},
+    {"receiver", "receiver", SETTING(receiver), TOOL_WANT_RECEIVER, ARRAY(receiver), false, true},
+};
+
+static const char *file_of(const tool_settings *settings, const output_row *row) {
+    const char *file;
+    memcpy(&file, (const char *)settings + row->setting, sizeof file);
+    return file;
+}
+
+static int begin_outputs(tool_context *context, tool_output **outputs, bool *streams) {
+    const tool_settings *settings = &context->settings;
+    *streams = false;
+    for (int k = 0; k < OUTPUTS; k++) {
+        const char *file = file_of(settings, &rows[k]);
+        if (file == NULL) continue;
+        for (int j = 0; j < k; j++) {
+            const char *other = file_of(settings, &rows[j]);
+            if (other != NULL && strcmp(other, file) == 0) {
+                return tool_refuse_flag(context, rows[k].flag, "give each its own file",
+                                        "--%s and --%s both name '%.200s'", rows[j].flag, rows[k].flag,
+                                        file);
+            }
+        }
+        if (strcmp(file, "-") == 0) *streams = true;
+        if (*streams && settings->json) {
+            return tool_refuse_flag(context, rows[k].flag, "write the array to a file",
+                                    "--%s - and --json both want standard output", rows[k].flag);
+        }
+        const int code = tool_output_begin(file, settings->force, &outputs[k], &context->error);
+        if (code != 0) {
+            (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
+            return code;
+        }
+    }
+    return 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The type an output is written in. */
+static ota_type type_of(tool_context *context, const tool_problem *problem, const output_row *row,
+                        bool vector) {
+    const char *file = file_of(&context->settings, row);
+    if (context->settings.out_dtype != NULL) return tool_type_of(context->settings.out_dtype);
+    if (vector) return problem->file_type == OTA_F64 ? OTA_F64 : OTA_F32;
+    if (problem->file_type == OTA_BF16 && !ends_with(file, ".safetensors")) {
+        tool_warn(context, "%s is written as f32: npy has no bf16", file);
+        return OTA_F32;
+    }
+    return problem->file_type;
+}
+
+static int write_output(tool_context *context, const tool_problem *problem, const output_row *row,
+                        const ota_array *from, tool_output *output) {
+    tool_array array = {.type = type_of(context, problem, row, !row->over_queries || !row->over_keys)};
+    (void)snprintf(array.name, sizeof array.name, "%s", row->key);
+    const ota_array *first = problem->problem.scores.type != OTA_NO_TYPE ? &problem->problem.scores
+                                                                         : &problem->problem.queries;
+    for (int k = 4 - problem->rank; k < 2; k++) {
+        if (k >= 0) array.shape[array.rank++] = first->size[k];
+    }
+    const bool matrix = row->over_queries && row->over_keys;
+    if (matrix && problem->rank > 1) array.shape[array.rank++] = from->size[2];
+    array.shape[array.rank++] = from->size[3];
+    array.count = (size_t)(from->size[0] * from->size[1] * from->size[2] * from->size[3]);
+    if (array.type == from->type || array.count == 0) {
+        array.data = from->data;
+        return tool_write_arrays(output, &array, 1, &context->error);
+    }
+    int code = tool_memory(context, array.count * ota_type_bytes(array.type), row->key, &array.data);
+    if (code != 0) return code;
+    tool_convert(from->data, from->type, array.data, array.type, array.count);
+    code = tool_write_arrays(output, &array, 1, &context->error);
+    free(array.data);
+    return code;
+}
+
+static int write_outputs(tool_context *context, const tool_problem *problem,
+                         const tool_solution *solution, unsigned main_output, tool_output **outputs) {
+    for (int k = 0; k < OUTPUTS; k++) {
+        if (outputs[k] == NULL) continue;
+        const size_t offset = rows[k].wants != 0              ? rows[k].array
+                              : main_output == TOOL_WANT_OUT ? ARRAY(out)
+                                                             : ARRAY(coupling);
+        ota_array from;
+        memcpy(&from, (const char *)solution + offset, sizeof from);
+        const int code = write_output(context, problem, &rows[k], &from, outputs[k]);
+        if (code != 0) {
+            (void)snprintf(context->error.field, sizeof context->error.field, "%s", rows[k].flag);
+            return code;
+        }
+    }
+    const int code = tool_outputs_commit(outputs, OUTPUTS, &context->error);
+    memset(outputs, 0, OUTPUTS * sizeof *outputs);
+    return code;
+}
+
+static bool is_small(const tool_problem *problem) {
+    return problem->batch * problem->heads == 1 && problem->queries <= SMALL && problem->keys <= SMALL &&
+           problem->queries > 0 && problem->keys > 0;
+}
+
+static void print_map(const tool_problem *problem, const tool_solution *solution) {
+    static const char *const numbers[SMALL] = {
+        "0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",  "10", "11", "12", "13", "14", "15",
+        "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31"};
+    if (solution->coupling.type != OTA_F64) return;
+    const tool_heatmap map = {.title = problem->method, .weights = solution->coupling.data};
+    (void)putchar('\n');
+    tool_heatmaps_print(stdout, tool_shades_for(stdout), tool_terminal_width(stdout), &map, 1, numbers,
+                        (size_t)problem->queries, numbers, (size_t)problem->keys);
+}
+
+static int report(tool_context *context, const tool_problem *problem, const tool_solution *solution,
+                  bool streams, bool map) {
+    const tool_settings *settings = &context->settings;
+    if (settings->json) {
+        json_t *object = tool_solution_json(context, problem, solution);
+        json_t *files = json_object_get(object, "outputs");
+        for (int k = 0; k < OUTPUTS; k++) {
+            const char *file = file_of(settings, &rows[k]);
+            if (file != NULL) (void)json_object_set_new(files, rows[k].key, json_string(file));
+        }
+        return tool_print_json(stdout, object);
+    }
+    FILE *stream = streams ? stderr : stdout;
+    tool_solution_print(stream, problem, solution);
+    for (int k = 0; k < OUTPUTS; k++) {
+        const char *file = file_of(settings, &rows[k]);
+        if (file != NULL && strcmp(file, "-") != 0) (void)fprintf(stream, "wrote       %s\n", file);
+    }
+    if (map && !streams) print_map(problem, solution);
+    return 0;
+}
+
+int tool_solve_command(tool_context *context, const char *scores, const char *queries,
+                       const char *keys, const char *values, unsigned main_output) {
+    const tool_settings *settings = &context->settings;
+    tool_output *outputs[OUTPUTS] = {NULL};
+    tool_problem problem = {.owned_count = 0};
+    tool_solution solution = {.status = OTA_UNSOLVED};
+    bool streams = false, map = false;
+    const char *method = settings->method != NULL ? settings->method : "softmax";
+    int code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
+    if (code == 0) code = begin_outputs(context, outputs, &streams);
+    if (code == 0) {
+        unsigned wanted = 0;
+        for (int k = 0; k < OUTPUTS; k++) {
+            if (outputs[k] != NULL) wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
+        }
+        map = !settings->json && isatty(STDOUT_FILENO) && is_small(&problem);
+        if (map) wanted |= TOOL_WANT_COUPLING;
+        const ota_type out_type =
+            settings->out_dtype != NULL ? tool_type_of(settings->out_dtype) : problem.file_type;
+        code = tool_solve(context, &problem, wanted, out_type, &solution);
+    }
+    if (code == 0) code = tool_solution_verdict(context, &problem, &solution);
+    if (code == 0) code = write_outputs(context, &problem, &solution, main_output, outputs);
+    if (code == 0) code = report(context, &problem, &solution, streams, map);
+    for (int k = 0; k < OUTPUTS; k++) tool_output_abort(outputs[k]);
+    tool_solution_free(&solution);
+    tool_problem_free(&problem);
+    return code;
+}
