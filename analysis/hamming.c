@@ -34,11 +34,10 @@ static void add(sum *s, double term) {
     s->total = total;
 }
 
-static double value(const sum *s) {
-    return s->total + s->rest;
-}
+static double value(const sum *s) { return s->total + s->rest; }
 
-static ota_status refuse(ota_error *error, const char *field, const char *hint, const char *message) {
+static ota_status refuse(ota_error *error, const char *field, const char *hint,
+                         const char *message) {
     if (error != NULL) {
         memset(error, 0, sizeof *error);
         (void)snprintf(error->field, sizeof error->field, "%s", field);
@@ -49,8 +48,8 @@ static ota_status refuse(ota_error *error, const char *field, const char *hint, 
 }
 
 /* *scale = 1 / sum when the entries are a distribution. */
-static ota_status check_distribution(const double *p, int64_t size, const char *field, double *scale,
-                                     ota_error *error) {
+static ota_status check_distribution(const double *p, int64_t size, const char *field,
+                                     double *scale, ota_error *error) {
     char message[160];
     sum total = {0.0, 0.0};
     for (int64_t i = 0; i < size; i++) {
@@ -77,13 +76,9 @@ typedef struct pair {
     double epsilon, alpha, k;
 } pair;
 
-static double p_at(const pair *a, int64_t i) {
-    return a->p[i] * a->p_scale;
-}
+static double p_at(const pair *a, int64_t i) { return a->p[i] * a->p_scale; }
 
-static double q_at(const pair *a, int64_t i) {
-    return a->q[i] * a->q_scale;
-}
+static double q_at(const pair *a, int64_t i) { return a->q[i] * a->q_scale; }
 
 /* Half of (D - s) for s = b + theta, D = sqrt(s^2 + 4 w theta), without cancellation. */
 static double lower_root(double s, double d, double w, double theta) {
@@ -136,11 +131,10 @@ static double newton_root(const pair *a, double theta, int64_t *steps) {
 }
 
 /* log with 0 log 0 = 0. */
-static double weighted_log(double weight, double x) {
-    return weight > 0.0 ? weight * log(x) : 0.0;
-}
+static double weighted_log(double weight, double x) { return weight > 0.0 ? weight * log(x) : 0.0; }
 
-static void judge_newton(const pair *a, double theta, double *u, double *v, ota_hamming_result *result) {
+static void judge_newton(const pair *a, double theta, double *u, double *v,
+                         ota_hamming_result *result) {
     const double level = sqrt((1.0 - a->alpha) * theta); /* alpha sigma */
     sum sum_x = {0.0, 0.0}, sum_y = {0.0, 0.0};
     for (int64_t i = 0; i < a->size; i++) {
@@ -208,7 +202,8 @@ static double sum_of(const double *x, int64_t size) {
     return value(&total);
 }
 
-static void judge_scalings(const pair *a, const double *u, const double *v, ota_hamming_result *result) {
+static void judge_scalings(const pair *a, const double *u, const double *v,
+                           ota_hamming_result *result) {
     const double sum_u = sum_of(u, a->size), sum_v = sum_of(v, a->size);
     sum cost = {0.0, 0.0}, logs = {0.0, 0.0}, wrong = {0.0, 0.0};
     for (int64_t i = 0; i < a->size; i++) {
@@ -227,8 +222,8 @@ static void judge_scalings(const pair *a, const double *u, const double *v, ota_
 
 /* Each round is a row update, after which the columns are judged, and a column update; the plan
  * returned is the one judged, so its rows are exact [DER-26]. */
-static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, double *u, double *v,
-                           ota_hamming_result *result) {
+static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, double *u,
+                           double *v, ota_hamming_result *result) {
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
     result->status = OTA_NOT_CONVERGED;
     for (result->rounds = 0; result->rounds < max_rounds;) {
@@ -283,8 +278,12 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
         return refuse(error, "u", "give u and v, which Sinkhorn works in", "u or v is NULL");
     }
     /* k overflows where alpha underflows; Newton then takes the limit. */
-    pair a = {.p = p, .q = q, .size = size, .epsilon = epsilon,
-              .alpha = exp(-1.0 / epsilon), .k = expm1(1.0 / epsilon)};
+    pair a = {.p = p,
+              .q = q,
+              .size = size,
+              .epsilon = epsilon,
+              .alpha = exp(-1.0 / epsilon),
+              .k = expm1(1.0 / epsilon)};
     ota_status status = check_distribution(p, size, "p", &a.p_scale, error);
     if (status == OTA_OK) status = check_distribution(q, size, "q", &a.q_scale, error);
     if (status != OTA_OK) return status;
@@ -292,8 +291,8 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
     if (solver == OTA_HAMMING_NEWTON) {
         solve_newton(&a, u, v, result);
     } else {
-        solve_sinkhorn(&a, tolerance > 0.0 ? tolerance : 1e-10, max_rounds > 0 ? max_rounds : 1000, u, v,
-                       result);
+        solve_sinkhorn(&a, tolerance > 0.0 ? tolerance : 1e-10, max_rounds > 0 ? max_rounds : 1000,
+                       u, v, result);
     }
     if (result->status == OTA_NOT_CONVERGED && error != NULL) {
         (void)snprintf(message, sizeof message, "marginal error %.2g after %" PRId64 " rounds",

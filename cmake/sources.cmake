@@ -3,6 +3,11 @@
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/kernels.c
     src/backend/cpu/pack.c
+    src/backward.c
+    src/backward_check.c
+    src/backward_layout.c
+    src/backward_prefix.c
+    src/backward_sums.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -29,11 +34,13 @@ set(OTATTN_LIBRARY_SOURCES
     src/reference_online.c
     src/reference_scaling.c
     src/reference_transport.c
+    src/solver/adjoint.c
     src/solver/anderson.c
     src/solver/assignment.c
     src/solver/coupled.c
     src/solver/hard.c
     src/solver/newton.c
+    src/solver/newton_columns.c
     src/solver/newton_system.c
     src/solver/passes.c
     src/solver/prefix.c
@@ -41,7 +48,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/rows.c
     src/solver/sinkhorn.c
     src/solver/solver.c
-    src/solver/transport.c)
+    src/solver/transport.c
+    src/solver/unrolled.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -53,14 +61,28 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_portable_f64.c)
 
 set(OTATTN_ANALYSIS_SOURCES
-    analysis/hamming.c)
+    analysis/birkhoff.c
+    analysis/block.c
+    analysis/block_change.c
+    analysis/bounds.c
+    analysis/certify.c
+    analysis/compose.c
+    analysis/gauge.c
+    analysis/gauge_bounds.c
+    analysis/geometry.c
+    analysis/hamming.c
+    analysis/hilbert.c
+    analysis/layers.c
+    analysis/simplex.c)
 
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
+    tools/align.c
     tools/assign.c
     tools/attend.c
     tools/bench.c
     tools/bench_ceiling.c
+    tools/bench_draw.c
     tools/bench_random.c
     tools/compare.c
     tools/completions.c
@@ -78,6 +100,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/heatmap.c
     tools/help.c
     tools/json.c
+    tools/method_flags.c
     tools/npy.c
     tools/npz.c
     tools/output.c
@@ -93,18 +116,46 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
-    tools/topics.c)
+    tools/topics.c
+    tools/verify.c
+    tools/verify/alignment.c
+    tools/verify/check.c
+    tools/verify/groups.c
+    tools/verify/masks.c
+    tools/verify/numerics.c
+    tools/verify/pending.c
+    tools/verify/plans.c
+    tools/verify/problems.c
+    tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
+    tests/test_backward.c
+    tests/test_backward_laws.c
     tests/test_base.c
+    tests/test_block.c
+    tests/test_bounds.c
     tests/test_certificate.c
+    tests/test_certify.c
     tests/test_combinatorial.c
+    tests/test_compose.c
+    tests/test_coupled.c
     tests/test_damage.c
     tests/test_files.c
+    tests/test_forward.c
+    tests/test_forward_claims.c
+    tests/test_forward_contents.c
+    tests/test_forward_door.c
+    tests/test_forward_laws.c
+    tests/test_forward_runs.c
+    tests/test_gauge.c
+    tests/test_geometry.c
     tests/test_half.c
     tests/test_hamming.c
+    tests/test_hilbert.c
     tests/test_judge.c
     tests/test_judge_columns.c
     tests/test_kernels.c
+    tests/test_layers.c
     tests/test_outputs.c
-    tests/test_report.c)
+    tests/test_report.c
+    tests/test_simplex.c)

@@ -337,6 +337,10 @@ typedef struct ota_options {
     int64_t deadline_ns;    /* on CLOCK_MONOTONIC; 0: none; past it OTA_TIMEOUT */
     void (*progress)(void *user, const ota_progress *progress);
     void *progress_user;
+    int gradients; /* 1: the plan also holds the workspace of ota_backward */
+    /* how ota_backward differentiates coupled columns: 0 chooses, 1 the conditions of the solution
+       (tolerance mode), 2 the rounds that ran, in reverse (elastic and fixed rounds) [DER-14, 15] */
+    int backward;
 } ota_options;
 
 /* ---- methods by name ------------------------------------------------------------------------ */
@@ -431,6 +435,8 @@ typedef struct ota_result {
     double temperature_reached; /* smallest temperature solved when a schedule stopped early */
     int64_t head;               /* batch * heads + head index of the worst head */
     char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
+    /* ota_backward: worst relative residual over heads of the linear system it solved; 0 without */
+    double backward_residual;
 } ota_result;
 
 /* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble
@@ -452,6 +458,63 @@ OTA_API ota_status ota_decode_capacity(const ota_plan *plan, const ota_array *re
 /* Create, forward, free in one call. */
 OTA_API ota_status ota_attend(const ota_problem *problem, const ota_options *options,
                               const ota_arrays *arrays, ota_result *result, ota_error *error);
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+/* Gradients of a number L, given dL/d out and dL/d coupling. All arrays are owned by the caller,
+ * absent = not wanted (inputs: zero); any float type; outputs overlap nothing. A gradient of
+ * something shared (grouped key heads, a broadcast bias, one temperature for all heads) is the sum
+ * over all its uses. Masked pairs and empty rows get exactly 0; a weight clipped by an online
+ * capacity passes its gradient to the capacity, the row's mass and the earlier rows' scores, none
+ * to its own score.
+ *
+ *     U = dL/dP = out_grad V^T + coupling_grad
+ *     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau      w = P^(2 - alpha)     [LIT-17, DER-12..14]
+ *
+ * with b = 0 for free columns; otherwise a and b make the derivative of every row and column rule
+ * vanish, so the rows (and exact columns) of dL/dS sum to 0. */
+typedef struct ota_gradients {
+    size_t size; /* sizeof(ota_gradients) */
+    /* in [batch, heads, queries, values width] dL/d out; needs arrays->values */
+    ota_array out_grad;
+    ota_array coupling_grad; /* in [batch, heads, queries, keys] dL/d coupling */
+
+    ota_array queries; /* out, shape of problem.queries */
+    ota_array keys;    /* out, shape of problem.keys */
+    ota_array values;  /* out, shape of arrays->values */
+    /* out [batch, heads, queries, keys] dL/dS of the final scores, all terms and supports applied */
+    ota_array scores;
+    ota_array matrix; /* out, shape of problem.scores: dL/d problem.scores */
+    /* NULL, or problem.term_count arrays in the order of problem.terms: the shape of the term's own
+       array, {1,1,1,heads} or {1,1,1,1} where the term is a number; absent = not wanted */
+    const ota_array *terms;
+    ota_array temperature;  /* out {1,1,1,heads} or {1,1,1,1} (the sum) [LIT-09] */
+    ota_array order;        /* out {1,1,1,1} alpha; entmax only */
+    ota_array cap;          /* out {1,1,1,1} capped and online */
+    ota_array strength;     /* out {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
+    ota_array row_strength; /* out {1,1,1,1} RHO of relaxed rows */
+    /* out {batch|1, heads|1, 1, queries}; rows without mass get 0. Where the column masses follow
+       the rows' (default, or exact, whose target is scaled to the rows' total) that is included */
+    ota_array row_mass;
+    /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
+       online, and the exact masses of the columns axis) */
+    ota_array column_mass;
+} ota_gradients;
+
+/* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,
+ * which are those of that call: values, and for coupled columns in tolerance mode column_potential
+ * (on the columns axis row_potential too), f64, as forward wrote them; online: `remaining` is not
+ * supported; start_potential where forward had one. Allocates nothing.
+ *
+ * Free and online columns in closed form; exact, relaxed, capped and prefix by conjugate gradients on
+ * the semi-dual system of the solution, elastic and fixed rounds by reversing the rounds. OTA_OK only
+ * if the linear residual is at most 1e-10 (f64) or 1e-6 (narrower), else OTA_NOT_CONVERGED and NaN.
+ * A forward that did not converge is refused the same way, hard plans with OTA_NOT_DIFFERENTIABLE.
+ * Rows that forward could not compute (OTA_NONFINITE_ROWS) have NaN on their allowed pairs. Same bits
+ * for any thread count. */
+OTA_API ota_status ota_backward(ota_plan *plan, const ota_arrays *arrays,
+                                const ota_gradients *gradients, ota_result *result,
+                                ota_error *error);
 
 /* ---- certificate ---------------------------------------------------------------------------- */
 

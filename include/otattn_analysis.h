@@ -23,19 +23,19 @@ extern "C" {
  * takes O(V) time and memory. [TOT-15..18, DER-05, DER-28] */
 
 typedef enum ota_hamming_solver {
-    OTA_HAMMING_NEWTON = 0, /* one scalar root, at most a handful of steps [DER-05, DER-28]          */
-    OTA_HAMMING_SINKHORN    /* alternating scaling [TOT-16]                                          */
+    OTA_HAMMING_NEWTON = 0, /* one scalar root, at most a handful of steps [DER-05, DER-28] */
+    OTA_HAMMING_SINKHORN    /* alternating scaling [TOT-16] */
 } ota_hamming_solver;
 
 typedef struct ota_hamming_result {
     ota_status status;
-    int64_t rounds;        /* Newton steps, or Sinkhorn rounds                                       */
-    double theta;          /* the root: (alpha sigma)^2 / (1 - alpha), sigma = sum u = sum v; NaN for
-                              Sinkhorn                                                               */
-    double cost;           /* <P,C>, the mass that changes its symbol [TOT-18]                       */
-    double objective;      /* <P,C> - epsilon H(P)                                                   */
-    double marginal_error; /* ||P1 - p||_1 + ||P^T1 - q||_1                                          */
-    double tv;             /* total variation of p and q, the cost at epsilon = 0 [TOT-36]           */
+    int64_t rounds;   /* Newton steps, or Sinkhorn rounds */
+    double theta;     /* the root: (alpha sigma)^2 / (1 - alpha), sigma = sum u = sum v; NaN for
+                              Sinkhorn */
+    double cost;      /* <P,C>, the mass that changes its symbol [TOT-18] */
+    double objective; /* <P,C> - epsilon H(P) */
+    double marginal_error; /* ||P1 - p||_1 + ||P^T1 - q||_1 */
+    double tv;             /* total variation of p and q, the cost at epsilon = 0 [TOT-36] */
 } ota_hamming_result;
 
 /* y = (1 - alpha) x + alpha sum(x), alpha = exp(-1/epsilon); x, y [size], y may be x. [TOT-15] */
@@ -54,9 +54,745 @@ OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, d
  * ||p - q||_2^2 / 2 as epsilon -> infinity. `result` is that of (p,q), or NULL; u, v as above. [TOT-17] */
 OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size,
                                           double epsilon, ota_hamming_solver solver,
-                                          double tolerance, int64_t max_rounds, double *u, double *v,
-                                          double *divergence, ota_hamming_result *result,
+                                          double tolerance, int64_t max_rounds, double *u,
+                                          double *v, double *divergence, ota_hamming_result *result,
                                           ota_error *error);
+
+/* ---- gauge: alignment of a matrix with row and column shifts --------------------------------
+ *
+ * D = A - B [rows, columns], B absent: D = A. Each rule of the gauge chooses shifts k [rows] and
+ * v [columns] in D_ij = k_i + v_j + r_ij:
+ *
+ *     minimax         R = min max_ij |D_ij - k_i - v_j|                       [TOT-37, 38]
+ *                       = largest mean, over closed walks row i -> column j -> row i' -> ..., of the
+ *                         weights +D_ij (row to column) and -D_i'j (column to row)
+ *     least squares   v = column means, k = row means - grand mean            [DER-22]
+ *
+ * Every answer is a two-sided certificate: `residual`, measured at the shifts returned, is an upper
+ * bound of R; `residual_lower`, the mean of one closed walk, is a lower bound. Arrays are dense, f64 or
+ * f32, finite, at most 1e300 in size; arithmetic is f64. The calls allocate O(rows + columns), never a
+ * copy of the matrix. Shifts are unique up to k + c, v - c: mean(k) = 0 is chosen.
+ *
+ * The same R serves as score certificate R(S - T) [DER-17] and as best centring of a kernel,
+ * min log(max K / min K) = 2 R(log K); R4, the same over walks of four steps, gives the kernel's
+ * projective diameter 4 R4(log K) [DER-25]. */
+
+typedef enum ota_gauge_rule {
+    OTA_GAUGE_HOWARD = 0, /* minimax by policy iteration; among all minimisers the centre: half the
+                               sum of the greatest and the least k - k_0 any of them has, and the same
+                               for v [TOT-38] */
+    OTA_GAUGE_MIDRANGE,   /* row midranges, then column midranges, again and again; residual never
+                               grows [TOT-40] */
+    OTA_GAUGE_LEAST_SQUARES, /* [DER-22] */
+    OTA_GAUGE_FAST /* v = row 0, k_i = midrange of D_i - D_0: R <= residual <= 2 R [DER-21] */
+} ota_gauge_rule;
+
+typedef struct ota_gauge_options {
+    size_t size; /* sizeof(ota_gauge_options) */
+    ota_gauge_rule rule;
+    double tolerance;   /* midrange: stop at residual <= (1 + tolerance) residual_lower; 0: 1e-6 */
+    int64_t max_passes; /* Howard (0: 1000) and midrange (0: 100) */
+    const int *cancel;  /* read every million entries or so; not 0 stops with OTA_CANCELLED */
+    void (*progress)(void *user, const ota_progress *progress); /* after each pass: round counts
+                              them, residual = what is open yet, in units of the largest entry; 0
+                              while the centre is sought */
+    void *progress_user;
+} ota_gauge_options;
+
+/* What is wanted besides the figures; each NULL or an array of the caller. */
+typedef struct ota_gauge_arrays {
+    double *row_shift;      /* k [rows] */
+    double *column_shift;   /* v [columns] */
+    double *row_residual;   /* [rows]: max_j |r_ij| */
+    int64_t *cycle_rows;    /* [rows]: the closed walk is cycle_rows[t] -> cycle_columns[t] ->
+                              cycle_rows[t + 1] ..., t < cycle_length, and back to the first */
+    int64_t *cycle_columns; /* [rows] */
+} ota_gauge_arrays;
+
+typedef struct ota_gauge_result {
+    ota_status status;
+    double residual;           /* max |r_ij| */
+    double residual_lower;     /* no shifts have a smaller residual than this */
+    double rms;                /* sqrt(mean r_ij^2) */
+    double per_sqrt_columns;   /* residual / sqrt(columns) [TOT-41] */
+    double per_normal_maximum; /* residual / sqrt(2 log(rows columns)); NaN for a 1 x 1 matrix */
+    int64_t passes;            /* policies tried, or midrange sweeps; 1 for the others */
+    int64_t cycle_length;      /* rows on the closed walk; 0 for the fast rule */
+} ota_gauge_result;
+
+/* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes) and OTA_CANCELLED
+ * fill everything: both bounds hold at any time; OTA_EINVAL and OTA_ENOMEM fill nothing. Ties go to the
+ * lowest index. Time O(rows columns) a pass; Howard takes 1 to 20 passes on real data. */
+OTA_API ota_status ota_gauge(const void *a, const void *b, ota_type type, int64_t rows,
+                             int64_t columns, const ota_gauge_options *options,
+                             const ota_gauge_arrays *arrays, ota_gauge_result *result,
+                             ota_error *error);
+
+/* r = D - k - v, [rows, columns] in f64. [TOT-37] */
+OTA_API ota_status ota_gauge_rest(const void *a, const void *b, ota_type type, int64_t rows,
+                                  int64_t columns, const double *row_shift,
+                                  const double *column_shift, double *rest, ota_error *error);
+
+/* *bound = R4 = max over pairs of rows of (max - min of D_i - D_k) / 4: R4 <= R <= 2 R4. Time
+ * O(rows^2 columns): give the transpose of a tall matrix, whose R4 is the same. Of the options only
+ * cancel and progress count (round = rows done). [DER-21] */
+OTA_API ota_status ota_gauge_four_cycle(const void *a, const void *b, ota_type type, int64_t rows,
+                                        int64_t columns, const ota_gauge_options *options,
+                                        double *bound, ota_error *error);
+
+/* How far positions end from where the common moves alone would have brought them [TOT-42]:
+ *
+ *     distance_i = ||softmax(z_i + sum_l moves_l,i) - softmax(z_i + sum_l v_l)||_1
+ *     bound_i    = min(2, sum_l max_j |moves_l,ij - k_l,i - v_l,j|)
+ *
+ * start z [rows, columns], moves [layers, rows, columns], row_shift k [layers, rows], column_shift v
+ * [layers, columns]; distance, bound [rows]. */
+OTA_API ota_status ota_gauge_coherence(const double *start, const double *moves, int64_t layers,
+                                       int64_t rows, int64_t columns, const double *row_shift,
+                                       const double *column_shift, double *distance, double *bound,
+                                       ota_error *error);
+
+/* ---- composition of attention layers, and how many query dimensions one layer would need ------ */
+
+/* S = second first: second [rows, inner], first [inner, columns], both with rows that sum to 1 within
+ * 1e-6; coupling [rows, columns] overlaps neither. [TOT-62] */
+OTA_API ota_status ota_compose(const double *second, const double *first, int64_t rows,
+                               int64_t inner, int64_t columns, double *coupling, ota_error *error);
+
+/* ratio_ij = log S_i,j+1 - log S_i0: S [rows, columns] positive, columns >= 2, ratio [rows, columns - 1].
+ * S = softmax(Q K^T) with d dimensions if and only if this matrix has rank <= d, so d >= min(rows,
+ * columns - 1) is never an obstruction. [TOT-61] */
+OTA_API ota_status ota_log_ratios(const double *coupling, int64_t rows, int64_t columns,
+                                  double *ratio, ota_error *error);
+
+/* Rank by elimination with complete pivoting: pivots above tolerance * the first. matrix [rows, columns]
+ * is overwritten; pivots [min(rows, columns)] receive the sizes of the pivots in order, 0 after the last.
+ * Pivots are no singular values: they separate zero from nonzero, not energies. */
+OTA_API ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, double tolerance,
+                            double *pivots, int64_t *rank, ota_error *error);
+
+/* ---- Hilbert metric, contraction and rates of Sinkhorn --------------------------------------
+ *
+ *     d_H(x,y)  = log max_i(x_i/y_i) - log min_i(x_i/y_i) = osc(log x - log y)          [TOT-94]
+ *     Delta(K)  = log max K_ik K_jl / (K_il K_jk) = max_ij osc(L_i - L_j),  L = log K   [TOT-96]
+ *     d_H(K x, K y) <= tanh(Delta / 4) d_H(x, y)                                        [TOT-97]
+ *
+ * Kernels are passed as logarithms L = -C / epsilon [rows, columns], finite, f64. */
+
+/* x, y [size], finite and above 0. d_H <= eta means that some c has c <= x_i/y_i <= c e^eta for all i;
+ * e^-eta <= x_i/y_i <= e^eta follows only where x and y have equal mass. [TOT-94, 95] */
+OTA_API ota_status ota_hilbert(const double *x, const double *y, int64_t size, double *distance,
+                               ota_error *error);
+/* The same from logarithms, which may be any finite numbers. */
+OTA_API ota_status ota_hilbert_log(const double *log_x, const double *log_y, int64_t size,
+                                   double *distance, ota_error *error);
+
+typedef struct ota_contraction {
+    double diameter;    /* Delta [TOT-96] */
+    double rate;        /* tanh(Delta / 4), per half iteration; rate^2 per iteration [TOT-97] */
+    double entry_range; /* log(max K / min K); Delta <= 2 entry_range [TOT-98] */
+    double entry_rate;  /* tanh(entry_range / 2) = (r - 1)/(r + 1) >= rate, r = max K / min K */
+} ota_contraction;
+
+/* Time O(rows^2 columns): give the transpose of a tall kernel, whose figures are the same. Allocates
+ * O(columns). */
+OTA_API ota_status ota_contraction_of(const double *log_kernel, int64_t rows, int64_t columns,
+                                      ota_contraction *contraction, ota_error *error);
+
+/* Diameter of the Hamming kernel on two symbols or more: 2 / epsilon exactly; its rate is
+ * tanh(1 / (2 epsilon)). [TOT-102] */
+OTA_API double ota_hamming_diameter(double epsilon);
+
+/* Iterations after which the l1 column error of Sinkhorn is at most delta, from its theory: 0 < rate < 1,
+ * delta > 0. Conservative: 4 delta^-2 log(sum K / min K), masses 1 [TOT-100]. Geometric: the least t with
+ * expm1(first rate^(2(t-1))) <= delta, first = d_H(g_1, g_0) of the first change of the column scaling:
+ * column error t is at most expm1 of change t [TOT-101]. NaN where the arguments have no meaning. */
+OTA_API double ota_iterations_conservative(double log_sum_over_min, double delta);
+OTA_API double ota_iterations_geometric(double first, double rate, double delta);
+
+/* Log-domain alternating scaling P = exp(L + f + g), from g = 0, with either side relaxed:
+ *
+ *     f <- (1 - row_relaxation) f + row_relaxation (log p - logsumexp_j(L + g))
+ *     error_t  = ||P1 - p||_1 + ||P^T1 - q||_1, then
+ *     g <- (1 - column_relaxation) g + column_relaxation (log q - logsumexp_i(L + f))
+ *     change_t = d_H(new g, old g)
+ *
+ * Both 1: Sinkhorn. Column lambda alone: [ELA-09, DER-07, 08]; both omega: [DER-09]. p [rows], q
+ * [columns] are above 0; unequal totals never meet. At most `most` rounds, fewer once error_t <= tolerance
+ * or error_t is no number; errors, changes [most] or NULL; f [rows], g [columns] receive the potentials of
+ * the error reported last, g before its update. */
+typedef struct ota_scaling_run {
+    double row_relaxation, column_relaxation; /* 0: 1 */
+    int64_t plain; /* so many first rounds are not relaxed: over-relaxation far from the plan
+                             can diverge, after five rounds it was not seen to */
+    double tolerance;
+    int64_t most;
+    double *errors, *changes;
+    int64_t rounds; /* set: how many errors there are */
+} ota_scaling_run;
+OTA_API ota_status ota_scaling(const double *log_kernel, const double *p, const double *q,
+                               int64_t rows, int64_t columns, ota_scaling_run *run, double *f,
+                               double *g, ota_error *error);
+
+/* exp(slope of log errors over the last half of the history), at least 4 of them, all above 0.
+ * [TOT-103] */
+OTA_API ota_status ota_rate_measured(const double *errors, int64_t count, double *rate,
+                                     ota_error *error);
+
+typedef struct ota_coupling_spectrum {
+    double second;          /* sigma_2^2 of D_r^-1/2 P D_c^-1/2; sigma_1 = 1 */
+    double least;           /* its smallest sigma^2 on the smaller side */
+    double second_residual; /* an eigenvalue of the normal matrix lies this near to `second` ... */
+    double least_residual;  /* ... and `least` */
+    int64_t rounds;         /* of power iteration, both together */
+} ota_coupling_spectrum;
+
+/* P [rows, columns], 0 or more, no empty row or column; r, c its own sums. `second` is the asymptotic
+ * rate of Sinkhorn [TOT-103]. Power iteration on B B^T or B^T B, whichever is smaller, away from the known
+ * first vector, and on its complement for the other end; OTA_NOT_CONVERGED when a residual is still above
+ * 1e-5 after max_rounds (0: 20000) each, the result filled. Allocates O(rows + columns). */
+OTA_API ota_status ota_coupling_spectrum_of(const double *coupling, int64_t rows, int64_t columns,
+                                            int64_t max_rounds, ota_coupling_spectrum *spectrum,
+                                            ota_error *error);
+
+/* max over the spectrum of |1 - lambda (1 - sigma^2)|, reached at one of its ends. [DER-07] */
+OTA_API double ota_rate_one_sided(double lambda, double second, double least);
+/* lambda* = 2 / (2 - second - least), rate (second - least) lambda* / 2. [DER-08] */
+OTA_API double ota_best_one_sided(double second, double least, double *rate);
+/* omega* = 2 / (1 + sqrt(1 - second)), rate omega* - 1. [DER-09] */
+OTA_API double ota_best_two_sided(double second, double *rate);
+
+/* ---- distributions and logits: how far apart two of them are ---------------------------------
+ *
+ * `before` b and `after` a are two distributions over the same V symbols (or the logits z, z' of two:
+ * b = softmax(z / temperature)); `type` is OTA_F32 or OTA_F64 and arithmetic is f64. Everything is in
+ * nats. Logits are finite, at most 1e300 min(1, temperature) in size; probabilities are 0 or more and sum
+ * to 1 within 1e-6 (and are then scaled to 1). From logits nothing is subtracted that nearly cancels: a
+ * divergence between two saturated distributions whose tails weigh 1e-30 is right to 1e-12. Time O(V). */
+
+typedef struct ota_divergence {
+    double tv; /* sum |a - b| / 2, from the parts that exclude the largest b [TOT-71, 109] */
+    double w1; /* Wasserstein distance at Hamming cost: the same number [TOT-36, 72] */
+    double kl; /* sum a log(a/b); +inf where a > 0 = b [TOT-73] */
+    double kl_reverse; /* sum b log(b/a) */
+    double js; /* (KL(a|m) + KL(b|m)) / 2, m = (a + b) / 2: TV^2/2 <= JS <= TV log 2 [TOT-74] */
+    double entropy_before; /* -sum b log b */
+    double entropy_after;
+    double entropy_change; /* after - before [TOT-75] */
+    double hellinger;      /* sqrt(1 - sum sqrt(a b)) */
+    double fisher_rao;     /* 2 arccos sum sqrt(a b), by arcsin: exact for near ones [LIT-31] */
+} ota_divergence;
+
+OTA_API ota_status ota_divergence_of(const double *before, const double *after, int64_t size,
+                                     ota_divergence *divergence, ota_error *error);
+OTA_API ota_status ota_divergence_of_logits(const void *before, const void *after, ota_type type,
+                                            int64_t size, double temperature,
+                                            ota_divergence *divergence, ota_error *error);
+
+typedef struct ota_tail {
+    int64_t index;   /* first index of the largest logit */
+    double mass;     /* 1 - max p, summed over the others [TOT-110] */
+    double log_mass; /* its logarithm, right where mass underflows; -inf for one symbol */
+    double margin;   /* z_1 - max_j z_j over the others; +inf for one symbol [TOT-30] */
+} ota_tail;
+
+OTA_API ota_status ota_tail_of(const void *logits, ota_type type, int64_t size, double temperature,
+                               ota_tail *tail, ota_error *error);
+
+typedef struct ota_logit_change {
+    double max_change;  /* ||z' - z||_inf [TOT-81] */
+    double range_half;  /* (max - min of z' - z) / 2 <= max_change: free of common shifts */
+    double correlation; /* Pearson over V; NaN for a constant side [TOT-82] */
+    double effective_temperature; /* 1 / std(z) of before, divisor V; +inf if constant [TOT-83] */
+} ota_logit_change;
+
+OTA_API ota_status ota_logit_change_of(const void *before, const void *after, ota_type type,
+                                       int64_t size, ota_logit_change *change, ota_error *error);
+
+/* overlap[t] = |top_k(before) and top_k(after)| / k for k = counts[t], each at least 1 and at most V;
+ * among equals the lower index comes first [TOT-76]. *spearman: correlation of ranks, equals sharing their
+ * mean rank, NaN for a constant side [TOT-77]; overlap or spearman may be NULL. Only the order counts:
+ * give logits or probabilities. Allocates 48 V bytes; time O(V). */
+OTA_API ota_status ota_rank_change_of(const void *before, const void *after, ota_type type,
+                                      int64_t size, const int64_t *counts, int64_t count,
+                                      double *overlap, double *spearman, ota_error *error);
+
+typedef struct ota_state_change {
+    double norm_change;           /* ||h' - h||_2 */
+    double relative_l2;           /* ||h' - h||_2 / ||h||_2; +inf or NaN for h = 0 [TOT-78] */
+    double cosine;                /* <h, h'> / (||h||_2 ||h'||_2); NaN for a zero state [TOT-79] */
+    double max_coordinate_change; /* ||h' - h||_inf [TOT-80] */
+} ota_state_change;
+
+OTA_API ota_status ota_state_change_of(const void *before, const void *after, ota_type type,
+                                       int64_t size, ota_state_change *change, ota_error *error);
+
+/* Mean, sample standard deviation (divisor count - 1; NaN for one value) and quantiles (linear between
+ * order statistics) of finite values. Allocates 32 count bytes. [TOT-27] */
+typedef struct ota_summary {
+    double minimum, maximum, mean, deviation, median, p95;
+} ota_summary;
+OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
+                                  ota_error *error);
+
+/* ---- geometry of the softmax: potential, duality, Fisher information, advantage ---------------
+ *
+ * One row of m scores s at temperature tau, phi(s) = tau log sum_j exp(s_j / tau), p* = softmax(s / tau):
+ *
+ *     J(p)  = -<p,s> + tau sum p log p,   min over the simplex = J(p*) = -phi       [LIT-22]
+ *     dual  = max over lambda of lambda - tau sum_j exp((s_j + lambda)/tau - 1) = -phi at tau - phi [LIT-24]
+ *     phi is the conjugate of f(p) = tau sum p log p on the simplex:  grad phi = p*  [LIT-23, 25]
+ *     F     = (diag p - p p^T) / tau^2,   Jacobian dp/ds = Hessian of phi = tau F    [LIT-18, 27, 30]
+ *     A_j   = u_j - E_p u,   u = -dL/dp,   dL/ds = -(p/tau) A = -tau F u             [LIT-17, 19, 28]
+ *
+ * f64 arrays; p is 0 or more and sums to 1 within 1e-6; scores are finite, at most 1e300 min(1, tau) in
+ * size; u and x at most 1e300. Time O(m) but for the two dense matrices. */
+
+/* *potential = phi; weights [size] or NULL = p*. */
+OTA_API ota_status ota_softmax_potential(const double *scores, int64_t size, double temperature,
+                                         double *potential, double *weights, ota_error *error);
+/* *objective = J(p), 0 log 0 = 0. The value function V(s) is -phi and its gradient is -p*. */
+OTA_API ota_status ota_softmax_objective(const double *p, const double *scores, int64_t size,
+                                         double temperature, double *objective, ota_error *error);
+/* *value = lambda - tau sum_j exp((s_j + lambda)/tau - 1). */
+OTA_API ota_status ota_softmax_dual(const double *scores, int64_t size, double temperature,
+                                    double lambda, double *value, ota_error *error);
+
+/* Fenchel's inequality of f and phi at (p, s), and where s lies against the subdifferential of f. */
+typedef struct ota_fenchel {
+    double gap; /* f(p) + phi(s) - <p,s>, term by term: 0 or more, 0 only at p = p* [LIT-25] */
+    double divergence; /* tau KL(p|p*), the same number without cancellation */
+    double level;      /* mean under p of s_j - tau (log p_j + 1): phi - tau at p = p* [LIT-26] */
+    double spread;     /* max - min of it over p > 0: 0 if and only if s is in the subdifferential
+                          (and p > 0 everywhere) */
+} ota_fenchel;
+OTA_API ota_status ota_fenchel_of(const double *p, const double *scores, int64_t size,
+                                  double temperature, ota_fenchel *fenchel, ota_error *error);
+
+/* advantage [size] = A; gradient [size] = dL/ds; either may be NULL. A step against the gradient raises
+ * s_j if and only if A_j > 0. */
+OTA_API ota_status ota_advantage(const double *p, const double *utility, int64_t size,
+                                 double temperature, double *advantage, double *gradient,
+                                 ota_error *error);
+/* product [size] = F x. */
+OTA_API ota_status ota_fisher_product(const double *p, const double *x, int64_t size,
+                                      double temperature, double *product, ota_error *error);
+/* fisher [size, size] = F, of rank (number of p > 0) - 1 = *rank; fisher or rank may be NULL. */
+OTA_API ota_status ota_fisher_matrix(const double *p, int64_t size, double temperature,
+                                     double *fisher, int64_t *rank, ota_error *error);
+/* jacobian [size, size]: dp_k/ds_j = p_k (delta_kj - p_j) / tau, symmetric. */
+OTA_API ota_status ota_softmax_jacobian(const double *p, int64_t size, double temperature,
+                                        double *jacobian, ota_error *error);
+/* step [size] = -F^+ dL/ds = tau (u - mean of u) over p > 0, 0 elsewhere, F^+ the pseudo-inverse (F has
+ * no inverse: F 1 = 0). Needs no division by p, so saturation does no harm. [LIT-29] */
+OTA_API ota_status ota_natural_gradient(const double *p, const double *utility, int64_t size,
+                                        double temperature, double *step, ota_error *error);
+
+/* ---- certificates of a coupling: how far it can move, and what it keeps -----------------------
+ *
+ * P, Q are the couplings [rows, columns] of scores S, T at temperature tau, each row of mass 1; n = rows.
+ * In one chain, with J = KL(P|Q) + KL(Q|P) and D = S - T:
+ *
+ *     tau J(P,Q) = <D, P - Q> <= R(D) ||P - Q||_1       exact columns, R: ota_gauge       [CETA-18]
+ *     ||P - Q||_1 <= (n / tau) max |D|                                                    [CETA-16]
+ *     ||P - Q||_1 <= 2 n tanh(R(D) / (2 tau))           exact columns; attained           [DER-17]
+ *     ||P - Q||_1 <= 2 n tanh(max_i osc_i(D) / (4 tau)) free, relaxed, capped, exact      [DER-18]
+ *     ||P_i - Q_i||_1 <= 2 tanh(osc_i(D) / (4 tau))     free columns
+ *
+ * Matrices are dense f64. A score of -inf in both S and T is a masked pair and has no part in D. */
+
+typedef struct ota_score_bounds {
+    double sup;      /* max |S - T| */
+    double range;    /* max_i osc_i(S - T) */
+    double residual; /* R, as given */
+    double printed;  /* (n / tau) sup [CETA-16] */
+    double sharp;    /* 2 n tanh(residual / (2 tau)), NaN for a NaN residual [DER-17] */
+    double family;   /* 2 n tanh(range / (4 tau)) [DER-18] */
+    double rows;     /* sum_i 2 tanh(osc_i / (4 tau)), softmax only [DER-18] */
+    double row;      /* 2 tanh(range / (4 tau)): largest ||P_i - Q_i||_1, softmax only */
+} ota_score_bounds;
+
+/* `residual`: R(S - T) of ota_gauge, or any upper bound of it; NaN: not known. row_bounds [rows] or NULL:
+ * 2 tanh(osc_i / (4 tau)). */
+OTA_API ota_status ota_score_bounds_of(const double *scores, const double *perturbed, int64_t rows,
+                                       int64_t columns, double temperature, double residual,
+                                       double *row_bounds, ota_score_bounds *bounds,
+                                       ota_error *error);
+
+typedef struct ota_score_change {
+    double l1;       /* ||P - Q||_1 */
+    double row_l1;   /* max_i ||P_i - Q_i||_1, at most l1 / 2 where the column sums agree */
+    double energy;   /* <S - T, P - Q> */
+    double jeffreys; /* tau (KL(P|Q) + KL(Q|P)): equals energy for exact columns [CETA-18] */
+} ota_score_change;
+
+OTA_API ota_status ota_score_change_of(const double *scores, const double *perturbed,
+                                       const double *coupling, const double *other, int64_t rows,
+                                       int64_t columns, double temperature,
+                                       ota_score_change *change, ota_error *error);
+
+/* Bounds of ||P V - Q W||_{inf,2}, the largest 2-norm of a row, V, W [keys, width]. */
+typedef struct ota_output_bounds {
+    double values_change; /* ||V - W||_{inf,2} */
+    double values_norm;   /* ||W||_{inf,2} */
+    double diameter;      /* max_jk ||W_j - W_k||_2 */
+    double printed;       /* values_change + (n / tau) sup values_norm [CETA-17] */
+    double sharp;         /* values_change + min(1, (n/2) tanh(R / (2 tau))) diameter [DER-19] */
+    double rows;          /* values_change + tanh(range / (4 tau)) diameter, softmax only */
+} ota_output_bounds;
+
+/* Time O(keys^2 width), for the diameter. */
+OTA_API ota_status ota_output_bounds_of(const ota_score_bounds *scores, const double *values,
+                                        const double *other, int64_t keys, int64_t width,
+                                        ota_output_bounds *bounds, ota_error *error);
+
+/* *norm = ||x - y||_{inf,2} of x, y [rows, width]; y NULL: of x. */
+OTA_API ota_status ota_row_norm(const double *x, const double *y, int64_t rows, int64_t width,
+                                double *norm, ota_error *error);
+
+/* *excess = how far the furthest entry of output [rows, width] lies outside [min_j V_jk, max_j V_jk], 0 if
+ * none does: with nonnegative rows of sum 1 none may, beyond rounding. [CETA-13] */
+OTA_API ota_status ota_hull_excess(const double *output, const double *values, int64_t rows,
+                                   int64_t keys, int64_t width, double *excess, ota_error *error);
+
+/* *ratio = ||T(X) - T(Y)||_{inf,2} / ||X - Y||_{inf,2}, T(X) = (1 - alpha) X + alpha A X, at most 1 for a
+ * FIXED row-stochastic A [rows, keys] and alpha in [0, 1]; X, Y [keys, width]; 0 for X = Y. alpha < 1
+ * needs rows = keys. [CETA-14, 15] */
+OTA_API ota_status ota_nonexpansion(const double *coupling, const double *x, const double *y,
+                                    int64_t rows, int64_t keys, int64_t width, double alpha,
+                                    double *ratio, ota_error *error);
+
+typedef struct ota_receiver {
+    double total;   /* sum of the masses: rows [CETA-19] */
+    double largest; /* in units of rows / keys, like the next two */
+    double smallest;
+    double imbalance; /* max_j |mass_j - rows/keys|; keys - 1 at most [CETA-20] */
+} ota_receiver;
+
+/* mass [keys] = A^T 1 of a row-stochastic A [rows, keys]. */
+OTA_API ota_status ota_receiver_of(const double *coupling, int64_t rows, int64_t keys, double *mass,
+                                   ota_receiver *receiver, ota_error *error);
+/* shift [width] = mean over rows of A V - mean over keys of V = (mass - rows/keys)^T V / rows, whatever
+ * the rows are as long as mass = A^T 1. [CETA-12] */
+OTA_API ota_status ota_mean_shift(const double *mass, const double *values, int64_t rows,
+                                  int64_t keys, int64_t width, double *shift, ota_error *error);
+
+/* P = sum_t weights_t permutation_t + rest, for P [size, size] whose rows and columns sum to 1 within
+ * 1e-6: weights [capacity], columns [capacity, size]: row i of term t sits on column columns[t, i]. Terms
+ * come with falling weight, roughly (each at least half of what is possible), so a small capacity keeps
+ * the best of it; (size - 1)^2 + 1 suffices for an exactly doubly stochastic P. *count is their number,
+ * *rest the mass per row that is left. Allocates 8 size^2 bytes and some. [CETA-05] */
+OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity,
+                                double *weights, int64_t *columns, int64_t *count, double *rest,
+                                ota_error *error);
+
+/* ---- bounds of one softmax row ----------------------------------------------------------------
+ *
+ * p = softmax(z / T), p' = softmax(z' / T) over m symbols, dz = z' - z; z f32 or f64, finite. l1 distances
+ * are twice the total variation of ota_divergence_of_logits. */
+
+typedef struct ota_lipschitz {
+    double l1;      /* ||p' - p||_1 */
+    double printed; /* ||dz||_inf / T [TOT-21] */
+    double sharp; /* 2 tanh(osc(dz) / (4 T)); osc(dz)/T is the Hilbert distance of p, p' [DER-20] */
+} ota_lipschitz;
+OTA_API ota_status ota_lipschitz_of(const void *before, const void *after, ota_type type,
+                                    int64_t size, double temperature, ota_lipschitz *lipschitz,
+                                    ota_error *error);
+
+/* ||J||_{inf->1} = max over sets A of 4 p(A) (1 - p(A)), J the Jacobian at temperature 1: lower = upper =
+ * it where max p >= 1/2 or size <= 20, else bounds. [TOT-22] */
+OTA_API ota_status ota_jacobian_norm(const double *p, int64_t size, double *lower, double *upper,
+                                     ota_error *error);
+
+/* The linear probe z = W^T h, given as its transpose [size, width]: row j is token j's direction. */
+typedef struct ota_probe {
+    double norm;     /* max_j ||W_j||_2 [TOT-25] */
+    double diameter; /* max_jk ||W_j - W_k||_2, or at size > 2048 an upper bound of it (twice the
+                           radius about the mean)                                         [DER-20] */
+    int diameter_exact;
+} ota_probe;
+/* Allocates width numbers. */
+OTA_API ota_status ota_probe_of(const void *directions, ota_type type, int64_t size, int64_t width,
+                                ota_probe *probe, ota_error *error);
+/* *printed = min(2, norm sum_l steps_l) bounds ||p^L - p^0||_1 after `layers` moves of 2-norms steps_l
+ * [TOT-24, 26]; *sharp = 2 tanh(diameter sum_l steps_l / 4) does too [DER-20]. The tightness ratio of one
+ * step [TOT-27] is ||p' - p||_1 / (norm step). */
+OTA_API ota_status ota_drift_bound(const ota_probe *probe, const double *steps, int64_t layers,
+                                   double *printed, double *sharp, ota_error *error);
+
+/* A step seen from index 1 = the first largest of z; eps = 1 - p_1, eps' = 1 - p'_1, at the same index. */
+typedef struct ota_saturation {
+    int64_t index;
+    int kept;           /* z' still has its largest there */
+    double tail_before; /* eps */
+    double tail_after;  /* eps' */
+    double tv;
+    double margin;      /* min_j z_1 - z_j >= T log((1 - eps)/eps) [TOT-30] */
+    double margin_loss; /* delta = max(0, max_j dz_j - dz_1) */
+    double bound;       /* max(eps, eps') >= tv, always [TOT-28] */
+    double tail_bound;  /* e^(delta/T) eps / (1 - eps + e^(delta/T) eps) >= eps' [TOT-28] */
+    double printed;     /* 2 eps: bounds ||p' - p||_1 if margin_loss = 0, not if merely kept */
+} ota_saturation;
+OTA_API ota_status ota_saturation_of(const void *before, const void *after, ota_type type,
+                                     int64_t size, double temperature, ota_saturation *saturation,
+                                     ota_error *error);
+/* 1 if both tails are below `tail` (the sources' p_max > 0.9999 is tail 1e-4) and tv below `tv`. [TOT-29] */
+OTA_API int ota_saturation_event(const ota_saturation *saturation, double tail, double tv);
+/* *fraction of rows of scores [rows, columns] with 1 - max p < tail. [TOT-35] */
+OTA_API ota_status ota_saturated_fraction(const void *scores, ota_type type, int64_t rows,
+                                          int64_t columns, double temperature, double tail,
+                                          double *fraction, ota_error *error);
+
+/* What max p and min p can be if max z - min z = range, size >= 2; all four are attained. [TOT-31] */
+typedef struct ota_softmax_limits {
+    double max_least; /* 1/((m-1) + e^-x), x = range/T (the sources print max_most here) */
+    double max_most;  /* 1/(1 + (m-1) e^-x) */
+    double min_least; /* 1/(1 + (m-1) e^x) */
+    double min_most;  /* 1/((m-1) + e^x) */
+} ota_softmax_limits;
+OTA_API ota_status ota_softmax_limits_of(int64_t size, double range, double temperature,
+                                         ota_softmax_limits *limits, ota_error *error);
+/* max p of `high` equal logits `range` above the other size - high: e^x / (high e^x + size - high);
+ * NaN for arguments without meaning. [TOT-32] */
+OTA_API double ota_two_level(int64_t size, int64_t high, double range, double temperature);
+
+typedef struct ota_uniformity {
+    double entropy, entropy_bound; /* h(p_1) + (1 - p_1) log(m - 1), h of two outcomes [TOT-33] */
+    double tv;                     /* sum |p - 1/m| / 2 */
+    double by_least;               /* 1 - m min p [TOT-34] */
+    double by_range;               /* 1 - m / (1 + (m-1) e^(range/T)) */
+    double by_least_sharp;         /* (1 - 1/m) (1 - m min p) */
+    double by_range_sharp;         /* tanh(range / (4 T)) */
+} ota_uniformity;
+OTA_API ota_status ota_uniformity_of(const void *logits, ota_type type, int64_t size,
+                                     double temperature, ota_uniformity *uniformity,
+                                     ota_error *error);
+
+/* ---- layers and blocks -------------------------------------------------------------------------
+ *
+ * What a C user needs around ota_forward to build a transformer layer, and how far such a layer can move
+ * when its input does. A token is a row of x [tokens, width]; every array is dense and row-major. */
+
+/* One change and its bounds. A ratio is measured / bound, at most 1 where the bound holds; with several
+ * rows, each field is the largest over rows. */
+typedef struct ota_change {
+    double measured;
+    double printed, sharp; /* as in the source; the tighter form that holds as well */
+    double printed_ratio, sharp_ratio;
+} ota_change;
+
+/* y_i = gamma * (u_i - mean) / sigma_i + beta, sigma_i = sqrt(||u_i - mean||^2 / width + epsilon).
+ * u, y [rows, width], y may be u; gamma, beta [width] or NULL (ones, zeros); epsilon > 0; sigma [rows] or
+ * NULL. [TOT-56] */
+OTA_API ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const double *gamma,
+                                 const double *beta, double epsilon, double *y, double *sigma,
+                                 ota_error *error);
+
+/* dy [rows, width] -> du [rows, width] (not overlapping u or dy), and dgamma, dbeta [width] or NULL, the
+ * sums over rows. [TOT-57] */
+OTA_API ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width,
+                                          const double *gamma, double epsilon, const double *dy,
+                                          double *du, double *dgamma, double *dbeta,
+                                          ota_error *error);
+
+/* jacobian [width, width] of u -> (u - mean) / sigma: (I - 1 1^T/d)/sigma - c c^T/(sigma^3 d). [TOT-57] */
+OTA_API ota_status ota_layernorm_jacobian(const double *u, int64_t width, double epsilon,
+                                          double *jacobian, ota_error *error);
+
+typedef struct ota_layernorm_spectrum {
+    double sigma;
+    /* eigenvalues of the Jacobian: epsilon / sigma^3 on c = u - mean, NaN when c is 0 to rounding (at
+       most width * 2^-53 max |u|); 1 / sigma on the `perpendicular_count` directions orthogonal to 1 and
+       c (width - 2; width - 1 when c is 0); and 0 on 1 [TOT-58] */
+    double parallel, perpendicular;
+    int64_t perpendicular_count;
+    /* ||gamma||_inf / sigma, an upper bound only, and the norm ||diag(gamma) J||_2 itself, found by
+       bisection (absolute error some 1e-8 ||gamma||_inf / sigma at worst) [TOT-59] */
+    double printed, exact;
+    /* over all inputs: ||gamma||_inf / sqrt(epsilon), and the norm at c = 0, where the supremum lies */
+    double global_printed, global_exact;
+} ota_layernorm_spectrum;
+
+/* u [width], gamma [width] or NULL, workspace [width]. [TOT-58, 59] */
+OTA_API ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *gamma,
+                                          double epsilon, double *workspace,
+                                          ota_layernorm_spectrum *spectrum, ota_error *error);
+
+/* ||LN(u) - LN(v)||_2 of two tokens. printed: ||gamma||_inf ||u - v|| / min(sigma_u, sigma_v);
+ * sharp: ||gamma||_inf 2 ||c_u - c_v|| / (sigma_u + sigma_v), which needs nothing about the path between
+ * them. workspace [2 width]. [TOT-59, 60] */
+OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
+                                        const double *gamma, double epsilon, double *workspace,
+                                        ota_change *change, ota_error *error);
+
+/* costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its four terms: x, positions
+ * [tokens, width], weights [width, head_width], costs [tokens, tokens]; parts [4, tokens, tokens] or NULL:
+ * content-content, content-position, position-content, position-position. workspace
+ * [4 tokens head_width]. [TOT-49] */
+OTA_API ota_status ota_absolute_costs(const double *x, const double *positions, int64_t tokens,
+                                      int64_t width, const double *query_weights,
+                                      const double *key_weights, int64_t head_width,
+                                      double temperature, double *workspace, double *costs,
+                                      double *parts, ota_error *error);
+
+typedef enum ota_bias_place { OTA_BIAS_INSIDE = 0, OTA_BIAS_OUTSIDE } ota_bias_place;
+
+/* inside: costs_ij = -(q_i k_j^T + b_(i-j)) / temperature; outside: -q_i k_j^T / temperature - b_(i-j).
+ * q [queries, head_width], k [keys, head_width], bias [queries + keys - 1] with b_(i-j) at
+ * i - j + keys - 1, costs [queries, keys]. [TOT-50] */
+OTA_API ota_status ota_relative_costs(const double *q, int64_t queries, const double *k,
+                                      int64_t keys, int64_t head_width, const double *bias,
+                                      double temperature, ota_bias_place place, double *costs,
+                                      ota_error *error);
+
+/* bias_ij = -slope |i + offset - j|; with `causal`, -slope (i + offset - j), and -inf where that distance
+ * is negative. bias [queries, keys]; slopes: ota_alibi_slopes. [LIT-32] */
+OTA_API ota_status ota_alibi_bias(double slope, int64_t queries, int64_t keys, int64_t offset,
+                                  int causal, double *bias, ota_error *error);
+
+/* The rotation R(position) that ota_rope applies: 2 x 2 blocks at angles position * base^(-2k/width);
+ * rotation [width, width], width even; base 0 means 10000. [TOT-51, 52] */
+OTA_API ota_status ota_rope_matrix(int64_t width, double position, double base, double *rotation,
+                                   ota_error *error);
+
+/* context [values_width] = sum_j p_j v_j; p [keys] of sum 1, values [keys, values_width]. [LIT-15] */
+OTA_API ota_status ota_context(const double *p, const double *values, int64_t keys,
+                               int64_t values_width, double *context, ota_error *error);
+
+/* The chain rule around the weights of one head, O = P V, S = scale Q K^T: dP = dO V^T, dV = P^T dO,
+ * dQ = scale dS K, dK = scale dS^T Q. What lies between dP and dS is the plan's own backward. Outputs that
+ * are NULL are not computed, and inputs that only they need may be NULL too. [LIT-21] */
+typedef struct ota_head_chain {
+    int64_t queries, keys, width, values_width;
+    double scale;          /* 0: 1 / sqrt(width) */
+    const double *q, *k;   /* [queries, width], [keys, width] */
+    const double *v;       /* [keys, values_width] */
+    const double *p;       /* [queries, keys] */
+    const double *dout;    /* [queries, values_width] */
+    const double *dscores; /* [queries, keys] */
+    double *dp;            /* [queries, keys] */
+    double *dq, *dk, *dv;  /* like q, k, v */
+} ota_head_chain;
+OTA_API ota_status ota_head_chain_rule(const ota_head_chain *chain, ota_error *error);
+
+/* Multi-head attention with its projections. For head h, whose columns of W_Q, W_K, W_V lie side by side
+ * and whose rows of W_O lie one below the other:
+ *
+ *     Q_h = X W_Q,h + b,  K_h = Z W_K,h + b,  V_h = Z W_V,h + b       X [queries, width], Z [keys, width]
+ *     Y = Concat(P_1 V_1, ..., P_H V_H) W_O + b = sum_h P_h V_h W_O,h + b       [CETA-29, TOT-53]
+ *
+ * Zero means the default in every field but `size`. All arrays are borrowed for the call. */
+typedef struct ota_attention_layer {
+    size_t size; /* sizeof(ota_attention_layer) */
+    int64_t width;
+    int64_t heads;                             /* 0: 1 */
+    int64_t head_width;                        /* 0: width / heads, which must be whole */
+    int64_t value_width;                       /* per head; 0: head_width */
+    const double *query_weights, *key_weights; /* [width, heads * head_width] */
+    const double *value_weights;               /* [width, heads * value_width] */
+    const double *output_weights;              /* [heads * value_width, width] */
+    /* of the projections' columns; NULL: none */
+    const double *query_bias, *key_bias, *value_bias, *output_bias;
+    /* > 0: queries and keys are rotated with this base, queries standing where the method's corner says
+       [TOT-51] */
+    double rotary_base;
+    /* regulariser, rules, terms, support, temperature or temperatures per head; its queries, keys and
+       scores must be absent. NULL: softmax */
+    const ota_problem *method;
+    const ota_options *options; /* NULL: defaults */
+} ota_attention_layer;
+
+typedef struct ota_attention_outputs {
+    size_t size;   /* sizeof(ota_attention_outputs) */
+    double *out;   /* Y [queries, width] */
+    double *mixed; /* the concatenated P_h V_h [queries, heads * value_width] */
+    double *parts; /* P_h V_h W_O,h [heads, queries, width], which with output_bias add up to Y */
+    double *coupling; /* [heads, queries, keys] */
+    double *receiver; /* column sums [heads, keys] */
+} ota_attention_outputs;
+
+/* Number of doubles of workspace for the calls below; 0 when the layer or a size is invalid or the number
+ * leaves the range of int64_t. */
+OTA_API int64_t ota_attention_workspace(const ota_attention_layer *layer, int64_t queries,
+                                        int64_t keys);
+
+/* x [queries, width]; context [keys, width], or NULL for x itself (then keys = queries). Output pointers
+ * that are NULL are not wanted. `result` or NULL is ota_attend's, and so is the status; the plan inside
+ * allocates. */
+OTA_API ota_status ota_attention_forward(const ota_attention_layer *layer, const double *x,
+                                         int64_t queries, const double *context, int64_t keys,
+                                         const ota_attention_outputs *outputs, double *workspace,
+                                         ota_result *result, ota_error *error);
+
+/* A LayerNorm's parameters, as in ota_layernorm. */
+typedef struct ota_norm {
+    const double *gamma, *beta;
+    double epsilon;
+} ota_norm;
+
+/* Y = X + alpha A(N(X)): A the layer, N the LayerNorm or, where `norm` is NULL, the identity, which with
+ * the method softmax/exact is the CETA block. x, y [tokens, width], not overlapping. [CETA-27] */
+OTA_API ota_status ota_attention_block(const ota_attention_layer *layer, const ota_norm *norm,
+                                       double alpha, const double *x, int64_t tokens, double *y,
+                                       double *workspace, ota_result *result, ota_error *error);
+
+/* T_alpha(X) = (1 - alpha) X + alpha P X, 0 <= alpha <= 1, P [tokens, tokens] of rows that sum to 1 within
+ * 1e-6: every row stays in the hull of X's rows, and with column sums 1 the mean over tokens stays as
+ * well. x, y [tokens, width], not overlapping. [CETA-28] */
+OTA_API ota_status ota_identity_core(const double *coupling, const double *x, int64_t tokens,
+                                     int64_t width, double alpha, double *y, ota_error *error);
+
+/* What multi-head attention keeps of the mean over tokens. Largest over features or keys: */
+typedef struct ota_attention_means {
+    double receiver_error; /* |column sum - 1| of any head: W_O mixes features, never tokens */
+    double value_change;   /* |mean(Y) - (mean(Concat V) W_O + b)|: 0 for doubly stochastic plans */
+    double input_change;   /* |mean(Y) - mean(X)|: no layer has to keep that */
+} ota_attention_means;
+
+/* Self-attention on x [tokens, width]. [CETA-30] */
+OTA_API ota_status ota_attention_mean_change(const ota_attention_layer *layer, const double *x,
+                                             int64_t tokens, double *workspace,
+                                             ota_attention_means *means, ota_error *error);
+
+/* Number of doubles of workspace of the two calls below, or 0 as above. */
+OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t queries,
+                                               int64_t keys);
+
+/* How far the layer's output and weights move from (x, context) to (x2, context2). Only for softmax with
+ * free, exact or relaxed columns, rows of mass 1, no sink, no softcap and no fixed rounds, where the
+ * bounds are theorems about the converged plan; anything else is OTA_UNSUPPORTED. With T = 1 / scale, tau
+ * in units of which scores are measured, and osc_i the range of a row's score changes / (T tau):
+ *
+ *     output   ||y_i - y'_i||_2 <= sum_h ||W_O,h||_2 (||P_i - P'_i||_1 |V_h| + |V_h - V'_h|), |.| the
+ *              spectral norm (printed) or the largest row norm (sharp)                          [TOT-54]
+ *     weights  ||P_i - P'_i||_1 <= (|K - K'| ||Q_i|| + |K'| ||Q_i - Q'_i||) / (T tau) = r_i     [TOT-55]
+ *              free      printed r_i;        sharp 2 tanh(osc_i / 4)                            [DER-18]
+ *              exact     printed n max r;    sharp n tanh(max osc / 4)                          [DER-19]
+ *              relaxed   printed n max r;    sharp 2 n tanh(max osc / 4)                        [DER-18]
+ *
+ * sharp weights are cut at 2. `weights` is over all rows of all heads; either may be NULL. */
+OTA_API ota_status ota_attention_change(const ota_attention_layer *layer, const double *x,
+                                        const double *context, const double *x2,
+                                        const double *context2, int64_t queries, int64_t keys,
+                                        double *workspace, ota_change *output, ota_change *weights,
+                                        ota_error *error);
+
+/* The same for a block, y = x + alpha A(N(x)), from the distance of its inputs and its weights alone:
+ *
+ *     ||y_i - y'_i|| <= ||x_i - x'_i|| + |alpha| sum_h ||W_O,h|| (w_i |V_h| + ||W_V,h|| delta)
+ *
+ * delta_i bounds ||N(x_i) - N(x'_i)|| (ota_layernorm_change), delta is the largest (sharp) or the root of
+ * the sum of squares (printed), and w_i follows from r_i <= (|Q_i| ||W_K|| delta + |K'| ||W_Q|| delta_i) /
+ * (T tau) with osc_i <= 2 r_i. x, x2 [tokens, width]. [TOT-60] */
+OTA_API ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm,
+                                    double alpha, const double *x, const double *x2, int64_t tokens,
+                                    double *workspace, ota_change *change, ota_error *error);
+
+/* ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
+ * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */
+OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
+                                 double *workspace);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,9 @@
 """Times the fused kernel against torch's scaled_dot_product_attention, alternating in one run.
 
-    gcc ... -shared -o attend_driver.so   (the line is in NOTES.md)
     python ladder.py attend_driver.so [--levels avx512,avx2,portable] [--sizes 256,1024,4096] [--width 64]
 
-Prints the best of --repeats for both, their ratio, and the share of the level's own ceiling
-(`products` on a block in the first cache).
+NOTES.md has the line that builds attend_driver.so. Prints the best of --repeats for both, their
+ratio, and the share of the level's own ceiling (`products` on a block in the first cache).
 """
 
 import argparse
@@ -41,9 +40,7 @@ def main() -> None:
             ours, theirs, ceiling = [], [], []
             for _ in range(arguments.repeats):
                 ours.append(
-                    library.lab_attend(
-                        level.encode(), q, k, v, out, size, size, width, int(arguments.causal)
-                    )
+                    library.lab_attend(level.encode(), q, k, v, out, size, size, width, int(arguments.causal))
                 )
                 start = time.perf_counter()
                 expected = torch.nn.functional.scaled_dot_product_attention(

@@ -51,12 +51,19 @@ static double column_error(const ota_judge_head *k) {
 static void load_masses(ota_judge_head *k) {
     const ota_resolved *r = k->r;
     ota_judge_sum mass = {0.0, 0.0};
-    for (int64_t j = 0; j < k->m; j++) k->used[j] = false;
+    double *reached = k->p; /* 1 where a row that has mass may use the column */
+    for (int64_t j = 0; j < k->m; j++) {
+        k->used[j] = false;
+        reached[j] = 0.0;
+    }
     for (int64_t i = 0; i < k->n; i++) {
         const ota_judge_row_kind kind = ota_judge_load_scores(k, i);
+        const bool has_mass = ota_judge_mass_of(k, i) > 0.0;
         for (int64_t j = 0; j < k->m; j++) {
-            k->used[j] = k->used[j] || (kind == OTA_JUDGE_NONFINITE ? !(k->s[j] <= -INFINITY)
-                                                                    : k->s[j] > -INFINITY);
+            const bool allowed =
+                kind == OTA_JUDGE_NONFINITE ? !(k->s[j] <= -INFINITY) : k->s[j] > -INFINITY;
+            k->used[j] = k->used[j] || allowed;
+            if (allowed && has_mass) reached[j] = 1.0;
         }
         if (kind == OTA_JUDGE_NORMAL) ota_judge_add(&mass, ota_judge_mass_of(k, i));
     }
@@ -72,6 +79,8 @@ static void load_masses(ota_judge_head *k) {
         k->target[j] = caps ? r->problem.cap * mine : k->nu[j];
         k->left[j] = k->target[j];
         k->column[j] = (ota_judge_sum){0.0, 0.0};
+        /* What no mass can reach has no say in any condition below: its best potential is infinite. */
+        k->used[j] = reached[j] > 0.0;
     }
 }
 

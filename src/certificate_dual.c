@@ -248,7 +248,7 @@ double ota_judge_column_dual(const ota_judge_head *k) {
             ota_judge_add(&dual, target * g);
         else if (k->rule == OTA_COLUMNS_CAPPED)
             ota_judge_add(&dual, target * fmin(0.0, g));
-        /* A key nobody may use keeps the whole penalty: its best g is +inf. */
+        /* A key no mass can reach keeps the whole penalty: its best g is +inf. */
         else if (k->rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&dual, k->used[j] ? -rho * target * expm1(-g / rho) : rho * target);
     }

@@ -25,7 +25,7 @@ typedef struct ota_judge_head {
     double *gather; /* [m + 1] */
     double *fixed;
     ota_judge_sum *column; /* [m] */
-    bool *used;            /* [m] some row may use the column */
+    bool *used;            /* [m] some row with mass may use the column */
 } ota_judge_head;
 
 typedef enum ota_judge_row_kind {

@@ -9,11 +9,15 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
     if (plan == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
     ota_resolved *r = &plan->resolved;
-    if (plan->path == OTA_PATH_DENSE) {
+    if (r->problem.columns != OTA_COLUMNS_FREE && r->problem.columns != OTA_COLUMNS_ONLINE) {
         return ota_fail(
             error, OTA_UNSUPPORTED, "columns",
             "use free or online columns, or forward over the whole sequence",
             "these columns couple all queries, so a cache cannot be decoded step by step");
+    }
+    if (plan->transposed) {
+        return ota_fail(error, OTA_UNSUPPORTED, "axis", "use the rows axis",
+                        "on the columns axis every key looks at all queries");
     }
     for (int k = 0; k < r->term_count; k++) {
         if (r->terms[k].kind == OTA_TERM_RELATIVE || r->terms[k].kind == OTA_TERM_RELATIVE_INSIDE) {

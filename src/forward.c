@@ -39,21 +39,35 @@ static bool interrupted(walk *w) {
     return true;
 }
 
-static void tell_head_done(walk *w) {
+/* One call at a time: whoever finds another telling says nothing. */
+static void tell(walk *w, int64_t round, double residual) {
     const ota_settings *s = &w->plan->resolved.settings;
-    const int64_t done = atomic_fetch_add(&w->heads_done, 1) + 1;
     if (s->progress == NULL || atomic_flag_test_and_set(&w->telling)) return;
-    const ota_progress progress = {.heads_done = done,
-                                   .heads = w->plan->resolved.batch * w->plan->resolved.heads};
+    const ota_progress progress = {.heads_done = atomic_load(&w->heads_done),
+                                   .heads = w->plan->resolved.batch * w->plan->resolved.heads,
+                                   .round = round,
+                                   .residual = residual};
     s->progress(s->progress_user, &progress);
     atomic_flag_clear(&w->telling);
+}
+
+static void tell_round(void *context, int64_t round, double residual) {
+    tell(context, round, residual);
+}
+
+static void tell_head_done(walk *w, const ota_head_result *result) {
+    (void)atomic_fetch_add(&w->heads_done, 1);
+    tell(w, result->rounds, fmax(result->row_error, result->column_error));
 }
 
 static void add_tally(ota_tally *to, const ota_tally *from) {
     to->result.row_error += from->result.row_error;
     to->empty_rows += from->empty_rows;
     to->nonfinite_rows += from->nonfinite_rows;
-    if (from->result.status < to->result.status) to->result.status = from->result.status;
+    /* Only failures travel: a chunk that went well must not hide the head's own caveat. */
+    if (from->result.status < OTA_OK && to->result.status >= OTA_OK) {
+        to->result.status = from->result.status;
+    }
 }
 
 /* Quiet NaN into every output of one head. */
@@ -107,7 +121,7 @@ static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
     }
     if (t->result.status < OTA_OK) poison_head(w->arrays, batch, head);
     if (w->arrays->heads != NULL) w->arrays->heads[batch * plan->resolved.heads + head] = t->result;
-    tell_head_done(w);
+    tell_head_done(w, &t->result);
 }
 
 #define REAL float
@@ -170,10 +184,11 @@ static void sum_up(const walk *w, ota_result *result) {
         (void)snprintf(result->sentence, sizeof result->sentence,
                        "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
-        (void)snprintf(result->sentence, sizeof result->sentence,
-                       "head %" PRId64
-                       ": the keys a row may use have too little capacity left for its mass",
-                       result->head);
+        const bool exact = plan->resolved.problem.columns == OTA_COLUMNS_EXACT;
+        (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
+                       result->head,
+                       exact ? "a query with positive mass has no key it may use"
+                             : "the keys a row may use have too little capacity left for its mass");
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
                        ota_status_text(result->status));
@@ -196,7 +211,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
                         ota_error *error) {
     ota_arrays arrays;
     const size_t result_size = result == NULL ? 0 : result->size;
-    if (result != NULL && (result_size == 0 || result_size > sizeof *result)) {
+    if (result != NULL && result_size == 0) {
         return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
                         "result.size is %zu", result_size);
     }
@@ -204,6 +219,14 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
         ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
     if (checked != OTA_OK) return checked;
     const ota_resolved *r = &plan->resolved;
+    if (ota_array_present(&arrays.start_potential) &&
+        (plan->solver->solve == NULL || plan->transposed || r->order <= 0.0 ||
+         r->problem.columns == OTA_COLUMNS_PREFIX)) {
+        return ota_fail(
+            error, OTA_EINVAL, "start_potential",
+            "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",
+            "start_potential has no use: this plan starts no rounds from column potentials");
+    }
     walk w = {.plan = plan, .arrays = &arrays, .telling = ATOMIC_FLAG_INIT};
     w.more_than_out = ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
                       ota_array_present(&arrays.row_entropy) ||
@@ -224,7 +247,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     sum_up(&w, &full);
     if (result != NULL) {
         full.size = result_size;
-        memcpy(result, &full, result_size);
+        memcpy(result, &full, result_size < sizeof full ? result_size : sizeof full);
     }
     if (full.status >= OTA_OK) return full.status;
     return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);

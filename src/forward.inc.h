@@ -51,12 +51,13 @@ static void WORD(form_rows)(walk *w, const ota_slot *slot, ota_worker *worker, i
     }
 }
 
-static void WORD(put_row)(const walk *w, int64_t batch, int64_t head, int64_t query, double mu,
+static void WORD(put_row)(const walk *w, int64_t batch, int64_t head, int64_t query,
                           const ota_row_found *found) {
     const ota_arrays *a = w->arrays;
-    (void)mu;
+    const double order = w->plan->resolved.order;
     put(&a->row_potential, batch, head, query, found->potential);
-    put(&a->lse, batch, head, query, found->lse);
+    /* Only entropy plans have one. */
+    put(&a->lse, batch, head, query, order > 0.0 && order <= 1.0 ? found->lse : NAN);
     put(&a->sink, batch, head, query, found->sink);
 }
 
@@ -76,7 +77,11 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
             if (row[slot->broken[q]] > (REAL)0) broken[k] = true;
         }
         if (with_out && (found[k].nonfinite || broken[k])) tally->nonfinite_rows++;
-        if (with_out && found[k].empty) tally->empty_rows++;
+        if (with_out && found[k].empty && !plan->transposed) {
+            tally->empty_rows++;
+            if (mu[k] > 0.0 && plan->resolved.problem.columns == OTA_COLUMNS_EXACT)
+                tally->result.status = OTA_INFEASIBLE;
+        }
         if (found[k].infeasible) tally->result.status = OTA_INFEASIBLE;
         if (with_out && !found[k].empty && plan->resolved.problem.rows == OTA_ROWS_HARD) {
             tally->result.row_error += fabs(found[k].mass + found[k].sink - mu[k]);
@@ -88,7 +93,8 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
             double p_log_p = 0.0, largest = 0.0;
             int64_t positive = 0;
             KERNELS(plan)->statistics(row, m, &p_log_p, &positive, &largest);
-            const double mass = found[k].mass;
+            const double rest = found[k].sink, mass = found[k].mass + rest;
+            if (rest > 0.0) p_log_p += rest * log(rest);
             const double entropy = mass > 0.0    ? (mass * log(mu[k]) - p_log_p) / mu[k]
                                    : mass <= 0.0 ? 0.0
                                                  : NAN;
@@ -97,7 +103,7 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
                 found[k].nonfinite ? NAN : (double)positive);
             put(&a->row_max, batch, head, first + k, found[k].nonfinite ? NAN : largest);
         }
-        if (with_out) WORD(put_row)(w, batch, head, first + k, mu[k], &found[k]);
+        if (with_out) WORD(put_row)(w, batch, head, first + k, &found[k]);
     }
     if (ota_array_present(&a->coupling)) {
         ota_array rows_of = a->coupling;
@@ -209,8 +215,11 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
                           .scratch = worker->attend};
     KERNELS(plan)->attend(&block);
     for (int64_t k = 0; k < rows; k++) {
-        const double mu = masses ? (double)mass[k] : 1.0, weight = (double)sum[k],
-                     peak = (double)top[k];
+        const double mu = masses ? (double)mass[k] : 1.0;
+        /* A row whose keys are all masked still has the sink. */
+        const bool only_sink = !((double)sum[k] > 0.0) && sum[k] >= (REAL)0 && sink > -INFINITY;
+        const double weight = only_sink ? 1.0 : (double)sum[k];
+        const double peak = only_sink ? sink : (double)top[k];
         ota_row_found found = {.potential = -INFINITY, .lse = -INFINITY};
         bool nonfinite = !(weight - weight <= 0.0) || peak >= INFINITY || isnan(peak);
         if (wants_out && slot->broken_count > 0 &&
@@ -228,8 +237,10 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             tally->empty_rows++;
+            if (mu > 0.0 && r->problem.columns == OTA_COLUMNS_EXACT)
+                tally->result.status = OTA_INFEASIBLE;
         }
-        WORD(put_row)(w, batch, head, first + k, mu, &found);
+        WORD(put_row)(w, batch, head, first + k, &found);
     }
     if (block.values_width > 0)
         WORD(ota_unpack_rows)(&a->out, batch, head, first, rows, out, plan->values_width);
@@ -462,6 +473,33 @@ static void WORD(weights_of)(const WORD(seat_walk) * s, const ota_row_law *law, 
     WORD(ota_row_solve)(law, row, bias, m, mu, to, found);
 }
 
+/* Transposed problem: weights of every dense row (key), then P = P'^T. */
+static void WORD(turn_over)(WORD(seat_walk) * s, ota_tally *tally) {
+    ota_plan *plan = s->w->plan;
+    const ota_row_law law = WORD(row_law)(plan, s->head);
+    REAL *weights = s->seat->weights, *line = s->seat->line;
+    for (int64_t j = 0; j < plan->dense_rows; j++) {
+        ota_row_found found;
+        WORD(weights_of)(s, &law, j, line, &found);
+        s->dense->f[j] = found.potential;
+        tally->empty_rows += found.empty;
+        for (int64_t i = 0; i < plan->dense_columns; i++) weights[i * plan->stride + j] = line[i];
+    }
+}
+
+/* LSE_j (S_ij + g_j) / tau of a query of the transposed problem, whose g are the dense rows' f. */
+static double WORD(transposed_lse)(const WORD(seat_walk) * s, double tau, int64_t query) {
+    const ota_plan *plan = s->w->plan;
+    const REAL *column = (const REAL *)s->seat->scores + query;
+    double top = -INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < plan->dense_rows; j++)
+        top = fmax(top, (double)column[j * plan->dense_stride] + s->dense->f[j]);
+    if (!(top > -INFINITY)) return top;
+    for (int64_t j = 0; j < plan->dense_rows; j++)
+        sum += exp(((double)column[j * plan->dense_stride] + s->dense->f[j] - top) / tau);
+    return log(sum) + top / tau;
+}
+
 /* Emission of one chunk of queries. */
 static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
     WORD(seat_walk) *s = context;
@@ -494,8 +532,8 @@ static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
                 mu[k] = mass;
                 found[k] = (ota_row_found){.potential = potential,
                                            .mass = mass,
-                                           .lse = entropy && mass > 0.0
-                                                      ? log(mass) - potential / law.tau
+                                           .lse = entropy && ota_array_present(&w->arrays->lse)
+                                                      ? WORD(transposed_lse)(s, law.tau, at + k)
                                                       : -INFINITY,
                                            .empty = !(mass > 0.0),
                                            .nonfinite = isnan(mass)};
@@ -510,18 +548,10 @@ static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
     }
 }
 
-/* Transposed problem: weights of every dense row (key), then P = P'^T. */
-static void WORD(turn_over)(WORD(seat_walk) * s) {
-    ota_plan *plan = s->w->plan;
-    const ota_row_law law = WORD(row_law)(plan, s->head);
-    REAL *weights = s->seat->weights;
-    for (int64_t j = 0; j < plan->dense_rows; j++) {
-        REAL *row = (REAL *)s->seat->scores + j * plan->dense_stride;
-        ota_row_found found;
-        WORD(weights_of)(s, &law, j, row, &found);
-        s->dense->f[j] = found.potential;
-        for (int64_t i = 0; i < plan->dense_columns; i++) weights[i * plan->stride + j] = row[i];
-    }
+/* The smallest residual this arithmetic can be asked for (numeric policy 3.5). */
+static double WORD(residual_floor)(const ota_dense *d) {
+    const double u = sizeof(REAL) == sizeof(double) ? 0x1p-53 : 0x1p-24;
+    return 8.0 * u + u * d->range / (4.0 * d->tau);
 }
 
 static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
@@ -537,7 +567,8 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
         for (int64_t i = plan->dense_columns; i < plan->dense_stride; i++) row[i] = (REAL)-INFINITY;
     }
     const bool finite = WORD(weigh)(s);
-    if (plan->solver->solve == NULL) return OTA_OK;
+    if (plan->solver->solve == NULL)
+        return d->unusable < 0 && d->rule == OTA_COLUMNS_EXACT ? OTA_INFEASIBLE : OTA_OK;
     if (!finite) {
         (void)snprintf(
             plan->sentences[index], sizeof plan->sentences[index],
@@ -557,6 +588,14 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
     for (int64_t j = 0; j < plan->dense_columns; j++) {
         d->g[j] =
             d->warm ? ota_array_get(&w->arrays->start_potential, s->batch, s->head, 0, j) : 0.0;
+    }
+    const double floor = WORD(residual_floor)(d);
+    if (d->order > 0.0 && !r->settings.fixed && r->settings.tolerance < 2.0 * floor) {
+        (void)snprintf(plan->sentences[index], sizeof plan->sentences[index],
+                       "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
+                       "reaches at this range of scores and temperature",
+                       index, r->settings.tolerance, 2.0 * floor, plan->wide ? "f64" : "f32");
+        return OTA_TOL_UNREACHABLE;
     }
     const ota_status status = plan->solver->solve(d);
     tally->result.rounds = d->rounds;
@@ -600,6 +639,8 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
                    .pool = plan->pool,
                    .workspace = seat->workspace,
                    .head = index,
+                   .tell = r->settings.progress != NULL ? tell_round : NULL,
+                   .tell_context = w,
                    .f = seat->f,
                    .g = seat->g,
                    .plan = seat->plan};
@@ -614,7 +655,7 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
     if (tally->result.status >= OTA_OK) {
         REAL *bias = seat->bias;
         for (int64_t j = 0; j < plan->dense_columns; j++) bias[j] = (REAL)d.g[j];
-        if (plan->transposed) WORD(turn_over)(&s);
+        if (plan->transposed) WORD(turn_over)(&s, tally);
         ota_parallel(plan->pool, OTA_CHUNKS, WORD(emit_task), &s);
         gather_chunks(w, seat_index, batch, head);
         const double *column = plan->transposed ? d.f : d.g;

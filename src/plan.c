@@ -1,6 +1,7 @@
 /* Plans: every choice and every byte of one problem, made once. Which path walks the problem, which table
  * row solves it, in which precision, with which kernels, on how many threads; describe prints it all. */
 #include "plan.h"
+#include "backward.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -81,8 +82,10 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     if (wants_plan)
         take_matrix(a, plan->dense_rows, plan->dense_stride, sizeof(double), &plan_matrix);
     seat->plan = plan_matrix;
-    if (plan->transposed)
+    if (plan->transposed) {
         take_matrix(a, r->queries, plan->stride, ota_plan_real(plan), &seat->weights);
+        take_matrix(a, 1, plan->dense_stride, ota_plan_real(plan), &seat->line);
+    }
     seat->f = ota_arena_take(a, (size_t)plan->dense_rows, sizeof(double));
     seat->g = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     seat->mu = ota_arena_take(a, (size_t)plan->dense_rows, sizeof(double));
@@ -144,6 +147,7 @@ static void lay_out(ota_plan *plan) {
         take_seat(plan, &seat);
         if (placed) seats[k] = seat;
     }
+    if (r->settings.gradients) ota_backward_lay_out(plan);
 }
 
 static void choose_sizes(ota_plan *plan, int threads) {
@@ -199,6 +203,8 @@ static ota_status build(ota_plan *plan, ota_error *error) {
         return ota_fail(error, placed, "workspace", "use smaller sizes",
                         "%zu bytes of workspace could not be had", bytes);
     lay_out(plan);
+    for (int64_t k = 0; k < r->batch * r->heads; k++)
+        plan->tallies[k] = (ota_tally){.result = {.status = OTA_UNSOLVED}};
     return OTA_OK;
 }
 
@@ -277,7 +283,9 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     static const char *const paths[] = {"fused tiles", "row blocks", "rows in order",
                                         "stored scores"};
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
+    static const char *const sides[] = {"rows", "columns"};
     const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
     const ota_settings *s = &r->settings;
     text_sink to = {text, text_size, 0};
     char method[160];
@@ -292,7 +300,8 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
     line(&to, "path: %s (%s)\n", paths[plan->path], plan->why);
     line(&to, "kernel: %s\n", plan->kernels->name);
-    line(&to, "threads: %d\n", plan->worker_count);
+    line(&to, "threads: %d%s\n", plan->worker_count,
+         s->executor != NULL ? " (the caller's executor)" : "");
     line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
     line(&to, "scale: %.17g\n", r->scale);
     if (ota_array_present(&r->problem.temperatures))
@@ -301,6 +310,13 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
         line(&to, "temperature: %.17g\n", r->problem.temperature);
     line(&to, "terms: %d%s, supports: %d, offset: %" PRId64 "\n", r->term_count,
          r->has_sink ? " and a sink" : "", r->support_count, r->offset);
+    if (p->axis == OTA_AXIS_COLUMNS) line(&to, "axis: columns\n");
+    if (p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS) {
+        line(&to, "order: starts on %s, ends on %s\n", sides[p->start], sides[p->end]);
+    }
+    if (p->rows == OTA_ROWS_RELAXED) line(&to, "rows: relaxed by %.17g\n", p->row_strength);
+    line(&to, "masses: rows %s, columns %s\n", ota_array_present(&p->row_mass) ? "given" : "1",
+         ota_array_present(&p->column_mass) ? "given" : "by default");
     if (s->fixed)
         line(&to, "rounds: exactly %" PRId64 "\n", s->rounds);
     else
@@ -324,6 +340,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
          s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
          s->prune || s->allow_partial || s->strict ? "" : " none");
+    if (s->gradients) line(&to, "backward: %s\n", ota_backward_describe(plan));
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
     if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
     if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);

@@ -44,6 +44,7 @@ typedef struct ota_worker {
 typedef struct ota_seat {
     void *scores;  /* [dense_rows][dense_stride], T                                           */
     double *plan;  /* the same, f64, or NULL                                                  */
+    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL            */
     void *weights; /* [queries][stride] T: transposed plan, or NULL                           */
     double *f, *g, *mu, *nu, *lambdas;
     void *bias; /* [dense_stride] T: g                                                     */
@@ -80,6 +81,8 @@ struct ota_plan {
     ota_tally
         *block_tallies;     /* [slot_count * group][OTA_CHUNKS]                                   */
     char (*sentences)[512]; /* [batch * heads] reasons, coupled only                              */
+    struct ota_backward_space
+        *backward;     /* workspace of ota_backward, or NULL                           */
     int64_t key_count; /* keys that exist: all, or a decode step's                              */
     char why[160];     /* why this solver and path                                              */
 };

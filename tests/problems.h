@@ -35,9 +35,7 @@ static inline uint64_t roll(dice *d) {
 }
 
 static inline double uniform(dice *d) { return (double)(roll(d) >> 11) * 0x1p-53; }
-static inline int64_t below(dice *d, int64_t count) {
-    return (int64_t)(roll(d) % (uint64_t)count);
-}
+static inline int64_t below(dice *d, int64_t count) { return (int64_t)(roll(d) % (uint64_t)count); }
 static inline double normal(dice *d) {
     return sqrt(-2.0 * log(1.0 - uniform(d))) * cos(6.283185307179586 * uniform(d));
 }
@@ -298,8 +296,9 @@ static inline void draw_mask(drawn *x, dice *d) {
         break;
     }
     case LENGTHS: {
-        const ota_array lengths = ota_array_of(
-            lend(&x->memory, (size_t)w->batch * sizeof(int64_t), false), OTA_I64, 1, 1, 1, w->batch);
+        const ota_array lengths =
+            ota_array_of(lend(&x->memory, (size_t)w->batch * sizeof(int64_t), false), OTA_I64, 1, 1,
+                         1, w->batch);
         for (int64_t b = 0; b < w->batch; b++)
             ((int64_t *)lengths.data)[b] = w->m - below(d, w->m / 2 + 1);
         add_support(x, OTA_SUPPORT_LENGTHS, lengths, 0, 0);
@@ -331,8 +330,8 @@ static inline void draw_mask(drawn *x, dice *d) {
         break;
     case BLOCK_BOOLEAN_ADDITIVE:
         add_support(x, OTA_SUPPORT_BLOCK, none, 8 + below(d, 30), 0);
-        add_support(x, OTA_SUPPORT_BOOLEAN,
-                    input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, coin, 0.8), 0, 0);
+        add_support(x, OTA_SUPPORT_BOOLEAN, input(x, d, OTA_BOOL, 1, w->heads, 1, w->m, coin, 0.8),
+                    0, 0);
         add_support(x, OTA_SUPPORT_ADDITIVE,
                     input(x, d, OTA_F64, w->batch, 1, w->n, w->m,
                           w->whole_numbers ? whole : gaussian_or_shut,
@@ -396,34 +395,32 @@ static inline void draw_masses(drawn *x, dice *d) {
     const recipe *w = &x->want;
     ota_problem *p = &x->problem;
     const bool sink = w->added == SINK || w->added == SINK_HEADS;
-    if (w->row_mass)
-        p->row_mass = input(x, d, OTA_F64, w->batch, 1, 1, w->n, masses, 2.0);
+    if (w->row_mass) p->row_mass = input(x, d, OTA_F64, 1, w->heads, 1, w->n, masses, 2.0);
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
     if (!w->column_mass && !(exact && sink)) return;
     if (!exact) {
         p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, masses, 1.0);
         return;
     }
-    p->column_mass = input(x, d, OTA_F64, w->batch, 1, 1, w->m, masses, 1.0);
-    for (int64_t b = 0; b < w->batch; b++) {
+    p->column_mass = strided(&x->memory, OTA_F64, 1, w->heads, 1, w->m, BACKWARDS, false);
+    fill_array(&p->column_mass, d, masses, 1.0);
+    for (int64_t h = 0; h < w->heads; h++) {
         double rows = 0.0, columns = 0.0;
         for (int64_t i = 0; i < w->n; i++)
-            rows += w->row_mass ? ota_array_get(&p->row_mass, b, 0, 0, i) : 1.0;
-        for (int64_t j = 0; j < w->m; j++) columns += ota_array_get(&p->column_mass, b, 0, 0, j);
+            rows += w->row_mass ? ota_array_get(&p->row_mass, 0, h, 0, i) : 1.0;
+        for (int64_t j = 0; j < w->m; j++) columns += ota_array_get(&p->column_mass, 0, h, 0, j);
         for (int64_t j = 0; j < w->m; j++) {
-            const double old = ota_array_get(&p->column_mass, b, 0, 0, j);
-            ota_array_set(&p->column_mass, b, 0, 0, j, old / columns * rows * (sink ? 0.75 : 1.0));
+            const double old = ota_array_get(&p->column_mass, 0, h, 0, j);
+            ota_array_set(&p->column_mass, 0, h, 0, j, old / columns * rows * (sink ? 0.75 : 1.0));
         }
-        /* stride 0 repeats one batch: once is enough */
-        if (p->column_mass.stride[0] == 0) break;
     }
 }
 
 static inline ota_array output(drawn *x, dice *d, ota_type type, int64_t r, int64_t c) {
     const recipe *w = &x->want;
     const int before = x->memory.count;
-    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c,
-                                any_layout(w, d, false), below(d, 2) == 0);
+    const ota_array a = strided(&x->memory, type, w->batch, w->heads, r, c, any_layout(w, d, false),
+                                below(d, 2) == 0);
     for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
     return a;
 }
@@ -431,8 +428,7 @@ static inline ota_array output(drawn *x, dice *d, ota_type type, int64_t r, int6
 static inline ota_array exact_output(drawn *x, int64_t r, int64_t c) {
     const recipe *w = &x->want;
     const int before = x->memory.count;
-    const ota_array a =
-        strided(&x->memory, OTA_F64, w->batch, w->heads, r, c, DENSE, false);
+    const ota_array a = strided(&x->memory, OTA_F64, w->batch, w->heads, r, c, DENSE, false);
     for (int k = before; k < x->memory.count; k++) x->memory.loans[k].writable = true;
     return a;
 }
@@ -472,7 +468,8 @@ static inline void draw_arrays(drawn *x, dice *d) {
     x->memory.loans[x->memory.count - 1].writable = true;
     if (w->warm)
         a->start_potential = e->start_potential =
-            input(x, d, OTA_F64, w->batch, w->heads, 1, m, gaussian, 0.5);
+            input(x, d, OTA_F64, w->batch, w->heads, 1, m,
+                  x->problem.columns == OTA_COLUMNS_CAPPED ? share : gaussian, -0.5);
 }
 
 /* Sizes that are 0 in the recipe stay 0; batch, heads and key heads are taken as they are. */
@@ -518,9 +515,9 @@ static inline void put_away(drawn *x) { take_back(&x->memory); }
 
 /* Sets every byte of the outputs to 0xff, as they were drawn. */
 static inline void clear_outputs(const drawn *x, const ota_arrays *a) {
-    const ota_array *const all[] = {&a->out,         &a->coupling, &a->row_potential,
-                                    &a->column_potential, &a->lse, &a->receiver,
-                                    &a->row_entropy, &a->row_support, &a->row_max, &a->sink};
+    const ota_array *const all[] = {
+        &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
+        &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
         const char *first, *last;
         ota_array_extent(all[k], &first, &last);
@@ -543,14 +540,24 @@ static inline ota_status expect(drawn *x) {
     return x->exact_status;
 }
 
-static const char *const mask_names[] = {
-    "no mask",    "causal top-left", "causal bottom-right", "window", "open window",
-    "strided",    "block",           "block list",          "lengths", "boolean",
-    "key mask",   "row mask",        "additive",            "causal+window+strided",
-    "block+boolean+additive"};
+static const char *const mask_names[] = {"no mask",
+                                         "causal top-left",
+                                         "causal bottom-right",
+                                         "window",
+                                         "open window",
+                                         "strided",
+                                         "block",
+                                         "block list",
+                                         "lengths",
+                                         "boolean",
+                                         "key mask",
+                                         "row mask",
+                                         "additive",
+                                         "causal+window+strided",
+                                         "block+boolean+additive"};
 static const char *const added_names[] = {
-    "nothing", "bias",   "bias f64 -inf", "alibi",        "slopes",      "relative",
-    "inside",  "softcap", "sink",         "sink per head", "temperatures", "everything"};
+    "nothing", "bias",    "bias f64 -inf", "alibi",         "slopes",       "relative",
+    "inside",  "softcap", "sink",          "sink per head", "temperatures", "everything"};
 
 /* The recipe in one line: enough to draw it again. */
 static inline void print_recipe(const drawn *x) {
@@ -558,8 +565,7 @@ static inline void print_recipe(const drawn *x) {
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     print_error("  %s %s->%s [%" PRId64 "x%" PRId64 "/%" PRId64 "] n %" PRId64 " m %" PRId64
                 " d %" PRId64 " dv %" PRId64 " mask '%s' term '%s'%s%s%s%s%s%s axis %d start %d "
-                "end %d rounds %" PRId64 " tolerance %g tau %g spread %g seed %" PRIu64
-                " cpu %s\n",
+                "end %d rounds %" PRId64 " tolerance %g tau %g spread %g seed %" PRIu64 " cpu %s\n",
                 w->method, types[w->type], types[w->out_type], w->batch, w->heads, w->key_heads,
                 w->n, w->m, w->width, w->values_width, mask_names[w->mask], added_names[w->added],
                 w->matrix ? " matrix" : "", w->row_mass ? " mu" : "", w->column_mass ? " nu" : "",

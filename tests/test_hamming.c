@@ -36,13 +36,14 @@ static void golden(void **unused) {
     static const double p[3] = {.5, .3, .2}, q[3] = {.2, .2, .6};
     static const struct {
         double epsilon, theta, cost, objective, divergence;
-    } rows[] = {{1.0, 0.421374406083056, 0.563437684163967, -1.340648767474543, 0.151181438339136},
-                {0.1, 1.816340682940042e-05, 0.400030257253938, 0.244285664000689, 0.343290200737902}};
+    } rows[] = {
+        {1.0, 0.421374406083056, 0.563437684163967, -1.340648767474543, 0.151181438339136},
+        {0.1, 1.816340682940042e-05, 0.400030257253938, 0.244285664000689, 0.343290200737902}};
     for (int k = 0; k < 2; k++) {
         ota_hamming_result result;
         double divergence, u[3], v[3];
-        assert_int_equal(ota_hamming_divergence(p, q, 3, rows[k].epsilon, OTA_HAMMING_NEWTON, 0.0, 0, u,
-                                                v, &divergence, &result, NULL),
+        assert_int_equal(ota_hamming_divergence(p, q, 3, rows[k].epsilon, OTA_HAMMING_NEWTON, 0.0,
+                                                0, u, v, &divergence, &result, NULL),
                          OTA_OK);
         /* The golden values are printed with 15 decimals. */
         spec_check("DER-05", fabs(result.theta - rows[k].theta), 2e-15);
@@ -118,7 +119,8 @@ static void scalings_are_the_dense_plan(void **unused) {
             spec_check("DER-05 TOT-16", wrong, solver == OTA_HAMMING_NEWTON ? 1e-13 : 3e-12);
             spec_check("TOT-18", fabs(cost - result.cost), 1e-13);
             spec_check("TOT-18", result.tv - result.cost, 1e-12);
-            spec_check("TOT-16", fabs(cost + objective - result.objective), 1e-12 * (1.0 + epsilon * 10.0));
+            spec_check("TOT-16", fabs(cost + objective - result.objective),
+                       1e-12 * (1.0 + epsilon * 10.0));
         }
     }
 }
@@ -134,19 +136,20 @@ static void large_vocabulary(void **unused) {
         random_softmax(&state, 1.0, p, VOCABULARY);
         random_softmax(&state, 2.0, q, VOCABULARY);
         ota_hamming_result result;
-        assert_int_equal(ota_hamming(p, q, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v,
-                                     &result, NULL),
+        assert_int_equal(ota_hamming(p, q, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u,
+                                     v, &result, NULL),
                          OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
         spec_check("DER-05", result.marginal_error, 2e-15);
-        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL,
-                                     NULL, &result, NULL),
+        assert_int_equal(ota_hamming(p, p, VOCABULARY, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0,
+                                     NULL, NULL, &result, NULL),
                          OTA_OK);
         spec_check("DER-05", (double)result.rounds, 5.0);
     }
     ota_hamming_result result;
     assert_int_equal(
-        ota_hamming(p, q, VOCABULARY, 1.0, OTA_HAMMING_SINKHORN, 1e-10, 0, u, v, &result, NULL), OTA_OK);
+        ota_hamming(p, q, VOCABULARY, 1.0, OTA_HAMMING_SINKHORN, 1e-10, 0, u, v, &result, NULL),
+        OTA_OK);
     spec_check("TOT-16", (double)result.rounds, 5.0);
     spec_check("TOT-16", result.marginal_error, 1e-10);
     free(p), free(q), free(u), free(v);
@@ -164,9 +167,9 @@ static void equal_distributions_take_few_steps(void **unused) {
         for (int i = 0; i < SIZE; i++) total += p[i] = -log(uniform(&state));
         for (int i = 0; i < SIZE; i++) p[i] /= total;
         ota_hamming_result result;
-        assert_int_equal(
-            ota_hamming(p, p, SIZE, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &result, NULL),
-            OTA_OK);
+        assert_int_equal(ota_hamming(p, p, SIZE, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, NULL,
+                                     NULL, &result, NULL),
+                         OTA_OK);
         spec_check("DER-28", (double)result.rounds, 4.0);
         spec_check("DER-28", result.marginal_error, 2e-15);
     }
@@ -192,17 +195,18 @@ static void divergence_limits(void **unused) {
                                    &divergence, NULL, NULL);
             spec_check("TOT-17", fabs(divergence - tv), epsilons[e] * 2.0 * log(SMALL));
         }
-        ota_hamming_divergence(p, q, SMALL, 1e4, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &divergence, NULL,
-                               NULL);
+        ota_hamming_divergence(p, q, SMALL, 1e4, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
+                               &divergence, NULL, NULL);
         /* The next term of the expansion is O(1/epsilon); the objective itself is near epsilon log V^2
          * and its rounding shows. */
-        spec_check("TOT-17", fabs(divergence - 0.5 * square), 1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
-        ota_hamming_divergence(p, p, SMALL, 0.2, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL, &divergence, NULL,
-                               NULL);
+        spec_check("TOT-17", fabs(divergence - 0.5 * square),
+                   1e-3 * square + 1e4 * 8.0 * 64.0 * u64);
+        ota_hamming_divergence(p, p, SMALL, 0.2, OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
+                               &divergence, NULL, NULL);
         spec_check("TOT-17", fabs(divergence), 0.0);
         for (int e = -2; e < 3; e++) {
-            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), OTA_HAMMING_NEWTON, 0.0, 0, NULL, NULL,
-                                   &divergence, NULL, NULL);
+            ota_hamming_divergence(p, q, SMALL, pow(10.0, e), OTA_HAMMING_NEWTON, 0.0, 0, NULL,
+                                   NULL, &divergence, NULL, NULL);
             spec_check("TOT-17", -divergence, 1e-13 * fmax(1.0, pow(10.0, e)));
         }
     }
@@ -216,33 +220,41 @@ static void disjoint_and_equal(void **unused) {
         ota_hamming_result result;
         double u[4], v[4];
         assert_int_equal(
-            ota_hamming(p, q, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL), OTA_OK);
+            ota_hamming(p, q, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
+            OTA_OK);
         spec_check("DER-05 DER-28", fabs(result.cost - 1.0), 4.0 * u64);
         assert_int_equal(
-            ota_hamming(p, p, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL), OTA_OK);
+            ota_hamming(p, p, 4, epsilons[e], OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
+            OTA_OK);
         assert_true(result.cost >= 0.0 && result.tv <= 0.0 && isfinite(result.objective));
     }
 }
 
 static void refusals(void **unused) {
     (void)unused;
-    const double p[2] = {.5, .5}, negative[2] = {1.5, -.5}, heavy[2] = {.5, .6}, none[2] = {.5, (double)NAN};
+    const double p[2] = {.5, .5}, negative[2] = {1.5, -.5}, heavy[2] = {.5, .6},
+                 none[2] = {.5, (double)NAN};
     ota_hamming_result result;
     ota_error error;
-    assert_int_equal(ota_hamming(p, negative, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, negative, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "q");
-    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(heavy, p, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
+                     OTA_EINVAL);
     assert_string_equal(error.field, "p");
-    assert_int_equal(ota_hamming(p, none, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
+    assert_int_equal(ota_hamming(p, none, 2, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error),
+                     OTA_EINVAL);
     assert_int_equal(ota_hamming(p, p, 2, 0.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "epsilon");
     assert_int_equal(ota_hamming(p, p, 0, 1.0, 0, 0.0, 0, NULL, NULL, &result, &error), OTA_EINVAL);
-    assert_int_equal(ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, NULL, NULL, &result, &error),
-                     OTA_EINVAL);
+    assert_int_equal(
+        ota_hamming(p, p, 2, 1.0, OTA_HAMMING_SINKHORN, 0.0, 0, NULL, NULL, &result, &error),
+        OTA_EINVAL);
     const double q[2] = {.9, .1};
     double u[2], v[2];
-    assert_int_equal(ota_hamming(p, q, 2, 0.05, OTA_HAMMING_SINKHORN, 1e-12, 3, u, v, &result, &error),
-                     OTA_NOT_CONVERGED);
+    assert_int_equal(
+        ota_hamming(p, q, 2, 0.05, OTA_HAMMING_SINKHORN, 1e-12, 3, u, v, &result, &error),
+        OTA_NOT_CONVERGED);
     assert_int_equal(result.rounds, 3);
 }
 

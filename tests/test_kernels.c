@@ -47,8 +47,8 @@ static void *guarded(guards *all, int64_t count, size_t size) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t bytes = (size_t)count * size;
     size_t inner = (bytes + size + page - 1) / page * page;
-    unsigned char *map = mmap(NULL, inner + 2 * page, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *map =
+        mmap(NULL, inner + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(map != MAP_FAILED && all->count < GUARDS_MAX);
     assert_int_equal(mprotect(map, page, PROT_NONE), 0);
     assert_int_equal(mprotect(map + page + inner, page, PROT_NONE), 0);
@@ -105,7 +105,8 @@ static void note(worst *seen, long double value, long double bound, const char *
 }
 
 static void report(const worst *seen, const char *ids, const char *test) {
-    if (seen->ratio > 0.0) print_message("  %s: %.3g of the bound at %s\n", test, seen->ratio, seen->where);
+    if (seen->ratio > 0.0)
+        print_message("  %s: %.3g of the bound at %s\n", test, seen->ratio, seen->where);
     spec_check_at(ids, seen->ratio, 1.0, test, __FILE__, __LINE__);
 }
 
@@ -118,9 +119,7 @@ static int find_levels(void **state) {
     return 0;
 }
 
-static int64_t smaller_of(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
+static int64_t smaller_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static const float LARGEST_f32 = FLT_MAX;
 static const double LARGEST_f64 = DBL_MAX;
@@ -173,7 +172,8 @@ static void test_smoke(void **state) {
         double top = -INFINITY, sum = 0;
         for (int j = 0; j < KEYS; j++) {
             p[j] = 0;
-            for (int w = 0; w < WIDTH; w++) p[j] += (double)q[r * WIDTH + w] * (double)k[j * WIDTH + w];
+            for (int w = 0; w < WIDTH; w++)
+                p[j] += (double)q[r * WIDTH + w] * (double)k[j * WIDTH + w];
             p[j] /= 8;
             top = fmax(top, p[j]);
         }
@@ -195,11 +195,20 @@ static void test_smoke(void **state) {
             int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
             float out[OTA_ROW_BLOCK * WIDTH], top[OTA_ROW_BLOCK], sum[OTA_ROW_BLOCK];
             for (int r = 0; r < OTA_ROW_BLOCK; r++) begin[r] = 0, end[r] = KEYS;
-            ota_kernels_f32_attend block = {.queries = q + first * WIDTH, .packed_keys = packed,
-                                            .values = v, .rows = OTA_ROW_BLOCK, .width = WIDTH,
-                                            .values_width = WIDTH, .begin = begin, .end = end,
-                                            .scale = 0.125f, .c = 1.44269504f, .sink = -INFINITY,
-                                            .out = out, .row_max = top, .row_sum = sum,
+            ota_kernels_f32_attend block = {.queries = q + first * WIDTH,
+                                            .packed_keys = packed,
+                                            .values = v,
+                                            .rows = OTA_ROW_BLOCK,
+                                            .width = WIDTH,
+                                            .values_width = WIDTH,
+                                            .begin = begin,
+                                            .end = end,
+                                            .scale = 0.125f,
+                                            .c = 1.44269504f,
+                                            .sink = -INFINITY,
+                                            .out = out,
+                                            .row_max = top,
+                                            .row_sum = sum,
                                             .scratch = scratch};
             LEVELS[level]->f32->attend(&block);
             for (int i = 0; i < OTA_ROW_BLOCK * WIDTH; i++) {

@@ -4,7 +4,8 @@
  *     u     unit roundoff of the arithmetic that was used (f32 2^-24, f64 2^-53, f16 2^-11, bf16 2^-8)
  *     B_i   max_j over open keys of (|scale| sum_k |q_ik||k_jk| + sum of |bias_ij|) / tau
  *     |out_i - exact| <= u A_i (8 + 4 B_i) + ulp / 2          A_i = sum_j P_ij |V_j|      softmax of Q, K
- *     |P_ij - exact|  <= u P_ij (8 + 3 |S_ij - max S_i| / tau + 4 bias)                   softmax of scores
+ *     |P_ij - exact|  <= u P_ij (8 + 3 |S_ij - max S_i| / tau)           softmax of bare scores
+ *     |P_ij - exact|  <= u P_ij (8 + 4 B_i + 3 |S_ij - max S_i| / tau)   one weight of Q, K: both together
  *     K rounds of coupled columns: the same bound times K + 1
  *     Tsallis: the weight at its argument moved by the same rounding, up and down
  *
@@ -50,18 +51,18 @@ static inline double storing(ota_type type, double x) {
 /* The factor of u A. `bound` is B. */
 static inline double product_growth(double bound) { return 8.0 + 4.0 * bound; }
 
-/* The same for one weight of a matrix of scores that lies `below` the row's best, in units of tau. */
-static inline double score_growth(double below, double bias) {
-    return 8.0 + 3.0 * below + 4.0 * bias;
-}
+/* What one weight adds whose score lies `below` the row's best, in units of tau. */
+static inline double score_growth(double below) { return 3.0 * below; }
 
 /* How far one weight p may move when its score, in units of tau, is only known within growth * u. */
 static inline double weight_slack(double order, double p, double mass, double u, double growth) {
-    if (order <= 1.0) return u * growth * p + DBL_TRUE_MIN;
+    /* Weights below the normal range of the arithmetic keep absolute, not relative, accuracy. */
+    const double least = 2.0 * (1.0 + mass) * (u > 0x1p-30 ? 0x1p-149 : 0x1p-1074);
+    if (order <= 1.0) return u * growth * p + least;
     const double power = 1.0 / (order - 1.0), step = (order - 1.0) * u * growth;
     const double y = p > 0.0 ? pow(p, order - 1.0) : 0.0;
     const double high = pow(y + step, power), low = y > step ? pow(y - step, power) : 0.0;
-    return fmax(high - p, p - low) + 8.0 * u * mass;
+    return fmax(high - p, p - low) + u * growth * mass;
 }
 
 /* Distance of a plan that met residual r from the optimum (l1 for entropy, l2 for Tsallis). */
@@ -76,5 +77,15 @@ static inline double row_sum_slack(double u) { return 8.0 * u; }
 static inline double residual_floor(double u, double range, double tau) {
     return 8.0 * u + u * range / (4.0 * tau);
 }
+
+/* Central differences of fourth order: the step, and rtol 1e-6, atol 1e-9 of numeric policy 3.3. */
+static const double difference_step = 1.0e-3;
+static inline double gradient_slack(double size) { return 1.0e-6 * size + 1.0e-9; }
+
+/* The factor of u M in numeric policy 3.3: M is the gradient's own formula on absolute values. */
+static inline double gradient_growth(double bound) { return 32.0 + 8.0 * bound; }
+
+/* Sums of a few hundred f64 terms of this size that cancel. */
+static inline double cancelled_sum(double size) { return 64.0 * DBL_EPSILON * size; }
 
 #endif

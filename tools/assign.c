@@ -11,10 +11,10 @@
 #include "tool.h"
 
 typedef struct matching {
-    ota_array cost;           /* [1,1,n,m] as the library sees it, perhaps transposed */
+    ota_array cost; /* [1,1,n,m] as the library sees it, perhaps transposed */
     bool transposed;
-    int64_t rows, columns;    /* of the file */
-    int64_t *permutation;     /* rows entries */
+    int64_t rows, columns; /* of the file */
+    int64_t *permutation;  /* rows entries */
     ota_array coupling, row_potential, column_potential;
     ota_certificate certificate;
     double value, seconds;
@@ -24,7 +24,8 @@ static int load_cost(tool_context *context, matching *m) {
     const tool_array *array;
     const char *spec = context->operands[0];
     int code = tool_load(context, "cost", spec, OTA_NO_TYPE, &array);
-    if (code == 0 && array->type != OTA_F64) code = tool_load(context, "cost", spec, OTA_F64, &array);
+    if (code == 0 && array->type != OTA_F64)
+        code = tool_load(context, "cost", spec, OTA_F64, &array);
     if (code != 0) return code;
     if (array->rank != 2) {
         return tool_refuse_flag(context, "cost", "give one matrix [rows, columns]",
@@ -65,7 +66,8 @@ static int allocate(tool_context *context, matching *m) {
 }
 
 static int solve(tool_context *context, matching *m) {
-    ota_problem problem = {.size = sizeof problem, .scores = m->cost, .cost = 1, .regulariser = OTA_HARD};
+    ota_problem problem = {
+        .size = sizeof problem, .scores = m->cost, .cost = 1, .regulariser = OTA_HARD};
     if (m->rows == m->columns) {
         problem.columns = OTA_COLUMNS_EXACT;
     } else {
@@ -86,7 +88,8 @@ static int solve(tool_context *context, matching *m) {
     ota_status status = ota_attend(&problem, &options, &arrays, &result, &error);
     m->seconds = (double)(tool_now_ns() - begun) / 1e9;
     m->certificate.size = sizeof m->certificate;
-    if (status >= 0) status = ota_certify(&problem, &options, &arrays, &m->certificate, NULL, &error);
+    if (status >= 0)
+        status = ota_certify(&problem, &options, &arrays, &m->certificate, NULL, &error);
     if (status >= 0) return 0;
     if (error.message[0] == '\0') {
         (void)snprintf(error.message, sizeof error.message, "%s", result.sentence);
@@ -94,22 +97,34 @@ static int solve(tool_context *context, matching *m) {
     return tool_fail_status(context, status, &error);
 }
 
-/* The matching's pairs and their total cost. */
-static void read_pairs(matching *m) {
+/* The matching's pairs and their total cost. A row (of the shorter side) without any allowed pair is an
+ * empty row to the library and leaves its pair out; a matching of min(n,m) pairs there is not. */
+static int read_pairs(tool_context *context, matching *m) {
     const double *coupling = m->coupling.data, *cost = m->cost.data;
     const int64_t n = m->cost.size[2], k = m->cost.size[3];
     double rest = 0.0; /* what rounding took from the running total */
     for (int64_t i = 0; i < m->rows; i++) m->permutation[i] = -1;
     for (int64_t i = 0; i < n; i++) {
+        bool matched = false;
         for (int64_t j = 0; j < k; j++) {
             if (!(coupling[i * k + j] > 0.5)) continue;
+            matched = true;
             m->permutation[m->transposed ? j : i] = m->transposed ? i : j;
             const double term = cost[i * m->cost.stride[2] + j * m->cost.stride[3]] - rest;
             const double total = m->value + term;
             rest = (total - m->value) - term;
             m->value = total;
         }
+        if (!matched) {
+            ota_error error = {.field = "cost", .hint = "allow at least one pair of it"};
+            (void)snprintf(error.message, sizeof error.message,
+                           "there is no matching of %" PRId64 " pairs: %s %" PRId64
+                           " has no allowed pair",
+                           n, m->transposed ? "column" : "row", i);
+            return tool_fail_status(context, OTA_INFEASIBLE, &error);
+        }
     }
+    return 0;
 }
 
 static int write_permutation(tool_context *context, const matching *m) {
@@ -122,11 +137,17 @@ static int write_permutation(tool_context *context, const matching *m) {
     tool_output *output;
     int code = tool_output_begin(settings->out, settings->force, &output, &context->error);
     if (code == 0) {
-        const tool_array array = {.data = m->permutation, .type = OTA_I64, .rank = 1,
-                                  .shape = {m->rows}, .count = (size_t)m->rows, .name = "permutation"};
+        const tool_array array = {.data = m->permutation,
+                                  .type = OTA_I64,
+                                  .rank = 1,
+                                  .shape = {m->rows},
+                                  .count = (size_t)m->rows,
+                                  .name = "permutation"};
         code = tool_write_arrays(output, &array, 1, &context->error);
-        if (code == 0) code = tool_output_commit(output, &context->error);
-        else tool_output_abort(output);
+        if (code == 0)
+            code = tool_output_commit(output, &context->error);
+        else
+            tool_output_abort(output);
     }
     if (code != 0) (void)snprintf(context->error.field, sizeof context->error.field, "out");
     return code;
@@ -135,17 +156,23 @@ static int write_permutation(tool_context *context, const matching *m) {
 static int report(tool_context *context, const matching *m) {
     const double dual = m->certificate.dual;
     if (!context->settings.json) {
-        FILE *stream = context->settings.out != NULL && strcmp(context->settings.out, "-") == 0 ? stderr
-                                                                                                : stdout;
-        (void)fprintf(stream, "value       %.12g\ndual        %.12g\ngap         %.2g\ntime        %.3g ms\n",
-                      m->value, dual, m->value - dual, m->seconds * 1e3);
+        FILE *stream = context->settings.out != NULL && strcmp(context->settings.out, "-") == 0
+                           ? stderr
+                           : stdout;
+        (void)fprintf(
+            stream, "value       %.12g\ndual        %.12g\ngap         %.2g\ntime        %.3g ms\n",
+            m->value, dual, m->value - dual, m->seconds * 1e3);
         enum { MOST = 64 };
         for (int64_t i = 0; i < m->rows && i < MOST; i++) {
-            if (m->permutation[i] < 0) (void)fprintf(stream, "row %-7" PRId64 " -\n", i);
-            else (void)fprintf(stream, "row %-7" PRId64 " column %" PRId64 "\n", i, m->permutation[i]);
+            if (m->permutation[i] < 0)
+                (void)fprintf(stream, "row %-7" PRId64 " -\n", i);
+            else
+                (void)fprintf(stream, "row %-7" PRId64 " column %" PRId64 "\n", i,
+                              m->permutation[i]);
         }
         if (m->rows > MOST) {
-            (void)fprintf(stream, "and %" PRId64 " more rows; -o writes them all\n", m->rows - MOST);
+            (void)fprintf(stream, "and %" PRId64 " more rows; -o writes them all\n",
+                          m->rows - MOST);
         }
         return 0;
     }
@@ -172,10 +199,8 @@ int tool_assign(tool_context *context) {
     int code = load_cost(context, &m);
     if (code == 0) code = allocate(context, &m);
     if (code == 0) code = solve(context, &m);
-    if (code == 0) {
-        read_pairs(&m);
-        code = write_permutation(context, &m);
-    }
+    if (code == 0) code = read_pairs(context, &m);
+    if (code == 0) code = write_permutation(context, &m);
     if (code == 0) code = report(context, &m);
     free(m.permutation);
     free(m.coupling.data);

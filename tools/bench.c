@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const standard_methods =
-    "softmax,entmax:1.5,sparsemax,softmax/capped:2,softmax/relaxed:1,softmax/elastic:0.5,4,softmax/exact";
+static const char *const standard_methods = "softmax,entmax:1.5,sparsemax,softmax/capped:2,softmax/"
+                                            "relaxed:1,softmax/elastic:0.5,4,softmax/exact";
 
 enum { MOST_METHODS = 64, STANDARD_REPEAT = 5 };
 
@@ -46,7 +46,8 @@ static void free_case(bench_case *c) {
     free(c->coupling);
 }
 
-static int random_array(tool_context *context, uint64_t *state, ota_type type, size_t count, void **out) {
+static int random_array(tool_context *context, uint64_t *state, ota_type type, size_t count,
+                        void **out) {
     if (count == 0) return 0;
     int code = tool_memory(context, count * ota_type_bytes(type), "the input", out);
     for (size_t k = 0; k < count && code == 0; k++) {
@@ -74,8 +75,10 @@ static int make_case(tool_context *context, const char *shape, bench_case *c) {
     c->type = tool_type_of(dtype);
     uint64_t state = (uint64_t)context->settings.seed.value + 1;
     int code = random_array(context, &state, c->type, (size_t)(c->queries * c->width), &c->q);
-    if (code == 0) code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->k);
-    if (code == 0) code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->v);
+    if (code == 0)
+        code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->k);
+    if (code == 0)
+        code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->v);
     void *memory[3] = {NULL, NULL, NULL};
     const size_t bytes[3] = {(size_t)(c->queries * c->width) * ota_type_bytes(c->type),
                              (size_t)c->queries * sizeof(double), (size_t)c->keys * sizeof(double)};
@@ -104,22 +107,28 @@ static void plan_row(const bench_case *c, const ota_problem *problem, int64_t i,
                      tool_element(c->k, c->type, (size_t)(j * c->width + d));
         }
         const double level = (score * scale + c->row_potential[i] + c->column_potential[j]) / tau;
-        if (problem->regulariser == OTA_SOFTMAX) row[j] = exp(level);
-        else row[j] = level > 0.0 ? pow((problem->order - 1.0) * level, 1.0 / (problem->order - 1.0)) : 0.0;
+        if (problem->regulariser == OTA_SOFTMAX)
+            row[j] = exp(level);
+        else
+            row[j] = level > 0.0 ? pow((problem->order - 1.0) * level, 1.0 / (problem->order - 1.0))
+                                 : 0.0;
     }
 }
 
 static double error_of(const bench_case *c, const ota_problem *problem, double *row) {
     double worst = 0.0;
     for (int64_t i = 0; i < c->queries; i++) {
-        if (c->coupling != NULL) memcpy(row, c->coupling + i * c->keys, (size_t)c->keys * sizeof *row);
-        else plan_row(c, problem, i, row);
+        if (c->coupling != NULL)
+            memcpy(row, c->coupling + i * c->keys, (size_t)c->keys * sizeof *row);
+        else
+            plan_row(c, problem, i, row);
         for (int64_t w = 0; w < c->width; w++) {
             double sum = 0.0;
             for (int64_t j = 0; j < c->keys; j++) {
                 sum += row[j] * tool_element(c->v, c->type, (size_t)(j * c->width + w));
             }
-            const double away = fabs(sum - tool_element(c->out, c->type, (size_t)(i * c->width + w)));
+            const double away =
+                fabs(sum - tool_element(c->out, c->type, (size_t)(i * c->width + w)));
             if (!(away <= worst)) worst = away;
         }
     }
@@ -168,7 +177,8 @@ static ota_status run_row(tool_context *context, bench_case *c, const ota_proble
     status = time_forward(context, plan, &arrays, &result, &row->seconds, error);
     row->rounds = result.rounds;
     if (status >= 0 && !potentials_define(problem)) {
-        ota_arrays again = {.size = sizeof again, .coupling = over(c->coupling, OTA_F64, c->queries, c->keys)};
+        ota_arrays again = {.size = sizeof again,
+                            .coupling = over(c->coupling, OTA_F64, c->queries, c->keys)};
         const ota_status second = ota_forward(plan, &again, NULL, error);
         arrays.coupling = again.coupling;
         if (second < 0) status = second;
@@ -195,14 +205,15 @@ static int bench_method(tool_context *context, bench_case *c, const char *method
     ota_status status = ota_method_parse(method, &problem, &options, &error);
     if (status < 0) return tool_fail_status(context, status, &error);
     (void)ota_method_name(&problem, row->method, sizeof row->method);
-    (void)snprintf(row->shape, sizeof row->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, c->queries, c->keys,
-                   c->width);
+    (void)snprintf(row->shape, sizeof row->shape, "%" PRId64 "x%" PRId64 "x%" PRId64, c->queries,
+                   c->keys, c->width);
     free(c->coupling);
     c->coupling = NULL;
     void *memory = NULL;
     int code = 0;
     if (!potentials_define(&problem)) {
-        code = tool_memory(context, (size_t)(c->queries * c->keys) * sizeof(double), "the coupling", &memory);
+        code = tool_memory(context, (size_t)(c->queries * c->keys) * sizeof(double), "the coupling",
+                           &memory);
         c->coupling = memory;
     }
     double *scratch = malloc((size_t)c->keys * sizeof *scratch);
@@ -213,7 +224,7 @@ static int bench_method(tool_context *context, bench_case *c, const char *method
         row->status = run_row(context, c, &problem, &options, row, &error);
         (void)snprintf(row->error, sizeof row->error, "%s", row->status < 0 ? error.message : "");
         row->max_error = row->status < 0 ? (double)NAN : error_of(c, &problem, scratch);
-        if (row->status == OTA_CANCELLED) code = TOOL_EXIT_INTERRUPTED;
+        if (row->status == OTA_CANCELLED) code = tool_fail_status(context, row->status, &error);
     }
     free(scratch);
     return code;
@@ -243,8 +254,8 @@ static void add_ceiling(tool_context *context, report *r, const bench_row *row) 
     (void)json_object_set_new(object, "max_error", json_null());
     (void)json_array_append_new(r->rows, object);
     if (!context->settings.json) {
-        (void)printf("fma-ceiling: %.4g Gflop/s in f32 on %d thread%s, %s\n", r->ceiling, row->threads,
-                     row->threads == 1 ? "" : "s", row->kernel);
+        (void)printf("fma-ceiling: %.4g Gflop/s in f32 on %d thread%s, %s\n", r->ceiling,
+                     row->threads, row->threads == 1 ? "" : "s", row->kernel);
     }
 }
 
@@ -276,27 +287,29 @@ static void add_row(tool_context *context, report *r, const bench_case *c, const
     (void)json_object_set_new(object, "ratio", json_null());
     (void)json_object_set_new(object, "max_error", tool_json_real(row->max_error));
     (void)json_object_set_new(object, "row_error", tool_json_real(ran ? row->row_error : none));
-    (void)json_object_set_new(object, "column_error", tool_json_real(ran ? row->column_error : none));
+    (void)json_object_set_new(object, "column_error",
+                              tool_json_real(ran ? row->column_error : none));
     if (row->error[0] != '\0') (void)json_object_set_new(object, "error", json_string(row->error));
     (void)json_array_append_new(r->rows, object);
     if (context->settings.json) return;
     if (!r->headed) {
-        (void)printf("%-26s %-16s %-5s %8s %9s %9s %9s %9s %9s  %s\n", "method", "shape", "dtype", "ns/pair",
-                     "Gflop/s", "ceiling", "max err", "row err", "col err", "status");
+        (void)printf("%-26s %-16s %-5s %8s %9s %9s %9s %9s %9s  %s\n", "method", "shape", "dtype",
+                     "ns/pair", "Gflop/s", "ceiling", "max err", "row err", "col err", "status");
     }
     r->headed = true;
     if (ran) {
-        (void)printf("%-26s %-16s %-5s %8.4g %9.4g %8.1f%% %9.2g %9.2g %9.2g  %s\n", row->method, row->shape,
-                     dtype, ns, gflops, 100.0 * gflops / r->ceiling, row->max_error, row->row_error,
-                     row->column_error, ota_status_word(row->status));
+        (void)printf("%-26s %-16s %-5s %8.4g %9.4g %8.1f%% %9.2g %9.2g %9.2g  %s\n", row->method,
+                     row->shape, dtype, ns, gflops, 100.0 * gflops / r->ceiling, row->max_error,
+                     row->row_error, row->column_error, ota_status_word(row->status));
     } else {
-        (void)printf("%-26s %-16s %-5s %s: %s\n", row->method, row->shape, dtype, ota_status_word(row->status),
-                     row->error);
+        (void)printf("%-26s %-16s %-5s %s: %s\n", row->method, row->shape, dtype,
+                     ota_status_word(row->status), row->error);
     }
     (void)fflush(stdout);
 }
 
-static int bench_shape(tool_context *context, const char *shape, char **methods, int count, report *r) {
+static int bench_shape(tool_context *context, const char *shape, char **methods, int count,
+                       report *r) {
     bench_case c = {.queries = 0};
     int code = make_case(context, shape, &c);
     for (int k = 0; k < count && code == 0; k++) {
@@ -323,7 +336,8 @@ static int bench_all(tool_context *context, char **methods, int count, report *r
 
 int tool_bench(tool_context *context) {
     if (context->settings.random.given) return tool_bench_random(context);
-    const char *list = context->settings.methods != NULL ? context->settings.methods : standard_methods;
+    const char *list =
+        context->settings.methods != NULL ? context->settings.methods : standard_methods;
     char *methods[MOST_METHODS];
     const int count = tool_split_methods(list, methods, MOST_METHODS);
     if (count < 0) {
@@ -338,10 +352,11 @@ int tool_bench(tool_context *context) {
         code = 0;
     }
     if (code == 0 && context->settings.json) {
-        return tool_print_json(stdout, json_pack("{sssssssoso}", "command", "bench", "version", ota_version(),
-                                                 "status",
-                                                 ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK),
-                                                 "rows", r.rows, "warnings", json_incref(context->warnings)));
+        return tool_print_json(
+            stdout,
+            json_pack("{sssssssoso}", "command", "bench", "version", ota_version(), "status",
+                      ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK), "rows",
+                      r.rows, "warnings", json_incref(context->warnings)));
     }
     json_decref(r.rows);
     return code;

@@ -24,7 +24,8 @@ static float portable_body(int64_t rounds, float factor, float term) {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-__attribute__((target("avx2,fma"))) static float avx2_body(int64_t rounds, float factor, float term) {
+__attribute__((target("avx2,fma"))) static float avx2_body(int64_t rounds, float factor,
+                                                           float term) {
     __m256 chain[CHAINS];
     const __m256 f = _mm256_set1_ps(factor), t = _mm256_set1_ps(term);
     for (int k = 0; k < CHAINS; k++) chain[k] = _mm256_set1_ps((float)k);
@@ -35,7 +36,8 @@ __attribute__((target("avx2,fma"))) static float avx2_body(int64_t rounds, float
     return _mm256_cvtss_f32(chain[0]);
 }
 
-__attribute__((target("avx512f"))) static float avx512_body(int64_t rounds, float factor, float term) {
+__attribute__((target("avx512f"))) static float avx512_body(int64_t rounds, float factor,
+                                                            float term) {
     __m512 chain[CHAINS];
     const __m512 f = _mm512_set1_ps(factor), t = _mm512_set1_ps(term);
     for (int k = 0; k < CHAINS; k++) chain[k] = _mm512_set1_ps((float)k);

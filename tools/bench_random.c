@@ -14,286 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_draw.h"
 
-enum { SMALL = 64, LARGE = 512, LARGE_EVERY = 50000, MOST_SHOWN = 20, DECADES = 13, STATUSES = 32 };
+enum { MOST_SHOWN = 20, STATUSES = 32 };
 
 static const double default_tolerance = 1e-9;
-
-/* ---- what is drawn ---- */
-
-typedef struct cell_row {
-    const char *method;
-    int parameters;     /* numbers drawn after the colon: 0, 1 (a strength), 2 (a cap), 3 (elastic) */
-    bool relaxed_rows;
-    bool promises;      /* can answer ok */
-    bool masses;        /* takes column masses */
-} cell_row;
-
-static const cell_row cells[] = {
-    {"softmax", 0, false, true, false},
-    {"softmax/exact", 0, false, true, true},
-    {"softmax/relaxed", 1, false, true, true},
-    {"softmax/relaxed", 1, true, true, true},
-    {"softmax/capped", 2, false, true, true},
-    {"softmax/elastic", 3, false, false, true},
-    {"softmax/prefix", 0, false, true, false},
-    {"softmax/online", 2, false, true, true},
-    {"entmax", 0, false, true, false},
-    {"entmax/exact", 0, false, true, true},
-    {"entmax/relaxed", 1, false, true, true},
-    {"entmax/capped", 2, false, true, true},
-    {"entmax/prefix", 0, false, true, false},
-    {"entmax/online", 2, false, true, true},
-    {"hard", 0, false, true, false},
-    {"hard/exact", 0, false, true, true},
-    {"hard/capped", 2, false, true, true},
-    {"hard/prefix", 0, false, true, false},
-    {"hard/online", 2, false, true, true},
-};
-enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
-
-/* How a mask is known to be. */
-typedef enum mask_kind {
-    MASK_NONE, /* every pair: total support */
-    MASK_TOTAL, /* a union of permutations (n = m): total support for unit masses */
-    MASK_CAUSAL,
-    MASK_WINDOW,
-    MASK_STRIDED,
-    MASK_BLOCK,
-    MASK_RANDOM,
-    MASK_ADDITIVE,
-    MASKS
-} mask_kind;
-
-static const char *const mask_names[MASKS] = {"none",    "permutations", "causal", "window",
-                                              "strided", "block",        "random", "additive"};
-
-typedef struct draw {
-    int64_t index, n, m;
-    int cell;
-    int decade;               /* floor(log10(temperature / range)) + 6, in [0, DECADES) */
-    double ratio, range, tau; /* ratio = tau / range */
-    bool counted;             /* a plan exists by construction and is a limit of positive weights */
-    bool feasible;            /* a plan exists by construction */
-    ota_problem problem;
-    ota_options options;
-    ota_term terms[2];
-    ota_support supports[2];
-    double *scores, *bias, *row_mass, *column_mass, *additive;
-    unsigned char *mask;
-    mask_kind mask_drawn;
-    char method[96];
-} draw;
-
-/* Memory of one worker, for the largest problem. */
-typedef struct scratch {
-    double scores[LARGE * LARGE], coupling[LARGE * LARGE], additive[LARGE * LARGE];
-    double row_mass[LARGE], column_mass[LARGE], bias[LARGE];
-    double row_potential[LARGE], column_potential[LARGE];
-    unsigned char mask[LARGE * LARGE];
-} scratch;
-
-static void draw_scores(draw *d, uint64_t *state) {
-    const int64_t kind = tool_random_below(state, 6);
-    double left[SMALL + LARGE], right[SMALL + LARGE];
-    for (int64_t i = 0; i < d->n; i++) left[i] = tool_random_normal(state);
-    for (int64_t j = 0; j < d->m; j++) right[j] = tool_random_normal(state);
-    double least = HUGE_VAL, most = -HUGE_VAL;
-    for (int64_t i = 0; i < d->n; i++) {
-        for (int64_t j = 0; j < d->m; j++) {
-            double s;
-            switch (kind) {
-            case 0: s = tool_random_normal(state); break;
-            case 1: s = tool_random_uniform(state); break;
-            case 2: s = left[i] * right[j]; break;                            /* rank 1 */
-            case 3: s = (double)tool_random_below(state, 4); break;           /* many ties */
-            case 4: s = -fabs(left[i] - right[j]); break;                     /* a distance */
-            default: s = right[j] + 0.1 * tool_random_normal(state); break;   /* one key wanted by all */
-            }
-            d->scores[i * d->m + j] = s;
-            least = fmin(least, s);
-            most = fmax(most, s);
-        }
-    }
-    d->range = most - least > 0.0 ? most - least : 1.0;
-    /* Scores of any magnitude: only range / tau may matter. */
-    const double unit = pow(10.0, 6.0 * tool_random_uniform(state) - 3.0) / d->range;
-    for (int64_t k = 0; k < d->n * d->m; k++) d->scores[k] *= unit;
-    d->range *= unit;
-}
-
-static void set_permutations(draw *d, uint64_t *state) {
-    int64_t order[LARGE];
-    memset(d->mask, 0, (size_t)(d->n * d->m));
-    const int64_t count = 1 + tool_random_below(state, 4);
-    for (int64_t p = 0; p < count; p++) {
-        for (int64_t i = 0; i < d->n; i++) order[i] = i;
-        for (int64_t i = d->n - 1; i > 0; i--) {
-            const int64_t other = tool_random_below(state, i + 1), held = order[i];
-            order[i] = order[other];
-            order[other] = held;
-        }
-        for (int64_t i = 0; i < d->n; i++) d->mask[i * d->m + order[i]] = 1;
-    }
-}
-
-static ota_support *add_support(draw *d, ota_support_kind kind) {
-    ota_support *support = &d->supports[d->problem.support_count++];
-    *support = (ota_support){.kind = kind};
-    return support;
-}
-
-static mask_kind draw_support(draw *d, uint64_t *state) {
-    mask_kind kind = tool_random_below(state, 2) == 0 ? MASK_NONE : (mask_kind)tool_random_below(state, MASKS);
-    if (kind == MASK_TOTAL && d->n != d->m) kind = MASK_RANDOM;
-    if (d->problem.columns == OTA_COLUMNS_PREFIX && kind == MASK_CAUSAL) kind = MASK_NONE;
-    d->problem.corner = tool_random_below(state, 2) == 0 ? OTA_TOP_LEFT : OTA_BOTTOM_RIGHT;
-    const ota_array bytes = ota_array_of(d->mask, OTA_BOOL, 1, 1, d->n, d->m);
-    switch (kind) {
-    case MASK_TOTAL:
-        set_permutations(d, state);
-        add_support(d, OTA_SUPPORT_BOOLEAN)->array = bytes;
-        break;
-    case MASK_CAUSAL: (void)add_support(d, OTA_SUPPORT_CAUSAL); break;
-    case MASK_WINDOW: {
-        ota_support *support = add_support(d, OTA_SUPPORT_WINDOW);
-        support->left = tool_random_below(state, 9) - 1;
-        support->right = tool_random_below(state, 9) - 1;
-        break;
-    }
-    case MASK_STRIDED: add_support(d, OTA_SUPPORT_STRIDED)->left = 1 + tool_random_below(state, 4); break;
-    case MASK_BLOCK: add_support(d, OTA_SUPPORT_BLOCK)->left = 1 + tool_random_below(state, 16); break;
-    case MASK_RANDOM: {
-        const double density = 0.2 + 0.8 * tool_random_uniform(state);
-        for (int64_t k = 0; k < d->n * d->m; k++) d->mask[k] = tool_random_uniform(state) < density;
-        add_support(d, OTA_SUPPORT_BOOLEAN)->array = bytes;
-        break;
-    }
-    case MASK_ADDITIVE:
-        for (int64_t k = 0; k < d->n * d->m; k++) {
-            d->additive[k] = tool_random_uniform(state) < 0.3 ? -HUGE_VAL : 0.0;
-        }
-        add_support(d, OTA_SUPPORT_ADDITIVE)->array = ota_array_of(d->additive, OTA_F64, 1, 1, d->n, d->m);
-        break;
-    default: break;
-    }
-    return kind;
-}
-
-static double draw_masses(uint64_t *state, double *mass, int64_t count, bool zeros) {
-    double total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
-        mass[k] = exp(tool_random_normal(state));
-        if (zeros && k > 0 && tool_random_below(state, 8) == 0) mass[k] = 0.0;
-        total += mass[k];
-    }
-    return total;
-}
-
-/* Returns the total row mass; sets *unit when all masses are the default ones. */
-static double draw_problem_masses(draw *d, const cell_row *cell, uint64_t *state, bool *unit) {
-    ota_problem *p = &d->problem;
-    double total = (double)d->n;
-    *unit = true;
-    if (tool_random_below(state, 4) == 0 && p->columns != OTA_COLUMNS_PREFIX) {
-        total = draw_masses(state, d->row_mass, d->n, tool_random_below(state, 4) == 0);
-        p->row_mass = ota_array_of(d->row_mass, OTA_F64, 1, 1, 1, d->n);
-        *unit = false;
-    }
-    if (cell->masses && tool_random_below(state, 4) == 0) {
-        const double columns = draw_masses(state, d->column_mass, d->m, tool_random_below(state, 4) == 0);
-        /* Equal totals for exact and its kin; factors near 1 for caps. */
-        const double goal = cell->parameters == 2 ? (double)d->m : total;
-        for (int64_t j = 0; j < d->m; j++) d->column_mass[j] *= goal / columns;
-        p->column_mass = ota_array_of(d->column_mass, OTA_F64, 1, 1, 1, d->m);
-        *unit = false;
-    }
-    return total;
-}
-
-static void draw_method(draw *d, const cell_row *cell, double total, uint64_t *state) {
-    ota_problem *p = &d->problem;
-    const double spread = pow(10.0, 4.0 * tool_random_uniform(state) - 2.0);
-    char order[40] = "";
-    if (strncmp(cell->method, "entmax", 6) == 0) {
-        static const double orders[] = {1.5, 2.0, 1.25, 3.0};
-        (void)snprintf(order, sizeof order, ":%g", orders[tool_random_below(state, 4)]);
-    }
-    const size_t regulariser = strcspn(cell->method, "/");
-    char tail[64] = "";
-    /* At least 5 % more capacity than mass, so that a full support has a plan. */
-    const double cap = total / (double)d->m * (1.05 + 3.0 * tool_random_uniform(state));
-    if (cell->parameters == 1) (void)snprintf(tail, sizeof tail, ":%.17g", spread * d->range);
-    if (cell->parameters == 2) (void)snprintf(tail, sizeof tail, ":%.17g", cap);
-    if (cell->parameters == 3) {
-        (void)snprintf(tail, sizeof tail, ":%.3f,%d", 1.9 * tool_random_uniform(state),
-                       (int)tool_random_below(state, 12));
-    }
-    (void)snprintf(d->method, sizeof d->method, "%.*s%s%s%s", (int)regulariser, cell->method, order,
-                   cell->method + regulariser, tail);
-    (void)ota_method_parse(d->method, p, NULL, NULL);
-    if (cell->relaxed_rows) {
-        p->rows = OTA_ROWS_RELAXED;
-        p->row_strength = pow(10.0, 4.0 * tool_random_uniform(state) - 2.0) * d->range;
-    }
-}
-
-static void draw_problem(draw *d, scratch *s, uint64_t seed, int64_t index, const int *cancel) {
-    memset(d, 0, sizeof *d);
-    uint64_t state = seed * UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)index * UINT64_C(0x9e3779b97f4a7c15);
-    (void)tool_random_bits(&state);
-    d->index = index;
-    d->scores = s->scores;
-    d->bias = s->bias;
-    d->row_mass = s->row_mass;
-    d->column_mass = s->column_mass;
-    d->additive = s->additive;
-    d->mask = s->mask;
-    d->cell = (int)tool_random_below(&state, CELLS);
-    const cell_row *cell = &cells[d->cell];
-    const bool large = index % LARGE_EVERY == LARGE_EVERY - 1;
-    const bool square = tool_random_below(&state, 2) == 0;
-    d->n = large ? LARGE : 1 + tool_random_below(&state, SMALL);
-    d->m = large || square ? d->n : 1 + tool_random_below(&state, SMALL);
-    if (strstr(cell->method, "prefix") != NULL && d->n > d->m) d->n = d->m;
-    ota_problem *p = &d->problem;
-    p->size = sizeof *p;
-    p->scores = ota_array_of(d->scores, OTA_F64, 1, 1, d->n, d->m);
-    p->supports = d->supports;
-    p->terms = d->terms;
-    d->options = (ota_options){.size = sizeof d->options, .threads = 1, .cancel = cancel};
-    draw_scores(d, &state);
-    (void)ota_method_parse(strstr(cell->method, "prefix") != NULL ? "prefix" : "softmax", p, NULL, NULL);
-    bool unit;
-    const double total = draw_problem_masses(d, cell, &state, &unit);
-    draw_method(d, cell, total, &state);
-    const mask_kind mask = d->mask_drawn = draw_support(d, &state);
-    bool plain = true;
-    /* Exact columns take a sink only with masses that leave it a share. */
-    const bool sinks = p->columns != OTA_COLUMNS_EXACT && p->columns != OTA_COLUMNS_PREFIX;
-    if (tool_random_below(&state, 8) == 0 && sinks) {
-        d->terms[p->term_count++] = (ota_term){.kind = OTA_TERM_SINK, .value = tool_random_normal(&state) * d->range};
-        plain = false;
-    }
-    if (tool_random_below(&state, 8) == 0) {
-        for (int64_t j = 0; j < d->m; j++) d->bias[j] = 0.1 * d->range * tool_random_normal(&state);
-        d->terms[p->term_count++] =
-            (ota_term){.kind = OTA_TERM_DENSE, .array = ota_array_of(d->bias, OTA_F64, 1, 1, 1, d->m)};
-    }
-    d->ratio = pow(10.0, 12.0 * tool_random_uniform(&state) - 6.0);
-    d->tau = d->ratio * d->range;
-    p->temperature = d->tau;
-    d->decade = (int)floor(log10(d->ratio)) + 6;
-    if (d->decade < 0) d->decade = 0;
-    if (d->decade >= DECADES) d->decade = DECADES - 1;
-    const bool free_columns = p->columns == OTA_COLUMNS_FREE || p->columns == OTA_COLUMNS_RELAXED;
-    d->feasible = mask == MASK_NONE || (mask == MASK_TOTAL && unit && p->columns == OTA_COLUMNS_EXACT) ||
-                  p->columns == OTA_COLUMNS_FREE;
-    /* A full column of capacity may be used up before its last row: not a plan for every order. */
-    if (p->columns == OTA_COLUMNS_ONLINE || p->columns == OTA_COLUMNS_PREFIX) d->feasible = mask == MASK_NONE;
-    d->counted = d->feasible && cell->promises && d->ratio >= 1e-3 && (plain || free_columns);
-}
 
 /* ---- judging ---- */
 
@@ -316,10 +41,18 @@ static double largest(const double *numbers, int64_t count) {
 }
 
 /* Why an ok is wrong, or NULL. */
-static const char *why_wrong(const draw *d, const scratch *s, const ota_certificate *c) {
+static const char *why_wrong(const tool_draw *d, const tool_draw_memory *s,
+                             const ota_certificate *c) {
     const double u = 0x1p-53;
-    /* The judge forms exp((S + f + g) / tau) anew: its own rounding (numeric policy 3.5). */
-    const double rounding = 8.0 * u + u * d->range / (4.0 * d->tau);
+    /* The judge forms exp((S + f + g) / tau) anew from rounded potentials, and the conditions of relaxed
+     * sides from exp(-f / RHO) and exp(-g / rho): the rounding of those exponents is its own. */
+    const double reach =
+        largest(s->row_potential, d->n) + largest(s->column_potential, d->m) + d->range;
+    double exponent = reach / d->tau;
+    if (d->problem.rows == OTA_ROWS_RELAXED) exponent += reach / d->problem.row_strength;
+    if (d->problem.columns == OTA_COLUMNS_RELAXED) exponent += reach / d->problem.strength;
+    /* Relaxed plans may carry far more mass than was asked for, and all of it is rounded. */
+    const double rounding = (8.0 * u + u * exponent) * fmax(1.0, c->receiver_max);
     const double allowed = default_tolerance + 4.0 * rounding;
     const ota_column_rule columns = d->problem.columns;
     if (c->nonfinite_rows > 0) return "nonfinite rows";
@@ -329,21 +62,25 @@ static const char *why_wrong(const draw *d, const scratch *s, const ota_certific
     if (bound && !(c->column_error <= allowed)) return "column error";
     if (!(c->minimum >= 0.0)) return "negative weight";
     if (!(c->outside <= 0.0)) return "weight outside the support";
-    if (!isfinite(c->gap) || columns == OTA_COLUMNS_PREFIX || columns == OTA_COLUMNS_ONLINE) return NULL;
-    /* A residual r moves primal - dual by at most r times the largest potential. */
-    const double levels = largest(s->row_potential, d->n) + largest(s->column_potential, d->m) + d->range +
-                          (d->problem.regulariser == OTA_HARD ? 0.0 : d->tau);
+    if (!isfinite(c->gap) || columns == OTA_COLUMNS_PREFIX || columns == OTA_COLUMNS_ONLINE)
+        return NULL;
+    /* A residual r moves primal - dual by at most r times the largest potential; the sums themselves
+     * round to a few units in the last place of their terms. */
+    const double levels = reach + (d->problem.regulariser == OTA_HARD ? 0.0 : d->tau);
+    const double sums = 64.0 * u * (fabs(c->primal) + fabs(c->dual) + fabs(c->value));
     double mass = 0.0;
-    for (int64_t i = 0; i < d->n; i++) mass += d->problem.row_mass.type != OTA_NO_TYPE ? d->row_mass[i] : 1.0;
-    if (!(fabs(c->gap) <= 4.0 * allowed * mass * levels)) return "duality gap";
+    for (int64_t i = 0; i < d->n; i++)
+        mass += d->problem.row_mass.type != OTA_NO_TYPE ? d->row_mass[i] : 1.0;
+    if (!(fabs(c->gap) <= 4.0 * allowed * mass * levels + sums)) return "duality gap";
     return NULL;
 }
 
-static void solve_and_judge(const draw *d, scratch *s, answer *a) {
+static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) {
     const ota_problem *p = &d->problem;
     ota_arrays arrays = {.size = sizeof arrays,
                          .row_potential = ota_array_of(s->row_potential, OTA_F64, 1, 1, 1, d->n),
-                         .column_potential = ota_array_of(s->column_potential, OTA_F64, 1, 1, 1, d->m)};
+                         .column_potential =
+                             ota_array_of(s->column_potential, OTA_F64, 1, 1, 1, d->m)};
     if (!tool_potentials_tell(p)) {
         arrays.coupling = ota_array_of(s->coupling, OTA_F64, 1, 1, d->n, d->m);
     }
@@ -380,9 +117,9 @@ typedef struct tally {
 
 /* Every status that can come back, in the order of the report. */
 static const ota_status status_list[] = {
-    OTA_OK,         OTA_FIXED_ITERS,     OTA_NOT_CONVERGED, OTA_INFEASIBLE, OTA_TOL_UNREACHABLE,
-    OTA_NONFINITE,  OTA_NONFINITE_ROWS,  OTA_PARTIAL,       OTA_EINVAL,     OTA_UNSUPPORTED,
-    OTA_EOVERFLOW,  OTA_ENOMEM,          OTA_EINTERNAL,     OTA_CANCELLED,
+    OTA_OK,        OTA_FIXED_ITERS,    OTA_NOT_CONVERGED, OTA_INFEASIBLE, OTA_TOL_UNREACHABLE,
+    OTA_NONFINITE, OTA_NONFINITE_ROWS, OTA_PARTIAL,       OTA_EINVAL,     OTA_UNSUPPORTED,
+    OTA_EOVERFLOW, OTA_ENOMEM,         OTA_EINTERNAL,     OTA_CANCELLED,
 };
 enum { LISTED = (int)(sizeof status_list / sizeof status_list[0]) };
 
@@ -393,13 +130,13 @@ typedef struct campaign {
     tool_progress progress;
     int64_t next, finished; /* under the lock, like everything below */
     pthread_mutex_t lock;
-    tally all, decades[DECADES], by_cell[CELLS];
+    tally all, decades[TOOL_DRAW_DECADES], by_cell[TOOL_DRAW_CELLS];
     int64_t verdicts[NUMBER_OF_VERDICTS];
     json_t *shown;
-    bool memory;            /* a worker had none */
+    bool memory; /* a worker had none */
 } campaign;
 
-static void count_one(tally *t, const draw *d, double seconds, int row) {
+static void count_one(tally *t, const tool_draw *d, double seconds, int row) {
     t->problems++;
     t->seconds += seconds;
     t->statuses[row]++;
@@ -412,7 +149,7 @@ static bool has_sink(const ota_problem *problem) {
     return problem->term_count > 0 && problem->terms[0].kind == OTA_TERM_SINK;
 }
 
-static void record(campaign *c, const draw *d, const answer *a) {
+static void record(campaign *c, const tool_draw *d, const answer *a) {
     int row = LISTED;
     for (int k = 0; k < LISTED; k++) {
         if (status_list[k] == a->status) row = k;
@@ -424,24 +161,26 @@ static void record(campaign *c, const draw *d, const answer *a) {
     if (a->verdict == RIGHT || json_array_size(c->shown) >= MOST_SHOWN) return;
     json_t *object = json_object();
     (void)json_object_set_new(object, "index", json_integer(d->index));
-    (void)json_object_set_new(object, "verdict",
-                              json_string(a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible"));
+    (void)json_object_set_new(
+        object, "verdict", json_string(a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible"));
     (void)json_object_set_new(object, "reason", json_string(a->reason));
     (void)json_object_set_new(object, "method", json_string(d->method));
     (void)json_object_set_new(object, "queries", json_integer(d->n));
     (void)json_object_set_new(object, "keys", json_integer(d->m));
     (void)json_object_set_new(object, "temperature_over_range", tool_json_real(d->ratio));
-    (void)json_object_set_new(object, "mask", json_string(mask_names[d->mask_drawn]));
+    (void)json_object_set_new(object, "mask", json_string(tool_draw_masks[d->mask_drawn]));
     (void)json_object_set_new(object, "sink", json_boolean(has_sink(&d->problem)));
-    (void)json_object_set_new(object, "row_mass", json_boolean(d->problem.row_mass.type != OTA_NO_TYPE));
-    (void)json_object_set_new(object, "column_mass", json_boolean(d->problem.column_mass.type != OTA_NO_TYPE));
+    (void)json_object_set_new(object, "row_mass",
+                              json_boolean(d->problem.row_mass.type != OTA_NO_TYPE));
+    (void)json_object_set_new(object, "column_mass",
+                              json_boolean(d->problem.column_mass.type != OTA_NO_TYPE));
     (void)json_object_set_new(object, "certificate", tool_certificate_json(&a->certificate));
     (void)json_array_append_new(c->shown, object);
 }
 
 static void *work(void *user) {
     campaign *c = user;
-    scratch *s = malloc(sizeof *s);
+    tool_draw_memory *s = malloc(sizeof *s);
     for (;;) {
         (void)pthread_mutex_lock(&c->lock);
         if (s == NULL) c->memory = true;
@@ -450,9 +189,9 @@ static void *work(void *user) {
         if (!stop) c->next++;
         (void)pthread_mutex_unlock(&c->lock);
         if (stop) break;
-        draw d;
+        tool_draw d;
         answer a;
-        draw_problem(&d, s, c->seed, index, c->cancel);
+        tool_draw_problem(&d, s, c->seed, index, c->cancel);
         solve_and_judge(&d, s, &a);
         (void)pthread_mutex_lock(&c->lock);
         if (a.status != OTA_CANCELLED) {
@@ -497,21 +236,22 @@ static json_t *campaign_json(const campaign *c, double seconds, bool interrupted
     (void)json_object_set_new(object, "seed", json_integer((json_int_t)c->seed));
     (void)json_object_set_new(object, "seconds", tool_json_real(seconds));
     (void)json_object_set_new(object, "wrong_ok", json_integer(c->verdicts[WRONG_OK]));
-    (void)json_object_set_new(object, "wrong_infeasible", json_integer(c->verdicts[WRONG_INFEASIBLE]));
+    (void)json_object_set_new(object, "wrong_infeasible",
+                              json_integer(c->verdicts[WRONG_INFEASIBLE]));
     (void)json_object_set(object, "wrong", c->shown);
     (void)json_object_set_new(object, "all", tally_json(&c->all));
-    for (int k = 0; k < DECADES; k++) {
+    for (int k = 0; k < TOOL_DRAW_DECADES; k++) {
         if (c->decades[k].problems == 0) continue;
         json_t *row = tally_json(&c->decades[k]);
         (void)json_object_set_new(row, "decade", json_integer(k - 6));
         (void)json_array_append_new(decades, row);
     }
-    for (int k = 0; k < CELLS; k++) {
+    for (int k = 0; k < TOOL_DRAW_CELLS; k++) {
         if (c->by_cell[k].problems == 0) continue;
         json_t *row = tally_json(&c->by_cell[k]);
         char name[80];
-        (void)snprintf(name, sizeof name, "%s%s", cells[k].method,
-                       cells[k].relaxed_rows ? ", relaxed rows" : "");
+        (void)snprintf(name, sizeof name, "%s%s", tool_draw_cells[k].method,
+                       tool_draw_cells[k].relaxed_rows ? ", relaxed rows" : "");
         (void)json_object_set_new(row, "method", json_string(name));
         (void)json_array_append_new(by_cell, row);
     }
@@ -531,7 +271,8 @@ static void print_tally(const char *name, const json_t *row) {
         rest -= count;
         (void)printf(" %9lld", (long long)count);
     }
-    (void)printf(" %9lld %9.4g", (long long)rest, json_number_value(json_object_get(row, "seconds")));
+    (void)printf(" %9lld %9.4g", (long long)rest,
+                 json_number_value(json_object_get(row, "seconds")));
     const json_t *share = json_object_get(row, "share_ok");
     if (json_is_real(share)) {
         (void)printf("  %8.4f%% of %lld\n", 100.0 * json_real_value(share),
@@ -542,16 +283,20 @@ static void print_tally(const char *name, const json_t *row) {
 }
 
 static void print_campaign(const json_t *object) {
-    (void)printf("%-30s %9s %9s %9s %9s %9s %9s %9s %9s  %s\n", "temperature / range", "problems", "ok", "fixed",
-                 "not conv.", "infeas.", "unreach.", "other", "seconds", "ok where a plan exists and T/range >= 1e-3");
+    (void)printf("%-30s %9s %9s %9s %9s %9s %9s %9s %9s  %s\n", "temperature / range", "problems",
+                 "ok", "fixed", "not conv.", "infeas.", "unreach.", "other", "seconds",
+                 "ok where a plan exists and T/range >= 1e-3");
     for (int part = 0; part < 2; part++) {
         const json_t *rows = json_object_get(object, part == 0 ? "decades" : "methods");
         for (size_t k = 0; k < json_array_size(rows); k++) {
             const json_t *row = json_array_get(rows, k);
             char name[80];
             const int decade = (int)json_integer_value(json_object_get(row, "decade"));
-            if (part == 0) (void)snprintf(name, sizeof name, "1e%d to 1e%d", decade, decade + 1);
-            else (void)snprintf(name, sizeof name, "%s", json_string_value(json_object_get(row, "method")));
+            if (part == 0)
+                (void)snprintf(name, sizeof name, "1e%d to 1e%d", decade, decade + 1);
+            else
+                (void)snprintf(name, sizeof name, "%s",
+                               json_string_value(json_object_get(row, "method")));
             print_tally(name, row);
         }
         (void)putchar('\n');
@@ -598,7 +343,8 @@ int tool_bench_random(tool_context *context) {
     for (int k = 0; k < running; k++) (void)pthread_join(workers[k], NULL);
     tool_progress_end(&c->progress);
     const double seconds = (double)(tool_now_ns() - begun) / 1e9;
-    int code = c->memory ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left") : 0;
+    int code =
+        c->memory ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left") : 0;
     if (code == 0) {
         context->interrupted = c->finished < c->count;
         json_t *object = campaign_json(c, seconds, context->interrupted);
@@ -610,8 +356,10 @@ int tool_bench_random(tool_context *context) {
                              "%" PRId64 " of %" PRId64 " answers are wrong", wrong, c->finished);
         }
         if (!settings->json) print_campaign(object);
-        if (settings->json && code == 0) code = tool_print_json(stdout, json_incref(object));
-        else if (settings->json) context->failure = json_incref(object);
+        if (settings->json && code == 0)
+            code = tool_print_json(stdout, json_incref(object));
+        else if (settings->json)
+            context->failure = json_incref(object);
         json_decref(object);
     }
     json_decref(c->shown);

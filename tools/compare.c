@@ -20,7 +20,7 @@ typedef struct method_row {
     char name[160];
     const char *status; /* status word */
     char error[512];
-    int code;           /* exit code of the failure, 0 for a row with numbers */
+    int code; /* exit code of the failure, 0 for a row with numbers */
     int64_t rounds;
     bool certified;
     ota_certificate certificate;
@@ -42,8 +42,8 @@ static int build(tool_context *context, const char *method, tool_problem *proble
     const bool matrix = context->operand_count == 1;
     const char *const *names = context->operands;
     return tool_problem_build(context, method, matrix ? names[0] : NULL, matrix ? NULL : names[0],
-                              matrix ? NULL : names[1], context->operand_count == 3 ? names[2] : NULL,
-                              problem);
+                              matrix ? NULL : names[1],
+                              context->operand_count == 3 ? names[2] : NULL, problem);
 }
 
 static void clear_failure(tool_context *context) {
@@ -66,7 +66,8 @@ static double distance(const tool_problem *p, const double *coupling, const doub
     double worst = 0.0;
     for (int64_t head = 0; head < p->batch * p->heads; head++) {
         double sum = 0.0;
-        for (int64_t k = head * pairs; k < (head + 1) * pairs; k++) sum += fabs(coupling[k] - other[k]);
+        for (int64_t k = head * pairs; k < (head + 1) * pairs; k++)
+            sum += fabs(coupling[k] - other[k]);
         if (!(sum / (double)p->queries <= worst)) worst = sum / (double)p->queries;
     }
     return worst;
@@ -77,7 +78,8 @@ static int solve_references(tool_context *context, comparison *c) {
     const tool_settings settings = context->settings;
     tool_settings *plain = &context->settings;
     plain->rounds.given = plain->allow_partial = plain->strict = false;
-    plain->anneal = plain->relaxation = plain->solver = plain->start = plain->end = plain->rows = NULL;
+    plain->anneal = plain->relaxation = plain->solver = plain->start = plain->end = plain->rows =
+        NULL;
     plain->elastic_lambda = NULL;
     int code = 0;
     for (int k = 0; k < REFERENCES && code == 0; k++) {
@@ -105,7 +107,8 @@ static int solve_references(tool_context *context, comparison *c) {
 static void fail_row(tool_context *context, int code, method_row *row) {
     row->code = code;
     row->status = context->status != NULL ? context->status : ota_status_word(OTA_EINTERNAL);
-    if (context->status == NULL && code == TOOL_EXIT_LIMIT) row->status = ota_status_word(OTA_ELIMIT);
+    if (context->status == NULL && code == TOOL_EXIT_LIMIT)
+        row->status = ota_status_word(OTA_ELIMIT);
     (void)snprintf(row->error, sizeof row->error, "%s", context->error.message);
     clear_failure(context);
 }
@@ -129,7 +132,8 @@ static int solve_row(tool_context *context, comparison *c, int index) {
         const bool distances = has_distances(&problem);
         unsigned wanted = distances ? TOOL_WANT_COUPLING : TOOL_WANT_RECEIVER;
         if (problem.values_width > 0) wanted |= TOOL_WANT_OUT;
-        code = tool_solve(context, &problem, wanted, problem.type == OTA_F64 ? OTA_F64 : OTA_F32, &solution);
+        code = tool_solve(context, &problem, wanted, problem.type == OTA_F64 ? OTA_F64 : OTA_F32,
+                          &solution);
     }
     if (code == TOOL_EXIT_INTERRUPTED) {
         tool_solution_free(&solution);
@@ -171,20 +175,25 @@ static int print_json_rows(tool_context *context, const comparison *c) {
         const bool numbers = row->seconds > 0.0;
         (void)json_object_set_new(object, "method", json_string(row->name));
         (void)json_object_set_new(object, "status", json_string(row->status));
-        (void)json_object_set_new(object, "rounds", numbers ? json_integer(row->rounds) : json_null());
+        (void)json_object_set_new(object, "rounds",
+                                  numbers ? json_integer(row->rounds) : json_null());
         (void)json_object_set_new(object, "certificate",
-                                  row->certified ? tool_certificate_json(&row->certificate) : json_null());
+                                  row->certified ? tool_certificate_json(&row->certificate)
+                                                 : json_null());
         (void)json_object_set_new(object, "distance_to_softmax", tool_json_real(row->distance[0]));
         (void)json_object_set_new(object, "distance_to_exact", tool_json_real(row->distance[1]));
-        (void)json_object_set_new(object, "seconds", numbers ? tool_json_real(row->seconds) : json_null());
-        if (row->error[0] != '\0') (void)json_object_set_new(object, "error", json_string(row->error));
+        (void)json_object_set_new(object, "seconds",
+                                  numbers ? tool_json_real(row->seconds) : json_null());
+        if (row->error[0] != '\0')
+            (void)json_object_set_new(object, "error", json_string(row->error));
         (void)json_array_append_new(methods, object);
     }
     json_t *object = json_object();
     (void)json_object_set_new(object, "command", json_string("compare"));
     (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status",
-                              json_string(ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)));
+    (void)json_object_set_new(
+        object, "status",
+        json_string(ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)));
     (void)json_object_set_new(object, "methods", methods);
     (void)json_object_set(object, "warnings", context->warnings);
     return tool_print_json(stdout, object);
@@ -192,8 +201,10 @@ static int print_json_rows(tool_context *context, const comparison *c) {
 
 /* A number in a column of the table, "-" when it does not exist. */
 static void print_cell(double value, int width, int digits) {
-    if (isfinite(value)) (void)printf(" %*.*g", width, digits, value);
-    else (void)printf(" %*s", width, "-");
+    if (isfinite(value))
+        (void)printf(" %*.*g", width, digits, value);
+    else
+        (void)printf(" %*s", width, "-");
 }
 
 static void print_table(const comparison *c) {
@@ -202,9 +213,9 @@ static void print_table(const comparison *c) {
         const int length = (int)strlen(c->rows[k].name);
         if (length > width) width = length;
     }
-    (void)printf("%-*s %9s %9s %9s %9s %10s %10s %9s %9s %7s %9s  %s\n", width, "method", "receiver",
-                 "Delta", "entropy", "support", "to softmax", "to exact", "row err", "col err", "rounds",
-                 "ms", "status");
+    (void)printf("%-*s %9s %9s %9s %9s %10s %10s %9s %9s %7s %9s  %s\n", width, "method",
+                 "receiver", "Delta", "entropy", "support", "to softmax", "to exact", "row err",
+                 "col err", "rounds", "ms", "status");
     for (int k = 0; k < c->done; k++) {
         const method_row *row = &c->rows[k];
         const ota_certificate *of = &row->certificate;
@@ -224,7 +235,8 @@ static void print_table(const comparison *c) {
         (void)printf("  %s\n", row->status);
     }
     for (int k = 0; k < c->done; k++) {
-        if (c->rows[k].error[0] != '\0') (void)printf("\n%s: %s\n", c->rows[k].name, c->rows[k].error);
+        if (c->rows[k].error[0] != '\0')
+            (void)printf("\n%s: %s\n", c->rows[k].name, c->rows[k].error);
     }
 }
 
@@ -236,8 +248,8 @@ static int all_failed(tool_context *context, const comparison *c) {
     if (c->done == 0) return 0;
     context->status = c->rows[0].status;
     (void)snprintf(context->error.field, sizeof context->error.field, "methods");
-    return tool_fail(&context->error, c->rows[0].code, "no method succeeded; %.100s: %.360s", c->rows[0].name,
-                     c->rows[0].error);
+    return tool_fail(&context->error, c->rows[0].code, "no method succeeded; %.100s: %.360s",
+                     c->rows[0].name, c->rows[0].error);
 }
 
 static int solve_all(tool_context *context, comparison *c) {
@@ -259,7 +271,8 @@ static int solve_all(tool_context *context, comparison *c) {
 }
 
 int tool_compare(tool_context *context) {
-    const char *list = context->settings.methods != NULL ? context->settings.methods : standard_methods;
+    const char *list =
+        context->settings.methods != NULL ? context->settings.methods : standard_methods;
     comparison c = {.count = 0};
     c.count = tool_split_methods(list, c.methods, MOST_METHODS);
     if (c.count < 0) {
@@ -267,8 +280,9 @@ int tool_compare(tool_context *context) {
                                 MOST_METHODS);
     }
     c.rows = calloc((size_t)c.count + 1, sizeof *c.rows);
-    int code = c.rows == NULL ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left")
-                              : solve_all(context, &c);
+    int code = c.rows == NULL
+                   ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left")
+                   : solve_all(context, &c);
     for (int k = 0; k < c.count; k++) free(c.methods[k]);
     for (int k = 0; k < REFERENCES; k++) free(c.references[k]);
     free(c.rows);

@@ -31,25 +31,30 @@ static void print_topic_names(void) {
 }
 
 static void print_bash(void) {
-    (void)fputs("# bash completion for otattn\n_otattn() {\n"
-                "    local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
-                "    COMPREPLY=()\n"
-                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                "        COMPREPLY=($(compgen -W \"",
-                stdout);
+    (void)fputs(
+        "# bash completion for otattn\n_otattn() {\n"
+        "    local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
+        "    COMPREPLY=()\n"
+        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+        "        COMPREPLY=($(compgen -W \"",
+        stdout);
     print_command_names(" ");
-    (void)fputs(" --help --version\" -- \"$current\"))\n        return\n    fi\n    case \"$previous\" in\n",
+    (void)fputs(" --help --version\" -- \"$current\"))\n        return\n    fi\n    case "
+                "\"$previous\" in\n",
                 stdout);
     for (int k = 0; k < tool_flag_count; k++) {
         const tool_flag *flag = &tool_flags[k];
         if (flag->form == NULL || flag->optional) continue;
-        if (flag->letter != 0) (void)printf("    -%c|", flag->letter);
-        else (void)fputs("    ", stdout);
+        if (flag->letter != 0)
+            (void)printf("    -%c|", flag->letter);
+        else
+            (void)fputs("    ", stdout);
         (void)printf("--%s) ", flag->name);
         if (words_of(flag) != NULL) {
             (void)printf("COMPREPLY=($(compgen -W \"%s\" -- \"$current\"))", words_of(flag));
-        } else if (takes_file(flag)) {
-            (void)fputs("COMPREPLY=($(compgen -f -- \"$current\"))", stdout);
+        } else {
+            (void)fputs(takes_file(flag) ? "COMPREPLY=($(compgen -f -- \"$current\"))" : ":",
+                        stdout);
         }
         (void)fputs("; return ;;\n", stdout);
     }
@@ -76,14 +81,18 @@ static void print_bash(void) {
 /* Text inside '...[...]' of _arguments: its own marks are escaped, single quotes doubled up. */
 static void print_quoted(const char *text) {
     for (; *text != '\0'; text++) {
-        if (*text == '\'') (void)fputs("'\\''", stdout);
-        else if (strchr("[]:\\", *text) != NULL) (void)printf("\\%c", *text);
-        else (void)putchar(*text);
+        if (*text == '\'')
+            (void)fputs("'\\''", stdout);
+        else if (strchr("[]:\\", *text) != NULL)
+            (void)printf("\\%c", *text);
+        else
+            (void)putchar(*text);
     }
 }
 
 static void print_zsh(void) {
-    (void)fputs("#compdef otattn\n# zsh completion for otattn\n_otattn() {\n    if (( CURRENT == 2 )); then\n"
+    (void)fputs("#compdef otattn\n# zsh completion for otattn\n_otattn() {\n    if (( CURRENT == 2 "
+                ")); then\n"
                 "        local -a commands=(\n",
                 stdout);
     for (int k = 0; k < tool_command_count; k++) {
@@ -91,22 +100,27 @@ static void print_zsh(void) {
         print_quoted(tool_commands[k].summary);
         (void)fputs("'\n", stdout);
     }
-    (void)fputs("        )\n        _describe command commands\n        return\n    fi\n"
-                "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n",
-                stdout);
+    (void)fputs(
+        "        )\n        _describe command commands\n        return\n    fi\n"
+        "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n",
+        stdout);
     for (int k = 0; k < tool_command_count; k++) {
         (void)printf("    %s)\n        _arguments -S", tool_commands[k].name);
         for (int j = 0; j < tool_flag_count; j++) {
             const tool_flag *flag = &tool_flags[j];
             if ((flag->commands & tool_commands[k].bit) == 0) continue;
             (void)printf(" \\\n            '--%s%s[", flag->name,
-                         flag->form == NULL ? "" : flag->optional ? "=-" : "=");
+                         flag->form == NULL ? ""
+                         : flag->optional   ? "=-"
+                                            : "=");
             print_quoted(flag->help);
             (void)putchar(']');
             if (flag->form != NULL) {
                 (void)fputs(flag->optional ? "::value:" : ":value:", stdout);
-                if (words_of(flag) != NULL) (void)printf("(%s)", words_of(flag));
-                else if (takes_file(flag)) (void)fputs("_files", stdout);
+                if (words_of(flag) != NULL)
+                    (void)printf("(%s)", words_of(flag));
+                else if (takes_file(flag))
+                    (void)fputs("_files", stdout);
             }
             (void)putchar('\'');
         }
@@ -127,7 +141,8 @@ static void print_zsh(void) {
 static void print_fish(void) {
     (void)fputs("# fish completion for otattn\n", stdout);
     for (int k = 0; k < tool_command_count; k++) {
-        (void)printf("complete -c otattn -f -n __fish_use_subcommand -a %s -d '", tool_commands[k].name);
+        (void)printf("complete -c otattn -f -n __fish_use_subcommand -a %s -d '",
+                     tool_commands[k].name);
         for (const char *at = tool_commands[k].summary; *at != '\0'; at++) {
             if (*at == '\'') (void)putchar('\\');
             (void)putchar(*at);
@@ -138,11 +153,13 @@ static void print_fish(void) {
         const tool_flag *flag = &tool_flags[j];
         (void)fputs("complete -c otattn -n '__fish_seen_subcommand_from", stdout);
         for (int k = 0; k < tool_command_count; k++) {
-            if ((flag->commands & tool_commands[k].bit) != 0) (void)printf(" %s", tool_commands[k].name);
+            if ((flag->commands & tool_commands[k].bit) != 0)
+                (void)printf(" %s", tool_commands[k].name);
         }
         (void)printf("' -l %s", flag->name);
         if (flag->letter != 0) (void)printf(" -s %c", flag->letter);
-        if (flag->form != NULL && !flag->optional) (void)fputs(takes_file(flag) ? " -r -F" : " -x", stdout);
+        if (flag->form != NULL && !flag->optional)
+            (void)fputs(takes_file(flag) ? " -r -F" : " -x", stdout);
         if (words_of(flag) != NULL) (void)printf(" -a '%s'", words_of(flag));
         (void)fputs(" -d '", stdout);
         for (const char *at = flag->help; *at != '\0'; at++) {
@@ -154,7 +171,8 @@ static void print_fish(void) {
     (void)fputs("complete -c otattn -f -n '__fish_seen_subcommand_from help' -a '", stdout);
     print_command_names(" ");
     print_topic_names();
-    (void)printf("'\ncomplete -c otattn -f -n '__fish_seen_subcommand_from completions' -a '%s'\n", shells);
+    (void)printf("'\ncomplete -c otattn -f -n '__fish_seen_subcommand_from completions' -a '%s'\n",
+                 shells);
 }
 
 typedef struct shell_row {

@@ -56,9 +56,12 @@ static double decode_half(uint16_t bits, const half_form *form) {
     const int biased = (bits & 0x7fff) >> form->fraction;
     const int fraction = bits & ((1 << form->fraction) - 1);
     double value;
-    if (biased == (1 << exponent_bits) - 1) value = fraction == 0 ? HUGE_VAL : (double)NAN;
-    else if (biased == 0) value = ldexp(fraction, form->least - form->fraction);
-    else value = ldexp(fraction + (1 << form->fraction), form->least - form->fraction + biased - 1);
+    if (biased == (1 << exponent_bits) - 1)
+        value = fraction == 0 ? HUGE_VAL : (double)NAN;
+    else if (biased == 0)
+        value = ldexp(fraction, form->least - form->fraction);
+    else
+        value = ldexp(fraction + (1 << form->fraction), form->least - form->fraction + biased - 1);
     return (bits & 0x8000) != 0 ? -value : value;
 }
 

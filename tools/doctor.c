@@ -10,9 +10,9 @@ enum { QUERIES = 37, KEYS = 53, WIDTH = 24, VALUES = 19 };
 
 /* Instruction sets that matter to attention, as the kernel of the operating system names them. */
 static const char *const features[] = {
-    "sse4_2",     "avx",         "avx2",        "fma",      "f16c",     "avx512f", "avx512bw", "avx512dq",
-    "avx512vl",   "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8", "asimd",   "asimdhp",
-    "asimddp",    "bf16",        "sve",
+    "sse4_2",   "avx",      "avx2",        "fma",         "f16c",     "avx512f",  "avx512bw",
+    "avx512dq", "avx512vl", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8",
+    "asimd",    "asimdhp",  "asimddp",     "bf16",        "sve",
 };
 
 /* The words of the first processor in /proc/cpuinfo that are in the list above. */
@@ -74,7 +74,8 @@ typedef struct probe {
 
 /* A fixed pattern without structure; no random numbers are needed to see a kernel go wrong. */
 static void fill(float *numbers, size_t count, double pace) {
-    for (size_t k = 0; k < count; k++) numbers[k] = (float)(2.0 * sin(pace * (double)(k + 1) * (double)(k + 3)));
+    for (size_t k = 0; k < count; k++)
+        numbers[k] = (float)(2.0 * sin(pace * (double)(k + 1) * (double)(k + 3)));
 }
 
 /* Softmax attention by double loops: the largest difference from p->out. */
@@ -93,7 +94,8 @@ static double error_of(const probe *p) {
         for (size_t j = 0; j < KEYS; j++) total += weight[j] = exp(weight[j] - top);
         for (size_t w = 0; w < VALUES; w++) {
             double sum = 0.0;
-            for (size_t j = 0; j < KEYS; j++) sum += weight[j] / total * (double)p->value[j * VALUES + w];
+            for (size_t j = 0; j < KEYS; j++)
+                sum += weight[j] / total * (double)p->value[j * VALUES + w];
             worst = fmax(worst, fabs(sum - (double)p->out[i * VALUES + w]));
         }
     }
@@ -134,7 +136,8 @@ static void print_text(const json_t *object, const json_t *checks) {
     static const char *const lists[] = {"cpu", "kernels", "solvers", "methods"};
     (void)printf("%-10s %s\n", "version", ota_version());
     for (int k = 0; k < 4; k++) print_list(lists[k], json_object_get(object, lists[k]));
-    (void)printf("%-10s %lld\n", "threads", (long long)json_integer_value(json_object_get(object, "threads")));
+    (void)printf("%-10s %lld\n", "threads",
+                 (long long)json_integer_value(json_object_get(object, "threads")));
     for (size_t k = 0; k < json_array_size(checks); k++) {
         const json_t *check = json_array_get(checks, k);
         (void)printf("%-10s %s: %s, largest error %.2g\n", k == 0 ? "checks" : "",

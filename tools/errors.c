@@ -70,8 +70,9 @@ int tool_fail_status(tool_context *context, ota_status status, const ota_error *
     const int code = tool_exit_code(status);
     context->status = ota_status_word(status);
     (void)snprintf(context->error.field, sizeof context->error.field, "%s", error->field);
+    const char *text = error->message[0] != '\0' ? error->message : ota_status_text(status);
     (void)tool_fail(&context->error, code, "%s",
-                    error->message[0] != '\0' ? error->message : ota_status_text(status));
+                    status == OTA_CANCELLED ? "interrupted; nothing was written" : text);
     if (error->hint[0] != '\0') (void)tool_hint(&context->error, "%s", error->hint);
     return code;
 }
@@ -94,9 +95,7 @@ void tool_report_failure(tool_context *context, int code) {
     const char *command = context->command != NULL ? context->command->name : "";
     tool_error *error = &context->error;
     if (error->message[0] == '\0') {
-        (void)tool_fail(error, code, "%s",
-                        code == TOOL_EXIT_INTERRUPTED ? "interrupted; nothing was written"
-                                                      : "an internal check failed");
+        (void)tool_fail(error, code, "an internal check failed");
     }
     (void)fprintf(stderr, "otattn%s%s: %s%s%s%s\n", command[0] != '\0' ? " " : "", command,
                   error->message, error->hint[0] != '\0' ? " (" : "", error->hint,

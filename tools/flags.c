@@ -98,8 +98,10 @@ int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool
     const int code = tool_fail(error, TOOL_EXIT_USAGE, "--%s '%.60s' is none of: %s", flag->name,
                                text, flag->choices);
     const char *nearest = tool_nearest(text, strlen(text), words, count);
-    if (nearest != NULL) (void)tool_hint(error, "did you mean '%s'?", nearest);
-    else (void)tool_hint(error, "write --%s followed by one of these words", flag->name);
+    if (nearest != NULL)
+        (void)tool_hint(error, "did you mean '%s'?", nearest);
+    else
+        (void)tool_hint(error, "write --%s followed by one of these words", flag->name);
     return code;
 }
 
@@ -173,7 +175,8 @@ static int refuse_unknown(tool_context *context, const char *text, const char *n
     const char *words[128];
     int count = 0;
     for (int k = 0; k < tool_flag_count && count < 128; k++) {
-        if ((tool_flags[k].commands & context->command->bit) != 0) words[count++] = tool_flags[k].name;
+        if ((tool_flags[k].commands & context->command->bit) != 0)
+            words[count++] = tool_flags[k].name;
     }
     const tool_flag *elsewhere = tool_find_flag(name, length, ~0U);
     char field[64];
@@ -191,8 +194,11 @@ static int refuse_unknown(tool_context *context, const char *text, const char *n
     }
     const char *nearest = tool_nearest(name, length, words, count);
     char hint[128];
-    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '--%s'?", nearest);
-    else (void)snprintf(hint, sizeof hint, "'otattn %s --help' lists the flags", context->command->name);
+    if (nearest != NULL)
+        (void)snprintf(hint, sizeof hint, "did you mean '--%s'?", nearest);
+    else
+        (void)snprintf(hint, sizeof hint, "'otattn %s --help' lists the flags",
+                       context->command->name);
     return tool_refuse_flag(context, field, hint, "unknown flag '%.80s'", text);
 }
 
@@ -206,8 +212,10 @@ static int parse_flag(tool_context *context, int argc, char **argv, int *next) {
                                     : find_letter(name[0], context->command->bit);
     if (flag == NULL) return refuse_unknown(context, word, name, length);
     const char *value = NULL;
-    if (is_long && name[length] == '=') value = name + length + 1;
-    else if (!is_long && name[1] != '\0') value = name + 1;
+    if (is_long && name[length] == '=')
+        value = name + length + 1;
+    else if (!is_long && name[1] != '\0')
+        value = name + 1;
     if (flag->form != NULL && value == NULL && !flag->optional) {
         if (*next == argc) {
             char hint[128];
@@ -234,9 +242,9 @@ int tool_parse(tool_context *context, int argc, char **argv) {
             const int code = parse_flag(context, argc, argv, &next);
             if (code != 0) return code;
         } else if (context->operand_count == command->most) {
-            return tool_refuse_flag(context, "operands", NULL, "'%.80s' is one operand too many: %s takes %s",
-                                    word, command->name,
-                                    command->most == 0 ? "none" : command->operands);
+            return tool_refuse_flag(context, "operands", NULL,
+                                    "'%.80s' is one operand too many: %s takes %s", word,
+                                    command->name, command->most == 0 ? "none" : command->operands);
         } else {
             context->operands[context->operand_count++] = word;
         }

@@ -17,22 +17,22 @@ static double slack_of(ota_type type) {
 }
 
 /* A distribution in f64, divided by its sum. The caller frees *out. */
-static int load_distribution(tool_context *context, const char *field, const char *spec, double **out,
-                             int64_t *size) {
+static int load_distribution(tool_context *context, const char *field, const char *spec,
+                             double **out, int64_t *size) {
     const tool_array *array;
     int code = tool_load(context, field, spec, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->rank != 1 || array->count == 0) {
         return tool_refuse_flag(context, field, "give one distribution, a 1-d array",
-                                "%s '%.200s' has %d dimensions and %zu entries", field, spec, array->rank,
-                                array->count);
+                                "%s '%.200s' has %d dimensions and %zu entries", field, spec,
+                                array->rank, array->count);
     }
     double total = 0.0;
     for (size_t k = 0; k < array->count; k++) {
         const double value = tool_element(array->data, array->type, k);
         if (!(value >= 0.0) || isinf(value)) {
-            return tool_refuse_flag(context, field, "probabilities are finite, 0 or more", "%s[%zu] is %g",
-                                    field, k, value);
+            return tool_refuse_flag(context, field, "probabilities are finite, 0 or more",
+                                    "%s[%zu] is %g", field, k, value);
         }
         total += value;
     }
@@ -97,7 +97,8 @@ static int report(tool_context *context, const ota_hamming_result *result, doubl
     (void)printf("divergence     %.12g   debiased\n", divergence);
     (void)printf("tv             %.12g   total variation\n", result->tv);
     (void)printf("marginal error %.2g\n", result->marginal_error);
-    (void)printf("rounds         %" PRId64 " by %s in %.3g ms\n", result->rounds, word, seconds * 1e3);
+    (void)printf("rounds         %" PRId64 " by %s in %.3g ms\n", result->rounds, word,
+                 seconds * 1e3);
     return 0;
 }
 

@@ -35,9 +35,12 @@ static void fill(const char *text, size_t length, int indent, int at) {
 static void print_roff(const char *text, size_t length) {
     for (size_t k = 0; k < length; k++) {
         if (k == 0 && (text[k] == '.' || text[k] == '\'')) (void)fputs("\\&", stdout);
-        if (text[k] == '\\') (void)fputs("\\e", stdout);
-        else if (text[k] == '-') (void)fputs("\\-", stdout);
-        else (void)putchar(text[k]);
+        if (text[k] == '\\')
+            (void)fputs("\\e", stdout);
+        else if (text[k] == '-')
+            (void)fputs("\\-", stdout);
+        else
+            (void)putchar(text[k]);
     }
 }
 
@@ -46,11 +49,16 @@ static void print_topic(const tool_topic *topic, bool roff) {
         const size_t length = strcspn(line, "\n");
         const bool kept = line[0] == ' ';
         if (roff && kept) (void)fputs(".nf\n", stdout);
-        if (roff && length == 0) (void)fputs(".PP", stdout);
-        else if (roff) print_roff(line, length);
-        if (roff) (void)putchar('\n');
-        else if (kept || length == 0) (void)printf("%.*s\n", (int)length, line);
-        else fill(line, length, 0, 0);
+        if (roff && length == 0)
+            (void)fputs(".PP", stdout);
+        else if (roff)
+            print_roff(line, length);
+        if (roff)
+            (void)putchar('\n');
+        else if (kept || length == 0)
+            (void)printf("%.*s\n", (int)length, line);
+        else
+            fill(line, length, 0, 0);
         if (roff && kept) (void)fputs(".fi\n", stdout);
         line += length + (line[length] == '\n' ? 1 : 0);
     }
@@ -93,8 +101,10 @@ static void print_flags(unsigned commands, bool roff) {
                 enum { INDENT = 30 };
                 if (!headed) (void)printf("\n%s\n", tool_groups[group]);
                 const int column = printf("  %s", heading);
-                if (column + 2 > INDENT) (void)printf("\n%*s", INDENT, "");
-                else (void)printf("%*s", INDENT - column, "");
+                if (column + 2 > INDENT)
+                    (void)printf("\n%*s", INDENT, "");
+                else
+                    (void)printf("%*s", INDENT - column, "");
                 fill(sentence, strlen(sentence), INDENT, INDENT);
             }
             headed = true;
@@ -103,8 +113,8 @@ static void print_flags(unsigned commands, bool roff) {
 }
 
 static void print_command(const tool_command *command) {
-    (void)printf("otattn %s%s%s [flags]\n\n", command->name, command->operands[0] != '\0' ? " " : "",
-                 command->operands);
+    (void)printf("otattn %s%s%s [flags]\n\n", command->name,
+                 command->operands[0] != '\0' ? " " : "", command->operands);
     fill(command->details, strlen(command->details), 0, 0);
     (void)printf("\nExample\n  %s\n", command->example);
     print_flags(command->bit, false);
@@ -120,8 +130,10 @@ static void print_overview(void) {
         (void)printf("  %-12s %s\n", tool_topics[k].name, tool_topics[k].summary);
     }
     (void)fputs("\nExamples\n", stdout);
-    for (int k = 0; k < tool_command_count && k < 3; k++) (void)printf("  %s\n", tool_commands[k].example);
-    (void)fputs("\n'otattn COMMAND --help' lists a command's flags. Start with 'otattn demo'.\n", stdout);
+    for (int k = 0; k < tool_command_count && k < 3; k++)
+        (void)printf("  %s\n", tool_commands[k].example);
+    (void)fputs("\n'otattn COMMAND --help' lists a command's flags. Start with 'otattn demo'.\n",
+                stdout);
 }
 
 static void print_man_page(void) {
@@ -170,9 +182,8 @@ static int print_json(void) {
     json_t *commands = json_array(), *flags = json_array(), *topics = json_array();
     for (int k = 0; k < tool_command_count; k++) {
         const tool_command *row = &tool_commands[k];
-        (void)json_array_append_new(
-            commands, json_pack("{ssssss}", "name", row->name, "operands", row->operands, "summary",
-                                row->summary));
+        (void)json_array_append_new(commands, json_pack("{ssssss}", "name", row->name, "operands",
+                                                        row->operands, "summary", row->summary));
     }
     for (int k = 0; k < tool_flag_count; k++) {
         const tool_flag *row = &tool_flags[k];
@@ -181,19 +192,18 @@ static int print_json(void) {
             if ((row->commands & tool_commands[j].bit) == 0) continue;
             (void)json_array_append_new(owners, json_string(tool_commands[j].name));
         }
-        (void)json_array_append_new(flags, json_pack("{sssossssso}", "name", row->name, "value",
-                                                     row->form == NULL ? json_null()
-                                                                       : json_string(row->form),
-                                                     "help", row->help, "group",
-                                                     tool_groups[row->group], "commands", owners));
+        (void)json_array_append_new(
+            flags, json_pack("{sssossssso}", "name", row->name, "value",
+                             row->form == NULL ? json_null() : json_string(row->form), "help",
+                             row->help, "group", tool_groups[row->group], "commands", owners));
     }
     for (int k = 0; k < tool_topic_count; k++) {
-        (void)json_array_append_new(topics, json_pack("{ssss}", "name", tool_topics[k].name, "summary",
-                                                      tool_topics[k].summary));
+        (void)json_array_append_new(topics, json_pack("{ssss}", "name", tool_topics[k].name,
+                                                      "summary", tool_topics[k].summary));
     }
-    return tool_print_json(stdout, json_pack("{sssssososo}", "command", "help", "version",
-                                             ota_version(), "commands", commands, "flags", flags,
-                                             "topics", topics));
+    return tool_print_json(stdout,
+                           json_pack("{sssssososo}", "command", "help", "version", ota_version(),
+                                     "commands", commands, "flags", flags, "topics", topics));
 }
 
 static int refuse_topic(tool_context *context, const char *name) {
@@ -208,26 +218,21 @@ static int refuse_topic(tool_context *context, const char *name) {
 }
 
 int tool_help(tool_context *context) {
+    const char *name = context->operand_count > 0 ? context->operands[0] : NULL;
+    const tool_command *command = name != NULL ? tool_find_command(name) : NULL;
+    const tool_topic *topic = NULL;
+    for (int k = 0; k < tool_topic_count && name != NULL; k++) {
+        if (strcmp(tool_topics[k].name, name) == 0) topic = &tool_topics[k];
+    }
+    if (name != NULL && command == NULL && topic == NULL) return refuse_topic(context, name);
     if (context->settings.json) return print_json();
-    if (context->settings.man) {
+    if (context->settings.man)
         print_man_page();
-        return 0;
-    }
-    if (context->operand_count == 0) {
-        print_overview();
-        return 0;
-    }
-    const char *name = context->operands[0];
-    const tool_command *command = tool_find_command(name);
-    if (command != NULL) {
+    else if (command != NULL)
         print_command(command);
-        return 0;
-    }
-    for (int k = 0; k < tool_topic_count; k++) {
-        if (strcmp(tool_topics[k].name, name) == 0) {
-            print_topic(&tool_topics[k], false);
-            return 0;
-        }
-    }
-    return refuse_topic(context, name);
+    else if (topic != NULL)
+        print_topic(topic, false);
+    else
+        print_overview();
+    return 0;
 }

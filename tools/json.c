@@ -15,9 +15,7 @@ void tool_format_real(double value, char *text, size_t size) {
     }
 }
 
-json_t *tool_json_real(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
+json_t *tool_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static void print_tree(FILE *stream, const json_t *tree) {
     switch (json_typeof(tree)) {

@@ -32,7 +32,8 @@ static void install_handlers(void) {
 static int refuse_command(tool_context *context, const char *name) {
     const char *words[32];
     int count = 0;
-    for (; count < tool_command_count && count < 32; count++) words[count] = tool_commands[count].name;
+    for (; count < tool_command_count && count < 32; count++)
+        words[count] = tool_commands[count].name;
     const char *nearest = tool_nearest(name, strlen(name), words, count);
     char hint[96] = "'otattn help' lists the commands";
     if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
@@ -67,16 +68,19 @@ int main(int argc, char **argv) {
     install_handlers();
     tool_context context = {.warnings = json_array(), .cancel = &interrupted};
     int code = run(&context, argc, argv);
-    if (code != 0 && !context.interrupted) {
-        tool_report_failure(&context, code);
-    }
+    if (code != 0) tool_report_failure(&context, code);
     if (code == 0 && context.interrupted) code = TOOL_EXIT_INTERRUPTED;
     tool_store_free(context.store);
     json_decref(context.warnings);
     json_decref(context.failure);
-    /* A full disk or a closed pipe shows here at the latest. */
+    /* A full disk shows here at the latest. A reader that has seen enough (`otattn help | head`) needs
+     * no sentence. */
+    errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
-        (void)fprintf(stderr, "otattn: standard output cannot be written: %s\n", strerror(errno));
+        if (errno != EPIPE && errno != 0) {
+            (void)fprintf(stderr, "otattn: standard output cannot be written: %s\n",
+                          strerror(errno));
+        }
         code = TOOL_EXIT_IO;
     }
     return code;

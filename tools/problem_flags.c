@@ -12,10 +12,10 @@
 
 #include "tool.h"
 
-#define TRY(call)                           \
-    do {                                    \
-        const int try_code = (call);        \
-        if (try_code != 0) return try_code; \
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const int try_code = (call);                                                               \
+        if (try_code != 0) return try_code;                                                        \
     } while (0)
 
 /* ---- arrays ---- */
@@ -47,30 +47,33 @@ static bool is_float(ota_type type) {
 static int load_operand(tool_context *context, const char *field, const char *spec,
                         tool_problem *problem, ota_array *out) {
     const tool_array *array;
-    ota_type type = problem->settings.dtype != NULL ? tool_type_of(problem->settings.dtype) : OTA_NO_TYPE;
+    ota_type type =
+        problem->settings.dtype != NULL ? tool_type_of(problem->settings.dtype) : OTA_NO_TYPE;
     TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
     if (array->type == OTA_BOOL) {
-        return tool_refuse_flag(context, field, "store it as f32 or f64", "%s '%.200s' holds %s, not numbers",
-                                field, spec, tool_type_name(array->type));
+        return tool_refuse_flag(context, field, "store it as f32 or f64",
+                                "%s '%.200s' holds %s, not numbers", field, spec,
+                                tool_type_name(array->type));
     }
     if (problem->file_type == OTA_NO_TYPE) {
         problem->file_type = array->type == OTA_I64 ? OTA_F64 : array->type;
         problem->rank = array->rank;
     }
     if (array->type == OTA_I64 && type == OTA_NO_TYPE) type = OTA_F64;
-    if (type != OTA_NO_TYPE && type != array->type) TRY(tool_load(context, field, spec, type, &array));
+    if (type != OTA_NO_TYPE && type != array->type)
+        TRY(tool_load(context, field, spec, type, &array));
     if (array->rank < 1) {
-        return tool_refuse_flag(context, field, NULL, "%s '%.200s' is a single number, not an array",
-                                field, spec);
+        return tool_refuse_flag(context, field, NULL,
+                                "%s '%.200s' is a single number, not an array", field, spec);
     }
     if (problem->type == OTA_NO_TYPE) problem->type = array->type;
     if (array->type != problem->type) {
         char hint[64];
         (void)snprintf(hint, sizeof hint, "give --dtype %s to convert all of them",
                        tool_type_name(problem->type));
-        return tool_refuse_flag(context, field, hint, "%s '%.200s' holds %s but the first operand holds %s",
-                                field, spec, tool_type_name(array->type),
-                                tool_type_name(problem->type));
+        return tool_refuse_flag(context, field, hint,
+                                "%s '%.200s' holds %s but the first operand holds %s", field, spec,
+                                tool_type_name(array->type), tool_type_name(problem->type));
     }
     return as_array(context, field, array, false, out);
 }
@@ -119,8 +122,8 @@ static int head_numbers(tool_context *context, const char *field, const char *te
     if (numbers == NULL || most > INT32_MAX) return out_of_memory(context);
     const int count = tool_numbers(text, numbers, (int)most);
     if (count < 0) {
-        return tool_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers", field,
-                                text);
+        return tool_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers",
+                                field, text);
     }
     if (count != 1 && count != problem->heads) {
         return tool_refuse_flag(context, field, "give one number, or one per head",
@@ -129,105 +132,6 @@ static int head_numbers(tool_context *context, const char *field, const char *te
     }
     *out = ota_array_of(numbers, OTA_F64, 1, 1, 1, count);
     return 0;
-}
-
-/* ---- the method and its braces ---- */
-
-static int apply_brace(tool_context *context, char *name, const char *value,
-                       tool_problem *problem) {
-    for (char *letter = name; *letter != '\0'; letter++) {
-        if (*letter == '_') *letter = '-';
-    }
-    const tool_flag *flag = tool_find_flag(name, strlen(name), context->command->bit);
-    if (flag == NULL || !flag->in_method) {
-        const char *words[128];
-        int count = 0;
-        for (int k = 0; k < tool_flag_count && count < 128; k++) {
-            if (tool_flags[k].in_method) words[count++] = tool_flags[k].name;
-        }
-        const char *nearest = tool_nearest(name, strlen(name), words, count);
-        char hint[96] = "'otattn help methods' tells what braces may hold";
-        if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-        return tool_refuse_flag(context, "method", hint, "'%.60s' is no option of a method", name);
-    }
-    if (flag->form != NULL && value == NULL && !flag->optional) {
-        return tool_refuse_flag(context, "method", NULL, "option '%s' of a method needs =VALUE", name);
-    }
-    return tool_set_flag(&problem->settings, flag, value, &context->error);
-}
-
-/* problem->texts holds "name{a=1,b=2}": cuts it up in place and applies the options. A comma separates
- * options when a letter follows it and the word there has an = or is a switch; else it belongs to the
- * value ("anneal=8:.5,keep-v", "alibi=.5,.25"). */
-static int apply_braces(tool_context *context, tool_problem *problem) {
-    char *open = strchr(problem->texts, '{');
-    if (open == NULL) return 0;
-    char *close = strrchr(open, '}');
-    if (close == NULL || close[1] != '\0') {
-        return tool_refuse_flag(context, "method", "write method{option=value,...}",
-                                "the braces of method '%.80s' do not end", problem->texts);
-    }
-    *open = *close = '\0';
-    for (char *at = open + 1; *at != '\0';) {
-        char *end = at;
-        for (;;) {
-            end += strcspn(end, ",");
-            if (*end == '\0') break;
-            const char *next = end + 1;
-            const size_t word = strcspn(next, "=,");
-            char name[64];
-            (void)snprintf(name, sizeof name, "%.*s", (int)(word < 63 ? word : 63), next);
-            const tool_flag *flag = tool_find_flag(name, strlen(name), ~0U);
-            const bool letter = (*next | 32) >= 'a' && (*next | 32) <= 'z';
-            if (letter && (next[word] == '=' || (flag != NULL && flag->form == NULL))) break;
-            end++;
-        }
-        const bool last = *end == '\0';
-        *end = '\0';
-        char *equals = strchr(at, '=');
-        if (equals != NULL) *equals = '\0';
-        TRY(apply_brace(context, at, equals == NULL ? NULL : equals + 1, problem));
-        if (last) break;
-        at = end + 1;
-    }
-    return 0;
-}
-
-static int apply_method(tool_context *context, const char *method, tool_problem *problem) {
-    if (strlen(method) >= sizeof problem->texts) {
-        return tool_refuse_flag(context, "method", NULL, "the method has %zu letters, at most %zu fit",
-                                strlen(method), sizeof problem->texts - 1);
-    }
-    memcpy(problem->texts, method, strlen(method) + 1);
-    TRY(apply_braces(context, problem));
-    ota_error error = {.message = ""};
-    const ota_status status = ota_method_parse(problem->texts, &problem->problem, NULL, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
-    (void)ota_method_name(&problem->problem, problem->method, sizeof problem->method);
-    return 0;
-}
-
-int tool_split_methods(const char *text, char **words, int most) {
-    int count = 0;
-    while (*text != '\0') {
-        size_t length = 0;
-        int depth = 0;
-        for (; text[length] != '\0'; length++) {
-            const char letter = text[length], next = text[length + 1];
-            depth += letter == '{' ? 1 : letter == '}' ? -1 : 0;
-            if (letter == ',' && depth == 0 && !(next >= '0' && next <= '9')) break;
-        }
-        char *word = count < most ? malloc(length + 1) : NULL;
-        if (word == NULL) {
-            while (count > 0) free(words[--count]);
-            return -1;
-        }
-        memcpy(word, text, length);
-        word[length] = '\0';
-        words[count++] = word;
-        text += length + (text[length] == ',' ? 1 : 0);
-    }
-    return count;
 }
 
 /* ---- rules ---- */
@@ -243,7 +147,8 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
     p->start = side_of(s->start);
     p->end = side_of(s->end);
     if (p->end == OTA_SIDE_COLUMNS) {
-        tool_warn(context, "%s ends with a column update, so its rows are not exact", problem->method);
+        tool_warn(context, "%s ends with a column update, so its rows are not exact",
+                  problem->method);
     }
     if (s->rows != NULL && strcmp(s->rows, "hard") != 0) {
         if (strncmp(s->rows, "relaxed:", 8) != 0 || !tool_number(s->rows + 8, &p->row_strength) ||
@@ -265,14 +170,17 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
                                         "--temperature is %g", value);
             }
         }
-        if (numbers.size[3] == 1) p->temperature = ((const double *)numbers.data)[0];
-        else p->temperatures = numbers;
+        if (numbers.size[3] == 1)
+            p->temperature = ((const double *)numbers.data)[0];
+        else
+            p->temperatures = numbers;
     }
     if (s->elastic_lambda != NULL) {
         TRY(load_vector(context, "elastic-lambda", s->elastic_lambda, &p->lambdas));
     }
     if (s->row_mass != NULL) TRY(load_vector(context, "row-mass", s->row_mass, &p->row_mass));
-    if (s->column_mass != NULL) TRY(load_vector(context, "column-mass", s->column_mass, &p->column_mass));
+    if (s->column_mass != NULL)
+        TRY(load_vector(context, "column-mass", s->column_mass, &p->column_mass));
     if (s->start_potential != NULL) {
         TRY(load_vector(context, "start-potential", s->start_potential, &problem->start_potential));
     }
@@ -348,17 +256,19 @@ static int apply_corner(tool_context *context, tool_problem *problem) {
     const char *causal = s->causal != NULL && s->causal[0] != '\0' ? s->causal : NULL;
     if (causal != NULL && s->corner != NULL && strcmp(causal, s->corner) != 0) {
         return tool_refuse_flag(context, "corner", "say the same in both, or leave one out",
-                                "--causal=%s and --corner %s contradict each other", causal, s->corner);
+                                "--causal=%s and --corner %s contradict each other", causal,
+                                s->corner);
     }
     const char *word = causal != NULL ? causal : s->corner;
     if (s->causal != NULL && word == NULL && problem->queries != problem->keys) {
-        return tool_refuse_flag(context, "causal", "write --causal=top-left or --causal=bottom-right",
-                                "--causal must say its corner when there are %" PRId64
-                                " queries and %" PRId64 " keys",
-                                problem->queries, problem->keys);
+        return tool_refuse_flag(
+            context, "causal", "write --causal=top-left or --causal=bottom-right",
+            "--causal must say its corner when there are %" PRId64 " queries and %" PRId64 " keys",
+            problem->queries, problem->keys);
     }
     if (word != NULL) {
-        problem->problem.corner = strcmp(word, "bottom-right") == 0 ? OTA_BOTTOM_RIGHT : OTA_TOP_LEFT;
+        problem->problem.corner =
+            strcmp(word, "bottom-right") == 0 ? OTA_BOTTOM_RIGHT : OTA_TOP_LEFT;
     } else if (s->causal != NULL) {
         problem->problem.corner = OTA_TOP_LEFT;
     }
@@ -369,10 +279,12 @@ static int load_mask(tool_context *context, const char *spec, tool_problem *prob
     const tool_array *array;
     TRY(tool_load(context, "mask", spec, OTA_NO_TYPE, &array));
     if (array->type == OTA_I64) {
-        return tool_refuse_flag(context, "mask", "store it as bool (true takes part) or as float (added)",
+        return tool_refuse_flag(context, "mask",
+                                "store it as bool (true takes part) or as float (added)",
                                 "mask '%.200s' holds whole numbers", spec);
     }
-    const ota_support_kind kind = array->type == OTA_BOOL ? OTA_SUPPORT_BOOLEAN : OTA_SUPPORT_ADDITIVE;
+    const ota_support_kind kind =
+        array->type == OTA_BOOL ? OTA_SUPPORT_BOOLEAN : OTA_SUPPORT_ADDITIVE;
     return as_array(context, "mask", array, false, &add_support(problem, kind)->array);
 }
 
@@ -380,12 +292,14 @@ static int apply_window(tool_context *context, const char *text, tool_problem *p
     char left[32], right[32];
     const size_t comma = strcspn(text, ",");
     ota_support *support = add_support(problem, OTA_SUPPORT_WINDOW);
-    const bool fits = text[comma] == ',' && comma < sizeof left && strlen(text + comma + 1) < sizeof right;
+    const bool fits =
+        text[comma] == ',' && comma < sizeof left && strlen(text + comma + 1) < sizeof right;
     (void)snprintf(left, sizeof left, "%.*s", fits ? (int)comma : 0, text);
     (void)snprintf(right, sizeof right, "%s", fits ? text + comma + 1 : "");
     if (!tool_integer(left, &support->left) || !tool_integer(right, &support->right) ||
         support->left < -1 || support->right < -1) {
-        return tool_refuse_flag(context, "window", "write --window L,R with whole numbers, -1 = no limit",
+        return tool_refuse_flag(context, "window",
+                                "write --window L,R with whole numbers, -1 = no limit",
                                 "--window '%.60s' is no window", text);
     }
     return 0;
@@ -403,8 +317,8 @@ static int apply_supports(tool_context *context, tool_problem *problem) {
             support->left = 0;
             TRY(load_integers(context, "block", s->block, &support->array));
         } else if (support->left < 1) {
-            return tool_refuse_flag(context, "block", "use a whole number above 0", "--block is %" PRId64,
-                                    support->left);
+            return tool_refuse_flag(context, "block", "use a whole number above 0",
+                                    "--block is %" PRId64, support->left);
         }
     }
     for (int k = 0; k < s->masks.count; k++) TRY(load_mask(context, s->masks.items[k], problem));
@@ -423,7 +337,8 @@ static int apply_anneal(tool_context *context, const char *text, ota_options *op
     const size_t comma = strcspn(text, ",");
     double values[3] = {0.0, 0.0, 0.0};
     int count = 0;
-    bool right = comma < sizeof copy && (text[comma] == '\0' || strcmp(text + comma, ",keep-v") == 0);
+    bool right =
+        comma < sizeof copy && (text[comma] == '\0' || strcmp(text + comma, ",keep-v") == 0);
     (void)snprintf(copy, sizeof copy, "%.*s", right ? (int)comma : 0, text);
     for (char *at = copy; right; count++) {
         char *end = at + strcspn(at, ":");
@@ -436,12 +351,14 @@ static int apply_anneal(tool_context *context, const char *text, ota_options *op
         }
         at = end + 1;
     }
-    right = right && count >= 2 && values[0] > 0.0 && values[1] > 0.0 && values[1] < 1.0 &&
-            (count == 2 || (values[2] >= 1.0 && values[2] <= 1e9 && !(values[2] > floor(values[2]))));
+    right =
+        right && count >= 2 && values[0] > 0.0 && values[1] > 0.0 && values[1] < 1.0 &&
+        (count == 2 || (values[2] >= 1.0 && values[2] <= 1e9 && !(values[2] > floor(values[2]))));
     if (!right) {
-        return tool_refuse_flag(context, "anneal",
-                                "write START:FACTOR[:ROUNDS][,keep-v] with START > 0, 0 < FACTOR < 1",
-                                "--anneal '%.80s' is no schedule", text);
+        return tool_refuse_flag(
+            context, "anneal",
+            "write START:FACTOR[:ROUNDS][,keep-v] with START > 0, 0 < FACTOR < 1",
+            "--anneal '%.80s' is no schedule", text);
     }
     options->anneal_start = values[0];
     options->anneal_factor = values[1];
@@ -457,6 +374,20 @@ static int index_of(const char *word, const char *const *words, int count) {
     return 0;
 }
 
+static int check_solver(tool_context *context, const char *name) {
+    const char *words[64] = {"auto"};
+    int count = 1;
+    for (; count < 64 && ota_solver_name(count - 1) != NULL; count++)
+        words[count] = ota_solver_name(count - 1);
+    for (int k = 0; k < count; k++) {
+        if (name == NULL || strcmp(name, words[k]) == 0) return 0;
+    }
+    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    char hint[80] = "'otattn doctor' lists the solvers";
+    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return tool_refuse_flag(context, "solver", hint, "there is no solver '%.40s'", name);
+}
+
 static int apply_options(tool_context *context, tool_problem *problem) {
     static const char *const centers[] = {"none", "mean", "midrange"};
     static const char *const precisions[] = {"auto", "f32", "f64"};
@@ -468,8 +399,8 @@ static int apply_options(tool_context *context, tool_problem *problem) {
     if (s->anneal != NULL) TRY(apply_anneal(context, s->anneal, o));
     if (s->relaxation != NULL && strcmp(s->relaxation, "auto") == 0) {
         o->relaxation_auto = 1;
-    } else if (s->relaxation != NULL &&
-               (!tool_number(s->relaxation, &o->relaxation) || !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
+    } else if (s->relaxation != NULL && (!tool_number(s->relaxation, &o->relaxation) ||
+                                         !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
         return tool_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
                                 "--relaxation '%.60s' is out of range", s->relaxation);
     }
@@ -480,6 +411,7 @@ static int apply_options(tool_context *context, tool_problem *problem) {
     o->strict = s->strict ? 1 : 0;
     /* Always: a plan that did not converge still gets its certificate; tool_solve judges the status. */
     o->allow_partial = 1;
+    TRY(check_solver(context, s->solver));
     o->solver = s->solver;
     o->cpu = s->cpu;
     if (s->threads.value > 4096) {
@@ -496,7 +428,8 @@ static int apply_options(tool_context *context, tool_problem *problem) {
 
 static int rotate(tool_context *context, const char *field, double base, int64_t first,
                   tool_problem *problem, ota_array *array) {
-    const size_t count = (size_t)(array->size[0] * array->size[1] * array->size[2] * array->size[3]);
+    const size_t count =
+        (size_t)(array->size[0] * array->size[1] * array->size[2] * array->size[3]);
     const size_t bytes = count * ota_type_bytes(array->type);
     void *copy = own(problem, bytes);
     if (copy == NULL) return out_of_memory(context);
@@ -544,6 +477,13 @@ static int load_inputs(tool_context *context, const char *scores, const char *qu
     if (values == NULL) return 0;
     TRY(load_operand(context, "values", values, problem, &problem->values));
     problem->values_width = problem->values.size[3];
+    for (int k = 0; k < 3; k++) {
+        static const char *const sizes[] = {"batch", "heads", "rows"};
+        if (problem->values.size[k] == p->keys.size[k]) continue;
+        return tool_refuse_flag(context, "values", "there is one value per key",
+                                "values have %s %" PRId64 " but keys have %" PRId64, sizes[k],
+                                problem->values.size[k], p->keys.size[k]);
+    }
     return 0;
 }
 
@@ -554,7 +494,7 @@ int tool_problem_build(tool_context *context, const char *method, const char *sc
     problem->problem.size = sizeof problem->problem;
     problem->options.size = sizeof problem->options;
     problem->settings = context->settings;
-    TRY(apply_method(context, method, problem));
+    TRY(tool_apply_method(context, method, problem));
     TRY(load_inputs(context, scores, queries, keys, values, problem));
     TRY(apply_rules(context, problem));
     TRY(apply_terms(context, problem));

@@ -50,10 +50,15 @@ static bool due(tool_progress *progress, int64_t now) {
 }
 
 static void format_time(double seconds, char *text, size_t size) {
-    if (!(seconds < 360000.0)) (void)snprintf(text, size, "?");
-    else if (seconds < 60.0) (void)snprintf(text, size, "%.0f s", ceil(seconds));
-    else if (seconds < 3600.0) (void)snprintf(text, size, "%.0f min %02.0f s", floor(seconds / 60.0), fmod(seconds, 60.0));
-    else (void)snprintf(text, size, "%.0f h %02.0f min", floor(seconds / 3600.0), fmod(seconds, 3600.0) / 60.0);
+    if (!(seconds < 360000.0))
+        (void)snprintf(text, size, "?");
+    else if (seconds < 60.0)
+        (void)snprintf(text, size, "%.0f s", ceil(seconds));
+    else if (seconds < 3600.0)
+        (void)snprintf(text, size, "%.0f min %02.0f s", floor(seconds / 60.0), fmod(seconds, 60.0));
+    else
+        (void)snprintf(text, size, "%.0f h %02.0f min", floor(seconds / 3600.0),
+                       fmod(seconds, 3600.0) / 60.0);
 }
 
 void tool_progress_update(tool_progress *progress, double done, double total, const char *unit) {
@@ -63,8 +68,8 @@ void tool_progress_update(tool_progress *progress, double done, double total, co
     const double rate = done / seconds;
     char left[40];
     format_time((total - done) / rate, left, sizeof left);
-    (void)fprintf(stderr, "\r\033[K%s: %.0f of %.0f %s, %.3g a second, %s left", progress->label, done,
-                  total, unit, rate, left);
+    (void)fprintf(stderr, "\r\033[K%s: %.0f of %.0f %s, %.3g a second, %s left", progress->label,
+                  done, total, unit, rate, left);
     (void)fflush(stderr);
 }
 
@@ -87,7 +92,9 @@ void tool_progress_solver(void *user, const ota_progress *report) {
     char left[40];
     format_time(slope > 0.0 ? log(report->residual / progress->tolerance) / slope : HUGE_VAL, left,
                 sizeof left);
-    (void)fprintf(stderr, "\r\033[K%s: round %" PRId64 ", residual %.2g (to %.2g), %.3g rounds a second, %s left",
+    (void)fprintf(stderr,
+                  "\r\033[K%s: round %" PRId64
+                  ", residual %.2g (to %.2g), %.3g rounds a second, %s left",
                   progress->label, report->round, report->residual, progress->tolerance,
                   (double)(report->round - progress->first_round) / seconds, left);
     (void)fflush(stderr);

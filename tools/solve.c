@@ -18,11 +18,12 @@ static const int64_t CERTIFY_MOST = (int64_t)1 << 28;
 static int allocate(tool_context *context, const char *label, ota_type type, int64_t batch,
                     int64_t heads, int64_t rows, int64_t columns, ota_array *array) {
     int64_t count, bytes;
-    if (__builtin_mul_overflow(batch, heads, &count) || __builtin_mul_overflow(count, rows, &count) ||
+    if (__builtin_mul_overflow(batch, heads, &count) ||
+        __builtin_mul_overflow(count, rows, &count) ||
         __builtin_mul_overflow(count, columns, &count) ||
         __builtin_mul_overflow(count, (int64_t)ota_type_bytes(type), &bytes)) {
-        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "%s takes more bytes than an integer counts",
-                         label);
+        return tool_fail(&context->error, TOOL_EXIT_LIMIT,
+                         "%s takes more bytes than an integer counts", label);
     }
     void *data = NULL;
     if (bytes > 0) {
@@ -44,7 +45,8 @@ static bool will_certify(const tool_problem *problem) {
 
 bool tool_potentials_tell(const ota_problem *problem) {
     if (problem->regulariser == OTA_HARD || problem->columns == OTA_COLUMNS_PREFIX) return false;
-    return problem->regulariser != OTA_ENTMAX || problem->order <= 2.0;
+    return problem->regulariser != OTA_ENTMAX ||
+           (problem->order <= 2.0 && problem->columns == OTA_COLUMNS_FREE);
 }
 
 static int allocate_outputs(tool_context *context, const tool_problem *p, unsigned wanted,
@@ -53,9 +55,11 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
     const ota_type vector_type = s->certified || out_type == OTA_F64 ? OTA_F64 : OTA_F32;
     int code = 0;
     if ((wanted & TOOL_WANT_OUT) != 0) {
-        code = allocate(context, "out", out_type, p->batch, p->heads, p->queries, p->values_width, &s->out);
+        code = allocate(context, "out", out_type, p->batch, p->heads, p->queries, p->values_width,
+                        &s->out);
     }
-    if (code == 0 && ((wanted & TOOL_WANT_COUPLING) != 0 || (s->certified && only_coupling_tells))) {
+    if (code == 0 &&
+        ((wanted & TOOL_WANT_COUPLING) != 0 || (s->certified && only_coupling_tells))) {
         code = allocate(context, "coupling", s->certified ? OTA_F64 : out_type, p->batch, p->heads,
                         p->queries, p->keys, &s->coupling);
     }
@@ -63,12 +67,13 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
         code = allocate(context, "row potential", vector_type, p->batch, p->heads, 1, p->queries,
                         &s->row_potential);
         if (code == 0) {
-            code = allocate(context, "column potential", vector_type, p->batch, p->heads, 1, p->keys,
-                            &s->column_potential);
+            code = allocate(context, "column potential", vector_type, p->batch, p->heads, 1,
+                            p->keys, &s->column_potential);
         }
     }
     if (code == 0 && (wanted & TOOL_WANT_RECEIVER) != 0) {
-        code = allocate(context, "receiver", vector_type, p->batch, p->heads, 1, p->keys, &s->receiver);
+        code = allocate(context, "receiver", vector_type, p->batch, p->heads, 1, p->keys,
+                        &s->receiver);
     }
     const size_t heads = (size_t)(p->batch * p->heads) + 1;
     if (code == 0) {
@@ -117,6 +122,22 @@ static int certify(tool_context *context, const tool_problem *p, const ota_array
     return status < 0 ? tool_fail_status(context, status, &error) : 0;
 }
 
+/* The promise of ok, asked of the judge: a program that says ok and shows a certificate that denies it
+ * would be worse than one that fails. The judge forms P anew, so its own rounding is allowed for. */
+static int check_promise(tool_context *context, const tool_problem *p, double tolerance,
+                         const tool_solution *s) {
+    const ota_column_rule columns = p->problem.columns;
+    const bool bound = columns == OTA_COLUMNS_EXACT || columns == OTA_COLUMNS_RELAXED ||
+                       columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_ONLINE;
+    if (!s->certified || s->status != OTA_OK || !bound) return 0;
+    const double residual = fmax(s->certificate.row_error, s->certificate.column_error);
+    if (residual <= 4.0 * tolerance) return 0;
+    return tool_fail(
+        &context->error, TOOL_EXIT_INTERNAL,
+        "%s was said to be solved to %.2g, but its certificate says %.2g: a defect of otattn",
+        p->method, tolerance, residual);
+}
+
 int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ota_type out_type,
                tool_solution *solution) {
     memset(solution, 0, sizeof *solution);
@@ -135,15 +156,16 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     if ((wanted & TOOL_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
     tool_progress progress;
     tool_progress_begin(&progress, problem->method);
-    progress.tolerance = problem->options.tolerance > 0.0  ? problem->options.tolerance
-                         : problem->type == OTA_F64 ? 1e-9
-                                                    : 1e-5;
+    progress.tolerance = problem->options.tolerance > 0.0 ? problem->options.tolerance
+                         : problem->type == OTA_F64       ? 1e-9
+                                                          : 1e-5;
     ota_options options = problem->options;
     options.progress = tool_progress_solver;
     options.progress_user = &progress;
     code = run_forward(context, problem, &options, &arrays, solution);
     tool_progress_end(&progress);
     if (code == 0 && solution->certified) code = certify(context, problem, &arrays, solution);
+    if (code == 0) code = check_promise(context, problem, progress.tolerance, solution);
     return code;
 }
 
@@ -223,7 +245,8 @@ static void set_solution(json_t *object, const tool_problem *p, const tool_solut
     if (!p->settings.per_head) return;
     json_t *heads = json_array();
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
-        json_t *head = s->certified ? tool_certificate_json(&s->head_certificates[k]) : json_object();
+        json_t *head =
+            s->certified ? tool_certificate_json(&s->head_certificates[k]) : json_object();
         ota_status status = s->heads[k].status;
         if (status == OTA_PARTIAL && !p->settings.allow_partial) status = OTA_NOT_CONVERGED;
         (void)json_object_set_new(head, "status", json_string(ota_status_word(status)));
@@ -250,14 +273,19 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
     if (solution->status >= OTA_OK) {
         if (result->sentence[0] != '\0' && solution->status != OTA_FIXED_ITERS) {
             tool_warn(context, "%s", result->sentence);
+        } else if (result->pruned_pairs > 0) {
+            tool_warn(context, "%" PRId64 " allowed pairs are on no feasible plan and got weight 0",
+                      result->pruned_pairs);
         }
         return 0;
     }
     ota_error error = {.field = "tolerance",
-                       .hint = "raise --max-rounds or --temperature, try --solver newton, or take what "
-                               "there is with --allow-partial"};
+                       .hint =
+                           "raise --max-rounds or --temperature, try --solver newton, or take what "
+                           "there is with --allow-partial"};
     (void)snprintf(error.message, sizeof error.message,
-                   "%s did not converge: row error %.2g and column error %.2g after %" PRId64 " rounds",
+                   "%s did not converge: row error %.2g and column error %.2g after %" PRId64
+                   " rounds",
                    problem->method, result->row_error, result->column_error, result->rounds);
     context->failure = json_object();
     set_solution(context->failure, problem, solution);
@@ -267,9 +295,12 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
 /* ---- as text ---- */
 
 static const char *format_seconds(double seconds, char *text, size_t size) {
-    if (seconds < 1e-3) (void)snprintf(text, size, "%.0f us", seconds * 1e6);
-    else if (seconds < 1.0) (void)snprintf(text, size, "%.3g ms", seconds * 1e3);
-    else (void)snprintf(text, size, "%.3g s", seconds);
+    if (seconds < 1e-3)
+        (void)snprintf(text, size, "%.0f us", seconds * 1e6);
+    else if (seconds < 1.0)
+        (void)snprintf(text, size, "%.3g ms", seconds * 1e3);
+    else
+        (void)snprintf(text, size, "%.3g s", seconds);
     return text;
 }
 
@@ -287,8 +318,9 @@ void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solutio
     (void)fprintf(stream, "method      %s\n", p->method);
     (void)fprintf(stream, "status      %s, %" PRId64 " round%s\n", ota_status_word(s->status),
                   s->result.rounds, s->result.rounds == 1 ? "" : "s");
-    (void)fprintf(stream, "problem     batch %" PRId64 ", heads %" PRId64 ", queries %" PRId64
-                          ", keys %" PRId64 ", width %" PRId64 ", %s\n",
+    (void)fprintf(stream,
+                  "problem     batch %" PRId64 ", heads %" PRId64 ", queries %" PRId64
+                  ", keys %" PRId64 ", width %" PRId64 ", %s\n",
                   p->batch, p->heads, p->queries, p->keys, p->width, tool_type_name(p->type));
     const ota_certificate *c = &s->certificate;
     if (s->certified) {
@@ -310,7 +342,7 @@ void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solutio
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
         c = &s->head_certificates[k];
         (void)fprintf(stream, "%8" PRId64 " %8" PRId64 " %12.2g %12.2g %10.4g %10.4g %10.4g\n", k,
-                      s->heads[k].rounds, c->row_error, c->column_error, c->receiver_max, c->entropy,
-                      c->support);
+                      s->heads[k].rounds, c->row_error, c->column_error, c->receiver_max,
+                      c->entropy, c->support);
     }
 }

@@ -16,11 +16,11 @@ enum { OUTPUTS = 5, SMALL = 32 };
 
 /* One thing that can be written. */
 typedef struct output_row {
-    const char *key;      /* in the JSON object "outputs"; also the flag's name with dashes */
+    const char *key; /* in the JSON object "outputs"; also the flag's name with dashes */
     const char *flag;
-    size_t setting;       /* offset of the file name in tool_settings */
-    unsigned wants;       /* TOOL_WANT_ bit; 0: the command's main result */
-    size_t array;         /* offset in tool_solution */
+    size_t setting;               /* offset of the file name in tool_settings */
+    unsigned wants;               /* TOOL_WANT_ bit; 0: the command's main result */
+    size_t array;                 /* offset in tool_solution */
     bool over_queries, over_keys; /* which of its last dimensions it has beside the leading ones */
 } output_row;
 
@@ -53,8 +53,8 @@ static int begin_outputs(tool_context *context, tool_output **outputs, bool *str
             const char *other = file_of(settings, &rows[j]);
             if (other != NULL && strcmp(other, file) == 0) {
                 return tool_refuse_flag(context, rows[k].flag, "give each its own file",
-                                        "--%s and --%s both name '%.200s'", rows[j].flag, rows[k].flag,
-                                        file);
+                                        "--%s and --%s both name '%.200s'", rows[j].flag,
+                                        rows[k].flag, file);
             }
         }
         if (strcmp(file, "-") == 0) *streams = true;
@@ -91,10 +91,12 @@ static ota_type type_of(tool_context *context, const tool_problem *problem, cons
 
 static int write_output(tool_context *context, const tool_problem *problem, const output_row *row,
                         const ota_array *from, tool_output *output) {
-    tool_array array = {.type = type_of(context, problem, row, !row->over_queries || !row->over_keys)};
+    tool_array array = {.type =
+                            type_of(context, problem, row, !row->over_queries || !row->over_keys)};
     (void)snprintf(array.name, sizeof array.name, "%s", row->key);
-    const ota_array *first = problem->problem.scores.type != OTA_NO_TYPE ? &problem->problem.scores
-                                                                         : &problem->problem.queries;
+    const ota_array *first = problem->problem.scores.type != OTA_NO_TYPE
+                                 ? &problem->problem.scores
+                                 : &problem->problem.queries;
     for (int k = 4 - problem->rank; k < 2; k++) {
         if (k >= 0) array.shape[array.rank++] = first->size[k];
     }
@@ -106,7 +108,8 @@ static int write_output(tool_context *context, const tool_problem *problem, cons
         array.data = from->data;
         return tool_write_arrays(output, &array, 1, &context->error);
     }
-    int code = tool_memory(context, array.count * ota_type_bytes(array.type), row->key, &array.data);
+    int code =
+        tool_memory(context, array.count * ota_type_bytes(array.type), row->key, &array.data);
     if (code != 0) return code;
     tool_convert(from->data, from->type, array.data, array.type, array.count);
     code = tool_write_arrays(output, &array, 1, &context->error);
@@ -115,10 +118,11 @@ static int write_output(tool_context *context, const tool_problem *problem, cons
 }
 
 static int write_outputs(tool_context *context, const tool_problem *problem,
-                         const tool_solution *solution, unsigned main_output, tool_output **outputs) {
+                         const tool_solution *solution, unsigned main_output,
+                         tool_output **outputs) {
     for (int k = 0; k < OUTPUTS; k++) {
         if (outputs[k] == NULL) continue;
-        const size_t offset = rows[k].wants != 0              ? rows[k].array
+        const size_t offset = rows[k].wants != 0             ? rows[k].array
                               : main_output == TOOL_WANT_OUT ? ARRAY(out)
                                                              : ARRAY(coupling);
         ota_array from;
@@ -135,19 +139,20 @@ static int write_outputs(tool_context *context, const tool_problem *problem,
 }
 
 static bool is_small(const tool_problem *problem) {
-    return problem->batch * problem->heads == 1 && problem->queries <= SMALL && problem->keys <= SMALL &&
-           problem->queries > 0 && problem->keys > 0;
+    return problem->batch * problem->heads == 1 && problem->queries <= SMALL &&
+           problem->keys <= SMALL && problem->queries > 0 && problem->keys > 0;
 }
 
 static void print_map(const tool_problem *problem, const tool_solution *solution) {
-    static const char *const numbers[SMALL] = {
-        "0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",  "10", "11", "12", "13", "14", "15",
-        "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31"};
+    static const char *const numbers[SMALL] = {"0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",
+                                               "8",  "9",  "10", "11", "12", "13", "14", "15",
+                                               "16", "17", "18", "19", "20", "21", "22", "23",
+                                               "24", "25", "26", "27", "28", "29", "30", "31"};
     if (solution->coupling.type != OTA_F64) return;
     const tool_heatmap map = {.title = problem->method, .weights = solution->coupling.data};
     (void)putchar('\n');
-    tool_heatmaps_print(stdout, tool_shades_for(stdout), tool_terminal_width(stdout), &map, 1, numbers,
-                        (size_t)problem->queries, numbers, (size_t)problem->keys);
+    tool_heatmaps_print(stdout, tool_shades_for(stdout), tool_terminal_width(stdout), &map, 1,
+                        numbers, (size_t)problem->queries, numbers, (size_t)problem->keys);
 }
 
 static int report(tool_context *context, const tool_problem *problem, const tool_solution *solution,
@@ -183,7 +188,8 @@ int tool_solve_command(tool_context *context, const char *scores, const char *qu
     int code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
     if (code == 0) code = begin_outputs(context, outputs, &streams);
     if (code == 0) {
-        unsigned wanted = 0;
+        /* The time in the summary is that of the command's result, written or not. */
+        unsigned wanted = main_output == TOOL_WANT_OUT ? TOOL_WANT_OUT : 0;
         for (int k = 0; k < OUTPUTS; k++) {
             if (outputs[k] != NULL) wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
         }

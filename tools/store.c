@@ -49,7 +49,8 @@ static int convert_row(tool_context *context, store_row *row) {
     if (row->wanted == OTA_NO_TYPE || row->wanted == array->type) return 0;
     if (array->count > 0) {
         void *converted;
-        const int code = tool_memory(context, array->count * ota_type_bytes(row->wanted), row->spec, &converted);
+        const int code =
+            tool_memory(context, array->count * ota_type_bytes(row->wanted), row->spec, &converted);
         if (code != 0) return code;
         tool_convert(array->data, array->type, converted, row->wanted, array->count);
         free(array->data);

@@ -6,9 +6,7 @@
 
 enum { LONGEST = 48 };
 
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
+static int least(int a, int b) { return a < b ? a : b; }
 
 static int distance(const char *a, size_t length_a, const char *b, size_t length_b) {
     int rows[3][LONGEST + 1]; /* the two rows above are needed for the swap */
@@ -30,6 +28,14 @@ static int distance(const char *a, size_t length_a, const char *b, size_t length
     return rows[length_a % 3][length_b];
 }
 
+/* Letters left out only, the first one kept ("temp", "cols"): one slip, not many. */
+static bool is_shortened(const char *text, size_t length, const char *word) {
+    size_t found = 0;
+    if (text[0] != word[0]) return false;
+    for (; *word != '\0' && found < length; word++) found += *word == text[found] ? 1 : 0;
+    return found == length;
+}
+
 const char *tool_nearest(const char *text, size_t length, const char *const *words, int count) {
     if (length == 0 || length > LONGEST) return NULL;
     /* A third of the letters may be wrong: more would suggest unrelated words. */
@@ -39,8 +45,7 @@ const char *tool_nearest(const char *text, size_t length, const char *const *wor
         if (words[k] == NULL || strlen(words[k]) > LONGEST) continue;
         const size_t word_length = strlen(words[k]);
         int away = distance(text, length, words[k], word_length);
-        /* A word cut short ("temp") is one slip, not many. */
-        if (length >= 3 && word_length > length && strncmp(text, words[k], length) == 0) {
+        if (length >= 3 && word_length > length && is_shortened(text, length, words[k])) {
             away = least(away, 1);
         }
         if (away < best) {

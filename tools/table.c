@@ -15,55 +15,76 @@ enum {
     DOCTOR = 1 << 7,
     HELP = 1 << 8,
     COMPLETIONS = 1 << 9,
-    ALL = (1 << 10) - 1,
+    VERIFY = 1 << 10,
+    ALIGN = 1 << 11,
+    ALL = (1 << 12) - 1,
     SOLVE = ATTEND | PLAN | COMPARE,
     WRITE = ATTEND | PLAN
 };
 
 const tool_command tool_commands[] = {
     {"attend", "QUERY KEY VALUE", 3, 3, "attention by any method: out = P V",
-     "Reads queries [n,d], keys [m,d] and values [m,w], each with heads and a batch in front if there "
-     "are any, forms the scores S = scale * Q K^T with every bias and mask asked for, solves for the "
-     "coupling P by the method, and writes out = P V. Q may have more heads than K and V (grouped "
-     "heads). The certificate in the summary is computed afresh from the outputs by code that "
-     "shares nothing with the solvers.",
+     "Reads queries [n,d], keys [m,d] and values [m,w], each with heads and a batch in front if "
+     "there are any, forms the scores S = scale * Q K^T with every bias and mask asked for, "
+     "solves for the coupling P by the method, and writes out = P V. Q may have more heads than "
+     "K and V (grouped heads). The certificate in the summary is computed afresh from the "
+     "outputs by code that shares nothing with the solvers.",
      "otattn attend Q.npy K.npy V.npy --method softmax/capped:2 --causal -o out.npy", tool_attend,
      ATTEND},
     {"plan", "SCORES", 1, 1, "the coupling of a matrix of scores (or costs)",
      "Reads scores [n,m], with heads and a batch in front if there are any, and solves for the "
-     "coupling P. With --cost the matrix is a cost to be minimised; +inf in a cost, or -inf in a "
-     "score, forbids the pair.",
+     "coupling P. With --cost the matrix is a cost to be minimised; +inf in a cost, or -inf in "
+     "a score, forbids the pair.",
      "otattn plan cost.npy --cost --method softmax/exact --temperature 0.05 -o P.npy", tool_plan,
      PLAN},
     {"compare", "QUERY [KEY [VALUE]]", 1, 3, "several methods on the same input, side by side",
-     "Solves the same problem by each method of --methods and prints, for each, the largest mass a "
-     "key receives, Delta, entropy, support, the distances to softmax and to the doubly stochastic "
-     "plan, the certificate's errors and the time. One operand alone is a matrix of scores. A method "
-     "that fails is a row of the table and does not stop the others.",
+     "Solves the same problem by each method of --methods and prints, for each, the largest "
+     "mass a key receives, Delta, entropy, support, the distances to softmax and to the doubly "
+     "stochastic plan, the certificate's errors and the time. One operand alone is a matrix of "
+     "scores. A method that fails is a row of the table and does not stop the others.",
      "otattn compare Q.npy K.npy --methods softmax,sparsemax,softmax/capped:2,elastic:.5,4",
      tool_compare, COMPARE},
     {"assign", "COST", 1, 1, "the cheapest matching of rows with columns",
-     "Matches min(n,m) pairs of the cost matrix [n,m] at the least total cost and prints the column "
-     "of each row, -1 for a row left over. +inf forbids a pair. The dual value proves the optimum: "
-     "gap = value - dual.",
+     "Matches min(n,m) pairs of the cost matrix [n,m] at the least total cost and prints the "
+     "column of each row, -1 for a row left over. +inf forbids a pair. The dual value proves "
+     "the optimum: gap = value - dual.",
      "otattn assign cost.npy --json", tool_assign, ASSIGN},
     {"hamming", "P Q", 2, 2, "entropic transport between two distributions, Hamming cost",
      "Transport between the distributions p and q over the same V symbols at cost 1 for every "
-     "change of symbol, with entropy weight --epsilon, in time and memory O(V). Prints the cost, the "
-     "objective <P,C> - epsilon H(P), the debiased divergence and the total variation.",
+     "change of symbol, with entropy weight --epsilon, in time and memory O(V). Prints the "
+     "cost, the objective <P,C> - epsilon H(P), the debiased divergence and the total variation.",
      "otattn hamming p.npy q.npy --epsilon 0.1 --json", tool_hamming, HAMMING},
+    {"align", "A [B]", 1, 2, "row and column shifts that bring one matrix nearest to another",
+     "Finds the shifts that minimise max |A_ij - B_ij - row_i - column_j| (without B: of A alone) "
+     "and "
+     "prints that residual with a lower bound that proves it: the mean of one closed walk through "
+     "the "
+     "matrix. --solver howard solves exactly, midrange by alternating sweeps, ls takes the means "
+     "(least "
+     "squares), fast reads the matrix once and is at most twice too high.",
+     "otattn align after.npy before.npy --json", tool_align, ALIGN},
     {"demo", "", 0, 0, "what each method does to a trained model's attention, in a second",
-     "Shows attention as transport on queries, keys and values of a small trained model that come "
-     "with the program: heat maps, the mass every word receives, certificates. With -o it writes a "
-     "page that needs no network.",
+     "Shows attention as transport on queries, keys and values of a small trained model that "
+     "come with the program: heat maps, the mass every word receives, certificates. With -o it "
+     "writes a page that needs no network.",
      "otattn demo -o demo.html", tool_demo, DEMO},
     {"bench", "", 0, 0, "speed with errors checked, or (--random) a search for wrong answers",
-     "Times methods on random queries, keys and values and compares every timed result with plain "
-     "double loops; the row fma-ceiling is what this machine's vector units reach in the same run. "
-     "With --random N it solves N random problems over temperatures from 1e-6 to 1e6 of the score "
-     "range, all methods, masks and masses, has each answer judged in double precision, and fails "
-     "with exit 3 if one answer that claims success breaks its promise.",
+     "Times methods on random queries, keys and values and compares every timed result with "
+     "plain double loops; the row fma-ceiling is what this machine's vector units reach in the "
+     "same run. With --random N it solves N random problems over temperatures from 1e-6 to 1e6 "
+     "of the score range, all methods, masks and masses, has each answer judged in double "
+     "precision, and fails with exit 3 if one answer that claims success breaks its promise.",
      "otattn bench --random 10000 --seed 1", tool_bench, BENCH},
+    {"verify", "", 0, 0, "every statement about attention as transport, measured",
+     "Runs the checks of every requirement id: each calls the library and compares with a formula "
+     "of "
+     "its own, or tests a law, on random problems drawn from --seed. Forms printed in the sources "
+     "that do not hold are run too and are expected to fail. Ids without a check are listed as "
+     "pending with the reason. Fails with exit 3 if one check does not come out as expected. "
+     "--self-test puts the library's outputs off by ten times the tolerance and expects every id "
+     "to "
+     "notice.",
+     "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -81,8 +102,8 @@ const int tool_command_count = (int)(sizeof tool_commands / sizeof tool_commands
 enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, OUTPUT, OTHER };
 
 const char *const tool_groups[] = {
-    "Method",          "Scores and biases", "Which pairs may carry weight",
-    "Masses",          "How it is solved",  "Machine",
+    "Method",           "Scores and biases", "Which pairs may carry weight",
+    "Masses",           "How it is solved",  "Machine",
     "Input and output", "General",
 };
 const int tool_group_count = (int)(sizeof tool_groups / sizeof tool_groups[0]);
@@ -108,18 +129,20 @@ const tool_flag tool_flags[] = {
     {"end", 0, false, "WORD", "rows columns", "rows",
      "the side of the last update; after columns the rows are not exact, and a warning says so",
      SOLVE, METHOD, true, FIELD(end), tool_parse_choice},
-    {"temperature", 't', false, "T[,T...]", NULL, "1", "scores are divided by T; one, or one per head",
-     SOLVE, METHOD, true, FIELD(temperature), tool_parse_text},
+    {"temperature", 't', false, "T[,T...]", NULL, "1",
+     "scores are divided by T; one, or one per head", SOLVE, METHOD, true, FIELD(temperature),
+     tool_parse_text},
 
-    {"scale", 0, false, "S", NULL, "attend, compare 1/sqrt(d), plan 1", "multiplies Q K^T or the matrix",
-     SOLVE, SCORES, true, FIELD(scale), tool_parse_positive},
-    {"cost", 0, false, NULL, NULL, NULL,
-     "the matrix, or scale * Q K^T, is a cost to be minimised", SOLVE, SCORES, true, FIELD(cost),
-     tool_parse_switch},
-    {"bias", 0, false, "F", NULL, NULL, "array added to the scores, broadcast from the right (repeatable)",
-     SOLVE, SCORES, false, FIELD(biases), tool_parse_list},
+    {"scale", 0, false, "S", NULL, "attend, compare 1/sqrt(d), plan 1",
+     "multiplies Q K^T or the matrix", SOLVE, SCORES, true, FIELD(scale), tool_parse_positive},
+    {"cost", 0, false, NULL, NULL, NULL, "the matrix, or scale * Q K^T, is a cost to be minimised",
+     SOLVE, SCORES, true, FIELD(cost), tool_parse_switch},
+    {"bias", 0, false, "F", NULL, NULL,
+     "array added to the scores, broadcast from the right (repeatable)", SOLVE, SCORES, false,
+     FIELD(biases), tool_parse_list},
     {"relative-bias", 0, false, "F[:inside]", NULL, NULL,
-     "array [n+m-1] or [heads,n+m-1]: entry i-j+m-1 is added to pair (i,j); inside: before the scale",
+     "array [n+m-1] or [heads,n+m-1]: entry i-j+m-1 is added to pair (i,j); inside: before the "
+     "scale",
      SOLVE, SCORES, false, FIELD(relative_bias), tool_parse_text},
     {"rope", 0, true, "BASE", NULL, "base 10000", "rotates queries and keys by their positions",
      ATTEND | COMPARE, SCORES, true, FIELD(rope), tool_parse_text},
@@ -148,8 +171,8 @@ const tool_flag tool_flags[] = {
     {"lengths", 0, false, "F", NULL, NULL, "int64 [batch]: how many keys each sequence has", SOLVE,
      PAIRS, false, FIELD(lengths), tool_parse_text},
     {"corner", 0, false, "CORNER", "top-left bottom-right", "that of --causal, else top-left",
-     "where query 0 stands for windows, strides, blocks and ALiBi when n and m differ", SOLVE, PAIRS,
-     false, FIELD(corner), tool_parse_choice},
+     "where query 0 stands for windows, strides, blocks and ALiBi when n and m differ", SOLVE,
+     PAIRS, false, FIELD(corner), tool_parse_choice},
 
     {"row-mass", 0, false, "F", NULL, "1 per row", "array [n] of row masses", SOLVE, MASSES, false,
      FIELD(row_mass), tool_parse_text},
@@ -158,61 +181,71 @@ const tool_flag tool_flags[] = {
      FIELD(column_mass), tool_parse_text},
 
     {"tolerance", 0, false, "E", NULL, "1e-5, 1e-9 for f64",
-     "on the larger of row_error and column_error", SOLVE | HAMMING, SOLVING, true, FIELD(tolerance),
-     tool_parse_positive},
-    {"max-rounds", 0, false, "N", NULL, "1000", "give up after N rounds", SOLVE | HAMMING, SOLVING,
-     true, FIELD(max_rounds), tool_parse_natural},
+     "on the larger of row_error and column_error", SOLVE | HAMMING | ALIGN, SOLVING, true,
+     FIELD(tolerance), tool_parse_positive},
+    {"max-rounds", 0, false, "N", NULL, "1000", "give up after N rounds", SOLVE | HAMMING | ALIGN,
+     SOLVING, true, FIELD(max_rounds), tool_parse_natural},
     {"rounds", 0, false, "K", NULL, NULL,
-     "exactly K rounds, whatever the error (status fixed_iters); 0 is softmax", SOLVE, SOLVING, true,
-     FIELD(rounds), tool_parse_count},
+     "exactly K rounds, whatever the error (status fixed_iters); 0 is softmax", SOLVE, SOLVING,
+     true, FIELD(rounds), tool_parse_count},
     {"anneal", 0, false, "START:FACTOR[:ROUNDS][,keep-v]", NULL, NULL,
-     "begin at temperature START and multiply it by FACTOR every ROUNDS rounds", SOLVE, SOLVING, true,
-     FIELD(anneal), tool_parse_text},
+     "begin at temperature START and multiply it by FACTOR every ROUNDS rounds", SOLVE, SOLVING,
+     true, FIELD(anneal), tool_parse_text},
     {"relaxation", 0, false, "W|auto", NULL, "1", "over-relaxation of the column update, 0 < W < 2",
      SOLVE, SOLVING, true, FIELD(relaxation), tool_parse_text},
-    {"elastic-lambda", 0, false, "F", NULL, "the method's", "array [m]: a lambda per key for elastic",
-     SOLVE, SOLVING, false, FIELD(elastic_lambda), tool_parse_text},
-    {"start-potential", 0, false, "F", NULL, "zeros", "array [m] (heads and batch in front): warm start",
-     WRITE, SOLVING, false, FIELD(start_potential), tool_parse_text},
+    {"elastic-lambda", 0, false, "F", NULL, "the method's",
+     "array [m]: a lambda per key for elastic", SOLVE, SOLVING, false, FIELD(elastic_lambda),
+     tool_parse_text},
+    {"start-potential", 0, false, "F", NULL, "zeros",
+     "array [m] (heads and batch in front): warm start", WRITE, SOLVING, false,
+     FIELD(start_potential), tool_parse_text},
     {"center", 0, false, "WORD", "none mean midrange", "none",
      "shifts the scores before the linear domain; the plan stays the same", SOLVE, SOLVING, true,
      FIELD(center), tool_parse_choice},
-    {"precision", 0, false, "WORD", "auto f32 f64", "auto", "of potentials and stored scores", SOLVE,
-     SOLVING, true, FIELD(precision), tool_parse_choice},
+    {"precision", 0, false, "WORD", "auto f32 f64", "auto", "of potentials and stored scores",
+     SOLVE, SOLVING, true, FIELD(precision), tool_parse_choice},
     {"tolerance-scaling", 0, false, "E", NULL, NULL,
      "also go on until the column potential moves by at most E", SOLVE, SOLVING, true,
      FIELD(tolerance_scaling), tool_parse_positive},
     {"prune", 0, false, NULL, NULL, NULL,
-     "exact columns: give weight 0 to pairs that no plan can use, and solve the rest", SOLVE, SOLVING,
-     true, FIELD(prune), tool_parse_switch},
+     "exact columns: give weight 0 to pairs that no plan can use, and solve the rest", SOLVE,
+     SOLVING, true, FIELD(prune), tool_parse_switch},
     {"solver", 0, false, "NAME", NULL, "auto", "one of those that 'otattn doctor' lists",
-     SOLVE | HAMMING, SOLVING, true, FIELD(solver), tool_parse_text},
+     SOLVE | HAMMING | ALIGN, SOLVING, true, FIELD(solver), tool_parse_text},
     {"allow-partial", 0, false, NULL, NULL, NULL,
      "write what was reached when the tolerance was not (status partial, exit 0)", SOLVE, SOLVING,
      true, FIELD(allow_partial), tool_parse_switch},
     {"strict", 0, false, NULL, NULL, NULL, "rows that meet NaN or infinity are an error", SOLVE,
      SOLVING, true, FIELD(strict), tool_parse_switch},
 
-    {"threads", 'j', false, "N", NULL, "all processors", "how many threads; no result depends on it",
-     SOLVE | ASSIGN | DEMO | BENCH, MACHINE, false, FIELD(threads), tool_parse_natural},
+    {"threads", 'j', false, "N", NULL, "all processors",
+     "how many threads; no result depends on it", SOLVE | ASSIGN | DEMO | BENCH, MACHINE, false,
+     FIELD(threads), tool_parse_natural},
     {"cpu", 0, false, "LEVEL", "portable avx2 avx512 amx neon", "the newest here",
      "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH, MACHINE, false, FIELD(cpu),
      tool_parse_choice},
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",
      SOLVE, MACHINE, false, FIELD(memory), tool_parse_natural},
-    {"seed", 0, false, "S", NULL, "1", "seed of whatever is drawn at random", SOLVE | BENCH, MACHINE,
-     false, FIELD(seed), tool_parse_count},
+    {"seed", 0, false, "S", NULL, "1", "seed of whatever is drawn at random",
+     SOLVE | BENCH | VERIFY, MACHINE, false, FIELD(seed), tool_parse_count},
 
     {"epsilon", 'e', false, "E", NULL, "must be given", "weight of the entropy", HAMMING, METHOD,
      false, FIELD(epsilon), tool_parse_positive},
-    {"random", 0, false, "N", NULL, NULL, "solve and judge N random problems instead of timing", BENCH,
-     METHOD, false, FIELD(random), tool_parse_natural},
+    {"random", 0, false, "N", NULL, NULL, "solve and judge N random problems instead of timing",
+     BENCH, METHOD, false, FIELD(random), tool_parse_natural},
     {"first", 0, false, "I", NULL, "0", "number of the first random problem, to repeat one", BENCH,
      METHOD, false, FIELD(first), tool_parse_count},
+    {"only", 0, false, "GLOB", NULL, "all", "the ids to check, such as 'CETA-*'", VERIFY, METHOD,
+     false, FIELD(only), tool_parse_text},
+    {"repeat", 0, false, "N", NULL, "1", "run each check on N different draws", VERIFY, METHOD,
+     false, FIELD(repeat), tool_parse_natural},
+    {"self-test", 0, false, NULL, NULL, NULL,
+     "put outputs of the library off by ten times the tolerance: every id must notice", VERIFY,
+     METHOD, false, FIELD(self_test), tool_parse_switch},
     {"shapes", 0, false, "NxMxD,...", NULL, "1024x1024x64", "queries x keys x width, timed in turn",
      BENCH, METHOD, false, FIELD(shapes), tool_parse_text},
-    {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH, METHOD,
-     false, FIELD(repeat), tool_parse_natural},
+    {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
+     METHOD, false, FIELD(repeat), tool_parse_natural},
 
     {"dtype", 0, false, "TYPE", "f64 f32 f16 bf16", "that of the files",
      "round the inputs to this type first and compute on them", SOLVE | BENCH, OUTPUT, false,
@@ -228,15 +261,15 @@ const tool_flag tool_flags[] = {
      false, FIELD(row_potential), tool_parse_text},
     {"column-potential", 0, false, "F", NULL, NULL, "write the column potential g [...,m]", WRITE,
      OUTPUT, false, FIELD(column_potential), tool_parse_text},
-    {"receiver", 0, false, "F", NULL, NULL, "write the mass every key receives [...,m]", WRITE, OUTPUT,
-     false, FIELD(receiver), tool_parse_text},
-    {"force", 'f', false, NULL, NULL, NULL, "write over existing files", WRITE | ASSIGN | DEMO, OUTPUT,
-     false, FIELD(force), tool_parse_switch},
+    {"receiver", 0, false, "F", NULL, NULL, "write the mass every key receives [...,m]", WRITE,
+     OUTPUT, false, FIELD(receiver), tool_parse_text},
+    {"force", 'f', false, NULL, NULL, NULL, "write over existing files", WRITE | ASSIGN | DEMO,
+     OUTPUT, false, FIELD(force), tool_parse_switch},
     {"certify", 0, false, NULL, NULL, NULL,
      "compute the certificate above 2^28 pairs too, where it is left out", SOLVE, OUTPUT, false,
      FIELD(certify), tool_parse_switch},
-    {"per-head", 0, false, NULL, NULL, NULL, "a certificate for every head of every sequence", SOLVE,
-     OUTPUT, false, FIELD(per_head), tool_parse_switch},
+    {"per-head", 0, false, NULL, NULL, NULL, "a certificate for every head of every sequence",
+     SOLVE, OUTPUT, false, FIELD(per_head), tool_parse_switch},
 
     {"json", 0, false, NULL, NULL, NULL, "one JSON object on standard output", ALL, OTHER, false,
      FIELD(json), tool_parse_switch},

@@ -61,6 +61,8 @@ typedef struct tool_settings {
     tool_real epsilon;
     tool_whole random, first, repeat;
     const char *shapes;
+    const char *only;
+    bool self_test;
 } tool_settings;
 
 /* ---- context ---- */
@@ -74,40 +76,40 @@ typedef struct tool_context {
     const char *operands[TOOL_MAX_OPERANDS];
     int operand_count;
     tool_error error;
-    const char *status;  /* status word of the failure; NULL: by the exit code                 */
-    json_t *failure;     /* further keys of the failure's JSON object (a certificate), or NULL */
-    json_t *warnings;    /* array of sentences; tool_warn adds                                 */
-    const int *cancel;   /* becomes 1 at Ctrl-C                                                */
-    tool_store *store;   /* arrays read so far                                                 */
-    bool interrupted;    /* a result was printed, but Ctrl-C cut it short: exit 130            */
+    const char *status; /* status word of the failure; NULL: by the exit code                 */
+    json_t *failure;    /* further keys of the failure's JSON object (a certificate), or NULL */
+    json_t *warnings;   /* array of sentences; tool_warn adds                                 */
+    const int *cancel;  /* becomes 1 at Ctrl-C                                                */
+    tool_store *store;  /* arrays read so far                                                 */
+    bool interrupted;   /* a result was printed, but Ctrl-C cut it short: exit 130            */
 } tool_context;
 
 /* ---- the two tables (table.c) ---- */
 
 struct tool_command {
     const char *name;
-    const char *operands;   /* "SCORES", "QUERY KEY [VALUE]", "" */
-    int least, most;        /* how many operands */
-    const char *summary;    /* one line, no full stop */
-    const char *details;    /* paragraphs for --help and the man page */
+    const char *operands; /* "SCORES", "QUERY KEY [VALUE]", "" */
+    int least, most;      /* how many operands */
+    const char *summary;  /* one line, no full stop */
+    const char *details;  /* paragraphs for --help and the man page */
     const char *example;
     int (*run)(tool_context *context);
-    unsigned bit;           /* in tool_flag.commands */
+    unsigned bit; /* in tool_flag.commands */
 };
 
 typedef struct tool_flag tool_flag;
 struct tool_flag {
     const char *name;
-    char letter;            /* short form, or 0 */
-    bool optional;          /* its value may be left out; then it must follow an = */
-    const char *form;       /* "T[,T...]"; NULL: takes no value */
-    const char *choices;    /* words separated by blanks, for checks and completions, or NULL */
-    const char *standard;   /* default in words, or NULL */
+    char letter;          /* short form, or 0 */
+    bool optional;        /* its value may be left out; then it must follow an = */
+    const char *form;     /* "T[,T...]"; NULL: takes no value */
+    const char *choices;  /* words separated by blanks, for checks and completions, or NULL */
+    const char *standard; /* default in words, or NULL */
     const char *help;
-    unsigned commands;      /* bits of the subcommands that take it */
-    int group;              /* index into tool_groups */
-    bool in_method;         /* may stand in the braces of a method */
-    size_t offset;          /* of its field in tool_settings */
+    unsigned commands; /* bits of the subcommands that take it */
+    int group;         /* index into tool_groups */
+    bool in_method;    /* may stand in the braces of a method */
+    size_t offset;     /* of its field in tool_settings */
     int (*parse)(const tool_flag *flag, const char *text, void *field, tool_error *error);
 };
 
@@ -125,11 +127,13 @@ int tool_plan(tool_context *context);
 int tool_compare(tool_context *context);
 int tool_assign(tool_context *context);
 int tool_hamming(tool_context *context);
+int tool_align(tool_context *context);
 int tool_demo(tool_context *context);
 int tool_bench(tool_context *context);
 int tool_doctor(tool_context *context);
 int tool_help(tool_context *context);
 int tool_completions(tool_context *context);
+int tool_verify(tool_context *context);
 
 /* ---- flags.c ---- */
 
@@ -233,18 +237,18 @@ enum { TOOL_MAX_TERMS = 16, TOOL_MAX_SUPPORTS = 16 };
 typedef struct tool_problem {
     ota_problem problem;
     ota_options options;
-    ota_array values;      /* absent when there are none */
+    ota_array values; /* absent when there are none */
     ota_term terms[TOOL_MAX_TERMS];
     ota_support supports[TOOL_MAX_SUPPORTS];
     ota_array start_potential;
     int64_t batch, heads, queries, keys, width, values_width;
-    ota_type type;         /* what is computed on                                         */
-    ota_type file_type;    /* what the first operand's file holds                         */
-    int rank;              /* of the first operand                                        */
-    tool_settings settings;      /* after the method's braces                             */
-    char method[160];      /* canonical name                                              */
-    char texts[1024];      /* storage of the braces' values                               */
-    void *owned[8];        /* small arrays made from flags, and rotated copies            */
+    ota_type type;          /* what is computed on                                         */
+    ota_type file_type;     /* what the first operand's file holds                         */
+    int rank;               /* of the first operand                                        */
+    tool_settings settings; /* after the method's braces                             */
+    char method[160];       /* canonical name                                              */
+    char texts[1024];       /* storage of the braces' values                               */
+    void *owned[8];         /* small arrays made from flags, and rotated copies            */
     int owned_count;
 } tool_problem;
 
@@ -254,22 +258,32 @@ int tool_problem_build(tool_context *context, const char *method, const char *sc
                        const char *queries, const char *keys, const char *values,
                        tool_problem *problem);
 void tool_problem_free(tool_problem *problem);
+/* ---- method_flags.c ---- */
+
+/* Sets the fields of problem->problem that the method names, problem->settings from its braces, and
+ * problem->method. */
+int tool_apply_method(tool_context *context, const char *method, tool_problem *problem);
 /* Splits "softmax,elastic:.5,4,ceta{rounds=3}" into malloc'ed words; a comma before a digit belongs to
  * the method. Returns the count or -1 (more than `most`, or no memory). */
 int tool_split_methods(const char *text, char **words, int most);
 
 /* ---- solve.c: plan, forward, certificate ---- */
 
-enum { TOOL_WANT_OUT = 1, TOOL_WANT_COUPLING = 2, TOOL_WANT_POTENTIALS = 4, TOOL_WANT_RECEIVER = 8 };
+enum {
+    TOOL_WANT_OUT = 1,
+    TOOL_WANT_COUPLING = 2,
+    TOOL_WANT_POTENTIALS = 4,
+    TOOL_WANT_RECEIVER = 8
+};
 
 typedef struct tool_solution {
-    ota_status status;     /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
+    ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
     ota_result result;
     ota_certificate certificate;
     ota_certificate *head_certificates; /* batch * heads, or NULL                             */
     ota_head_result *heads;
     bool certified;
-    double seconds;        /* plan and forward                                                */
+    double seconds; /* plan and forward                                                */
     char solver[32], kernel[32];
     int threads;
     size_t bytes;
@@ -280,8 +294,10 @@ typedef struct tool_solution {
  * context->error filled. */
 int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ota_type out_type,
                tool_solution *solution);
-/* Can P be formed again from the potentials? Not for hard and prefix, where they do not define it, nor
- * for entmax of order above 2, whose root turns a rounding u of a potential into sqrt(u) of a weight. */
+/* Can P be formed again from the potentials? Not for hard and prefix, where they do not define it; not
+ * for entmax of order above 2, whose root turns a rounding u of a potential into sqrt(u) of a weight;
+ * nor for entmax with coupled columns, where potentials grow without bound on a support that not every
+ * plan can use, and their sums cancel. */
 bool tool_potentials_tell(const ota_problem *problem);
 void tool_solution_free(tool_solution *solution);
 /* The status's sentence as the context's error, with the certificate in context->failure; returns the

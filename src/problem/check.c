@@ -234,6 +234,7 @@ static ota_status resolve_term(ota_resolved *r, const ota_term *term, ota_error 
     const int64_t heads[4] = {1, 1, 1, r->heads};
     const int64_t full[4] = {r->batch, r->heads, r->queries, r->keys};
     const int64_t line[4] = {1, r->heads, 1, r->queries + r->keys - 1};
+    const int64_t shared_line[4] = {1, 1, 1, r->queries + r->keys - 1};
     switch (term->kind) {
     case OTA_TERM_DENSE:
         TRY(check_array(&term->array, "bias", error));
@@ -261,8 +262,8 @@ static ota_status resolve_term(ota_resolved *r, const ota_term *term, ota_error 
                             " entries where queries + keys - 1 = %" PRId64 " are needed",
                             term->array.size[3], line[3]);
         }
-        if (term->array.size[1] == 1) return OTA_OK;
-        return check_shape(&term->array, "relative_bias", line, false, error);
+        return check_shape(&term->array, "relative_bias",
+                           term->array.size[1] == 1 ? shared_line : line, false, error);
     case OTA_TERM_SOFTCAP:
         return check_number(term->value, "softcap", 0.0, true, largest_double, false, error);
     case OTA_TERM_SINK:
@@ -306,12 +307,16 @@ static ota_status resolve_terms(ota_resolved *r, ota_error *error) {
         if (term->kind == OTA_TERM_SINK) {
             r->has_sink = true;
             r->sink = *term;
+            r->sink_place = (int)k;
             continue;
         }
         int at = r->term_count++;
-        for (; at > 0 && term_rank(r->terms[at - 1].kind) > term_rank(term->kind); at--)
+        for (; at > 0 && term_rank(r->terms[at - 1].kind) > term_rank(term->kind); at--) {
             r->terms[at] = r->terms[at - 1];
+            r->term_places[at] = r->term_places[at - 1];
+        }
         r->terms[at] = *term;
+        r->term_places[at] = (int)k;
         r->row_terms = true;
     }
     return OTA_OK;
@@ -452,6 +457,11 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
         TRY(check_number(p->lambda, "lambda", 0.0, false, 2.0, true, error));
         TRY(check_number((double)p->steps, "steps", 0.0, false, 1.0e15, false, error));
         if (ota_array_present(&p->lambdas)) {
+            if (p->axis == OTA_AXIS_COLUMNS) {
+                return ota_fail(error, OTA_UNSUPPORTED, "lambdas",
+                                "use the rows axis or one lambda",
+                                "a lambda per key has no meaning on the columns axis");
+            }
             const int64_t want[4] = {1, 1, 1, r->keys};
             TRY(check_vector(&p->lambdas, "lambdas", want, false, 0.0, false, 1.9999999999999998,
                              error));
@@ -508,6 +518,10 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
     if (p->axis == OTA_AXIS_COLUMNS && r->has_sink) {
         return ota_fail(error, OTA_UNSUPPORTED, "sink", "use the rows axis",
                         "a sink is one more key and has no place on the columns axis");
+    }
+    if (p->columns == OTA_COLUMNS_PREFIX && r->has_sink) {
+        return ota_fail(error, OTA_UNSUPPORTED, "sink", "use online or capped columns",
+                        "prefix columns share all mass among the keys and leave the sink nothing");
     }
     if (p->columns == OTA_COLUMNS_PREFIX && r->queries > r->keys) {
         return ota_fail(error, OTA_EINVAL, "queries", "give at least as many keys as queries",
@@ -649,6 +663,12 @@ static ota_status resolve_options(ota_resolved *r, const ota_options *given, ota
                         "solver is '%.40s', an unknown name", solver);
     }
     (void)snprintf(s->solver, sizeof s->solver, "%s", solver);
+    s->gradients = o.gradients != 0;
+    if (o.backward < 0 || o.backward > 2) {
+        return ota_fail(error, OTA_EINVAL, "backward", "use 0 (auto), 1 (implicit) or 2 (unrolled)",
+                        "backward is %d", o.backward);
+    }
+    s->backward = o.backward;
     s->workspace_limit = o.workspace_limit;
     s->cancel = o.cancel;
     s->deadline_ns = o.deadline_ns;
@@ -702,6 +722,8 @@ ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, 
         {"start", a->start == b->start},
         {"end", a->end == b->end},
         {"steps", a->steps == b->steps},
+        {"lambda", (a->lambda > 0.0) == (b->lambda > 0.0)},
+        {"lambdas", same_shape(&a->lambdas, &b->lambdas)},
         {"corner", old->offset == next->offset},
         {"terms", old->row_terms == next->row_terms && old->has_sink == next->has_sink},
     };

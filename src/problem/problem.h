@@ -27,6 +27,8 @@ typedef struct ota_settings {
     ota_precision precision;
     double tolerance_scaling;
     bool prune, allow_partial, strict;
+    bool gradients; /* reserve the backward workspace */
+    int backward;   /* 0 auto, 1 implicit, 2 unrolled */
     int threads;
     size_t workspace_limit;
     const int *cancel;
@@ -46,6 +48,7 @@ typedef struct ota_resolved {
     int term_count; /* without the sink */
     bool has_sink;
     ota_term sink;
+    int term_places[OTA_MAX_TERMS], sink_place; /* in the caller's order */
     ota_support supports[OTA_MAX_SUPPORTS];
     int support_count;
     bool from_matrix;

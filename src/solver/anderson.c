@@ -1,10 +1,11 @@
 /* Anderson acceleration of the Sinkhorn map G (one column update of the plan of g), depth 5:
  *
- *     r_k = G(x_k) - x_k,   gamma = argmin |r_k - dR gamma|,   x_{k+1} = x_k + r_k - (dX + dR) gamma
+ *     r_k = G(x_k) - x_k,   gamma = argmin |r_k - dR gamma|,
+ *     x_{k+1} = x_k + r_k - (dX + dR) gamma
  *
- * x [columns] potentials; dX, dR differences of the last iterates and residuals. Safeguard: when the
- * residual of the plan rises, the extrapolation is taken back, the plain update it replaced is used
- * and the history starts anew, so that the worst case is Sinkhorn at half speed. */
+ * x [columns] potentials; dX, dR differences of the last iterates and residuals. Safeguard: when
+ * the residual of the plan rises, the extrapolation is taken back, the plain update it replaced is
+ * used and the history starts anew, so that the worst case is Sinkhorn at half speed. */
 #include "solver/coupled.h"
 
 #include <string.h>
@@ -125,9 +126,11 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
             best = residual;
             memcpy(state->best, head->g, (size_t)state->columns * sizeof *head->g);
         }
-        if (residual <= head->settings->tolerance && ota_measure(state) <= head->settings->tolerance) return OTA_MET;
+        if (residual <= head->settings->tolerance &&
+            ota_measure(state) <= head->settings->tolerance)
+            return OTA_MET;
         if (isnan(residual) || head->rounds >= head->settings->max_rounds) return OTA_SPENT;
-        *stopped = ota_coupled_tick(state);
+        *stopped = ota_coupled_tick(state, head->rounds, residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         if (extrapolated && !(residual <= last)) {
             memcpy(head->g, h.plain, (size_t)state->columns * sizeof *head->g);
@@ -142,7 +145,7 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
     }
 }
 
-/* ---- table row -------------------------------------------------------------------------------- */
+/* ---- table row ------------------------------------------------------------------------------- */
 
 static ota_status solve(ota_dense *head) {
     return ota_coupled_solve(head, OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY, true, ota_anderson_run);

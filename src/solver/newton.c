@@ -1,26 +1,31 @@
 /* Newton on the semi-dual in g for entropy and Tsallis alike [DER-11]. Rows are solved exactly for
  * every g, which leaves one convex function D(g) with
  *
- *     gradient   c_j - nu_j               exact;   c_j - nu_j exp(-g_j / rho)  relaxed;   capped: g <= 0
- *     Hessian    (1/t) sum_i [diag(w_i) - k w_i w_i^T / W_i]  (+ diag(nu exp(-g / rho) / rho) relaxed)
+ *     gradient   c_j - nu_j  exact;   c_j - nu_j exp(-g_j / rho)  relaxed;   capped: g <= 0
+ *     Hessian    (1/t) sum_i [diag(w_i) - k w_i w_i^T / W_i]
+ *                (+ diag(nu exp(-g / rho) / rho) relaxed)
  *     w_ij = P_ij^(2 - alpha) on the support (entropy: P_ij),  W_i = sum_j w_ij (+ the sink's)
  *     k = 1, or rho / (rho + t) with rows relaxed by rho
  *
  * P [rows][stride]. The Hessian is a Laplacian plus a non-negative diagonal and is factored as such
- * (newton_system.c), so that links far below rounding still act; supports of entmax that fall apart give
- * nodes without links, which a shift in proportion to the residual keeps moving: one null vector per
- * component. The line search follows the sign of the slope, which decides for a convex function and
- * needs no values of D. Cold problems are approached through falling temperatures. */
+ * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
+ * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
+ * null vector per component. The line search follows the sign of the slope, which decides for a
+ * convex function and needs no values of D. Cold problems are approached through falling
+ * temperatures. */
 #include "solver/coupled.h"
 
 #include <string.h>
 
 enum {
-    BLOCK = 64,         /* keys of one block of the Hessian   */
-    TRIALS = 24,        /* evaluations of one line search     */
-    DIRECT_STEPS = 12,  /* steps before the direct attempt must have paid */
+    BLOCK = 64,        /* keys of one block of the Hessian   */
+    TRIALS = 24,       /* evaluations of one line search     */
+    STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
+    DIRECT_STEPS = 12, /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
-    EXCHANGES = 12
+    EXCHANGES = 12,
+    PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
+    REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
 };
 
 /* Slopes that end the line search, relative to the first. */
@@ -28,12 +33,17 @@ static const double slope_left = 0.5;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
+/* Factor between two roundings of the support's edge. */
+static const double sharpening = 0.05;
+/* First and last rounding relative to the square of a typical weight's argument. */
+static const double first_rounding = 0.1, least_rounding = 1.0e-30;
 /* Shift in units of residual times mean curvature: first, least, largest. */
 static const double first_shift = 0.1, least_shift = 1.0e-10, largest_shift = 1.0e6;
 
 typedef struct newton {
     ota_coupled *state;
     double t, residual, shift;
+    double beta; /* rounding of the support's edge above order 2; 0: none */
     double *gradient, *direction, *origin, *excess, *right, *diagonal;
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
@@ -44,9 +54,11 @@ typedef struct newton {
 
 static newton place(ota_coupled *state) {
     newton n = {.state = state, .shift = first_shift};
-    double **vectors[] = {&n.gradient, &n.direction, &n.origin, &n.excess, &n.right,
-                          &n.diagonal, &n.residue, &n.search, &n.product, &n.right_copy, &n.excess_copy};
-    for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++) *vectors[k] = state->vectors + (int64_t)k * state->lane;
+    double **vectors[] = {&n.gradient, &n.direction,  &n.origin,     &n.excess,
+                          &n.right,    &n.diagonal,   &n.residue,    &n.search,
+                          &n.product,  &n.right_copy, &n.excess_copy};
+    for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
+        *vectors[k] = state->vectors + (int64_t)k * state->lane;
     n.across_stride = (state->rows + 15) / 16 * 16;
     n.most = state->head->settings->max_rounds;
     return n;
@@ -60,11 +72,12 @@ static void chunk_of(const ota_coupled *state, int64_t chunk, int64_t *first, in
 static void add_up(const ota_coupled *state, double *total) {
     memcpy(total, state->partial, (size_t)state->columns * sizeof *total);
     for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++) total[j] += state->partial[chunk * state->lane + j];
+        for (int64_t j = 0; j < state->columns; j++)
+            total[j] += state->partial[chunk * state->lane + j];
     }
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void solve_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
@@ -79,7 +92,19 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
         double *p = state->weights + i * state->stride;
-        ota_row_solve_f64(&law, n->scores + i * state->stride, head->g, state->columns, head->mu[i], p, &found);
+        const double *s = n->scores + i * state->stride;
+        if (n->beta > 0.0) {
+            const ota_smooth_row row = {.order = head->order,
+                                        .t = n->t,
+                                        .beta = n->beta,
+                                        .sink = head->sink,
+                                        .s = s,
+                                        .g = head->g,
+                                        .count = state->columns};
+            found.potential = ota_smooth_row_solve(&row, head->mu[i], p, &found.sink);
+        } else {
+            ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
+        }
         head->kernels->f64->accumulate(p, state->columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
@@ -95,13 +120,23 @@ static void evaluate(newton *n) {
     state->temperature = n->t;
     for (int64_t j = 0; j < state->columns; j++) {
         double wanted = state->target[j];
-        if (head->rule == OTA_COLUMNS_RELAXED && wanted > 0.0) wanted *= exp(-head->g[j] / head->strength);
+        if (head->rule == OTA_COLUMNS_RELAXED && wanted > 0.0)
+            wanted *= exp(-head->g[j] / head->strength);
         n->gradient[j] = head->g[j] > -INFINITY ? state->column[j] - wanted : 0.0;
     }
     n->residual = ota_column_residual(state);
 }
 
-/* ---- Hessian ---------------------------------------------------------------------------------- */
+/* ---- Hessian --------------------------------------------------------------------------------- */
+
+/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
+static double slope_of(const newton *n, double mass, double p) {
+    const double power = 2.0 - n->state->head->order, least = 1.0e-8 * mass;
+    if (!(p > 0.0)) return 0.0;
+    if (n->beta > 0.0) return ota_smooth_slope(n->state->head->order, n->beta, p);
+    if (power < 0.0) return pow(p > least ? p : least, power);
+    return power > 0.0 ? pow(p, power) : 1.0;
+}
 
 /* P -> w sqrt(k / W) in place; column sums of w times what the row leaks (sink, relaxed row). */
 static void curve_chunk(void *context, int64_t chunk, int worker) {
@@ -110,9 +145,10 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     const ota_kernels_f64 *kernels = head->kernels->f64;
-    const double power = 2.0 - head->order;
-    const double keep = head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
-    double *leak = state->partial + chunk * state->lane, *full = state->relaxed + chunk * state->lane;
+    const double keep =
+        head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
+    double *leak = state->partial + chunk * state->lane,
+           *full = state->relaxed + chunk * state->lane;
     int64_t first, last;
     chunk_of(state, chunk, &first, &last);
     memset(leak, 0, (size_t)state->lane * sizeof *leak);
@@ -121,12 +157,8 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
         double *w = state->weights + i * state->stride;
         double sink = state->sinks[i];
         if (head->order > 1.0) {
-            /* Above order 2 the slope is unbounded at the edge of the support. */
-            const double least = power < 0.0 ? 1.0e-8 * head->mu[i] : 0.0;
-            for (int64_t j = 0; j < state->columns; j++) {
-                if (w[j] > 0.0) w[j] = power > 0.0 || power < 0.0 ? pow(w[j] > least ? w[j] : least, power) : 1.0;
-            }
-            if (sink > 0.0) sink = power > 0.0 || power < 0.0 ? pow(sink > least ? sink : least, power) : 1.0;
+            for (int64_t j = 0; j < state->columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
+            sink = slope_of(n, head->mu[i], sink);
         }
         const double total = kernels->sum(w, state->columns) + sink;
         if (!(total > 0.0)) {
@@ -134,7 +166,9 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
             continue;
         }
         kernels->accumulate(w, state->columns, 1.0, full);
-        if (keep < 1.0 || sink > 0.0) kernels->accumulate(w, state->columns, ((1.0 - keep) * total + keep * sink) / total, leak);
+        if (keep < 1.0 || sink > 0.0)
+            kernels->accumulate(w, state->columns, ((1.0 - keep) * total + keep * sink) / total,
+                                leak);
         kernels->multiply(w, state->columns, sqrt(keep / total));
     }
 }
@@ -146,7 +180,8 @@ static void turn_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     chunk_of(state, chunk, &first, &last);
     for (int64_t j = 0; j < state->columns; j++) {
-        for (int64_t i = first; i < last; i++) state->across[j * n->across_stride + i] = state->weights[i * state->stride + j];
+        for (int64_t i = first; i < last; i++)
+            state->across[j * n->across_stride + i] = state->weights[i * state->stride + j];
     }
 }
 
@@ -157,9 +192,11 @@ static void link_block(void *context, int64_t block, int worker) {
     const int64_t first = block * BLOCK;
     const int64_t last = first + BLOCK < state->columns ? first + BLOCK : state->columns;
     double *to = state->hessian + first * state->lane;
-    for (int64_t j = first; j < last; j++) memset(state->hessian + j * state->lane, 0, (size_t)last * sizeof *to);
-    state->head->kernels->f64->apply(state->across + first * n->across_stride, n->across_stride, state->weights,
-                                     state->stride, last - first, state->rows, last, to, state->lane);
+    for (int64_t j = first; j < last; j++)
+        memset(state->hessian + j * state->lane, 0, (size_t)last * sizeof *to);
+    state->head->kernels->f64->apply(state->across + first * n->across_stride, n->across_stride,
+                                     state->weights, state->stride, last - first, state->rows, last,
+                                     to, state->lane);
 }
 
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
@@ -170,7 +207,8 @@ static void form_system(newton *n) {
     add_up(state, n->excess);
     memcpy(n->diagonal, state->relaxed, (size_t)state->columns * sizeof *n->diagonal);
     for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++) n->diagonal[j] += state->relaxed[chunk * state->lane + j];
+        for (int64_t j = 0; j < state->columns; j++)
+            n->diagonal[j] += state->relaxed[chunk * state->lane + j];
     }
     double mean = 0.0;
     for (int64_t j = 0; j < state->columns; j++) mean += n->diagonal[j];
@@ -215,7 +253,8 @@ static void multiply(newton *n) {
     for (int64_t j = 0; j < n->state->columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
 }
 
-/* The keys that move, the others' direction given; preconditioned by the diagonal, to the forcing term. */
+/* The keys that move, the others' direction given; preconditioned by the diagonal, to the forcing
+ * term. */
 static void conjugate_gradients(newton *n) {
     ota_coupled *state = n->state;
     const int64_t count = state->columns;
@@ -260,16 +299,32 @@ static void solve_free(newton *n) {
         return;
     }
     for (int64_t j = 0; j < state->columns; j++) {
-        memcpy(state->factor + j * state->lane, state->hessian + j * state->lane, (size_t)j * sizeof(double));
+        memcpy(state->factor + j * state->lane, state->hessian + j * state->lane,
+               (size_t)j * sizeof(double));
     }
     memcpy(n->right_copy, n->right, bytes);
     memcpy(n->excess_copy, n->excess, bytes);
-    ota_laplacian_solve(state->head->kernels->f64, state->factor, state->lane, state->columns, n->excess_copy,
-                        state->fixed, n->right_copy, n->direction);
+    ota_laplacian_solve(state->head->kernels->f64, state->factor, state->lane, state->columns,
+                        n->excess_copy, state->fixed, n->right_copy, n->direction);
 }
 
-/* The step of the quadratic model; for caps its minimum over g <= 0 by exchanging active sets, which
- * ends after few exchanges because the matrix has no positive off-diagonal entry. */
+/* Exact columns without a sink do not feel a constant; unlinked keys would let it drift away. */
+static void drop_constant(const ota_coupled *state, double *vector) {
+    const ota_dense *head = state->head;
+    if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return;
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t j = 0; j < state->columns; j++) {
+        if (!(head->g[j] > -INFINITY)) continue;
+        low = vector[j] < low ? vector[j] : low;
+        high = vector[j] > high ? vector[j] : high;
+    }
+    for (int64_t j = 0; j < state->columns && high >= low; j++) {
+        if (head->g[j] > -INFINITY) vector[j] -= 0.5 * low + 0.5 * high;
+    }
+}
+
+/* The step of the quadratic model; for caps its minimum over g <= 0 by exchanging active sets,
+ * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
 static void find_direction(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
@@ -301,7 +356,7 @@ static void find_direction(newton *n) {
     }
 }
 
-/* ---- line search ------------------------------------------------------------------------------ */
+/* ---- line search ----------------------------------------------------------------------------- */
 
 /* Moves to origin + length * direction (caps: projected) and returns the slope there. */
 static double try_length(newton *n, double length) {
@@ -349,10 +404,10 @@ static double descend(newton *n) {
     return low;
 }
 
-/* One step; false when neither Newton nor a column update gets on. */
-static bool step(newton *n) {
+static void step(newton *n) {
     ota_coupled *state = n->state;
     find_direction(n);
+    drop_constant(state, n->direction);
     memcpy(n->origin, state->head->g, (size_t)state->columns * sizeof *n->origin);
     const double length = descend(n);
     if (length >= 0.9) {
@@ -360,10 +415,9 @@ static bool step(newton *n) {
     } else if (length < 0.3) {
         n->shift = n->shift * 10.0 < largest_shift ? n->shift * 10.0 : largest_shift;
     }
-    return length > 0.0;
 }
 
-/* ---- stages ----------------------------------------------------------------------------------- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static void keep_best(newton *n, double *best) {
     ota_coupled *state = n->state;
@@ -372,13 +426,15 @@ static void keep_best(newton *n, double *best) {
     memcpy(state->best, state->head->g, (size_t)state->columns * sizeof *state->best);
 }
 
-/* Steps at temperature t until the residual is `enough`. */
+/* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
+ * updates take turns with them. */
 static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
-    const bool last_stage = !(t > head->tau);
-    double best = INFINITY;
-    int idle = 0;
+    const bool last_stage = !(t > head->tau) && !(n->beta > 0.0);
+    double best = INFINITY, marker = INFINITY;
+    int refused = 0;
+    bool alternate = false;
     n->t = t;
     head->temperature_reached = t;
     evaluate(n);
@@ -386,18 +442,51 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
         if (last_stage) keep_best(n, &best);
         if (n->residual <= enough) {
             if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
-            if (++idle > 3) return OTA_SPENT;
+            if (++refused > REFUSALS) return OTA_SPENT;
             evaluate(n);
         }
         if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
         if (taken >= most) return OTA_SLOW;
-        *stopped = ota_coupled_tick(state);
+        *stopped = ota_coupled_tick(state, head->rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         head->rounds++;
-        if (!step(n)) {
-            if (++idle > 3) return OTA_SLOW;
+        if (taken % PATIENCE == PATIENCE - 1) {
+            alternate = n->residual > 0.5 * marker;
+            marker = n->residual;
+        }
+        if (alternate && taken % 2 == 0 && !(n->beta > 0.0)) {
+            ota_newton_columns(state, n->scores, t);
+            drop_constant(state, head->g);
+            evaluate(n);
+        } else {
+            step(n);
         }
     }
+}
+
+/* Falling temperatures. */
+static ota_outcome cool(newton *n, ota_status *stopped) {
+    const ota_dense *head = n->state->head;
+    ota_outcome outcome = OTA_MET;
+    for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
+        outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
+    }
+    return outcome;
+}
+
+/* Above order 2: falling temperatures with the edge rounded off at the size of the weights, then
+ * falling beta until it moves none. */
+static ota_outcome sharpen(newton *n, ota_status *stopped) {
+    const ota_coupled *state = n->state;
+    const double weight = state->head->mass / ((double)state->rows * (double)state->columns);
+    const double size = pow(weight, 2.0 * (state->head->order - 1.0));
+    n->beta = first_rounding * size;
+    ota_outcome outcome = cool(n, stopped);
+    for (; n->beta > least_rounding * size && outcome == OTA_MET; n->beta *= sharpening) {
+        outcome = settle(n, state->head->tau, stage_residual, STAGE_STEPS, stopped);
+    }
+    n->beta = 0.0;
+    return outcome;
 }
 
 static void widen(ota_coupled *state) {
@@ -412,20 +501,19 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
     newton n = place(state);
     if (state->narrow) widen(state);
     n.scores = state->narrow ? state->wide : state->scores;
+    drop_constant(state, head->g);
     ota_outcome outcome = settle(&n, tau, enough, DIRECT_STEPS, stopped);
     if (outcome != OTA_SLOW) return outcome;
     for (int64_t j = 0; j < state->columns; j++) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
     }
     n.shift = first_shift;
-    for (double t = head->range; t > tau; t *= cooling) {
-        outcome = settle(&n, t, stage_residual, n.most, stopped);
-        if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
-    }
+    outcome = head->order > 2.0 ? sharpen(&n, stopped) : cool(&n, stopped);
+    if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
     return settle(&n, tau, enough, n.most, stopped);
 }
 
-/* ---- table row -------------------------------------------------------------------------------- */
+/* ---- table row ------------------------------------------------------------------------------- */
 
 static ota_status solve(ota_dense *head) {
     return ota_coupled_solve(head, OTA_NEEDS_NEWTON, false, ota_newton_run);

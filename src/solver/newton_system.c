@@ -1,15 +1,17 @@
 /* (diag(excess) + Laplacian(links)) x = b by elimination without subtraction.
  *
- *     pivot_k = excess_k + sum_{j<k} N_kj,   N_ij += N_ki N_kj / pivot_k,   excess_i += N_ki excess_k / pivot_k
+ *     pivot_k = excess_k + sum_{j<k} N_kj
+ *     N_ij += N_ki N_kj / pivot_k,   excess_i += N_ki excess_k / pivot_k          i, j < k
  *
- * N [count][stride] symmetric off-diagonal part with the sign turned, so that every number above is a
- * sum of non-negative terms: links that differ by hundreds of decades keep their relative accuracy,
- * which the Hessian of a cold plan needs (the idea of Grassmann, Taksar and Heyman for Markov chains). */
+ * N [count][stride] symmetric off-diagonal part with the sign turned, so that every number above
+ * is a sum of non-negative terms: links that differ by hundreds of decades keep their relative
+ * accuracy, which the Hessian of a cold plan needs (the idea of Grassmann, Taksar and Heyman for
+ * Markov chains). */
 #include "solver/coupled.h"
 
 /* Links to nodes whose x is given hold the others and pull them. */
-static void fold_fixed(double *links, int64_t stride, int64_t count, double *excess, const unsigned char *fixed,
-                       double *b, const double *x) {
+static void fold_fixed(double *links, int64_t stride, int64_t count, double *excess,
+                       const unsigned char *fixed, double *b, const double *x) {
     for (int64_t i = 0; i < count; i++) {
         for (int64_t j = 0; j < i; j++) {
             double *link = &links[i * stride + j];
@@ -27,8 +29,9 @@ static void fold_fixed(double *links, int64_t stride, int64_t count, double *exc
     }
 }
 
-void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride, int64_t count, double *excess,
-                         const unsigned char *fixed, double *b, double *x) {
+void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+                         int64_t count, double *excess, const unsigned char *fixed, double *b,
+                         double *x) {
     fold_fixed(links, stride, count, excess, fixed, b, x);
     for (int64_t k = count - 1; k >= 0; k--) {
         const double *row = links + k * stride;

@@ -1,106 +1,25 @@
 /* Passes over all scores of a head: row updates, column sums c and L = LSE_i((S_ij + f_i) / t).
  *
- *     log      shift_i = max_j (S + g), sum_i = sum_j 2^((S + g - shift) k), c_j = sum_i mu_i / sum_i (...)
- *     linear   K = exp((S + f0 + g0) / t) once; r = K v, u = mu / r, c = v (K^T u)             [CETA-06]
+ *     log      e_ij = 2^((S + g - shift_i) k), shift_i = max_j (S + g)
+ *              c_j = sum_i mu_i e_ij / sum_j e_ij
+ *     linear   K = exp((S + f0 + g0) / t) once;  r = K v, u = mu / r, c = v (K^T u)     [CETA-06]
  *     rows     every row solved as the emission does (relaxed rows, Tsallis, two-sided relaxation)
  *
- * with S [rows][stride], k = log2(e) / t. Where c_j underflows, L_j comes from two sweeps that keep the
- * largest term [TOT-13]. Chunk sums are added in the order of the chunks. */
+ * with S [rows][stride], k = log2(e) / t. Where c_j underflows, L_j comes from two sweeps that
+ * keep the largest term [TOT-13]. Chunk sums are added in the order of the chunks. */
 #include "solver/coupled.h"
 
-#include <assert.h>
 #include <float.h>
 #include <string.h>
-
-enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
 
 static const double log2_e = 1.4426950408889634;
 
 /* Column sums below these no longer carry a full significand of the terms that made them. */
 static const double least_sum[2] = {1.0e-280, 1.0e-28};
-/* Scalings of the linear domain leave [1/bound, bound] and are absorbed; ranges in units of t beyond
- * which the kernel would lose entries [TOT-105]. */
+/* Scalings of the linear domain leave [1/bound, bound] and are absorbed. */
 static const double scaling_bound[2] = {1.0e100, 1.0e15};
 
-static int64_t rounded_up(int64_t count, int64_t to) {
-    return (count + to - 1) / to * to;
-}
-
-static size_t times(int64_t a, int64_t b) {
-    size_t result;
-    return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
-}
-
-void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int64_t columns, int64_t stride,
-                        bool narrow, bool prune, unsigned needs) {
-    const size_t element = narrow ? sizeof(float) : sizeof(double), number = sizeof(double);
-    state->rows = rows;
-    state->columns = columns;
-    state->stride = stride;
-    state->narrow = narrow;
-    state->lane = rounded_up(columns + 1, LANE);
-    state->chunk_rows = (rows + CHUNKS - 1) / CHUNKS;
-    if (state->chunk_rows < CHUNK_ROWS) state->chunk_rows = CHUNK_ROWS;
-    state->chunks = (rows + state->chunk_rows - 1) / state->chunk_rows;
-    const size_t lane = (size_t)state->lane, row_count = (size_t)rows + 1;
-    const size_t chunk_lanes = times(state->chunks, state->lane), matrix = times(rows, stride);
-    double **column_vectors[] = {&state->target, &state->column, &state->level, &state->best, &state->previous};
-    for (size_t i = 0; i < sizeof column_vectors / sizeof column_vectors[0]; i++) {
-        *column_vectors[i] = ota_arena_take(arena, lane, number);
-    }
-    double **row_vectors[] = {&state->shift, &state->sum, &state->error, &state->old_f};
-    for (size_t i = 0; i < sizeof row_vectors / sizeof row_vectors[0]; i++) {
-        *row_vectors[i] = ota_arena_take(arena, row_count, number);
-    }
-    state->partial = ota_arena_take(arena, chunk_lanes, number);
-    state->relaxed = ota_arena_take(arena, chunk_lanes, number);
-    state->potential = ota_arena_take(arena, lane, number);
-    state->scratch = ota_arena_take(arena, chunk_lanes, number);
-    state->top = ota_arena_take(arena, chunk_lanes, number);
-    if (prune) state->pruned = ota_arena_take(arena, matrix, element);
-    const size_t pairs = times(rows, columns);
-    if (pairs <= (size_t)OTA_PAIRS_LIMIT) {
-        state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
-        state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
-        state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
-    }
-    if ((needs & OTA_NEEDS_KERNEL) != 0) {
-        state->kernel = ota_arena_take(arena, matrix, element);
-        state->scaling = ota_arena_take(arena, lane, element);
-        state->absorbed_f = ota_arena_take(arena, row_count, number);
-        state->absorbed_g = ota_arena_take(arena, lane, number);
-        state->scaled_sink = ota_arena_take(arena, row_count, number);
-        state->u = ota_arena_take(arena, row_count, number);
-        state->middle = ota_arena_take(arena, lane, number);
-    }
-    if ((needs & OTA_NEEDS_HISTORY) != 0) {
-        state->history = ota_arena_take(arena, times(2 * OTA_ANDERSON_DEPTH + 3, state->lane), number);
-    }
-    /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs. */
-    if ((needs & OTA_NEEDS_NEWTON) != 0 && ((needs & OTA_NEEDS_KERNEL) == 0 || pairs <= (size_t)OTA_PAIRS_LIMIT)) {
-        if (narrow) state->wide = ota_arena_take(arena, matrix, number);
-        state->weights = ota_arena_take(arena, matrix, number);
-        if (columns <= OTA_NEWTON_DENSE) {
-            state->across = ota_arena_take(arena, times(columns, rounded_up(rows, LANE)), number);
-            state->hessian = ota_arena_take(arena, times(columns, state->lane), number);
-            state->factor = ota_arena_take(arena, times(columns, state->lane), number);
-        }
-        state->vectors = ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->lane), number);
-        state->fixed = ota_arena_take(arena, lane, 1);
-        state->sinks = ota_arena_take(arena, row_count, number);
-        state->powers = ota_arena_take(arena, row_count, number);
-    }
-}
-
-size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow, unsigned needs) {
-    ota_coupled state = {0};
-    ota_arena arena = {0};
-    const int64_t stride = rounded_up(columns, LANE);
-    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune, needs);
-    return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
-}
-
-/* ---- chunks ----------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 typedef struct chunk_job {
     ota_coupled *state;
@@ -109,7 +28,8 @@ typedef struct chunk_job {
     bool as_they_are; /* weights from f and g as they lie in the head */
 } chunk_job;
 
-void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker), void *job) {
+void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job) {
     if (state->chunks == 1) {
         body(job, 0, 0);
     } else {
@@ -146,7 +66,10 @@ static void clear_chunk(const ota_coupled *state, double *partial, int64_t chunk
 
 ota_row_law ota_coupled_law(const ota_coupled *state, double t) {
     const ota_dense *head = state->head;
-    return (ota_row_law){.kernels = head->kernels, .order = head->order, .tau = t, .sink = head->sink,
+    return (ota_row_law){.kernels = head->kernels,
+                         .order = head->order,
+                         .tau = t,
+                         .sink = head->sink,
                          .row_strength = head->row_strength};
 }
 
@@ -165,10 +88,11 @@ void ota_round_potential(ota_coupled *state) {
 
 /* g as passes and emission see it. */
 static double rounded(const ota_coupled *state, int64_t j) {
-    return state->narrow ? (double)((const float *)state->potential)[j] : ((const double *)state->potential)[j];
+    return state->narrow ? (double)((const float *)state->potential)[j]
+                         : ((const double *)state->potential)[j];
 }
 
-/* ---- log domain ------------------------------------------------------------------------------- */
+/* ---- log domain ------------------------------------------------------------------------------ */
 
 static void log_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
@@ -181,21 +105,23 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     double *column = state->partial + chunk * state->lane;
     const double k = log2_e / job->t;
     if (state->narrow) {
-        head->kernels->f32->rows_and_columns(row_f32(state->scores, state->stride, first), state->stride,
-                                             last - first, state->columns, state->potential, (float)k,
-                                             (float)head->sink, head->mu + first, state->shift + first,
-                                             state->sum + first, column,
-                                             (float *)state->scratch + chunk * state->lane);
+        head->kernels->f32->rows_and_columns(
+            row_f32(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, state->potential, (float)k, (float)head->sink, head->mu + first,
+            state->shift + first, state->sum + first, column,
+            (float *)state->scratch + chunk * state->lane);
     } else {
-        head->kernels->f64->rows_and_columns(row_f64(state->scores, state->stride, first), state->stride,
-                                             last - first, state->columns, state->potential, k, head->sink,
-                                             head->mu + first, state->shift + first, state->sum + first, column,
-                                             (double *)state->scratch + chunk * state->lane);
+        head->kernels->f64->rows_and_columns(
+            row_f64(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, state->potential, k, head->sink, head->mu + first, state->shift + first,
+            state->sum + first, column, (double *)state->scratch + chunk * state->lane);
     }
     for (int64_t i = first; i < last; i++) {
-        head->f[i] = head->mu[i] > 0.0 && state->shift[i] > -INFINITY
-                         ? job->t * log(head->mu[i] / state->sum[i]) - state->shift[i]
-                         : -INFINITY;
+        /* A row without a key has the sink alone, or nothing. */
+        const bool keys = state->shift[i] > -INFINITY;
+        const double top = keys ? state->shift[i] : head->sink, sum = keys ? state->sum[i] : 1.0;
+        head->f[i] = head->mu[i] > 0.0 && top > -INFINITY ? job->t * log(head->mu[i] / sum) - top
+                                                          : -INFINITY;
     }
 }
 
@@ -209,13 +135,13 @@ static void tops_chunk(void *context, int64_t chunk, int worker) {
     if (state->narrow) {
         float *top = (float *)state->top + chunk * state->lane;
         for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f32->columns_top(row_f32(state->scores, state->stride, first), state->stride, last - first,
-                                        state->columns, head->f + first, top);
+        head->kernels->f32->columns_top(row_f32(state->scores, state->stride, first), state->stride,
+                                        last - first, state->columns, head->f + first, top);
     } else {
         double *top = (double *)state->top + chunk * state->lane;
         for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f64->columns_top(row_f64(state->scores, state->stride, first), state->stride, last - first,
-                                        state->columns, head->f + first, top);
+        head->kernels->f64->columns_top(row_f64(state->scores, state->stride, first), state->stride,
+                                        last - first, state->columns, head->f + first, top);
     }
 }
 
@@ -230,11 +156,13 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     double *column = state->relaxed + chunk * state->lane;
     const double k = log2_e / job->t;
     if (state->narrow) {
-        head->kernels->f32->columns_sum(row_f32(state->scores, state->stride, first), state->stride, last - first,
-                                        state->columns, head->f + first, state->top, (float)k, column);
+        head->kernels->f32->columns_sum(row_f32(state->scores, state->stride, first), state->stride,
+                                        last - first, state->columns, head->f + first, state->top,
+                                        (float)k, column);
     } else {
-        head->kernels->f64->columns_sum(row_f64(state->scores, state->stride, first), state->stride, last - first,
-                                        state->columns, head->f + first, state->top, k, column);
+        head->kernels->f64->columns_sum(row_f64(state->scores, state->stride, first), state->stride,
+                                        last - first, state->columns, head->f + first, state->top,
+                                        k, column);
     }
 }
 
@@ -257,7 +185,8 @@ void ota_pass_columns(ota_coupled *state, double t) {
     ota_each_chunk(state, column_sums_chunk, &job);
     add_chunks(state, state->relaxed, state->level);
     for (int64_t j = 0; j < state->columns; j++) {
-        const double top = state->narrow ? (double)((float *)state->top)[j] : ((double *)state->top)[j];
+        const double top =
+            state->narrow ? (double)((float *)state->top)[j] : ((double *)state->top)[j];
         state->level[j] = top > -INFINITY ? top / t + log(state->level[j]) : -INFINITY;
     }
 }
@@ -272,12 +201,13 @@ static bool levels_from_sums(ota_coupled *state, double t) {
             continue;
         }
         state->level[j] = log(state->column[j]) - g / t;
-        if (!(state->column[j] > least_sum[state->narrow]) && state->target[j] > 0.0) complete = false;
+        if (!(state->column[j] > least_sum[state->narrow]) && state->target[j] > 0.0)
+            complete = false;
     }
     return complete;
 }
 
-/* ---- linear domain ---------------------------------------------------------------------------- */
+/* ---- linear domain --------------------------------------------------------------------------- */
 
 static double score(const ota_coupled *state, int64_t i, int64_t j) {
     return state->narrow ? (double)row_f32(state->scores, state->stride, i)[j]
@@ -302,7 +232,8 @@ static double row_centre(const ota_coupled *state, int64_t i, const double *h) {
 double ota_linear_range(ota_coupled *state) {
     const ota_dense *head = state->head;
     const bool mean = head->settings->center == OTA_CENTER_MEAN;
-    double *middle = state->middle, *low = state->level, *high = state->column, *sum = state->previous;
+    double *middle = state->middle, *low = state->level, *high = state->column,
+           *sum = state->previous;
     double largest = 0.0;
     for (int64_t j = 0; j < state->columns; j++) middle[j] = 0.0;
     if (head->settings->center == OTA_CENTER_NONE) return head->range;
@@ -326,7 +257,8 @@ double ota_linear_range(ota_coupled *state) {
     for (int64_t j = 0; j < state->columns; j++) {
         const double centre = mean ? sum[j] / middle[j] : 0.5 * low[j] + 0.5 * high[j];
         middle[j] = middle[j] > 0.0 ? -centre : 0.0;
-        if (high[j] > -INFINITY) largest = fmax(largest, fmax(high[j] + middle[j], -(low[j] + middle[j])));
+        if (high[j] > -INFINITY)
+            largest = fmax(largest, fmax(high[j] + middle[j], -(low[j] + middle[j])));
     }
     return 2.0 * largest;
 }
@@ -346,23 +278,28 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
             state->absorbed_f[i] = -row_centre(state, i, state->absorbed_g);
             continue;
         }
-        const double top = state->narrow
-                               ? (double)head->kernels->f32->maximum(row_f32(state->scores, stride, i), state->potential, state->columns)
-                               : head->kernels->f64->maximum(row_f64(state->scores, stride, i), state->potential, state->columns);
+        const double top =
+            state->narrow ? (double)head->kernels->f32->maximum(row_f32(state->scores, stride, i),
+                                                                state->potential, state->columns)
+                          : head->kernels->f64->maximum(row_f64(state->scores, stride, i),
+                                                        state->potential, state->columns);
         state->absorbed_f[i] = top > -INFINITY ? -top : 0.0;
     }
     int64_t lost;
     if (state->narrow) {
-        lost = head->kernels->f32->kernel_form(row_f32(state->scores, stride, first), stride, count, state->columns,
-                                               state->absorbed_f + first, state->potential, (float)k,
+        lost = head->kernels->f32->kernel_form(row_f32(state->scores, stride, first), stride, count,
+                                               state->columns, state->absorbed_f + first,
+                                               state->potential, (float)k,
                                                (float *)state->kernel + first * stride, stride);
     } else {
-        lost = head->kernels->f64->kernel_form(row_f64(state->scores, stride, first), stride, count, state->columns,
-                                               state->absorbed_f + first, state->potential, k,
+        lost = head->kernels->f64->kernel_form(row_f64(state->scores, stride, first), stride, count,
+                                               state->columns, state->absorbed_f + first,
+                                               state->potential, k,
                                                (double *)state->kernel + first * stride, stride);
     }
     for (int64_t i = first; i < last; i++) {
-        state->scaled_sink[i] = head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
+        state->scaled_sink[i] =
+            head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
     }
     state->partial[chunk * state->lane] = (double)lost;
 }
@@ -401,16 +338,17 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
     double *column = state->partial + chunk * state->lane;
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
     if (state->narrow) {
-        head->kernels->f32->linear_round(row_f32(state->kernel, state->stride, first), state->stride, last - first,
-                                         state->columns, state->scaling, head->mu + first, sink,
-                                         state->u + first, column);
+        head->kernels->f32->linear_round(
+            row_f32(state->kernel, state->stride, first), state->stride, last - first,
+            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
     } else {
-        head->kernels->f64->linear_round(row_f64(state->kernel, state->stride, first), state->stride, last - first,
-                                         state->columns, state->scaling, head->mu + first, sink,
-                                         state->u + first, column);
+        head->kernels->f64->linear_round(
+            row_f64(state->kernel, state->stride, first), state->stride, last - first,
+            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
     }
     for (int64_t i = first; i < last; i++) {
-        head->f[i] = head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
+        head->f[i] =
+            head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
     }
 }
 
@@ -438,7 +376,8 @@ static bool linear_pass(ota_coupled *state, double t) {
             chunk_job job = {.state = state, .t = t};
             ota_each_chunk(state, linear_chunk, &job);
             for (int64_t i = 0; i < state->rows; i++) {
-                if (head->mu[i] > 0.0 && !(state->u[i] <= bound * head->mu[i] && state->u[i] * bound >= head->mu[i])) {
+                if (head->mu[i] > 0.0 &&
+                    !(state->u[i] <= bound * head->mu[i] && state->u[i] * bound >= head->mu[i])) {
                     inside = false;
                 }
             }
@@ -447,8 +386,10 @@ static bool linear_pass(ota_coupled *state, double t) {
             add_chunks(state, state->partial, state->column);
             for (int64_t j = 0; j < state->columns; j++) {
                 const double sum = state->column[j];
-                const double scaling = state->narrow ? (double)((float *)state->scaling)[j] : ((double *)state->scaling)[j];
-                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow])) return false;
+                const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
+                                                     : ((double *)state->scaling)[j];
+                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow]))
+                    return false;
                 state->column[j] = scaling * sum;
                 state->level[j] = scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
             }
@@ -459,7 +400,7 @@ static bool linear_pass(ota_coupled *state, double t) {
     return false;
 }
 
-/* ---- row by row ------------------------------------------------------------------------------- */
+/* ---- row by row ------------------------------------------------------------------------------ */
 
 static void rows_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
@@ -471,7 +412,8 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     chunk_range(state, chunk, &first, &last);
     clear_chunk(state, state->partial, chunk);
     clear_chunk(state, state->relaxed, chunk);
-    double *column = state->partial + chunk * state->lane, *relaxed = state->relaxed + chunk * state->lane;
+    double *column = state->partial + chunk * state->lane,
+           *relaxed = state->relaxed + chunk * state->lane;
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
@@ -480,15 +422,19 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
             float *p = (float *)state->scratch + chunk * state->lane;
             const float *s = row_f32(state->scores, state->stride, i);
             if (job->as_they_are) {
-                ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p, &found);
+                ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
+                                    &found);
             } else {
-                ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p, &found);
+                ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p,
+                                  &found);
             }
             mass = head->kernels->f32->sum(p, state->columns);
             head->kernels->f32->accumulate(p, state->columns, 1.0, column);
             if (two_sided && found.potential > -INFINITY) {
-                const double f = (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
-                head->kernels->f32->accumulate(p, state->columns, exp((f - found.potential) / job->t), relaxed);
+                const double f =
+                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
+                head->kernels->f32->accumulate(p, state->columns,
+                                               exp((f - found.potential) / job->t), relaxed);
                 head->f[i] = f;
                 continue;
             }
@@ -496,21 +442,26 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
             double *p = (double *)state->scratch + chunk * state->lane;
             const double *s = row_f64(state->scores, state->stride, i);
             if (job->as_they_are) {
-                ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p, &found);
+                ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p,
+                                    &found);
             } else {
-                ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p, &found);
+                ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p,
+                                  &found);
             }
             mass = head->kernels->f64->sum(p, state->columns);
             head->kernels->f64->accumulate(p, state->columns, 1.0, column);
             if (two_sided && found.potential > -INFINITY) {
-                const double f = (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
-                head->kernels->f64->accumulate(p, state->columns, exp((f - found.potential) / job->t), relaxed);
+                const double f =
+                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
+                head->kernels->f64->accumulate(p, state->columns,
+                                               exp((f - found.potential) / job->t), relaxed);
                 head->f[i] = f;
                 continue;
             }
         }
         const double wanted = rho < INFINITY && found.potential > -INFINITY
-                                  ? head->mu[i] * exp(-found.potential / rho) : head->mu[i];
+                                  ? head->mu[i] * exp(-found.potential / rho)
+                                  : head->mu[i];
         state->error[i] = fabs(mass + found.sink - wanted);
         if (!job->as_they_are) head->f[i] = found.potential;
     }
@@ -532,7 +483,7 @@ static void rows_pass(ota_coupled *state, double t, double omega) {
     }
 }
 
-/* ---- entries ---------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 void ota_pass(ota_coupled *state, double t, double omega) {
     ota_dense *head = state->head;
@@ -565,7 +516,8 @@ void ota_column_step(ota_coupled *state, double t, double omega) {
         const ota_marginal step = ota_column_marginal(head->rule, t, head->strength, lambda);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
         if (!(g[j] > -INFINITY) || !(state->level[j] > -INFINITY) || !(step.gain > 0.0)) continue;
-        const double next = ota_marginal_update(step, t, g[j], log(state->target[j]) - state->level[j]);
+        const double next =
+            ota_marginal_update(step, t, g[j], log(state->target[j]) - state->level[j]);
         if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
             g[j] = next;
         } else {
@@ -583,7 +535,7 @@ double ota_column_residual(const ota_coupled *state) {
         if (head->rule == OTA_COLUMNS_RELAXED) {
             residual += target > 0.0 ? fabs(c - target * exp(-g / head->strength)) : c;
         } else if (head->rule == OTA_COLUMNS_CAPPED) {
-            residual += c > target ? c - target : g < 0.0 ? target - c : 0.0;
+            residual += c > target ? c - target : g < 0.0 || g > 0.0 ? target - c : 0.0;
         } else {
             residual += fabs(c - target);
         }
@@ -601,13 +553,15 @@ void ota_constant_mode(ota_coupled *state) {
         reached += state->column[j];
         wanted += state->target[j] * exp(-head->g[j] / head->strength);
     }
-    const double stiffness = 1.0 / head->strength +
-                             (head->row_strength < INFINITY ? 1.0 / (head->row_strength + state->temperature) : 0.0);
+    const double stiffness =
+        1.0 / head->strength +
+        (head->row_strength < INFINITY ? 1.0 / (head->row_strength + state->temperature) : 0.0);
     const double move = log(wanted / reached) / stiffness;
     if (!isfinite(move)) return;
     /* Rows answer with f <- f - share move; their masses grow when they are relaxed. */
     const double t = state->temperature, rho = head->row_strength;
-    const double share = rho < INFINITY ? rho / (rho + t) : 1.0, growth = exp((1.0 - share) * move / t);
+    const double share = rho < INFINITY ? rho / (rho + t) : 1.0,
+                 growth = exp((1.0 - share) * move / t);
     for (int64_t j = 0; j < state->columns; j++) {
         if (!(head->g[j] > -INFINITY)) continue;
         head->g[j] += move;
@@ -621,7 +575,10 @@ double ota_measure(ota_coupled *state) {
     ota_dense *head = state->head;
     const double t = head->tau;
     ota_round_potential(state);
-    chunk_job job = {.state = state, .t = t, .omega = 1.0, .law = ota_coupled_law(state, t),
+    chunk_job job = {.state = state,
+                     .t = t,
+                     .omega = 1.0,
+                     .law = ota_coupled_law(state, t),
                      .as_they_are = head->emission == OTA_EMIT_POTENTIALS};
     ota_each_chunk(state, rows_chunk, &job);
     add_chunks(state, state->partial, state->column);

@@ -105,6 +105,11 @@ static ota_status solve_prefix(ota_dense *head) {
         double *row = head->plan + i * head->stride;
         memset(row, 0, (size_t)head->stride * sizeof *row);
         head->f[i] = -INFINITY;
+        if (!(memory.mu[i] > 0.0) && head->mu[i] > 0.0) {
+            (void)snprintf(head->sentence, sizeof head->sentence,
+                           "query %" PRId64 " has mass and no key it may use in its prefix", i);
+            return OTA_INFEASIBLE;
+        }
         if (!(memory.mu[i] > 0.0)) continue;
         for (int64_t j = 0; j < columns; j++) {
             if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;

@@ -4,11 +4,12 @@
 static const char *needs(const ota_resolved *r, double order_low, double order_high,
                          ota_column_rule columns) {
     const ota_column_rule rule = r->problem.columns;
-    /* No column update ever happens. */
-    const bool untouched = r->settings.fixed && r->settings.rounds == 0 &&
-                           r->problem.rows == OTA_ROWS_HARD &&
-                           r->problem.start == OTA_SIDE_ROWS && rule != OTA_COLUMNS_PREFIX &&
-                           rule != OTA_COLUMNS_ONLINE;
+    const bool still = rule == OTA_COLUMNS_ELASTIC && !(r->problem.lambda > 0.0) &&
+                       !ota_array_present(&r->problem.lambdas);
+    /* No column update ever happens, or none that changes anything. */
+    const bool untouched = r->settings.fixed && (r->settings.rounds == 0 || still) &&
+                           r->problem.rows == OTA_ROWS_HARD && r->problem.start == OTA_SIDE_ROWS &&
+                           rule != OTA_COLUMNS_PREFIX && rule != OTA_COLUMNS_ONLINE;
     if (r->order < order_low || r->order > order_high) return "it belongs to another regulariser";
     if (rule != columns && !untouched) return "it does not know this column rule";
     return NULL;

@@ -40,7 +40,12 @@ static bool threshold_step(threshold_search *search, double first, double second
     else
         search->high = search->t;
     double next = search->t + excess / norm * (first / second);
-    if (!(next >= search->low && next <= search->high) || !(second > 0.0))
+    /* For p < 1 the norm is not convex and its slope is infinite where an entry enters, so Newton may
+     * stand still anywhere: every third step halves the bracket. */
+    const bool halve = search->power < 1.0 && search->steps % 3 == 0;
+    if (halve || !(next >= search->low && next <= search->high) || !(second > 0.0))
+        next = 0.5 * (search->low + search->high);
+    if (!(next < search->t) && !(next > search->t) && search->power < 1.0)
         next = 0.5 * (search->low + search->high);
     if (!(next < search->t) && !(next > search->t)) return false;
     if (!(search->high - search->low > 4.0e-16 * fabs(search->low))) return false;

@@ -135,7 +135,8 @@ void WORD(ota_row_solve)(const ota_row_law *law, const REAL *s, const REAL *h, i
 
 void WORD(ota_row_weights)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
                            double f, REAL *p, ota_row_found *found) {
-    const double top = (double)TABLE(law)->maximum(s, h, count);
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, count, 1.0, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
@@ -154,7 +155,11 @@ void WORD(ota_row_weights)(const ota_row_law *law, const REAL *s, const REAL *h,
     TABLE(law)->multiply(p, count, (REAL)factor);
     found->mass = sum * factor;
     found->lse = log(sum) + shift / law->tau;
-    if (law->sink > -INFINITY) found->sink = exp((law->sink + f) / law->tau);
+    if (law->sink > -INFINITY) {
+        const double sink = law->sink / law->tau, keys = found->lse;
+        found->sink = exp((law->sink + f) / law->tau);
+        found->lse = fmax(keys, sink) + log1p(exp(-fabs(keys - sink)));
+    }
 }
 
 /* ---- online rows ------------------------------------------------------------------------------ */
@@ -196,13 +201,17 @@ static double WORD(open_keys)(const ota_row_law *law, const REAL *s, int64_t cou
         }
         return -top - search.t / k;
     }
-    double sum = has_sink ? exp((law->sink - top) / law->tau) : 0.0;
+    double sum = has_sink ? exp((law->sink - top) / law->tau) : 0.0, lost = 0.0;
     *sink = sum;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
         weight[j] = exp(((double)s[j] - top) / law->tau);
-        sum += weight[j];
+        /* Rows must sum to mu whatever their length: what each addition rounds away is kept. */
+        const double next = sum + weight[j];
+        lost += sum >= weight[j] ? (sum - next) + weight[j] : (weight[j] - next) + sum;
+        sum = next;
     }
+    sum += lost;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] > 0.0) weight[j] *= mass / sum;
     }
@@ -210,10 +219,12 @@ static double WORD(open_keys)(const ota_row_law *law, const REAL *s, int64_t cou
     return law->tau * log(mass / sum) - top;
 }
 
-/* Hard: fills the best keys to their capacity one after another. */
+/* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
+ * because p may be s itself. */
 static void WORD(online_hard)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
-                              double *remaining, REAL *p, ota_row_found *found) {
+                              double *remaining, REAL *p, double *taken, ota_row_found *found) {
     double left = mu;
+    for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
     while (left > 0.0) {
         int64_t best = -1;
         for (int64_t j = 0; j < count; j++) {
@@ -229,13 +240,14 @@ static void WORD(online_hard)(const ota_row_law *law, const REAL *s, int64_t cou
             found->infeasible = left > 4.0e-16 * (double)count * mu;
             break;
         }
-        const double taken = left < remaining[best] ? left : remaining[best];
-        p[best] = (REAL)((double)p[best] + taken);
-        remaining[best] = taken < remaining[best] ? remaining[best] - taken : 0.0;
-        left -= taken;
+        const double part = left < remaining[best] ? left : remaining[best];
+        taken[best] += part;
+        remaining[best] = part < remaining[best] ? remaining[best] - part : 0.0;
+        left -= part;
         found->potential = -(double)s[best];
-        found->mass += taken;
+        found->mass += part;
     }
+    for (int64_t j = 0; j < count; j++) p[j] = (REAL)taken[j];
 }
 
 void WORD(ota_row_online)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
@@ -254,12 +266,15 @@ void WORD(ota_row_online)(const ota_row_law *law, const REAL *s, int64_t count, 
         return;
     }
     if (law->order <= 0.0) {
-        WORD(fill)(p, count, 0.0);
-        WORD(online_hard)(law, s, count, mu, remaining, p, found);
+        WORD(online_hard)(law, s, count, mu, remaining, p, scratch, found);
         return;
     }
-    for (int64_t j = 0; j < count; j++)
+    double level = law->sink > -INFINITY ? exp((law->sink - top) / law->tau) : 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        level += exp(((double)s[j] - top) / law->tau);
         scratch[j] = (double)s[j] > -INFINITY && remaining[j] > 0.0 ? 0.0 : -1.0;
+    }
+    found->lse = log(level) + top / law->tau;
     /* Keys whose share exceeds their capacity are filled and closed; the others' share only grows, so at
      * most `count` sweeps. */
     double left = mu;
@@ -277,6 +292,7 @@ void WORD(ota_row_online)(const ota_row_law *law, const REAL *s, int64_t count, 
             }
         }
         left -= filled;
+        if (found->potential >= INFINITY && left > slack) found->infeasible = true;
     }
     found->mass = 0.0;
     for (int64_t j = 0; j < count; j++) {

@@ -1,4 +1,5 @@
-/* The Sinkhorn family: one loop for exact, relaxed, capped and elastic columns, linear or log domain.
+/* The Sinkhorn family: one loop for exact, relaxed, capped and elastic columns, linear or log
+ * domain.
  *
  *     round k:   f_i = row update,   g_j <- marginal update of L_j = LSE_i((S_ij + f_i) / t_k)
  *
@@ -9,16 +10,18 @@
  *     columns, columns  C (R C)^K         columns, rows     (C R)^K
  *
  * The residual of a round costs nothing: a pass finds the column sums of the plan that would be
- * returned if the loop ended there. Over-relaxation: of the column update by a given omega [DER-08], or
- * of both sides with omega = 2 / (1 + sqrt(1 - rate)), rate measured [DER-09]. */
+ * returned if the loop ended there. Over-relaxation: of the column update by a given omega
+ * [DER-08], or of both sides with omega = 2 / (1 + sqrt(1 - rate)), rate measured [DER-09]. */
 #include "solver/coupled.h"
 
 #include <string.h>
 
 enum {
-    STALL_ROUNDS = 50,   /* numeric policy 3.7: less than 10 % in so many rounds asks for the support */
-    IMPATIENCE = 40,     /* predicted rounds beyond which another method is cheaper                   */
-    SETTLED_ROUNDS = 6   /* rounds before the rate says anything                                      */
+    STALL_ROUNDS =
+        50,          /* numeric policy 3.7: less than 10 % in so many rounds asks for the support */
+    IMPATIENCE = 40, /* predicted rounds beyond which another method is cheaper                   */
+    SETTLED_ROUNDS =
+        6 /* rounds before the rate says anything                                      */
 };
 
 static const double stall_ratio = 0.9;
@@ -33,7 +36,7 @@ typedef struct rounds {
     double t, omega; /* omega: one-sided, as given */
     double both;     /* two-sided; 1: off          */
     double residual, last, rate, last_rate, best, marker;
-    int64_t round;
+    int64_t round, judged; /* judged: when `both` was last set */
     bool from_columns, to_columns, no_more_both;
 } rounds;
 
@@ -66,12 +69,14 @@ static double spread_of_change(const ota_coupled *state) {
     return high > low ? high - low : 0.0;
 }
 
-/* The printed order that ends on columns: how far the rows of (f before the pass, g) are from mu. */
+/* The printed order that ends on columns: how far the rows of (f before the pass, g) are from mu.
+ * */
 static double stale_row_error(const ota_coupled *state, double t) {
     const ota_dense *head = state->head;
     double error = 0.0;
     for (int64_t i = 0; i < state->rows; i++) {
-        if (head->mu[i] > 0.0) error += head->mu[i] * fabs(expm1((state->old_f[i] - head->f[i]) / t));
+        if (head->mu[i] > 0.0)
+            error += head->mu[i] * fabs(expm1((state->old_f[i] - head->f[i]) / t));
     }
     return head->mass > 0.0 ? error / head->mass : error;
 }
@@ -88,23 +93,32 @@ static void watch_rate(rounds *r) {
     r->last = r->residual;
 }
 
-/* Starts, keeps or gives up the two-sided relaxation. */
+/* The rate of plain rounds, sigma_2^2, from the settled rate: relaxed by omega a mode of rate q has
+ * (rate + omega - 1)^2 = rate omega^2 q. */
+static double plain_rate(const rounds *r) {
+    const double lifted = r->rate + r->both - 1.0;
+    return lifted * lifted / (r->rate * r->both * r->both);
+}
+
+/* Starts, sharpens or gives up the two-sided relaxation. */
 static void adapt(rounds *r) {
     if (!r->settings->relaxation_auto || r->no_more_both) return;
-    if (r->both > 1.0) {
-        if (!(r->residual <= relaxed_growth * r->best)) {
-            r->both = 1.0;
-            r->no_more_both = true;
-            memcpy(r->state->head->g, r->state->best, (size_t)r->state->columns * sizeof(double));
-        }
+    if (r->both > 1.0 && !(r->residual <= relaxed_growth * r->best)) {
+        r->both = 1.0;
+        r->no_more_both = true;
+        memcpy(r->state->head->g, r->state->best, (size_t)r->state->columns * sizeof(double));
         return;
     }
-    const bool settled = r->round >= SETTLED_ROUNDS && r->rate < 1.0 && r->rate > 0.0 &&
+    const bool settled = r->round >= r->judged + SETTLED_ROUNDS && r->rate < 1.0 && r->rate > 0.0 &&
                          fabs(r->rate - r->last_rate) < rate_spread * (1.0 - r->rate);
-    if (settled) {
-        r->both = 2.0 / (1.0 + sqrt(1.0 - r->rate));
-        r->state->domain = OTA_DOMAIN_ROWS;
-    }
+    /* A relaxed rate at omega - 1 is what the best omega gives: nothing left to sharpen. */
+    if (!settled || r->rate < r->both - 1.0 + rate_spread * (2.0 - r->both)) return;
+    const double plain = plain_rate(r);
+    const double omega = plain < 1.0 ? 2.0 / (1.0 + sqrt(1.0 - plain)) : r->both;
+    if (!(omega > r->both)) return;
+    r->both = omega;
+    r->judged = r->round;
+    r->state->domain = OTA_DOMAIN_ROWS;
 }
 
 /* Is the plan of the last pass, as it would be emitted, within the tolerance? */
@@ -159,7 +173,7 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
     const int64_t asked = r->settings->rounds;
     const bool late = r->from_columns && !r->to_columns;
     for (; r->round < asked; r->round++) {
-        *stopped = ota_coupled_tick(state);
+        *stopped = ota_coupled_tick(state, r->round, r->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         const double t = stage(r, r->round);
         if (!late) cool(r, t);
@@ -201,20 +215,22 @@ ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *sto
             if (met(&r)) return OTA_MET;
             if (isnan(r.residual)) return OTA_SPENT;
             adapt(&r);
-            if (impatient && r.round >= SETTLED_ROUNDS && rounds_ahead(&r) > IMPATIENCE) return OTA_SLOW;
+            if (impatient && r.round >= SETTLED_ROUNDS && rounds_ahead(&r) > IMPATIENCE)
+                return OTA_SLOW;
             if (r.round % STALL_ROUNDS == 0) {
-                if (r.best > stall_ratio * r.marker && !ota_coupled_search(state)) return OTA_HOPELESS;
+                if (r.best > stall_ratio * r.marker && !ota_coupled_search(state))
+                    return OTA_HOPELESS;
                 r.marker = r.best;
             }
         }
         if (r.round >= r.settings->max_rounds) return OTA_SPENT;
-        *stopped = ota_coupled_tick(state);
+        *stopped = ota_coupled_tick(state, r.round, r.residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         ota_column_step(state, t, r.both > 1.0 ? r.both : r.omega);
     }
 }
 
-/* ---- table rows ------------------------------------------------------------------------------- */
+/* ---- table rows ------------------------------------------------------------------------------ */
 
 static ota_outcome patient(ota_coupled *state, ota_status *stopped) {
     return ota_sinkhorn_run(state, false, stopped);
@@ -224,9 +240,7 @@ static ota_status solve_linear(ota_dense *head) {
     return ota_coupled_solve(head, OTA_NEEDS_KERNEL, true, patient);
 }
 
-static ota_status solve_log(ota_dense *head) {
-    return ota_coupled_solve(head, 0, false, patient);
-}
+static ota_status solve_log(ota_dense *head) { return ota_coupled_solve(head, 0, false, patient); }
 
 static size_t linear_workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
     return ota_coupled_bytes(r, rows, columns, narrow, OTA_NEEDS_KERNEL);
@@ -237,12 +251,14 @@ static size_t log_workspace(const ota_resolved *r, int64_t rows, int64_t columns
 }
 
 static const char *refuses(const ota_resolved *r) {
-    return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton" : ota_not_coupled(r);
+    return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton"
+                          : ota_not_coupled(r);
 }
 
 const ota_solver ota_solver_sinkhorn = {
     .name = "sinkhorn",
-    .purpose = "row and column updates on a kernel formed once, in the log domain where its range is too wide",
+    .purpose = "row and column updates on a kernel formed once, in the log domain where its range "
+               "is too wide",
     .refuses = refuses,
     .workspace = linear_workspace,
     .solve = solve_linear,

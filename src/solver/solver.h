@@ -51,7 +51,10 @@ typedef struct ota_dense {
     const ota_kernels *kernels;
     ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads   */
     void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned         */
-    int64_t head;    /* for progress                                                            */
+    int64_t head;    /* for sentences                                                           */
+    /* progress of a running head, from any thread; NULL: nobody listens */
+    void (*tell)(void *context, int64_t round, double residual);
+    void *tell_context;
     /* found */
     double *f, *g; /* [rows], [columns]                                                       */
     double *plan;  /* [rows][stride] f64 when the solver emits the plan, else NULL            */

@@ -171,16 +171,28 @@ def test_browser_draws_without_requests_or_errors(page: Path, dark: bool, tmp_pa
 
 @needs_browser
 def test_hostile_text_stays_text(hostile_page: Path, tmp_path: Path) -> None:
-    # A witness at the end of the page tells what ran; the policy allows it as it allows the page's own.
+    # A witness at the end of the page points at a cell once the charts stand, and tells what ran; the
+    # policy allows it as it allows the page's own script.
     witness = (
-        "<script>addEventListener('load', () => { document.body.dataset.hit = String(window.hit);"
-        " document.body.dataset.images = document.images.length; });</script></body>"
+        "<script>const wait = setInterval(() => {"
+        " const charts = document.getElementById('charts'), data = document.body.dataset;"
+        " if (charts && !document.documentElement.dataset.drawn) return; clearInterval(wait);"
+        " const cell = document.querySelector('.plot .mark-rect path');"
+        " for (const kind of charts ? ['pointerover', 'pointermove'] : [])"
+        " cell.dispatchEvent(new PointerEvent(kind, {bubbles: true, clientX: 9, clientY: 9}));"
+        " setTimeout(() => { const tip = document.getElementById('vg-tooltip-element');"
+        " if (tip) { data.tip = tip.textContent; data.inside = tip.querySelectorAll('img, script').length; }"
+        " data.hit = String(window.hit); data.images = document.images.length; }, 500);"
+        " }, 50);</script></body>"
     )
     text = hostile_page.read_text(encoding="utf-8")
     watched = tmp_path / "watched.html"
     watched.write_text(text.replace("</body>", witness), encoding="utf-8")
     dom, console, asked = browse(watched, tmp_path)
     assert 'data-hit="undefined"' in dom
+    if has_charts(hostile_page):
+        assert re.search(r'data-tip="[^"]*script(>|&gt;)window.hit=1', dom) is not None
+        assert 'data-inside="0"' in dom
     assert 'data-images="0"' in dom
     assert console == ""
     assert asked == []

@@ -18,8 +18,8 @@ enum { FOLD_TILES = 8 };
 static const real NO_SCORE = (real)-INFINITY;
 
 /* One panel's products: out[r][lane] for 64 lanes, in runs of 64 along the width. */
-static void panel_products(const real *q, const real *panel, int64_t rows, int64_t width,
-                           real *out, int64_t ldo, const real *ones) {
+static void panel_products(const real *q, const real *panel, int64_t rows, int64_t width, real *out,
+                           int64_t ldo, const real *ones) {
     int64_t w = 0;
     do {
         tile_product(q + w, width, panel + w * OTA_PANEL, OTA_PANEL, rows, OTA_PANEL,
@@ -32,19 +32,19 @@ static void panel_products(const real *q, const real *panel, int64_t rows, int64
 typedef struct attend_state {
     real tile_top[OTA_ROW_BLOCK]; /* largest x of the tile */
     real tile_sum[OTA_ROW_BLOCK];
-    real shift[OTA_ROW_BLOCK];    /* the new maximum, 0 where there is none yet */
-    real rescale[OTA_ROW_BLOCK];  /* a */
+    real shift[OTA_ROW_BLOCK];   /* the new maximum, 0 where there is none yet */
+    real rescale[OTA_ROW_BLOCK]; /* a */
     real ones[OTA_ROW_BLOCK];
-    real top[OTA_ROW_BLOCK];      /* m */
-    real base[OTA_ROW_BLOCK];     /* m when `folded` was last written */
-    double sum[OTA_ROW_BLOCK];    /* l */
-    real *tile;                   /* X and P [rows][OTA_KEY_TILE] */
-    real *out;                    /* O [rows][ld] */
-    double *folded;               /* [rows][ld] */
+    real top[OTA_ROW_BLOCK];  /* m */
+    real base[OTA_ROW_BLOCK]; /* m when `folded` was last written */
+    total sum[OTA_ROW_BLOCK]; /* l */
+    real *tile;               /* X and P [rows][OTA_KEY_TILE] */
+    real *out;                /* O [rows][ld] */
+    double *folded;           /* [rows][ld] */
     int64_t ld;
     bool has_folded;
-    bool raw;                     /* x is the raw product */
-    real gain;                    /* else x = gain (scale q.k + bias) */
+    bool raw;  /* x is the raw product */
+    real gain; /* else x = gain (scale q.k + bias) */
     real factor;
 } attend_state;
 
@@ -158,8 +158,9 @@ static void tile_weights(const attend_block *b, attend_state *state, int64_t low
         if (after < keys) memset(x + after, 0, (size_t)(keys - after) * sizeof *x);
     }
     for (int64_t row = low_row; row < high_row; row++) {
-        state->sum[row] =
-            state->sum[row] * (double)state->rescale[row] + (double)state->tile_sum[row];
+        state->sum[row].sum *= (double)state->rescale[row];
+        state->sum[row].rest *= (double)state->rescale[row];
+        total_add(&state->sum[row], (double)state->tile_sum[row]);
     }
 }
 
@@ -170,9 +171,8 @@ static void fold(attend_state *state, int64_t rows) {
         double *folded = state->folded + row * state->ld;
         if (state->has_folded) {
             double change = ((double)state->base[row] - (double)state->top[row]);
-            double scale = state->base[row] < state->top[row]
-                               ? exp2(change * (double)state->factor)
-                               : 1.0;
+            double scale =
+                state->base[row] < state->top[row] ? exp2(change * (double)state->factor) : 1.0;
             for (int64_t w = 0; w < state->ld; w++) folded[w] = folded[w] * scale + (double)out[w];
         } else {
             for (int64_t w = 0; w < state->ld; w++) folded[w] = (double)out[w];
@@ -187,7 +187,7 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     const real *part = state->out + row * state->ld;
     const double *folded = state->folded + row * state->ld;
     real *out = b->out + row * b->values_width;
-    double sum = state->sum[row];
+    double sum = total_of(&state->sum[row]);
     double top = (double)state->top[row];
     if (state->raw) {
         top = (double)(real)(state->top[row] * b->scale);
@@ -239,9 +239,7 @@ static void attend_tile(const attend_block *b, attend_state *state, int64_t firs
     }
 }
 
-static int64_t padded_width(int64_t values_width) {
-    return (values_width + 15) / 16 * 16;
-}
+static int64_t padded_width(int64_t values_width) { return (values_width + 15) / 16 * 16; }
 
 static void attend(const attend_block *b) {
     attend_state state;
@@ -251,7 +249,7 @@ static void attend(const attend_block *b) {
         state.ones[row] = 1;
         state.top[row] = NO_SCORE;
         state.base[row] = NO_SCORE;
-        state.sum[row] = 0;
+        state.sum[row] = (total){0, 0};
     }
     for (int64_t row = 0; row < b->rows; row++) {
         if (b->begin[row] < b->end[row]) {
@@ -265,8 +263,8 @@ static void attend(const attend_block *b) {
     state.folded = (double *)(void *)(state.out + OTA_ROW_BLOCK * state.ld);
     state.has_folded = false;
     state.factor = b->scale * b->c;
-    state.raw = !b->terms && !b->key_bias && state.factor >= SMALLEST_C &&
-                state.factor <= LARGEST_C;
+    state.raw =
+        !b->terms && !b->key_bias && state.factor >= SMALLEST_C && state.factor <= LARGEST_C;
     state.gain = 1;
     if (!state.raw) {
         state.gain = score_gain(b->c);
@@ -318,7 +316,8 @@ static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_
                 int64_t last = smaller(group + GROUP, keys);
                 for (int64_t j = group; j < last; j += RUN) {
                     tile_product(p + row * ldp + j, ldp, v + j * ldv + w, ldv, height, columns,
-                                 smaller(RUN, last - j), block, OTA_PANEL, j == group ? NULL : ones);
+                                 smaller(RUN, last - j), block, OTA_PANEL,
+                                 j == group ? NULL : ones);
                 }
                 for (int64_t r = 0; r < height; r++) {
                     real *to = out + (row + r) * ldo + w;

@@ -9,7 +9,13 @@
  * Contract of every kernel: no allocation; reads and writes exactly the stated elements (guard pages are
  * tested); rows may have any alignment, packed buffers are 64-byte aligned; -inf scores give weight
  * exactly +0; NaN and +inf propagate into that row only; subnormals preserved; the result of a row does
- * not depend on which block it was computed in. */
+ * not depend on which block it was computed in.
+ *
+ * Corners: a row without a usable key (empty range or every score -inf) is empty whatever the sink:
+ * maximum -inf, sum 0, output 0. Elsewhere a sink counts in the maximum as well as in the sum. A shift
+ * of -inf counts as 0 (all scores are -inf then and all weights 0). What kernel_form counts are weights
+ * of 0 whose exponent is above -inf. exponentials and powers may write over s. terms is called with the
+ * row's own keys of the tile only and gets the element of key `first` as tile_row[0]. */
 #ifndef OTA_KERNELS_H
 #define OTA_KERNELS_H
 

@@ -43,12 +43,8 @@ static const real EXP2[] = {0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f,
 #endif
 enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64 };
 
-static inline int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-static inline int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* 2^t for t <= 0; exactly 0 for -inf, NaN for NaN. */
 static ALWAYS_INLINE vec vec_exp2_down(vec t) {
@@ -111,11 +107,27 @@ static ALWAYS_INLINE vec load_scores(const real *s, const real *h, int64_t j, in
     return lanes == LANES ? x : vec_select(mask_range(0, lanes), x, vec_set((real)-INFINITY));
 }
 
+/* A sum of partial sums that carries what every addition rounds off, so that its error does not grow
+ * with their number, in f64 data neither. */
+typedef struct total {
+    double sum, rest;
+} total;
+
+static ALWAYS_INLINE void total_add(total *to, double x) {
+    double sum = to->sum + x;
+    double part = sum - to->sum;
+    to->rest += (to->sum - (sum - part)) + (x - part);
+    to->sum = sum;
+}
+
+/* An infinite sum has no rest. */
+static ALWAYS_INLINE double total_of(const total *from) {
+    return isfinite(from->sum) ? from->sum + from->rest : from->sum;
+}
+
 /* Below SMALLEST_C a difference of finite scores may overflow although its product with c matters:
  * such rows are formed from halved scores and a doubled c, which is exact. */
-static inline real score_gain(real c) {
-    return c < SMALLEST_C ? (real)0.5 : 1;
-}
+static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 
 #include "attend.inc.h"
 #include "passes.inc.h"

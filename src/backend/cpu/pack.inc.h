@@ -30,8 +30,8 @@ void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
                 T strip[GROUP][STRIP];
                 for (int64_t i = 0; i < GROUP; i++) {
                     if (first + lane + i < keys) {
-                        JOIN(read_rows_, SUFFIX)(from, batch, head, first + lane + i, w, count,
-                                                 strip[i]);
+                        JOIN(read_rows_, SUFFIX)
+                        (from, batch, head, first + lane + i, w, count, strip[i]);
                     } else {
                         memset(strip[i], 0, sizeof strip[i]);
                     }

@@ -15,7 +15,7 @@ static real maximum(const real *s, const real *h, int64_t count) {
 
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
                            real *p) {
-    double total = 0;
+    total all = {0, 0};
     real gain = score_gain(c);
     vec from = vec_set(shift > NO_SCORE ? shift * gain : shift < 0 ? 0 : shift);
     vec factor = vec_set(c / gain);
@@ -29,9 +29,9 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
             store_lanes(p + j, weight, lanes);
             sum = vec_add(sum, weight);
         }
-        total += (double)vec_reduce_add(sum);
+        total_add(&all, (double)vec_reduce_add(sum));
     }
-    return total;
+    return total_of(&all);
 }
 
 static void multiply(real *p, int64_t count, real factor) {
@@ -39,21 +39,21 @@ static void multiply(real *p, int64_t count, real factor) {
 }
 
 static double sum(const real *p, int64_t count) {
-    double total = 0;
+    total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec part = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
             part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
         }
-        total += (double)vec_reduce_add(part);
+        total_add(&all, (double)vec_reduce_add(part));
     }
-    return total;
+    return total_of(&all);
 }
 
 static void statistics(const real *p, int64_t count, double *p_log_p, int64_t *positive,
                        double *max) {
-    double total = 0;
+    total all = {0, 0};
     double largest = 0;
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += RUN) {
@@ -65,9 +65,9 @@ static void statistics(const real *p, int64_t count, double *p_log_p, int64_t *p
             part += x * log(x);
             largest = x <= largest ? largest : x;
         }
-        total += part;
+        total_add(&all, part);
     }
-    *p_log_p = total;
+    *p_log_p = total_of(&all);
     *positive = above;
     *max = largest;
 }
@@ -96,8 +96,8 @@ static void rows_and_columns(const real *s, int64_t lds, int64_t rows, int64_t c
     }
 }
 
-static void columns_top(const real *s, int64_t lds, int64_t rows, int64_t columns,
-                        const double *f, real *top) {
+static void columns_top(const real *s, int64_t lds, int64_t rows, int64_t columns, const double *f,
+                        real *top) {
     for (int64_t row = 0; row < rows; row++) {
         if (f[row] <= (double)NO_SCORE) continue;
         vec potential = vec_set((real)f[row]);
@@ -126,8 +126,8 @@ static void columns_sum_group(const real *const *s, const real *f, int count, in
     }
 }
 
-static void columns_sum(const real *s, int64_t lds, int64_t rows, int64_t columns,
-                        const double *f, const real *top, real c, double *column) {
+static void columns_sum(const real *s, int64_t lds, int64_t rows, int64_t columns, const double *f,
+                        const real *top, real c, double *column) {
     const real *from[ROWS_AT_ONCE];
     real potential[ROWS_AT_ONCE];
     int count = 0;
@@ -154,8 +154,8 @@ static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t col
             if (h) x = vec_add(x, load_lanes(h + j, lanes));
             vec weight = vec_exp2(vec_mul(x, vec_set(c)));
             store_lanes(kernel + row * ldk + j, weight, lanes);
-            vmask flushed = mask_and(mask_above(x, vec_set(NO_SCORE)),
-                                     mask_equal(weight, vec_set(0)));
+            vmask flushed =
+                mask_and(mask_above(x, vec_set(NO_SCORE)), mask_equal(weight, vec_set(0)));
             vanished += mask_count(flushed);
         }
     }
@@ -167,7 +167,7 @@ static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t col
 static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ldk, int64_t columns,
                                        const real *v, const double *mass, const double *sink,
                                        double *u, double *column) {
-    double total[ROWS_AT_ONCE] = {0};
+    total dot[ROWS_AT_ONCE] = {{0, 0}};
     for (int64_t start = 0; start < columns; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, columns);
         vec part[ROWS_AT_ONCE];
@@ -179,11 +179,11 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
                 part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
             }
         }
-        UNROLL for (int i = 0; i < count; i++) total[i] += (double)vec_reduce_add(part[i]);
+        UNROLL for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
     }
     for (int i = 0; i < count; i++) {
-        if (sink) total[i] += sink[i];
-        u[i] = mass[i] > 0 ? mass[i] / total[i] : 0;
+        double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
+        u[i] = mass[i] > 0 ? mass[i] / row_sum : 0;
     }
     for (int64_t j = 0; j < columns; j += LANES) {
         int64_t lanes = smaller(LANES, columns - j);
@@ -228,12 +228,12 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
 }
 
-static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k,
-                          double t, double p, double *first, double *second) {
+static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                          double p, double *first, double *second) {
     threshold at = threshold_of(shift, k, t);
     bool square = p == 2.0;
     bool general = p != 1.0 && p != 2.0;
-    double totals[2] = {0, 0};
+    total totals[2] = {{0, 0}, {0, 0}};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
@@ -248,8 +248,8 @@ static int64_t power_sums(const real *s, const real *h, int64_t count, real shif
                 for (int l = 0; l < LANES; l++) {
                     if (lane[l] <= 0) continue;
                     double power = pow((double)lane[l], p - 1);
-                    totals[0] += power * (double)lane[l];
-                    totals[1] += power;
+                    total_add(&totals[0], power * (double)lane[l]);
+                    total_add(&totals[1], power);
                 }
             } else {
                 ones = vec_add(ones, y);
@@ -257,12 +257,12 @@ static int64_t power_sums(const real *s, const real *h, int64_t count, real shif
             }
         }
         if (!general) {
-            totals[square ? 1 : 0] += (double)vec_reduce_add(ones);
-            if (square) totals[0] += (double)vec_reduce_add(twos);
+            total_add(&totals[square ? 1 : 0], (double)vec_reduce_add(ones));
+            if (square) total_add(&totals[0], (double)vec_reduce_add(twos));
         }
     }
-    *first = totals[0];
-    *second = p == 1.0 ? (double)above : totals[1];
+    *first = total_of(&totals[0]);
+    *second = p == 1.0 ? (double)above : total_of(&totals[1]);
     return above;
 }
 
@@ -271,7 +271,7 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
     threshold at = threshold_of(shift, k, t);
     bool square = p == 2.0;
     bool general = p != 1.0 && p != 2.0;
-    double total = 0;
+    total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec sum = vec_set(0);
@@ -291,7 +291,7 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
             store_lanes(out + j, y, lanes);
             sum = vec_add(sum, y);
         }
-        total += (double)vec_reduce_add(sum);
+        total_add(&all, (double)vec_reduce_add(sum));
     }
-    return total;
+    return total_of(&all);
 }

@@ -41,32 +41,24 @@ static inline vmask mask_range(int64_t low, int64_t high) {
     __m256i lane = _mm256_setr_epi64x(0, 1, 2, 3);
     __m256i from = _mm256_set1_epi64x(low - 1);
     __m256i to = _mm256_set1_epi64x(high);
-    __m256i inside =
-        _mm256_and_si256(_mm256_cmpgt_epi64(lane, from), _mm256_cmpgt_epi64(to, lane));
+    __m256i inside = _mm256_and_si256(_mm256_cmpgt_epi64(lane, from), _mm256_cmpgt_epi64(to, lane));
 #else
     __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i from = _mm256_set1_epi32((int)low - 1);
     __m256i to = _mm256_set1_epi32((int)high);
-    __m256i inside =
-        _mm256_and_si256(_mm256_cmpgt_epi32(lane, from), _mm256_cmpgt_epi32(to, lane));
+    __m256i inside = _mm256_and_si256(_mm256_cmpgt_epi32(lane, from), _mm256_cmpgt_epi32(to, lane));
 #endif
     return FROM_BITS(inside);
 }
-static inline vec vec_load(const real *from) {
-    return WORD(loadu)(from);
-}
+static inline vec vec_load(const real *from) { return WORD(loadu)(from); }
 static inline vec vec_load_part(const real *from, int64_t count) {
     return WORD(maskload)(from, AS_BITS(mask_range(0, count)));
 }
-static inline void vec_store(real *to, vec x) {
-    WORD(storeu)(to, x);
-}
+static inline void vec_store(real *to, vec x) { WORD(storeu)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     WORD(maskstore)(to, AS_BITS(mask_range(0, count)), x);
 }
-static inline vec vec_set(real x) {
-    return WORD(set1)(x);
-}
+static inline vec vec_set(real x) { return WORD(set1)(x); }
 static inline real vec_first(vec x) {
 #ifdef OTA_REAL_F64
     return _mm256_cvtsd_f64(x);
@@ -74,42 +66,20 @@ static inline real vec_first(vec x) {
     return _mm256_cvtss_f32(x);
 #endif
 }
-static inline vec vec_add(vec a, vec b) {
-    return WORD(add)(a, b);
-}
-static inline vec vec_sub(vec a, vec b) {
-    return WORD(sub)(a, b);
-}
-static inline vec vec_mul(vec a, vec b) {
-    return WORD(mul)(a, b);
-}
-static inline vec vec_fma(vec a, vec b, vec c) {
-    return WORD(fmadd)(a, b, c);
-}
-static inline vec vec_max(vec a, vec b) {
-    return WORD(max)(a, b);
-}
-static inline vec vec_min(vec a, vec b) {
-    return WORD(min)(a, b);
-}
-static inline vmask mask_nan(vec x) {
-    return WORD(cmp)(x, x, _CMP_UNORD_Q);
-}
-static inline vmask mask_equal(vec a, vec b) {
-    return WORD(cmp)(a, b, _CMP_EQ_OQ);
-}
-static inline vmask mask_above(vec a, vec b) {
-    return WORD(cmp)(a, b, _CMP_GT_OQ);
-}
-static inline vmask mask_and(vmask a, vmask b) {
-    return WORD(and)(a, b);
-}
+static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
+static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
+static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
+static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
+static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
+static inline vmask mask_nan(vec x) { return WORD(cmp)(x, x, _CMP_UNORD_Q); }
+static inline vmask mask_equal(vec a, vec b) { return WORD(cmp)(a, b, _CMP_EQ_OQ); }
+static inline vmask mask_above(vec a, vec b) { return WORD(cmp)(a, b, _CMP_GT_OQ); }
+static inline vmask mask_and(vmask a, vmask b) { return WORD(and)(a, b); }
 static inline int64_t mask_count(vmask mask) {
     return __builtin_popcount((unsigned)WORD(movemask)(mask));
 }
-static inline vec vec_select(vmask mask, vec yes, vec no) {
-    return WORD(blendv)(no, yes, mask);
-}
+static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(blendv)(no, yes, mask); }
 #ifdef OTA_REAL_F64
 static inline real vec_reduce_add(vec x) {
     __m128d two = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));

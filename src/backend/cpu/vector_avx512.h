@@ -27,21 +27,15 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
 }
-static inline vec vec_load(const real *from) {
-    return WORD(loadu)(from);
-}
+static inline vec vec_load(const real *from) { return WORD(loadu)(from); }
 static inline vec vec_load_part(const real *from, int64_t count) {
     return WORD(maskz_loadu)(mask_range(0, count), from);
 }
-static inline void vec_store(real *to, vec x) {
-    WORD(storeu)(to, x);
-}
+static inline void vec_store(real *to, vec x) { WORD(storeu)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     WORD(mask_storeu)(to, mask_range(0, count), x);
 }
-static inline vec vec_set(real x) {
-    return WORD(set1)(x);
-}
+static inline vec vec_set(real x) { return WORD(set1)(x); }
 static inline real vec_first(vec x) {
 #ifdef OTA_REAL_F64
     return _mm512_cvtsd_f64(x);
@@ -49,57 +43,27 @@ static inline real vec_first(vec x) {
     return _mm512_cvtss_f32(x);
 #endif
 }
-static inline vec vec_add(vec a, vec b) {
-    return WORD(add)(a, b);
-}
-static inline vec vec_sub(vec a, vec b) {
-    return WORD(sub)(a, b);
-}
-static inline vec vec_mul(vec a, vec b) {
-    return WORD(mul)(a, b);
-}
-static inline vec vec_fma(vec a, vec b, vec c) {
-    return WORD(fmadd)(a, b, c);
-}
-static inline vec vec_max(vec a, vec b) {
-    return WORD(max)(a, b);
-}
-static inline vec vec_min(vec a, vec b) {
-    return WORD(min)(a, b);
-}
-static inline vmask mask_nan(vec x) {
-    return COMPARE(cmp)(x, x, _CMP_UNORD_Q);
-}
-static inline vmask mask_equal(vec a, vec b) {
-    return COMPARE(cmp)(a, b, _CMP_EQ_OQ);
-}
-static inline vmask mask_above(vec a, vec b) {
-    return COMPARE(cmp)(a, b, _CMP_GT_OQ);
-}
-static inline vmask mask_and(vmask a, vmask b) {
-    return (vmask)(a & b);
-}
-static inline int64_t mask_count(vmask mask) {
-    return __builtin_popcount(mask);
-}
+static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
+static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
+static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
+static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
+static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
+static inline vmask mask_nan(vec x) { return COMPARE(cmp)(x, x, _CMP_UNORD_Q); }
+static inline vmask mask_equal(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_EQ_OQ); }
+static inline vmask mask_above(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_GT_OQ); }
+static inline vmask mask_and(vmask a, vmask b) { return (vmask)(a & b); }
+static inline int64_t mask_count(vmask mask) { return __builtin_popcount(mask); }
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return WORD(mask_blend)(mask, no, yes);
 }
-static inline real vec_reduce_add(vec x) {
-    return WORD(reduce_add)(x);
-}
-static inline real vec_reduce_max(vec x) {
-    return WORD(reduce_max)(x);
-}
+static inline real vec_reduce_add(vec x) { return WORD(reduce_add)(x); }
+static inline real vec_reduce_max(vec x) { return WORD(reduce_max)(x); }
 static inline vec vec_round(vec x) {
     return WORD(roundscale)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vec vec_scale(vec x, vec n) {
-    return WORD(scalef)(x, n);
-}
-static inline vec vec_scale_down(vec x, vec n) {
-    return WORD(scalef)(x, n);
-}
+static inline vec vec_scale(vec x, vec n) { return WORD(scalef)(x, n); }
+static inline vec vec_scale_down(vec x, vec n) { return WORD(scalef)(x, n); }
 static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_REAL_F64
     _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to), x));

@@ -68,9 +68,7 @@ static inline vec vec_load_part(const real *from, int64_t count) {
     }
     return x;
 }
-static inline void vec_store(real *to, vec x) {
-    memcpy(to, &x, sizeof x);
-}
+static inline void vec_store(real *to, vec x) { memcpy(to, &x, sizeof x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     for (int lane = 0; lane < LANES; lane++) {
         if (lane < count) to[lane] = x[lane];
@@ -83,42 +81,20 @@ static inline vec vec_set(real x) {
     return (vec){x, x, x, x};
 #endif
 }
-static inline real vec_first(vec x) {
-    return x[0];
-}
-static inline vec vec_add(vec a, vec b) {
-    return a + b;
-}
-static inline vec vec_sub(vec a, vec b) {
-    return a - b;
-}
-static inline vec vec_mul(vec a, vec b) {
-    return a * b;
-}
-static inline vec vec_fma(vec a, vec b, vec c) {
-    return a * b + c;
-}
+static inline real vec_first(vec x) { return x[0]; }
+static inline vec vec_add(vec a, vec b) { return a + b; }
+static inline vec vec_sub(vec a, vec b) { return a - b; }
+static inline vec vec_mul(vec a, vec b) { return a * b; }
+static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return (vec)(((vmask)yes & mask) | ((vmask)no & ~mask));
 }
-static inline vec vec_max(vec a, vec b) {
-    return vec_select((vmask)(a > b), a, b);
-}
-static inline vec vec_min(vec a, vec b) {
-    return vec_select((vmask)(a < b), a, b);
-}
-static inline vmask mask_nan(vec x) {
-    return ~(vmask)(x == x);
-}
-static inline vmask mask_equal(vec a, vec b) {
-    return (vmask)(a == b);
-}
-static inline vmask mask_above(vec a, vec b) {
-    return (vmask)(a > b);
-}
-static inline vmask mask_and(vmask a, vmask b) {
-    return a & b;
-}
+static inline vec vec_max(vec a, vec b) { return vec_select((vmask)(a > b), a, b); }
+static inline vec vec_min(vec a, vec b) { return vec_select((vmask)(a < b), a, b); }
+static inline vmask mask_nan(vec x) { return ~(vmask)(x == x); }
+static inline vmask mask_equal(vec a, vec b) { return (vmask)(a == b); }
+static inline vmask mask_above(vec a, vec b) { return (vmask)(a > b); }
+static inline vmask mask_and(vmask a, vmask b) { return a & b; }
 static inline int64_t mask_count(vmask mask) {
     int64_t count = 0;
     for (int lane = 0; lane < LANES; lane++) count -= mask[lane];
@@ -136,9 +112,7 @@ static inline real vec_reduce_max(vec x) {
     for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
     return top;
 }
-static inline vec vec_round(vec x) {
-    return x + vec_set(MAGIC) - vec_set(MAGIC);
-}
+static inline vec vec_round(vec x) { return x + vec_set(MAGIC) - vec_set(MAGIC); }
 /* The integer n lands in the low bits of the fraction; the shift makes it an exponent. */
 static inline vec vec_power_of_two(vec n, real exponent) {
     return (vec)((vec_bits)(n + vec_set(MAGIC + BIAS + exponent)) << FRACTION_BITS);

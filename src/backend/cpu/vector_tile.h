@@ -96,10 +96,10 @@ static inline void tile_product(const real *a, int64_t lda, const real *b, int64
                                 int64_t ldo, const real *factor) {
     for (int64_t column = 0; column < columns;) {
         int64_t left = columns - column;
-        int64_t lanes = left >= TILE_VECTORS * LANES     ? TILE_VECTORS * LANES
+        int64_t lanes = left >= TILE_VECTORS * LANES       ? TILE_VECTORS * LANES
                         : left >= TILE_VECTORS / 2 * LANES ? TILE_VECTORS / 2 * LANES
-                        : left >= LANES                  ? LANES
-                                                         : left;
+                        : left >= LANES                    ? LANES
+                                                           : left;
         int64_t row = 0;
         for (const tile_height *height = TILE_HEIGHTS; row < rows; height++) {
             tile_function *product = lanes == TILE_VECTORS * LANES       ? height->full

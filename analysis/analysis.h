@@ -1,0 +1,63 @@
+/* analysis.h: what the files of the analysis library share: the sentence of a refusal, and the checks of
+ * arguments that several of them make. */
+#ifndef OTATTN_ANALYSIS_ANALYSIS_H
+#define OTATTN_ANALYSIS_ANALYSIS_H
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "otattn_analysis.h"
+
+/* Fills `error`, when there is one, and returns `status`. */
+__attribute__((format(printf, 5, 6))) static inline ota_status analysis_fail(
+    ota_error *error, ota_status status, const char *field, const char *hint, const char *format,
+    ...) {
+    if (error != NULL) {
+        memset(error, 0, sizeof *error);
+        (void)snprintf(error->field, sizeof error->field, "%s", field);
+        (void)snprintf(error->hint, sizeof error->hint, "%s", hint);
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+/* A dimension must be at least `least`. */
+static inline ota_status analysis_check_size(int64_t size, int64_t least, const char *field,
+                                             ota_error *error) {
+    if (size >= least) return OTA_OK;
+    return analysis_fail(error, OTA_EINVAL, field, "give more rows or columns",
+                         "%s is %" PRId64 ", but must be at least %" PRId64, field, size, least);
+}
+
+/* count entries, all finite. */
+static inline ota_status analysis_check_finite(const double *x, int64_t count, const char *field,
+                                               ota_error *error) {
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(x[i])) {
+            return analysis_fail(error, OTA_EINVAL, field, "give finite numbers",
+                                 "%s[%" PRId64 "] is %g", field, i, x[i]);
+        }
+    }
+    return OTA_OK;
+}
+
+/* count entries, all finite and above 0. */
+static inline ota_status analysis_check_positive(const double *x, int64_t count, const char *field,
+                                                 ota_error *error) {
+    for (int64_t i = 0; i < count; i++) {
+        if (!(x[i] > 0.0) || isinf(x[i])) {
+            return analysis_fail(error, OTA_EINVAL, field, "give finite numbers above 0",
+                                 "%s[%" PRId64 "] is %g", field, i, x[i]);
+        }
+    }
+    return OTA_OK;
+}
+
+#endif

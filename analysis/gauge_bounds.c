@@ -1,0 +1,127 @@
+/* What follows from shifts k [rows], v [columns] of D [rows, columns], and a bound that needs none.
+ *
+ *     rest          r_ij = D_ij - k_i - v_j                                              [TOT-37]
+ *     four-cycles   R4 = max_i,k osc(D_i - D_k) / 4,  R4 <= R <= 2 R4                    [DER-21]
+ *     coherence     ||softmax(z_i + sum_l D_l,i) - softmax(z_i + sum_l v_l)||_1 <= sum_l max_j |r_l,ij|:
+ *                   the k drop out of the softmax, which moves at most |x - y|_inf in l1 [TOT-42] */
+#include <stdlib.h>
+
+#include "gauge.h"
+
+ota_status ota_gauge_rest(const void *a, const void *b, ota_type type, int64_t rows,
+                          int64_t columns, const double *row_shift, const double *column_shift,
+                          double *rest, ota_error *error) {
+    const matrix d = {a, b, type, rows, columns};
+    const ota_status status = check_matrix(&d, error);
+    if (status != OTA_OK) return status;
+    for (int64_t i = 0; i < rows; i++) {
+        double *row = rest + i * columns;
+        load(&d, i, 0, columns, row);
+        for (int64_t j = 0; j < columns; j++) row[j] = row[j] - row_shift[i] - column_shift[j];
+    }
+    return OTA_OK;
+}
+
+ota_status ota_gauge_four_cycle(const void *a, const void *b, ota_type type, int64_t rows,
+                                int64_t columns, const ota_gauge_options *options, double *bound,
+                                ota_error *error) {
+    static const ota_gauge_options standard = {.size = sizeof standard};
+    const matrix d = {a, b, type, rows, columns};
+    double strip[STRIP], scale;
+    if (options == NULL) options = &standard;
+    ota_status status = check_matrix(&d, error);
+    if (status == OTA_OK) status = check_options(options, error);
+    if (status == OTA_OK) status = check_entries(&d, &scale, error);
+    if (status != OTA_OK) return status;
+    double *row = malloc((size_t)columns * sizeof *row);
+    if (row == NULL) return no_memory(error);
+    double widest = 0.0;
+    for (int64_t i = 1; i < rows && status == OTA_OK; i++) {
+        load(&d, i, 0, columns, row);
+        for (int64_t other = 0; other < i; other++) {
+            double low = HUGE_VAL, high = -HUGE_VAL;
+            for (int64_t first = 0; first < columns; first += STRIP) {
+                const int64_t count = strip_size(&d, first);
+                load(&d, other, first, count, strip);
+                widen(strip, row + first, count, &low, &high);
+            }
+            widest = fmax(widest, high - low);
+        }
+        tell(options, i + 1, 0.25 * widest);
+        if (cancelled(options)) {
+            status = analysis_fail(error, OTA_CANCELLED, "cancel", "", "the bound was cancelled");
+        }
+    }
+    free(row);
+    *bound = 0.25 * widest;
+    return status;
+}
+
+/* log sum exp of a row that is given entry by entry, in one sweep. */
+typedef struct running_sum {
+    double most, total;
+} running_sum;
+
+static void include(running_sum *s, double x) {
+    if (x > s->most) {
+        s->total = s->total * exp(s->most - x) + 1.0;
+        s->most = x;
+    } else {
+        s->total += exp(x - s->most);
+    }
+}
+
+ota_status ota_gauge_coherence(const double *start, const double *moves, int64_t layers,
+                               int64_t rows, int64_t columns, const double *row_shift,
+                               const double *column_shift, double *distance, double *bound,
+                               ota_error *error) {
+    const matrix z = {start, NULL, OTA_F64, rows, columns};
+    ota_status status = analysis_check_size(layers, 1, "layers", error);
+    if (status == OTA_OK) status = check_matrix(&z, error);
+    if (status != OTA_OK) return status;
+    if (layers > INT64_MAX / 8 / (rows * columns)) {
+        return analysis_fail(error, OTA_EOVERFLOW, "layers", "give fewer layers",
+                             "%" PRId64 " layers leave the range of sizes", layers);
+    }
+    status = analysis_check_finite(start, rows * columns, "start", error);
+    if (status == OTA_OK)
+        status = analysis_check_finite(moves, layers * rows * columns, "moves", error);
+    if (status == OTA_OK)
+        status = analysis_check_finite(row_shift, layers * rows, "row_shift", error);
+    if (status == OTA_OK) {
+        status = analysis_check_finite(column_shift, layers * columns, "column_shift", error);
+    }
+    if (status != OTA_OK) return status;
+    for (int64_t i = 0; i < rows; i++) {
+        running_sum moved = {-HUGE_VAL, 0.0}, common = {-HUGE_VAL, 0.0};
+        double total = 0.0;
+        for (int sweep = 0; sweep < 2; sweep++) {
+            for (int64_t j = 0; j < columns; j++) {
+                double x = start[i * columns + j], y = x;
+                for (int64_t l = 0; l < layers; l++) {
+                    x += moves[(l * rows + i) * columns + j];
+                    y += column_shift[l * columns + j];
+                }
+                if (sweep == 0) {
+                    include(&moved, x);
+                    include(&common, y);
+                } else {
+                    total += fabs(exp(x - moved.most) / moved.total -
+                                  exp(y - common.most) / common.total);
+                }
+            }
+        }
+        distance[i] = total;
+        bound[i] = 0.0;
+        for (int64_t l = 0; l < layers; l++) {
+            double rest = 0.0;
+            for (int64_t j = 0; j < columns; j++) {
+                rest = fmax(rest, fabs(moves[(l * rows + i) * columns + j] -
+                                       row_shift[l * rows + i] - column_shift[l * columns + j]));
+            }
+            bound[i] += rest;
+        }
+        bound[i] = fmin(2.0, bound[i]);
+    }
+    return OTA_OK;
+}

@@ -1,0 +1,586 @@
+/* Backward: walks the heads one after another and every head's rows, then its keys, in parallel pieces that
+ * depend on shapes alone. How the multipliers a, b of a head are found depends on its columns; what is
+ * done with them (backward.inc.h, written once for f32 and f64) does not.
+ *
+ *     dL/dQ = scale dS' K,  dL/dK = scale dS'^T Q,  dL/dV = P^T dL/dout     [LIT-21]
+ *
+ * with dS' = dL/dS through the softcap. */
+#include "backward.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double log2_e = 1.4426950408889634;
+
+/* P^power, power = 2 - alpha. */
+static double slope_of(double p, double power) {
+    if (!(power < 1.0) && !(power > 1.0)) return p;
+    return power < 0.0 || power > 0.0 ? pow(p, power) : 1.0;
+}
+
+/* dP/dalpha / w at fixed potentials. */
+static double order_slope(double p, double order) {
+    const double k = order - 1.0;
+    return p > 0.0 ? pow(p, k) * (1.0 - k * log(p)) / (k * k) : 0.0;
+}
+
+#define REAL float
+#define WORD(name) name##_f32
+#define KERNELS(plan) ((plan)->kernels->f32)
+#define REAL_TYPE OTA_F32
+#define REAL_MAX FLT_MAX
+#define TAU_MIN 1.0e-30
+#include "backward.inc.h"
+#undef REAL
+#undef WORD
+#undef KERNELS
+#undef REAL_TYPE
+#undef REAL_MAX
+#undef TAU_MIN
+
+#define REAL double
+#define WORD(name) name##_f64
+#define KERNELS(plan) ((plan)->kernels->f64)
+#define REAL_TYPE OTA_F64
+#define REAL_MAX DBL_MAX
+#define TAU_MIN DBL_MIN
+#include "backward.inc.h"
+
+typedef void task(void *context, int64_t index, int worker);
+
+/* The tasks of the plan's type. */
+typedef struct task_table {
+    void (*pack_head)(ota_backward_job *job);
+    task *rows, *keys, *slopes, *turned, *widen, *top;
+    void (*replay_online)(ota_backward_job *job);
+    void (*reverse_online)(ota_backward_job *job);
+    void (*load_bias)(ota_backward_job *job);
+} task_table;
+
+static const task_table tables[2] = {
+    {pack_head_f32, rows_task_f32, keys_task_f32, slopes_task_f32, turned_task_f32, widen_task_f32,
+     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32},
+    {pack_head_f64, rows_task_f64, keys_task_f64, slopes_task_f64, turned_task_f64, widen_task_f64,
+     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64}};
+
+static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->plan->wide]; }
+
+static void each_chunk(ota_backward_job *job, task *body) {
+    ota_parallel(job->plan->pool, OTA_ADJOINT_CHUNKS, body, job);
+}
+
+static double add_chunks(const ota_backward_space *s, int which, int64_t k) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[which][c * s->lane + k];
+    return sum;
+}
+
+/* ---- implicit --------------------------------------------------------------------------------- */
+
+static void load_potentials(ota_backward_job *job) {
+    const ota_resolved *r = &job->plan->resolved;
+    ota_backward_space *s = job->space;
+    for (int64_t j = 0; j < r->keys; j++)
+        s->g[j] = ota_array_get(&job->arrays->column_potential, job->batch, job->head, 0, j);
+    for (int64_t i = 0; i < r->queries && job->plan->transposed; i++)
+        s->f[i] = ota_array_get(&job->arrays->row_potential, job->batch, job->head, 0, i);
+    tasks_of(job)->load_bias(job);
+}
+
+/* The system of backward.h in the solver's orientation, from what slopes_task left; dense[k]: 0 den,
+ * 1 row_right, 2 row sums of P, 3 a, 4 .. of the transposed side, 5 b, 6 right, 7 absolute terms. */
+static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_rule *rule) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    double *column_sum = s->vectors; /* until the solve; copied below */
+    if (plan->transposed) {
+        /* What the task summed by queries belongs to the columns, by keys to the rows. */
+        memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
+        for (int64_t j = 0; j < n; j++) {
+            s->dense[2][j] = add_chunks(s, 2, j);
+            s->dense[3][j] = add_chunks(s, 0, j);
+            s->dense[4][j] = add_chunks(s, 3, j);
+        }
+        each_chunk(job, tasks_of(job)->turned);
+        memcpy(s->dense[0], s->dense[4], (size_t)n * sizeof(double));
+        memcpy(s->dense[1], s->dense[3], (size_t)n * sizeof(double));
+    } else {
+        for (int64_t j = 0; j < m; j++) {
+            s->dense[6][j] = add_chunks(s, 0, j);
+            s->dense[7][j] = add_chunks(s, 1, j);
+            column_sum[j] = add_chunks(s, 2, j);
+        }
+    }
+    const double *g = plan->transposed ? s->f : s->g;
+    system->scale = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        const bool capped = p->columns == OTA_COLUMNS_CAPPED;
+        s->held[j] = p->columns == OTA_COLUMNS_FREE || (capped && !(g[j] < 0.0));
+        if (!s->held[j]) system->scale += s->dense[7][j];
+        s->dense[4][j] = column_sum[j];
+        s->dense[3][j] =
+            p->columns == OTA_COLUMNS_RELAXED ? job->law.tau * column_sum[j] / p->strength : 0.0;
+    }
+    for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
+        s->dense[0][i] += job->law.tau * s->dense[2][i] / p->row_strength;
+    *rule = (ota_mass_rule){.f = plan->transposed ? s->g : s->f,
+                            .g = g,
+                            .row_sum = s->dense[2],
+                            .column_sum = s->dense[4]};
+}
+
+/* Relaxed rows answer to U with less than their mean, so `right` was formed with another mean. */
+static void recentre(ota_backward_job *job, ota_adjoint *system) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *s = job->space;
+    if (plan->resolved.problem.rows != OTA_ROWS_RELAXED) return;
+    for (int64_t i = 0; i < plan->dense_rows; i++) {
+        const double *w = s->matrix + i * plan->dense_stride;
+        if (!(s->dense[0][i] > 0.0)) continue;
+        const double full =
+            s->dense[0][i] - job->law.tau * s->dense[2][i] / plan->resolved.problem.row_strength;
+        const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
+        for (int64_t j = 0; j < plan->dense_columns; j++) {
+            s->dense[6][j] += w[j] * move;
+            system->scale += w[j] * fabs(move);
+        }
+    }
+}
+
+static void find_used(const ota_backward_job *job, unsigned char *used) {
+    const ota_plan *plan = job->plan;
+    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    for (int64_t j = 0; j < m; j++) {
+        used[j] = 0;
+        for (int64_t i = 0; i < n && !used[j]; i++) {
+            const int64_t query = plan->transposed ? j : i, key = plan->transposed ? i : j;
+            used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
+        }
+    }
+}
+
+static ota_status run_implicit(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *s = job->space;
+    load_potentials(job);
+    each_chunk(job, tasks_of(job)->slopes);
+    ota_adjoint system = {.rows = plan->dense_rows,
+                          .columns = plan->dense_columns,
+                          .stride = plan->dense_stride,
+                          .slopes = s->matrix,
+                          .den = s->dense[0],
+                          .row_right = s->dense[1],
+                          .extra = s->dense[3],
+                          .held = s->held,
+                          .right = s->dense[6],
+                          .enough = plan->resolved.type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                          .settings = &plan->resolved.settings,
+                          .pool = plan->pool,
+                          .partial = s->partial[0],
+                          .vectors = s->vectors,
+                          .a = plan->transposed ? s->b : s->a,
+                          .b = plan->transposed ? s->a : s->b};
+    ota_mass_rule rule;
+    gather_system(job, &system, &rule);
+    recentre(job, &system);
+    const ota_status status = ota_adjoint_solve(&system);
+    job->residual = system.residual;
+    if (status != OTA_OK) return status;
+    rule.a = system.a;
+    rule.b = system.b;
+    find_used(job, s->held);
+    rule.used = s->held;
+    ota_sums_of_masses(job, &rule);
+    return OTA_OK;
+}
+
+/* ---- unrolled --------------------------------------------------------------------------------- */
+
+/* Masses as forward's rounds saw them: mu without empty rows, and the target. */
+static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, double *nu) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const bool given = ota_array_present(plan->transposed ? &p->row_mass : &p->column_mass);
+    double usable = 0.0, total = 0.0;
+    head->mass = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        s->held[j] = 0;
+        nu[j] = 0.0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double *row = (const double *)head->scores + i * head->stride;
+        mu[i] = plan->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                 : ota_row_mass(r, job->batch, job->head, i);
+        bool any = head->sink > -INFINITY;
+        for (int64_t j = 0; j < m; j++) {
+            if (!(row[j] > -INFINITY)) continue;
+            any = true;
+            s->held[j] = 1;
+            if (mu[i] > 0.0) nu[j] = 1.0;
+        }
+        if (!any) mu[i] = 0.0;
+        head->mass += mu[i];
+    }
+    for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        const bool reached = nu[j] > 0.0;
+        double mass = p->columns == OTA_COLUMNS_CAPPED ? 1.0
+                      : s->held[j]                     ? head->mass / usable
+                                                       : 0.0;
+        if (given) {
+            mass = plan->transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                    : ota_column_mass(r, job->batch, job->head, j, mass);
+        }
+        nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
+        if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
+        total += nu[j];
+    }
+    const bool sink = head->sink > -INFINITY;
+    for (int64_t j = 0; j < m && p->columns == OTA_COLUMNS_EXACT && !sink && total > 0.0; j++)
+        nu[j] *= head->mass / total;
+}
+
+static ota_status run_unrolled(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    double *mu = s->dense[0], *nu = s->dense[1];
+    each_chunk(job, tasks_of(job)->widen);
+    for (int64_t j = 0; j < n && plan->transposed; j++) {
+        for (int64_t i = m; i < plan->dense_stride; i++) {
+            s->matrix[j * plan->dense_stride + i] = -INFINITY;
+            s->gradient[j * plan->dense_stride + i] = 0.0;
+        }
+    }
+    ota_dense head = {.rows = n,
+                      .columns = m,
+                      .scores = s->matrix,
+                      .stride = plan->dense_stride,
+                      .tau = job->law.tau,
+                      .order = 1.0,
+                      .sink = job->law.sink,
+                      .mu = mu,
+                      .nu = nu,
+                      .row_strength = job->law.row_strength,
+                      .rule = p->columns,
+                      .strength = p->strength,
+                      .lambda = p->lambda,
+                      .start = p->start,
+                      .end = p->end,
+                      .settings = &r->settings,
+                      .kernels = plan->kernels,
+                      .pool = plan->pool,
+                      .f = s->dense[2],
+                      .g = s->dense[3]};
+    if (ota_array_present(&p->lambdas)) {
+        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
+        head.lambdas = s->dense[4];
+    }
+    load_masses(job, &head, mu, nu);
+    const ota_array *start = &job->arrays->start_potential;
+    for (int64_t j = 0; j < m; j++) {
+        const double g = ota_array_present(start) && !plan->transposed
+                             ? ota_array_get(start, job->batch, job->head, 0, j)
+                             : 0.0;
+        head.g[j] = isfinite(g) ? g : 0.0;
+        if (p->columns == OTA_COLUMNS_CAPPED && head.g[j] > 0.0) head.g[j] = 0.0;
+    }
+    ota_unrolled u = {.head = &head,
+                      .steps = s->steps,
+                      .memory = s->step_memory,
+                      .partial = s->partial[0],
+                      .more_partial = s->partial[1],
+                      .row_scratch = s->partial[2],
+                      .f_grad = s->dense[5],
+                      .g_grad = s->dense[6],
+                      .gradient = s->gradient,
+                      .sums = {.row = s->dense[7], .column = s->vectors}};
+    ota_status status = ota_unrolled_replay(&u);
+    if (status == OTA_OK) status = ota_unrolled_reverse(&u);
+    if (status != OTA_OK) return status;
+    const double *of_queries = plan->transposed ? head.g : u.found_f;
+    const double *of_keys = plan->transposed ? u.found_f : head.g;
+    memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
+    memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
+    tasks_of(job)->load_bias(job);
+    each_chunk(job, tasks_of(job)->top);
+    s->temperature[job->head] += u.sums.temperature;
+    s->strength += u.sums.strength;
+    s->row_strength += u.sums.row_strength;
+    s->sink[job->head] += u.sums.sink;
+    const ota_mass_rule rule = {.a = u.sums.row,
+                                .b = u.sums.column,
+                                .f = u.found_f,
+                                .g = head.g,
+                                .row_sum = mu,
+                                .column_sum = nu,
+                                .used = s->held,
+                                .finished = true};
+    ota_sums_of_masses(job, &rule);
+    return OTA_OK;
+}
+
+/* ---- prefix ----------------------------------------------------------------------------------- */
+
+static ota_status run_prefix(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    each_chunk(job, tasks_of(job)->widen);
+    const ota_status status = ota_backward_prefix(job);
+    for (int64_t i = 0; i < r->queries; i++) {
+        for (int64_t k = 0; k < job->slot->broken_count; k++) {
+            const double p = plan->seats[0].plan[i * plan->dense_stride + job->slot->broken[k]];
+            if (p > 0.0) job->space->bad[i] = true;
+        }
+    }
+    return status;
+}
+
+/* f64 sums of the gradients of keys or values, rounded into the caller's array. */
+static void put_keys(const ota_backward_job *job, const ota_array *to, const double *from,
+                     int64_t width) {
+    if (!ota_array_present(to)) return;
+    ota_unpack_rows_f64(to, job->batch, job->key_head, 0, job->plan->resolved.keys, from, width);
+}
+
+/* ---- heads ------------------------------------------------------------------------------------ */
+
+static ota_status find_multipliers(ota_backward_job *job) {
+    switch (job->mode) {
+    case OTA_BACKWARD_ONLINE:
+        tasks_of(job)->replay_online(job);
+        tasks_of(job)->reverse_online(job);
+        return OTA_OK;
+    case OTA_BACKWARD_IMPLICIT: return run_implicit(job);
+    case OTA_BACKWARD_UNROLLED: return run_unrolled(job);
+    case OTA_BACKWARD_PREFIX: return run_prefix(job);
+    case OTA_BACKWARD_FREE:
+    default: return OTA_OK;
+    }
+}
+
+static ota_status run_head(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t index = job->batch * r->heads + job->head;
+    job->law = (ota_row_law){
+        .kernels = plan->kernels,
+        .order = r->order,
+        .tau = ota_head_temperature(r, job->head),
+        .sink = ota_head_sink(r, job->head),
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+    job->biased = false;
+    job->stored = job->mode == OTA_BACKWARD_UNROLLED || job->mode == OTA_BACKWARD_PREFIX;
+    job->residual = 0.0;
+    for (int64_t i = 0; i < r->queries; i++) {
+        s->bad[i] = false;
+        s->f[i] = s->a[i] = s->top[i] = 0.0;
+    }
+    for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
+    for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
+    if (plan->path == OTA_PATH_DENSE && plan->wide) s->matrix = plan->seats[0].scores;
+    const ota_status status = find_multipliers(job);
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+    if (status != OTA_OK) {
+        for (int64_t i = 0; i < r->queries; i++) {
+            s->bad[i] = true;
+            s->row_mass[index * r->queries + i] = (double)NAN;
+        }
+        for (int64_t j = 0; j < r->keys; j++) s->column_mass[index * r->keys + j] = (double)NAN;
+        s->cap = s->strength = s->row_strength = (double)NAN;
+        s->temperature[job->head] = s->sink[job->head] = (double)NAN;
+    }
+    each_chunk(job, tasks_of(job)->rows);
+    ota_sums_of_head(job);
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
+    }
+    if (ota_array_present(&job->want->keys) || ota_array_present(&job->want->values)) {
+        const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
+        ota_parallel(plan->pool, tiles, tasks_of(job)->keys, job);
+    }
+    const ota_status stopped = ota_interrupted(&r->settings);
+    return stopped != OTA_OK ? stopped : status;
+}
+
+static ota_status run_all(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                          ota_result *found) {
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = plan->backward;
+    ota_backward_job job = {.plan = plan,
+                            .arrays = arrays,
+                            .want = want,
+                            .space = s,
+                            .slot = plan->slots,
+                            .mode = ota_backward_mode_of(plan)};
+    const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
+    job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
+               (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
+    found->status = OTA_OK;
+    ota_sums_clear(plan);
+    for (int64_t index = 0; index < r->batch * r->key_heads; index++) {
+        const size_t keys = (size_t)r->keys * sizeof(double);
+        job.batch = index / r->key_heads;
+        job.key_head = index % r->key_heads;
+        tables[plan->wide].pack_head(&job);
+        if (!r->from_matrix) memset(s->keys_sum, 0, keys * (size_t)r->width);
+        memset(s->values_sum, 0, keys * (size_t)plan->values_width);
+        for (int64_t k = 0; k < group; k++) {
+            job.head = job.key_head * group + k;
+            const ota_status status = run_head(&job);
+            if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+            if (job.residual > found->backward_residual) found->backward_residual = job.residual;
+            if (status >= OTA_OK || found->status < OTA_OK) continue;
+            found->status = status;
+            found->head = job.batch * r->heads + job.head;
+        }
+        put_keys(&job, &want->keys, s->keys_sum, r->width);
+        put_keys(&job, &want->values, s->values_sum, plan->values_width);
+    }
+    ota_sums_write(plan, want);
+    return found->status;
+}
+
+/* ---- entry ------------------------------------------------------------------------------------ */
+
+static ota_status refuse(const ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_backward_mode mode = ota_backward_mode_of(plan);
+    if (r->order <= 0.0) {
+        return ota_fail(
+            error, OTA_NOT_DIFFERENTIABLE, "method",
+            "use softmax or entmax with a small temperature",
+            "hard plans jump where the scores change: their derivative is 0 or does not "
+            "exist");
+    }
+    if (plan->backward == NULL) {
+        return ota_fail(error, OTA_EINVAL, "gradients",
+                        "create the plan with options.gradients = 1",
+                        "the plan was made without the workspace of backward");
+    }
+    const bool rounds = mode == OTA_BACKWARD_UNROLLED;
+    const bool coupled = rounds || (mode == OTA_BACKWARD_IMPLICIT && plan->solver->solve != NULL);
+    if (coupled && r->settings.backward == (rounds ? 1 : 2)) {
+        return ota_fail(error, OTA_UNSUPPORTED, "backward", "use 0 (auto)",
+                        rounds
+                            ? "a fixed number of rounds is no solution, so only its rounds can be "
+                              "differentiated (unrolled)"
+                            : "in tolerance mode the number of rounds depends on the data, so the "
+                              "solution is differentiated (implicit)");
+    }
+    return OTA_OK;
+}
+
+/* What the last forward came to; `head` is the one at fault. */
+static ota_status check_forward(const ota_plan *plan, int64_t *head, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        const ota_tally *tally = &plan->tallies[k];
+        *head = k;
+        if (tally->result.status == OTA_UNSOLVED) {
+            return ota_fail(error, OTA_EINVAL, "plan", "run ota_forward on it first",
+                            "the plan has not run forward yet");
+        }
+        if (tally->result.status < OTA_OK || tally->result.status == OTA_PARTIAL) {
+            return ota_fail(error, OTA_NOT_CONVERGED, "plan", "raise max_rounds or tolerance",
+                            "the forward of head %" PRId64
+                            " ended with '%s', so it has no derivative",
+                            k, ota_status_word(tally->result.status));
+        }
+        if (tally->pruned > 0) {
+            return ota_fail(error, OTA_UNSUPPORTED, "prune", "mask the unusable pairs instead",
+                            "head %" PRId64 " was solved without %" PRId64 " unusable pairs", k,
+                            tally->pruned);
+        }
+    }
+    return OTA_OK;
+}
+
+static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    if (ota_backward_mode_of(plan) != OTA_BACKWARD_IMPLICIT) return OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        const int64_t b = k / r->heads, h = k % r->heads;
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (!isnan(ota_array_get(&arrays->column_potential, b, h, 0, j))) continue;
+            return ota_fail(error, OTA_NOT_CONVERGED, "column_potential",
+                            "give what a converged forward wrote",
+                            "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
+        }
+        for (int64_t i = 0; i < r->queries && plan->transposed; i++) {
+            if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
+            return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
+                            "give what a converged forward wrote",
+                            "row_potential of head %" PRId64 ", query %" PRId64 " is NaN", k, i);
+        }
+    }
+    return OTA_OK;
+}
+
+static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
+    if (result != NULL) {
+        const size_t size = result->size;
+        memcpy(result, found, size < sizeof *found ? size : sizeof *found);
+        result->size = size;
+    }
+    if (found->status >= OTA_OK) return found->status;
+    return ota_fail(error, found->status, "", "raise the temperature, or unroll fixed rounds", "%s",
+                    found->sentence);
+}
+
+ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
+                        ota_result *result, ota_error *error) {
+    if (plan == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
+    if (result != NULL && result->size == 0) {
+        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
+                        "result.size is 0");
+    }
+    ota_arrays arrays;
+    ota_gradients want;
+    ota_status status = refuse(plan, error);
+    if (status == OTA_OK)
+        status = ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
+    if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, gradients, &want, error);
+    if (status == OTA_OK && ota_array_present(&arrays.remaining)) {
+        status = ota_fail(error, OTA_UNSUPPORTED, "remaining", "start from full capacities",
+                          "backward does not know the capacities forward started from");
+    }
+    if (status != OTA_OK) return status;
+    ota_result found = {.size = sizeof found, .status = OTA_OK, .promoted = plan->promoted};
+    status = check_forward(plan, &found.head, error);
+    if (status == OTA_OK) status = check_finite(plan, &arrays, error);
+    if (status != OTA_OK) {
+        if (status == OTA_NOT_CONVERGED) ota_gradients_poison(plan, &want);
+        return status;
+    }
+    status = run_all(plan, &arrays, &want, &found);
+    found.status = status;
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) ota_gradients_poison(plan, &want);
+    for (int64_t k = 0; k < plan->resolved.batch * plan->resolved.heads; k++) {
+        found.empty_rows += plan->tallies[k].empty_rows;
+        found.nonfinite_rows += plan->tallies[k].nonfinite_rows;
+    }
+    if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
+    if (status == OTA_NOT_CONVERGED) {
+        (void)snprintf(found.sentence, sizeof found.sentence,
+                       "head %" PRId64 ": the linear system of backward stopped at a relative "
+                       "residual of %.3g",
+                       found.head, found.backward_residual);
+    } else if (found.status != OTA_OK) {
+        (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
+    }
+    return report(&found, result, error);
+}

@@ -1,0 +1,133 @@
+/* The inside of backward, shared by its files: what the plan reserves for it and one head at work.
+ *
+ * Whatever the method, the gradient of a pair is one formula of two vectors of potentials and two of
+ * multipliers, so the passes that write outputs know no method:
+ *
+ *     P_ij = phi((S_ij + f_i + g_j) / tau)     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau,  w = P^(2 - alpha)
+ *
+ * online: only for i < shut_j; row shut_j gave key j the rest fill_j of its capacity, later rows nothing.
+ * Fixed rounds and prefix keep dL/dS instead (`gradient`), prefix its P too. */
+#ifndef OTA_BACKWARD_H
+#define OTA_BACKWARD_H
+
+#include "plan.h"
+#include "solver/adjoint.h"
+
+enum { OTA_BACKWARD_PARTIALS = 4 };
+
+typedef enum ota_backward_mode {
+    OTA_BACKWARD_FREE,
+    OTA_BACKWARD_ONLINE,
+    OTA_BACKWARD_IMPLICIT,
+    OTA_BACKWARD_UNROLLED,
+    OTA_BACKWARD_PREFIX
+} ota_backward_mode;
+
+/* Numbers per row that are summed over rows in order. */
+typedef enum ota_row_sum {
+    OTA_SUM_TEMPERATURE,
+    OTA_SUM_ORDER,
+    OTA_SUM_SINK,
+    OTA_SUM_ALIBI,
+    OTA_SUM_SOFTCAP,
+    OTA_ROW_SUMS
+} ota_row_sum;
+
+/* Scratch of one worker, T = the plan's type; block = max(OTA_BLOCK_ROWS x stride, OTA_ROW_BLOCK x OTA_KEY_TILE). */
+typedef struct ota_backward_worker {
+    void *scores, *upstream, *weights, *raw; /* [block]; raw only with a softcap           */
+    void *turned;                            /* [OTA_KEY_TILE][OTA_ROW_BLOCK]              */
+    void *product;                           /* [OTA_KEY_TILE][max(width, values_width)]   */
+    void *queries, *gradients;               /* [OTA_ROW_BLOCK][width], [..][values_width] */
+    void *line;                              /* [stride]                                   */
+} ota_backward_worker;
+
+/* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
+typedef struct ota_term_sum {
+    double *sum;
+    double *partial; /* [OTA_ADJOINT_CHUNKS][length] */
+    int64_t length, count;
+    bool direct; /* every pair has an entry of its own: written row by row */
+} ota_term_sum;
+
+typedef struct ota_backward_space {
+    double *f, *top, *a;                    /* [queries] */
+    bool *bad;                              /* [queries] not finite: NaN on the allowed pairs */
+    double *g, *b, *fill;                   /* [stride] */
+    int64_t *shut;                          /* [stride] */
+    void *bias;                             /* [stride] T: g */
+    double *row_sums;                       /* [queries][OTA_ROW_SUMS] */
+    void *keys;                             /* [keys][width] T, entries that are not finite 0 */
+    void *packed_values;                    /* values as packed panels */
+    double *keys_sum, *values_sum;          /* [keys][width], [keys][values_width] */
+    double *partial[OTA_BACKWARD_PARTIALS]; /* [OTA_ADJOINT_CHUNKS][lane] */
+    int64_t lane;                           /* max(queries, keys) rounded up */
+    ota_backward_worker *workers;
+    ota_term_sum terms[OTA_MAX_TERMS];
+    double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
+    double *temperature, *alibi, *sink; /* [heads] */
+    double order, cap, strength, row_strength, softcap;
+    /* coupled */
+    double *matrix;   /* [dense_rows][dense_stride] f64: scores or slopes  */
+    double *gradient; /* the same shape: dL/dP, then dL/dS                 */
+    double *slopes;   /* the same shape, prefix only                       */
+    double *dense[8]; /* vectors of lane                                   */
+    double *vectors;  /* OTA_ADJOINT_VECTORS of lane                       */
+    unsigned char *held;
+    ota_step *steps;
+    double *step_memory;
+} ota_backward_space;
+
+/* One head at work. */
+typedef struct ota_backward_job {
+    ota_plan *plan;
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+    ota_backward_space *space;
+    ota_slot *slot;
+    ota_row_law law;
+    ota_backward_mode mode;
+    int64_t batch, head, key_head;
+    bool biased; /* g is not 0              */
+    bool stored; /* dL/dS lies in gradient  */
+    bool sums;   /* row sums are wanted     */
+    double residual;
+} ota_backward_job;
+
+/* backward_layout.c: reserves the workspace (measuring or placed). */
+void ota_backward_lay_out(ota_plan *plan);
+ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
+/* How, in a few words for describe. */
+const char *ota_backward_describe(const ota_plan *plan);
+
+/* backward_check.c: the door. `full` becomes a full-size copy. */
+ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
+                               const ota_gradients *given, ota_gradients *full, ota_error *error);
+/* Quiet NaN into every gradient that is wanted. */
+void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want);
+/* The array that takes the gradient of sorted term t (the sink: t = term_count); NULL: none. */
+const ota_array *ota_gradient_of_term(const ota_resolved *r, const ota_gradients *want, int t);
+
+/* backward_sums.c: shared gradients. */
+void ota_sums_clear(ota_plan *plan);
+/* After the rows of a head: chunk and row sums in order. */
+void ota_sums_of_head(const ota_backward_job *job);
+/* Rounds everything shared into the caller's arrays. */
+void ota_sums_write(ota_plan *plan, const ota_gradients *want);
+/* Slice of a term's sums that belongs to this head. */
+double *ota_term_slice(const ota_backward_job *job, int t);
+
+/* backward_masses.c: what the multipliers say about masses, caps and strengths, in the orientation of
+ * the solver; a [rows], b [columns]. */
+typedef struct ota_mass_rule {
+    const double *a, *b, *f, *g;
+    const double *row_sum, *column_sum; /* r and c of the plan */
+    const unsigned char *used;          /* [columns] some row may use the key */
+    bool finished; /* a, b are already derivatives by mu and the target (fixed rounds) */
+} ota_mass_rule;
+void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule);
+
+/* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */
+ota_status ota_backward_prefix(ota_backward_job *job);
+
+#endif

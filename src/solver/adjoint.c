@@ -1,0 +1,148 @@
+/* Conjugate gradients on the semi-dual system of adjoint.h:
+ *
+ *     (H b)_j = sum_i w_ij (b_j - (w b)_i / den_i) + extra_j b_j = right_j,    a_i = (row_right_i - (w b)_i) / den_i
+ *
+ * H is symmetric and positive semidefinite (constants on each connected part of a balanced plan are its
+ * kernel; `right` is orthogonal to it), preconditioned by its diagonal. Rows are summed chunk by chunk in
+ * a fixed order. The residual is recomputed from b at the end; it is relative to the absolute terms of
+ * the right side, which a constant U cancels to rounding. */
+#include "solver/adjoint.h"
+
+#include <string.h>
+
+enum { RESTARTS = 6 };
+/* Far below what is promised, so that the multipliers and not only the residual are accurate. */
+static const double goal = 1.0e-15;
+/* Curvature below this share of the diagonal's is the kernel's, made of rounding. */
+static const double flat = 1.0e-14;
+
+typedef struct product_job {
+    const ota_adjoint *system;
+    const double *x;
+} product_job;
+
+static void product_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const product_job *job = context;
+    const ota_adjoint *s = job->system;
+    double *partial = s->partial + chunk * s->stride;
+    int64_t first, last;
+    ota_adjoint_rows(s->rows, chunk, &first, &last);
+    memset(partial, 0, (size_t)s->columns * sizeof *partial);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = s->slopes + i * s->stride;
+        if (!(s->den[i] > 0.0)) continue;
+        double sum = 0.0;
+        for (int64_t j = 0; j < s->columns; j++) sum += w[j] * job->x[j];
+        const double mean = sum / s->den[i];
+        for (int64_t j = 0; j < s->columns; j++) partial[j] += w[j] * (job->x[j] - mean);
+    }
+}
+
+/* y = H x on the keys that are not held, 0 on the others. */
+static void product(const ota_adjoint *s, const double *x, double *y) {
+    product_job job = {s, x};
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
+    for (int64_t j = 0; j < s->columns; j++) {
+        double sum = 0.0;
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[c * s->stride + j];
+        y[j] = s->held[j] ? 0.0 : sum + s->extra[j] * x[j];
+    }
+}
+
+static void diagonal_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const product_job *job = context;
+    const ota_adjoint *s = job->system;
+    double *partial = s->partial + chunk * s->stride;
+    int64_t first, last;
+    ota_adjoint_rows(s->rows, chunk, &first, &last);
+    memset(partial, 0, (size_t)s->columns * sizeof *partial);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = s->slopes + i * s->stride;
+        if (!(s->den[i] > 0.0)) continue;
+        for (int64_t j = 0; j < s->columns; j++) partial[j] += w[j] * (1.0 - w[j] / s->den[i]);
+    }
+}
+
+static double absolute_sum(const double *x, int64_t count) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) sum += fabs(x[j]);
+    return sum;
+}
+
+static double inner(const double *x, const double *y, int64_t count) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) sum += x[j] * y[j];
+    return sum;
+}
+
+/* residue = right - H b, exactly as it is now; returns its relative size. */
+static double measure(ota_adjoint *s, double *residue, double *scratch) {
+    product(s, s->b, scratch);
+    for (int64_t j = 0; j < s->columns; j++)
+        residue[j] = s->held[j] ? 0.0 : s->right[j] - scratch[j];
+    const double left = absolute_sum(residue, s->columns);
+    return left > 0.0 ? left / s->scale : left;
+}
+
+ota_status ota_adjoint_solve(ota_adjoint *s) {
+    const int64_t count = s->columns;
+    double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
+    double *image = search + s->stride, *best = image + s->stride;
+    memset(s->b, 0, (size_t)count * sizeof *s->b);
+    product_job job = {s, NULL};
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, &job);
+    for (int64_t j = 0; j < count; j++) {
+        double sum = s->held[j] ? 0.0 : s->extra[j];
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS && !s->held[j]; c++)
+            sum += s->partial[c * s->stride + j];
+        diagonal[j] = sum;
+    }
+    s->residual = measure(s, residue, image);
+    for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
+        const double before = s->residual;
+        double now = 0.0, smallest = before * s->scale;
+        memcpy(best, s->b, (size_t)count * sizeof *best);
+        for (int64_t j = 0; j < count; j++) {
+            search[j] = diagonal[j] > 0.0 ? residue[j] / diagonal[j] : 0.0;
+            now += residue[j] * search[j];
+        }
+        for (int64_t step = 0; step < 2 * count + 20 && now > 0.0; step++) {
+            const ota_status going = ota_interrupted(s->settings);
+            if (going != OTA_OK) return going;
+            product(s, search, image);
+            const double curvature = inner(search, image, count);
+            double full = 0.0;
+            for (int64_t j = 0; j < count; j++) full += diagonal[j] * search[j] * search[j];
+            if (!(curvature > flat * full)) break;
+            const double length = now / curvature;
+            double next = 0.0;
+            for (int64_t j = 0; j < count; j++) {
+                s->b[j] += length * search[j];
+                residue[j] -= length * image[j];
+                if (diagonal[j] > 0.0) next += residue[j] * residue[j] / diagonal[j];
+            }
+            const double left = absolute_sum(residue, count);
+            if (left < smallest) {
+                smallest = left;
+                memcpy(best, s->b, (size_t)count * sizeof *best);
+            }
+            if (left <= 0.5 * goal * s->scale) break;
+            for (int64_t j = 0; j < count; j++) {
+                search[j] =
+                    (diagonal[j] > 0.0 ? residue[j] / diagonal[j] : 0.0) + next / now * search[j];
+            }
+            now = next;
+        }
+        memcpy(s->b, best, (size_t)count * sizeof *best);
+        s->residual = measure(s, residue, image);
+        /* Rounding is all that is left. */
+        if (!(s->residual < 0.5 * before)) break;
+    }
+    for (int64_t i = 0; i < s->rows; i++) {
+        const double *w = s->slopes + i * s->stride;
+        s->a[i] = s->den[i] > 0.0 ? (s->row_right[i] - inner(w, s->b, count)) / s->den[i] : 0.0;
+    }
+    return s->residual <= s->enough ? OTA_OK : OTA_NOT_CONVERGED;
+}

@@ -1,0 +1,102 @@
+/* The linear algebra of backward, on one head in the orientation its solver saw (rows are solved exactly
+ * for every g; for the transposed problem rows are keys).
+ *
+ * Implicit (adjoint.c). The rules  sum_j P_ij = R_i(f_i)  and  sum_i P_ij = C_j(g_j)  hold at the solution;
+ * multipliers a [rows], b [columns] make dL/df and dL/dg vanish [DER-12..14]:
+ *
+ *     den_i a_i + sum_j w_ij b_j = sum_j w_ij U_ij         den_i   = sum_j w_ij (+ the sink's) + tau r_i / RHO
+ *     (D_j + extra_j) b_j + sum_i w_ij a_i = sum_i w_ij U_ij   extra_j = tau nu_j exp(-g_j / rho) / rho (relaxed)
+ *
+ * with w = P^(2 - alpha), b_j = 0 on keys whose rule does not bind (free, caps that are not reached).
+ *
+ * Unrolled (unrolled.c). f, g come from a list of row and column updates, which are run again and then
+ * reversed one by one [DER-15]; state O((rows + columns) rounds). */
+#ifndef OTA_ADJOINT_H
+#define OTA_ADJOINT_H
+
+#include "problem/marginal.h"
+#include "solver/rows.h"
+#include "solver/solver.h"
+
+enum { OTA_ADJOINT_CHUNKS = 32, OTA_ADJOINT_VECTORS = 5 };
+
+/* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
+ * this share of the offset, so that it stays below the residuals that are promised. */
+#define OTA_OFFSET_SHARE 1.0e-5
+
+/* Rows [first, last) of one of the OTA_ADJOINT_CHUNKS pieces that never depend on threads. */
+static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
+    const int64_t share = (rows + OTA_ADJOINT_CHUNKS - 1) / OTA_ADJOINT_CHUNKS;
+    const int64_t step = (share + 15) / 16 * 16;
+    *first = chunk * step < rows ? chunk * step : rows;
+    *last = *first + step < rows ? *first + step : rows;
+}
+
+typedef struct ota_adjoint {
+    /* given */
+    int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
+    const double *slopes;          /* [rows][stride] w                                        */
+    const double *den;             /* [rows], 0 = the row carries nothing                     */
+    const double *extra;           /* [columns]                                               */
+    const unsigned char *held;     /* [columns] 1: b_j = 0                                    */
+    const double *row_right;       /* [rows] sum_j w U                                        */
+    const double *right;           /* [columns] sum_i w_ij (U_ij - row_right_i / den_i)       */
+    double scale;  /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U|          */
+    double enough; /* largest relative residual that is OTA_OK                */
+    const ota_settings *settings;
+    ota_pool *pool;
+    double *partial; /* [OTA_ADJOINT_CHUNKS][stride]    */
+    double *vectors; /* OTA_ADJOINT_VECTORS of stride   */
+    /* found */
+    double *a, *b; /* [rows], [columns] */
+    double residual;
+} ota_adjoint;
+
+/* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
+ota_status ota_adjoint_solve(ota_adjoint *system);
+
+/* ---- unrolled ------------------------------------------------------------------------------- */
+
+typedef enum ota_step_kind { OTA_STEP_ROWS, OTA_STEP_COLUMNS } ota_step_kind;
+
+/* One update. g is what it starts from, after `ratio` was applied to it. */
+typedef struct ota_step {
+    ota_step_kind kind;
+    double t;        /* temperature of the update                             */
+    double ratio;    /* g <- ratio g before it (kept scalings), else 1        */
+    double *g;       /* [columns]                                             */
+    double *result;  /* [rows] row update: the new f                         */
+    const double *f; /* [rows] the f of a row update, or what a column's uses */
+    double *level;   /* [columns] column update: L_j                         */
+} ota_step;
+
+/* Derivatives of L with respect to what the rounds were given. */
+typedef struct ota_unrolled_sums {
+    double temperature, strength, row_strength, sink;
+    double *row, *column; /* [rows] d mu, [columns] d target */
+} ota_unrolled_sums;
+
+typedef struct ota_unrolled {
+    /* scores f64; nu already what the rounds aim at; g in: start, out: found; f: scratch */
+    ota_dense *head;
+    const double *found_f; /* [rows] */
+    ota_step *steps;
+    int64_t step_count;
+    double *memory;                 /* of the steps: ota_unrolled_numbers */
+    double *partial, *more_partial; /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *row_scratch;            /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *f_grad, *g_grad;        /* [rows], [columns] */
+    double *gradient;               /* [rows][stride] in: dL/dP; out: dL/dS */
+    ota_unrolled_sums sums;
+} ota_unrolled;
+
+/* Steps of the rounds that forward runs for these settings, and numbers of memory they need; SIZE_MAX on
+ * overflow. */
+size_t ota_unrolled_steps(const ota_resolved *r);
+size_t ota_unrolled_numbers(const ota_resolved *r, int64_t rows, int64_t columns);
+/* Runs the rounds again: f and g of the plan that forward emitted. */
+ota_status ota_unrolled_replay(ota_unrolled *u);
+/* Reverses them. */
+ota_status ota_unrolled_reverse(ota_unrolled *u);
+
+#endif

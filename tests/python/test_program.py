@@ -1,0 +1,536 @@
+"""The program's contract: flags, files, JSON, exit codes, error sentences, manners.
+
+The sentences are golden: tests/golden/errors.json maps a command to its exit code and sentence.
+`python tests/python/test_program.py --update` writes it anew; review the difference."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import oracles
+import pytest
+import spec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from program import PROGRAM, ROOT, STATUS_OF_CODE, U64, answer, environment, run, save, solve
+
+GOLDEN = ROOT / "tests" / "golden" / "errors.json"
+
+CERTIFICATE = {
+    "row_error", "column_error", "primal", "dual", "gap", "entropy", "support", "receiver_max",
+    "receiver_min", "delta", "empty_rows", "nonfinite_rows",
+}  # fmt: skip
+
+
+# Two rounds at a temperature that needs thousands.
+SLOW = ["-m", "softmax/exact", "-t", "1e-4", "--max-rounds", "2", "--solver", "sinkhorn"]
+
+
+def fixed_files(folder: Path) -> None:
+    """The files that the golden commands name."""
+    draw = np.random.default_rng(7)
+    save(
+        folder,
+        S=draw.normal(size=(6, 6)), R=draw.normal(size=(4, 7)), Q=draw.normal(size=(2, 5, 3)),
+        K=draw.normal(size=(2, 8, 3)), V=draw.normal(size=(2, 8, 4)), K4=draw.normal(size=(2, 8, 4)),
+        K3heads=draw.normal(size=(3, 8, 3)), V32=draw.normal(size=(2, 8, 4)).astype(np.float32),
+        truth=np.ones((6, 6), bool), whole=np.ones((6, 6), np.int64), five=np.zeros((1, 1, 1, 6, 6)),
+        bad=np.where(np.eye(6) > 0, np.nan, 0.0), p=np.full(4, 0.25), q=np.full(5, 0.2),
+        heavy=np.full(4, 0.3), mass=np.full(6, 2.0), short=np.ones(3),
+    )  # fmt: skip
+    (folder / "text.npy").write_text("no array at all")
+    (folder / "cut.npy").write_bytes((folder / "S.npy").read_bytes()[:-8])
+
+
+COMMANDS = """
+nothing
+plna S.npy
+plan
+plan S.npy R.npy
+plan missing.npy
+plan text.npy
+plan cut.npy
+plan truth.npy
+plan five.npy
+plan S.npy --metod softmax
+plan S.npy --epsilon 1
+plan S.npy -z
+plan S.npy --json=1
+plan S.npy --method
+plan S.npy -m softmx
+plan S.npy -m softmax/exat
+plan S.npy -m entmax:1
+plan S.npy -m entmax/elastic
+plan S.npy -m hard/relaxed:1
+plan S.npy -m softmax/capped
+plan S.npy -m elastic:2,3
+plan S.npy -m softmax/exact{tolrance=1}
+plan S.npy -m softmax/exact{rounds=3
+plan S.npy -t 0
+plan S.npy -t one
+plan S.npy -t 1,2
+plan S.npy --rows soft
+plan S.npy --axis cols
+plan S.npy --window 3
+plan S.npy --window -2,3
+plan S.npy --strided 0
+plan S.npy --block 0
+plan S.npy --mask whole.npy
+plan S.npy --mask R.npy
+plan S.npy --mask missing.npy
+plan R.npy --causal
+plan R.npy --causal=bottom
+plan S.npy --causal=top-left --corner bottom-right
+plan S.npy --tolerance 0
+plan S.npy --max-rounds 0
+plan S.npy --rounds -1
+plan S.npy --anneal 3
+plan S.npy --relaxation 2
+plan S.npy --center mena
+plan S.npy --precision f16
+plan S.npy --solver newtn
+plan S.npy --cpu neno
+plan S.npy --threads 9999
+plan S.npy --memory 1
+plan S.npy -m softmax/exact -c
+plan S.npy -m softmax/exact --column-mass mass.npy
+plan S.npy -m softmax/exact --column-mass short.npy
+plan S.npy --column-mass short.npy
+plan bad.npy -m softmax/exact
+plan bad.npy --strict
+plan S.npy -o S.npy
+plan S.npy -o nowhere/P.npy
+plan S.npy -o P.npy --coupling P.npy
+plan S.npy -o P.txt
+plan - --mask -
+plan S.npy -o P.npy --out-dtype bf16
+attend Q.npy K.npy
+attend Q.npy K4.npy V.npy
+attend Q.npy K3heads.npy V.npy
+attend Q.npy K.npy Q.npy
+attend Q.npy K.npy V32.npy
+compare Q.npy K.npy --methods softmax,sofmax
+compare R.npy --methods softmax/exact{tolrance=1}
+assign Q.npy
+hamming p.npy q.npy -e 1
+hamming p.npy p.npy
+hamming heavy.npy p.npy -e 1
+hamming p.npy p.npy -e 0
+hamming p.npy p.npy -e 1 --solver newtown
+bench --shapes 3x4
+help metods
+completions tcsh
+""".strip().splitlines()
+
+
+def sentence(folder: Path, command: str) -> dict[str, object]:
+    done = run(folder, *shlex.split(command), stdin=(folder / "S.npy").read_bytes())
+    return {"exit": done.returncode, "sentence": done.stderr.decode()}
+
+
+def test_error_sentences(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    golden = json.loads(GOLDEN.read_text())
+    assert list(golden) == COMMANDS
+    wrong = {command: got for command in COMMANDS if (got := sentence(tmp_path, command)) != golden[command]}
+    assert not wrong
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_every_error_is_one_sentence_and_one_object(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    for command, want in json.loads(GOLDEN.read_text()).items():
+        words = shlex.split(command)
+        text = str(want["sentence"])
+        assert want["exit"] not in (0, 1), command
+        assert text.startswith("otattn") and text.endswith("\n") and text.count("\n") == 1, command
+        done = run(tmp_path, words[0], "--json", *words[1:], stdin=(tmp_path / "S.npy").read_bytes())
+        assert done.returncode == want["exit"], command
+        result = json.loads(done.stdout)
+        assert {"command", "status", "error", "field", "hint"} <= set(result), command
+        assert result["error"] in text
+        if result["status"] != "unsupported" and done.returncode != 3:
+            assert result["status"] == STATUS_OF_CODE[done.returncode], command
+
+
+# ---- JSON ----
+
+
+def test_json_of_plan_and_attend(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    result = answer(tmp_path, "plan", "S.npy", "-m", "softmax/exact", "-o", "P.npy", "--per-head")
+    assert result["command"] == "plan"
+    assert result["method"] == "softmax/exact"
+    assert result["problem"] == {"batch": 1, "heads": 1, "queries": 6, "keys": 6, "width": 0, "dtype": "f64"}
+    assert set(result["how"]) == {"solver", "kernel", "threads", "bytes"}
+    assert set(result["certificate"]) >= CERTIFICATE
+    assert result["outputs"] == {"out": "P.npy"}
+    assert result["warnings"] == []
+    assert len(result["heads"]) == 1
+    assert set(result["heads"][0]) >= CERTIFICATE
+    result = answer(tmp_path, "attend", "Q.npy", "K.npy", "V.npy", "--per-head", "-m", "sparsemax")
+    assert result["problem"] == {"batch": 1, "heads": 2, "queries": 5, "keys": 8, "width": 3, "dtype": "f64"}
+    assert len(result["heads"]) == 2
+    assert result["outputs"] == {}
+
+
+def test_certificate_against_the_written_coupling(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    S = np.load(tmp_path / "S.npy")
+    for method, tau in [("softmax", 1.0), ("softmax/exact", 0.5), ("sparsemax", 1.0), ("hard/exact", 1.0)]:
+        P, result = solve(tmp_path, S, "-m", method, "-t", tau)
+        c = result["certificate"]
+        columns = P.sum(axis=0)
+        positive = P[P > 0]
+        near = 100 * U64
+        spec.check("CETA-19", abs(c["row_error"] - np.abs(P.sum(axis=1) - 1).sum() / 6), near)
+        spec.check("CETA-19", abs(c["column_error"] - np.abs(columns - 1).sum() / 6), near)
+        spec.check("CETA-19", abs(c["receiver_max"] - columns.max()), near)
+        spec.check("CETA-19", abs(c["receiver_min"] - columns.min()), near)
+        spec.check("CETA-20", abs(c["delta"] - np.abs(columns - 1).max()), near)
+        spec.check("TOT-10", abs(c["entropy"] + (positive * np.log(positive)).sum() / 6), near)
+        spec.check("CETA-19", abs(c["support"] - np.count_nonzero(P) / 6), 0)
+        if method.startswith("softmax"):
+            primal = -(P * S).sum() + tau * (positive * (np.log(positive) - 1)).sum()
+            spec.check("LIT-02 ELA-01", abs(c["primal"] - primal), 1e3 * U64 * (1 + abs(primal)))
+            spec.check("LIT-22", abs(result["value"] - primal - tau * P.sum()), 1e3 * U64 * (1 + abs(primal)))
+
+
+def test_numbers_are_shortest(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    text = run(tmp_path, "plan", "S.npy", "--json").stdout.decode()
+    for number in re.findall(r":(-?[0-9][^,}]*)", text):
+        value = float(number)
+        spellings = [f"{value:.{digits}g}" for digits in range(1, 18)]
+        assert len(number) <= min(len(text) for text in spellings if float(text) == value)
+
+
+def test_help_json_and_doctor(tmp_path: Path) -> None:
+    result = answer(tmp_path, "help")
+    assert {row["name"] for row in result["commands"]} >= {
+        "attend", "plan", "compare", "assign", "hamming", "demo", "bench", "doctor", "help", "completions",
+    }  # fmt: skip
+    doctor = answer(tmp_path, "doctor")
+    assert set(doctor) >= {
+        "version", "cpu", "kernels", "solvers", "methods", "threads", "blas", "cuda", "mpi", "model",
+    }  # fmt: skip
+    assert "portable" in doctor["kernels"]
+    assert "softmax/exact" in doctor["methods"]
+    assert all(check["ok"] for check in doctor["checks"])
+    save(tmp_path, S=np.eye(4))
+    for method in doctor["methods"]:
+        answer(tmp_path, "plan", "S.npy", "-m", method)
+    for kernel in doctor["kernels"]:
+        assert answer(tmp_path, "plan", "S.npy", "--cpu", kernel)["how"]["kernel"] == kernel
+
+
+def test_compare(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    tight = "softmax/exact{tolerance=1e-12,max-rounds=500}"
+    methods = ["softmax", "elastic:.5,4", tight, "entmax/elastic", "hard", "capped:1.5"]
+    result = answer(tmp_path, "compare", "S.npy", "--methods", ",".join(methods))
+    rows = {row["method"]: row for row in result["methods"]}
+    assert list(rows) == methods
+    assert rows["entmax/elastic"]["status"] == "unsupported"
+    assert rows["entmax/elastic"]["certificate"] is None
+    assert rows["softmax"]["distance_to_softmax"] == 0
+    exact = rows[tight]
+    S = np.load(tmp_path / "S.npy")
+    full = np.ones(S.shape, bool)
+    softmax, doubly = oracles.by_rows(S, full, 1.0, oracles.softmax_row), oracles.exact(S, full, 1.0)
+    spec.check("LIT-13", abs(exact["distance_to_softmax"] - np.abs(softmax - doubly).sum() / 6), 1e-8)
+    spec.check("LIT-13", exact["distance_to_exact"], 1e-7)
+    hard = oracles.by_rows(S, full, 1.0, oracles.hard_row)
+    spec.check("LIT-13", abs(rows["hard"]["distance_to_exact"] - np.abs(hard - doubly).sum() / 6), 1e-7)
+    for name in ("Q.npy", "K.npy"), ("Q.npy", "K.npy", "V.npy"):
+        assert len(answer(tmp_path, "compare", *name)["methods"]) == 7
+    result = answer(tmp_path, "compare", "S.npy", "--methods", "softmax/exact", "-c", code=3)
+    assert result["status"] == "infeasible"
+
+
+def test_bench_checks_what_it_times(tmp_path: Path) -> None:
+    words = ["--shapes", "64x48x16", "--repeat", "2", "--methods", "softmax,entmax:1.5,hard"]
+    result = answer(tmp_path, "bench", *words)
+    rows = {row["name"]: row for row in result["rows"]}
+    assert "fma-ceiling" in rows
+    for row in result["rows"]:
+        assert set(row) >= {
+            "name", "shape", "dtype", "threads", "ns_per_pair", "gflops", "peer", "peer_ns_per_pair",
+            "ratio", "max_error",
+        }  # fmt: skip
+    softmax = rows["softmax 64x48x16 f32"]
+    # 3.2 of the numeric policy with A <= 6, B <= 16 for these inputs.
+    spec.check("TOT-112", softmax["max_error"], 2.0**-24 * 6 * (8 + 4 * 16))
+
+
+def test_random_problems_have_no_wrong_answer(tmp_path: Path) -> None:
+    result = answer(tmp_path, "bench", "--random", "300", "--seed", "11")
+    assert result["wrong_ok"] == 0
+    assert result["wrong_infeasible"] == 0
+    assert result["all"]["problems"] == 300
+    assert sum(row["problems"] for row in result["decades"]) == 300
+
+
+# ---- files ----
+
+
+def test_leading_dimensions_and_types(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    for lead in [(), (3,), (2, 3)]:
+        S = draw.normal(size=(*lead, 4, 5)).astype(np.float32)
+        P, _ = solve(
+            tmp_path, S, "-m", "relaxed:1", "--row-potential", "f.npy", "--column-potential", "g.npy",
+            "--receiver", "c.npy", "--out-dtype", "f64",
+        )  # fmt: skip
+        assert P.shape == S.shape
+        assert P.dtype == np.float64
+        f, g, c = (np.load(tmp_path / name) for name in ("f.npy", "g.npy", "c.npy"))
+        assert f.shape == (*lead, 4)
+        assert g.shape == c.shape == (*lead, 5)
+        # Potentials are f64 sums of f32 scores.
+        assert np.abs(np.exp(S + f[..., None] + g[..., None, :]) - P).max() < 1e-5
+        assert np.abs(P.sum(axis=-2) - c).max() < 1e-6
+    row, _ = solve(tmp_path, draw.normal(size=5))
+    assert row.shape == (5,)
+    for stored in ("<f2", ">f4", ">f8", "<i8"):
+        S = (4 * draw.normal(size=(4, 5))).astype(stored)
+        P, result = solve(tmp_path, np.asfortranarray(S))
+        assert P.dtype == (np.float64 if stored == "<i8" else np.dtype(stored).newbyteorder("="))
+        want = oracles.by_rows(S.astype(float), np.ones((4, 5), bool), 1.0, oracles.softmax_row)
+        assert np.abs(P - want).max() < 1e-3
+        assert result["problem"]["dtype"] == {"<f2": "f16", ">f4": "f32"}.get(stored, "f64")
+
+
+def test_archives_and_streams(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    S = np.random.default_rng(2).normal(size=(4, 5))
+    save(tmp_path, S=S)
+    np.savez(tmp_path / "a.npz", first=S, second=-S)
+    safetensors.save_file({"x": S, "y": -S}, tmp_path / "a.safetensors")
+    want = answer(tmp_path, "plan", "S.npy")["value"]
+    for name in ("a.npz:first", "a.safetensors:x"):
+        assert answer(tmp_path, "plan", name)["value"] == want
+    assert answer(tmp_path, "plan", "a.npz", code=2)["field"] == "scores"
+    done = run(tmp_path, "plan", "-", "-o", "-", stdin=(tmp_path / "S.npy").read_bytes())
+    assert done.returncode == 0
+    (tmp_path / "P.npy").write_bytes(done.stdout)
+    P = np.load(tmp_path / "P.npy")
+    assert np.abs(P.sum(axis=1) - 1).max() < 1e-12
+    assert b"softmax" in done.stderr
+    answer(tmp_path, "plan", "S.npy", "-o", "P.safetensors")
+    assert (safetensors.load_file(tmp_path / "P.safetensors")["out"] == P).all()
+    answer(tmp_path, "plan", "S.npy", "-o", "P.npz")
+    assert (np.load(tmp_path / "P.npz")["out"] == P).all()
+
+
+def test_outputs_are_all_or_none(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    save(tmp_path, old=np.zeros(3))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    # Infeasible, unconverged, refused, one of two outputs taken: nothing appears and nothing changes.
+    for words in (
+        ["-m", "softmax/exact", "-c", "-o", "P.npy"],
+        [*SLOW, "-f", "-o", "old.npy"],
+        ["-m", "entmax/elastic", "-o", "P.npy"],
+        ["-o", "P.npy", "--receiver", "old.npy"],
+        ["-o", "P.npy", "--receiver", "nowhere/c.npy"],
+    ):
+        assert run(tmp_path, "plan", "S.npy", *words).returncode != 0, words
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, words
+    assert run(tmp_path, "plan", "S.npy", "-o", "old.npy", "-f").returncode == 0
+    assert np.load(tmp_path / "old.npy").shape == (6, 6)
+
+
+def test_not_converged_tells_where_it_stopped(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    result = answer(tmp_path, "plan", "S.npy", *SLOW, code=3)
+    assert result["status"] == "not_converged"
+    assert result["rounds"] == 2
+    assert result["certificate"]["column_error"] > 1e-9
+    result = answer(tmp_path, "plan", "S.npy", *SLOW, "--allow-partial", "-o", "P.npy")
+    assert result["status"] == "partial"
+    assert np.isfinite(np.load(tmp_path / "P.npy")).all()
+    result = answer(tmp_path, "plan", "S.npy", "-m", "softmax/exact", "--rounds", "3")
+    assert result["status"] == "fixed_iters"
+    assert result["rounds"] == 3
+
+
+def test_unreachable_tolerance_is_said_before_the_work(tmp_path: Path) -> None:
+    fixed_files(tmp_path)
+    result = answer(tmp_path, "plan", "S.npy", "-m", "softmax/exact", "--tolerance", "1e-30", code=3)
+    assert result["status"] == "tolerance_unreachable"
+
+
+def test_nonfinite_rows(tmp_path: Path) -> None:
+    S = np.random.default_rng(3).normal(size=(5, 6))
+    S[1, 2], S[3, 0] = np.nan, np.inf
+    S[4, :] = -np.inf
+    P, result = solve(tmp_path, S)
+    assert result["status"] == "nonfinite_rows"
+    assert result["certificate"]["nonfinite_rows"] == 2
+    assert result["certificate"]["empty_rows"] == 1
+    assert np.isnan(P[[1, 3]]).all()
+    assert (P[4] == 0).all()
+    assert np.isfinite(P[[0, 2]]).all()
+    assert answer(tmp_path, "plan", "scores.npy", "--strict", code=3)["status"] == "nonfinite"
+    assert answer(tmp_path, "plan", "scores.npy", "-m", "ceta", code=3)["status"] == "nonfinite"
+
+
+def test_braces_are_flags_of_one_method(tmp_path: Path) -> None:
+    S = np.random.default_rng(4).normal(size=(6, 6))
+    for braces, flags in [
+        ("ceta{temperature=.5,rounds=3}", ["-m", "ceta", "-t", ".5", "--rounds", "3"]),
+        ("softmax{alibi=.5,softcap=2}", ["-m", "softmax", "--alibi", ".5", "--softcap", "2"]),
+        ("ceta{anneal=4:.5:3,keep-v,max_rounds=900}", ["-m", "ceta", "--anneal", "4:.5:3,keep-v"]),
+        ("relaxed:1{rows=relaxed:2}", ["-m", "relaxed:1", "--rows", "relaxed:2"]),
+        ("ceta{prune,cost}", ["-m", "ceta", "--prune", "--cost"]),
+    ]:
+        one, first = solve(tmp_path, S, "-m", braces)
+        other, second = solve(tmp_path, S, *flags)
+        assert (one == other).all(), braces
+        assert first["method"] == second["method"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    method=st.sampled_from(["softmax", "sparsemax", "hard"]),
+)
+def test_any_shape_is_solved(tmp_path_factory: pytest.TempPathFactory, shape: list[int], method: str) -> None:
+    folder = tmp_path_factory.mktemp("shape")
+    S = np.random.default_rng(0).normal(size=shape)
+    P, result = solve(folder, S, "-m", method)
+    assert P.shape == S.shape
+    assert result["status"] == "ok"
+    if S.size:
+        assert np.abs(P.sum(axis=-1) - 1).max() < 1e-12
+
+
+# ---- manners ----
+
+
+def test_help_names_every_flag_of_a_command(tmp_path: Path) -> None:
+    table = answer(tmp_path, "help")
+    man = run(tmp_path, "help", "--man").stdout.decode().replace("\\-", "-")
+    for command in table["commands"]:
+        text = run(tmp_path, command["name"], "--help").stdout.decode()
+        assert max(len(line) for line in text.splitlines()) <= 90
+        words = text.replace("=", " ").replace("[", " ").split()
+        taken = {f["name"] for f in table["flags"] if command["name"] in f["commands"]}
+        for flag in table["flags"]:
+            named = f"--{flag['name']}" in words
+            assert named == (flag["name"] in taken), (command["name"], flag["name"])
+            assert f"--{flag['name']}" in man
+    for topic in table["topics"]:
+        assert run(tmp_path, "help", topic["name"]).stdout
+
+
+def test_completions(tmp_path: Path) -> None:
+    script = run(tmp_path, "completions", "bash").stdout
+    (tmp_path / "otattn.bash").write_bytes(script)
+
+    def complete(*words: str) -> set[str]:
+        listed = " ".join(shlex.quote(word) for word in words)
+        state = f"COMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}"
+        line = f"source ./otattn.bash; {state}; _otattn; echo ${{COMPREPLY[@]}}"
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+        return set(done.stdout.split())
+
+    assert complete("otattn", "pl") == {"plan"}
+    assert complete("otattn", "plan", "--toler") == {"--tolerance", "--tolerance-scaling"}
+    assert complete("otattn", "plan", "--axis", "c") == {"columns"}
+    assert "softmax/exact" in complete("otattn", "attend", "-m", "soft")
+    assert complete("otattn", "completions", "z") == {"zsh"}
+    for shell in ("zsh", "fish"):
+        text = run(tmp_path, "completions", shell).stdout.decode()
+        assert "attend" in text
+        assert "column-potential" in text
+
+
+def test_interrupt_keeps_what_is_finished() -> None:
+    words = [PROGRAM, "bench", "--random", "100000000", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        time.sleep(1.5)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+    result = json.loads(out)
+    assert child.returncode in (130, 3)
+    assert result["all"]["problems"] > 0
+
+
+def test_interrupt_writes_nothing(tmp_path: Path) -> None:
+    save(tmp_path, S=np.random.default_rng(6).normal(size=(8, 900, 900)))
+    words = [PROGRAM, "plan", "S.npy", *SLOW, "--max-rounds", "1000000", "-o", "P.npy", "--json"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        time.sleep(1.5)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert json.loads(out)["status"] == "cancelled"
+    assert [path.name for path in tmp_path.iterdir()] == ["S.npy"]
+
+
+def on_terminal(words: list[str], seconds: float, **more: str) -> str:
+    """What a terminal sees in the first seconds."""
+    mother, daughter = pty.openpty()
+    child = subprocess.Popen(
+        [PROGRAM, *words], stdin=daughter, stdout=daughter, stderr=daughter, env=environment(**more)
+    )
+    os.close(daughter)
+    seen, end = b"", time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if not select.select([mother], [], [], left)[0]:
+            break
+        try:
+            seen += os.read(mother, 65536)
+        except OSError:
+            break
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(timeout=30)
+    finally:
+        os.close(mother)
+    return seen.decode()
+
+
+def test_progress_only_on_a_terminal_and_after_two_seconds() -> None:
+    words = ["bench", "--random", "100000000"]
+    assert on_terminal(words, 1.5) == ""
+    text = on_terminal(words, 4.0)
+    assert "a second" in text
+    assert "left" in text
+    assert on_terminal(words, 3.0, TERM="dumb") == ""
+
+
+def test_colours_ask_first(tmp_path: Path) -> None:
+    save(tmp_path, S=np.eye(4))
+    words = ["plan", str(tmp_path / "S.npy")]
+    assert "\033[" in on_terminal(words, 3.0)
+    assert "\033[" not in on_terminal(words, 3.0, NO_COLOR="1")
+    assert b"\033[" not in run(tmp_path, *words).stdout
+
+
+def test_no_arguments_help_and_version(tmp_path: Path) -> None:
+    assert b"Commands" in run(tmp_path).stdout
+    assert run(tmp_path, "--help").stdout == run(tmp_path, "help").stdout
+    assert re.fullmatch(rb"otattn \d+\.\d+\.\d+\n", run(tmp_path, "--version").stdout)
+
+
+if __name__ == "__main__" and "--update" in sys.argv:
+    with tempfile.TemporaryDirectory() as name:
+        fixed_files(Path(name))
+        golden = {command: sentence(Path(name), command) for command in COMMANDS}
+    GOLDEN.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,510 @@
+/* Bounds of one softmax row, of the probe and of saturation: on random and extreme rows, attained where
+ * they can be, and the printed forms that fail with their counterexamples. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis_random.h"
+#include "otattn_analysis.h"
+#include "spec.h"
+
+enum { MOST = 32 };
+
+static const double u64 = 0x1p-53;
+
+static void random_row(uint64_t *state, double scale, int size, double *z) {
+    for (int i = 0; i < size; i++) z[i] = scale * normal(state);
+}
+
+static double distance(const double *p, const double *q, int size) {
+    double l1 = 0.0;
+    for (int i = 0; i < size; i++) l1 += fabs(p[i] - q[i]);
+    return l1;
+}
+
+static void softmax_is_lipschitz(void **unused) {
+    (void)unused;
+    uint64_t state = 1;
+    double printed = 0.0, sharp = 0.0;
+    for (int draw = 0; draw < 2000; draw++) {
+        const int size = whole(&state, 1, MOST);
+        const double temperature = decade(&state, -1.0, 1.0);
+        double z[MOST], w[MOST], p[MOST], q[MOST];
+        random_row(&state, 2.0, size, z);
+        random_row(&state, decade(&state, -3.0, 1.0), size, w);
+        for (int i = 0; i < size; i++) w[i] += z[i];
+        plain_softmax(z, size, temperature, p);
+        plain_softmax(w, size, temperature, q);
+        ota_lipschitz bound;
+        assert_int_equal(ota_lipschitz_of(z, w, OTA_F64, size, temperature, &bound, NULL), OTA_OK);
+        spec_check("TOT-21", fabs(bound.l1 - distance(p, q, size)), 1e-14);
+        spec_check("TOT-21", bound.l1, bound.printed * (1.0 + 1e-13));
+        spec_check("DER-20", bound.l1, bound.sharp * (1.0 + 1e-13));
+        spec_check("DER-20", bound.sharp, bound.printed * (1.0 + 1e-13));
+        if (size > 1) {
+            printed += bound.l1 / bound.printed / 2000.0;
+            sharp += bound.l1 / bound.sharp / 2000.0;
+            double least = (double)INFINITY, most = -(double)INFINITY;
+            for (int i = 0; i < size; i++) {
+                least = fmin(least, log(q[i] / p[i]));
+                most = fmax(most, log(q[i] / p[i]));
+            }
+            if (most - least < 300.0) {
+                spec_check("DER-20", fabs(bound.sharp - 2.0 * tanh((most - least) / 4.0)), 1e-12);
+            }
+        }
+    }
+    assert_true(sharp > printed);
+    /* Two symbols, from the middle: J v = v/2, so the ratio tends to 1 like 1 - O(step^2). */
+    for (double step = 0.5; step > 1e-6; step *= 0.1) {
+        const double z[2] = {0.0, 0.0}, w[2] = {step, -step};
+        ota_lipschitz bound;
+        ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &bound, NULL);
+        spec_check("TOT-21 TOT-117", fabs(bound.l1 / bound.printed - 1.0), step * step + 1e-14);
+    }
+    const double z[2] = {-0.7, 0.7}, w[2] = {0.7, -0.7};
+    ota_lipschitz bound;
+    ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &bound, NULL);
+    spec_check("DER-20", fabs(bound.l1 / bound.sharp - 1.0), 4.0 * u64);
+}
+
+static void jacobian_norm_equals_all_signs(void **unused) {
+    (void)unused;
+    uint64_t state = 2;
+    for (int draw = 0; draw < 60; draw++) {
+        const int size = whole(&state, 1, 10);
+        double z[MOST], p[MOST], best = 0.0, lower, upper;
+        random_row(&state, draw % 2 ? 3.0 : 0.5, size, z);
+        plain_softmax(z, size, 1.0, p);
+        for (int signs = 0; signs < 1 << size; signs++) {
+            double mean = 0.0, l1 = 0.0;
+            for (int i = 0; i < size; i++) mean += p[i] * (signs >> i & 1 ? 1.0 : -1.0);
+            for (int i = 0; i < size; i++) l1 += p[i] * fabs((signs >> i & 1 ? 1.0 : -1.0) - mean);
+            best = fmax(best, l1);
+        }
+        assert_int_equal(ota_jacobian_norm(p, size, &lower, &upper, NULL), OTA_OK);
+        spec_check("TOT-22", fabs(lower - best) + (upper - lower), 1e-14);
+    }
+    double z[MOST], p[MOST], lower, upper;
+    random_row(&state, 0.3, MOST, z);
+    plain_softmax(z, MOST, 1.0, p);
+    ota_jacobian_norm(p, MOST, &lower, &upper, NULL);
+    assert_true(lower <= upper && upper == 1.0 && lower > 0.9);
+    /* Errata E11: near saturation it vanishes like 4 eps, not like eps^2. */
+    for (double eps = 1e-2; eps > 1e-30; eps *= 1e-4) {
+        double tail[11] = {1.0 - eps};
+        for (int i = 1; i < 11; i++) tail[i] = 0.1 * eps;
+        ota_jacobian_norm(tail, 11, &lower, &upper, NULL);
+        spec_check("TOT-22", fabs(lower / (4.0 * eps * (1.0 - eps)) - 1.0), 1e-14);
+        assert_true(lower > 10.0 * eps * eps);
+    }
+}
+
+/* p' - p = integral of J(z + t dz) dz over t: ten-point Gauss on 8 pieces. */
+static void the_path_integral_is_the_change(void **unused) {
+    (void)unused;
+    static const double at[5] = {0.1488743389816312, 0.4333953941292472, 0.6794095682990244,
+                                 0.8650633666889845, 0.9739065285171717};
+    static const double weight[5] = {0.2955242247147529, 0.2692667193099963, 0.2190863625159820,
+                                     0.1494513491505806, 0.0666713443086881};
+    uint64_t state = 3;
+    for (int draw = 0; draw < 20; draw++) {
+        enum { SIZE = 6 };
+        double z[SIZE], d[SIZE], w[SIZE], p[SIZE], q[SIZE], sum[SIZE] = {0.0};
+        random_row(&state, 1.0, SIZE, z);
+        random_row(&state, 1.0, SIZE, d);
+        for (int i = 0; i < SIZE; i++) w[i] = z[i] + d[i];
+        for (int piece = 0; piece < 8; piece++) {
+            for (int k = 0; k < 10; k++) {
+                const double t = (piece + 0.5 + (k < 5 ? 0.5 : -0.5) * at[k % 5]) / 8.0;
+                double here[SIZE], product[SIZE];
+                for (int i = 0; i < SIZE; i++) here[i] = z[i] + t * d[i];
+                plain_softmax(here, SIZE, 1.0, here);
+                ota_fisher_product(here, d, SIZE, 1.0, product, NULL);
+                for (int i = 0; i < SIZE; i++) sum[i] += weight[k % 5] / 16.0 * product[i];
+            }
+        }
+        plain_softmax(z, SIZE, 1.0, p);
+        plain_softmax(w, SIZE, 1.0, q);
+        for (int i = 0; i < SIZE; i++) spec_check("TOT-23", fabs(q[i] - p[i] - sum[i]), 1e-12);
+    }
+}
+
+typedef struct drift {
+    int size, width, layers;
+    double w[MOST * 8], h[9][8], z[9][MOST], steps[8];
+    ota_probe probe;
+} drift;
+
+static drift random_drift(uint64_t *state) {
+    drift d = {
+        .size = whole(state, 2, MOST), .width = whole(state, 1, 8), .layers = whole(state, 1, 8)};
+    random_row(state, 1.0, d.size * d.width, d.w);
+    const double step = decade(state, -3.0, 0.5);
+    for (int l = 0; l <= d.layers; l++) {
+        random_row(state, l == 0 ? 1.0 : step, d.width, d.h[l]);
+        double squares = 0.0;
+        for (int k = 0; k < d.width; k++) {
+            squares += d.h[l][k] * d.h[l][k];
+            if (l > 0) d.h[l][k] += d.h[l - 1][k];
+        }
+        if (l > 0) d.steps[l - 1] = sqrt(squares);
+        for (int j = 0; j < d.size; j++) {
+            d.z[l][j] = 0.0;
+            for (int k = 0; k < d.width; k++) d.z[l][j] += d.w[j * d.width + k] * d.h[l][k];
+        }
+    }
+    assert_int_equal(ota_probe_of(d.w, OTA_F64, d.size, d.width, &d.probe, NULL), OTA_OK);
+    return d;
+}
+
+static void probe_bounds_hold(void **unused) {
+    (void)unused;
+    uint64_t state = 4;
+    for (int draw = 0; draw < 1000; draw++) {
+        const drift d = random_drift(&state);
+        double norm = 0.0, diameter = 0.0;
+        for (int j = 0; j < d.size; j++) {
+            for (int k = 0; k < d.size; k++) {
+                double own = 0.0, between = 0.0;
+                for (int t = 0; t < d.width; t++) {
+                    own += pow(d.w[j * d.width + t], 2.0);
+                    between += pow(d.w[j * d.width + t] - d.w[k * d.width + t], 2.0);
+                }
+                norm = fmax(norm, sqrt(own));
+                diameter = fmax(diameter, sqrt(between));
+            }
+        }
+        spec_check("TOT-25", fabs(d.probe.norm - norm), 4.0 * u64 * norm);
+        spec_check("DER-20", fabs(d.probe.diameter - diameter), 4.0 * u64 * diameter);
+        assert_true(d.probe.diameter_exact);
+        for (int l = 0; l < d.layers; l++) {
+            ota_divergence change;
+            double printed, sharp;
+            ota_divergence_of_logits(d.z[l], d.z[l + 1], OTA_F64, d.size, 1.0, &change, NULL);
+            assert_int_equal(ota_drift_bound(&d.probe, &d.steps[l], 1, &printed, &sharp, NULL),
+                             OTA_OK);
+            spec_check("TOT-24", 2.0 * change.tv, printed * (1.0 + 1e-10));
+            spec_check("DER-20", 2.0 * change.tv, sharp * (1.0 + 1e-10));
+            spec_check("TOT-27", 2.0 * change.tv / (d.probe.norm * d.steps[l]), 1.0 + 1e-10);
+        }
+        ota_divergence whole_change;
+        double printed, sharp, sum = 0.0;
+        for (int l = 0; l < d.layers; l++) sum += d.steps[l];
+        ota_divergence_of_logits(d.z[0], d.z[d.layers], OTA_F64, d.size, 1.0, &whole_change, NULL);
+        ota_drift_bound(&d.probe, d.steps, d.layers, &printed, &sharp, NULL);
+        spec_check("TOT-26", 2.0 * whole_change.tv, printed * (1.0 + 1e-10));
+        spec_check("TOT-26", fabs(printed - fmin(2.0, norm * sum)), 1e-13);
+        spec_check("DER-20", 2.0 * whole_change.tv, sharp * (1.0 + 1e-10));
+    }
+    /* A probe too large for all pairs: the diameter given is an upper bound, at most twice too large. */
+    enum { LARGE = 3000 };
+    static float w[2 * LARGE];
+    double diameter = 0.0;
+    for (int i = 0; i < 2 * LARGE; i++) w[i] = (float)normal(&state) + (i % 2 ? 30.0f : 0.0f);
+    for (int j = 0; j < LARGE; j++) {
+        for (int k = 0; k < j; k++) {
+            diameter = fmax(diameter, hypot((double)w[2 * j] - (double)w[2 * k],
+                                            (double)w[2 * j + 1] - (double)w[2 * k + 1]));
+        }
+    }
+    ota_probe probe;
+    ota_probe_of(w, OTA_F32, LARGE, 2, &probe, NULL);
+    assert_false(probe.diameter_exact);
+    spec_check("DER-20", diameter / probe.diameter, 1.0);
+    spec_check("DER-20", probe.diameter / diameter, 2.0);
+}
+
+/* Errata E12: a step along the longest direction does not attain the bound, antipodal directions do. */
+static void printed_tightness_needs_antipodes(void **unused) {
+    (void)unused;
+    const double antipodes[2] = {1.0, -1.0}, single[2] = {1.0, 0.0}, start[2] = {0.0, 0.0};
+    const double step = 1e-5;
+    for (int k = 0; k < 2; k++) {
+        const double *const w = k == 0 ? antipodes : single, end[2] = {step * w[0], step * w[1]};
+        ota_probe probe;
+        ota_divergence change;
+        double printed, sharp;
+        ota_probe_of(w, OTA_F64, 2, 1, &probe, NULL);
+        ota_divergence_of_logits(start, end, OTA_F64, 2, 1.0, &change, NULL);
+        ota_drift_bound(&probe, &step, 1, &printed, &sharp, NULL);
+        spec_check("DER-20", fabs(2.0 * change.tv / sharp - 1.0), 1e-9);
+        spec_check("TOT-24", fabs(2.0 * change.tv / printed - (k == 0 ? 1.0 : 0.5)), 1e-9);
+    }
+}
+
+static void saturation_bounds_hold(void **unused) {
+    (void)unused;
+    uint64_t state = 5;
+    double always = 0.0, by_margin = 0.0, kept = 0.0, margin = 0.0, odds = 0.0;
+    for (int draw = 0; draw < 20000; draw++) {
+        const int size = whole(&state, 2, 12);
+        const double temperature = decade(&state, -0.3, 0.3);
+        double z[MOST], w[MOST];
+        random_row(&state, 3.0, size, z);
+        z[0] += 25.0 * uniform(&state);
+        random_row(&state, decade(&state, -2.0, 1.5), size, w);
+        const bool shrink = draw % 2 == 0;
+        for (int i = 0; i < size; i++) {
+            /* Every other draw, index 0 wins and no margin shrinks. */
+            if (!shrink) w[i] = i == 0 ? 5.0 : 5.0 - fabs(w[i]);
+            w[i] += z[i];
+        }
+        ota_saturation s;
+        assert_int_equal(ota_saturation_of(z, w, OTA_F64, size, temperature, &s, NULL), OTA_OK);
+        keep_worst(&always, s.tv / s.bound);
+        keep_worst(&by_margin, s.tail_after / s.tail_bound);
+        if (!shrink && s.index == 0) {
+            assert_true(s.margin_loss <= 1e-13);
+            keep_worst(&kept, 2.0 * s.tv / s.printed);
+        }
+        double p[MOST];
+        plain_softmax(z, size, temperature, p);
+        double second = 0.0;
+        for (int i = 0; i < size; i++) {
+            if (i != s.index) second = fmax(second, p[i]);
+        }
+        const double here = s.margin / temperature;
+        keep_worst(&margin, fabs(here - log(p[s.index] / second)) / (1.0 + here));
+        keep_worst(&odds, (log((1.0 - s.tail_before) / s.tail_before) - here) / (1.0 + here));
+    }
+    spec_check("TOT-28", always, 1.0 + 1e-12);
+    spec_check("TOT-28", by_margin, 1.0 + 1e-11);
+    spec_check("TOT-28", kept, 1.0 + 1e-11);
+    spec_check("TOT-30", margin, 1e-12);
+    spec_check("TOT-30", odds, 1e-12);
+}
+
+/* Errata E1: the argmax stays, and yet the change is 1e4 times what is printed. */
+static void printed_saturation_theorem_fails(void **unused) {
+    (void)unused;
+    const double z[2] = {10.0, 0.0}, w[2] = {10.0, 9.999};
+    ota_saturation s;
+    ota_saturation_of(z, w, OTA_F64, 2, 1.0, &s, NULL);
+    assert_true(s.kept == 1 && 2.0 * s.tv > 0.999 && s.printed < 9.2e-5);
+    spec_check("TOT-28 TOT-118", s.tv, s.bound);
+    spec_check("TOT-28", fabs(s.tail_after / s.tail_bound - 1.0), 1e-10);
+    spec_check("TOT-28", fabs(s.margin_loss - 9.999), 1e-14);
+    double many[100] = {14.0}, moved[100] = {14.0};
+    for (int i = 1; i < 100; i++) moved[i] = 14.0 - 1e-3;
+    ota_saturation_of(many, moved, OTA_F64, 100, 1.0, &s, NULL);
+    assert_true(s.kept == 1 && 2.0 * s.tv > 1.97 && 2.0 * s.tv <= 1.98);
+    spec_check("TOT-28", s.tv, s.bound);
+    /* A lost argmax is told, and counted at the old index. */
+    const double other[2] = {10.0, 11.0};
+    ota_saturation_of(z, other, OTA_F64, 2, 1.0, &s, NULL);
+    assert_true(s.kept == 0 && s.index == 0 && s.tail_after > 0.7);
+}
+
+/* Events planted in a row of layers: both tails small, and a change below the threshold. */
+static void events_are_found_exactly(void **unused) {
+    (void)unused;
+    enum { LAYERS = 40, SIZE = 50 };
+    static double z[LAYERS][SIZE];
+    static const bool saturated[LAYERS] = {
+        [7] = true, [8] = true, [9] = true, [20] = true, [21] = true, [30] = true};
+    uint64_t state = 6;
+    for (int l = 0; l < LAYERS; l++) {
+        random_row(&state, 1.0, SIZE, z[l]);
+        /* Layer 21 is sure of another symbol than layer 20. */
+        if (saturated[l]) z[l][l == 21 ? 5 : 3] += 60.0;
+    }
+    for (int l = 0; l + 1 < LAYERS; l++) {
+        ota_saturation s;
+        ota_saturation_of(z[l], z[l + 1], OTA_F64, SIZE, 1.0, &s, NULL);
+        const bool event = l == 7 || l == 8;
+        spec_check_true("TOT-29", (ota_saturation_event(&s, 1e-4, 1e-10) == 1) == event);
+        if (event) {
+            spec_check_true("TOT-29", ota_saturation_event(&s, 1e-40, 1e-10) == 0);
+            spec_check_true("TOT-29", ota_saturation_event(&s, 1e-4, 0.0) == 0);
+        }
+        /* Whatever the change, both sides must be sure of the symbol. */
+        spec_check_true("TOT-29", (ota_saturation_event(&s, 1e-4, 2.0) == 1) == event);
+        /* Errata E10: TV is at least the change of p_max. */
+        spec_check("TOT-29", fabs(s.tail_after - s.tail_before) - s.tv, 1e-15);
+    }
+    /* The same symbol, but sure of it only before, or only after. */
+    const double unsure[2] = {2.0, 0.0}, sure[2] = {40.0, 0.0};
+    ota_saturation s;
+    ota_saturation_of(unsure, sure, OTA_F64, 2, 1.0, &s, NULL);
+    spec_check_true("TOT-29", ota_saturation_event(&s, 1e-4, 2.0) == 0);
+    ota_saturation_of(sure, unsure, OTA_F64, 2, 1.0, &s, NULL);
+    spec_check_true("TOT-29", ota_saturation_event(&s, 1e-4, 2.0) == 0);
+}
+
+static void range_limits_hold_and_are_attained(void **unused) {
+    (void)unused;
+    uint64_t state = 7;
+    int printed_fails = 0;
+    double excess[4] = {0.0};
+    for (int draw = 0; draw < 20000; draw++) {
+        const int size = whole(&state, 2, 19);
+        const double range = decade(&state, -1.0, 1.0), temperature = decade(&state, -0.3, 0.3);
+        double z[MOST] = {0.0}, p[MOST], least = 1.0, most = 0.0;
+        for (int i = 0; i < size; i++) {
+            z[i] = i == 0 ? 0.0 : i == 1 ? range : range * uniform(&state);
+        }
+        plain_softmax(z, size, temperature, p);
+        for (int i = 0; i < size; i++) {
+            least = fmin(least, p[i]);
+            most = fmax(most, p[i]);
+        }
+        ota_softmax_limits limits;
+        assert_int_equal(ota_softmax_limits_of(size, range, temperature, &limits, NULL), OTA_OK);
+        keep_worst(&excess[0], limits.max_least - most);
+        keep_worst(&excess[1], most - limits.max_most);
+        keep_worst(&excess[2], limits.min_least - least);
+        keep_worst(&excess[3], least - limits.min_most);
+        /* Errata E2: the printed lower bound of max p is its upper bound. */
+        printed_fails += most < limits.max_most - 1e-9;
+    }
+    for (int k = 0; k < 4; k++) spec_check("TOT-31", excess[k], 1e-14);
+    assert_true(printed_fails > 15000);
+    for (int size = 2; size <= 20; size++) {
+        const double range = 2.5, temperature = 0.7;
+        ota_softmax_limits limits;
+        ota_softmax_limits_of(size, range, temperature, &limits, NULL);
+        for (int high = 1; high < size; high++) {
+            double z[MOST], p[MOST];
+            for (int i = 0; i < size; i++) z[i] = i < high ? range : 0.0;
+            plain_softmax(z, size, temperature, p);
+            spec_check("TOT-32", fabs(ota_two_level(size, high, range, temperature) - p[0]),
+                       4 * u64);
+            if (high == 1) {
+                spec_check("TOT-31", fabs(limits.max_most - p[0]), 4.0 * u64);
+                spec_check("TOT-31", fabs(limits.min_most - p[1]), 4.0 * u64);
+            }
+            if (high == size - 1) {
+                spec_check("TOT-31", fabs(limits.max_least - p[0]), 4.0 * u64);
+                spec_check("TOT-31", fabs(limits.min_least - p[high]), 4.0 * u64);
+            }
+        }
+    }
+    const double z[3] = {2.0, 2.0, 0.0};
+    double p[3];
+    ota_softmax_limits limits;
+    plain_softmax(z, 3, 1.0, p);
+    ota_softmax_limits_of(3, 2.0, 1.0, &limits, NULL);
+    spec_check("TOT-31", fabs(p[0] - 0.468311), 5e-7);
+    spec_check("TOT-31", fabs(limits.max_most - 0.786986), 5e-7);
+    ota_softmax_limits_of(3, 1e6, 1.0, &limits, NULL);
+    assert_true(limits.max_most == 1.0 && limits.min_least == 0.0 && limits.max_least == 0.5);
+    assert_true(isnan(ota_two_level(3, 4, 1.0, 1.0)));
+    spec_check("TOT-32", fabs(ota_two_level(5, 2, 1e6, 1.0) - 0.5), 0.0);
+}
+
+static void entropy_and_uniformity_bounds_hold(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    double same = 0.0, entropy_excess = 0.0, excess[6] = {0.0};
+    for (int draw = 0; draw < 5000; draw++) {
+        const int size = whole(&state, 1, MOST);
+        const double temperature = decade(&state, -0.3, 0.3);
+        double z[MOST], p[MOST], entropy = 0.0, tv = 0.0, least = 1.0;
+        random_row(&state, decade(&state, -1.0, 1.0), size, z);
+        plain_softmax(z, size, temperature, p);
+        for (int i = 0; i < size; i++) {
+            if (p[i] > 0.0) entropy -= p[i] * log(p[i]);
+            tv += 0.5 * fabs(p[i] - 1.0 / size);
+            least = fmin(least, p[i]);
+        }
+        ota_uniformity u;
+        assert_int_equal(ota_uniformity_of(z, OTA_F64, size, temperature, &u, NULL), OTA_OK);
+        keep_worst(&same, fabs(u.entropy - entropy));
+        keep_worst(&same, fabs(u.tv - tv));
+        keep_worst(&same, fabs(u.by_least - (1.0 - size * least)));
+        keep_worst(&entropy_excess, u.entropy - u.entropy_bound);
+        const double bounds[4] = {u.by_least, u.by_range, u.by_least_sharp, u.by_range_sharp};
+        for (int k = 0; k < 4; k++) keep_worst(&excess[k], u.tv - bounds[k]);
+        keep_worst(&excess[4], u.by_least - u.by_range);
+        keep_worst(&excess[5], u.by_least_sharp - u.by_least);
+    }
+    spec_check("TOT-33 TOT-34", same, 1e-13);
+    spec_check("TOT-33", entropy_excess, 1e-13);
+    for (int k = 0; k < 6; k++) spec_check("TOT-34", excess[k], 1e-14);
+    const double even[4] = {3.0, 1.0, 1.0, 1.0};
+    ota_uniformity u;
+    ota_uniformity_of(even, OTA_F64, 4, 1.0, &u, NULL);
+    spec_check("TOT-33", fabs(u.entropy - u.entropy_bound), 4.0 * u64);
+}
+
+static void saturated_rows_get_fewer_with_temperature(void **unused) {
+    (void)unused;
+    enum { ROWS = 200, COLUMNS = 20 };
+    static float scores[ROWS * COLUMNS];
+    static double copy[ROWS * COLUMNS];
+    uint64_t state = 9;
+    for (int i = 0; i < ROWS * COLUMNS; i++) copy[i] = scores[i] = (float)(20.0 * normal(&state));
+    double before = 1.0, fraction = 1.0;
+    for (double temperature = 0.5; temperature < 3.0; temperature *= 1.2) {
+        assert_int_equal(ota_saturated_fraction(scores, OTA_F32, ROWS, COLUMNS, temperature, 1e-4,
+                                                &fraction, NULL),
+                         OTA_OK);
+        int count = 0;
+        for (int i = 0; i < ROWS; i++) {
+            double p[COLUMNS], most = 0.0;
+            plain_softmax(copy + i * COLUMNS, COLUMNS, temperature, p);
+            for (int j = 0; j < COLUMNS; j++) most = fmax(most, p[j]);
+            count += most > 0.9999;
+        }
+        spec_check("TOT-35", fabs(fraction - (double)count / ROWS), 1e-15);
+        spec_check("TOT-35", fraction - before, 0.0);
+        before = fraction;
+    }
+    assert_true(fraction > 0.0 && fraction < 0.9);
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    const double fine[2] = {0.5, 0.5}, nan2[2] = {(double)NAN, 1.0}, many[2] = {0.5, 0.6};
+    double lower = -7.0, upper = -7.0;
+    ota_lipschitz lipschitz;
+    ota_saturation saturation;
+    ota_uniformity uniformity;
+    ota_softmax_limits limits;
+    ota_probe probe = {.norm = 1.0};
+    ota_error error;
+    assert_int_equal(ota_lipschitz_of(fine, nan2, OTA_F64, 2, 1.0, &lipschitz, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "after");
+    assert_int_equal(ota_jacobian_norm(many, 2, &lower, &upper, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "p");
+    assert_int_equal(ota_probe_of(nan2, OTA_F64, 2, 1, &probe, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "directions");
+    assert_int_equal(ota_probe_of(fine, OTA_F64, 2, 0, &probe, NULL), OTA_EINVAL);
+    assert_int_equal(ota_probe_of(fine, OTA_F64, INT64_MAX / 2, 8, &probe, NULL), OTA_EOVERFLOW);
+    assert_int_equal(ota_drift_bound(&probe, nan2, 2, &lower, &upper, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "steps");
+    assert_int_equal(ota_saturation_of(nan2, fine, OTA_F64, 2, 1.0, &saturation, NULL), OTA_EINVAL);
+    assert_int_equal(ota_uniformity_of(fine, OTA_F64, 2, 0.0, &uniformity, NULL), OTA_EINVAL);
+    assert_int_equal(ota_softmax_limits_of(1, 1.0, 1.0, &limits, NULL), OTA_EINVAL);
+    assert_int_equal(ota_softmax_limits_of(2, -1.0, 1.0, &limits, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "range");
+    assert_int_equal(ota_saturated_fraction(nan2, OTA_F64, 1, 2, 1.0, 1e-4, &lower, NULL),
+                     OTA_EINVAL);
+    assert_true(lower == -7.0 && upper == -7.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(softmax_is_lipschitz),
+        cmocka_unit_test(jacobian_norm_equals_all_signs),
+        cmocka_unit_test(the_path_integral_is_the_change),
+        cmocka_unit_test(probe_bounds_hold),
+        cmocka_unit_test(printed_tightness_needs_antipodes),
+        cmocka_unit_test(saturation_bounds_hold),
+        cmocka_unit_test(printed_saturation_theorem_fails),
+        cmocka_unit_test(events_are_found_exactly),
+        cmocka_unit_test(range_limits_hold_and_are_attained),
+        cmocka_unit_test(entropy_and_uniformity_bounds_hold),
+        cmocka_unit_test(saturated_rows_get_fewer_with_temperature),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

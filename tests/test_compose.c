@@ -1,0 +1,179 @@
+/* Composition of attention layers and the rank one layer would need; the printed example and what it hides. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis_random.h"
+#include "otattn_analysis.h"
+#include "spec.h"
+
+enum { SIZE = 32, WIDTH = 4 };
+
+/* softmax(Q K^T), Q [n, width], K [m, width] */
+static void attention(uint64_t *state, int n, int m, int width, double *coupling) {
+    double q[SIZE * WIDTH], k[SIZE * WIDTH], z[SIZE];
+    for (int i = 0; i < n * width; i++) q[i] = normal(state);
+    for (int j = 0; j < m * width; j++) k[j] = normal(state);
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < m; j++) {
+            z[j] = 0.0;
+            for (int d = 0; d < width; d++) z[j] += q[i * width + d] * k[j * width + d];
+        }
+        plain_softmax(z, m, 1.0, coupling + i * m);
+    }
+}
+
+static int64_t rank_of(const double *coupling, int n, int m, double *pivots) {
+    double ratio[SIZE * SIZE];
+    int64_t rank;
+    assert_int_equal(ota_log_ratios(coupling, n, m, ratio, NULL), OTA_OK);
+    assert_int_equal(ota_rank(ratio, n, m - 1, 1e-10, pivots, &rank, NULL), OTA_OK);
+    return rank;
+}
+
+static void one_layer_has_its_width(void **unused) {
+    (void)unused;
+    uint64_t state = 3;
+    double first[SIZE * SIZE], second[SIZE * SIZE], both[SIZE * SIZE], pivots[SIZE];
+    for (int t = 0; t < 20; t++) {
+        const int width = 1 + t % WIDTH;
+        attention(&state, SIZE, SIZE, width, first);
+        attention(&state, SIZE, SIZE, width, second);
+        spec_check("TOT-61", fabs((double)rank_of(first, SIZE, SIZE, pivots) - width), 0.0);
+        for (int k = 1; k < SIZE; k++) assert_true(pivots[k] >= 0.0);
+        assert_int_equal(ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL), OTA_OK);
+        for (int i = 0; i < SIZE; i++) {
+            double total = 0.0;
+            for (int j = 0; j < SIZE; j++) {
+                double plain = 0.0;
+                for (int l = 0; l < SIZE; l++) plain += second[i * SIZE + l] * first[l * SIZE + j];
+                spec_check("TOT-62", fabs(plain - both[i * SIZE + j]), 4.0 * DBL_EPSILON);
+                total += both[i * SIZE + j];
+            }
+            spec_check("TOT-62", fabs(total - 1.0), SIZE * DBL_EPSILON);
+        }
+        /* Two layers of width 4 need all 31 dimensions that 32 keys allow. */
+        if (width == WIDTH) {
+            spec_check("TOT-61", fabs((double)rank_of(both, SIZE, SIZE, pivots) - (SIZE - 1)), 0.0);
+        }
+        spec_check_true("TOT-61", rank_of(both, SIZE, SIZE, pivots) > width);
+    }
+}
+
+/* Rank d is enough: K = (0, ratios^T restricted) rebuilds S; no obstruction from d = min(n, m - 1) on. */
+static void enough_dimensions_rebuild_it(void **unused) {
+    (void)unused;
+    uint64_t state = 5;
+    for (int t = 0; t < 100; t++) {
+        const int n = 2, m = 3;
+        double s[6], ratio[4], z[3], p[3];
+        for (int i = 0; i < n; i++) {
+            for (int j = 0; j < m; j++) z[j] = 3.0 * normal(&state);
+            plain_softmax(z, m, 1.0, s + i * m);
+        }
+        assert_int_equal(ota_log_ratios(s, n, m, ratio, NULL), OTA_OK);
+        for (int i = 0; i < n; i++) {
+            /* Q = ratios, K = (0, e_1, e_2): two dimensions. */
+            z[0] = 0.0, z[1] = ratio[2 * i], z[2] = ratio[2 * i + 1];
+            plain_softmax(z, m, 1.0, p);
+            for (int j = 0; j < m; j++)
+                spec_check("TOT-61", fabs(p[j] - s[i * m + j]), 4.0 * DBL_EPSILON);
+        }
+    }
+}
+
+/* C.3 prints S2 S1 with a 3 x 3 times a 2 x 3 matrix, a product and determinant .040 that no order gives
+ * (erratum E4): the shapes allow S1 S2 only, whose determinant is .011443. */
+static void printed_example(void **unused) {
+    (void)unused;
+    const double s1[6] = {.40, .35, .25, .25, .40, .35};
+    const double s2[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
+    const double printed[6] = {.335, .355, .310, .268, .330, .402};
+    double s[6], z[4], copy[4], pivots[2];
+    int64_t rank;
+    assert_int_equal(ota_compose(s1, s2, 2, 3, 3, s, NULL), OTA_OK);
+    const double right[6] = {.345, .345, .310, .310, .345, .345};
+    double apart = 0.0;
+    for (int k = 0; k < 6; k++) {
+        spec_check("TOT-62", fabs(s[k] - right[k]), 4.0 * DBL_EPSILON);
+        apart = fmax(apart, fabs(s[k] - printed[k]));
+    }
+    spec_check_true("TOT-62", apart > 0.05);
+    assert_int_equal(ota_log_ratios(s, 2, 3, z, NULL), OTA_OK);
+    const double determinant = z[0] * z[3] - z[1] * z[2];
+    spec_check("TOT-61", fabs(determinant - 0.0114430), 5e-8);
+    spec_check_true("TOT-61", fabs(determinant - 0.040) > 0.02);
+    memcpy(copy, z, sizeof copy);
+    assert_int_equal(ota_rank(copy, 2, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    spec_check_true("TOT-61", rank == 2);
+    spec_check("TOT-61", fabs(pivots[0] * pivots[1] - fabs(determinant)), 4.0 * DBL_EPSILON);
+    /* The printed digits themselves give .0397. */
+    assert_int_equal(ota_log_ratios(printed, 2, 3, z, NULL), OTA_OK);
+    spec_check("TOT-61", fabs(z[0] * z[3] - z[1] * z[2] - 0.0397), 5e-5);
+}
+
+static void ranks_that_are_known(void **unused) {
+    (void)unused;
+    double pivots[3];
+    int64_t rank;
+    double zero[6] = {0}, one[6] = {1, 2, 3, 2, 4, 6}, two[6] = {0, 0, 1, 0, 1e-3, 0};
+    assert_int_equal(ota_rank(zero, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 0);
+    assert_int_equal(ota_rank(one, 3, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 2);
+    double same[6] = {1, 2, 2, 4, 3, 6};
+    assert_int_equal(ota_rank(same, 3, 2, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 1);
+    double wide[6];
+    memcpy(wide, two, sizeof wide);
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 2);
+    memcpy(wide, two, sizeof wide);
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-2, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 1);
+    for (int k = 0; k < 6; k++) wide[k] = 1e-20 * two[k];
+    assert_int_equal(ota_rank(wide, 2, 3, 1e-10, pivots, &rank, NULL), OTA_OK);
+    assert_int_equal(rank, 2);
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    const double good[4] = {.5, .5, .25, .75}, heavy[4] = {.5, .5, .5, .6},
+                 negative[4] = {1.5, -.5, 0, 1};
+    const double none[4] = {(double)NAN, .5, 1, 0}, zero[4] = {1, 0, .5, .5};
+    double out[4], pivots[2];
+    int64_t rank;
+    ota_error error;
+    assert_int_equal(ota_compose(heavy, good, 2, 2, 2, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "second");
+    assert_int_equal(ota_compose(good, negative, 2, 2, 2, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "first");
+    assert_int_equal(ota_compose(none, good, 2, 2, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_compose(good, good, INT64_MAX / 2, 2, 2, out, &error), OTA_EOVERFLOW);
+    assert_int_equal(ota_log_ratios(zero, 2, 2, out, &error), OTA_EINVAL);
+    assert_int_equal(ota_log_ratios(good, 4, 1, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "columns");
+    double a[4] = {1, 0, 0, 1};
+    assert_int_equal(ota_rank(a, 2, 2, 1.0, pivots, &rank, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "tolerance");
+    a[1] = (double)INFINITY;
+    assert_int_equal(ota_rank(a, 2, 2, 0.0, pivots, &rank, &error), OTA_EINVAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_layer_has_its_width),
+        cmocka_unit_test(enough_dimensions_rebuild_it),
+        cmocka_unit_test(printed_example),
+        cmocka_unit_test(ranks_that_are_known),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,476 @@
+/* Divergences, drift of logits and states, ranks: against definitions in long double, exact transport and
+ * tails of known size. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis_random.h"
+#include "otattn_analysis.h"
+#include "spec.h"
+
+enum { MOST = 64, VOCABULARY = 50257 };
+
+static const double u64 = 0x1p-53;
+
+static double relative(double value, long double wanted) {
+    return (double)(fabsl(value - wanted) / fmaxl(fabsl(wanted), 1e-300L));
+}
+
+typedef struct plain {
+    long double tv, kl, kl_reverse, js, entropy_before, entropy_after, affinity;
+} plain;
+
+static plain plain_divergence(const long double *b, const long double *a, int size) {
+    plain d = {0};
+    for (int i = 0; i < size; i++) {
+        const long double m = 0.5L * (a[i] + b[i]);
+        d.tv += 0.5L * fabsl(a[i] - b[i]);
+        d.affinity += sqrtl(a[i] * b[i]);
+        if (a[i] > 0) {
+            d.kl += a[i] * logl(a[i] / b[i]);
+            d.js += 0.5L * a[i] * logl(a[i] / m);
+            d.entropy_after -= a[i] * logl(a[i]);
+        }
+        if (b[i] > 0) {
+            d.kl_reverse += b[i] * logl(b[i] / a[i]);
+            d.js += 0.5L * b[i] * logl(b[i] / m);
+            d.entropy_before -= b[i] * logl(b[i]);
+        }
+    }
+    return d;
+}
+
+static void long_softmax(const double *z, int size, double temperature, long double *p) {
+    long double total = 0.0L;
+    for (int i = 0; i < size; i++) total += p[i] = expl((long double)z[i] / temperature);
+    for (int i = 0; i < size; i++) p[i] /= total;
+}
+
+/* slack: what the distributions leave open, which sum to 1 only to rounding, or the long double. */
+static double beyond(double value, long double wanted, double slack) {
+    return (double)(fmaxl(fabsl(value - wanted) - slack, 0.0L) / wanted);
+}
+
+static void compare(const plain *wanted, const ota_divergence *got, double tolerance,
+                    double slack) {
+    spec_check("TOT-71", beyond(got->tv, wanted->tv, slack), tolerance);
+    spec_check_true("TOT-72", memcmp(&got->tv, &got->w1, sizeof got->tv) == 0);
+    spec_check("TOT-73", beyond(got->kl, wanted->kl, slack), tolerance);
+    spec_check("TOT-73", beyond(got->kl_reverse, wanted->kl_reverse, slack), tolerance);
+    spec_check("TOT-74", beyond(got->js, wanted->js, slack), tolerance);
+    spec_check(
+        "TOT-75",
+        (double)fabsl(got->entropy_change - (wanted->entropy_after - wanted->entropy_before)),
+        1e-13);
+    /* 1 - cos(d/2) = 1 - sum sqrt(ab) */
+    const long double sine = sinl(0.25L * got->fisher_rao), distance = 1.0L - wanted->affinity;
+    spec_check("LIT-31", beyond((double)(2.0L * sine * sine), distance, slack), tolerance);
+    spec_check("LIT-31", beyond(got->hellinger * got->hellinger, distance, slack), tolerance);
+}
+
+static void divergences_equal_their_definitions(void **unused) {
+    (void)unused;
+    uint64_t state = 1;
+    for (int draw = 0; draw < 500; draw++) {
+        const int size = whole(&state, 2, MOST);
+        const double temperature = decade(&state, -0.5, 0.5), step = decade(&state, -1.5, 1.0);
+        double z[MOST], w[MOST], p[MOST], q[MOST];
+        long double b[MOST], a[MOST];
+        for (int i = 0; i < size; i++) {
+            z[i] = 3.0 * normal(&state);
+            w[i] = z[i] + step * normal(&state) + 7.0;
+        }
+        long_softmax(z, size, temperature, b);
+        long_softmax(w, size, temperature, a);
+        plain wanted = plain_divergence(b, a, size);
+        ota_divergence got;
+        assert_int_equal(ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &got, NULL),
+                         OTA_OK);
+        compare(&wanted, &got, 1e-12, 32.0 * 0x1p-64);
+        spec_check("TOT-73", 2.0 * got.tv * got.tv - got.kl, 1e-15);
+        spec_check("TOT-74", 0.5 * got.tv * got.tv - got.js, 1e-15);
+        spec_check("TOT-74", got.js - fmin(log(2.0), got.tv * log(2.0)), 1e-15);
+        for (int i = 0; i < size; i++) {
+            p[i] = (double)b[i];
+            q[i] = (double)a[i];
+            b[i] = p[i];
+            a[i] = q[i];
+        }
+        wanted = plain_divergence(b, a, size);
+        assert_int_equal(ota_divergence_of(p, q, size, &got, NULL), OTA_OK);
+        compare(&wanted, &got, 1e-12, 8.0 * u64);
+        float x[MOST], y[MOST];
+        for (int i = 0; i < size; i++) {
+            z[i] = x[i] = (float)z[i];
+            w[i] = y[i] = (float)w[i];
+        }
+        ota_divergence single, twice;
+        ota_divergence_of_logits(x, y, OTA_F32, size, temperature, &single, NULL);
+        ota_divergence_of_logits(z, w, OTA_F64, size, temperature, &twice, NULL);
+        assert_memory_equal(&single, &twice, sizeof single);
+    }
+}
+
+/* Both distributions sit on one symbol; the tails are summed alone, in long double. */
+static void tails_keep_their_digits(void **unused) {
+    (void)unused;
+    uint64_t state = 2;
+    for (int draw = 0; draw < 300; draw++) {
+        enum { SIZE = 12 };
+        double z[SIZE], w[SIZE];
+        const double height = 10.0 + 90.0 * uniform(&state), step = decade(&state, -3.0, 0.5);
+        for (int i = 0; i < SIZE; i++) {
+            z[i] = normal(&state);
+            w[i] = z[i] + step * normal(&state);
+        }
+        z[4] += height;
+        w[4] += height + step * normal(&state);
+        long double before[SIZE], after[SIZE], rest_before = 0.0L, rest_after = 0.0L;
+        for (int i = 0; i < SIZE; i++) {
+            before[i] = expl((long double)z[i] - z[4]);
+            after[i] = expl((long double)w[i] - w[4]);
+            if (i != 4) rest_before += before[i], rest_after += after[i];
+        }
+        long double up = 0.0L, down = 0.0L;
+        for (int i = 0; i < SIZE; i++) {
+            const long double d = after[i] / (1 + rest_after) - before[i] / (1 + rest_before);
+            if (i != 4) *(d > 0 ? &up : &down) += fabsl(d);
+        }
+        ota_divergence got;
+        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL);
+        /* The shift of rounding of the logits themselves: u64 * height / step. */
+        spec_check("TOT-109 TOT-71", relative(got.tv, fmaxl(up, down)),
+                   1e-12 + 8.0 * u64 * height / step);
+        assert_true(got.kl >= 0.0 && got.js >= 0.0);
+        ota_tail tail;
+        assert_int_equal(ota_tail_of(z, OTA_F64, SIZE, 1.0, &tail, NULL), OTA_OK);
+        spec_check("TOT-110", relative(tail.mass, rest_before / (1 + rest_before)), 1e-12);
+        spec_check("TOT-110", relative(tail.log_mass, logl(rest_before) - log1pl(rest_before)),
+                   1e-14);
+        assert_int_equal(tail.index, 4);
+    }
+    /* 1 - p_max = 1e-30, and what the definition makes of it. */
+    const double z[2] = {log(1e30), 0.0}, w[2] = {log(3e30), 0.0};
+    ota_divergence got;
+    ota_tail tail;
+    ota_divergence_of_logits(z, w, OTA_F64, 2, 1.0, &got, NULL);
+    ota_tail_of(z, OTA_F64, 2, 1.0, &tail, NULL);
+    /* log(1e30) is known to u64 * 69. */
+    spec_check("TOT-110", fabs(tail.mass / 1e-30 - 1.0), 70.0 * u64);
+    spec_check("TOT-109", fabs(got.tv / (1e-30 * 2.0 / 3.0) - 1.0), 1e-12);
+    double p[2], q[2];
+    plain_softmax(z, 2, 1.0, p);
+    plain_softmax(w, 2, 1.0, q);
+    assert_true(fabs(p[0] - q[0]) == 0.0);
+    const double far[2] = {2000.0, 0.0};
+    ota_tail_of(far, OTA_F64, 2, 1.0, &tail, NULL);
+    assert_true(tail.mass == 0.0);
+    spec_check("TOT-110", fabs(tail.log_mass + 2000.0), 0.0);
+}
+
+/* Changes of 1e-9: to first order TV = E|x|/2 and KL = Var(dz)/2. */
+static void small_steps_keep_their_digits(void **unused) {
+    (void)unused;
+    uint64_t state = 3;
+    for (int draw = 0; draw < 200; draw++) {
+        enum { SIZE = 20 };
+        double z[SIZE], w[SIZE], p[SIZE];
+        const double step = decade(&state, -10.0, -6.0);
+        for (int i = 0; i < SIZE; i++) {
+            z[i] = 2.0 * normal(&state);
+            w[i] = z[i] + step * normal(&state);
+        }
+        plain_softmax(z, SIZE, 1.0, p);
+        long double mean = 0.0L, variance = 0.0L, absolute = 0.0L;
+        for (int i = 0; i < SIZE; i++) mean += p[i] * ((long double)w[i] - z[i]);
+        for (int i = 0; i < SIZE; i++) {
+            const long double d = (long double)w[i] - z[i] - mean;
+            variance += p[i] * d * d;
+            absolute += p[i] * fabsl(d);
+        }
+        ota_divergence got;
+        ota_divergence_of_logits(z, w, OTA_F64, SIZE, 1.0, &got, NULL);
+        /* The next order is of relative size step. */
+        spec_check("TOT-71", relative(got.tv, 0.5L * absolute), 10.0 * step + 1e-14);
+        spec_check("TOT-73", relative(got.kl, 0.5L * variance), 10.0 * step + 1e-14);
+        spec_check("TOT-74", relative(got.js, 0.125L * variance), 10.0 * step + 1e-14);
+        spec_check("LIT-31", relative(got.fisher_rao * got.fisher_rao, variance),
+                   10.0 * step + 1e-14);
+    }
+}
+
+/* distance^2 = ds^T F ds for small steps, whatever the temperature. */
+static void geodesic_distance_is_the_fisher_metric(void **unused) {
+    (void)unused;
+    uint64_t state = 4;
+    const double temperatures[] = {0.5, 1.0, 3.0};
+    for (int t = 0; t < 3; t++) {
+        enum { SIZE = 7 };
+        double s[SIZE], moved[SIZE], step[SIZE], p[SIZE], product[SIZE], metric = 0.0;
+        for (int i = 0; i < SIZE; i++) {
+            s[i] = normal(&state);
+            step[i] = 1e-4 * normal(&state);
+            moved[i] = s[i] + step[i];
+        }
+        plain_softmax(s, SIZE, temperatures[t], p);
+        ota_fisher_product(p, step, SIZE, temperatures[t], product, NULL);
+        for (int i = 0; i < SIZE; i++) metric += step[i] * product[i];
+        ota_divergence got;
+        ota_divergence_of_logits(s, moved, OTA_F64, SIZE, temperatures[t], &got, NULL);
+        spec_check("LIT-31", fabs(got.fisher_rao * got.fisher_rao / metric - 1.0), 1e-3);
+    }
+    const double one[2] = {1.0, 0.0}, other[2] = {0.0, 1.0};
+    ota_divergence got;
+    ota_divergence_of(one, other, 2, &got, NULL);
+    spec_check("LIT-31", fabs(got.fisher_rao - acos(-1.0)), 4.0 * u64);
+    assert_true(got.tv == 1.0 && isinf(got.kl) && isinf(got.kl_reverse));
+    spec_check("TOT-74", fabs(got.js - log(2.0)), u64);
+}
+
+static void entropy_changes_add_up(void **unused) {
+    (void)unused;
+    enum { LAYERS = 12, SIZE = 300 };
+    static double z[LAYERS + 1][SIZE];
+    uint64_t state = 5;
+    double total = 0.0;
+    ota_divergence got;
+    for (int l = 0; l <= LAYERS; l++) {
+        for (int i = 0; i < SIZE; i++) {
+            z[l][i] = l == 0 ? normal(&state) : z[l - 1][i] + normal(&state);
+        }
+        if (l == 0) continue;
+        ota_divergence_of_logits(z[l - 1], z[l], OTA_F64, SIZE, 1.0, &got, NULL);
+        total += got.entropy_change;
+    }
+    ota_divergence_of_logits(z[0], z[LAYERS], OTA_F64, SIZE, 1.0, &got, NULL);
+    spec_check("TOT-75", fabs(total - got.entropy_change), 1e-12);
+}
+
+/* Wasserstein distance at Hamming cost by the library's own exact transport. */
+static void exact_transport_costs_the_total_variation(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    for (int draw = 0; draw < 40; draw++) {
+        const int size = whole(&state, 2, 8);
+        double z[8], p[8], q[8], scores[64], coupling[64];
+        for (int i = 0; i < size; i++) z[i] = 2.0 * normal(&state);
+        plain_softmax(z, size, 1.0, p);
+        for (int i = 0; i < size; i++) z[i] = 2.0 * normal(&state);
+        plain_softmax(z, size, 1.0, q);
+        for (int i = 0; i < size * size; i++) scores[i] = i % (size + 1) == 0 ? 0.0 : -1.0;
+        ota_problem problem = {.size = sizeof problem};
+        assert_int_equal(ota_method_parse("hard/exact", &problem, NULL, NULL), OTA_OK);
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, size, size);
+        problem.row_mass = ota_array_of(p, OTA_F64, 1, 1, 1, size);
+        problem.column_mass = ota_array_of(q, OTA_F64, 1, 1, 1, size);
+        ota_arrays arrays = {.size = sizeof arrays};
+        arrays.coupling = ota_array_of(coupling, OTA_F64, 1, 1, size, size);
+        ota_error error;
+        assert_int_equal(ota_attend(&problem, NULL, &arrays, NULL, &error), OTA_OK);
+        double cost = 0.0;
+        for (int i = 0; i < size * size; i++) cost -= scores[i] * coupling[i];
+        ota_divergence got;
+        ota_divergence_of(p, q, size, &got, NULL);
+        spec_check("TOT-36 TOT-72", fabs(cost - got.w1), 1e-15);
+    }
+}
+
+static void logit_and_state_figures(void **unused) {
+    (void)unused;
+    const double z[4] = {1.0, 2.0, 3.0, 6.0}, w[4] = {2.0, 1.0, 5.0, 8.0};
+    ota_logit_change change;
+    assert_int_equal(ota_logit_change_of(z, w, OTA_F64, 4, &change, NULL), OTA_OK);
+    spec_check("TOT-81", fabs(change.max_change - 2.0), 0.0);
+    spec_check("TOT-81", fabs(change.range_half - 1.5), 0.0);
+    /* z - 3 = (-2,-1,0,3), w - 4 = (-2,-3,1,4): sums of squares 14, 30, product 19. */
+    spec_check("TOT-82", fabs(change.correlation - 19.0 / sqrt(420.0)), 4.0 * u64);
+    spec_check("TOT-83", fabs(change.effective_temperature - 1.0 / sqrt(3.5)), 4.0 * u64);
+    ota_state_change states;
+    const double h[3] = {3.0, 0.0, 4.0}, g[3] = {3.0, 12.0, 4.0};
+    assert_int_equal(ota_state_change_of(h, g, OTA_F64, 3, &states, NULL), OTA_OK);
+    spec_check("TOT-78", fabs(states.relative_l2 - 12.0 / 5.0), 4.0 * u64);
+    spec_check("TOT-78", fabs(states.norm_change - 12.0), 0.0);
+    spec_check("TOT-79", fabs(states.cosine - 25.0 / 65.0), 2.0 * u64);
+    spec_check("TOT-80", fabs(states.max_coordinate_change - 12.0), 0.0);
+    const double flat[3] = {0.1, 0.1, 0.1}, slope[3] = {0.1, 0.2, 0.4};
+    assert_int_equal(ota_logit_change_of(flat, slope, OTA_F64, 3, &change, NULL), OTA_OK);
+    assert_true(isnan(change.correlation) && isinf(change.effective_temperature));
+    uint64_t state = 7;
+    for (int draw = 0; draw < 200; draw++) {
+        enum { SIZE = 50 };
+        double x[SIZE], y[SIZE], shifted[SIZE];
+        const double scale = decade(&state, -100.0, 100.0);
+        for (int i = 0; i < SIZE; i++) {
+            x[i] = normal(&state);
+            y[i] = x[i] + normal(&state);
+            shifted[i] = 1.5 * y[i] + 4.0;
+        }
+        ota_logit_change one, two;
+        ota_logit_change_of(x, y, OTA_F64, SIZE, &one, NULL);
+        ota_logit_change_of(x, shifted, OTA_F64, SIZE, &two, NULL);
+        spec_check("TOT-82", fabs(one.correlation - two.correlation), 1e-14);
+        spec_check("TOT-81", one.range_half - one.max_change, 0.0);
+        ota_state_change before, after;
+        ota_state_change_of(x, y, OTA_F64, SIZE, &before, NULL);
+        for (int i = 0; i < SIZE; i++) y[i] *= scale;
+        ota_state_change_of(x, y, OTA_F64, SIZE, &after, NULL);
+        spec_check("TOT-79", fabs(before.cosine - after.cosine), 1e-14);
+        spec_check("TOT-79", fabs(after.cosine), 1.0);
+    }
+}
+
+static int position(const double *x, int size, int i) {
+    int before = 0;
+    for (int j = 0; j < size; j++) before += x[j] > x[i] || (x[j] == x[i] && j < i);
+    return before;
+}
+
+static void ranks_equal_counting(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    for (int draw = 0; draw < 300; draw++) {
+        const int size = whole(&state, 1, MOST);
+        double x[MOST], y[MOST], rank_x[MOST], rank_y[MOST];
+        for (int i = 0; i < size; i++) {
+            /* Few values, so that many are equal; both signs of zero among them. */
+            x[i] = draw % 2 ? normal(&state) : floor(3.0 * normal(&state)) * (i % 2 ? 1.0 : -1.0);
+            y[i] = draw % 2 ? x[i] + normal(&state) : floor(2.0 * normal(&state));
+        }
+        const int64_t counts[3] = {1, (size + 1) / 2, size};
+        double overlap[3], spearman;
+        assert_int_equal(
+            ota_rank_change_of(x, y, OTA_F64, size, counts, 3, overlap, &spearman, NULL), OTA_OK);
+        for (int t = 0; t < 3; t++) {
+            int shared = 0;
+            for (int i = 0; i < size; i++) {
+                shared += position(x, size, i) < counts[t] && position(y, size, i) < counts[t];
+            }
+            spec_check("TOT-76", fabs(overlap[t] - (double)shared / (double)counts[t]), 0.0);
+        }
+        double mean = 0.5 * (size + 1), xx = 0.0, yy = 0.0, xy = 0.0;
+        for (int i = 0; i < size; i++) {
+            rank_x[i] = rank_y[i] = 0.5;
+            for (int j = 0; j < size; j++) {
+                rank_x[i] += x[j] < x[i] ? 1.0 : x[j] == x[i] ? 0.5 : 0.0;
+                rank_y[i] += y[j] < y[i] ? 1.0 : y[j] == y[i] ? 0.5 : 0.0;
+            }
+            xx += (rank_x[i] - mean) * (rank_x[i] - mean);
+            yy += (rank_y[i] - mean) * (rank_y[i] - mean);
+            xy += (rank_x[i] - mean) * (rank_y[i] - mean);
+        }
+        if (xx > 0.0 && yy > 0.0) {
+            spec_check("TOT-77", fabs(spearman - xy / sqrt(xx * yy)), 1e-12);
+        } else {
+            assert_true(isnan(spearman));
+        }
+        if (draw % 2 == 0) continue;
+        double p[MOST], q[MOST], of_weights;
+        plain_softmax(x, size, 1.0, p);
+        plain_softmax(y, size, 1.0, q);
+        ota_rank_change_of(p, q, OTA_F64, size, NULL, 0, NULL, &of_weights, NULL);
+        if (size > 1) spec_check("TOT-77", fabs(of_weights - spearman), 0.0);
+    }
+}
+
+/* scipy.stats.spearmanr([3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8, 2, 8, 1, 8]) and the figures of
+ * numpy.percentile, both computed once. */
+static void fixtures(void **unused) {
+    (void)unused;
+    const float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8] = {2, 7, 1, 8, 2, 8, 1, 8};
+    double spearman;
+    ota_rank_change_of(x, y, OTA_F32, 8, NULL, 0, NULL, &spearman, NULL);
+    spec_check("TOT-77", fabs(spearman - 0.19885368120992467), 1e-15);
+    const double values[5] = {0.126, 0.01, 0.043, 0.02, 0.08};
+    ota_summary summary;
+    assert_int_equal(ota_summary_of(values, 5, &summary, NULL), OTA_OK);
+    spec_check("TOT-27", fabs(summary.minimum - 0.01) + fabs(summary.maximum - 0.126), 0.0);
+    spec_check("TOT-27", fabs(summary.mean - 0.0558), 1e-16);
+    spec_check("TOT-27", fabs(summary.deviation - 0.0475836106238272), 1e-16);
+    spec_check("TOT-27", fabs(summary.median - 0.043), 0.0);
+    spec_check("TOT-27", fabs(summary.p95 - 0.1168), 1e-16);
+    assert_int_equal(ota_summary_of(values, 1, &summary, NULL), OTA_OK);
+    assert_true(isnan(summary.deviation) && summary.p95 == 0.126);
+}
+
+static void vocabulary_size(void **unused) {
+    (void)unused;
+    float *const z = malloc(2 * VOCABULARY * sizeof *z), *const w = z + VOCABULARY;
+    assert_non_null(z);
+    uint64_t state = 9;
+    long double total_b = 0.0L, total_a = 0.0L, tv = 0.0L;
+    for (int i = 0; i < VOCABULARY; i++) {
+        z[i] = (float)(3.0 * normal(&state));
+        w[i] = z[i] + (float)normal(&state);
+        total_b += expl(z[i]);
+        total_a += expl(w[i]);
+    }
+    for (int i = 0; i < VOCABULARY; i++)
+        tv += 0.5L * fabsl(expl(w[i]) / total_a - expl(z[i]) / total_b);
+    ota_divergence got;
+    ota_divergence_of_logits(z, w, OTA_F32, VOCABULARY, 1.0, &got, NULL);
+    spec_check("TOT-71", relative(got.tv, tv), 1e-12);
+    const int64_t counts[4] = {1, 5, 10, 100};
+    double overlap[4], spearman;
+    assert_int_equal(
+        ota_rank_change_of(z, w, OTA_F32, VOCABULARY, counts, 4, overlap, &spearman, NULL), OTA_OK);
+    assert_true(spearman > 0.9 && spearman < 1.0);
+    ota_rank_change_of(z, z, OTA_F32, VOCABULARY, counts, 4, overlap, &spearman, NULL);
+    spec_check("TOT-76 TOT-77", fabs(overlap[3] - 1.0) + fabs(spearman - 1.0), 1e-15);
+    free(z);
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    const double fine[2] = {0.5, 0.5}, many[2] = {0.5, 0.6}, negative[2] = {1.5, -0.5};
+    const double nan2[2] = {(double)NAN, 1.0}, infinite[2] = {(double)INFINITY, 0.0};
+    ota_divergence d = {.tv = -7.0};
+    ota_error error;
+    assert_int_equal(ota_divergence_of(fine, many, 2, &d, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "after");
+    assert_int_equal(ota_divergence_of(negative, fine, 2, &d, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "before");
+    assert_int_equal(ota_divergence_of(nan2, fine, 2, &d, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of(fine, fine, 0, &d, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, nan2, OTA_F64, 2, 1.0, &d, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(infinite, fine, OTA_F64, 2, 1.0, &d, NULL),
+                     OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_BF16, 2, 1.0, &d, NULL), OTA_EINVAL);
+    assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_F64, 2, 0.0, &d, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "temperature");
+    assert_true(d.tv == -7.0);
+    const int64_t counts[1] = {3};
+    double overlap[1];
+    assert_int_equal(ota_rank_change_of(fine, fine, OTA_F64, 2, counts, 1, overlap, NULL, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "counts");
+    ota_tail tail;
+    assert_int_equal(ota_tail_of(fine, OTA_F64, 1, 1.0, &tail, NULL), OTA_OK);
+    assert_true(tail.mass == 0.0 && isinf(tail.log_mass) && isinf(tail.margin));
+    ota_state_change states;
+    const double zero[2] = {0.0, 0.0};
+    assert_int_equal(ota_state_change_of(zero, fine, OTA_F64, 2, &states, NULL), OTA_OK);
+    assert_true(isinf(states.relative_l2) && isnan(states.cosine));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divergences_equal_their_definitions),
+        cmocka_unit_test(tails_keep_their_digits),
+        cmocka_unit_test(small_steps_keep_their_digits),
+        cmocka_unit_test(geodesic_distance_is_the_fisher_metric),
+        cmocka_unit_test(entropy_changes_add_up),
+        cmocka_unit_test(exact_transport_costs_the_total_variation),
+        cmocka_unit_test(logit_and_state_figures),
+        cmocka_unit_test(ranks_equal_counting),
+        cmocka_unit_test(fixtures),
+        cmocka_unit_test(vocabulary_size),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* One head for a check: arrays, the call, and what the check looks at afterwards; and the two slow, plain
+ * solvers that checks compare with. S, P [n][m], f [n], g [m], O = P V [n][values width]. */
+#include "check.h"
+
+head *tool_head(trial *t, int64_t n, int64_t m, double *scores) {
+    head *h = take(t, sizeof *h);
+    h->n = n;
+    h->m = m;
+    h->scores = scores;
+    h->problem.size = sizeof h->problem;
+    h->options.size = sizeof h->options;
+    h->options.threads = 1;
+    h->p = numbers(t, n * m);
+    h->f = numbers(t, n);
+    h->g = numbers(t, m);
+    h->lse = numbers(t, n);
+    h->entropy = numbers(t, n);
+    h->support = numbers(t, n);
+    h->rows = numbers(t, n);
+    h->columns = numbers(t, m);
+    return h;
+}
+
+head *tool_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
+                          double *keys) {
+    head *h = tool_head(t, n, m, NULL);
+    h->width = width;
+    h->queries = queries;
+    h->keys = keys;
+    return h;
+}
+
+ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value) {
+    h->problem.terms = h->terms;
+    ota_term *term = &h->terms[h->problem.term_count++];
+    *term = (ota_term){.kind = kind, .array = array, .value = value};
+    return term;
+}
+
+ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right) {
+    h->problem.supports = h->supports;
+    ota_support *support = &h->supports[h->problem.support_count++];
+    *support = (ota_support){.kind = kind, .left = left, .right = right};
+    return support;
+}
+
+static ota_array vector(double *x, int64_t count) {
+    return x == NULL ? (ota_array){.data = NULL} : ota_array_of(x, OTA_F64, 1, 1, 1, count);
+}
+
+static void bind(head *h) {
+    ota_problem *problem = &h->problem;
+    if (h->scores != NULL) {
+        problem->scores = ota_array_of(h->scores, OTA_F64, 1, 1, h->n, h->m);
+    } else {
+        problem->queries = ota_array_of(h->queries, OTA_F64, 1, 1, h->n, h->width);
+        problem->keys = ota_array_of(h->keys, OTA_F64, 1, 1, h->m, h->width);
+    }
+    problem->row_mass = vector(h->row_mass, h->n);
+    problem->column_mass = vector(h->column_mass, h->m);
+}
+
+double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance) {
+    ota_problem *problem = &h->problem;
+    h->status = OTA_EINVAL;
+    if (method != NULL) h->status = ota_method_parse(method, problem, &h->options, &h->error);
+    if (tau > 0.0) problem->temperature = tau;
+    if (tolerance > 0.0) h->options.tolerance = tolerance;
+    bind(h);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(h->p, OTA_F64, 1, 1, h->n, h->m);
+    arrays.row_potential = vector(h->f, h->n);
+    arrays.column_potential = vector(h->g, h->m);
+    if (problem->regulariser == OTA_SOFTMAX) arrays.lse = vector(h->lse, h->n);
+    arrays.row_entropy = vector(h->entropy, h->n);
+    arrays.row_support = vector(h->support, h->n);
+    arrays.start_potential = vector(h->start, h->m);
+    if (h->values != NULL) {
+        if (h->out == NULL) h->out = numbers(t, h->n * h->values_width);
+        arrays.values = ota_array_of(h->values, OTA_F64, 1, 1, h->m, h->values_width);
+        arrays.out = ota_array_of(h->out, OTA_F64, 1, 1, h->n, h->values_width);
+    }
+    h->result = (ota_result){.size = sizeof h->result};
+    h->certificate = (ota_certificate){.size = sizeof h->certificate};
+    h->status = ota_attend(problem, &h->options, &arrays, &h->result, &h->error);
+    ota_arrays judged = {.size = sizeof judged, .coupling = arrays.coupling};
+    judged.row_potential = arrays.row_potential;
+    judged.column_potential = arrays.column_potential;
+    if (h->status < 0 ||
+        ota_certify(problem, &h->options, &judged, &h->certificate, NULL, &h->error) < 0) {
+        for (int64_t k = 0; k < h->n * h->m; k++) h->p[k] = NAN;
+    }
+    if (t->fault != 0.0 && !t->planted) {
+        /* One fault, seen by whichever output of this call the check looks at. */
+        const struct {
+            double *data;
+            int64_t count;
+        } outputs[] = {{h->f, h->n},
+                       {h->g, h->m},
+                       {h->lse, h->n},
+                       {h->entropy, h->n},
+                       {h->support, h->n},
+                       {h->out, h->out != NULL ? h->n * h->values_width : 0},
+                       {&h->certificate.gap, 1},
+                       {&h->certificate.delta, 1},
+                       {&h->certificate.row_error, 1},
+                       {&h->certificate.column_error, 1},
+                       {&h->certificate.value, 1}};
+        for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
+            t->planted = false;
+            (void)seen(t, outputs[k].data, outputs[k].count);
+        }
+        h->certificate.primal -= t->fault;
+        t->planted = false;
+        (void)seen(t, h->p, h->n * h->m);
+    }
+    memset(h->rows, 0, (size_t)h->n * sizeof *h->rows);
+    memset(h->columns, 0, (size_t)h->m * sizeof *h->columns);
+    for (int64_t i = 0; i < h->n; i++) {
+        for (int64_t j = 0; j < h->m; j++) {
+            h->rows[i] += h->p[i * h->m + j];
+            h->columns[j] += h->p[i * h->m + j];
+        }
+    }
+    return h->p;
+}
+
+head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
+                   double tolerance) {
+    head *h = tool_head(t, n, m, scores);
+    (void)tool_solve_head(t, h, method, tau, tolerance);
+    return h;
+}
+
+void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
+                           const double *b, int64_t most, double *p) {
+    double high = -HUGE_VAL;
+    for (int64_t k = 0; k < n * m; k++) high = fmax(high, s[k]);
+    for (int64_t k = 0; k < n * m; k++) p[k] = exp((s[k] - high) / tau);
+    double error = HUGE_VAL;
+    for (int64_t round = 0; round < most && error > 1e-15; round++) {
+        error = 0.0;
+        for (int64_t j = 0; j < m; j++) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < n; i++) sum += p[i * m + j];
+            const double want = b != NULL ? b[j] : (double)n / (double)m;
+            if (round > 0) error = fmax(error, fabs(sum - want));
+            for (int64_t i = 0; i < n; i++) p[i * m + j] *= want / sum;
+        }
+        if (round == 0) error = HUGE_VAL;
+        for (int64_t i = 0; i < n; i++) {
+            const double sum = sum_of(p + i * m, m);
+            for (int64_t j = 0; j < m; j++) p[i * m + j] *= (a != NULL ? a[i] : 1.0) / sum;
+        }
+    }
+}
+
+static double try_rows(const double *cost, int64_t n, int64_t row, unsigned taken, int64_t *order,
+                       int64_t *best, double sum, double least) {
+    if (row == n) {
+        if (sum < least) memcpy(best, order, (size_t)n * sizeof *best);
+        return fmin(sum, least);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        if ((taken >> j & 1U) != 0) continue;
+        order[row] = j;
+        least = try_rows(cost, n, row + 1, taken | 1U << j, order, best, sum + cost[row * n + j],
+                         least);
+    }
+    return least;
+}
+
+double tool_best_permutation(const double *cost, int64_t n, int64_t *order) {
+    int64_t trying[8], best[8];
+    const double least = try_rows(cost, n, 0, 0U, trying, best, 0.0, HUGE_VAL);
+    if (order != NULL) memcpy(order, best, (size_t)n * sizeof *order);
+    return least;
+}
