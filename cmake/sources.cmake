@@ -37,6 +37,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/adjoint.c
     src/solver/anderson.c
     src/solver/assignment.c
+    src/solver/assignment_sparse.c
     src/solver/coupled.c
     src/solver/hard.c
     src/solver/newton.c
@@ -129,6 +130,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
+    tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_base.c
