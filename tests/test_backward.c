@@ -117,12 +117,12 @@ static bool check_problem(const recipe *want, int schedule, bool coupling, doubl
 
 static bool has_sink(const recipe *w) { return w->added == SINK || w->added == SINK_HEADS; }
 
-/* Few problems may have a direction that meets a kink at every step. */
+/* Few problems, or few of their directions, may meet a kink at every step. */
 static void judge(const cell *c, const tally *t, int least) {
     print_message("%s: %d problems, %d directions, %d at a kink, worst %.2g of the bound\n",
                   c->method, t->solved, t->checked, t->rough, t->worst);
     assert_true(t->solved >= least);
-    assert_true(7 * t->kinks <= t->solved);
+    assert_true(7 * t->kinks <= t->solved || 7 * t->rough <= t->checked);
     spec_check(c->ids, t->worst, 1.0);
 }
 
@@ -158,7 +158,7 @@ static recipe vary(const cell *c, mask where, int masses, uint64_t seed) {
     w.column_mass = masses >= 2 && !free && !prefix;
     if (prefix && has_sink(&w)) w.added = NOTHING;
     w.relaxed_rows = softmax && strstr(c->method, "/relaxed") != NULL && seed % 3 == 1;
-    if (seed % 7 == 0 && !has_sink(&w) && !order) {
+    if ((seed % 7 == 0 || seed % 12 == 0) && !has_sink(&w) && !order) {
         w.axis = OTA_AXIS_COLUMNS;
         /* Every key has the mass 1 unless it is given, so the masses of queries alone need not add up. */
         if (exact || free) w.row_mass = w.column_mass;
@@ -204,7 +204,7 @@ static void check_cell(const cell *c) {
             }
         }
     }
-    judge(c, &t, c->least * (int)test_scale());
+    judge(c, &t, c->least == ALL ? ALL * (int)test_scale() : c->least);
 }
 
 static void test_rows_alone(void **state) {
