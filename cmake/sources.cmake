@@ -120,7 +120,10 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/geometry.c
+    tools/verify/gradients.c
     tools/verify/groups.c
     tools/verify/masks.c
     tools/verify/numerics.c
