@@ -76,6 +76,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers.c
     analysis/simplex.c)
 
+# Built where LAPACKE is found.
+set(OTATTN_SPECTRA_SOURCES
+    analysis/spectra.c
+    analysis/spectra_coupling.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -163,4 +168,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_layers.c
     tests/test_outputs.c
     tests/test_report.c
-    tests/test_simplex.c)
+    tests/test_simplex.c
+    tests/test_spectra.c)
