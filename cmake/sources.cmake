@@ -40,6 +40,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment_sparse.c
     src/solver/coupled.c
     src/solver/hard.c
+    src/solver/interior.c
     src/solver/newton.c
     src/solver/newton_columns.c
     src/solver/newton_system.c
