@@ -46,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
+    src/solver/scaling.c
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
@@ -158,4 +159,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_layers.c
     tests/test_outputs.c
     tests/test_report.c
+    tests/test_rounds.c
     tests/test_simplex.c)
