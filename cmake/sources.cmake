@@ -48,6 +48,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
+    src/solver/scaling.c
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
@@ -169,5 +170,6 @@ set(OTATTN_TEST_SOURCES
     tests/test_layers.c
     tests/test_outputs.c
     tests/test_report.c
+    tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c)
