@@ -25,11 +25,15 @@ enum {
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
-    REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
+    STALLED =
+        40, /* steps near the solution without half the residual: rounding is all that is left */
+    REFUSALS = 3 /* times the emission may disagree with a residual that is met    */
 };
 
 /* Slopes that end the line search, relative to the first. */
 static const double slope_left = 0.5;
+/* Below this residual Newton steps converge at once or not at all. */
+static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
@@ -404,10 +408,19 @@ static void step(newton *n) {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static void keep_best(newton *n, double *best) {
+typedef struct progress {
+    double best, marker;
+    int64_t marked; /* the step at which `best` last halved */
+} progress;
+
+static void keep_best(newton *n, progress *kept, int64_t taken) {
     ota_coupled *state = n->state;
-    if (!(n->residual < *best)) return;
-    *best = n->residual;
+    if (!(n->residual < kept->best)) return;
+    kept->best = n->residual;
+    if (kept->best < 0.5 * kept->marker) {
+        kept->marker = kept->best;
+        kept->marked = taken;
+    }
     memcpy(state->best, state->head->g, (size_t)state->columns * sizeof *state->best);
 }
 
@@ -417,14 +430,15 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
     const bool last_stage = !(t > head->tau);
-    double best = INFINITY, marker = INFINITY;
+    progress kept = {.best = INFINITY, .marker = INFINITY};
+    double marker = INFINITY;
     int refused = 0;
     bool alternate = false;
     n->t = t;
     head->temperature_reached = t;
     evaluate(n);
     for (int64_t taken = 0;; taken++) {
-        if (last_stage) keep_best(n, &best);
+        if (last_stage) keep_best(n, &kept, taken);
         if (n->residual <= enough) {
             if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
             if (++refused > REFUSALS) return OTA_SPENT;
@@ -432,6 +446,8 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
         }
         if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
         if (taken >= most) return OTA_SLOW;
+        if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
+            return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         head->rounds++;
