@@ -61,19 +61,6 @@ static newton place(ota_coupled *state) {
     return n;
 }
 
-static void chunk_of(const ota_coupled *state, int64_t chunk, int64_t *first, int64_t *last) {
-    *first = chunk * state->chunk_rows;
-    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
-}
-
-static void add_up(const ota_coupled *state, double *total) {
-    memcpy(total, state->partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            total[j] += state->partial[chunk * state->lane + j];
-    }
-}
-
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void solve_chunk(void *context, int64_t chunk, int worker) {
@@ -84,7 +71,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     const ota_row_law law = ota_coupled_law(state, n->t);
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
@@ -102,7 +89,7 @@ static void evaluate(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, solve_chunk, n);
-    add_up(state, state->column);
+    ota_add_chunks(state, state->partial, state->column);
     state->temperature = n->t;
     for (int64_t j = 0; j < state->columns; j++) {
         double wanted = state->target[j];
@@ -135,7 +122,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     double *leak = state->partial + chunk * state->lane,
            *full = state->relaxed + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(leak, 0, (size_t)state->lane * sizeof *leak);
     memset(full, 0, (size_t)state->lane * sizeof *full);
     for (int64_t i = first; i < last; i++) {
@@ -165,7 +152,7 @@ static void turn_chunk(void *context, int64_t chunk, int worker) {
     const ota_coupled *state = context;
     const int64_t length = across_stride(state);
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     for (int64_t j = 0; j < state->columns; j++) {
         for (int64_t i = first; i < last; i++)
             state->across[j * length + i] = state->weights[i * state->stride + j];
@@ -196,12 +183,8 @@ static void form_system(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, curve_chunk, n);
-    add_up(state, n->excess);
-    memcpy(n->diagonal, state->relaxed, (size_t)state->columns * sizeof *n->diagonal);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            n->diagonal[j] += state->relaxed[chunk * state->lane + j];
-    }
+    ota_add_chunks(state, state->partial, n->excess);
+    ota_add_chunks(state, state->relaxed, n->diagonal);
     double mean = 0.0;
     for (int64_t j = 0; j < state->columns; j++) mean += n->diagonal[j];
     mean /= (double)state->columns;
@@ -225,7 +208,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     const ota_kernels_f64 *kernels = state->head->kernels->f64;
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         const double *w = state->weights + i * state->stride;
@@ -238,7 +221,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 /* product = system * search. */
 static void multiply(newton *n) {
     ota_each_chunk(n->state, multiply_chunk, n);
-    add_up(n->state, n->product);
+    ota_add_chunks(n->state, n->state->partial, n->product);
     for (int64_t j = 0; j < n->state->columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
 }
 
