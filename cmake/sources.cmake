@@ -45,6 +45,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/newton_columns.c
     src/solver/newton_system.c
     src/solver/passes.c
+    src/solver/passes_linear.c
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
@@ -151,6 +152,8 @@ set(OTATTN_TEST_SOURCES
     tests/test_combinatorial.c
     tests/test_compose.c
     tests/test_coupled.c
+    tests/test_coupled_newton.c
+    tests/test_coupled_random.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
