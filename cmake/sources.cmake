@@ -105,6 +105,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
