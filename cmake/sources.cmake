@@ -119,11 +119,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layers.c
     tools/verify/masks.c
     tools/verify/numerics.c
     tools/verify/pending.c
