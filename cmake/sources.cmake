@@ -122,11 +122,14 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/evolution.c
+    tools/verify/examples.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
     tools/verify/layers.c
     tools/verify/masks.c
+    tools/verify/metrics.c
     tools/verify/numerics.c
     tools/verify/pending.c
     tools/verify/plans.c

@@ -289,8 +289,7 @@ static double ratio_summary(trial *t) {
     const double p95 = ratios[(int)at] + (at - floor(at)) * (ratios[(int)at + 1] - ratios[(int)at]);
     double most = fabs(seen_number(t, summary.mean) - mean);
     most = worse(most, fabs(summary.deviation - sqrt(square / (TRIALS - 1))));
-    most = worse(most, fabs(summary.median -
-                            0.5 * (ratios[TRIALS / 2 - 1] + ratios[TRIALS / 2])));
+    most = worse(most, fabs(summary.median - 0.5 * (ratios[TRIALS / 2 - 1] + ratios[TRIALS / 2])));
     most = worse(most, fabs(summary.p95 - p95));
     most = worse(most, fabs(summary.maximum - ratios[TRIALS - 1]));
     return worse(most, fabs(summary.minimum - ratios[0]));
@@ -327,8 +326,7 @@ static double saturation_bounds(trial *t) {
         const ota_saturation x = saturation(z, w, M);
         softmax_formula(z, M, 1.0, p);
         softmax_formula(w, M, 1.0, q);
-        for (int j = 0; j < M; j++)
-            loss = fmax(loss, (w[j] - z[j]) - (w[x.index] - z[x.index]));
+        for (int j = 0; j < M; j++) loss = fmax(loss, (w[j] - z[j]) - (w[x.index] - z[x.index]));
         double before = 0.0, after = 0.0;
         for (int j = 0; j < M; j++) {
             before += j != x.index ? p[j] : 0.0;
@@ -385,8 +383,8 @@ static double events(trial *t) {
     }
     for (int l = 0; l + 1 < LAYERS; l++) {
         const ota_saturation x = saturation(z + l * M, z + (l + 1) * M, M);
-        wrong += seen_fact(t, (ota_saturation_event(&x, 1e-4, 1e-10) != 0) ==
-                                  (sure[l] && sure[l + 1]));
+        wrong +=
+            seen_fact(t, (ota_saturation_event(&x, 1e-4, 1e-10) != 0) == (sure[l] && sure[l + 1]));
         wrong += ota_saturation_event(&x, 1e-4, 0.0) != 0;
     }
     return wrong;
@@ -553,7 +551,8 @@ static double saturated_rows(trial *t) {
 static double wasserstein(trial *t) {
     double most = 0.0;
     for (int trials = 0; trials < 20; trials++) {
-        double *cost = numbers(t, M * M), *p = distribution(t, M, 1.0), *q = distribution(t, M, 1.0);
+        double *cost = numbers(t, M * M), *p = distribution(t, M, 1.0),
+               *q = distribution(t, M, 1.0);
         double tv = 0.0;
         for (int k = 0; k < M * M; k++) cost[k] = k / M == k % M ? 0.0 : 1.0;
         for (int j = 0; j < M; j++) tv += 0.5 * fabs(p[j] - q[j]);

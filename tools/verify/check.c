@@ -49,8 +49,7 @@ static ota_array vector(double *x, int64_t count) {
 }
 
 static ota_array matrix(double *x, int64_t rows, int64_t columns) {
-    return x == NULL ? (ota_array){.data = NULL}
-                     : ota_array_of(x, OTA_F64, 1, 1, rows, columns);
+    return x == NULL ? (ota_array){.data = NULL} : ota_array_of(x, OTA_F64, 1, 1, rows, columns);
 }
 
 static void bind(head *h) {
