@@ -122,11 +122,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/conventions.c
     tools/verify/evolution.c
     tools/verify/examples.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layernorm.c
     tools/verify/layers.c
     tools/verify/masks.c
     tools/verify/metrics.c
@@ -134,6 +136,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
+    tools/verify/saturation.c
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
