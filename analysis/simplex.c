@@ -409,9 +409,17 @@ ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summ
     summary->maximum = values[sorted[0].index];
     summary->median = quantile(values, sorted, count, 0.5);
     summary->p95 = quantile(values, sorted, count, 0.95);
+    summary->p99 = quantile(values, sorted, count, 0.99);
     summary->mean = mean_of(&x, count);
     const moments m = moments_of(&x, summary->mean, &x, summary->mean, count);
     summary->deviation = count > 1 ? m.x_spread * sqrt(m.xx / (double)(count - 1)) : (double)NAN;
+    const double spread = m.x_spread * sqrt(m.xx / (double)count);
+    summary->skewness = summary->kurtosis = spread > 0.0 ? 0.0 : (double)NAN;
+    for (int64_t k = 0; k < count && spread > 0.0; k++) {
+        const double away = (values[k] - summary->mean) / spread;
+        summary->skewness += away * away * away / (double)count;
+        summary->kurtosis += away * away * away * away / (double)count;
+    }
     free(items);
     return OTA_OK;
 }

@@ -129,16 +129,24 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/conventions.c
+    tools/verify/evolution.c
+    tools/verify/examples.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layernorm.c
+    tools/verify/layers.c
     tools/verify/masks.c
+    tools/verify/metrics.c
     tools/verify/numerics.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
+    tools/verify/saturation.c
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES

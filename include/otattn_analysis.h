@@ -327,10 +327,11 @@ typedef struct ota_state_change {
 OTA_API ota_status ota_state_change_of(const void *before, const void *after, ota_type type,
                                        int64_t size, ota_state_change *change, ota_error *error);
 
-/* Mean, sample standard deviation (divisor count - 1; NaN for one value) and quantiles (linear between
- * order statistics) of finite values. Allocates 32 count bytes. [TOT-27] */
+/* Mean, sample standard deviation (divisor count - 1; NaN for one value), quantiles (linear between order
+ * statistics) and the third and fourth standardised moments (divisor count; kurtosis 3 for a normal; NaN
+ * where all values are equal) of finite values. Allocates 32 count bytes. [TOT-27, 86] */
 typedef struct ota_summary {
-    double minimum, maximum, mean, deviation, median, p95;
+    double minimum, maximum, mean, deviation, median, p95, p99, skewness, kurtosis;
 } ota_summary;
 OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
                                   ota_error *error);
