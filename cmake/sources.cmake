@@ -72,6 +72,10 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
+    analysis/identify.c
+    analysis/identify_data.c
+    analysis/identify_regression.c
+    analysis/identify_scores.c
     analysis/layers.c
     analysis/simplex.c)
 
@@ -89,6 +93,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/certify.c
+    tools/certify_coupling.c
     tools/compare.c
     tools/completions.c
     tools/convert.c
@@ -157,6 +163,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
+    tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
     tests/test_kernels.c

@@ -486,6 +486,46 @@ OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t ca
                                 double *weights, int64_t *columns, int64_t *count, double *rest,
                                 ota_error *error);
 
+/* ---- whose plan is this: the method that explains a coupling ----------------------------------
+ *
+ * On the pairs that carry weight, a plan of an entropy or Tsallis method at temperature tau obeys
+ *
+ *     y(P_ij) = S_ij / tau + a_i + b_j,   y = log P, or P^(alpha - 1) / (alpha - 1) for entmax
+ *
+ * and tau b says which rule the columns follow: 0 free, -rho log(c_j / nu_j) relaxed, below its top only
+ * where c_j is at the cap, whatever makes c = nu exact, a finite number of rounds elastic. So one weighted
+ * regression finds 1/tau, a search over alpha the order, and the rule's parameter follows; then the
+ * library solves the problem by that method, and what counts is the distance of its plan. */
+typedef struct ota_fit {
+    /* as the program reads it, "softmax/relaxed:0.5{temperature=0.1}" */
+    char method[192];
+    ota_regulariser regulariser;
+    double order;
+    ota_column_rule columns;
+    double strength, cap, lambda;
+    int64_t steps;
+    ota_row_rule rows;
+    double row_strength;
+    ota_axis axis;
+    double temperature; /* NaN: hard methods have none */
+    /* 0 where any temperature gives the same plan: the scores are of the form row + column */
+    int temperature_known;
+    int parameters;  /* how many numbers were fitted */
+    double residual; /* of the regression, sum |dP| / sum P; NaN for hard methods */
+    double distance; /* sum |P - P'| / sum P of the worst head, P' the plan of this method */
+    int explains;    /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
+} ota_fit;
+
+/* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that
+ * explain it first, fewest parameters first, then by distance. Scores, terms, supports and masses are those
+ * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
+ * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
+ * threads, cpu, cancel and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
+ * above 2^18 pairs); prefix is not looked for. Allocates some six copies of the coupling. */
+OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
+                                const double *coupling, ota_fit *fits, int64_t capacity,
+                                int64_t *count, ota_error *error);
+
 /* ---- bounds of one softmax row ----------------------------------------------------------------
  *
  * p = softmax(z / T), p' = softmax(z' / T) over m symbols, dz = z' - z; z f32 or f64, finite. l1 distances
