@@ -23,31 +23,30 @@ enum {
 /* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
 typedef struct ota_slot {
     void *packed_keys;
-    void *values;    /* [keys][values_width]                                                     */
-    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0             */
+    void *values;    /* [keys][values_width] */
+    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0 */
     int64_t broken_count;
 } ota_slot;
 
 /* Scratch of one worker. */
 typedef struct ota_worker {
-    void *queries; /* [OTA_ROW_BLOCK][width]                                                   */
-    void *scores;  /* [OTA_BLOCK_ROWS][stride]                                                 */
-    void *out;     /* [OTA_ROW_BLOCK][values_width]                                            */
+    void *queries; /* [OTA_ROW_BLOCK][width] */
+    void *scores;  /* [OTA_BLOCK_ROWS][stride] */
+    void *out;     /* [OTA_ROW_BLOCK][values_width] */
     void *attend;
-    void *mass, *top,
-        *sum;     /* [OTA_ROW_BLOCK]                                                      */
-    double *row;  /* [keys], online                                                           */
-    double *room; /* [keys], online: capacity left                                            */
+    void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
+    double *row;            /* [keys], online */
+    double *room;           /* [keys], online: capacity left */
 } ota_worker;
 
 /* All scores of one head being solved. */
 typedef struct ota_seat {
-    void *scores;  /* [dense_rows][dense_stride], T                                           */
-    double *plan;  /* the same, f64, or NULL                                                  */
-    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL            */
-    void *weights; /* [queries][stride] T: transposed plan, or NULL                           */
+    void *scores;  /* [dense_rows][dense_stride], T */
+    double *plan;  /* the same, f64, or NULL */
+    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
+    void *weights; /* [queries][stride] T: transposed plan, or NULL */
     double *f, *g, *mu, *nu, *lambdas;
-    void *bias; /* [dense_stride] T: g                                                     */
+    void *bias; /* [dense_stride] T: g */
     void *workspace;
 } ota_seat;
 
@@ -64,27 +63,25 @@ struct ota_plan {
     ota_pool *pool;
     ota_arena arena;
     ota_path path;
-    bool wide; /* T = double, else float                                                */
+    bool wide; /* T = double, else float */
     bool promoted;
     bool transposed;
     int64_t values_width;
-    int64_t group;  /* query heads per key head                                              */
-    int64_t stride; /* keys rounded up to 16                                                 */
+    int64_t group;  /* query heads per key head */
+    int64_t stride; /* keys rounded up to 16 */
     int64_t dense_rows, dense_columns, dense_stride;
     int64_t slot_count, seat_count;
     int worker_count;
     ota_slot *slots;
     ota_worker *workers;
     ota_seat *seats;
-    double *receivers;  /* [slot_count * group][OTA_CHUNKS][keys]                                */
-    ota_tally *tallies; /* [batch * heads]                                                       */
-    ota_tally
-        *block_tallies;     /* [slot_count * group][OTA_CHUNKS]                                   */
-    char (*sentences)[512]; /* [batch * heads] reasons, coupled only                              */
-    struct ota_backward_space
-        *backward;     /* workspace of ota_backward, or NULL                           */
-    int64_t key_count; /* keys that exist: all, or a decode step's                              */
-    char why[160];     /* why this solver and path                                              */
+    double *receivers;                   /* [slot_count * group][OTA_CHUNKS][keys] */
+    ota_tally *tallies;                  /* [batch * heads] */
+    ota_tally *block_tallies;            /* [slot_count * group][OTA_CHUNKS] */
+    char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
+    struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */
+    int64_t key_count;                   /* keys that exist: all, or a decode step's */
+    char why[160];                       /* why this solver and path */
 };
 
 /* Bytes of T. */
