@@ -79,6 +79,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/identify_regression.c
     analysis/identify_scores.c
     analysis/layers.c
+    analysis/leak.c
     analysis/simplex.c)
 
 # Built where LAPACKE is found.
@@ -174,6 +175,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_judge_columns.c
     tests/test_kernels.c
     tests/test_layers.c
+    tests/test_leak.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_simplex.c

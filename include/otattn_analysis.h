@@ -328,9 +328,12 @@ OTA_API ota_status ota_state_change_of(const void *before, const void *after, ot
                                        int64_t size, ota_state_change *change, ota_error *error);
 
 /* Mean, sample standard deviation (divisor count - 1; NaN for one value) and quantiles (linear between
- * order statistics) of finite values. Allocates 32 count bytes. [TOT-27] */
+ * order statistics) of finite values. With m_k = mean (x - mean)^k: skewness m_3 / m_2^1.5 and excess
+ * kurtosis m_4 / m_2^2 - 3, NaN for a constant. Allocates 32 count bytes. [TOT-27, 86] */
 typedef struct ota_summary {
-    double minimum, maximum, mean, deviation, median, p95;
+    double minimum, maximum, mean, deviation, median, p95, p99;
+    double variation; /* deviation / |mean| */
+    double skewness, kurtosis;
 } ota_summary;
 OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
                                   ota_error *error);
@@ -485,6 +488,14 @@ OTA_API ota_status ota_mean_shift(const double *mass, const double *values, int6
 OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity,
                                 double *weights, int64_t *columns, int64_t *count, double *rest,
                                 ota_error *error);
+
+/* *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores of every later query
+ * and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0 for
+ * every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count
+ * as later. The statuses are ota_attend's. Allocates two couplings. [DER-23] */
+OTA_API ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
+                                      int64_t position, double move, double *leak,
+                                      ota_error *error);
 
 /* ---- whose plan is this: the method that explains a coupling ----------------------------------
  *
