@@ -76,7 +76,12 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
+    analysis/identify.c
+    analysis/identify_data.c
+    analysis/identify_regression.c
+    analysis/identify_scores.c
     analysis/layers.c
+    analysis/leak.c
     analysis/simplex.c)
 
 # Built where LAPACKE is found.
@@ -93,6 +98,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/certify.c
+    tools/certify_coupling.c
     tools/compare.c
     tools/completions.c
     tools/convert.c
@@ -176,10 +183,12 @@ set(OTATTN_TEST_SOURCES
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
+    tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
     tests/test_kernels.c
     tests/test_layers.c
+    tests/test_leak.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
