@@ -232,7 +232,7 @@ class Bench:
         text = subprocess.run(
             ["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True
         ).stdout
-        return frozenset(re.findall(r" [TRDB] (ota_\w+)", text))
+        return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", text))
 
     def reaching(self, file: str) -> list[Path]:
         """The tests that link the file, or for a header any file of its folder; short ones first."""
