@@ -18,6 +18,7 @@
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
 
+enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
 enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
 
 static double score(const ota_coupled *state, int64_t i, int64_t j) {
@@ -72,7 +73,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     state->top = ota_arena_take(arena, chunk_lanes, number);
     if (prune) state->pruned = ota_arena_take(arena, matrix, element);
     const size_t pairs = times(rows, columns);
-    if (pairs <= (size_t)OTA_PAIRS_LIMIT) {
+    if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
         state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
@@ -107,7 +108,18 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->gathered =
             ota_arena_take(arena, times(2 * state->chunks, rounded_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
+        if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
+            const size_t more = times(INTERIOR_ROWS, rows + state->chunks);
+            state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
+                                                    times(stride, sizeof(double)));
+            state->interior_rows = ota_arena_take(arena, more, number);
+        }
     }
+}
+
+/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. */
+static unsigned with_search(const ota_settings *s, unsigned needs) {
+    return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
 }
 
 size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
@@ -115,7 +127,8 @@ size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, b
     ota_coupled state = {0};
     ota_arena arena = {0};
     const int64_t stride = rounded_up(columns > 0 ? columns : 1, LANE);
-    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune, needs);
+    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune,
+                       with_search(&r->settings, needs));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -460,7 +473,7 @@ ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
     ota_coupled state = {.head = head, .scores = head->scores};
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     ota_coupled_layout(&state, &arena, head->rows, head->columns, head->stride, head->narrow,
-                       head->settings->prune, needs);
+                       head->settings->prune, with_search(head->settings, needs));
     head->emission = OTA_EMIT_ROWS;
     head->temperature_reached = head->tau;
     head->rounds = 0;
@@ -489,7 +502,7 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
 }
 
 static unsigned needs_of(const ota_settings *s, double order) {
-    if (order > 1.0) return OTA_NEEDS_NEWTON;
+    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }
