@@ -37,8 +37,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/adjoint.c
     src/solver/anderson.c
     src/solver/assignment.c
+    src/solver/assignment_sparse.c
     src/solver/coupled.c
     src/solver/hard.c
+    src/solver/interior.c
     src/solver/newton.c
     src/solver/newton_columns.c
     src/solver/newton_system.c
@@ -75,6 +77,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/hilbert.c
     analysis/layers.c
     analysis/simplex.c)
+
+# Built where LAPACKE is found.
+set(OTATTN_SPECTRA_SOURCES
+    analysis/spectra.c
+    analysis/spectra_coupling.c)
 
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
@@ -120,7 +127,10 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/geometry.c
+    tools/verify/gradients.c
     tools/verify/groups.c
     tools/verify/masks.c
     tools/verify/numerics.c
@@ -130,6 +140,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
+    tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_base.c
@@ -160,4 +171,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
-    tests/test_simplex.c)
+    tests/test_simplex.c
+    tests/test_spectra.c)

@@ -477,6 +477,12 @@ static void WORD(weights_of)(const WORD(seat_walk) * s, const ota_row_law *law, 
     const ota_dense *d = s->dense;
     const REAL *row = (const REAL *)s->seat->scores + i * plan->dense_stride;
     const int64_t m = plan->dense_columns;
+    if (d->emission == OTA_EMIT_MATCH) {
+        memset(to, 0, (size_t)m * sizeof *to);
+        to[d->match[i]] = (REAL)d->mu[i];
+        *found = (ota_row_found){.mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY};
+        return;
+    }
     if (d->emission == OTA_EMIT_PLAN) {
         const double *from = s->seat->plan + i * plan->dense_stride;
         *found =

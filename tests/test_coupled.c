@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "otattn.h"
+#include "scale.h"
 #include "solver/coupled.h"
 #include "spec.h"
 
@@ -835,9 +836,7 @@ static void random_problems(void **unused) {
     static const double orders[] = {0.0, 0.0, 0.0, 1.5, 2.0};
     tally counts[DECADES] = {{0}};
     int64_t wrong = 0, reachable = 0, reached = 0;
-    const char *text = getenv("OTATTN_TEST_SCALE");
-    const long scale = text == NULL ? 1 : strtol(text, NULL, 10);
-    for (long t = 0; t < 3000 * (scale > 0 ? scale : 1); t++) {
+    for (long t = 0; t < 3000 * test_scale(); t++) {
         dice_state = (uint64_t)t * 7919u + 1u;
         const int64_t n = 1 + (int64_t)(uniform() * 64.0),
                       m = uniform() < 0.3 ? n : 1 + (int64_t)(uniform() * 64.0);

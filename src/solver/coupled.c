@@ -18,6 +18,7 @@
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
 
+enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
 enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
 
 static double score(const ota_coupled *state, int64_t i, int64_t j) {
@@ -107,6 +108,12 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->gathered =
             ota_arena_take(arena, times(2 * state->chunks, rounded_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
+        if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
+            const size_t more = times(INTERIOR_ROWS, rows + state->chunks);
+            state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
+                                                    times(stride, sizeof(double)));
+            state->interior_rows = ota_arena_take(arena, more, number);
+        }
     }
 }
 
@@ -495,7 +502,7 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
 }
 
 static unsigned needs_of(const ota_settings *s, double order) {
-    if (order > 1.0) return OTA_NEEDS_NEWTON;
+    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }

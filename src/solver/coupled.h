@@ -28,7 +28,8 @@ typedef enum ota_needs {
     OTA_NEEDS_KERNEL = 1,
     OTA_NEEDS_HISTORY = 2,
     OTA_NEEDS_NEWTON = 4,
-    OTA_NEEDS_SEARCH = 8 /* for unusable pairs */
+    OTA_NEEDS_INTERIOR = 8,
+    OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
 } ota_needs;
 
 enum {
@@ -88,6 +89,8 @@ typedef struct ota_coupled {
     double *powers;       /* [rows] W_i  */
     double *sinks;        /* [rows] weight on the sink */
     double *gathered;     /* [chunks][2][rows rounded up] */
+    double *interior_matrix; /* [3][rows][stride]         */
+    double *interior_rows;   /* [6][rows] and [3][chunks] */
 } ota_coupled;
 
 /* Lays the workspace out (arena measuring or placed). */
@@ -153,22 +156,19 @@ bool ota_coupled_search(ota_coupled *state);
 const char *ota_not_coupled(const ota_resolved *r);
 const char *ota_tolerance_only(const ota_resolved *r);
 
+/* state->hessian = minus the off-diagonal part of w^T w, lower triangle; w [rows][columns] lies in
+ * state->weights. */
+void ota_newton_links(ota_coupled *state);
+
+/* ---- interior.c ----------------------------------------------------------------------------- */
+
+/* f and g close to the optimum at temperature t, from a start of its own; false: stopped. */
+bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped);
+
 /* ---- newton_columns.c ----------------------------------------------------------------------- */
 
 /* g by one column update at temperature t with head->f held; scores [rows][stride] in f64. */
 void ota_newton_columns(ota_coupled *state, const double *scores, double t);
-
-/* One row of order > 2 whose support's edge is rounded off by beta > 0. */
-typedef struct ota_smooth_row {
-    double order, t, beta, sink;
-    const double *s, *g;
-    int64_t count;
-} ota_smooth_row;
-
-/* Weights p [count] and *sink that sum to mu; returns f. */
-double ota_smooth_row_solve(const ota_smooth_row *row, double mu, double *p, double *sink);
-/* t dp/dx of a weight, p^(2 - alpha) rounded off. */
-double ota_smooth_slope(double order, double beta, double p);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 
@@ -179,5 +179,12 @@ double ota_smooth_slope(double order, double beta, double p);
 void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
                          int64_t count, double *excess, const unsigned char *fixed, double *b,
                          double *x);
+/* Its two halves, for several b: the factor stays in links, its pivots in excess; `fixed` may be
+ * NULL, fixed nodes must have no links. */
+void ota_laplacian_factor(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+                          int64_t count, double *excess, const unsigned char *fixed);
+void ota_laplacian_substitute(const ota_kernels_f64 *kernels, const double *links, int64_t stride,
+                              int64_t count, const double *pivots, const unsigned char *fixed,
+                              double *b, double *x);
 
 #endif

@@ -33,22 +33,16 @@ static const double slope_left = 0.5;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
-/* Factor between two roundings of the support's edge. */
-static const double sharpening = 0.05;
-/* First and last rounding relative to the square of a typical weight's argument. */
-static const double first_rounding = 0.1, least_rounding = 1.0e-30;
 /* Shift in units of residual times mean curvature: first, least, largest. */
 static const double first_shift = 0.1, least_shift = 1.0e-10, largest_shift = 1.0e6;
 
 typedef struct newton {
     ota_coupled *state;
     double t, residual, shift;
-    double beta; /* rounding of the support's edge above order 2; 0: none */
     double *gradient, *direction, *origin, *excess, *right, *diagonal;
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
     const double *scores;
-    int64_t across_stride;
     int64_t most; /* rounds */
 } newton;
 
@@ -59,7 +53,6 @@ static newton place(ota_coupled *state) {
                           &n.product,  &n.right_copy, &n.excess_copy};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = state->vectors + (int64_t)k * state->lane;
-    n.across_stride = (state->rows + 15) / 16 * 16;
     n.most = state->head->settings->max_rounds;
     return n;
 }
@@ -93,18 +86,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
         ota_row_found found;
         double *p = state->weights + i * state->stride;
         const double *s = n->scores + i * state->stride;
-        if (n->beta > 0.0) {
-            const ota_smooth_row row = {.order = head->order,
-                                        .t = n->t,
-                                        .beta = n->beta,
-                                        .sink = head->sink,
-                                        .s = s,
-                                        .g = head->g,
-                                        .count = state->columns};
-            found.potential = ota_smooth_row_solve(&row, head->mu[i], p, &found.sink);
-        } else {
-            ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
-        }
+        ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
         head->kernels->f64->accumulate(p, state->columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
@@ -133,7 +115,6 @@ static void evaluate(newton *n) {
 static double slope_of(const newton *n, double mass, double p) {
     const double power = 2.0 - n->state->head->order, least = 1.0e-8 * mass;
     if (!(p > 0.0)) return 0.0;
-    if (n->beta > 0.0) return ota_smooth_slope(n->state->head->order, n->beta, p);
     if (power < 0.0) return pow(p > least ? p : least, power);
     return power > 0.0 ? pow(p, power) : 1.0;
 }
@@ -173,30 +154,37 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
+static int64_t across_stride(const ota_coupled *state) { return (state->rows + 15) / 16 * 16; }
+
 static void turn_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const newton *n = context;
-    const ota_coupled *state = n->state;
+    const ota_coupled *state = context;
+    const int64_t length = across_stride(state);
     int64_t first, last;
     chunk_of(state, chunk, &first, &last);
     for (int64_t j = 0; j < state->columns; j++) {
         for (int64_t i = first; i < last; i++)
-            state->across[j * n->across_stride + i] = state->weights[i * state->stride + j];
+            state->across[j * length + i] = state->weights[i * state->stride + j];
     }
 }
 
 static void link_block(void *context, int64_t block, int worker) {
     (void)worker;
-    const newton *n = context;
-    const ota_coupled *state = n->state;
-    const int64_t first = block * BLOCK;
+    const ota_coupled *state = context;
+    const int64_t first = block * BLOCK, length = across_stride(state);
     const int64_t last = first + BLOCK < state->columns ? first + BLOCK : state->columns;
     double *to = state->hessian + first * state->lane;
     for (int64_t j = first; j < last; j++)
         memset(state->hessian + j * state->lane, 0, (size_t)last * sizeof *to);
-    state->head->kernels->f64->apply(state->across + first * n->across_stride, n->across_stride,
-                                     state->weights, state->stride, last - first, state->rows, last,
-                                     to, state->lane);
+    state->head->kernels->f64->apply(state->across + first * length, length, state->weights,
+                                     state->stride, last - first, state->rows, last, to,
+                                     state->lane);
+}
+
+void ota_newton_links(ota_coupled *state) {
+    ota_each_chunk(state, turn_chunk, state);
+    const int64_t blocks = (state->columns + BLOCK - 1) / BLOCK;
+    ota_parallel(state->head->pool, blocks, link_block, state);
 }
 
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
@@ -223,10 +211,7 @@ static void form_system(newton *n) {
         n->diagonal[j] += more;
         n->right[j] = -n->t * n->gradient[j];
     }
-    if (state->hessian == NULL) return;
-    ota_each_chunk(state, turn_chunk, n);
-    const int64_t blocks = (state->columns + BLOCK - 1) / BLOCK;
-    ota_parallel(head->pool, blocks, link_block, n);
+    if (state->hessian != NULL) ota_newton_links(state);
 }
 
 static void multiply_chunk(void *context, int64_t chunk, int worker) {
@@ -431,7 +416,7 @@ static void keep_best(newton *n, double *best) {
 static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
-    const bool last_stage = !(t > head->tau) && !(n->beta > 0.0);
+    const bool last_stage = !(t > head->tau);
     double best = INFINITY, marker = INFINITY;
     int refused = 0;
     bool alternate = false;
@@ -454,7 +439,7 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
         }
-        if (alternate && taken % 2 == 0 && !(n->beta > 0.0)) {
+        if (alternate && taken % 2 == 0) {
             ota_newton_columns(state, n->scores, t);
             drop_constant(state, head->g);
             evaluate(n);
@@ -471,21 +456,6 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
     }
-    return outcome;
-}
-
-/* Above order 2: falling temperatures with the edge rounded off at the size of the weights, then
- * falling beta until it moves none. */
-static ota_outcome sharpen(newton *n, ota_status *stopped) {
-    const ota_coupled *state = n->state;
-    const double weight = state->head->mass / ((double)state->rows * (double)state->columns);
-    const double size = pow(weight, 2.0 * (state->head->order - 1.0));
-    n->beta = first_rounding * size;
-    ota_outcome outcome = cool(n, stopped);
-    for (; n->beta > least_rounding * size && outcome == OTA_MET; n->beta *= sharpening) {
-        outcome = settle(n, state->head->tau, stage_residual, STAGE_STEPS, stopped);
-    }
-    n->beta = 0.0;
     return outcome;
 }
 
@@ -508,19 +478,26 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
     }
     n.shift = first_shift;
-    outcome = head->order > 2.0 ? sharpen(&n, stopped) : cool(&n, stopped);
+    if (state->interior_matrix == NULL)
+        outcome = cool(&n, stopped);
+    else if (!ota_interior_run(state, n.scores, tau, stopped))
+        outcome = OTA_STOPPED;
     if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
     return settle(&n, tau, enough, n.most, stopped);
 }
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
+static unsigned needs_of(double order) {
+    return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+}
+
 static ota_status solve(ota_dense *head) {
-    return ota_coupled_solve(head, OTA_NEEDS_NEWTON, false, ota_newton_run);
+    return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, OTA_NEEDS_NEWTON);
+    return ota_coupled_bytes(r, rows, columns, narrow, needs_of(r->order));
 }
 
 const ota_solver ota_solver_newton = {

@@ -17,7 +17,8 @@
 typedef enum ota_emission {
     OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact                   */
     OTA_EMIT_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
-    OTA_EMIT_PLAN        /* P itself lies in `plan`                                       */
+    OTA_EMIT_PLAN,       /* P itself lies in `plan` */
+    OTA_EMIT_MATCH       /* row i gives all its mass to key match[i] */
 } ota_emission;
 
 /* One head with all scores formed. n = rows, m = columns. All potentials in units of S. */
@@ -51,8 +52,9 @@ typedef struct ota_dense {
     void (*tell)(void *context, int64_t round, double residual);
     void *tell_context;
     /* found */
-    double *f, *g; /* [rows], [columns] */
-    double *plan;  /* [rows][stride] f64 when the solver emits the plan, else NULL */
+    double *f, *g;  /* [rows], [columns] */
+    double *plan;   /* [rows][stride] f64 when the solver emits the plan, else NULL */
+    int64_t *match; /* [rows] when the emission is OTA_EMIT_MATCH; lies in `workspace` */
     ota_emission emission;
     int64_t rounds;
     double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */

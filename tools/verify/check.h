@@ -233,6 +233,12 @@ static inline double *seen(trial *t, double *x, int64_t count) {
 
 static inline double seen_number(trial *t, double x) { return *seen(t, &x, 1); }
 
+/* The same where an earlier call has the fault already but this number is what the check is about. */
+static inline double seen_too(trial *t, double x) {
+    t->planted = false;
+    return seen_number(t, x);
+}
+
 /* 0 where a call answered as it should, 1 where it did not; a planted fault is the other answer. */
 static inline double seen_fact(trial *t, bool as_claimed) {
     t->planted = t->fault != 0.0;
@@ -260,6 +266,9 @@ typedef struct head {
     ota_certificate certificate;
     double *p, *f, *g, *lse, *entropy, *support, *out;
     double *rows, *columns; /* sums of P                                      */
+    /* of tool_pull_back: dL/dP and dL/dO or NULL, and what it sets */
+    double *coupling_grad, *out_grad;
+    double *scores_slope, *queries_slope, *keys_slope, *values_slope;
 } head;
 
 head *tool_head(trial *t, int64_t n, int64_t m, double *scores);
@@ -271,6 +280,9 @@ double *tool_solve_head(trial *t, head *h, const char *method, double tau, doubl
 /* The same, once, for scores and nothing else. */
 head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
                    double tolerance);
+/* Solves, then differentiates L given coupling_grad and out_grad: the slopes are there afterwards, and P,
+ * f, g, out as forward wrote them. */
+void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
 ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value);
 ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right);
 
