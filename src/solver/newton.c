@@ -21,7 +21,7 @@ enum {
     BLOCK = 64,        /* keys of one block of the Hessian   */
     TRIALS = 24,       /* evaluations of one line search     */
     STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
-    DIRECT_STEPS = 12, /* steps before the direct attempt must have paid */
+    DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
