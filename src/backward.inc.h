@@ -127,7 +127,7 @@ static void WORD(weights)(const ota_backward_job *job, int64_t query, int64_t fr
     const ota_backward_space *space = job->space;
     const double f = space->f[query], top = space->top[query], tau = job->law.tau;
     const REAL *h = job->biased ? (const REAL *)space->bias + from : NULL;
-    if (!(f > -INFINITY)) {
+    if (!(f > -INFINITY) || !(top > -INFINITY)) {
         for (int64_t j = 0; j < count; j++) p[j] = (REAL)0;
         return;
     }

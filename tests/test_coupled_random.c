@@ -1,6 +1,7 @@
 /* Thousands of random problems of the coupled solvers, judged by plain loops: no residual above the
  * tolerance may be called ok. S [n][m]. OTATTN_TEST_SCALE multiplies the problems. */
 #include "coupled_stage.h"
+#include "scale.h"
 
 /* The residual of numeric policy 3.5 from the coupling and the potentials, by plain loops. */
 static double plain_residual(const stage *x) {
@@ -44,9 +45,7 @@ static void random_problems(void **unused) {
     static const double orders[] = {0.0, 0.0, 0.0, 1.25, 1.5, 2.0, 3.0};
     tally counts[DECADES] = {{0}};
     int64_t wrong = 0, reachable = 0, reached = 0;
-    const char *text = getenv("OTATTN_TEST_SCALE");
-    const long scale = text == NULL ? 1 : strtol(text, NULL, 10);
-    for (long t = 0; t < 3000 * (scale > 0 ? scale : 1); t++) {
+    for (long t = 0; t < 3000 * test_scale(); t++) {
         dice_state = (uint64_t)t * 7919u + 1u;
         const int64_t n = 1 + (int64_t)(uniform() * 64.0),
                       m = uniform() < 0.3 ? n : 1 + (int64_t)(uniform() * 64.0);

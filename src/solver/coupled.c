@@ -67,7 +67,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     state->top = ota_arena_take(arena, chunk_lanes, number);
     if (prune) state->pruned = ota_arena_take(arena, matrix, element);
     const size_t pairs = times(rows, columns);
-    if (pairs <= (size_t)OTA_PAIRS_LIMIT) {
+    if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
         state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
@@ -111,12 +111,18 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     }
 }
 
+/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. */
+static unsigned with_search(const ota_settings *s, unsigned needs) {
+    return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
+}
+
 size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
                          unsigned needs) {
     ota_coupled state = {0};
     ota_arena arena = {0};
     const int64_t stride = rounded_up(columns > 0 ? columns : 1, LANE);
-    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune, needs);
+    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune,
+                       with_search(&r->settings, needs));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -483,7 +489,7 @@ ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
     ota_coupled state = {.head = head, .scores = head->scores};
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     ota_coupled_layout(&state, &arena, head->rows, head->columns, head->stride, head->narrow,
-                       head->settings->prune, needs);
+                       head->settings->prune, with_search(head->settings, needs));
     head->emission = OTA_EMIT_ROWS;
     head->temperature_reached = head->tau;
     head->rounds = 0;

@@ -28,7 +28,8 @@ typedef enum ota_needs {
     OTA_NEEDS_KERNEL = 1,
     OTA_NEEDS_HISTORY = 2,
     OTA_NEEDS_NEWTON = 4,
-    OTA_NEEDS_INTERIOR = 8
+    OTA_NEEDS_INTERIOR = 8,
+    OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
 } ota_needs;
 
 enum {

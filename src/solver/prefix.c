@@ -124,7 +124,9 @@ static ota_status solve_prefix(ota_dense *head) {
             worst = OTA_NOT_CONVERGED;
         }
         head->f[i] = memory.f[i];
-        if (block.emission == OTA_EMIT_PLAN) {
+        if (block.emission == OTA_EMIT_MATCH) {
+            row[block.match[i]] = memory.mu[i];
+        } else if (block.emission == OTA_EMIT_PLAN) {
             memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;

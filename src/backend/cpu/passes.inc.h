@@ -34,6 +34,17 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     return total_of(&all);
 }
 
+static void lifted(const real *s, const real *h, int64_t count, real shift, real c, real *p) {
+    real gain = score_gain(c);
+    vec from = vec_set(shift * gain);
+    vec factor = vec_set(c / gain);
+    for (int64_t j = 0; j < count; j += LANES) {
+        int64_t lanes = smaller(LANES, count - j);
+        vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+        store_lanes(p + j, vec_exp2_lifted(vec_mul(x, factor)), lanes);
+    }
+}
+
 static void multiply(real *p, int64_t count, real factor) {
     for (int64_t j = 0; j < count; j++) p[j] *= factor;
 }
@@ -206,6 +217,18 @@ static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t 
     for (; row < rows; row++) {
         linear_group(1, kernel + row * ldk, ldk, columns, v, mass + row, sink ? sink + row : NULL,
                      u + row, column);
+    }
+}
+
+static void weights(const real *kernel, int64_t ldk, int64_t rows, int64_t columns, const real *v,
+                    const double *u, real *p, int64_t ldp) {
+    for (int64_t row = 0; row < rows; row++) {
+        vec left = vec_set((real)u[row]);
+        for (int64_t j = 0; j < columns; j += LANES) {
+            int64_t lanes = smaller(LANES, columns - j);
+            vec x = vec_mul(load_lanes(kernel + row * ldk + j, lanes), load_lanes(v + j, lanes));
+            store_lanes(p + row * ldp + j, vec_mul(x, left), lanes);
+        }
     }
 }
 

@@ -1,0 +1,11 @@
+# What the Python package loads: the core and the analysis in one shared library, without a version in
+# its name, installed beside the Python files.
+
+add_library(otattn_python SHARED $<TARGET_OBJECTS:otattn_objects> ${OTATTN_ANALYSIS_SOURCES})
+set_target_properties(otattn_python PROPERTIES OUTPUT_NAME otattn_python
+    LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map")
+target_include_directories(otattn_python PRIVATE include)
+target_link_options(otattn_python PRIVATE
+    "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
+target_link_libraries(otattn_python PRIVATE m Threads::Threads)
+install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)

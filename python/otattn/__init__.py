@@ -1,0 +1,124 @@
+"""Attention as optimal transport.
+
+`attention` has the arguments of torch's scaled_dot_product_attention and a `method`: softmax, sparse, capped,
+elastic, doubly stochastic and hard attention are one convex problem. NumPy in, NumPy out; torch in, torch
+out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import _structs as _c
+from ._attention import attention, coupling
+from ._aux import AuxOutput, AuxRequest, Potentials, RowStats
+from ._certificate import Certificate
+from ._errors import (
+    Infeasible,
+    NotConverged,
+    NotDifferentiable,
+    NotFinite,
+    NotFiniteWarning,
+    PartialWarning,
+    SolveError,
+)
+from ._library import library as _library
+from ._solve import Info, release_memory
+from ._threads import get_num_threads, set_num_threads, threads
+
+if TYPE_CHECKING:
+    from ._assignment import linear_sum_assignment
+    from ._plan import Plan
+
+__version__ = f"{_c.VERSION_MAJOR}.{_c.VERSION_MINOR}.{_c.VERSION_PATCH}"
+
+__all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "Certificate",
+    "Infeasible",
+    "Info",
+    "NotConverged",
+    "NotDifferentiable",
+    "NotFinite",
+    "NotFiniteWarning",
+    "PartialWarning",
+    "Plan",
+    "Potentials",
+    "RowStats",
+    "SolveError",
+    "alibi_slopes",
+    "attention",
+    "coupling",
+    "get_num_threads",
+    "kernels",
+    "linear_sum_assignment",
+    "release_memory",
+    "set_num_threads",
+    "solvers",
+    "threads",
+]
+
+# Names and modules that are imported when they are first asked for.
+_LATER = {"Plan": "._plan", "linear_sum_assignment": "._assignment"}
+_MODULES = ("activations", "analysis", "hf", "nn", "ot")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name], __name__), name)
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'otattn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_MODULES, "__version__"]
+
+
+def _names(call: Any) -> list[str]:
+    found: list[str] = []
+    while (name := call(len(found))) is not None:
+        found.append(name.decode())
+    return found
+
+
+def solvers() -> list[str]:
+    """Names of the solvers that `solver=` takes.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> "sinkhorn" in otattn.solvers()
+    True
+    """
+    return _names(_library.ota_solver_name)
+
+
+def kernels() -> list[str]:
+    """Instruction-set levels this CPU can run, oldest first.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.kernels()[0]
+    'portable'
+    """
+    return _names(_library.ota_kernel_name)
+
+
+def alibi_slopes(heads: int) -> Any:
+    """The slopes 2^(-8 h / heads), h = 1 ... heads, as an f64 array of shape (heads,).
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.alibi_slopes(4)
+    array([0.25      , 0.0625    , 0.015625  , 0.00390625])
+    """
+    import numpy as np
+
+    slopes = np.empty(heads)
+    _library.ota_alibi_slopes(heads, slopes.ctypes.data)
+    return slopes

@@ -1,0 +1,280 @@
+"""NumPy arrays (and whatever speaks DLPack) to views of memory, and the calls on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _structs as c
+from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._settings import Settings
+from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
+
+_TYPES: dict[Any, int] = {
+    np.dtype(np.float64): c.F64,
+    np.dtype(np.float32): c.F32,
+    np.dtype(np.float16): c.F16,
+    np.dtype(np.bool_): c.BOOL,
+    np.dtype(np.int64): c.I64,
+}
+_FLOATS = (c.F64, c.F32, c.F16, c.BF16)
+
+
+def type_of(dtype: Any) -> int:
+    """The library's number of a NumPy type; 0 for what it does not know."""
+    found = _TYPES.get(dtype)
+    if found is None:
+        # bfloat16 is a type of the package ml_dtypes, which need not be there.
+        found = c.BF16 if dtype.name == "bfloat16" else c.NO_TYPE
+        if dtype.isnative:
+            _TYPES[dtype] = found
+    return found
+
+
+def view_of(x: Any) -> View:
+    """The view of a four-dimensional array whose type the library knows."""
+    bytes_each = x.dtype.itemsize
+    shape = x.shape
+    s0, s1, s2, s3 = x.strides
+    return (
+        x.__array_interface__["data"][0],
+        _TYPES[x.dtype],
+        *shape,
+        s0 // bytes_each,
+        s1 // bytes_each,
+        s2 // bytes_each,
+        s3 // bytes_each,
+    )
+
+
+def _new(keep: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> View:
+    keep[name] = x = np.empty(shape, dtype)
+    return view_of(x)
+
+
+def foreign(name: str, x: Any) -> Any:
+    """Anything array-like as a NumPy array, without a copy where it can lend its memory."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "__dlpack__"):
+        device = x.__dlpack_device__()[0]
+        if int(device) not in (1, 3):
+            raise ValueError(f"{name} lies on a device (DLPack type {int(device)}); otattn computes on CPUs")
+        return np.from_dlpack(x)
+    return np.asarray(x)
+
+
+def _ready(x: Any) -> Any:
+    """Native byte order, aligned, strides of whole elements: else a copy."""
+    size = x.dtype.itemsize
+    if x.flags.aligned and x.dtype.isnative and not any(stride % size for stride in x.strides):
+        return x
+    return np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
+
+
+def floating(name: str, x: Any) -> Any:
+    """A float array the library can read; TypeError for anything else."""
+    x = _ready(foreign(name, x))
+    if type_of(x.dtype) not in _FLOATS:
+        raise TypeError(
+            f"{name} has type {x.dtype} and shape {shape_text(x)}, "
+            "wanted float64, float32, bfloat16 or float16"
+        )
+    return x
+
+
+def _wide(name: str, x: Any) -> Any:
+    """Masses, slopes and the like: f64 or f32, others converted."""
+    x = _ready(foreign(name, x))
+    if type_of(x.dtype) in (c.F64, c.F32):
+        return x
+    if x.dtype.kind not in "fiu" and type_of(x.dtype) != c.BF16:
+        raise TypeError(f"{name} has type {x.dtype} and shape {shape_text(x)}, wanted numbers")
+    return x.astype(np.float64)
+
+
+def triple(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    query, key, value = floating("query", query), floating("key", key), floating("value", value)
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")
+    return query, key, value
+
+
+def expand(x: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(x, shape)
+
+
+def operands_of(
+    extra: tuple[Any, ...], batch: tuple[int, ...], heads: int, queries: int, keys: int, keep: list[Any]
+) -> tuple[Operand, ...]:
+    """Views of all operands behind query, key and value, in their order; `keep` holds what they show."""
+
+    def lend(x: Any) -> View:
+        keep.append(x)
+        return view_of(x)
+
+    (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
+    (row_mass, column_mass, lengths, start) = extra[9:]
+    sizes = (heads, queries, keys)
+    total = 1
+    for size in batch:
+        total *= size
+    found: list[Operand] = [None] * 13
+    if mask is not None:
+        mask = _ready(foreign("attn_mask", mask))
+        if mask.dtype != np.bool_:
+            mask = floating("attn_mask", mask)
+        found[0] = lend(fold_pairs("attn_mask", mask, batch, sizes, expand))
+    if bias is not None:
+        found[1] = lend(fold_pairs("bias", floating("bias", bias), batch, sizes, expand))
+    if relative is not None:
+        found[2] = lend(fold_relative(floating("relative_bias", relative), heads, queries, keys))
+    for k, name, x in ((3, "alibi_slopes", alibi), (4, "sink", sink), (5, "temperature", temperature)):
+        if x is not None:
+            x = _wide(name, x)
+            found[k] = float(x) if x.ndim == 0 else lend(fold_heads(name, x, heads))
+    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap)):
+        if x is not None:
+            if x.size != 1:
+                raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
+            found[k] = float(x.reshape(()))
+    if strength is not None:
+        strength = _wide("strength", strength)
+        if strength.shape != (keys,):
+            raise ValueError(f"strength has shape {shape_text(strength)}, wanted one number or ({keys},)")
+        found[8] = lend(strength.reshape((1, 1, 1, keys)))
+    for k, name, x, length in ((9, "row_mass", row_mass, queries), (10, "column_mass", column_mass, keys)):
+        if x is not None:
+            found[k] = lend(fold_vector(name, _wide(name, x), total, heads, length))
+    if lengths is not None:
+        lengths = _ready(foreign("key_lengths", lengths))
+        if lengths.dtype.kind not in "iu" or lengths.shape != (total,):
+            raise ValueError(
+                f"key_lengths has type {lengths.dtype} and shape {shape_text(lengths)}, "
+                f"wanted integers ({total},)"
+            )
+        found[11] = lend(lengths.astype(np.int64, copy=False).reshape((1, 1, 1, total)))
+    if start is not None:
+        start = _wide("start_potential", start)
+        whole = np.broadcast_to(
+            fold_vector("start_potential", start, total, heads, keys), (total, heads, 1, keys)
+        )
+        found[12] = lend(whole)
+    return tuple(found)
+
+
+def output_shape(name: str, sizes: tuple[int, ...]) -> tuple[int, int, int, int]:
+    batch, heads, queries, keys, _, width = sizes
+    if name == "out":
+        return (batch, heads, queries, width)
+    if name == "coupling":
+        return (batch, heads, queries, keys)
+    return (batch, heads, 1, keys if name in ("receiver", "column_potential") else queries)
+
+
+def _outputs(names: list[str], sizes: tuple[int, ...], dtype: Any) -> tuple[dict[str, Any], dict[str, View]]:
+    keep: dict[str, Any] = {}
+    views = {}
+    for name in names:
+        if name in ("out", "coupling"):
+            kind = dtype
+        elif name.endswith("potential") or dtype == np.float64:
+            kind = np.float64
+        else:
+            kind = np.float32
+        views[name] = _new(keep, name, output_shape(name, sizes), kind)
+    return keep, views
+
+
+def run_on(
+    job: Job,
+    handle: Handle | None,
+    request: AuxRequest,
+    first: str,
+    dtype: Any,
+    lead: tuple[int, ...],
+    also: list[str],
+) -> tuple[Any, AuxOutput, dict[str, Any]]:
+    """Solves on `handle`, or a plan from the pool, and gives results the caller's leading dimensions back."""
+    names = [first, *(name for name in outputs_of(request) if name != first), *also]
+    if request.certificate and needs_coupling(job.settings):
+        names.append("coupling")
+    if job.options.allow_partial:
+        # NotConverged judges its certificate from the potentials.
+        names += ["row_potential", "column_potential"]
+    keep, views = _outputs(list(dict.fromkeys(names)), job.sizes, dtype)
+    if handle is None:
+        info, certificate = solve(job, views, request.certificate)
+    else:
+        info, certificate = solve_on(handle, job, views, request.certificate)
+
+    def back(name: str) -> Any:
+        x = keep[name]
+        return x.reshape((*lead, *(x.shape[2:] if name in ("out", "coupling") else x.shape[3:])))
+
+    aux = AuxOutput(
+        coupling=back("coupling") if request.coupling else None,
+        potentials=Potentials(back("row_potential"), back("column_potential"))
+        if request.potentials
+        else None,
+        receiver=back("receiver") if request.receiver else None,
+        row_stats=RowStats(*(back(name) for name in ("row_entropy", "row_support", "row_max", "sink")))
+        if request.row_stats
+        else None,
+        lse=back("lse") if request.lse else None,
+        certificate=certificate,
+        info=info,
+    )
+    return back(first), aux, keep
+
+
+def numpy_attention(
+    settings: Settings,
+    query: Any,
+    key: Any,
+    value: Any,
+    enable_gqa: bool,
+    extra: tuple[Any, ...],
+    return_aux: Any,
+) -> Any:
+    origin = query
+    request = request_of(return_aux)
+    query, key, value = triple(query, key, value)
+    folded = fold(query, key, value, enable_gqa, expand)
+    heads, queries = folded.query.shape[1:3]
+    keep: list[Any] = []
+    others = operands_of(extra, folded.batch, heads, queries, folded.key.shape[2], keep)
+    job = Job(settings, (view_of(folded.query), view_of(folded.key), view_of(folded.value), *others))
+    out, aux, _ = run_on(job, None, request or NO_AUX, "out", query.dtype, folded.lead, [])
+    out = _like(origin, out)
+    return out if request is None else (out, aux)
+
+
+def numpy_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
+    origin = scores
+    request = request_of(return_aux)
+    scores = floating("scores", scores)
+    if scores.ndim < 2:
+        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
+    lead = scores.shape[:-2]
+    rank = max(4, scores.ndim)
+    whole = scores.reshape((1,) * (rank - scores.ndim) + scores.shape)
+    batch = whole.shape[:-3]
+    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    keep: list[Any] = []
+    heads, rows, columns = whole.shape[1:]
+    others = operands_of(extra, batch, heads, rows, columns, keep)
+    job = Job(settings, (view_of(whole), None, None, *others))
+    plan, aux, _ = run_on(job, None, request or NO_AUX, "coupling", scores.dtype, lead, [])
+    plan = _like(origin, plan)
+    return plan if request is None else (plan, aux)
+
+
+def _like(origin: Any, result: Any) -> Any:
+    """Results for a foreign array are handed back through its own library's from_dlpack."""
+    if isinstance(origin, np.ndarray) or not hasattr(origin, "__array_namespace__"):
+        return result
+    return origin.__array_namespace__().from_dlpack(result)

@@ -1,0 +1,464 @@
+"""The public calls on arrays: attention and coupling. NumPy here; torch tensors go to _torch."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from ._arrays import numpy_attention, numpy_coupling
+from ._settings import Settings, count, number
+
+
+def _compiling() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def _is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def _static(name: str, value: Any) -> float | None:
+    """The value as a plain number, or None where it is absent, an array or a tensor."""
+    if value is None:
+        return None
+    if type(value) is float or not hasattr(value, "shape"):
+        return number(name, value)
+    if _is_torch(value) or value.ndim > 0:
+        return None
+    return number(name, value)
+
+
+@functools.lru_cache(maxsize=512)
+def _settings(
+    method: str,
+    scale: float | None,
+    is_causal: bool,
+    causal_align: str,
+    window: tuple[int, int] | None,
+    softcap: float,
+    temperature: float | None,
+    alpha: float | None,
+    cap: float | None,
+    strength: float | None,
+    rows: str,
+    axis: str,
+    cost: bool,
+    relative_inside: bool,
+    rounds: int | None,
+    tolerance: float | None,
+    max_rounds: int | None,
+    allow_partial: bool,
+    prune: bool,
+    strict: bool,
+    solver: str,
+) -> Settings:
+    if not isinstance(method, str):
+        raise TypeError(f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact'")
+    if causal_align not in ("top_left", "bottom_right"):
+        raise ValueError(f"causal_align is {causal_align!r}, wanted 'top_left' or 'bottom_right'")
+    if scale is not None:
+        scale = number("scale", scale)
+        if scale == 0.0:
+            # 0 means 1 / sqrt(width) in the struct; the smallest number makes all scores equal as well.
+            scale = sys.float_info.min
+    if temperature is not None and not temperature > 0.0:
+        raise ValueError(f"temperature is {temperature!r}, wanted more than 0")
+    softcap = number("softcap", softcap)
+    if softcap < 0.0:
+        raise ValueError(f"softcap is {softcap!r}, wanted 0 (none) or more")
+    if tolerance is not None and not tolerance > 0.0:
+        raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
+    if window is not None and (len(window) != 2 or min(window) < -1):
+        raise ValueError(f"window is {window!r}, wanted (left, right), each -1 (no limit) or more")
+    left, right = (-1, -1) if window is None else window
+    return Settings(
+        method,
+        scale,
+        bool(is_causal),
+        causal_align,
+        left,
+        right,
+        softcap,
+        1.0 if temperature is None else temperature,
+        alpha,
+        cap,
+        strength,
+        rows,
+        axis,
+        bool(cost),
+        bool(relative_inside),
+        count("rounds", rounds),
+        tolerance,
+        count("max_rounds", max_rounds, 1),
+        bool(allow_partial),
+        bool(prune),
+        bool(strict),
+        solver,
+    )
+
+
+def _maker() -> Any:
+    # torch.compile looks through caches and warns about each; its own is the compiled code.
+    return _settings.__wrapped__ if _compiling() else _settings
+
+
+def prepare(
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    method: str = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+    causal_align: str = "top_left",
+    key_lengths: Any = None,
+    relative_bias: Any = None,
+    relative_inside: bool = False,
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    start_potential: Any = None,
+) -> tuple[Settings, tuple[Any, ...], bool]:
+    """The settings and the operands behind query, key and value of a call of `attention`."""
+    if dropout_p != 0.0:
+        raise ValueError(f"dropout_p is {dropout_p!r}; only 0 is supported")
+    settings = _maker()(
+        method,
+        scale,
+        is_causal,
+        causal_align,
+        tuple(window) if window is not None else None,
+        softcap,
+        _static("temperature", temperature),
+        _static("alpha", alpha),
+        _static("cap", cap),
+        _static("strength", strength),
+        rows,
+        axis,
+        cost,
+        relative_inside,
+        rounds,
+        tolerance,
+        max_rounds,
+        allow_partial,
+        prune,
+        strict,
+        solver,
+    )
+    extra = (
+        attn_mask,
+        bias,
+        relative_bias,
+        alibi_slopes,
+        sink,
+        array_or_none(temperature),
+        array_or_none(alpha),
+        array_or_none(cap),
+        array_or_none(strength),
+        row_mass,
+        column_mass,
+        key_lengths,
+        start_potential,
+    )
+    return settings, extra, enable_gqa
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    method: str = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+    return_aux: Any = None,
+    causal_align: str = "top_left",
+    key_lengths: Any = None,
+    relative_bias: Any = None,
+    relative_inside: bool = False,
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    start_potential: Any = None,
+) -> Any:
+    """Attention by any transport method: ``out = P @ value``.
+
+    The first eight arguments are those of ``torch.nn.functional.scaled_dot_product_attention`` and mean the
+    same. P minimises ``sum P C + temperature R(P)`` with ``C = -(scale query key^T + biases)`` under the row
+    and column rules of `method`; ``docs/guide.md`` has the table of methods. Fully masked rows give 0.
+
+    Parameters
+    ----------
+    query : array, shape (..., heads, queries, width)
+        f64, f32, bf16 or f16; any strides, nothing is copied. NumPy in, NumPy out; torch in, torch out.
+    key : array, shape (..., key heads, keys, width)
+    value : array, shape (..., key heads, keys, values width)
+    attn_mask : array broadcasting to (..., heads, queries, keys), optional
+        bool: True takes part (the opposite of ``key_padding_mask``); float: added, -inf forbids.
+    dropout_p : float
+        Must be 0: dropout belongs to training code that knows its random numbers.
+    is_causal : bool
+        Query i sees keys 0..i; with ``causal_align="bottom_right"`` keys 0..i + keys - queries.
+    scale : float, optional
+        Multiplies query key^T; default 1 / sqrt(width).
+    enable_gqa : bool
+        Several query heads share a key head.
+    method : str
+        ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C,
+        elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces.
+    temperature : float or array, shape (heads,)
+        Divides the scores.
+    rounds, max_rounds : int, optional
+        Exactly so many rounds; the limit otherwise (1000).
+    tolerance : float, optional
+        On the larger of row and column error; default 1e-9 (f64) or 1e-5.
+    alpha, cap, strength : float or scalar tensor, optional
+        Override the numbers of the method, and get gradients as tensors: order of entmax, cap of capped and
+        online columns (units of mass), rho of relaxed ones (units of scores) or lambda of elastic ones.
+    row_mass, column_mass : array, shape ([[batch,] heads,] queries) and (..., keys), optional
+        Default 1 a query, and their total spread evenly over the usable keys.
+    bias : array broadcasting to (..., heads, queries, keys), optional
+        Added to the scores.
+    alibi_slopes : float or array, shape (heads,), optional
+        Subtracts slope * |i - j|.
+    window : (int, int), optional
+        Keys i - left ... i + right only; -1 is no limit.
+    softcap : float
+        Scores become softcap * tanh(scores / softcap); 0 is none.
+    sink : float or array, shape (heads,), optional
+        Logit of one more key without a value.
+    return_aux : AuxRequest or bool, optional
+        Then the result is ``(out, AuxOutput)``. True asks for everything but the coupling.
+    causal_align : {"top_left", "bottom_right"}
+        Where positions start when there are more keys than queries; windows and alibi follow it.
+    key_lengths : int array, shape (batch,), optional
+        Keys 0..length-1 take part.
+    relative_bias : array, shape ([heads,] queries + keys - 1), optional
+        b[i - j + keys - 1], added to the scores, or with `relative_inside` to query key^T.
+    rows : str
+        ``"hard"``, or ``"relaxed:RHO"`` with relaxed columns.
+    axis : {"rows", "columns"}
+        ``"columns"`` solves the transposed problem.
+    cost : bool
+        ``scale * query key^T`` is a cost, to be minimised.
+    allow_partial : bool
+        Return a plan that did not converge, with a warning.
+    prune : bool
+        Exact columns on a support without total support: solve on the usable pairs.
+    strict : bool
+        Rows that are not finite raise instead of being NaN.
+    solver : str
+        A name of ``otattn.solvers()``.
+    start_potential : array, shape (batch, heads, keys), optional
+        Column potential to start from.
+
+    Returns
+    -------
+    out : array, shape (..., heads, queries, values width)
+        Of the query's type; with `return_aux` a pair ``(out, aux)``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument and its shape or type.
+    NotConverged, Infeasible, NotFinite
+        With a ``certificate`` and one line of ``advice``.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> x = np.arange(12.0).reshape(1, 1, 4, 3) / 12
+    >>> otattn.attention(x, x, x, is_causal=True)[0, 0, 0]
+    array([0.        , 0.08333333, 0.16666667])
+    >>> out, aux = otattn.attention(x, x, x, method="softmax/exact", return_aux=True)
+    >>> aux.info.status, bool(abs(aux.receiver - 1).max() < 1e-8)
+    ('ok', True)
+    """
+    settings, extra, _ = prepare(
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+        method,
+        temperature,
+        rounds,
+        tolerance,
+        max_rounds,
+        alpha,
+        cap,
+        strength,
+        row_mass,
+        column_mass,
+        bias,
+        alibi_slopes,
+        window,
+        softcap,
+        sink,
+        causal_align,
+        key_lengths,
+        relative_bias,
+        relative_inside,
+        rows,
+        axis,
+        cost,
+        allow_partial,
+        prune,
+        strict,
+        solver,
+        start_potential,
+    )
+    if _is_torch(query):
+        from ._torch import torch_attention
+
+        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
+    return numpy_attention(settings, query, key, value, enable_gqa, extra, return_aux)
+
+
+def array_or_none(value: Any) -> Any:
+    """The value if it has to travel as an array, None if it is absent or a plain number."""
+    if value is None or type(value) is float or not hasattr(value, "shape"):
+        return None
+    return value if _is_torch(value) or value.ndim > 0 else None
+
+
+def coupling(
+    scores: Any,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str = "softmax",
+    temperature: Any = 1.0,
+    rounds: int | None = None,
+    tolerance: float | None = None,
+    max_rounds: int | None = None,
+    alpha: Any = None,
+    cap: Any = None,
+    strength: Any = None,
+    row_mass: Any = None,
+    column_mass: Any = None,
+    window: tuple[int, int] | None = None,
+    sink: Any = None,
+    return_aux: Any = None,
+    causal_align: str = "top_left",
+    rows: str = "hard",
+    axis: str = "rows",
+    cost: bool = False,
+    allow_partial: bool = False,
+    prune: bool = False,
+    strict: bool = False,
+    solver: str = "auto",
+    start_potential: Any = None,
+) -> Any:
+    """The weights P of a matrix of scores, by any transport method.
+
+    Parameters
+    ----------
+    scores : array, shape (..., rows, columns)
+        f64, f32, bf16 or f16. `scale` multiplies it (default 1), `temperature` divides it; with `cost` it is
+        minimised.
+
+    The other parameters are those of `attention`.
+
+    Returns
+    -------
+    coupling : array, the shape and type of `scores`
+        With `return_aux` a pair ``(coupling, aux)``.
+
+    Raises
+    ------
+    ValueError, TypeError, NotConverged, Infeasible, NotFinite
+        As `attention`.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.coupling(np.array([[2.0, 0.0], [0.0, 1.0]]), method="assignment")
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    settings = _maker()(
+        method,
+        scale,
+        is_causal,
+        causal_align,
+        tuple(window) if window is not None else None,
+        0.0,
+        _static("temperature", temperature),
+        _static("alpha", alpha),
+        _static("cap", cap),
+        _static("strength", strength),
+        rows,
+        axis,
+        cost,
+        False,
+        rounds,
+        tolerance,
+        max_rounds,
+        allow_partial,
+        prune,
+        strict,
+        solver,
+    )
+    extra = (
+        attn_mask,
+        None,
+        None,
+        None,
+        sink,
+        array_or_none(temperature),
+        array_or_none(alpha),
+        array_or_none(cap),
+        array_or_none(strength),
+        row_mass,
+        column_mass,
+        None,
+        start_potential,
+    )
+    if _is_torch(scores):
+        from ._torch import torch_coupling
+
+        return torch_coupling(settings, scores, extra, return_aux)
+    return numpy_coupling(settings, scores, extra, return_aux)

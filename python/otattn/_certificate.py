@@ -1,0 +1,84 @@
+"""The certificate of a plan: how well it solves its problem, recomputed by code apart from the solvers."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import NamedTuple
+
+from . import _structs as c
+from ._errors import check, new_error
+from ._library import library
+
+
+class Certificate(NamedTuple):
+    """How well a plan solves its problem; a number that does not exist is NaN.
+
+    Over heads: the largest errors, gap, delta and receiver_max, the smallest receiver_min and minimum, means
+    of entropy and support, sums of primal, dual and value. The definitions are those of `ota_certificate`
+    in otattn.h.
+    """
+
+    row_error: float = math.nan
+    """Sum of |row sum - its mass| over the total mass (stationarity if rows are relaxed)."""
+    column_error: float = math.nan
+    """The same of columns: their violated part for caps, the distance to equal masses for free columns."""
+    primal: float = math.nan
+    """Objective of the plan, in units of the scores."""
+    dual: float = math.nan
+    """Objective of the potentials; NaN for elastic, prefix and online columns."""
+    gap: float = math.nan
+    """primal - dual."""
+    value: float = math.nan
+    """Transport cost minus temperature times entropy."""
+    entropy: float = math.nan
+    """Mean entropy of a row, in nats."""
+    support: float = math.nan
+    """Mean number of positive weights of a row."""
+    receiver_max: float = math.nan
+    """Largest column sum, in units of total mass / keys."""
+    receiver_min: float = math.nan
+    """Smallest column sum, in the same units."""
+    delta: float = math.nan
+    """Largest distance of a column sum from its mass, in the same units."""
+    minimum: float = math.nan
+    """Smallest weight on the support."""
+    outside: float = math.nan
+    """Largest weight outside the support, which must be 0."""
+    empty_rows: int = 0
+    """Rows without any allowed pair."""
+    nonfinite_rows: int = 0
+    """Rows that met NaN or infinity."""
+
+    def as_dict(self) -> dict[str, float]:
+        """The fields by name."""
+        return dict(zip(self._fields, self, strict=True))
+
+
+def certificate_of(record: c.Certificate) -> Certificate:
+    return Certificate(*(getattr(record, name) for name in Certificate._fields))
+
+
+def certificate_from_values(values: list[float]) -> Certificate:
+    numbers = dict(zip(Certificate._fields, values, strict=True))
+    counts = {name: int(numbers.pop(name)) for name in ("empty_rows", "nonfinite_rows")}
+    return Certificate(**numbers, **counts)  # type: ignore[arg-type]
+
+
+def judge(problem: c.Problem, options: c.Options, arrays: c.Arrays) -> Certificate:
+    """Calls the judge on the outputs that `arrays` holds."""
+    record = c.Certificate()
+    record.size = ctypes.sizeof(record)
+    error, reference = new_error()
+    check(
+        library.ota_certify(
+            ctypes.byref(problem),
+            ctypes.byref(options),
+            ctypes.byref(arrays),
+            ctypes.byref(record),
+            None,
+            reference,
+        ),
+        error,
+    )
+    return certificate_of(record)

@@ -1,0 +1,121 @@
+"""What the library's statuses become in Python: one exception class a kind of failure."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import _structs as c
+from ._library import library
+
+if TYPE_CHECKING:
+    from ._certificate import Certificate
+
+
+class SolveError(ArithmeticError):
+    """A problem was well stated and has no trustworthy answer; the base of the classes below.
+
+    Attributes
+    ----------
+    certificate : Certificate or None
+        How far the solve came (numbers that do not exist are NaN).
+    advice : str
+        One line: what to do about it.
+    """
+
+    def __init__(self, message: str, certificate: Certificate | None = None, advice: str = "") -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.certificate = certificate
+        self.advice = advice
+
+
+class NotConverged(SolveError):
+    """The rounds ran out before the tolerance was met, or the tolerance lies below what f64 can reach."""
+
+
+class Infeasible(SolveError):
+    """No plan meets the masses on this support."""
+
+
+class NotFinite(SolveError):
+    """A coupled method, or strict mode, met NaN or infinity."""
+
+
+class NotDifferentiable(SolveError):
+    """The plan jumps where the scores change, so it has no derivative."""
+
+
+class PartialWarning(UserWarning):
+    """A plan that did not converge was returned because `allow_partial` was set."""
+
+
+class NotFiniteWarning(RuntimeWarning):
+    """Some rows met NaN or infinity and are NaN; the others are right."""
+
+
+# The header's field : the argument of Python that sets it.
+ARGUMENTS = {
+    "queries": "query",
+    "keys": "key",
+    "values": "value",
+    "scores": "scores",
+    "order": "alpha",
+    "lambda": "strength",
+    "lambdas": "strength",
+    "temperatures": "temperature",
+    "terms": "bias",
+    "supports": "attn_mask",
+    "columns": "method",
+    "regulariser": "method",
+    "corner": "causal_align",
+    "row_strength": "rows",
+    "steps": "method",
+}
+_CLASSES: dict[int, type[Exception]] = {
+    c.ENOMEM: MemoryError,
+    c.ELIMIT: MemoryError,
+    c.NOT_CONVERGED: NotConverged,
+    c.TOL_UNREACHABLE: NotConverged,
+    c.INFEASIBLE: Infeasible,
+    c.NONFINITE: NotFinite,
+    c.NOT_DIFFERENTIABLE: NotDifferentiable,
+    c.CANCELLED: InterruptedError,
+    c.TIMEOUT: TimeoutError,
+    c.EINTERNAL: RuntimeError,
+}
+
+
+def status_word(status: int) -> str:
+    """The status in one word: "ok", "fixed_iters", "not_converged", ..."""
+    word: bytes = library.ota_status_word(status)
+    return word.decode()
+
+
+def raise_status(status: int, error: c.Error, certificate: Any = None, sentence: str = "") -> NoReturn:
+    """Raises what a negative status means, with the library's own sentence."""
+    field = error.field.decode()
+    message = error.message.decode() or sentence
+    hint = error.hint.decode()
+    if not message:
+        text: bytes = library.ota_status_text(status)
+        message = text.decode()
+    kind = _CLASSES.get(status, ValueError)
+    if issubclass(kind, SolveError):
+        raise kind(message, certificate, hint)
+    argument = ARGUMENTS.get(field, field)
+    if argument and argument not in message:
+        message = f"{argument}: {message}"
+    raise kind(f"{message}; {hint}" if hint else message)
+
+
+def check(status: int, error: c.Error) -> int:
+    """Raises for a negative status and returns the others."""
+    if status < 0:
+        raise_status(status, error)
+    return status
+
+
+def new_error() -> tuple[c.Error, Any]:
+    """An empty error record and a reference to it for a call."""
+    error = c.Error()
+    return error, ctypes.byref(error)

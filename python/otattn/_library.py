@@ -1,0 +1,36 @@
+"""Loads the C library that lies beside this file and declares its calls from the generated table.
+
+ctypes releases the interpreter lock during every call.
+"""
+
+import ctypes
+from pathlib import Path
+
+from ._structs import CALLS, Array
+
+_TYPES = {
+    "n": None,
+    "a": Array,
+    "i": ctypes.c_int,
+    "l": ctypes.c_int64,
+    "z": ctypes.c_size_t,
+    "d": ctypes.c_double,
+    "s": ctypes.c_char_p,
+    "p": ctypes.c_void_p,
+}
+
+
+def _load() -> ctypes.CDLL:
+    path = Path(__file__).with_name("libotattn_python.so")
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"otattn cannot load its library {path}: {error}; reinstall the package") from error
+    for name, letters in CALLS.items():
+        call = getattr(loaded, name)
+        call.restype = _TYPES[letters[0]]
+        call.argtypes = [_TYPES[letter] for letter in letters[1:]]
+    return loaded
+
+
+library = _load()

@@ -1,0 +1,125 @@
+"""What a call says besides its arrays, and the order of its operands.
+
+Settings are plain numbers and words, so that they can travel through a torch operator as one line of text.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+# The operands of a solve, always in this order; absent ones are None. With `key` absent, `query` is a
+# matrix of scores [batch, heads, queries, keys].
+OPERANDS = (
+    "query",
+    "key",
+    "value",
+    "attn_mask",
+    "bias",
+    "relative_bias",
+    "alibi_slopes",
+    "sink",
+    "temperature",
+    "alpha",
+    "cap",
+    "strength",
+    "row_mass",
+    "column_mass",
+    "key_lengths",
+    "start_potential",
+)
+# The outputs of a solve, in the order and by the names of ota_arrays.
+OUTPUTS = (
+    "out",
+    "coupling",
+    "row_potential",
+    "column_potential",
+    "lse",
+    "receiver",
+    "row_entropy",
+    "row_support",
+    "row_max",
+    "sink",
+)
+
+
+class Settings(NamedTuple):
+    """Everything about a call that is no array."""
+
+    method: str = "softmax"
+    scale: float | None = None
+    causal: bool = False
+    corner: str = "top_left"  # or "bottom_right"
+    left: int = -1
+    right: int = -1
+    softcap: float = 0.0
+    temperature: float = 1.0
+    alpha: float | None = None
+    cap: float | None = None
+    strength: float | None = None
+    rows: str = "hard"
+    axis: str = "rows"
+    cost: bool = False
+    relative_inside: bool = False
+    rounds: int | None = None
+    tolerance: float | None = None
+    max_rounds: int | None = None
+    allow_partial: bool = False
+    prune: bool = False
+    strict: bool = False
+    solver: str = "auto"
+
+
+_BLANK = Settings()
+
+
+def text_of(settings: Settings) -> str:
+    """One line that `settings_of` reads back: name=value for what is not the default."""
+    parts = [
+        f"{name}={value!r}"
+        for name, value, blank in zip(Settings._fields, settings, _BLANK, strict=True)
+        if value != blank
+    ]
+    return ";".join(parts)
+
+
+def _value(text: str) -> Any:
+    if text[0] in "'\"":
+        return text[1:-1]
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+@functools.lru_cache(maxsize=512)
+def settings_of(text: str) -> Settings:
+    parts = (part.split("=", 1) for part in text.split(";") if part)
+    return Settings(**{name: _value(value) for name, value in parts})
+
+
+def number(name: str, value: Any) -> float:
+    """A Python float of an argument that must be one number."""
+    if isinstance(value, (str, bytes, bool)):
+        raise TypeError(f"{name} is {value!r}, wanted a number")
+    try:
+        result = float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is a {type(value).__name__}, wanted a number") from error
+    if math.isnan(result):
+        raise ValueError(f"{name} is NaN")
+    return result
+
+
+def count(name: str, value: Any, least: int = 0) -> int | None:
+    """An int of an argument that must be a whole number, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or int(value) != value:
+        raise TypeError(f"{name} is {value!r}, wanted a whole number")
+    if value < least:
+        raise ValueError(f"{name} is {value}, wanted {least} or more")
+    return int(value)

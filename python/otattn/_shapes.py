@@ -1,0 +1,138 @@
+"""How shapes of the caller become the library's four dimensions: batch, head, row, column.
+
+Works on NumPy arrays and torch tensors alike; `expand(x, shape)` repeats size-1 dimensions by stride 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+Expand = Callable[[Any, tuple[int, ...]], Any]
+
+
+class Folded(NamedTuple):
+    """Query, key and value in four dimensions, and the leading dimensions that results get back."""
+
+    query: Any
+    key: Any
+    value: Any
+    batch: tuple[int, ...]  # before the heads, as the caller has them
+    lead: tuple[int, ...]  # of the outputs
+
+
+def shape_text(x: Any) -> str:
+    return str(tuple(x.shape))
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The broadcast of shapes of equal rank, or None."""
+    result = []
+    for sizes in zip(*shapes, strict=True):
+        big = [size for size in sizes if size != 1]
+        if any(size != big[0] for size in big):
+            return None
+        result.append(big[0] if big else 1)
+    return tuple(result)
+
+
+def fold(query: Any, key: Any, value: Any, enable_gqa: bool, expand: Expand) -> Folded:
+    """Checks ranks and sizes as scaled_dot_product_attention means them, and folds batch dimensions."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim < 2:
+            raise ValueError(
+                f"{name} has shape {shape_text(x)}, wanted two dimensions or more: (..., length, width)"
+            )
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"key has width {key.shape[-1]} in shape {shape_text(key)}, but query has {query.shape[-1]} "
+            f"in {shape_text(query)}"
+        )
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(
+            f"value has {value.shape[-2]} rows in shape {shape_text(value)}, but key has {key.shape[-2]} "
+            f"in {shape_text(key)}"
+        )
+    outer = max(query.ndim, key.ndim, value.ndim)
+    rank = max(4, outer)
+    query, key, value = (
+        x.reshape((1,) * (rank - x.ndim) + tuple(x.shape)) if x.ndim < rank else x
+        for x in (query, key, value)
+    )
+    batch = _common([tuple(x.shape[:-3]) for x in (query, key, value)])
+    if batch is None:
+        raise ValueError(
+            f"the batch dimensions of query {shape_text(query)}, key {shape_text(key)} and value "
+            f"{shape_text(value)} do not broadcast"
+        )
+    heads, key_heads, value_heads = query.shape[-3], key.shape[-3], value.shape[-3]
+    shared = max(key_heads, value_heads) if 0 not in (key_heads, value_heads) else 0
+    if key_heads != value_heads and 1 not in (key_heads, value_heads):
+        raise ValueError(
+            f"value has {value_heads} heads in shape {shape_text(value)}, but key has {key_heads} "
+            f"in {shape_text(key)}"
+        )
+    if heads != shared and 1 not in (heads, shared):
+        if not enable_gqa:
+            raise ValueError(
+                f"key has {shared} heads in shape {shape_text(key)}, but query has {heads} in "
+                f"{shape_text(query)}; set enable_gqa=True for grouped heads"
+            )
+        if shared == 0 or heads % shared:
+            raise ValueError(f"query has {heads} heads, which are no multiple of key's {shared}")
+    if heads == 1:
+        heads = shared
+    wanted = ((query, heads), (key, shared), (value, shared))
+    query, key, value = (
+        x if tuple(x.shape[:-2]) == (*batch, count) else expand(x, (*batch, count, *x.shape[-2:]))
+        for x, count in wanted
+    )
+    lead = (*batch, heads)[rank - outer :]
+    if rank > 4:
+        query, key, value = (x.reshape((-1, *x.shape[-3:])) for x in (query, key, value))
+    return Folded(query, key, value, batch, lead)
+
+
+def fold_pairs(name: str, x: Any, batch: tuple[int, ...], sizes: tuple[int, int, int], expand: Expand) -> Any:
+    """An operand over pairs, broadcast from the right: [batch|1, heads|1, queries|1, keys|1]."""
+    whole = (*batch, *sizes)
+    if x.ndim > len(whole):
+        raise ValueError(f"{name} has shape {shape_text(x)}, which does not broadcast to {whole}")
+    if x.ndim < len(whole):
+        x = x.reshape((1,) * (len(whole) - x.ndim) + tuple(x.shape))
+    for have, want in zip(x.shape, whole, strict=True):
+        if have not in (1, want):
+            raise ValueError(f"{name} has shape {shape_text(x)}, which does not broadcast to {whole}")
+    if len(batch) > 1:
+        if all(size == 1 for size in x.shape[:-3]):
+            return x.reshape((1, *x.shape[-3:]))
+        x = expand(x, (*batch, *x.shape[-3:])).reshape((-1, *x.shape[-3:]))
+    return x
+
+
+def fold_vector(name: str, x: Any, batch: int, heads: int, length: int) -> Any:
+    """Masses: [length], [heads|1, length] or [batch|1, heads|1, length] -> [batch|1, heads|1, 1, length]."""
+    if not 1 <= x.ndim <= 3 or x.shape[-1] != length:
+        raise ValueError(f"{name} has shape {shape_text(x)}, wanted (..., {length})")
+    for have, want in zip(reversed(tuple(x.shape[:-1])), (heads, batch), strict=False):
+        if have not in (1, want):
+            raise ValueError(f"{name} has shape {shape_text(x)}, wanted ({batch}|1, {heads}|1, {length})")
+    shape = (1,) * (3 - x.ndim) + tuple(x.shape)
+    return x.reshape((shape[0], shape[1], 1, length))
+
+
+def fold_heads(name: str, x: Any, heads: int) -> Any:
+    """One number a head: [heads] -> [1, 1, 1, heads]; one number alone serves all."""
+    if x.ndim != 1 or x.shape[0] != heads:
+        raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number or ({heads},)")
+    return x.reshape((1, 1, 1, heads))
+
+
+def fold_relative(x: Any, heads: int, queries: int, keys: int) -> Any:
+    """Relative bias: [queries + keys - 1] or [heads|1, queries + keys - 1] -> [1, heads|1, 1, ...]."""
+    length = max(0, queries + keys - 1)
+    if not 1 <= x.ndim <= 2 or x.shape[-1] != length or (x.ndim == 2 and x.shape[0] not in (1, heads)):
+        raise ValueError(
+            f"relative_bias has shape {shape_text(x)}, wanted ({heads}|1, {length}) or ({length},)"
+        )
+    return x.reshape((1, x.shape[0] if x.ndim == 2 else 1, 1, length))

@@ -1,0 +1,532 @@
+"""From settings and views of memory to a solved plan: the one place that fills the library's structs.
+
+A view is what the struct ota_array holds: (address, type, four sizes, four strides in elements). Operands
+and outputs come as views, numbers as floats, so that NumPy arrays and torch tensors meet here only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _structs as c
+from ._certificate import Certificate, judge
+from ._errors import (
+    NotFiniteWarning,
+    PartialWarning,
+    check,
+    new_error,
+    raise_status,
+    status_word,
+)
+from ._library import library
+from ._settings import Settings
+from ._threads import thread_limit
+
+View = tuple[int, ...]
+Operand = View | float | None
+
+# Plans kept for the next call of the same shapes: at most so many, and so many bytes in all.
+_IDLE_PLANS = 32
+_IDLE_BYTES = 256 << 20
+
+_ARRAY = struct.Struct("@Pi4x8q")
+_pack = _ARRAY.pack_into
+_DOUBLE = struct.Struct("@d")
+
+
+def _offsets(kind: type[ctypes.Structure]) -> dict[str, int]:
+    return {field[0]: getattr(kind, field[0]).offset for field in kind._fields_}
+
+
+_PROBLEM = _offsets(c.Problem)
+_ARRAYS = _offsets(c.Arrays)
+_GRADIENTS = _offsets(c.Gradients)
+_TERM_ARRAY = c.Term.array.offset
+_SUPPORT_ARRAY = c.Support.array.offset
+_COUPLED = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED)
+_CORNERS = {"top_left": c.TOP_LEFT, "bottom_right": c.BOTTOM_RIGHT}
+# Gradients by operand, where the names differ or the operand is no term.
+_GRADIENT_FIELDS = {
+    "query": "queries",
+    "key": "keys",
+    "value": "values",
+    "temperature": "temperature",
+    "alpha": "order",
+    "cap": "cap",
+    "strength": "strength",
+    "row_mass": "row_mass",
+    "column_mass": "column_mass",
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
+    """The structs of a call before any array, checked as far as words go."""
+    problem, options = c.Problem(), c.Options()
+    problem.size, options.size = ctypes.sizeof(problem), ctypes.sizeof(options)
+    error, reference = new_error()
+    check(
+        library.ota_method_parse(
+            settings.method.encode(), ctypes.byref(problem), ctypes.byref(options), reference
+        ),
+        error,
+    )
+    problem.scale = settings.scale if settings.scale is not None else 0.0
+    if settings.temperature != 1.0:
+        problem.temperature = settings.temperature
+    if settings.alpha is not None:
+        problem.order = _allowed("alpha", settings.alpha, problem.regulariser == c.ENTMAX, settings)
+    if settings.cap is not None:
+        capped = problem.columns in (c.COLUMNS_CAPPED, c.COLUMNS_ONLINE)
+        problem.cap = _allowed("cap", settings.cap, capped, settings)
+    if settings.strength is not None:
+        _set_strength(problem, settings.strength, settings)
+    problem.cost = int(settings.cost)
+    problem.corner = _CORNERS[settings.corner]
+    word, _, amount = settings.rows.partition(":")
+    if word == "relaxed" and amount:
+        problem.rows, problem.row_strength = c.ROWS_RELAXED, float(amount)
+    elif settings.rows != "hard":
+        raise ValueError(f"rows is {settings.rows!r}, wanted 'hard' or 'relaxed:RHO'")
+    if settings.axis not in ("rows", "columns"):
+        raise ValueError(f"axis is {settings.axis!r}, wanted 'rows' or 'columns'")
+    problem.axis = c.AXIS_COLUMNS if settings.axis == "columns" else c.AXIS_ROWS
+    if settings.rounds is not None:
+        options.rounds = settings.rounds if settings.rounds > 0 else c.NO_ROUNDS
+    if settings.tolerance is not None:
+        options.tolerance = settings.tolerance
+    if settings.max_rounds is not None:
+        options.max_rounds = settings.max_rounds
+    options.prune |= int(settings.prune)
+    options.strict = int(settings.strict)
+    # A partial plan is what the certificate of NotConverged is judged from.
+    options.allow_partial = int(settings.allow_partial or problem.columns in _COUPLED)
+    if settings.solver != "auto":
+        options.solver = settings.solver.encode()
+    return problem, options
+
+
+def _allowed(name: str, value: float, fits: bool, settings: Settings) -> float:
+    if not fits:
+        raise ValueError(f"{name} is given, but the method {settings.method!r} has none")
+    if value <= 0.0:
+        # 0 means the default in the struct.
+        raise ValueError(f"{name} is {value!r}, wanted more than 0")
+    return value
+
+
+def _set_strength(problem: c.Problem, value: float, settings: Settings) -> None:
+    if problem.columns == c.COLUMNS_ELASTIC:
+        setattr(problem, "lambda", value)
+        return
+    problem.strength = _allowed("strength", value, problem.columns == c.COLUMNS_RELAXED, settings)
+
+
+def columns_of(settings: Settings) -> int:
+    """The column rule (a constant of the header) of a method."""
+    return int(_template(settings)[0].columns)
+
+
+def regulariser_of(settings: Settings) -> int:
+    """The regulariser (a constant of the header) of a method."""
+    return int(_template(settings)[0].regulariser)
+
+
+def is_implicit(settings: Settings) -> bool:
+    """Whether potentials that solve the problem may start the next solve of it."""
+    problem, options = _template(settings)
+    return problem.columns in _COUPLED and options.rounds == 0 and problem.regulariser != c.HARD
+
+
+class Job:
+    """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
+
+    __slots__ = (
+        "keep",
+        "key",
+        "operands",
+        "options",
+        "problem",
+        "settings",
+        "sizes",
+        "start",
+        "term_names",
+        "values",
+    )
+
+    def __init__(self, settings: Settings, operands: Sequence[Operand], gradients: bool = False) -> None:
+        problem_template, options_template = _template(settings)
+        problem = c.Problem.from_buffer_copy(problem_template)
+        options = c.Options.from_buffer_copy(options_template)
+        options.gradients, options.threads = int(gradients), thread_limit()
+        (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
+        (alpha, cap, strength, row_mass, column_mass, lengths, start) = operands[9:]
+        assert isinstance(query, tuple)
+        self.settings, self.start, self.operands = settings, start, operands
+        self.values = value
+        width = value[5] if isinstance(value, tuple) else 0
+        if isinstance(key, tuple):
+            _pack(problem, _PROBLEM["queries"], *query)
+            _pack(problem, _PROBLEM["keys"], *key)
+            keys, key_heads = key[4], key[3]
+        else:
+            _pack(problem, _PROBLEM["scores"], *query)
+            keys = query[5]
+            key_heads = value[3] if isinstance(value, tuple) else query[3]
+        # batch, heads, queries, keys, key heads, width of values
+        self.sizes = (query[2], query[3], query[4], keys, key_heads, width)
+        terms: list[tuple[str, int, Operand]] = []
+        if settings.softcap:
+            terms.append(("softcap", c.TERM_SOFTCAP, settings.softcap))
+        if alibi is not None:
+            terms.append(("alibi_slopes", c.TERM_ALIBI, alibi))
+        if relative is not None:
+            kind = c.TERM_RELATIVE_INSIDE if settings.relative_inside else c.TERM_RELATIVE
+            terms.append(("relative_bias", kind, relative))
+        if bias is not None:
+            terms.append(("bias", c.TERM_DENSE, bias))
+        if sink is not None:
+            terms.append(("sink", c.TERM_SINK, sink))
+        supports: list[tuple[int, View | None, int, int]] = []
+        if settings.causal:
+            supports.append((c.SUPPORT_CAUSAL, None, 0, 0))
+        if settings.left >= 0 or settings.right >= 0:
+            supports.append((c.SUPPORT_WINDOW, None, settings.left, settings.right))
+        if isinstance(lengths, tuple):
+            supports.append((c.SUPPORT_LENGTHS, lengths, 0, 0))
+        if isinstance(mask, tuple):
+            boolean = mask[1] == c.BOOL
+            supports.append((c.SUPPORT_BOOLEAN if boolean else c.SUPPORT_ADDITIVE, mask, 0, 0))
+        self.keep: list[Any] = [options_template]
+        self.term_names = [name for name, _, _ in terms]
+        if terms:
+            self._put_terms(problem, terms)
+        if supports:
+            self._put_supports(problem, supports)
+        if isinstance(temperature, tuple):
+            _pack(problem, _PROBLEM["temperatures"], *temperature)
+        elif temperature is not None:
+            problem.temperature = _positive("temperature", temperature)
+        if isinstance(alpha, float):
+            problem.order = _allowed("alpha", alpha, problem.regulariser == c.ENTMAX, settings)
+        if isinstance(cap, float):
+            capped = problem.columns in (c.COLUMNS_CAPPED, c.COLUMNS_ONLINE)
+            problem.cap = _allowed("cap", cap, capped, settings)
+        if isinstance(strength, tuple):
+            if problem.columns != c.COLUMNS_ELASTIC:
+                raise ValueError(
+                    f"strength is an array, but the method {settings.method!r} has no strength per key"
+                )
+            _pack(problem, _PROBLEM["lambdas"], *strength)
+        elif strength is not None:
+            _set_strength(problem, strength, settings)
+        if isinstance(row_mass, tuple):
+            _pack(problem, _PROBLEM["row_mass"], *row_mass)
+        if isinstance(column_mass, tuple):
+            _pack(problem, _PROBLEM["column_mass"], *column_mass)
+        self.problem, self.options = problem, options
+        shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:15])
+        self.key = (settings, gradients, options.threads, shapes)
+
+    def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
+        array = (c.Term * len(terms))()
+        for k, (_, kind, operand) in enumerate(terms):
+            array[k].kind = kind
+            if isinstance(operand, tuple):
+                _pack(array, k * ctypes.sizeof(c.Term) + _TERM_ARRAY, *operand)
+            elif operand is not None:
+                array[k].value = operand
+        problem.terms, problem.term_count = ctypes.addressof(array), len(terms)
+        self.keep.append(array)
+
+    def _put_supports(self, problem: c.Problem, supports: list[tuple[int, View | None, int, int]]) -> None:
+        array = (c.Support * len(supports))()
+        for k, (kind, view, left, right) in enumerate(supports):
+            array[k].kind, array[k].left, array[k].right = kind, left, right
+            if view is not None:
+                _pack(array, k * ctypes.sizeof(c.Support) + _SUPPORT_ARRAY, *view)
+        problem.supports, problem.support_count = ctypes.addressof(array), len(supports)
+        self.keep.append(array)
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0.0:
+        raise ValueError(f"{name} is {value!r}, wanted more than 0")
+    return value
+
+
+class Handle:
+    """One ota_plan and the structs of its calls. Not for two threads at once."""
+
+    __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result")
+
+    def __init__(self, job: Job) -> None:
+        self.error, self.reference = new_error()
+        pointer = ctypes.c_void_p()
+        check(
+            library.ota_plan_create(
+                ctypes.byref(pointer),
+                ctypes.byref(job.problem),
+                job.sizes[5],
+                ctypes.byref(job.options),
+                self.reference,
+            ),
+            self.error,
+        )
+        self.pointer: int | None = pointer.value
+        self.key = job.key
+        self.bytes: int = library.ota_plan_bytes(pointer)
+        self.result = c.Result()
+        self.result.size = ctypes.sizeof(c.Result)
+        self.arrays = c.Arrays()
+
+    def rebind(self, job: Job) -> None:
+        check(library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference), self.error)
+
+    def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
+        """Solves; the library's status. `outputs` maps names of ota_arrays to views."""
+        self.arrays = arrays = c.Arrays()
+        arrays.size = ctypes.sizeof(c.Arrays)
+        if isinstance(job.values, tuple):
+            _pack(arrays, _ARRAYS["values"], *job.values)
+        if isinstance(job.start, tuple):
+            _pack(arrays, _ARRAYS["start_potential"], *job.start)
+        for name, view in outputs.items():
+            _pack(arrays, _ARRAYS[name], *view)
+        status: int = library.ota_forward(
+            self.pointer, ctypes.byref(arrays), ctypes.byref(self.result), self.reference
+        )
+        return status
+
+    def backward(self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View]) -> None:
+        """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
+        gradients = c.Gradients()
+        gradients.size = ctypes.sizeof(c.Gradients)
+        for name, view in given.items():
+            _pack(gradients, _GRADIENTS[name], *view)
+        terms = (c.Array * max(1, len(job.term_names)))()
+        for name, view in wanted.items():
+            if name in job.term_names:
+                _pack(terms, job.term_names.index(name) * ctypes.sizeof(c.Array), *view)
+                continue
+            field = _GRADIENT_FIELDS[name]
+            if name == "query" and not job.problem.keys.type:
+                field = "matrix"
+            _pack(gradients, _GRADIENTS[field], *view)
+        gradients.terms = ctypes.addressof(terms)
+        status = library.ota_backward(
+            self.pointer,
+            ctypes.byref(self.arrays),
+            ctypes.byref(gradients),
+            ctypes.byref(self.result),
+            self.reference,
+        )
+        if status < 0:
+            raise_status(status, self.error, sentence=self.result.sentence.decode())
+
+    def free(self) -> None:
+        if self.pointer is not None:
+            library.ota_plan_free(self.pointer)
+            self.pointer = None
+
+
+class _Pool:
+    """Idle plans by key, the longest idle first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.idle: OrderedDict[Any, Handle] = OrderedDict()
+        self.bytes = 0
+
+    def take(self, key: Any) -> Handle | None:
+        with self.lock:
+            handle = self.idle.pop(key, None)
+            if handle is not None:
+                self.bytes -= handle.bytes
+        return handle
+
+    def give(self, handle: Handle) -> None:
+        spare: list[Handle] = []
+        with self.lock:
+            if handle.key in self.idle or handle.bytes > _IDLE_BYTES // 4:
+                spare.append(handle)
+            else:
+                self.idle[handle.key] = handle
+                self.bytes += handle.bytes
+            while len(self.idle) > _IDLE_PLANS or self.bytes > _IDLE_BYTES:
+                _, oldest = self.idle.popitem(last=False)
+                self.bytes -= oldest.bytes
+                spare.append(oldest)
+        for plan in spare:
+            plan.free()
+
+    def clear(self) -> None:
+        with self.lock:
+            plans = list(self.idle.values())
+            self.idle.clear()
+            self.bytes = 0
+        for plan in plans:
+            plan.free()
+
+    def new_lock(self) -> None:
+        self.lock = threading.Lock()
+
+
+_pool = _Pool()
+# A child may have been forked while another thread held the lock; the plans themselves survive a fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.new_lock)
+
+
+def release_memory() -> None:
+    """Frees the plans that are kept for calls of shapes seen before.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.release_memory()
+    """
+    _pool.clear()
+
+
+def acquire(job: Job) -> Handle:
+    """A plan that fits the job: an idle one pointed at its arrays, or a new one."""
+    handle = _pool.take(job.key)
+    if handle is None:
+        return Handle(job)
+    try:
+        handle.rebind(job)
+    except Exception:
+        handle.free()
+        raise
+    return handle
+
+
+class Info:
+    """What a solve found out: status, rounds and errors from the solver's own sums."""
+
+    __slots__ = (
+        "column_error",
+        "empty_rows",
+        "nonfinite_rows",
+        "rounds",
+        "row_error",
+        "status",
+    )
+
+    def __init__(
+        self,
+        status: str,
+        rounds: int,
+        row_error: float,
+        column_error: float,
+        empty_rows: int,
+        nonfinite_rows: int,
+    ) -> None:
+        self.status = status
+        """One word: "ok", "fixed_iters", "partial" or "nonfinite_rows"."""
+        self.rounds = rounds
+        self.row_error = row_error
+        self.column_error = column_error
+        self.empty_rows = empty_rows
+        self.nonfinite_rows = nonfinite_rows
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"Info({fields})"
+
+
+def settle(job: Job, handle: Handle, status: int) -> None:
+    """Raises or warns as the status asks. The arrays of the last forward are still there."""
+    if status in (c.OK, c.FIXED_ITERS):
+        return
+    sentence = handle.result.sentence.decode()
+    if status == c.PARTIAL:
+        if job.settings.allow_partial:
+            warnings.warn(sentence or "the plan did not converge", PartialWarning, stacklevel=5)
+            return
+        handle.error.field = b""
+        handle.error.message = sentence.encode()[:511]
+        handle.error.hint = b"raise max_rounds, tolerance or the temperature, or set allow_partial=True"
+        raise_status(c.NOT_CONVERGED, handle.error, _certificate_or_errors(job, handle))
+    if status == c.NONFINITE_ROWS:
+        rows = handle.result.nonfinite_rows
+        warnings.warn(f"{rows} rows met NaN or infinity and are NaN", NotFiniteWarning, stacklevel=5)
+        return
+    certificate = None
+    if status in (c.INFEASIBLE, c.NOT_CONVERGED, c.TOL_UNREACHABLE, c.NONFINITE):
+        certificate = _errors_only(handle)
+    raise_status(status, handle.error, certificate, sentence)
+
+
+def _errors_only(handle: Handle) -> Certificate:
+    result = handle.result
+    return Certificate(
+        row_error=result.row_error,
+        column_error=result.column_error,
+        empty_rows=result.empty_rows,
+        nonfinite_rows=result.nonfinite_rows,
+    )
+
+
+def _certificate_or_errors(job: Job, handle: Handle) -> Certificate:
+    try:
+        return judge(job.problem, job.options, handle.arrays)
+    except (ValueError, ArithmeticError):
+        return _errors_only(handle)
+
+
+def solve(job: Job, outputs: Mapping[str, View], certify: bool = False) -> tuple[Info, Certificate | None]:
+    """Forward on a plan from the pool, and the certificate if it is wanted."""
+    handle = acquire(job)
+    try:
+        return solve_on(handle, job, outputs, certify)
+    finally:
+        _pool.give(handle)
+
+
+def solve_on(
+    handle: Handle, job: Job, outputs: Mapping[str, View], certify: bool
+) -> tuple[Info, Certificate | None]:
+    """The same on a plan that the job is bound to."""
+    status = handle.forward(job, outputs)
+    settle(job, handle, status)
+    r = handle.result
+    info = Info(status_word(status), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
+    certificate = judge(job.problem, job.options, _judged(job, handle)) if certify else None
+    return info, certificate
+
+
+def _judged(job: Job, handle: Handle) -> c.Arrays:
+    """What the judge reads: a coupling rounded to two bytes is left out if potentials define it."""
+    arrays = c.Arrays.from_buffer_copy(handle.arrays)
+    if arrays.coupling.type in (c.BF16, c.F16) and not needs_coupling(job.settings):
+        arrays.coupling.type = c.NO_TYPE
+    return arrays
+
+
+def needs_coupling(settings: Settings) -> bool:
+    """Whether the judge cannot do with potentials."""
+    return regulariser_of(settings) == c.HARD or columns_of(settings) == c.COLUMNS_PREFIX
+
+
+def differentiate(
+    job: Job, outputs: Mapping[str, View], given: Mapping[str, View], wanted: Mapping[str, View]
+) -> None:
+    """Solves once more and differentiates; `outputs` are what backward reads of forward."""
+    handle = acquire(job)
+    try:
+        status = handle.forward(job, outputs)
+        if status < 0:
+            settle(job, handle, status)
+        handle.backward(job, given, wanted)
+    finally:
+        _pool.give(handle)

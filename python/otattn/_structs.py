@@ -1,0 +1,806 @@
+"""The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
+
+Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, i int, l int64,
+z size_t, d double, s text, p pointer.
+"""
+
+import ctypes
+
+VERSION_MAJOR = 0
+VERSION_MINOR = 1
+VERSION_PATCH = 0
+NO_ROUNDS = -1
+OK = 0
+FIXED_ITERS = 1
+PARTIAL = 2
+NONFINITE_ROWS = 3
+EINVAL = -1
+ENOMEM = -2
+EOVERFLOW = -3
+EALIAS = -4
+EALIGN = -5
+NOT_CONVERGED = -6
+INFEASIBLE = -7
+TOL_UNREACHABLE = -8
+NONFINITE = -9
+NOT_DIFFERENTIABLE = -10
+UNSUPPORTED = -11
+CANCELLED = -12
+TIMEOUT = -13
+EFORMAT = -14
+ELIMIT = -15
+EIO = -16
+EPATH = -17
+ETRUNC = -18
+EMISMATCH = -19
+EDEVICE = -20
+ECOMM = -21
+EINTERNAL = -22
+UNSOLVED = -1000
+NO_TYPE = 0
+F64 = 1
+F32 = 2
+BF16 = 3
+F16 = 4
+BOOL = 5
+I64 = 6
+TERM_DENSE = 1
+TERM_ALIBI = 2
+TERM_RELATIVE = 3
+TERM_RELATIVE_INSIDE = 4
+TERM_SOFTCAP = 5
+TERM_SINK = 6
+SUPPORT_CAUSAL = 1
+SUPPORT_WINDOW = 2
+SUPPORT_STRIDED = 3
+SUPPORT_BLOCK = 4
+SUPPORT_LENGTHS = 5
+SUPPORT_BOOLEAN = 6
+SUPPORT_ADDITIVE = 7
+CORNER_UNSET = 0
+TOP_LEFT = 1
+BOTTOM_RIGHT = 2
+SOFTMAX = 0
+ENTMAX = 1
+HARD = 2
+COLUMNS_FREE = 0
+COLUMNS_EXACT = 1
+COLUMNS_RELAXED = 2
+COLUMNS_CAPPED = 3
+COLUMNS_ELASTIC = 4
+COLUMNS_PREFIX = 5
+COLUMNS_ONLINE = 6
+ROWS_HARD = 0
+ROWS_RELAXED = 1
+AXIS_ROWS = 0
+AXIS_COLUMNS = 1
+SIDE_ROWS = 0
+SIDE_COLUMNS = 1
+CENTER_NONE = 0
+CENTER_MEAN = 1
+CENTER_MIDRANGE = 2
+PRECISION_AUTO = 0
+PRECISION_F32 = 1
+PRECISION_F64 = 2
+HAMMING_NEWTON = 0
+HAMMING_SINKHORN = 1
+GAUGE_HOWARD = 0
+GAUGE_MIDRANGE = 1
+GAUGE_LEAST_SQUARES = 2
+GAUGE_FAST = 3
+BIAS_INSIDE = 0
+BIAS_OUTSIDE = 1
+
+
+class Error(ctypes.Structure):
+    _fields_ = (
+        ("field", ctypes.c_char * 64),
+        ("message", ctypes.c_char * 512),
+        ("hint", ctypes.c_char * 256),
+    )
+
+
+class Array(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("size", ctypes.c_int64 * 4),
+        ("stride", ctypes.c_int64 * 4),
+    )
+
+
+class Term(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("array", Array),
+        ("value", ctypes.c_double),
+    )
+
+
+class Support(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("array", Array),
+        ("left", ctypes.c_int64),
+        ("right", ctypes.c_int64),
+    )
+
+
+class Problem(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("queries", Array),
+        ("keys", Array),
+        ("scores", Array),
+        ("cost", ctypes.c_int),
+        ("scale", ctypes.c_double),
+        ("temperature", ctypes.c_double),
+        ("temperatures", Array),
+        ("terms", ctypes.c_void_p),
+        ("term_count", ctypes.c_int64),
+        ("supports", ctypes.c_void_p),
+        ("support_count", ctypes.c_int64),
+        ("corner", ctypes.c_int),
+        ("regulariser", ctypes.c_int),
+        ("order", ctypes.c_double),
+        ("rows", ctypes.c_int),
+        ("row_strength", ctypes.c_double),
+        ("columns", ctypes.c_int),
+        ("strength", ctypes.c_double),
+        ("cap", ctypes.c_double),
+        ("lambda", ctypes.c_double),
+        ("steps", ctypes.c_int64),
+        ("lambdas", Array),
+        ("row_mass", Array),
+        ("column_mass", Array),
+        ("axis", ctypes.c_int),
+        ("start", ctypes.c_int),
+        ("end", ctypes.c_int),
+    )
+
+
+class Executor(ctypes.Structure):
+    _fields_ = (
+        ("run", ctypes.c_void_p),
+        ("user", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+    )
+
+
+class Progress(ctypes.Structure):
+    _fields_ = (
+        ("heads_done", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("round", ctypes.c_int64),
+        ("residual", ctypes.c_double),
+    )
+
+
+class Options(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("tolerance", ctypes.c_double),
+        ("max_rounds", ctypes.c_int64),
+        ("rounds", ctypes.c_int64),
+        ("anneal_start", ctypes.c_double),
+        ("anneal_factor", ctypes.c_double),
+        ("anneal_rounds", ctypes.c_int64),
+        ("anneal_keep_scaling", ctypes.c_int),
+        ("relaxation", ctypes.c_double),
+        ("relaxation_auto", ctypes.c_int),
+        ("center", ctypes.c_int),
+        ("precision", ctypes.c_int),
+        ("tolerance_scaling", ctypes.c_double),
+        ("prune", ctypes.c_int),
+        ("allow_partial", ctypes.c_int),
+        ("strict", ctypes.c_int),
+        ("solver", ctypes.c_char_p),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
+        ("cpu", ctypes.c_char_p),
+        ("workspace_limit", ctypes.c_size_t),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+        ("progress", ctypes.c_void_p),
+        ("progress_user", ctypes.c_void_p),
+        ("gradients", ctypes.c_int),
+        ("backward", ctypes.c_int),
+    )
+
+
+class HeadResult(ctypes.Structure):
+    _fields_ = (
+        ("status", ctypes.c_int),
+        ("rounds", ctypes.c_int64),
+        ("row_error", ctypes.c_double),
+        ("column_error", ctypes.c_double),
+    )
+
+
+class Arrays(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("values", Array),
+        ("out", Array),
+        ("coupling", Array),
+        ("row_potential", Array),
+        ("column_potential", Array),
+        ("lse", Array),
+        ("receiver", Array),
+        ("row_entropy", Array),
+        ("row_support", Array),
+        ("row_max", Array),
+        ("sink", Array),
+        ("start_potential", Array),
+        ("remaining", Array),
+        ("heads", ctypes.c_void_p),
+    )
+
+
+class Result(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("status", ctypes.c_int),
+        ("rounds", ctypes.c_int64),
+        ("row_error", ctypes.c_double),
+        ("column_error", ctypes.c_double),
+        ("empty_rows", ctypes.c_int64),
+        ("nonfinite_rows", ctypes.c_int64),
+        ("unusable_pairs", ctypes.c_int64),
+        ("pruned_pairs", ctypes.c_int64),
+        ("underflowed", ctypes.c_int64),
+        ("promoted", ctypes.c_int),
+        ("temperature_reached", ctypes.c_double),
+        ("head", ctypes.c_int64),
+        ("sentence", ctypes.c_char * 512),
+        ("backward_residual", ctypes.c_double),
+    )
+
+
+class Gradients(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("out_grad", Array),
+        ("coupling_grad", Array),
+        ("queries", Array),
+        ("keys", Array),
+        ("values", Array),
+        ("scores", Array),
+        ("matrix", Array),
+        ("terms", ctypes.c_void_p),
+        ("temperature", Array),
+        ("order", Array),
+        ("cap", Array),
+        ("strength", Array),
+        ("row_strength", Array),
+        ("row_mass", Array),
+        ("column_mass", Array),
+    )
+
+
+class Certificate(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("row_error", ctypes.c_double),
+        ("column_error", ctypes.c_double),
+        ("primal", ctypes.c_double),
+        ("dual", ctypes.c_double),
+        ("gap", ctypes.c_double),
+        ("value", ctypes.c_double),
+        ("entropy", ctypes.c_double),
+        ("support", ctypes.c_double),
+        ("receiver_max", ctypes.c_double),
+        ("receiver_min", ctypes.c_double),
+        ("delta", ctypes.c_double),
+        ("minimum", ctypes.c_double),
+        ("outside", ctypes.c_double),
+        ("empty_rows", ctypes.c_int64),
+        ("nonfinite_rows", ctypes.c_int64),
+    )
+
+
+class HammingResult(ctypes.Structure):
+    _fields_ = (
+        ("status", ctypes.c_int),
+        ("rounds", ctypes.c_int64),
+        ("theta", ctypes.c_double),
+        ("cost", ctypes.c_double),
+        ("objective", ctypes.c_double),
+        ("marginal_error", ctypes.c_double),
+        ("tv", ctypes.c_double),
+    )
+
+
+class GaugeOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("rule", ctypes.c_int),
+        ("tolerance", ctypes.c_double),
+        ("max_passes", ctypes.c_int64),
+        ("cancel", ctypes.c_void_p),
+        ("progress", ctypes.c_void_p),
+        ("progress_user", ctypes.c_void_p),
+    )
+
+
+class GaugeArrays(ctypes.Structure):
+    _fields_ = (
+        ("row_shift", ctypes.c_void_p),
+        ("column_shift", ctypes.c_void_p),
+        ("row_residual", ctypes.c_void_p),
+        ("cycle_rows", ctypes.c_void_p),
+        ("cycle_columns", ctypes.c_void_p),
+    )
+
+
+class GaugeResult(ctypes.Structure):
+    _fields_ = (
+        ("status", ctypes.c_int),
+        ("residual", ctypes.c_double),
+        ("residual_lower", ctypes.c_double),
+        ("rms", ctypes.c_double),
+        ("per_sqrt_columns", ctypes.c_double),
+        ("per_normal_maximum", ctypes.c_double),
+        ("passes", ctypes.c_int64),
+        ("cycle_length", ctypes.c_int64),
+    )
+
+
+class Contraction(ctypes.Structure):
+    _fields_ = (
+        ("diameter", ctypes.c_double),
+        ("rate", ctypes.c_double),
+        ("entry_range", ctypes.c_double),
+        ("entry_rate", ctypes.c_double),
+    )
+
+
+class ScalingRun(ctypes.Structure):
+    _fields_ = (
+        ("row_relaxation", ctypes.c_double),
+        ("column_relaxation", ctypes.c_double),
+        ("plain", ctypes.c_int64),
+        ("tolerance", ctypes.c_double),
+        ("most", ctypes.c_int64),
+        ("errors", ctypes.c_void_p),
+        ("changes", ctypes.c_void_p),
+        ("rounds", ctypes.c_int64),
+    )
+
+
+class CouplingSpectrum(ctypes.Structure):
+    _fields_ = (
+        ("second", ctypes.c_double),
+        ("least", ctypes.c_double),
+        ("second_residual", ctypes.c_double),
+        ("least_residual", ctypes.c_double),
+        ("rounds", ctypes.c_int64),
+    )
+
+
+class Divergence(ctypes.Structure):
+    _fields_ = (
+        ("tv", ctypes.c_double),
+        ("w1", ctypes.c_double),
+        ("kl", ctypes.c_double),
+        ("kl_reverse", ctypes.c_double),
+        ("js", ctypes.c_double),
+        ("entropy_before", ctypes.c_double),
+        ("entropy_after", ctypes.c_double),
+        ("entropy_change", ctypes.c_double),
+        ("hellinger", ctypes.c_double),
+        ("fisher_rao", ctypes.c_double),
+    )
+
+
+class Tail(ctypes.Structure):
+    _fields_ = (
+        ("index", ctypes.c_int64),
+        ("mass", ctypes.c_double),
+        ("log_mass", ctypes.c_double),
+        ("margin", ctypes.c_double),
+    )
+
+
+class LogitChange(ctypes.Structure):
+    _fields_ = (
+        ("max_change", ctypes.c_double),
+        ("range_half", ctypes.c_double),
+        ("correlation", ctypes.c_double),
+        ("effective_temperature", ctypes.c_double),
+    )
+
+
+class StateChange(ctypes.Structure):
+    _fields_ = (
+        ("norm_change", ctypes.c_double),
+        ("relative_l2", ctypes.c_double),
+        ("cosine", ctypes.c_double),
+        ("max_coordinate_change", ctypes.c_double),
+    )
+
+
+class Summary(ctypes.Structure):
+    _fields_ = (
+        ("minimum", ctypes.c_double),
+        ("maximum", ctypes.c_double),
+        ("mean", ctypes.c_double),
+        ("deviation", ctypes.c_double),
+        ("median", ctypes.c_double),
+        ("p95", ctypes.c_double),
+        ("p99", ctypes.c_double),
+        ("variation", ctypes.c_double),
+        ("skewness", ctypes.c_double),
+        ("kurtosis", ctypes.c_double),
+    )
+
+
+class Fenchel(ctypes.Structure):
+    _fields_ = (
+        ("gap", ctypes.c_double),
+        ("divergence", ctypes.c_double),
+        ("level", ctypes.c_double),
+        ("spread", ctypes.c_double),
+    )
+
+
+class ScoreBounds(ctypes.Structure):
+    _fields_ = (
+        ("sup", ctypes.c_double),
+        ("range", ctypes.c_double),
+        ("residual", ctypes.c_double),
+        ("printed", ctypes.c_double),
+        ("sharp", ctypes.c_double),
+        ("family", ctypes.c_double),
+        ("rows", ctypes.c_double),
+        ("row", ctypes.c_double),
+    )
+
+
+class ScoreChange(ctypes.Structure):
+    _fields_ = (
+        ("l1", ctypes.c_double),
+        ("row_l1", ctypes.c_double),
+        ("energy", ctypes.c_double),
+        ("jeffreys", ctypes.c_double),
+    )
+
+
+class OutputBounds(ctypes.Structure):
+    _fields_ = (
+        ("values_change", ctypes.c_double),
+        ("values_norm", ctypes.c_double),
+        ("diameter", ctypes.c_double),
+        ("printed", ctypes.c_double),
+        ("sharp", ctypes.c_double),
+        ("rows", ctypes.c_double),
+    )
+
+
+class Receiver(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_double),
+        ("largest", ctypes.c_double),
+        ("smallest", ctypes.c_double),
+        ("imbalance", ctypes.c_double),
+    )
+
+
+class Fit(ctypes.Structure):
+    _fields_ = (
+        ("method", ctypes.c_char * 192),
+        ("regulariser", ctypes.c_int),
+        ("order", ctypes.c_double),
+        ("columns", ctypes.c_int),
+        ("strength", ctypes.c_double),
+        ("cap", ctypes.c_double),
+        ("lambda", ctypes.c_double),
+        ("steps", ctypes.c_int64),
+        ("rows", ctypes.c_int),
+        ("row_strength", ctypes.c_double),
+        ("axis", ctypes.c_int),
+        ("temperature", ctypes.c_double),
+        ("temperature_known", ctypes.c_int),
+        ("parameters", ctypes.c_int),
+        ("residual", ctypes.c_double),
+        ("distance", ctypes.c_double),
+        ("explains", ctypes.c_int),
+    )
+
+
+class Lipschitz(ctypes.Structure):
+    _fields_ = (
+        ("l1", ctypes.c_double),
+        ("printed", ctypes.c_double),
+        ("sharp", ctypes.c_double),
+    )
+
+
+class Probe(ctypes.Structure):
+    _fields_ = (
+        ("norm", ctypes.c_double),
+        ("diameter", ctypes.c_double),
+        ("diameter_exact", ctypes.c_int),
+    )
+
+
+class Saturation(ctypes.Structure):
+    _fields_ = (
+        ("index", ctypes.c_int64),
+        ("kept", ctypes.c_int),
+        ("tail_before", ctypes.c_double),
+        ("tail_after", ctypes.c_double),
+        ("tv", ctypes.c_double),
+        ("margin", ctypes.c_double),
+        ("margin_loss", ctypes.c_double),
+        ("bound", ctypes.c_double),
+        ("tail_bound", ctypes.c_double),
+        ("printed", ctypes.c_double),
+    )
+
+
+class SoftmaxLimits(ctypes.Structure):
+    _fields_ = (
+        ("max_least", ctypes.c_double),
+        ("max_most", ctypes.c_double),
+        ("min_least", ctypes.c_double),
+        ("min_most", ctypes.c_double),
+    )
+
+
+class Uniformity(ctypes.Structure):
+    _fields_ = (
+        ("entropy", ctypes.c_double),
+        ("entropy_bound", ctypes.c_double),
+        ("tv", ctypes.c_double),
+        ("by_least", ctypes.c_double),
+        ("by_range", ctypes.c_double),
+        ("by_least_sharp", ctypes.c_double),
+        ("by_range_sharp", ctypes.c_double),
+    )
+
+
+class Change(ctypes.Structure):
+    _fields_ = (
+        ("measured", ctypes.c_double),
+        ("printed", ctypes.c_double),
+        ("sharp", ctypes.c_double),
+        ("printed_ratio", ctypes.c_double),
+        ("sharp_ratio", ctypes.c_double),
+    )
+
+
+class LayernormSpectrum(ctypes.Structure):
+    _fields_ = (
+        ("sigma", ctypes.c_double),
+        ("parallel", ctypes.c_double),
+        ("perpendicular", ctypes.c_double),
+        ("perpendicular_count", ctypes.c_int64),
+        ("printed", ctypes.c_double),
+        ("exact", ctypes.c_double),
+        ("global_printed", ctypes.c_double),
+        ("global_exact", ctypes.c_double),
+    )
+
+
+class HeadChain(ctypes.Structure):
+    _fields_ = (
+        ("queries", ctypes.c_int64),
+        ("keys", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("values_width", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("q", ctypes.c_void_p),
+        ("k", ctypes.c_void_p),
+        ("v", ctypes.c_void_p),
+        ("p", ctypes.c_void_p),
+        ("dout", ctypes.c_void_p),
+        ("dscores", ctypes.c_void_p),
+        ("dp", ctypes.c_void_p),
+        ("dq", ctypes.c_void_p),
+        ("dk", ctypes.c_void_p),
+        ("dv", ctypes.c_void_p),
+    )
+
+
+class AttentionLayer(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("width", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("head_width", ctypes.c_int64),
+        ("value_width", ctypes.c_int64),
+        ("query_weights", ctypes.c_void_p),
+        ("key_weights", ctypes.c_void_p),
+        ("value_weights", ctypes.c_void_p),
+        ("output_weights", ctypes.c_void_p),
+        ("query_bias", ctypes.c_void_p),
+        ("key_bias", ctypes.c_void_p),
+        ("value_bias", ctypes.c_void_p),
+        ("output_bias", ctypes.c_void_p),
+        ("rotary_base", ctypes.c_double),
+        ("method", ctypes.c_void_p),
+        ("options", ctypes.c_void_p),
+    )
+
+
+class AttentionOutputs(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("out", ctypes.c_void_p),
+        ("mixed", ctypes.c_void_p),
+        ("parts", ctypes.c_void_p),
+        ("coupling", ctypes.c_void_p),
+        ("receiver", ctypes.c_void_p),
+    )
+
+
+class Norm(ctypes.Structure):
+    _fields_ = (
+        ("gamma", ctypes.c_void_p),
+        ("beta", ctypes.c_void_p),
+        ("epsilon", ctypes.c_double),
+    )
+
+
+class AttentionMeans(ctypes.Structure):
+    _fields_ = (
+        ("receiver_error", ctypes.c_double),
+        ("value_change", ctypes.c_double),
+        ("input_change", ctypes.c_double),
+    )
+
+
+STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "ota_error": Error,
+    "ota_array": Array,
+    "ota_term": Term,
+    "ota_support": Support,
+    "ota_problem": Problem,
+    "ota_executor": Executor,
+    "ota_progress": Progress,
+    "ota_options": Options,
+    "ota_head_result": HeadResult,
+    "ota_arrays": Arrays,
+    "ota_result": Result,
+    "ota_gradients": Gradients,
+    "ota_certificate": Certificate,
+    "ota_hamming_result": HammingResult,
+    "ota_gauge_options": GaugeOptions,
+    "ota_gauge_arrays": GaugeArrays,
+    "ota_gauge_result": GaugeResult,
+    "ota_contraction": Contraction,
+    "ota_scaling_run": ScalingRun,
+    "ota_coupling_spectrum": CouplingSpectrum,
+    "ota_divergence": Divergence,
+    "ota_tail": Tail,
+    "ota_logit_change": LogitChange,
+    "ota_state_change": StateChange,
+    "ota_summary": Summary,
+    "ota_fenchel": Fenchel,
+    "ota_score_bounds": ScoreBounds,
+    "ota_score_change": ScoreChange,
+    "ota_output_bounds": OutputBounds,
+    "ota_receiver": Receiver,
+    "ota_fit": Fit,
+    "ota_lipschitz": Lipschitz,
+    "ota_probe": Probe,
+    "ota_saturation": Saturation,
+    "ota_softmax_limits": SoftmaxLimits,
+    "ota_uniformity": Uniformity,
+    "ota_change": Change,
+    "ota_layernorm_spectrum": LayernormSpectrum,
+    "ota_head_chain": HeadChain,
+    "ota_attention_layer": AttentionLayer,
+    "ota_attention_outputs": AttentionOutputs,
+    "ota_norm": Norm,
+    "ota_attention_means": AttentionMeans,
+}
+
+CALLS = {
+    "ota_status_word": "si",
+    "ota_status_text": "si",
+    "ota_version": "s",
+    "ota_type_bytes": "zi",
+    "ota_array_of": "apillll",
+    "ota_method_parse": "isppp",
+    "ota_method_name": "zpsz",
+    "ota_check": "ippp",
+    "ota_plan_create": "ipplpp",
+    "ota_plan_free": "np",
+    "ota_plan_bytes": "zp",
+    "ota_plan_describe": "zpsz",
+    "ota_plan_solver": "sp",
+    "ota_plan_kernel": "sp",
+    "ota_plan_threads": "ip",
+    "ota_plan_rebind": "ippp",
+    "ota_forward": "ipppp",
+    "ota_decode": "ipplpp",
+    "ota_decode_capacity": "ippllp",
+    "ota_attend": "ippppp",
+    "ota_backward": "ippppp",
+    "ota_certify": "ipppppp",
+    "ota_rope": "ipldp",
+    "ota_alibi_slopes": "nlp",
+    "ota_solver_name": "si",
+    "ota_kernel_name": "si",
+    "ota_hamming_matvec": "ndppl",
+    "ota_hamming": "ippldidlpppp",
+    "ota_hamming_divergence": "ippldidlppppp",
+    "ota_gauge": "ippillpppp",
+    "ota_gauge_rest": "ippillpppp",
+    "ota_gauge_four_cycle": "ippillppp",
+    "ota_gauge_coherence": "ipplllppppp",
+    "ota_compose": "ipplllpp",
+    "ota_log_ratios": "ipllpp",
+    "ota_rank": "iplldppp",
+    "ota_hilbert": "ipplpp",
+    "ota_hilbert_log": "ipplpp",
+    "ota_contraction_of": "ipllpp",
+    "ota_hamming_diameter": "dd",
+    "ota_iterations_conservative": "ddd",
+    "ota_iterations_geometric": "dddd",
+    "ota_scaling": "ipppllpppp",
+    "ota_rate_measured": "iplpp",
+    "ota_coupling_spectrum_of": "iplllpp",
+    "ota_rate_one_sided": "dddd",
+    "ota_best_one_sided": "dddp",
+    "ota_best_two_sided": "ddp",
+    "ota_divergence_of": "ipplpp",
+    "ota_divergence_of_logits": "ippildpp",
+    "ota_tail_of": "ipildpp",
+    "ota_logit_change_of": "ippilpp",
+    "ota_rank_change_of": "ippilplppp",
+    "ota_state_change_of": "ippilpp",
+    "ota_summary_of": "iplpp",
+    "ota_softmax_potential": "ipldppp",
+    "ota_softmax_objective": "ippldpp",
+    "ota_softmax_dual": "iplddpp",
+    "ota_fenchel_of": "ippldpp",
+    "ota_advantage": "ippldppp",
+    "ota_fisher_product": "ippldpp",
+    "ota_fisher_matrix": "ipldppp",
+    "ota_softmax_jacobian": "ipldpp",
+    "ota_natural_gradient": "ippldpp",
+    "ota_score_bounds_of": "ippllddppp",
+    "ota_score_change_of": "ipppplldpp",
+    "ota_output_bounds_of": "ipppllpp",
+    "ota_row_norm": "ippllpp",
+    "ota_hull_excess": "ipplllpp",
+    "ota_nonexpansion": "ipppllldpp",
+    "ota_receiver_of": "ipllppp",
+    "ota_mean_shift": "ipplllpp",
+    "ota_birkhoff": "ipllppppp",
+    "ota_causality_leak": "ippldpp",
+    "ota_identify": "ipppplpp",
+    "ota_lipschitz_of": "ippildpp",
+    "ota_jacobian_norm": "iplppp",
+    "ota_probe_of": "ipillpp",
+    "ota_drift_bound": "ipplppp",
+    "ota_saturation_of": "ippildpp",
+    "ota_saturation_event": "ipdd",
+    "ota_saturated_fraction": "ipillddpp",
+    "ota_softmax_limits_of": "ilddpp",
+    "ota_two_level": "dlldd",
+    "ota_uniformity_of": "ipildpp",
+    "ota_layernorm": "ipllppdppp",
+    "ota_layernorm_backward": "ipllpdppppp",
+    "ota_layernorm_jacobian": "ipldpp",
+    "ota_layernorm_geometry": "iplpdppp",
+    "ota_layernorm_change": "ipplpdppp",
+    "ota_absolute_costs": "ippllppldpppp",
+    "ota_relative_costs": "iplpllpdipp",
+    "ota_alibi_bias": "idlllipp",
+    "ota_rope_matrix": "ilddpp",
+    "ota_context": "ippllpp",
+    "ota_head_chain_rule": "ipp",
+    "ota_attention_workspace": "lpll",
+    "ota_attention_forward": "ipplplpppp",
+    "ota_attention_block": "ippdplpppp",
+    "ota_identity_core": "ipplldpp",
+    "ota_attention_mean_change": "ipplppp",
+    "ota_attention_change_workspace": "lpll",
+    "ota_attention_change": "ipppppllpppp",
+    "ota_block_change": "ippdpplppp",
+    "ota_spectral_norm": "dplllp",
+}

@@ -1,0 +1,65 @@
+"""The generated layouts against a C compiler: every size and every offset."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from otattn import _structs
+
+
+def _program() -> str:
+    lines = [
+        "#include <stddef.h>",
+        "#include <stdio.h>",
+        '#include "otattn.h"',
+        '#include "otattn_analysis.h"',
+        "int main(void) {",
+    ]
+    for name, struct in _structs.STRUCTS.items():
+        lines.append(f'    printf("{name} %zu\\n", sizeof({name}));')
+        lines += [
+            f'    printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));'
+            for field in struct._fields_
+        ]
+    for name, value in vars(_structs).items():
+        if isinstance(value, int) and not name.startswith("_"):
+            lines.append(f'    printf("OTA_{name} %d\\n", (int)OTA_{name});')
+    return "\n".join([*lines, "    return 0;", "}"])
+
+
+def _expected() -> list[str]:
+    import ctypes
+
+    lines = []
+    for name, struct in _structs.STRUCTS.items():
+        lines.append(f"{name} {ctypes.sizeof(struct)}")
+        lines += [f"{name}.{field[0]} {getattr(struct, field[0]).offset}" for field in struct._fields_]
+    for name, value in vars(_structs).items():
+        if isinstance(value, int) and not name.startswith("_"):
+            lines.append(f"OTA_{name} {value}")
+    return lines
+
+
+def test_every_size_offset_and_constant(tmp_path: Path, root: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source = tmp_path / "layout.c"
+    source.write_text(_program())
+    program = tmp_path / "layout"
+    subprocess.run(
+        [compiler, "-std=c11", "-I", str(root / "include"), str(source), "-o", str(program)], check=True
+    )
+    found = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
+    expected = _expected()
+    assert len(expected) > 300
+    assert found == expected
+
+
+def test_the_generated_file_is_what_the_headers_give(root: Path) -> None:
+    script = root / "scripts/make_python_structs.py"
+    assert subprocess.run([sys.executable, str(script), "--check"]).returncode == 0

@@ -1,0 +1,188 @@
+"""Writes python/otattn/_structs.py from the public headers, so that they stay the only truth about structs.
+
+make_python_structs.py [--check]      --check: fail when the file is not what the headers give
+
+Reads the small part of C that the headers use and nothing else: `#define OTA_NAME (integer)`, enums,
+structs of scalars, pointers, fixed arrays and other structs, function pointers, and prototypes marked
+OTA_API. Anything else stops it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEADERS = ["include/otattn.h", "include/otattn_analysis.h"]
+TARGET = ROOT / "python/otattn/_structs.py"
+SCALARS = {
+    "int": "ctypes.c_int",
+    "double": "ctypes.c_double",
+    "int64_t": "ctypes.c_int64",
+    "size_t": "ctypes.c_size_t",
+    "char": "ctypes.c_char",
+}
+# One letter a type in the table of calls.
+LETTERS = {
+    "None": "n",
+    "Array": "a",
+    "ctypes.c_int": "i",
+    "ctypes.c_int64": "l",
+    "ctypes.c_size_t": "z",
+    "ctypes.c_double": "d",
+    "ctypes.c_char_p": "s",
+    "ctypes.c_void_p": "p",
+}
+HEAD = '''"""The structs, constants and calls of the C headers, written by scripts/make_python_structs.py.
+
+Do not edit. A call is its result and its arguments, one letter each: n nothing, a Array, i int, l int64,
+z size_t, d double, s text, p pointer.
+"""
+
+import ctypes
+
+'''
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.constants: list[tuple[str, int]] = []
+        self.values: dict[str, int] = {}
+        self.enums: set[str] = set()
+        self.structs: list[tuple[str, list[tuple[str, str]]]] = []
+        self.opaque: set[str] = set()
+        self.calls: list[tuple[str, str, list[str]]] = []
+
+    def constant(self, name: str, value: int) -> None:
+        self.constants.append((name, value))
+        self.values[name] = value
+
+    def type_of(self, text: str) -> str:
+        """The ctypes spelling of a C type without declarator."""
+        text = re.sub(r"\b(const|struct)\b", " ", text)
+        words = text.replace("*", " * ").split()
+        name, stars = words[0], words.count("*")
+        if [word for word in words[1:] if word != "*"]:
+            raise SystemExit(f"cannot read the type {text!r}")
+        if stars == 1 and name == "char":
+            return "ctypes.c_char_p"
+        if stars:
+            return "ctypes.c_void_p"
+        if name in SCALARS:
+            return SCALARS[name]
+        if name in self.enums:
+            return "ctypes.c_int"
+        if name in (struct for struct, _ in self.structs):
+            return class_name(name)
+        if name == "void":
+            return "None"
+        raise SystemExit(f"unknown type {name!r}")
+
+    def enum(self, name: str, body: str) -> None:
+        following = 0
+        for item in filter(None, (part.strip() for part in body.split(","))):
+            match = re.fullmatch(r"(\w+)(?:\s*=\s*(-?\d+))?", item)
+            if match is None:
+                raise SystemExit(f"cannot read {item!r} of {name}")
+            value = int(match[2]) if match[2] else following
+            self.constant(match[1], value)
+            following = value + 1
+        self.enums.add(name)
+
+    def struct(self, name: str, body: str) -> None:
+        fields: list[tuple[str, str]] = []
+        for item in filter(None, (part.strip() for part in body.split(";"))):
+            pointer = re.fullmatch(r"void \(\*(\w+)\)\(.*\)", item)
+            if pointer:
+                fields.append((pointer[1], "ctypes.c_void_p"))
+                continue
+            match = re.fullmatch(r"((?:const )?\w+) (.+)", item)
+            if match is None:
+                raise SystemExit(f"cannot read {item!r} of {name}")
+            for declarator in (part.strip() for part in match[2].split(",")):
+                found = re.fullmatch(r"(\**)\s*(\w+)(?:\[(\d+)\])?", declarator)
+                if found is None:
+                    raise SystemExit(f"cannot read {declarator!r} of {name}")
+                kind = self.type_of(match[1] + " " + found[1])
+                fields.append((found[2], f"{kind} * {found[3]}" if found[3] else kind))
+        self.structs.append((name, fields))
+
+    def call(self, result: str, name: str, arguments: str) -> None:
+        kinds = []
+        if arguments.strip() != "void":
+            # A function pointer has commas of its own.
+            flat = re.sub(r"\(\*(\w+)\)\([^()]*\)", r"*\1", arguments)
+            for argument in flat.split(","):
+                match = re.fullmatch(r"(.*?)(\w+)", argument.strip())
+                if match is None:
+                    raise SystemExit(f"cannot read {argument!r} of {name}")
+                kinds.append(self.type_of(match[1]))
+        self.calls.append((name, self.type_of(result), kinds))
+
+    def read(self, text: str) -> None:
+        text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+        for name, value in re.findall(r"^#define (OTA_\w+) \(?(-?\d+)\)?\s*$", text, flags=re.MULTILINE):
+            self.constant(name, int(value))
+        text = re.sub(r"^#.*$|extern \"C\" \{", " ", text, flags=re.MULTILINE)
+        text = re.sub(r"\s+", " ", text)
+        pattern = re.compile(
+            r"typedef enum (?P<enum>\w+) \{(?P<items>[^}]*)\} (?P=enum);"
+            r"|typedef struct (?P<struct>\w+) \{(?P<fields>[^}]*)\} (?P=struct);"
+            r"|typedef struct (?P<opaque>\w+) (?P=opaque);"
+            r"|OTA_API (?P<result>(?:const )?\w+ \*?) ?(?P<call>\w+)\((?P<arguments>[^;]*)\);"
+        )
+        place = 0
+        for match in pattern.finditer(text):
+            between = text[place : match.start()].strip(" }")
+            if between:
+                raise SystemExit(f"cannot read {between[:80]!r}")
+            place = match.end()
+            if match["enum"]:
+                self.enum(match["enum"], match["items"])
+            elif match["struct"]:
+                self.struct(match["struct"], match["fields"])
+            elif match["opaque"]:
+                self.opaque.add(match["opaque"])
+            else:
+                self.call(match["result"], match["call"], match["arguments"])
+        if text[place:].strip(" }"):
+            raise SystemExit(f"cannot read {text[place : place + 80]!r}")
+
+
+def class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_")[1:])
+
+
+def render(reader: Reader) -> str:
+    out = [HEAD]
+    out += [f"{name[4:]} = {value}\n" for name, value in reader.constants]
+    for name, fields in reader.structs:
+        out.append(f"\n\nclass {class_name(name)}(ctypes.Structure):\n    _fields_ = (\n")
+        out += [f'        ("{field}", {kind}),\n' for field, kind in fields]
+        out.append("    )\n")
+    out.append("\n\nSTRUCTS: dict[str, type[ctypes.Structure]] = {\n")
+    out += [f'    "{name}": {class_name(name)},\n' for name, _ in reader.structs]
+    out.append("}\n\nCALLS = {\n")
+    for name, result, kinds in reader.calls:
+        out.append(f'    "{name}": "{"".join(LETTERS[kind] for kind in [result, *kinds])}",\n')
+    out.append("}\n")
+    return "".join(out)
+
+
+def main() -> int:
+    reader = Reader()
+    for header in HEADERS:
+        reader.read((ROOT / header).read_text(encoding="utf-8"))
+    text = render(reader)
+    if "--check" in sys.argv[1:]:
+        if TARGET.read_text(encoding="utf-8") != text:
+            print(f"{TARGET.name} is not what the headers give; run scripts/make_python_structs.py")
+            return 1
+        return 0
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
