@@ -151,6 +151,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_combinatorial.c
     tests/test_compose.c
     tests/test_coupled.c
+    tests/test_custom.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c

@@ -380,7 +380,8 @@ static ota_status run_head(ota_backward_job *job) {
         .order = r->order,
         .tau = ota_head_temperature(r, job->head),
         .sink = ota_head_sink(r, job->head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_UNROLLED || job->mode == OTA_BACKWARD_PREFIX;
     job->residual = 0.0;

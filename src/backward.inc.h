@@ -131,6 +131,16 @@ static void WORD(weights)(const ota_backward_job *job, int64_t query, int64_t fr
         for (int64_t j = 0; j < count; j++) p[j] = (REAL)0;
         return;
     }
+    if (job->law.custom != NULL) {
+        const ota_custom *custom = job->law.custom;
+        for (int64_t j = 0; j < count; j++) {
+            p[j] =
+                s[j] > (REAL)-INFINITY
+                    ? (REAL)custom->weight(custom->user, ota_custom_argument((double)s[j], f, tau))
+                    : (REAL)0;
+        }
+        return;
+    }
     if (job->law.order > 1.0) {
         const double k = (job->law.order - 1.0) / tau;
         (void)KERNELS(job->plan)->powers(s, h, count, (REAL)top, (REAL)k, (-f - top) * k,
@@ -146,6 +156,14 @@ static void WORD(weights)(const ota_backward_job *job, int64_t query, int64_t fr
     }
     (void)KERNELS(job->plan)->exponentials(s, h, count, (REAL)top, (REAL)(log2_e / tau), p);
     KERNELS(job->plan)->multiply(p, count, (REAL)exp((f + top) / tau));
+}
+
+/* dP/dS tau of a pair of weight p at score s. */
+static double WORD(slope_at)(const ota_backward_job *job, int64_t query, REAL s, REAL p) {
+    const ota_custom *custom = job->law.custom;
+    if (custom == NULL) return slope_of((double)p, 2.0 - job->law.order);
+    return custom->slope(custom->user,
+                         ota_custom_argument((double)s, job->space->f[query], job->law.tau));
 }
 
 /* P and, over U in place, dL/dS of keys [from, from + count) of a row. */
@@ -168,13 +186,13 @@ static void WORD(pairs)(const ota_backward_job *job, int64_t query, int64_t from
         for (int64_t j = 0; j < count; j++) u[j] = (REAL)space->gradient[at + j * step];
         return;
     }
-    const double a = space->a[query], rate = 1.0 / job->law.tau, power = 2.0 - job->law.order;
+    const double a = space->a[query], rate = 1.0 / job->law.tau;
     for (int64_t j = 0; j < count; j++) {
         if (!(p[j] > (REAL)0)) {
             u[j] = (REAL)0;
             continue;
         }
-        const double w = slope_of((double)p[j], power);
+        const double w = WORD(slope_at)(job, query, s[j], p[j]);
         u[j] = (REAL)(w * rate * ((double)u[j] - a - space->b[from + j]));
     }
     if (job->mode != OTA_BACKWARD_ONLINE) return;
@@ -190,6 +208,12 @@ static double WORD(sink_slope)(const ota_backward_job *job, int64_t query, doubl
     const double f = job->space->f[query], x = job->law.sink + f, order = job->law.order;
     *weight = 0.0;
     if (!(job->law.sink > -INFINITY) || !(f > -INFINITY)) return 0.0;
+    const ota_custom *custom = job->law.custom;
+    if (custom != NULL) {
+        const double at = ota_custom_argument(job->law.sink, f, job->law.tau);
+        *weight = custom->weight(custom->user, at);
+        return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
+    }
     if (order > 1.0) {
         const double y = (order - 1.0) * x / job->law.tau;
         if (!(y > 0.0)) return 0.0;
@@ -227,14 +251,13 @@ static void WORD(solve_row)(const ota_backward_job *job, int64_t query, const RE
 }
 
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. */
-static double WORD(mean_of)(const ota_backward_job *job, int64_t query, const REAL *u,
-                            const REAL *p, const double *b) {
+static double WORD(mean_of)(const ota_backward_job *job, int64_t query, const REAL *s,
+                            const REAL *u, const REAL *p, const double *b) {
     const int64_t m = job->plan->resolved.keys;
-    const double power = 2.0 - job->law.order;
     double rest, total = WORD(sink_slope)(job, query, &rest), sum = 0.0;
     for (int64_t j = 0; j < m; j++) {
         if (!(p[j] > (REAL)0)) continue;
-        const double w = slope_of((double)p[j], power);
+        const double w = WORD(slope_at)(job, query, s[j], p[j]);
         total += w;
         sum += w * ((double)u[j] - (b == NULL ? 0.0 : b[j]));
     }
@@ -318,13 +341,14 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
         const double g = (double)gradient[j];
         if (!(p[j] > (REAL)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
         temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (order > 1.0) by_order += g * tau * order_slope((double)p[j], order);
+        if (order > 1.0 && job->law.custom == NULL)
+            by_order += g * tau * order_slope((double)p[j], order);
     }
     const double w = WORD(sink_slope)(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
         temperature -= g * (job->law.sink + f) / tau;
-        if (order > 1.0) by_order += g * tau * order_slope(rest, order);
+        if (order > 1.0 && job->law.custom == NULL) by_order += g * tau * order_slope(rest, order);
         sums[OTA_SUM_SINK] = g;
     }
     if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
@@ -350,7 +374,7 @@ static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int6
         if (job->mode == OTA_BACKWARD_FREE) {
             WORD(solve_row)(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
             WORD(weights)(job, i, 0, m, s, p);
-            space->a[i] = WORD(mean_of)(job, i, u, p, NULL);
+            space->a[i] = WORD(mean_of)(job, i, s, u, p, NULL);
             space->row_mass[index + i] = space->bad[i] ? (double)NAN : space->a[i];
         }
         WORD(pairs)(job, i, 0, m, s, u, p);
@@ -512,7 +536,7 @@ static void WORD(reverse_online)(ota_backward_job *job) {
         WORD(solve_row)(job, i, line, left > 0.0 ? left : 0.0, p);
         space->bad[i] = bad;
         WORD(weights)(job, i, 0, m, line, p);
-        space->a[i] = bad ? (double)NAN : WORD(mean_of)(job, i, u, p, space->b);
+        space->a[i] = bad ? (double)NAN : WORD(mean_of)(job, i, line, u, p, space->b);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
             const bool first = space->shut[j] < 0 && s[j] > (REAL)-INFINITY &&

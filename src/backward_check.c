@@ -55,7 +55,8 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
         return r->from_matrix ? "the problem has a matrix of scores; ask for matrix" : NULL;
     if (strcmp(field, "matrix") == 0)
         return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
-    if (strcmp(field, "order") == 0) return r->order > 1.0 ? NULL : "only entmax has an order";
+    if (strcmp(field, "order") == 0)
+        return p->regulariser == OTA_ENTMAX ? NULL : "only entmax has an order";
     if (strcmp(field, "cap") == 0) return caps ? NULL : "only capped and online columns have a cap";
     if (strcmp(field, "strength") == 0) {
         if (p->columns == OTA_COLUMNS_RELAXED) return NULL;
