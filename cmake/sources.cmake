@@ -5,6 +5,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/pack.c
     src/backward.c
     src/backward_check.c
+    src/backward_entry.c
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
@@ -167,6 +168,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_hilbert.c
     tests/test_judge.c
     tests/test_judge_columns.c
+    tests/test_jvp.c
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_outputs.c

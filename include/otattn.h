@@ -534,6 +534,23 @@ OTA_API ota_status ota_backward(ota_plan *plan, const ota_arrays *arrays,
                                 const ota_gradients *gradients, ota_result *result,
                                 ota_error *error);
 
+/* Tangents of one direction; arrays as in ota_gradients. */
+typedef struct ota_tangents {
+    size_t size;        /* sizeof(ota_tangents) */
+    ota_array scores;   /* in [batch, heads, queries, keys] dS of the final scores */
+    ota_array values;   /* in, shape of arrays->values: dV */
+    ota_array coupling; /* out [batch, heads, queries, keys] dP */
+    ota_array out;      /* out [batch, heads, queries, values width] dP V + P dV */
+} ota_tangents;
+
+/* The derivative of the last ota_forward along one direction, with the arrays that ota_backward needs.
+ * dP is also the product of dS with the Hessian of the optimal value max <P, S> - tau R(P) - ..., whose
+ * gradient in S is P: symmetric and positive semidefinite [LIT-30, DER-16]. Free, exact, relaxed and
+ * capped columns in tolerance mode; anything else is OTA_UNSUPPORTED. Status, residual and precision
+ * as in ota_backward. */
+OTA_API ota_status ota_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
+                           ota_result *result, ota_error *error);
+
 /* ---- certificate ---------------------------------------------------------------------------- */
 
 /* How well a plan solves a problem, recomputed in f64 from the outputs alone by code that shares

@@ -28,7 +28,8 @@ static void WORD(pack_head)(ota_backward_job *job) {
         (&r->problem.keys, job->batch, job->key_head, 0, r->keys, keys, r->width);
         (void)WORD(all_finite)(keys, r->keys * r->width);
     }
-    if (!ota_array_present(&job->want->out_grad) || plan->values_width == 0) return;
+    const bool tangent = job->along != NULL && ota_array_present(&job->along->out);
+    if (!(tangent || ota_array_present(&job->want->out_grad)) || plan->values_width == 0) return;
     REAL *values = slot->values, *packed = job->space->packed_values;
     WORD(ota_pack_rows)
     (&job->arrays->values, job->batch, job->key_head, 0, r->keys, values, plan->values_width);
@@ -36,6 +37,11 @@ static void WORD(pack_head)(ota_backward_job *job) {
         if (!WORD(all_finite)(values + j * plan->values_width, plan->values_width))
             slot->broken[slot->broken_count++] = j;
     }
+    if (tangent && ota_array_present(&job->along->values)) {
+        WORD(ota_pack_rows)
+        (&job->along->values, job->batch, job->key_head, 0, r->keys, packed, plan->values_width);
+    }
+    if (tangent) return;
     ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, r->keys, plan->values_width);
     WORD(ota_pack_keys)(&plain, 0, 0, r->keys, packed);
 }
@@ -356,6 +362,22 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
     sums[OTA_SUM_ORDER] = by_order;
 }
 
+/* d out = dP V + P dV of a block whose dP and P lie in upstream and weights. */
+static void WORD(out_tangent)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
+                              int64_t rows) {
+    const ota_plan *plan = job->plan;
+    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->stride;
+    REAL *out = w->gradients;
+    if (!ota_array_present(&job->along->out) || width == 0) return;
+    memset(out, 0, (size_t)(rows * width) * sizeof(REAL));
+    KERNELS(plan)->apply(w->upstream, stride, job->slot->values, width, rows, m, width, out, width);
+    if (ota_array_present(&job->along->values)) {
+        KERNELS(plan)->apply(w->weights, stride, job->space->packed_values, width, rows, m, width,
+                             out, width);
+    }
+    WORD(ota_unpack_rows)(&job->along->out, job->batch, job->head, first, rows, out, width);
+}
+
 static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int64_t first,
                              int64_t rows, int64_t chunk) {
     const ota_plan *plan = job->plan;
@@ -381,6 +403,7 @@ static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int6
         if (job->sums && !job->stored) WORD(row_parameters)(job, i, s, p, u);
         WORD(outer_terms)(job, i, chunk, u);
     }
+    if (job->along != NULL) WORD(out_tangent)(job, w, first, rows);
     if (ota_array_present(&want->scores)) {
         WORD(ota_unpack_rows)
         (&want->scores, job->batch, job->head, first, rows, w->upstream, stride);
