@@ -63,6 +63,7 @@ typedef struct tool_settings {
     tool_real epsilon;
     tool_whole random, first, repeat;
     const char *shapes;
+    const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
     bool self_test;
 } tool_settings;
@@ -130,6 +131,7 @@ int tool_compare(tool_context *context);
 int tool_assign(tool_context *context);
 int tool_hamming(tool_context *context);
 int tool_align(tool_context *context);
+int tool_certify(tool_context *context);
 int tool_demo(tool_context *context);
 int tool_bench(tool_context *context);
 int tool_doctor(tool_context *context);
