@@ -1,6 +1,6 @@
 /* Backward: walks the heads one after another and every head's rows, then its keys, in parallel pieces that
  * depend on shapes alone. How the multipliers a, b of a head are found depends on its columns; what is
- * done with them (backward.inc.h, written once for f32 and f64) does not.
+ * done with them (the .inc.h files, written once for f32 and f64) does not.
  *
  *     dL/dQ = scale dS' K,  dL/dK = scale dS'^T Q,  dL/dV = P^T dL/dout     [LIT-21]
  *
@@ -33,13 +33,13 @@ static double order_slope(double p, double order) {
 #define REAL_TYPE OTA_F32
 #define REAL_MAX FLT_MAX
 #define TAU_MIN 1.0e-30
-#include "backward.inc.h"
-#undef REAL
-#undef WORD
-#undef KERNELS
-#undef REAL_TYPE
-#undef REAL_MAX
-#undef TAU_MIN
+#include "backward_pairs.inc.h"
+
+#include "backward_outputs.inc.h"
+
+#include "backward_coupled.inc.h"
+
+#include "backward_names.inc.h"
 
 #define REAL double
 #define WORD(name) name##_f64
@@ -47,7 +47,13 @@ static double order_slope(double p, double order) {
 #define REAL_TYPE OTA_F64
 #define REAL_MAX DBL_MAX
 #define TAU_MIN DBL_MIN
-#include "backward.inc.h"
+#include "backward_pairs.inc.h"
+
+#include "backward_outputs.inc.h"
+
+#include "backward_coupled.inc.h"
+
+#include "backward_names.inc.h"
 
 typedef void task(void *context, int64_t index, int worker);
 
