@@ -5,6 +5,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/pack.c
     src/backward.c
     src/backward_check.c
+    src/backward_entry.c
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
@@ -171,6 +172,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_custom.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
@@ -187,6 +189,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
+    tests/test_jvp.c
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c

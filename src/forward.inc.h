@@ -163,7 +163,8 @@ static ota_row_law WORD(row_law)(const ota_plan *plan, int64_t head) {
         .order = r->order,
         .tau = ota_head_temperature(r, head),
         .sink = ota_head_sink(r, head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
 }
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
