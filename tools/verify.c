@@ -91,7 +91,9 @@ static uint64_t dice_of(const tool_check *check, uint64_t seed, int64_t repeat) 
             x = (x ^ (unsigned char)*c) * 0x100000001b3u;
         }
     }
-    return x ^ (seed * 0x9e3779b97f4a7c15u) ^ ((uint64_t)repeat << 40);
+    x += seed * 0xd1342543de82ef95u + (uint64_t)repeat * 0xaf251af3b0f025b5u;
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    return x ^ (x >> 32);
 }
 
 static bool holds(const tool_check *check, double value) {
