@@ -3,7 +3,10 @@ errata refute come out false, and an id whose call is put off by ten times its t
 
 from __future__ import annotations
 
+import csv
 import fnmatch
+import html
+import json
 import math
 import re
 from pathlib import Path
@@ -142,3 +145,57 @@ def test_two_hundred_repeats_raise_no_alarm(tmp_path: Path, seed: int) -> None:
     """200 repeats in ten runs of 20, each with draws of its own."""
     result = answer(tmp_path, "verify", "--seed", 100 + seed, "--repeat", 20, timeout=1200)
     assert result["ids_ok"] == result["ids_checked"]
+
+
+def test_the_page_and_the_tables_are_written(tmp_path: Path) -> None:
+    result = answer(tmp_path, "verify", "--only", "DER-1?", "-o", "run")
+    assert result["outputs"] == {"out": "run"}
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "checks.csv", "tightness.csv", "tightness.vl.json", "verify.html",
+    ]  # fmt: skip
+    with (tmp_path / "run" / "checks.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["claim"] for row in rows] == [check["claim"] for check in result["checks"]]
+    assert [float(row["value"]) for row in rows] == [check["value"] for check in result["checks"]]
+    page = (tmp_path / "run" / "verify.html").read_text(encoding="utf-8")
+    assert all(check["claim"] in html.unescape(page) for check in result["checks"])
+    figure = json.loads((tmp_path / "run" / "tightness.vl.json").read_text(encoding="utf-8"))
+    points = figure["datasets"]["pairs"]
+    with (tmp_path / "run" / "tightness.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == len(points)
+    spec.check("CETA-16 DER-17 DER-18", max(point["use"] for point in points), 1 + 1e-9)
+    sharp = [point["use"] for point in points if point["bound"] == "sharp, two permutations"]
+    spec.check("DER-17", 1 - min(sharp), 1e-6)
+
+
+def test_studies_tell_what_the_checks_claim(tmp_path: Path) -> None:
+    answer(tmp_path, "verify", "-o", "run")
+    tables = {}
+    for path in (tmp_path / "run").glob("*.csv"):
+        with path.open(newline="") as file:
+            tables[path.stem] = list(csv.DictReader(file))
+    assert set(tables) == {"checks", "contraction", "iterations", "elastic", "sink", "tightness"}
+    for row in tables["contraction"]:
+        spec.check("TOT-97", float(row["measured"]), float(row["bound"]) * (1 + 1e-9))
+    possible = {
+        row["epsilon"]: float(row["rounds"]) for row in tables["iterations"] if "most" in row["series"]
+    }
+    assert possible["1"] == 12
+    for row in tables["iterations"]:
+        if row["series"].endswith("pair"):
+            spec.check("TOT-90 TOT-101", float(row["rounds"]), possible[row["epsilon"]])
+    exact = [float(row["delta"]) for row in tables["sink"] if row["method"] == "softmax/exact"]
+    spec.check("CETA-33", max(exact), 1e-6)
+    page = (tmp_path / "run" / "verify.html").read_text(encoding="utf-8")
+    assert page.count("<figure") == 5
+
+
+def test_nothing_is_written_over_or_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("mine")
+    refused = answer(tmp_path, "verify", "--only", "BLOG-*", "-o", "page.html", code=2)
+    assert refused["status"] == "invalid"
+    assert (tmp_path / "page.html").read_text() == "mine"
+    answer(tmp_path, "verify", "--only", "BLOG-*", "-o", "page.html", "-f")
+    assert "BLOG-01" in (tmp_path / "page.html").read_text()
+    answer(tmp_path, "verify", "--only", "BLOG-*", "-o", "no/where/checks.csv", code=6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]
