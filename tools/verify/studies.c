@@ -10,23 +10,26 @@ static void add_point(study_points *points, const char *series, double x, double
     points->y[points->count++] = y;
 }
 
-/* d_H(K x, K y) / d_H(x, y): random x, y, and those that are 1 on a set and e^10 off it, for kernels with two
- * distinct rows, where the bound tanh(Delta/4) is met. */
+/* d_H(K x, K y) / d_H(x, y): random x, y; and y of two levels, 1 and h at two places and next to nothing
+ * elsewhere, x the same but for a small step at one place: these come near the bound tanh(Delta/4). */
 static void contraction(trial *t, study_points *points) {
     enum { SIZE = 6 };
     for (int kernel = 0; kernel < 40; kernel++) {
-        double *l = normals(t, SIZE * SIZE, 0.1 + 0.08 * kernel), best[2] = {0.0, 0.0};
+        double *l = normals(t, SIZE * SIZE, 0.05 + 0.03 * kernel), best[2] = {0.0, 0.0};
         ota_contraction bound;
         if (ota_contraction_of(l, SIZE, SIZE, &bound, NULL) < 0) continue;
-        for (int trials = 0; trials < 400; trials++) {
+        for (int trials = 0; trials < 2000; trials++) {
             double x[SIZE], y[SIZE], kx[SIZE] = {0.0}, ky[SIZE] = {0.0}, before = 0.0, after = 0.0;
             const bool levels = trials % 2 != 0;
-            const double height = pow(10.0, between(t, -3.0, 3.0)), near = 1e-3;
+            const int64_t one = below(t, SIZE), other = (one + 1 + below(t, SIZE - 1)) % SIZE;
             for (int j = 0; j < SIZE; j++) {
-                const bool high = uniform(t) < 0.5;
-                x[j] = levels ? (high ? height : 1e-9) : exp(normal(t));
-                y[j] = levels ? (high ? height * (1.0 + near) : 1e-9) : exp(normal(t));
-                if (levels && !high && j % 2 == 0) x[j] = y[j] = 1.0;
+                y[j] = levels ? 1e-12 : exp(normal(t));
+                x[j] = levels ? 1e-12 : exp(normal(t));
+            }
+            if (levels) {
+                x[one] = y[one] = 1.0;
+                x[other] = y[other] = exp(between(t, -4.0, 4.0));
+                x[one] += 1e-3;
             }
             for (int k = 0; k < SIZE * SIZE; k++) {
                 kx[k / SIZE] += exp(l[k]) * x[k % SIZE];
