@@ -151,11 +151,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/masks.c
     tools/verify/metrics.c
     tools/verify/numerics.c
+    tools/verify/page.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
-    tools/verify/solvers.c)
+    tools/verify/solvers.c
+    tools/verify/studies.c)
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
