@@ -179,13 +179,11 @@ static double strength(const identify_data *d, double temperature, const int64_t
     return -temperature * slope(d, part, sum, logarithms, effect, count);
 }
 
+/* sum |sum - mass| */
 static double off(const double *sum, const double *mass, int64_t count) {
-    double apart = 0.0, total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
-        apart += fabs(sum[k] - mass[k]);
-        total += mass[k];
-    }
-    return total > 0.0 ? apart / total : apart;
+    double apart = 0.0;
+    for (int64_t k = 0; k < count; k++) apart += fabs(sum[k] - mass[k]);
+    return apart;
 }
 
 static double largest_share(const search *s) {
@@ -303,13 +301,13 @@ static ota_status consider_coupled(search *s, double order, ota_error *error) {
     ota_fit exact = fit;
     exact.columns = OTA_COLUMNS_EXACT;
     ota_status status = consider(s, exact, error);
-    if (status < 0 || columns_off < 1e-9 || s->nearest < ENOUGH) return status;
+    if (status < 0 || columns_off < 1e-9 * d->mass || s->nearest < ENOUGH) return status;
     if (rho > 0.0) {
         ota_fit relaxed = fit;
         relaxed.columns = OTA_COLUMNS_RELAXED;
         relaxed.strength = rho;
         status = consider(s, relaxed, error);
-        if (status >= 0 && s->nearest > ENOUGH && rows_off > 1e-9 && row_rho > 0.0) {
+        if (status >= 0 && s->nearest > ENOUGH && rows_off > 1e-9 * d->mass && row_rho > 0.0) {
             relaxed.rows = OTA_ROWS_RELAXED;
             relaxed.row_strength = row_rho;
             status = consider(s, relaxed, error);

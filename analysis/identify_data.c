@@ -133,7 +133,7 @@ static ota_status allocate(identify_data *d, ota_error *error) {
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
                              const double *coupling, identify_data *d, ota_error *error) {
     int64_t heads_each;
-    *d = (identify_data){.coupling = coupling};
+    *d = (identify_data){.coupling = coupling, .cancel = options != NULL ? options->cancel : NULL};
     if (!shape(problem, d, &heads_each)) {
         return analysis_fail(error, OTA_EOVERFLOW, "coupling", "give fewer heads at a time",
                              "the coupling has more entries than can be counted");

@@ -73,6 +73,7 @@ static void solve_columns(const effects *e, const double *x, double *b, double *
     double size = dot(rest, rest, e->column_weight, count);
     const double enough = size * 1e-28;
     for (int round = 0; round < 300 && size > enough; round++) {
+        if (d->cancel != NULL && *d->cancel != 0) break;
         /* image = c step - W^T (row means of step) */
         row_means(e, NULL, step, e->row_work);
         for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_work[k] = -e->row_work[k];
