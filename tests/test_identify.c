@@ -186,6 +186,23 @@ static void scores_are_read(void **unused) {
     }
 }
 
+/* Both sides relaxed: two strengths, from the effects of either side. */
+static void unbalanced_plans_are_traced(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    setting *const x = malloc(sizeof *x);
+    draw(&state, true, x);
+    x->problem.rows = OTA_ROWS_RELAXED;
+    x->problem.row_strength = 0.25;
+    solve(x, "softmax/relaxed:1.5", 0.5);
+    ota_fit fit;
+    int64_t count;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    assert_string_equal(fit.method, "softmax/relaxed:1.5{temperature=0.5,rows=relaxed:0.25}");
+    assert_true(fit.rows == OTA_ROWS_RELAXED && fit.row_strength == 0.25 && fit.parameters == 3);
+    free(x);
+}
+
 static void refusals(void **unused) {
     (void)unused;
     uint64_t state = 3;
@@ -220,6 +237,7 @@ int main(void) {
         cmocka_unit_test(parts_have_their_own_constants),
         cmocka_unit_test(regressions_are_exact),
         cmocka_unit_test(scores_are_read),
+        cmocka_unit_test(unbalanced_plans_are_traced),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
