@@ -50,7 +50,8 @@ static void solve(setting *x, const char *method, double temperature) {
     ota_error error;
     assert_int_equal(ota_method_parse(method, &problem, &options, &error), OTA_OK);
     problem.temperature = temperature;
-    if (problem.columns == OTA_COLUMNS_FREE) problem.column_mass = (ota_array){.data = NULL};
+    if (problem.columns == OTA_COLUMNS_FREE || problem.columns == OTA_COLUMNS_PREFIX)
+        problem.column_mass = (ota_array){.data = NULL};
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.coupling = ota_array_of(x->plan, OTA_F64, 1, HEADS, N, M);
     const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
@@ -68,7 +69,8 @@ static void plans_are_traced(void **unused) {
                                           "entmax:1.5/exact",
                                           "sparsemax/capped:1.5",
                                           "softmax/online:1.5",
-                                          "softmax/capped:1.25"};
+                                          "softmax/capped:1.25",
+                                          "softmax/prefix"};
     uint64_t state = 1;
     setting *const x = malloc(sizeof *x);
     for (size_t k = 0; k < 2 * sizeof methods / sizeof methods[0]; k++) {
