@@ -45,9 +45,11 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/newton_columns.c
     src/solver/newton_system.c
     src/solver/passes.c
+    src/solver/passes_linear.c
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
+    src/solver/scaling.c
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
@@ -110,6 +112,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
@@ -133,16 +136,24 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/conventions.c
+    tools/verify/evolution.c
+    tools/verify/examples.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layernorm.c
+    tools/verify/layers.c
     tools/verify/masks.c
+    tools/verify/metrics.c
     tools/verify/numerics.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
+    tools/verify/saturation.c
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
@@ -156,7 +167,10 @@ set(OTATTN_TEST_SOURCES
     tests/test_certify.c
     tests/test_combinatorial.c
     tests/test_compose.c
+    tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_newton.c
+    tests/test_coupled_random.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
@@ -178,5 +192,6 @@ set(OTATTN_TEST_SOURCES
     tests/test_leak.c
     tests/test_outputs.c
     tests/test_report.c
+    tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c)

@@ -11,7 +11,8 @@ typedef enum ota_path {
     OTA_PATH_FUSED,  /* softmax on free columns from queries and keys: tiles, nothing n x m       */
     OTA_PATH_BLOCKS, /* rows alone, a block of whole score rows per worker                        */
     OTA_PATH_ORDERED, /* rows in order, one worker per head (online)                               */
-    OTA_PATH_DENSE /* all scores of a head kept (coupled columns, transposed problem)           */
+    OTA_PATH_DENSE, /* all scores of a head kept (coupled columns, transposed problem)           */
+    OTA_PATH_ROUNDS /* fixed rounds on exp(scores) of a head, the last with the output            */
 } ota_path;
 
 enum {
@@ -46,8 +47,14 @@ typedef struct ota_seat {
     void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
     void *weights; /* [queries][stride] T: transposed plan, or NULL */
     double *f, *g, *mu, *nu, *lambdas;
-    void *bias; /* [dense_stride] T: g */
+    void *bias; /* [dense_stride] T: g, or v of rounds on a kernel */
     void *workspace;
+    /* rounds on a kernel (forward_rounds.inc.h), whose a lies in `line` */
+    double *u, *shift, *sinks;                   /* [dense_rows]                 */
+    double *target, *sums, *scaling, *absorbed;  /* [dense_stride]               */
+    double *parts;                               /* [OTA_CHUNKS][dense_stride]   */
+    void *tops;                                  /* [OTA_CHUNKS][dense_stride] T */
+    unsigned char *used;                         /* [dense_stride]               */
 } ota_seat;
 
 typedef struct ota_tally {
@@ -59,6 +66,7 @@ typedef struct ota_tally {
 struct ota_plan {
     ota_resolved resolved;
     const ota_solver *solver;
+    const ota_solver *stored_solver; /* of stored scores: `solver`, or what rounds fall back on */
     const ota_kernels *kernels;
     ota_pool *pool;
     ota_arena arena;
@@ -83,6 +91,11 @@ struct ota_plan {
     int64_t key_count;                   /* keys that exist: all, or a decode step's */
     char why[160];                       /* why this solver and path */
 };
+
+/* Do heads work in seats, on a matrix of queries x keys? */
+static inline bool ota_plan_has_seats(const ota_plan *plan) {
+    return plan->path == OTA_PATH_DENSE || plan->path == OTA_PATH_ROUNDS;
+}
 
 /* Bytes of T. */
 static inline size_t ota_plan_real(const ota_plan *plan) {

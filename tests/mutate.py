@@ -181,6 +181,9 @@ class Bench:
     def __init__(self, root: Path, folder: Path, jobs: int) -> None:
         self.tree, self.build, self.jobs = folder / "tree", folder / "build", jobs
         self.known_file = folder / "baseline.json"
+        self.known: dict[str, float] = {}
+        if self.known_file.is_file():
+            self.known = json.loads(self.known_file.read_text(encoding="utf-8"))
         self.stop = threading.Event()
         self.copy(root)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
@@ -237,7 +240,7 @@ class Bench:
         text = subprocess.run(
             ["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True
         ).stdout
-        return frozenset(re.findall(r" [TRDB] (ota_\w+)", text))
+        return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", text))
 
     def reaching(self, file: str) -> list[Path]:
         """The tests that link the file, or for a header any file of its folder; short ones first."""
@@ -248,6 +251,8 @@ class Bench:
         ]
         names = frozenset().union(*(self.symbols(path) for path in objects))
         tests = [test for test in self.tests if self.calls[test] & names]
+        if not tests:
+            sys.exit(f"mutate: no test links {file}")
         # A test named after the file is the likeliest to notice.
         return sorted(tests, key=lambda test: (test.stem[5:] not in Path(file).stem, self.seconds[test]))
 
@@ -270,20 +275,23 @@ class Bench:
             os.killpg(child.pid, signal.SIGKILL)
             return "" if self.stop.is_set() else f"{test.name} (ran over {limit:.0f} s)"
 
+    def time(self, test: Path, key: str) -> float:
+        if key not in self.known:
+            begin = time.monotonic()
+            failure = self.run(test, 600)
+            if failure:
+                sys.exit(f"mutate: without any fault, {failure} fails")
+            self.known[key] = time.monotonic() - begin
+        return self.known[key]
+
     def baseline(self) -> dict[Path, float]:
         """Seconds of each test without a fault; what is known of an unchanged program is kept."""
-        known: dict[str, float] = json.loads(self.known_file.read_text()) if self.known_file.is_file() else {}
         seconds, found = {}, {}
-        for test in self.tests:
-            key = hashlib.sha256(test.read_bytes()).hexdigest()
-            if key not in known:
-                begin = time.monotonic()
-                failure = self.run(test, 600)
-                if failure:
-                    sys.exit(f"mutate: without any fault, {failure} fails")
-                known[key] = time.monotonic() - begin
-            seconds[test] = found[key] = known[key]
-        self.known_file.write_text(json.dumps(found))
+        with ThreadPoolExecutor(self.jobs) as pool:
+            keys = [hashlib.sha256(test.read_bytes()).hexdigest() for test in self.tests]
+            for test, key, took in zip(self.tests, keys, pool.map(self.time, self.tests, keys), strict=True):
+                seconds[test] = found[key] = took
+        self.known_file.write_text(json.dumps(found), encoding="utf-8")
         return seconds
 
     def judge(self, fault: Fault) -> str | None:
@@ -324,7 +332,7 @@ def signal_name(status: int) -> str:
 
 
 def read_equivalent(root: Path) -> dict[tuple[str, str, str], str]:
-    """(file, line as it is, line with the fault) : reason."""
+    """(file, line as it is, line with the fault or *) : reason."""
     path = root / EQUIVALENT
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
@@ -425,7 +433,7 @@ def main() -> int:
             break
         drawn += 1
         old, new = lines_of(root, fault)
-        why = equivalent.get((fault.file, old, new))
+        why = equivalent.get((fault.file, old, new)) or equivalent.get((fault.file, old, "*"))
         by = None if why else bench.judge(fault)
         if why is None and by is None:
             continue
