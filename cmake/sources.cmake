@@ -45,6 +45,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/newton_columns.c
     src/solver/newton_system.c
     src/solver/passes.c
+    src/solver/passes_linear.c
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
@@ -75,7 +76,12 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
+    analysis/identify.c
+    analysis/identify_data.c
+    analysis/identify_regression.c
+    analysis/identify_scores.c
     analysis/layers.c
+    analysis/leak.c
     analysis/simplex.c)
 
 # Built where LAPACKE is found.
@@ -92,6 +98,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/certify.c
+    tools/certify_coupling.c
     tools/compare.c
     tools/completions.c
     tools/convert.c
@@ -104,6 +112,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
@@ -127,16 +136,24 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/bounds.c
     tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/conventions.c
+    tools/verify/evolution.c
+    tools/verify/examples.c
     tools/verify/geometry.c
     tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layernorm.c
+    tools/verify/layers.c
     tools/verify/masks.c
+    tools/verify/metrics.c
     tools/verify/numerics.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
+    tools/verify/saturation.c
     tools/verify/solvers.c)
 
 set(OTATTN_TEST_SOURCES
@@ -152,6 +169,8 @@ set(OTATTN_TEST_SOURCES
     tests/test_compose.c
     tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_newton.c
+    tests/test_coupled_random.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
@@ -165,10 +184,12 @@ set(OTATTN_TEST_SOURCES
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
+    tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
     tests/test_kernels.c
     tests/test_layers.c
+    tests/test_leak.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c

@@ -441,7 +441,8 @@ static ota_status run_all(ota_plan *plan, const ota_arrays *arrays, const ota_gr
             job.head = job.key_head * group + k;
             const ota_status status = run_head(&job);
             if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
-            if (!(job.residual <= found->backward_residual)) found->backward_residual = job.residual;
+            if (!(job.residual <= found->backward_residual))
+                found->backward_residual = job.residual;
             if (status >= OTA_OK || found->status < OTA_OK) continue;
             found->status = status;
             found->head = job.batch * r->heads + job.head;

@@ -8,7 +8,11 @@ from typing import Any
 
 from ._arrays import numpy_attention, numpy_coupling
 from ._settings import Settings, count, number
-from ._threads import thread_limit
+
+
+def _compiling() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
 
 
 def _is_torch(x: Any) -> bool:
@@ -50,7 +54,6 @@ def _settings(
     prune: bool,
     strict: bool,
     solver: str,
-    threads: int,
 ) -> Settings:
     if not isinstance(method, str):
         raise TypeError(f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact'")
@@ -94,8 +97,12 @@ def _settings(
         bool(prune),
         bool(strict),
         solver,
-        threads,
     )
+
+
+def _maker() -> Any:
+    # torch.compile looks through caches and warns about each; its own is the compiled code.
+    return _settings.__wrapped__ if _compiling() else _settings
 
 
 def prepare(
@@ -135,7 +142,7 @@ def prepare(
     """The settings and the operands behind query, key and value of a call of `attention`."""
     if dropout_p != 0.0:
         raise ValueError(f"dropout_p is {dropout_p!r}; only 0 is supported")
-    settings = _settings(
+    settings = _maker()(
         method,
         scale,
         is_causal,
@@ -157,7 +164,6 @@ def prepare(
         prune,
         strict,
         solver,
-        thread_limit(),
     )
     extra = (
         attn_mask,
@@ -413,7 +419,7 @@ def coupling(
     array([[1., 0.],
            [0., 1.]])
     """
-    settings = _settings(
+    settings = _maker()(
         method,
         scale,
         is_causal,
@@ -435,7 +441,6 @@ def coupling(
         prune,
         strict,
         solver,
-        thread_limit(),
     )
     extra = (
         attn_mask,

@@ -69,7 +69,6 @@ class Settings(NamedTuple):
     prune: bool = False
     strict: bool = False
     solver: str = "auto"
-    threads: int = 0
 
 
 _BLANK = Settings()

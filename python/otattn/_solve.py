@@ -28,6 +28,7 @@ from ._errors import (
 )
 from ._library import library
 from ._settings import Settings
+from ._threads import thread_limit
 
 View = tuple[int, ...]
 Operand = View | float | None
@@ -108,7 +109,6 @@ def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
     options.strict = int(settings.strict)
     # A partial plan is what the certificate of NotConverged is judged from.
     options.allow_partial = int(settings.allow_partial or problem.columns in _COUPLED)
-    options.threads = settings.threads
     if settings.solver != "auto":
         options.solver = settings.solver.encode()
     return problem, options
@@ -166,7 +166,7 @@ class Job:
         problem_template, options_template = _template(settings)
         problem = c.Problem.from_buffer_copy(problem_template)
         options = c.Options.from_buffer_copy(options_template)
-        options.gradients = int(gradients)
+        options.gradients, options.threads = int(gradients), thread_limit()
         (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
         (alpha, cap, strength, row_mass, column_mass, lengths, start) = operands[9:]
         assert isinstance(query, tuple)
@@ -234,7 +234,7 @@ class Job:
             _pack(problem, _PROBLEM["column_mass"], *column_mass)
         self.problem, self.options = problem, options
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:15])
-        self.key = (settings, gradients, shapes)
+        self.key = (settings, gradients, options.threads, shapes)
 
     def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
         array = (c.Term * len(terms))()
@@ -417,22 +417,27 @@ class Info:
         "column_error",
         "empty_rows",
         "nonfinite_rows",
-        "promoted",
         "rounds",
         "row_error",
-        "sentence",
         "status",
     )
 
-    def __init__(self, status: int, result: c.Result) -> None:
-        self.status: str = status_word(status)
-        self.rounds: int = result.rounds
-        self.row_error: float = result.row_error
-        self.column_error: float = result.column_error
-        self.empty_rows: int = result.empty_rows
-        self.nonfinite_rows: int = result.nonfinite_rows
-        self.promoted: bool = bool(result.promoted)
-        self.sentence: str = result.sentence.decode()
+    def __init__(
+        self,
+        status: str,
+        rounds: int,
+        row_error: float,
+        column_error: float,
+        empty_rows: int,
+        nonfinite_rows: int,
+    ) -> None:
+        self.status = status
+        """One word: "ok", "fixed_iters", "partial" or "nonfinite_rows"."""
+        self.rounds = rounds
+        self.row_error = row_error
+        self.column_error = column_error
+        self.empty_rows = empty_rows
+        self.nonfinite_rows = nonfinite_rows
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
@@ -494,7 +499,8 @@ def solve_on(
     """The same on a plan that the job is bound to."""
     status = handle.forward(job, outputs)
     settle(job, handle, status)
-    info = Info(status, handle.result)
+    r = handle.result
+    info = Info(status_word(status), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
     certificate = judge(job.problem, job.options, _judged(job, handle)) if certify else None
     return info, certificate
 

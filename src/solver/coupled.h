@@ -99,6 +99,46 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
 size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
                          unsigned needs);
 
+/* ---- chunks and rows ------------------------------------------------------------------------- */
+
+/* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
+static const double ota_least_sum[2] = {1.0e-280, 1.0e-28};
+
+static inline void ota_chunk_rows(const ota_coupled *state, int64_t chunk, int64_t *first,
+                                  int64_t *last) {
+    *first = chunk * state->chunk_rows;
+    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
+}
+
+static inline void ota_clear_chunk(const ota_coupled *state, double *partial, int64_t chunk) {
+    for (int64_t j = 0; j < state->lane; j++) partial[chunk * state->lane + j] = 0.0;
+}
+
+static inline const float *ota_row_at_f32(const void *matrix, int64_t stride, int64_t row) {
+    return (const float *)matrix + row * stride;
+}
+
+static inline const double *ota_row_at_f64(const void *matrix, int64_t stride, int64_t row) {
+    return (const double *)matrix + row * stride;
+}
+
+static inline double ota_score(const ota_coupled *state, int64_t i, int64_t j) {
+    return state->narrow ? (double)ota_row_at_f32(state->scores, state->stride, i)[j]
+                         : ota_row_at_f64(state->scores, state->stride, i)[j];
+}
+
+/* g as passes and emission see it. */
+static inline double ota_rounded(const ota_coupled *state, int64_t j) {
+    return state->narrow ? (double)((const float *)state->potential)[j]
+                         : ((const double *)state->potential)[j];
+}
+
+/* total[j] = sum of partial over chunks, in order. */
+void ota_add_chunks(const ota_coupled *state, const double *partial, double *total);
+/* body(job, chunk): every chunk once. */
+void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job);
+
 /* ---- passes.c ------------------------------------------------------------------------------- */
 
 /* Row updates with head->g, then c and L. `omega` != 1: two-sided relaxation, f moves omega of its
@@ -117,15 +157,17 @@ double ota_column_residual(const ota_coupled *state);
 void ota_constant_mode(ota_coupled *state);
 /* One column update at temperature t from L, over-relaxed by omega. */
 void ota_column_step(ota_coupled *state, double t, double omega);
-/* max - min of what the linear domain would exponentiate, after centring. */
-double ota_linear_range(ota_coupled *state);
 /* The law of rows at temperature t. */
 ota_row_law ota_coupled_law(const ota_coupled *state, double t);
-/* body(job, chunk): every chunk once. */
-void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker),
-                    void *job);
 /* head->g rounded to the type of the scores, into state->potential. */
 void ota_round_potential(ota_coupled *state);
+
+/* ---- passes_linear.c ------------------------------------------------------------------------ */
+
+/* max - min of what the linear domain would exponentiate, after centring. */
+double ota_linear_range(ota_coupled *state);
+/* The pass; false when the scalings leave what the kernel can carry even after absorption. */
+bool ota_linear_pass(ota_coupled *state, double t);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 

@@ -49,11 +49,6 @@ typedef struct interior {
     double *second; /* [columns] of capped keys */
 } interior;
 
-static void chunk_of(const ota_coupled *state, int64_t chunk, int64_t *first, int64_t *last) {
-    *first = chunk * state->chunk_rows;
-    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
-}
-
 /* p^(alpha - 2) without pow for the common orders. */
 static double power_of(double p, double order) {
     const double twice = 2.0 * order;
@@ -154,7 +149,7 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     double *leaked = state->partial + chunk * state->lane,
            *reached = state->relaxed + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(leaked, 0, (size_t)state->lane * sizeof *leaked);
     memset(reached, 0, (size_t)state->lane * sizeof *reached);
     for (int64_t i = first; i < last; i++) {
@@ -192,13 +187,6 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-static void add_up(const ota_coupled *state, const double *partial, double *total) {
-    memcpy(total, partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++) total[j] += partial[chunk * state->lane + j];
-    }
-}
-
 /* What column j's own unknown (c or s) would be after a step without dg, and its share of the
  * diagonal. */
 static double own_part(const interior *n, int64_t j, double *diagonal) {
@@ -221,8 +209,8 @@ static double own_part(const interior *n, int64_t j, double *diagonal) {
 static void assemble(interior *n) {
     ota_coupled *state = n->state;
     ota_each_chunk(state, assemble_chunk, n);
-    add_up(state, state->partial, n->excess);
-    add_up(state, state->relaxed, n->right);
+    ota_add_chunks(state, state->partial, n->excess);
+    ota_add_chunks(state, state->relaxed, n->right);
     for (int64_t j = 0; j < state->columns; j++) {
         double diagonal = 0.0;
         const bool open = state->head->g[j] > -INFINITY && state->target[j] > 0.0;
@@ -239,7 +227,7 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
     const ota_dense *head = state->head;
     double limit = 1.0, product = 0.0, complement = 0.0;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         const double *w = state->weights + i * state->stride, *p = n->plan + i * state->stride,
                      *z = n->slack + i * state->stride, *s = n->scores + i * state->stride;
@@ -308,7 +296,7 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
     const ota_dense *head = state->head;
     const double length = n->taken;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         if (!(n->row_sum[i] > 0.0)) continue;
         const double df = n->row_step[i];
@@ -404,7 +392,8 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
     }
     if (head->rule == OTA_COLUMNS_CAPPED) count += (double)state->columns;
     const double unit = head->mass / count * (head->range + t);
-    for (int taken = 0; taken < STEPS && poor < POOR_STEPS; taken++) {
+    const int64_t most = head->settings->max_rounds;
+    for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->rounds < most; taken++) {
         *stopped = ota_coupled_tick(state, head->rounds, INFINITY);
         if (*stopped != OTA_OK) return false;
         head->rounds++;

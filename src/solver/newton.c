@@ -25,11 +25,15 @@ enum {
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
-    REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
+    STALLED =
+        40, /* steps near the solution without half the residual: rounding is all that is left */
+    REFUSALS = 3 /* times the emission may disagree with a residual that is met    */
 };
 
 /* Slopes that end the line search, relative to the first. */
 static const double slope_left = 0.5;
+/* Below this residual Newton steps converge at once or not at all. */
+static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
@@ -57,19 +61,6 @@ static newton place(ota_coupled *state) {
     return n;
 }
 
-static void chunk_of(const ota_coupled *state, int64_t chunk, int64_t *first, int64_t *last) {
-    *first = chunk * state->chunk_rows;
-    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
-}
-
-static void add_up(const ota_coupled *state, double *total) {
-    memcpy(total, state->partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            total[j] += state->partial[chunk * state->lane + j];
-    }
-}
-
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void solve_chunk(void *context, int64_t chunk, int worker) {
@@ -80,7 +71,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     const ota_row_law law = ota_coupled_law(state, n->t);
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
@@ -98,7 +89,7 @@ static void evaluate(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, solve_chunk, n);
-    add_up(state, state->column);
+    ota_add_chunks(state, state->partial, state->column);
     state->temperature = n->t;
     for (int64_t j = 0; j < state->columns; j++) {
         double wanted = state->target[j];
@@ -131,7 +122,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     double *leak = state->partial + chunk * state->lane,
            *full = state->relaxed + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(leak, 0, (size_t)state->lane * sizeof *leak);
     memset(full, 0, (size_t)state->lane * sizeof *full);
     for (int64_t i = first; i < last; i++) {
@@ -161,7 +152,7 @@ static void turn_chunk(void *context, int64_t chunk, int worker) {
     const ota_coupled *state = context;
     const int64_t length = across_stride(state);
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     for (int64_t j = 0; j < state->columns; j++) {
         for (int64_t i = first; i < last; i++)
             state->across[j * length + i] = state->weights[i * state->stride + j];
@@ -192,12 +183,8 @@ static void form_system(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, curve_chunk, n);
-    add_up(state, n->excess);
-    memcpy(n->diagonal, state->relaxed, (size_t)state->columns * sizeof *n->diagonal);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            n->diagonal[j] += state->relaxed[chunk * state->lane + j];
-    }
+    ota_add_chunks(state, state->partial, n->excess);
+    ota_add_chunks(state, state->relaxed, n->diagonal);
     double mean = 0.0;
     for (int64_t j = 0; j < state->columns; j++) mean += n->diagonal[j];
     mean /= (double)state->columns;
@@ -221,7 +208,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     const ota_kernels_f64 *kernels = state->head->kernels->f64;
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         const double *w = state->weights + i * state->stride;
@@ -234,7 +221,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 /* product = system * search. */
 static void multiply(newton *n) {
     ota_each_chunk(n->state, multiply_chunk, n);
-    add_up(n->state, n->product);
+    ota_add_chunks(n->state, n->state->partial, n->product);
     for (int64_t j = 0; j < n->state->columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
 }
 
@@ -404,10 +391,19 @@ static void step(newton *n) {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static void keep_best(newton *n, double *best) {
+typedef struct progress {
+    double best, marker;
+    int64_t marked; /* the step at which `best` last halved */
+} progress;
+
+static void keep_best(newton *n, progress *kept, int64_t taken) {
     ota_coupled *state = n->state;
-    if (!(n->residual < *best)) return;
-    *best = n->residual;
+    if (!(n->residual < kept->best)) return;
+    kept->best = n->residual;
+    if (kept->best < 0.5 * kept->marker) {
+        kept->marker = kept->best;
+        kept->marked = taken;
+    }
     memcpy(state->best, state->head->g, (size_t)state->columns * sizeof *state->best);
 }
 
@@ -417,14 +413,15 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
     const bool last_stage = !(t > head->tau);
-    double best = INFINITY, marker = INFINITY;
+    progress kept = {.best = INFINITY, .marker = INFINITY};
+    double marker = INFINITY;
     int refused = 0;
     bool alternate = false;
     n->t = t;
     head->temperature_reached = t;
     evaluate(n);
     for (int64_t taken = 0;; taken++) {
-        if (last_stage) keep_best(n, &best);
+        if (last_stage) keep_best(n, &kept, taken);
         if (n->residual <= enough) {
             if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
             if (++refused > REFUSALS) return OTA_SPENT;
@@ -432,6 +429,8 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
         }
         if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
         if (taken >= most) return OTA_SLOW;
+        if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
+            return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         head->rounds++;

@@ -49,8 +49,7 @@ static ota_array vector(double *x, int64_t count) {
 }
 
 static ota_array matrix(double *x, int64_t rows, int64_t columns) {
-    return x == NULL ? (ota_array){.data = NULL}
-                     : ota_array_of(x, OTA_F64, 1, 1, rows, columns);
+    return x == NULL ? (ota_array){.data = NULL} : ota_array_of(x, OTA_F64, 1, 1, rows, columns);
 }
 
 static void bind(head *h) {
@@ -199,6 +198,63 @@ void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, co
             for (int64_t j = 0; j < m; j++) p[i * m + j] *= (a != NULL ? a[i] : 1.0) / sum;
         }
     }
+}
+
+double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature) {
+    long double sum = 0.0L;
+    double p[64], q[64];
+    softmax_formula(z, m, temperature, p);
+    softmax_formula(w, m, temperature, q);
+    for (int64_t j = 0; j < m; j++) sum += fabsl((long double)p[j] - q[j]);
+    return (double)sum;
+}
+
+void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                   int64_t stride, double *c) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            long double sum = 0.0L;
+            for (int64_t k = 0; k < inner; k++)
+                sum += (long double)a[i * inner + k] * b[k * stride + j];
+            c[i * columns + j] = (double)sum;
+        }
+    }
+}
+
+double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width) {
+    double most = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        double square = 0.0;
+        for (int64_t k = 0; k < width; k++)
+            square += (a[i * width + k] - b[i * width + k]) * (a[i * width + k] - b[i * width + k]);
+        most = fmax(most, sqrt(square));
+    }
+    return most;
+}
+
+/* x is the largest column of (A^T A)^(2^24). */
+double tool_leading(const double *a, int64_t rows, int64_t columns, double *x) {
+    double b[20 * 20], square[20 * 20], most = 0.0, length = 0.0;
+    for (int64_t k = 0; k < columns * columns; k++) {
+        b[k] = 0.0;
+        for (int64_t i = 0; i < rows; i++)
+            b[k] += a[i * columns + k / columns] * a[i * columns + k % columns];
+    }
+    for (int step = 0; step < 24; step++) {
+        double trace = 0.0;
+        for (int64_t k = 0; k < columns; k++) trace += b[k * columns + k];
+        for (int64_t k = 0; k < columns * columns; k++) b[k] /= trace;
+        tool_multiply(b, b, columns, columns, columns, columns, square);
+        memcpy(b, square, (size_t)(columns * columns) * sizeof *b);
+    }
+    for (int64_t k = 0; k < columns; k++) {
+        const double norm = sqrt(dot(b + k * columns, b + k * columns, columns));
+        if (norm > most) memcpy(x, b + k * columns, (size_t)columns * sizeof *x);
+        most = fmax(most, norm);
+    }
+    for (int64_t k = 0; k < columns; k++) x[k] /= most;
+    for (int64_t i = 0; i < rows; i++) length = hypot(length, dot(a + i * columns, x, columns));
+    return length;
 }
 
 static double try_rows(const double *cost, int64_t n, int64_t row, unsigned taken, int64_t *order,

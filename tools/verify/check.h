@@ -215,6 +215,12 @@ static inline void softmax_formula(const double *s, int64_t count, double tau, d
     for (int64_t k = 0; k < count; k++) p[k] = (double)(expl((s[k] - most) / tau) / sum);
 }
 
+static inline double largest_of(const double *x, int64_t count) {
+    double most = -HUGE_VAL;
+    for (int64_t k = 0; k < count; k++) most = worse(most, x[k]);
+    return most;
+}
+
 static inline double entropy_of(const double *p, int64_t count) {
     double sum = 0.0;
     for (int64_t k = 0; k < count; k++) sum -= p[k] > 0.0 ? p[k] * log(p[k]) : 0.0;
@@ -290,6 +296,16 @@ ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int6
  * the columns are right to 1e-15 or `most` rounds; ends on rows. The check's own, no call of the library. */
 void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
                            const double *b, int64_t most, double *p);
+/* ||softmax(z / T) - softmax(w / T)||_1, m <= 64. */
+double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature);
+/* c = a b, a [rows][inner], b [inner][columns] of row stride `stride`. */
+void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                   int64_t stride, double *c);
+/* Largest 2-norm of a row of a - b [rows][width]. */
+double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width);
+/* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
+ * columns <= 20. */
+double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
 

@@ -75,7 +75,7 @@ static void plain_columns(const double *s, double tau, double lambda, bool relax
 }
 
 static void plain_relaxed(const double *s, double tau, double *p) {
-    plain_columns(s, tau, 0.7 / (0.7 + tau), true, 400, p);
+    plain_columns(s, tau, 0.7 / (0.7 + tau), true, 60, p);
 }
 static void plain_elastic(const double *s, double tau, double *p) {
     plain_columns(s, tau, 0.6, false, 3, p);
@@ -103,9 +103,7 @@ static double by_differences(trial *t, const char *method, plain_solver *solver,
     return most;
 }
 
-static double softmax_differences(trial *t) {
-    return by_differences(t, "softmax", plain_rows, 0);
-}
+static double softmax_differences(trial *t) { return by_differences(t, "softmax", plain_rows, 0); }
 static double exact_differences(trial *t) {
     return by_differences(t, "softmax/exact", plain_exact, 0);
 }
@@ -181,9 +179,9 @@ static double chain_rule_call(trial *t) {
                                   .dk = dk,
                                   .dv = dv};
     if (ota_head_chain_rule(&chain, NULL) < 0) return NAN;
-    return worse(worse(farthest(h->queries_slope, dq, N * WIDTH),
-                       farthest(h->keys_slope, dk, M * WIDTH)),
-                 farthest(h->values_slope, dv, M * VALUES));
+    return worse(
+        worse(farthest(h->queries_slope, dq, N * WIDTH), farthest(h->keys_slope, dk, M * WIDTH)),
+        farthest(h->values_slope, dv, M * VALUES));
 }
 
 /* w = p^(2 - alpha) on the support: dS = w (U - <w,U> / sum w) / tau. */
@@ -193,8 +191,7 @@ static double tsallis_backward(trial *t) {
     double most = 0.0;
     for (int trials = 0; trials < 30; trials++) {
         const double tau = between(t, 0.5, 1.5);
-        head *h =
-            pulled(t, scores_of(t, N, M, trials % CHARACTERS), methods[trials % 3], tau, 0);
+        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), methods[trials % 3], tau, 0);
         for (int i = 0; i < N; i++) {
             double w[M], sum = 0.0, mean = 0.0;
             for (int j = 0; j < M; j++) {
@@ -284,8 +281,7 @@ static double two_sided_advantage(trial *t, const char *method, double tau_over_
         }
         solve_dense(a, x, SIZE);
         for (int k = 0; k < N * M; k++) {
-            const double formula =
-                h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
+            const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
             most = worse(most, fabs(formula - h->scores_slope[k]));
         }
     }
@@ -347,8 +343,7 @@ static double envelope(trial *t) {
             value[side] =
                 -tool_plan_of(t, N, M, moved, "softmax/exact", tau, 1e-13)->certificate.value;
         }
-        const double slope =
-            (8.0 * (value[0] - value[1]) - (value[2] - value[3])) / (12.0 * step);
+        const double slope = (8.0 * (value[0] - value[1]) - (value[2] - value[3])) / (12.0 * step);
         most = worse(most, fabs(slope - h->p[k]));
     }
     return most;

@@ -251,6 +251,13 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
 }
 
+/* y^(p - 1), y > 0, without pow for the orders 1.25 and 3 (p = 4 and 1/2). */
+static ALWAYS_INLINE double lower_power(double y, double p) {
+    if (p == 4.0) return y * y * y;
+    if (p == 0.5) return 1.0 / sqrt(y);
+    return pow(y, p - 1);
+}
+
 static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
                           double p, double *first, double *second) {
     threshold at = threshold_of(shift, k, t);
@@ -270,7 +277,7 @@ static int64_t power_sums(const real *s, const real *h, int64_t count, real shif
                 vec_store(lane, y);
                 for (int l = 0; l < LANES; l++) {
                     if (lane[l] <= 0) continue;
-                    double power = pow((double)lane[l], p - 1);
+                    double power = lower_power((double)lane[l], p);
                     total_add(&totals[0], power * (double)lane[l]);
                     total_add(&totals[1], power);
                 }
@@ -306,7 +313,8 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
                 real lane[LANES];
                 vec_store(lane, y);
                 for (int l = 0; l < LANES; l++) {
-                    lane[l] = lane[l] <= 0 ? 0 : (real)pow((double)lane[l], p);
+                    double y_l = (double)lane[l];
+                    lane[l] = lane[l] <= 0 ? 0 : (real)(lower_power(y_l, p) * y_l);
                 }
                 y = vec_load(lane);
             }

@@ -1,0 +1,61 @@
+"""The assignment problem under SciPy's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._attention import coupling
+from ._errors import Infeasible
+
+
+def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any, Any]:
+    """The cheapest matching of min(rows, columns) pairs, with the signature of scipy.optimize's.
+
+    Parameters
+    ----------
+    cost_matrix : array, shape (rows, columns)
+        +inf (-inf when maximising) forbids a pair.
+    maximize : bool
+        Look for the dearest matching instead.
+
+    Returns
+    -------
+    row_ind, col_ind : int64 arrays, shape (min(rows, columns),)
+        The pairs, by rising row.
+
+    Raises
+    ------
+    ValueError
+        For a matrix that is none, holds NaN or the other infinity, or has no matching.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
+    (array([0, 1, 2]), array([1, 0, 2]))
+    """
+    cost = np.asarray(cost_matrix)
+    if cost.ndim != 2:
+        raise ValueError(f"cost_matrix has shape {cost.shape}, wanted a matrix")
+    if cost.dtype.kind not in "fiub":
+        raise ValueError(f"cost_matrix has type {cost.dtype}, wanted numbers")
+    cost = cost.astype(np.float64, copy=False)
+    if np.isnan(cost).any() or (cost == (np.inf if maximize else -np.inf)).any():
+        raise ValueError("matrix contains invalid numeric entries")
+    if 0 in cost.shape:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    tall = cost.shape[0] > cost.shape[1]
+    matrix = cost.T if tall else cost
+    # Fewer rows than columns: every row has mass 1 and no column takes more.
+    method = "hard/exact" if cost.shape[0] == cost.shape[1] else "hard/capped:1"
+    try:
+        plan = coupling(matrix, method=method, cost=not maximize)
+    except Infeasible as error:
+        raise ValueError("cost matrix is infeasible") from error
+    rows, columns = np.arange(len(matrix)), plan.argmax(1)
+    if not tall:
+        return rows, columns
+    order = columns.argsort()
+    return columns[order], rows[order]

@@ -1,0 +1,515 @@
+"""torch in, torch out: two operators, torch.ops.otattn.solve and torch.ops.otattn.gradients.
+
+Both take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and the
+names of the results that are wanted. Forward keeps nothing but the column potential; backward solves again
+from there and differentiates, so a training step holds no plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _structs as c
+from ._arrays import output_shape
+from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
+from ._certificate import Certificate, certificate_from_values
+from ._errors import NotDifferentiable
+from ._settings import OPERANDS, Settings, settings_of, text_of
+from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._solve import Info, Job, Operand, View, differentiate, is_implicit, needs_coupling, solve
+
+Tensor = torch.Tensor
+
+_TYPES = {
+    torch.float64: c.F64,
+    torch.float32: c.F32,
+    torch.bfloat16: c.BF16,
+    torch.float16: c.F16,
+    torch.bool: c.BOOL,
+    torch.int64: c.I64,
+}
+_FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_COUNT = len(OPERANDS)
+# Operands that are one number for all heads when they have no dimension.
+_PLACE = {name: k for k, name in enumerate(OPERANDS)}
+_DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
+_FACTS = 6 + len(Certificate._fields)
+
+_operands = ", ".join(f"Tensor {name}" if name == "query" else f"Tensor? {name}" for name in OPERANDS)
+_library = torch.library.Library("otattn", "DEF")
+_library.define(f"solve({_operands}, str settings, str outputs) -> Tensor[]")
+_library.define(
+    f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
+    "str settings, str wanted) -> Tensor[]"
+)
+
+
+def _view(x: Tensor) -> View:
+    if x.dim() == 0:
+        return (x.data_ptr(), _TYPES[x.dtype], 1, 1, 1, 1, 0, 0, 0, 0)
+    return (x.data_ptr(), _TYPES[x.dtype], *x.shape, *x.stride())
+
+
+def _operand(x: Tensor | None) -> Operand:
+    if x is None:
+        return None
+    return float(x) if x.dim() == 0 else _view(x)
+
+
+def _output_type(name: str, dtype: torch.dtype) -> torch.dtype:
+    if name in ("out", "coupling"):
+        return dtype
+    wide = name in ("saved", "facts", "row_potential", "column_potential")
+    return torch.float64 if wide or dtype == torch.float64 else torch.float32
+
+
+def _sizes(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Any, ...]:
+    keys, key_heads = (query.shape[3], query.shape[1]) if key is None else (key.shape[2], key.shape[1])
+    return (*query.shape[:3], keys, key_heads, 0 if value is None else value.shape[3])
+
+
+def _allocate(
+    names: list[str], query: Tensor, sizes: tuple[Any, ...], implicit: bool = False
+) -> list[Tensor]:
+    found = []
+    for name in names:
+        shape: tuple[Any, ...]
+        if name == "facts":
+            shape = (_FACTS,)
+        elif name == "saved" and not implicit:
+            shape = (0,)
+        else:
+            shape = output_shape("column_potential" if name == "saved" else name, sizes)
+        found.append(query.new_empty(shape, dtype=_output_type(name, query.dtype)))
+    return found
+
+
+# ---- forward -------------------------------------------------------------------------------------
+
+
+def _solve_cpu(*arguments: Any) -> list[Tensor]:
+    *operands, text, wanted = arguments
+    settings, names = settings_of(text), wanted.split(",")
+    job = Job(settings, [_operand(x) for x in operands])
+    query: Tensor = operands[0]
+    found = dict(zip(names, _allocate(names, query, job.sizes, is_implicit(settings)), strict=True))
+    whole = dict(found)
+    facts, saved = whole.pop("facts", None), whole.pop("saved", None)
+    separate = "column_potential" in names
+    if saved is not None and saved.numel() > 0 and not separate:
+        whole["column_potential"] = saved
+    if job.options.allow_partial:
+        # NotConverged judges its certificate from the potentials.
+        missing = [name for name in ("row_potential", "column_potential") if name not in whole]
+        whole |= zip(missing, _allocate(missing, query, job.sizes), strict=True)
+    certify = facts is not None and "row_potential" in whole
+    if certify and needs_coupling(settings) and "coupling" not in whole:
+        whole["coupling"] = _allocate(["coupling"], query, job.sizes)[0]
+    info, certificate = solve(job, {name: _view(x) for name, x in whole.items()}, certify)
+    if facts is not None:
+        numbers = (info.rounds, info.row_error, info.column_error, info.empty_rows, info.nonfinite_rows)
+        record = [_WORDS.index(info.status), *numbers, *(certificate or Certificate())]
+        facts.copy_(torch.tensor(record, dtype=torch.float64))
+    if saved is not None and saved.numel() > 0 and separate:
+        # Results of an operator may not share memory.
+        saved.copy_(found["column_potential"])
+    return [found[name] for name in names]
+
+
+_WORDS = ("ok", "fixed_iters", "partial", "nonfinite_rows")
+
+
+def _solve_fake(*arguments: Any) -> list[Tensor]:
+    *operands, text, wanted = arguments
+    query, key, value = operands[:3]
+    return _allocate(wanted.split(","), query, _sizes(query, key, value), is_implicit(settings_of(text)))
+
+
+# ---- backward ------------------------------------------------------------------------------------
+
+
+def _gradients_cpu(*arguments: Any) -> list[Tensor]:
+    *operands, out_grad, coupling_grad, receiver_grad, text, wanted = arguments
+    settings, names = settings_of(text), wanted.split(",")
+    job = Job(settings, [_operand(x) for x in operands], gradients=True)
+    query: Tensor = operands[0]
+    outputs: list[str] = []
+    if is_implicit(settings):
+        outputs = ["column_potential", "row_potential"]
+    held = _allocate(outputs, query, job.sizes)
+    given: dict[str, View] = {}
+    if out_grad is not None:
+        given["out_grad"] = _view(out_grad)
+    if receiver_grad is not None:
+        # A column sum has the same derivative in every row: stride 0, no matrix.
+        every = receiver_grad.to(query.dtype).expand(output_shape("coupling", job.sizes))
+        coupling_grad = every if coupling_grad is None else coupling_grad + every
+    if coupling_grad is not None:
+        given["coupling_grad"] = _view(coupling_grad)
+    results = _gradients_fake(*arguments)
+    differentiate(
+        job,
+        {name: _view(x) for name, x in zip(outputs, held, strict=True)},
+        given,
+        {name: _view(x) for name, x in zip(names, results, strict=True)},
+    )
+    return results
+
+
+def _gradients_fake(*arguments: Any) -> list[Tensor]:
+    wanted: str = arguments[-1]
+    return [
+        torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        for x in (arguments[_PLACE[name]] for name in wanted.split(","))
+    ]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    *operands, text, wanted = inputs
+    names = wanted.split(",")
+    start = None
+    if "saved" in names and is_implicit(settings_of(text)):
+        start = output[names.index("saved")]
+    ctx.save_for_backward(*operands, start)
+    ctx.text, ctx.names = text, names
+    ctx.mark_non_differentiable(
+        *(x for name, x in zip(names, output, strict=True) if name not in ("out", "coupling", "receiver"))
+    )
+
+
+def _backward(
+    ctx: Any, gradients: list[Tensor | None], op: Callable[..., Any] | None = None
+) -> tuple[Any, ...]:
+    op = op or torch.ops.otattn.gradients
+    *operands, start = ctx.saved_tensors
+    given = dict(zip(ctx.names, gradients, strict=True))
+    wanted = [
+        name
+        for name, needed, x in zip(OPERANDS, ctx.needs_input_grad, operands, strict=False)
+        if needed and x is not None and name in _DIFFERENTIABLE
+    ]
+    results: list[Tensor | None] = [None] * (_COUNT + 2)
+    upstream = [given.get(name) for name in ("out", "coupling", "receiver")]
+    if not wanted or all(x is None for x in upstream):
+        return tuple(results)
+    if start is not None:
+        operands[_PLACE["start_potential"]] = start
+    found = op(*operands, *upstream, ctx.text, ",".join(wanted))
+    for name, gradient in zip(wanted, found, strict=True):
+        results[_PLACE[name]] = gradient
+    return tuple(results)
+
+
+def _no_setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    del ctx, inputs, output
+
+
+def _no_second(ctx: Any, gradients: Any) -> Any:
+    raise NotDifferentiable("otattn has first derivatives only; call it without create_graph=True")
+
+
+# ---- vmap ----------------------------------------------------------------------------------------
+
+# A batch of these cannot be folded into the batch dimension.
+_LOOPED = ("relative_bias", "alibi_slopes", "sink", "temperature", "alpha", "cap", "strength", "key_lengths")
+
+
+def _one_by_one(op: Callable[..., list[Tensor]], size: int, dims: Any, arguments: Any) -> Any:
+    parts = [
+        op(*(x if dim is None else x.select(dim, k) for x, dim in zip(arguments, dims, strict=True)))
+        for k in range(size)
+    ]
+    return [torch.stack(list(part)) for part in zip(*parts, strict=True)]
+
+
+def _folded(x: Tensor | None, dim: int | None, size: int, batch: int) -> Tensor | None:
+    """[size, batch|1, ...] or [batch|1, ...] -> [size * batch, ...]."""
+    if x is None:
+        return None
+    x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+    return x.expand(size, batch, *x.shape[2:]).flatten(0, 1)
+
+
+def _vmap(op: Callable[..., list[Tensor]], tensors: int, info: Any, dims: Any, arguments: Any) -> Any:
+    size: int = info.batch_size
+    text, names = arguments[-2], arguments[-1].split(",")
+    looped = any(dims[_PLACE[name]] is not None for name in _LOOPED)
+    looped |= arguments[_PLACE["key_lengths"]] is not None or "facts" in names
+    looped |= tensors > _COUNT and any(name not in ("query", "key", "value") for name in names)
+    if looped or size == 0:
+        found = _one_by_one(op, size, dims, arguments)
+        return found, [0] * len(found)
+    query, dim = arguments[0], dims[0]
+    batch = query.shape[0] if dim is None else query.movedim(dim, 0).shape[1]
+    folded = [
+        x if OPERANDS[k : k + 1] and OPERANDS[k] in _LOOPED else _folded(x, dims[k], size, batch)
+        for k, x in enumerate(arguments[:tensors])
+    ]
+    found = [
+        x.unflatten(0, (size, batch)) if x.dim() > 1 else x.new_empty((size, 0))
+        for x in op(*folded, text, arguments[-1])
+    ]
+    return found, [0] * len(found)
+
+
+def _solve_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+    return _vmap(torch.ops.otattn.solve, _COUNT, info, dims, arguments)
+
+
+def _gradients_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+    return _vmap(torch.ops.otattn.gradients, _COUNT + 3, info, dims, arguments)
+
+
+_library.impl("solve", _solve_cpu, "CPU")
+_library.impl("gradients", _gradients_cpu, "CPU")
+torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
+torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
+torch.library.register_autograd("otattn::solve", _backward, setup_context=_setup, lib=_library)
+torch.library.register_autograd("otattn::gradients", _no_second, setup_context=_no_setup, lib=_library)
+torch.library.register_vmap("otattn::solve", _solve_vmap, lib=_library)
+torch.library.register_vmap("otattn::gradients", _gradients_vmap, lib=_library)
+
+
+# ---- torch.func ----------------------------------------------------------------------------------
+
+
+class _Gradients(torch.autograd.Function):
+    """torch.ops.otattn.gradients where grad, jacrev and their like look on."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        return tuple(torch.ops.otattn.gradients(*arguments))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _no_setup(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _no_second(ctx, gradients)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _gradients_vmap(info, dims, *arguments)
+        return tuple(found), tuple(out_dims)
+
+
+class _Solve(torch.autograd.Function):
+    """torch.ops.otattn.solve there: the registered derivative of an operator is not for torch.func."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> Any:
+        return tuple(torch.ops.otattn.solve(*arguments))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _setup(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _backward(ctx, list(gradients), _Gradients.apply)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _solve_vmap(info, dims, *arguments)
+        return tuple(found), tuple(out_dims)
+
+
+# ---- the public calls on tensors -----------------------------------------------------------------
+
+
+def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x.expand(shape)
+
+
+def _check(name: str, x: Any) -> Tensor:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}, but query is a torch tensor")
+    if x.device.type not in ("cpu", "meta"):
+        raise ValueError(f"{name} lies on {x.device}; otattn computes on CPUs, so call {name}.cpu() first")
+    return x
+
+
+def _floating(name: str, value: Any) -> Tensor:
+    x = _check(name, value)
+    if x.dtype not in _FLOATS:
+        raise TypeError(
+            f"{name} has type {x.dtype} and shape {shape_text(x)}, "
+            "wanted float64, float32, bfloat16 or float16"
+        )
+    return x
+
+
+def _wide(name: str, value: Any, like: Tensor) -> Tensor:
+    is_tensor = isinstance(value, torch.Tensor)
+    x = _check(name, value if is_tensor else torch.as_tensor(value, dtype=torch.float64))
+    if x.dtype in (torch.float32, torch.float64):
+        return x
+    return x.to(torch.float64 if like.dtype == torch.float64 or not x.is_floating_point() else torch.float32)
+
+
+def _scalar(name: str, x: Tensor) -> Tensor:
+    if x.numel() != 1:
+        raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
+    return x.reshape(())
+
+
+def _operands_of(
+    extra: tuple[Any, ...], batch: tuple[int, ...], sizes: tuple[int, int, int], like: Tensor
+) -> list[Tensor | None]:
+    """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
+    (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
+    (row_mass, column_mass, lengths, start) = extra[9:]
+    heads, queries, keys = sizes
+    total = 1
+    for size in batch:
+        total *= size
+    found: list[Tensor | None] = [None] * 13
+    if bias is not None:
+        found[1] = fold_pairs("bias", _floating("bias", bias), batch, sizes, _expand)
+    if mask is not None:
+        mask = _check("attn_mask", mask)
+        if mask.dtype != torch.bool:
+            mask = _floating("attn_mask", mask)
+        mask = fold_pairs("attn_mask", mask, batch, sizes, _expand)
+        if mask.requires_grad:
+            # Only terms have gradients.
+            found[1] = mask if found[1] is None else found[1] + mask
+        else:
+            found[0] = mask
+    if relative is not None:
+        found[2] = fold_relative(_wide("relative_bias", relative, like), heads, queries, keys)
+    for k, name, x in ((3, "alibi_slopes", alibi), (4, "sink", sink), (5, "temperature", temperature)):
+        if x is not None:
+            x = _wide(name, x, like)
+            found[k] = x.reshape(()) if x.numel() == 1 else fold_heads(name, x, heads)
+    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap)):
+        if x is not None:
+            found[k] = _scalar(name, _wide(name, x, like))
+    if strength is not None:
+        strength = _wide("strength", strength, like)
+        found[8] = (
+            strength.reshape((1, 1, 1, keys))
+            if strength.shape == (keys,) and keys > 1
+            else _scalar("strength", strength)
+        )
+    for k, name, x, length in ((9, "row_mass", row_mass, queries), (10, "column_mass", column_mass, keys)):
+        if x is not None:
+            found[k] = fold_vector(name, _wide(name, x, like), total, heads, length)
+    if lengths is not None:
+        lengths = _check("key_lengths", torch.as_tensor(lengths))
+        if lengths.is_floating_point() or tuple(lengths.shape) != (total,):
+            raise ValueError(
+                f"key_lengths has type {lengths.dtype} and shape {shape_text(lengths)}, "
+                f"wanted integers ({total},)"
+            )
+        found[11] = lengths.to(torch.int64).reshape((1, 1, 1, total))
+    if start is not None:
+        start = fold_vector("start_potential", _wide("start_potential", start, like), total, heads, keys)
+        found[12] = start.expand(total, heads, 1, keys)
+    return found
+
+
+def _call(
+    settings: Settings,
+    operands: list[Tensor | None],
+    first: str,
+    lead: tuple[int, ...],
+    return_aux: Any,
+) -> Any:
+    request = request_of(return_aux)
+    names = [first]
+    if request is not None:
+        names += [name for name in outputs_of(request) if name != first]
+    compiling = torch.compiler.is_compiling()
+    needs_grad = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)
+    if needs_grad:
+        names.append("saved")
+    if request is not None and not compiling:
+        names.append("facts")
+    # needs_grad does not see through the wrappers of torch.func.
+    transformed = not compiling and torch._C._are_functorch_transforms_active()
+    if transformed and "saved" not in names:
+        names.append("saved")
+    op: Any = _Solve.apply if transformed else torch.ops.otattn.solve
+    found = op(*operands, text_of(settings), ",".join(names))
+    if request is None:
+        return _back(first, found[0], lead)
+    kept = {
+        name: x if name in ("facts", "saved") else _back(name, x, lead)
+        for name, x in zip(names, found, strict=True)
+    }
+    info = certificate = None
+    if "facts" in kept:
+        info, certificate = _facts(kept["facts"].tolist())
+    return kept[first], AuxOutput(
+        coupling=kept["coupling"] if request.coupling else None,
+        potentials=Potentials(kept["row_potential"], kept["column_potential"])
+        if request.potentials
+        else None,
+        receiver=kept["receiver"] if request.receiver else None,
+        row_stats=RowStats(*(kept[name] for name in ("row_entropy", "row_support", "row_max", "sink")))
+        if request.row_stats
+        else None,
+        lse=kept["lse"] if request.lse else None,
+        certificate=certificate if request.certificate else None,
+        info=info,
+    )
+
+
+def _back(name: str, x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    tail = x.shape[2:] if name in ("out", "coupling") else x.shape[3:]
+    return x if tuple(x.shape[:-2]) == lead and len(tail) == 2 else x.reshape((*lead, *tail))
+
+
+def _facts(numbers: list[float]) -> tuple[Info, Certificate]:
+    status, rounds, row_error, column_error, empty, nonfinite, *rest = numbers
+    info = Info(
+        status=_WORDS[int(status)],
+        rounds=int(rounds),
+        row_error=row_error,
+        column_error=column_error,
+        empty_rows=int(empty),
+        nonfinite_rows=int(nonfinite),
+    )
+    return info, certificate_from_values(rest)
+
+
+def torch_attention(
+    settings: Settings,
+    query: Any,
+    key: Any,
+    value: Any,
+    enable_gqa: bool,
+    extra: tuple[Any, ...],
+    return_aux: Any,
+) -> Any:
+    query, key, value = _floating("query", query), _floating("key", key), _floating("value", value)
+    if torch.is_autocast_enabled("cpu"):
+        kind = torch.get_autocast_dtype("cpu")
+        query, key, value = (x.to(kind) if x.dtype != torch.float64 else x for x in (query, key, value))
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")
+    folded = fold(query, key, value, enable_gqa, _expand)
+    heads, queries = folded.query.shape[1:3]
+    sizes = (heads, queries, folded.key.shape[2])
+    others = _operands_of(extra, folded.batch, sizes, query)
+    return _call(settings, [folded.query, folded.key, folded.value, *others], "out", folded.lead, return_aux)
+
+
+def torch_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
+    scores = _floating("scores", scores)
+    if scores.dim() < 2:
+        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
+    lead = tuple(scores.shape[:-2])
+    rank = max(4, scores.dim())
+    whole = scores.reshape((1,) * (rank - scores.dim()) + tuple(scores.shape))
+    batch = tuple(whole.shape[:-3])
+    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    heads, rows, columns = whole.shape[1:]
+    others = _operands_of(extra, batch, (heads, rows, columns), scores)
+    return _call(settings, [whole, None, None, *others], "coupling", lead, return_aux)

@@ -1,0 +1,424 @@
+"""Sparse maps to the simplex and their losses, under the names of the package entmax.
+
+Values are exact to rounding: `n_iter` and `k`, which steer entmax's approximations and its speed, are
+accepted and change nothing. NumPy arrays and torch tensors; the losses and modules need torch. An entry of
+-inf has weight 0, and a row of nothing else is all zeros.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._attention import _is_torch, coupling
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    BudgetBisect: type[nn.Module]
+    Entmax15: type[nn.Module]
+    Entmax15Loss: type[nn.Module]
+    EntmaxBisect: type[nn.Module]
+    EntmaxBisectLoss: type[nn.Module]
+    NormmaxBisect: type[nn.Module]
+    NormmaxBisectLoss: type[nn.Module]
+    Sparsemax: type[nn.Module]
+    SparsemaxBisect: type[nn.Module]
+    SparsemaxBisectLoss: type[nn.Module]
+    SparsemaxLoss: type[nn.Module]
+
+_FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Sparsemax": ("sparsemax", {"dim": -1, "k": None}),
+    "Entmax15": ("entmax15", {"dim": -1, "k": None}),
+    "EntmaxBisect": ("entmax_bisect", {"alpha": 1.5, "dim": -1, "n_iter": 50}),
+    "SparsemaxBisect": ("sparsemax_bisect", {"dim": -1, "n_iter": None}),
+    "NormmaxBisect": ("normmax_bisect", {"alpha": 2, "dim": -1, "n_iter": 50}),
+    "BudgetBisect": ("budget_bisect", {"budget": 2, "dim": -1, "n_iter": 50}),
+}
+_LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "SparsemaxLoss": ("sparsemax_loss", {"k": None}),
+    "Entmax15Loss": ("entmax15_loss", {"k": 100}),
+    "EntmaxBisectLoss": ("entmax_bisect_loss", {"alpha": 1.5, "n_iter": 50}),
+    "SparsemaxBisectLoss": ("sparsemax_bisect_loss", {"n_iter": 50}),
+    "NormmaxBisectLoss": ("normmax_bisect_loss", {"alpha": 2, "n_iter": 50}),
+}
+__all__ = [
+    "BudgetBisect",
+    "Entmax15",
+    "Entmax15Loss",
+    "EntmaxBisect",
+    "EntmaxBisectLoss",
+    "NormmaxBisect",
+    "NormmaxBisectLoss",
+    "Sparsemax",
+    "SparsemaxBisect",
+    "SparsemaxBisectLoss",
+    "SparsemaxLoss",
+    "budget_bisect",
+    "entmax15",
+    "entmax15_loss",
+    "entmax_bisect",
+    "entmax_bisect_loss",
+    "normmax_bisect",
+    "normmax_bisect_loss",
+    "sparsemax",
+    "sparsemax_bisect",
+    "sparsemax_bisect_loss",
+    "sparsemax_loss",
+]
+
+
+def _rows(X: Any, dim: int) -> tuple[Any, Any]:
+    """X with `dim` last, as a matrix, and that array before it became one."""
+    moved = X.movedim(dim, -1) if _is_torch(X) else np.moveaxis(np.asarray(X), dim, -1)
+    return moved.reshape((-1, moved.shape[-1])), moved
+
+
+def _back(P: Any, moved: Any, dim: int) -> Any:
+    P = P.reshape(moved.shape)
+    return P.movedim(-1, dim) if _is_torch(P) else np.moveaxis(P, -1, dim)
+
+
+def _map(X: Any, alpha: Any, dim: int) -> Any:
+    matrix, moved = _rows(X, dim)
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return _back(coupling(matrix, method="softmax"), moved, dim)
+    if hasattr(alpha, "shape") and int(np.prod(tuple(alpha.shape))) > 1:
+        return _back(_by_row(matrix, alpha, moved, dim), moved, dim)
+    if hasattr(alpha, "reshape"):
+        alpha = alpha.reshape(())
+    return _back(coupling(matrix, method="entmax", alpha=alpha), moved, dim)
+
+
+def _by_row(matrix: Any, alpha: Any, moved: Any, dim: int) -> Any:
+    """An alpha for each row: equal ones together, or one by one where alpha needs a gradient."""
+    if not _is_torch(matrix):
+        every = np.broadcast_to(np.moveaxis(np.asarray(alpha), dim, -1), (*moved.shape[:-1], 1)).reshape(-1)
+        out = np.empty_like(matrix)
+        for value in np.unique(every):
+            rows = every == value
+            out[rows] = coupling(matrix[rows], method="entmax", alpha=float(value))
+        return out
+    import torch
+
+    every = alpha.movedim(dim, -1).expand((*moved.shape[:-1], 1)).reshape(-1)
+    if alpha.requires_grad:
+        parts = [coupling(matrix[i : i + 1], method="entmax", alpha=every[i]) for i in range(len(matrix))]
+        return torch.cat(parts)
+    places, parts = [], []
+    for value in every.unique():
+        rows = (every == value).nonzero().squeeze(1)
+        places.append(rows)
+        parts.append(coupling(matrix[rows], method="entmax", alpha=float(value)))
+    return torch.cat(parts)[torch.cat(places).argsort()]
+
+
+def sparsemax(X: Any, dim: int = -1, k: int | None = None) -> Any:
+    """The nearest point of the simplex: ``argmax <x, p> - ||p||^2 / 2``.
+
+    Parameters
+    ----------
+    X : array or tensor
+        Scores.
+    dim : int
+        Dimension that sums to 1.
+    k : int, optional
+        Accepted for entmax's signature.
+
+    Returns
+    -------
+    array or tensor, shape of `X`
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.activations.sparsemax(np.array([1.0, 0.5, -2.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+    return _map(X, 2.0, dim)
+
+
+def entmax15(X: Any, dim: int = -1, k: int | None = None) -> Any:
+    """`entmax_bisect` with alpha = 1.5; parameters as in `sparsemax`."""
+    return _map(X, 1.5, dim)
+
+
+def entmax_bisect(
+    X: Any, alpha: Any = 1.5, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True
+) -> Any:
+    """Tsallis map ``argmax <x, p> - sum(p^alpha - p) / (alpha (alpha - 1))`` over the simplex.
+
+    Parameters
+    ----------
+    X : array or tensor
+    alpha : float, array or tensor
+        More than 1, or the number 1 for softmax; as a tensor it gets a gradient. Its shape broadcasts to that
+        of `X` with `dim` of size 1.
+    dim : int
+    n_iter, ensure_sum_one
+        Accepted for entmax's signature; rows always sum to 1.
+
+    Returns
+    -------
+    array or tensor, shape of `X`
+
+    Raises
+    ------
+    ValueError
+        For an alpha below 1.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.activations.entmax_bisect(np.array([2.0, 0.0, 0.0]), alpha=2.0)
+    array([1., 0., 0.])
+    """
+    return _map(X, alpha, dim)
+
+
+def sparsemax_bisect(X: Any, dim: int = -1, n_iter: int | None = 50, ensure_sum_one: bool = True) -> Any:
+    """`sparsemax`; the other parameters are accepted for entmax's signature."""
+    return _map(X, 2.0, dim)
+
+
+def _bisect(low: Any, high: Any, excess: Any) -> Any:
+    """The root of a falling function between two tensors, to the last bit."""
+    for _ in range(80):
+        middle = low + (high - low) / 2
+        above = excess(middle) >= 0
+        low, high = middle.where(above, low), high.where(above, middle)
+    return low
+
+
+def _tensor(X: Any) -> Any:
+    import torch
+
+    return X if _is_torch(X) else torch.from_numpy(np.asarray(X))
+
+
+def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
+    """``argmax <x, p> - ||p||_alpha`` over the simplex.
+
+    The answer is ``p = q / sum q`` with ``q_j = max(0, x_j - t)^(1 / (alpha - 1))`` and ``sum q^alpha = 1``;
+    the level obeys ``dt = <p, dx>``, which is what the gradient uses.
+
+    Parameters
+    ----------
+    X : array or tensor
+    alpha : float or tensor
+        More than 1.
+    dim : int
+    n_iter : int
+        Accepted for entmax's signature.
+
+    Returns
+    -------
+    array or tensor, shape of `X`
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.activations.normmax_bisect(np.array([1.0, 1.0, -3.0])).round(6)
+    array([0.5, 0.5, 0. ])
+    """
+    x = _tensor(X)
+    power = 1.0 / (alpha - 1.0)
+    z = x.detach()
+    top = z.amax(dim, keepdim=True)
+    # One entry alone needs t = top - 1; m equal ones need (top - t)^(alpha power) = 1/m.
+    level = _bisect(
+        top - 1.0, top, lambda t: ((z - t).clamp(min=0.0) ** (alpha * power)).sum(dim, True) - 1.0
+    )
+    q = (z - level).clamp(min=0.0) ** power
+    p = q / q.sum(dim, True)
+    if x.requires_grad:
+        moving = level + (p * x).sum(dim, True) - (p * z).sum(dim, True)
+        # A power below 1 has an infinite slope at 0, where the weight stays 0.
+        inside = p > 0
+        q = ((x - moving).where(inside, x.new_ones(())) ** power).where(inside, x.new_zeros(()))
+        p = q / q.sum(dim, True)
+    return p if _is_torch(X) else p.numpy()
+
+
+def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
+    """``argmax <x, p> - ||p||^2 / 2`` with ``0 <= p <= 1`` and ``sum p = budget``.
+
+    The answer is ``p = clip(x - t, 0, 1)``; over the entries strictly between,
+    ``dt = mean dx - dbudget / their number``.
+
+    Parameters
+    ----------
+    X : array or tensor
+    budget : float or tensor
+        At least 0 and at most the size of `dim`.
+    dim : int
+    n_iter : int
+        Accepted for entmax's signature.
+
+    Returns
+    -------
+    array or tensor, shape of `X`
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.activations.budget_bisect(np.array([5.0, 1.0, 1.0]), budget=2).round(6)
+    array([1. , 0.5, 0.5])
+    """
+    x = _tensor(X)
+    z = x.detach()
+    total = budget.detach() if _is_torch(budget) else budget
+    low, high = z.amin(dim, keepdim=True) - 1.0, z.amax(dim, keepdim=True)
+    level = _bisect(low, high, lambda t: (z - t).clamp(0.0, 1.0).sum(dim, True) - total)
+    p = (z - level).clamp(0.0, 1.0)
+    if x.requires_grad or (_is_torch(budget) and budget.requires_grad):
+        free = (p > 0) & (p < 1)
+        count = free.sum(dim, True).clamp(min=1)
+        change = (x - z).where(free, x.new_zeros(())).sum(dim, True) - (budget - total)
+        p = (x - level - change / count).where(free, p)
+    return p if _is_torch(X) else p.numpy()
+
+
+# ---- losses --------------------------------------------------------------------------------------
+
+
+def _loss(X: Any, target: Any, p: Any, omega: Any) -> Any:
+    """Fenchel-Young loss: omega + <p, x> - x_target, whose gradient is p - e_target as p maximises it."""
+    if X.shape[0] != target.shape[0]:
+        raise ValueError(f"target has shape {tuple(target.shape)}, but X has {tuple(X.shape)}")
+    chosen = X.gather(1, target.unsqueeze(1)).squeeze(1)
+    return omega + (p * X).sum(1) - chosen
+
+
+def _weights(function: Any, X: Any, *arguments: Any) -> Any:
+    return function(X.detach(), *arguments).detach()
+
+
+def sparsemax_loss(X: Any, target: Any, k: int | None = None) -> Any:
+    """Loss of `sparsemax`, one per row.
+
+    Parameters
+    ----------
+    X : tensor, shape (samples, classes)
+    target : int64 tensor, shape (samples,)
+    k : int, optional
+        Accepted for entmax's signature.
+
+    Returns
+    -------
+    tensor, shape (samples,)
+        0 or more; 0 only where all weight lies on the target.
+
+    Examples
+    --------
+    >>> import torch, otattn
+    >>> otattn.activations.sparsemax_loss(torch.tensor([[3.0, 0.0]]), torch.tensor([0]))
+    tensor([0.])
+    """
+    p = _weights(sparsemax, X)
+    return _loss(X, target, p, (1.0 - (p * p).sum(1)) / 2.0)
+
+
+def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Any:
+    """`sparsemax_loss`; `n_iter` is accepted for entmax's signature."""
+    return sparsemax_loss(X, target)
+
+
+def entmax15_loss(X: Any, target: Any, k: int | None = None) -> Any:
+    """`entmax_bisect_loss` with alpha = 1.5; parameters as in `sparsemax_loss`."""
+    return entmax_bisect_loss(X, target, 1.5)
+
+
+def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Any:
+    """Loss of `entmax_bisect`, one per row; parameters as in `sparsemax_loss` and `entmax_bisect`."""
+    alpha = alpha.detach() if _is_torch(alpha) else alpha
+    p = _weights(entmax_bisect, X, alpha)
+    return _loss(X, target, p, ((1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))).squeeze(1))
+
+
+def normmax_bisect_loss(X: Any, target: Any, alpha: Any = 2, n_iter: int = 50) -> Any:
+    """Loss of `normmax_bisect`, one per row; parameters as in `sparsemax_loss`."""
+    p = _weights(normmax_bisect, X, alpha)
+    return _loss(X, target, p, 1.0 - (p**alpha).sum(1) ** (1.0 / alpha))
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _module(name: str) -> type[nn.Module]:
+    """The module of a function, made when it is first asked for, since torch is imported lazily."""
+    from torch import nn
+
+    function, defaults = _FUNCTIONS[name]
+
+    class Map(nn.Module):
+        def __init__(self, *values: Any, **named: Any) -> None:
+            super().__init__()
+            self.options = _options(name, defaults, values, named)
+
+        def forward(self, X: Any) -> Any:
+            return globals()[function](X, **self.options)
+
+        def extra_repr(self) -> str:
+            return ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+
+    Map.__doc__ = f"Module of `{function}` with its parameters."
+    return _named(Map, name)
+
+
+@functools.cache
+def _loss_module(name: str) -> type[nn.Module]:
+    from torch import nn
+
+    function, defaults = _LOSSES[name]
+    both = {**defaults, "ignore_index": -100, "reduction": "elementwise_mean"}
+
+    class Loss(nn.Module):
+        def __init__(self, *values: Any, **named: Any) -> None:
+            super().__init__()
+            self.options = _options(name, both, values, named)
+            self.ignore_index = self.options.pop("ignore_index")
+            self.reduction = self.options.pop("reduction")
+            if self.reduction not in ("elementwise_mean", "sum", "none"):
+                raise ValueError(
+                    f"reduction is {self.reduction!r}, wanted 'elementwise_mean', 'sum' or 'none'"
+                )
+
+        def forward(self, X: Any, target: Any) -> Any:
+            """X (samples, classes), target (samples,): losses, their sum, or their mean over what counts."""
+            # As in entmax, a negative ignore_index ignores nothing.
+            ignored = (target == self.ignore_index) & (self.ignore_index >= 0)
+            losses = globals()[function](X, target, **self.options).masked_fill(ignored, 0.0)
+            if self.reduction == "none":
+                return losses
+            if self.reduction == "sum":
+                return losses.sum()
+            return losses.sum() / float((~ignored).sum())
+
+    Loss.__doc__ = f"Module of `{function}` with its parameters, `ignore_index` and `reduction`."
+    return _named(Loss, name)
+
+
+def _options(
+    name: str, defaults: dict[str, Any], values: tuple[Any, ...], named: dict[str, Any]
+) -> dict[str, Any]:
+    unknown = [key for key in named if key not in defaults]
+    if unknown or len(values) > len(defaults):
+        raise TypeError(f"{name} takes {', '.join(defaults)}, got {unknown or values!r}")
+    return {**defaults, **dict(zip(defaults, values, strict=False)), **named}
+
+
+def _named(kind: type[nn.Module], name: str) -> type[nn.Module]:
+    kind.__name__ = kind.__qualname__ = name
+    return kind
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        return _module(name)
+    if name in _LOSSES:
+        return _loss_module(name)
+    raise AttributeError(f"module 'otattn.activations' has no attribute {name!r}")

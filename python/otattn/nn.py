@@ -1,0 +1,274 @@
+"""Modules for torch: `Attention` in place of nn.MultiheadAttention, with two presets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ._attention import attention
+from ._aux import AuxRequest
+
+_LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0}
+
+
+class Attention(nn.Module):
+    """nn.MultiheadAttention with a `method`: the same forward, and state_dicts that load into each other.
+
+    Parameters
+    ----------
+    embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first
+        As in ``torch.nn.MultiheadAttention``. `dropout` must be 0, `add_bias_kv` and `add_zero_attn` False.
+    method : str
+        As in `otattn.attention`.
+    temperature, alpha, cap, strength : float, optional
+        As in `otattn.attention`.
+    learn : tuple of str
+        Names among temperature (one a head), alpha, cap and strength that become parameters of the module
+        ``log_temperature``, ``log_alpha`` (alpha = 1 + exp), ``log_cap``, ``log_strength``.
+    **arguments
+        Others of `otattn.attention`: rounds, tolerance, max_rounds, window, softcap, ...
+
+    Raises
+    ------
+    ValueError
+        For arguments without a meaning here, naming them.
+
+    Examples
+    --------
+    >>> import torch, otattn
+    >>> layer = otattn.nn.Attention(8, 2, method="entmax:1.5", batch_first=True)
+    >>> out, weights = layer(*3 * [torch.zeros(1, 3, 8)])
+    >>> out.shape, weights.shape
+    (torch.Size([1, 3, 8]), torch.Size([1, 3, 3]))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        method: str = "softmax",
+        temperature: float | None = None,
+        alpha: float | None = None,
+        cap: float | None = None,
+        strength: float | None = None,
+        learn: tuple[str, ...] = (),
+        **arguments: Any,
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim is {embed_dim}, no multiple of num_heads {num_heads}")
+        for name, given in (
+            ("dropout", dropout),
+            ("add_bias_kv", add_bias_kv),
+            ("add_zero_attn", add_zero_attn),
+        ):
+            if given:
+                raise ValueError(f"{name} is {given!r}, which is not supported")
+        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+        self.head_dim = embed_dim // num_heads
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.method, self.arguments = method, arguments
+        self.dropout = 0.0
+        where = {"device": device, "dtype": dtype}
+        self._same = self.kdim == embed_dim and self.vdim == embed_dim
+        if self._same:
+            self.in_proj_weight = nn.Parameter(torch.empty((3 * embed_dim, embed_dim), **where))
+            for name in ("q", "k", "v"):
+                self.register_parameter(f"{name}_proj_weight", None)
+        else:
+            self.q_proj_weight = nn.Parameter(torch.empty((embed_dim, embed_dim), **where))
+            self.k_proj_weight = nn.Parameter(torch.empty((embed_dim, self.kdim), **where))
+            self.v_proj_weight = nn.Parameter(torch.empty((embed_dim, self.vdim), **where))
+            self.register_parameter("in_proj_weight", None)
+        if bias:
+            self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim, **where))
+        else:
+            self.register_parameter("in_proj_bias", None)
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **where)
+        numbers = {"temperature": temperature, "alpha": alpha, "cap": cap, "strength": strength}
+        self.fixed = {
+            name: value for name, value in numbers.items() if value is not None and name not in learn
+        }
+        self.learn = tuple(learn)
+        for name in learn:
+            if name not in _LEARNABLE:
+                raise ValueError(f"learn has {name!r}, wanted names among {', '.join(_LEARNABLE)}")
+            value = numbers[name] if numbers[name] is not None else _LEARNABLE[name]
+            start = torch.tensor(float(value or 0.0) - (1.0 if name == "alpha" else 0.0)).log()
+            start = start.expand(num_heads).clone() if name == "temperature" else start
+            self.register_parameter(f"log_{name}", nn.Parameter(start.to(**where)))
+        self._reset()
+
+    def _reset(self) -> None:
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+            weight = getattr(self, name)
+            if weight is not None:
+                nn.init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            nn.init.zeros_(self.in_proj_bias)
+            nn.init.zeros_(self.out_proj.bias)
+
+    def numbers(self) -> dict[str, Any]:
+        """The method's numbers as they stand: fixed floats and learned tensors, by name."""
+        found: dict[str, Any] = dict(self.fixed)
+        for name in self.learn:
+            found[name] = getattr(self, f"log_{name}").exp() + (1.0 if name == "alpha" else 0.0)
+        return found
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self._same and query is key and key is value:
+            q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+            return q, k, v
+        if self._same:
+            weights = self.in_proj_weight.chunk(3)
+        else:
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None, None, None) if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+        return q, k, v
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """As ``nn.MultiheadAttention.forward``, and with its meaning of masks: True forbids.
+
+        Parameters
+        ----------
+        query : tensor, shape (queries, batch, embed_dim), (batch, queries, embed_dim) or (queries, embed_dim)
+        key, value : tensor, likewise
+        key_padding_mask : tensor, shape (batch, keys), optional
+        attn_mask : tensor, shape (queries, keys) or (batch * num_heads, queries, keys), optional
+
+        Returns
+        -------
+        out : tensor, shape of `query`
+        weights : tensor or None
+            (batch, queries, keys), or with heads if ``average_attn_weights=False``.
+        """
+        batched = query.dim() == 3
+        swapped = batched and not self.batch_first
+        if not batched:
+            same = query is key and key is value
+            query = query.unsqueeze(0)
+            key, value = (query, query) if same else (key.unsqueeze(0), value.unsqueeze(0))
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        projected = self._project(query, key, value)
+        if swapped:
+            q, k, v = (x.unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3) for x in projected)
+        else:
+            q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in projected)
+        allowed, added = self._masks(attn_mask, key_padding_mask, q.shape[0])
+        causal = is_causal and attn_mask is None
+        extra: dict[str, Any] = {**self.arguments, **self.numbers()}
+        if added is not None:
+            extra["bias"] = added if extra.get("bias") is None else extra["bias"] + added
+        request = AuxRequest(coupling=True) if need_weights else None
+        found = attention(q, k, v, allowed, 0.0, causal, method=self.method, return_aux=request, **extra)
+        weights = None
+        if need_weights:
+            found, aux = found
+            weights = aux.coupling.mean(1) if average_attn_weights else aux.coupling
+            weights = weights if batched else weights.squeeze(0)
+        out = found.permute(2, 0, 1, 3) if swapped else found.transpose(1, 2)
+        out = self.out_proj(out.flatten(-2))
+        return (out if batched else out.squeeze(0)), weights
+
+    def _masks(
+        self, attn_mask: Tensor | None, padding: Tensor | None, batch: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Both masks as one boolean (True takes part) and one that is added."""
+        allowed: Tensor | None = None
+        added: Tensor | None = None
+        masks = []
+        if attn_mask is not None:
+            attn_mask = attn_mask.unflatten(0, (batch, self.num_heads)) if attn_mask.dim() == 3 else attn_mask
+            masks.append(attn_mask)
+        if padding is not None:
+            masks.append(padding[:, None, None, :])
+        for mask in masks:
+            if mask.dtype == torch.bool:
+                allowed = ~mask if allowed is None else allowed & ~mask
+            elif torch.isneginf(mask).any():
+                finite = ~torch.isneginf(mask)
+                allowed = finite if allowed is None else allowed & finite
+                mask = mask.masked_fill(~finite, 0.0)
+                added = mask if added is None else added + mask
+            else:
+                added = mask if added is None else added + mask
+        return allowed, added
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}, method={self.method!r}, learn={self.learn}"
+
+
+class CETA(Attention):
+    """Doubly stochastic attention, ``softmax/exact``: every key receives the same mass.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+    rounds : int, optional
+        Exactly so many Sinkhorn rounds; by default to the tolerance.
+    **arguments
+        Those of `Attention`.
+
+    Examples
+    --------
+    >>> import torch, otattn
+    >>> layer = otattn.nn.CETA(8, 2, rounds=3)
+    >>> layer(*3 * [torch.zeros(5, 1, 8)], need_weights=False)[0].shape
+    torch.Size([5, 1, 8])
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, rounds: int | None = None, **arguments: Any
+    ) -> None:
+        super().__init__(embed_dim, num_heads, method="softmax/exact", rounds=rounds, **arguments)
+
+
+class ElasticAttention(Attention):
+    """Elastic columns: `steps` damped column updates of strength `strength` from softmax.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+    strength : float
+        lambda, at least 0 and less than 2.
+    steps : int
+    **arguments
+        Those of `Attention`.
+
+    Examples
+    --------
+    >>> import torch, otattn
+    >>> layer = otattn.nn.ElasticAttention(8, 2, strength=0.5, steps=4)
+    >>> layer(*3 * [torch.zeros(5, 1, 8)], need_weights=False)[0].shape
+    torch.Size([5, 1, 8])
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, strength: float = 0.5, steps: int = 4, **arguments: Any
+    ) -> None:
+        method = f"softmax/elastic:{strength!r},{steps}"
+        super().__init__(embed_dim, num_heads, method=method, strength=strength, **arguments)

@@ -1,0 +1,114 @@
+"""otattn.nn against torch's own module, weights loaded both ways."""
+
+from __future__ import annotations
+
+import itertools
+
+import otattn
+import pytest
+import torch
+from torch import nn
+
+
+def pair(**arguments: object) -> tuple[nn.MultiheadAttention, otattn.nn.Attention]:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(12, 3, dtype=torch.float64, **arguments)  # type: ignore[arg-type]
+    ours = otattn.nn.Attention(12, 3, dtype=torch.float64, **arguments)  # type: ignore[arg-type]
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict(ours.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("widths", [{}, {"kdim": 5, "vdim": 7}])
+def test_forward_is_that_of_multihead_attention(
+    batch_first: bool, bias: bool, widths: dict[str, int]
+) -> None:
+    theirs, ours = pair(batch_first=batch_first, bias=bias, **widths)
+    q = torch.randn(2, 4, 12, dtype=torch.float64)
+    k = torch.randn(2, 6, widths.get("kdim", 12), dtype=torch.float64)
+    v = torch.randn(2, 6, widths.get("vdim", 12), dtype=torch.float64)
+    if not batch_first:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 4:] = True
+    mask = torch.zeros(4, 6, dtype=torch.bool)
+    mask[0, 3:] = True
+    added = torch.randn(6, 4, 6, dtype=torch.float64)
+    hard = torch.zeros(4, 6, dtype=torch.float64).masked_fill(mask, -torch.inf)
+    masks = (None, mask, added, hard)
+    for key_padding, attn, average in itertools.product((None, padding), masks, (True, False)):
+        if key_padding is not None and attn is not None and attn.dtype != torch.bool:
+            key_padding = torch.zeros(2, 6, dtype=torch.float64).masked_fill(padding, -torch.inf)
+        arguments = {"key_padding_mask": key_padding, "attn_mask": attn, "average_attn_weights": average}
+        expected, found = theirs(q, k, v, **arguments), ours(q, k, v, **arguments)
+        assert (expected[0] - found[0]).abs().max() <= 1e-13
+        assert (expected[1] - found[1]).abs().max() <= 1e-13
+    assert ours(q, k, v, need_weights=False)[1] is None
+
+
+def test_unbatched_self_attention_and_causal() -> None:
+    theirs, ours = pair()
+    x = torch.randn(5, 12, dtype=torch.float64)
+    for a, b in zip(theirs(x, x, x), ours(x, x, x), strict=True):
+        assert (a - b).abs().max() <= 1e-13 and a.shape == b.shape
+    mask = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    expected = theirs(x, x, x, attn_mask=mask, is_causal=True)[0]
+    assert (expected - ours(x, x, x, attn_mask=mask, is_causal=True)[0]).abs().max() <= 1e-13
+    assert (expected - ours(x, x, x, is_causal=True)[0]).abs().max() <= 1e-13
+
+
+@pytest.mark.parametrize(
+    ("method", "learn"),
+    [
+        ("softmax", ("temperature",)),
+        ("entmax:1.5", ("temperature", "alpha")),
+        ("softmax/capped:2", ("cap",)),
+        ("softmax/relaxed:1", ("strength", "temperature")),
+    ],
+)
+def test_learned_numbers_get_gradients(method: str, learn: tuple[str, ...]) -> None:
+    torch.manual_seed(1)
+    start = {name: value for name, value in (("cap", 1.2), ("strength", 0.7)) if name in learn}
+    layer = otattn.nn.Attention(8, 2, method=method, learn=learn, dtype=torch.float64, **start)
+    x = torch.randn(6, 2, 8, dtype=torch.float64)
+    out, _ = layer(x, x, x)
+    out.square().sum().backward()
+    for name in learn:
+        gradient = getattr(layer, f"log_{name}").grad
+        assert gradient is not None and (gradient != 0).any()
+    again = otattn.nn.Attention(8, 2, method=method, learn=learn, dtype=torch.float64)
+    again.load_state_dict(layer.state_dict())
+    assert torch.equal(again(x, x, x)[0], out)
+
+
+def test_presets() -> None:
+    torch.manual_seed(2)
+    x = 2 * torch.randn(7, 1, 8, dtype=torch.float64)
+    ceta = otattn.nn.CETA(8, 2, dtype=torch.float64, tolerance=1e-12)
+    weights = ceta(x, x, x, average_attn_weights=False)[1]
+    assert (weights.sum(-2) - 1).abs().max() <= 1e-10
+    nothing = otattn.nn.ElasticAttention(8, 2, strength=0.5, steps=0, dtype=torch.float64)
+    plain = otattn.nn.Attention(8, 2, dtype=torch.float64)
+    plain.load_state_dict(nothing.state_dict())
+    assert torch.equal(nothing(x, x, x)[0], plain(x, x, x)[0])
+    some = otattn.nn.ElasticAttention(8, 2, strength=1.0, steps=30, dtype=torch.float64)
+    some.load_state_dict(ceta.state_dict())
+    even = otattn.nn.CETA(8, 2, rounds=30, dtype=torch.float64)
+    even.load_state_dict(ceta.state_dict())
+    assert (some(x, x, x)[0] - even(x, x, x)[0]).abs().max() <= 1e-10
+
+
+def test_refusals() -> None:
+    for arguments, name in (
+        ({"dropout": 0.1}, "dropout"),
+        ({"add_bias_kv": True}, "add_bias_kv"),
+        ({"learn": ("speed",)}, "learn"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            otattn.nn.Attention(8, 2, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="embed_dim is 8"):
+        otattn.nn.Attention(8, 3)

@@ -1,0 +1,257 @@
+"""torch tensors: derivatives by finite differences, the operators' own checks, compile, vmap, torch.func."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import otattn
+import pytest
+import torch
+import torch.nn.functional as F
+from otattn import _torch as operators
+from otattn._settings import Settings, text_of
+from torch.autograd import gradcheck
+from torch.library import opcheck
+
+METHODS = [
+    "softmax",
+    "entmax:1.5",
+    "softmax/exact",
+    "softmax/relaxed:0.5",
+    "softmax/capped:1.3",
+    "softmax/elastic:0.5,4",
+    "softmax/prefix",
+    "softmax/online:1.5",
+    "ceta{rounds=3}",
+    "entmax:1.5/exact",
+    "entmax:1.5/capped:1.3",
+]
+COUPLED = [m for m in METHODS if any(word in m for word in ("exact", "relaxed", "capped", "elastic"))]
+CHECK = {"eps": 1e-5, "atol": 1e-7, "rtol": 1e-5}
+TIGHT = 1e-13
+
+
+def tensors(count: int, *shape: int, seed: int = 0, grad: bool = True) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_(grad)
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_of_query_key_value(method: str) -> None:
+    q, k, v = tensors(3, 1, 2, 5, 3)
+    assert gradcheck(lambda *x: otattn.attention(*x, method=method, tolerance=TIGHT), (q, k, v), **CHECK)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_of_coupling_and_receiver(method: str) -> None:
+    (scores,) = tensors(1, 2, 4, 5)
+
+    def both(x: torch.Tensor) -> Any:
+        request = otattn.AuxRequest(receiver=True)
+        plan, aux = otattn.coupling(x, method=method, tolerance=TIGHT, return_aux=request)
+        return plan, aux.receiver
+
+    assert gradcheck(both, (scores,), **CHECK)
+
+
+def number(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+
+PARAMETERS: list[tuple[str, str, torch.Tensor]] = [
+    *((method, "temperature", number(0.8)) for method in METHODS),
+    ("softmax", "temperature", torch.tensor([0.8, 1.3], dtype=torch.float64, requires_grad=True)),
+    ("entmax:1.5", "alpha", number(1.6)),
+    ("entmax:1.5/exact", "alpha", number(1.6)),
+    ("softmax/capped:2", "cap", number(1.2)),
+    ("softmax/online:2", "cap", number(1.4)),
+    ("softmax/relaxed:2", "strength", number(0.7)),
+    ("softmax/elastic:0.5,3", "strength", number(0.6)),
+    ("softmax", "sink", number(0.3)),
+    ("entmax:1.5", "sink", torch.tensor([0.3, -0.2], dtype=torch.float64, requires_grad=True)),
+    ("softmax/relaxed:2", "alibi_slopes", torch.tensor([0.3, 0.1], dtype=torch.float64, requires_grad=True)),
+    ("softmax", "relative_bias", torch.linspace(-1, 1, 9, dtype=torch.float64).requires_grad_()),
+    ("softmax/relaxed:2", "row_mass", torch.linspace(0.5, 1.5, 5, dtype=torch.float64).requires_grad_()),
+    ("softmax/relaxed:2", "column_mass", torch.linspace(0.5, 1.5, 5, dtype=torch.float64).requires_grad_()),
+    ("softmax/exact", "bias", torch.linspace(-1, 1, 25, dtype=torch.float64).reshape(5, 5).requires_grad_()),
+    ("softmax", "attn_mask", torch.linspace(-1, 1, 5, dtype=torch.float64).reshape(1, 5).requires_grad_()),
+]
+
+
+@pytest.mark.parametrize(("method", "name", "parameter"), PARAMETERS)
+def test_gradients_of_parameters(method: str, name: str, parameter: torch.Tensor) -> None:
+    q, k, v = tensors(3, 1, 2, 5, 3, grad=False)
+
+    def call(x: torch.Tensor) -> Any:
+        return otattn.attention(q, k, v, method=method, tolerance=TIGHT, **{name: x})
+
+    assert gradcheck(call, (parameter,), **CHECK)
+
+
+def test_softmax_and_its_gradients_are_those_of_sdpa() -> None:
+    for seed in range(8):
+        causal = seed % 2 == 1
+        found, expected = [], []
+        for call, to in ((otattn.attention, found), (F.scaled_dot_product_attention, expected)):
+            q, k, v = tensors(3, 2, 4, 9, 8, seed=seed)
+            key, value = k[:, :2], v[:, :2]
+            out = call(q, key, value, is_causal=causal, enable_gqa=True)  # type: ignore[operator]
+            (out * torch.linspace(-1, 1, 8, dtype=torch.float64)).sum().backward()
+            to += [out.detach(), q.grad, k.grad, v.grad]
+        for a, b in zip(found, expected, strict=True):
+            assert (a - b).abs().max() <= 1e-14 * b.abs().max() * 64
+
+
+def test_masked_rows_have_zero_gradients() -> None:
+    q, k, v = tensors(3, 1, 1, 4, 3)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[1] = False
+    out = otattn.attention(q, k, v, mask, method="entmax:1.5")
+    out.sum().backward()
+    assert (out[0, 0, 1] == 0).all() and (q.grad[0, 0, 1] == 0).all()  # type: ignore[index]
+
+
+def operands(method: str, parameter: bool) -> tuple[Any, ...]:
+    q, k, v = tensors(3, 1, 2, 4, 3)
+    rest: list[Any] = [None] * 13
+    if parameter:
+        rest[5] = number(0.9)
+    return (q, k, v, *rest, text_of(Settings(method=method, tolerance=TIGHT)), "out,coupling,saved")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_opcheck(method: str) -> None:
+    assert operators
+    for parameter in (False, True):
+        opcheck(torch.ops.otattn.solve.default, operands(method, parameter))
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact"])
+def test_opcheck_of_the_gradients(method: str) -> None:
+    *arrays, text, _ = operands(method, False)
+    plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arrays]
+    arguments = (*plain, torch.ones(1, 2, 4, 3, dtype=torch.float64), None, None, text, "query,key,value")
+    opcheck(torch.ops.otattn.gradients.default, arguments)
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5"])
+def test_compile_in_one_graph(method: str) -> None:
+    q, k, v = tensors(3, 1, 2, 6, 4)
+    temperature = number(0.9)
+
+    def layer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        request = otattn.AuxRequest(receiver=True)
+        out, aux = otattn.attention(
+            q, k, v, method=method, temperature=t, tolerance=1e-12, return_aux=request
+        )
+        receiver: torch.Tensor = aux.receiver
+        result: torch.Tensor = out.sin().sum() + receiver.square().sum()
+        return result
+
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = torch.autograd.grad(compiled(q, k, v, temperature), (q, k, v, temperature))
+    expected = torch.autograd.grad(layer(q, k, v, temperature), (q, k, v, temperature))
+    for a, b in zip(found, expected, strict=True):
+        assert (a - b).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5/capped:1.3"])
+def test_vmap_and_func(method: str) -> None:
+    q, k, v = tensors(3, 3, 2, 5, 4, grad=False)
+
+    def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = otattn.attention(q, k, v, method=method, tolerance=TIGHT)
+        return result
+
+    found = torch.func.vmap(call, in_dims=(0, None, 0))(q, k[0], v)
+    expected = torch.stack([call(q[i], k[0], v[i]) for i in range(3)])
+    assert torch.equal(found, expected)
+    per_sample = torch.func.vmap(
+        torch.func.grad(lambda *x: call(*x).square().sum(), argnums=(0, 1)), in_dims=(0, None, 0)
+    )
+    for i, (a, b) in enumerate(zip(*per_sample(q, k[0], v), strict=True)):
+        x, y = q[i].clone().requires_grad_(), k[0].clone().requires_grad_()
+        right = torch.autograd.grad(call(x, y, v[i]).square().sum(), (x, y))
+        assert (a - right[0]).abs().max() <= 1e-10 and (b - right[1]).abs().max() <= 1e-10
+    jacobian = torch.func.jacrev(call)(q[0], k[0], v[0])
+    right = torch.autograd.functional.jacobian(lambda x: call(x, k[0], v[0]), q[0])
+    assert (jacobian - right).abs().max() <= 1e-10
+
+
+def test_vmap_over_a_parameter() -> None:
+    q, k, v = tensors(3, 2, 5, 4, grad=False)
+    several = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    found = torch.func.vmap(lambda t: otattn.attention(q, k, v, temperature=t))(several)
+    for k_, t in enumerate(several):
+        assert torch.equal(found[k_], otattn.attention(q, k, v, temperature=float(t)))
+
+
+def test_checkpointing_autocast_and_types() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    q, k, v = tensors(3, 1, 2, 5, 4)
+    out = checkpoint(lambda *x: otattn.attention(*x, method="softmax/exact"), q, k, v, use_reentrant=False)
+    again = torch.autograd.grad(out.sum(), q)[0]
+    right = torch.autograd.grad(otattn.attention(q, k, v, method="softmax/exact").sum(), q)[0]
+    assert torch.equal(again, right)
+    narrow = [x.detach().float() for x in (q, k, v)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = otattn.attention(*narrow)
+        assert out.dtype == torch.bfloat16
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        x, y, z = (x.detach().to(dtype).requires_grad_() for x in (q, k, v))
+        out = otattn.attention(x, y, z)
+        out.sum().backward()
+        assert out.dtype == dtype and x.grad is not None and x.grad.dtype == dtype
+
+
+def test_aux_on_tensors() -> None:
+    q, k, v = tensors(3, 1, 2, 5, 4)
+    out, aux = otattn.attention(q, k, v, method="softmax/exact", return_aux=True)
+    assert out.requires_grad and aux.receiver.requires_grad and not aux.lse.requires_grad
+    assert aux.info.status == "ok" and aux.certificate.column_error <= 1e-9
+    assert (aux.receiver - 1).abs().max() <= 1e-8
+    array = otattn.attention(
+        *(x.detach().numpy() for x in (q, k, v)), method="softmax/exact", return_aux=True
+    )[1]
+    assert array.certificate == aux.certificate
+
+
+def test_what_is_refused() -> None:
+    q, k, v = tensors(3, 1, 2, 5, 4)
+    with pytest.raises(otattn.NotDifferentiable):
+        otattn.attention(q, k, v, method="hard").sum().backward()
+    first = torch.autograd.grad(otattn.attention(q, k, v).sum(), q, create_graph=True)[0]
+    with pytest.raises(otattn.NotDifferentiable, match="first derivatives"):
+        first.sum().backward()
+    with pytest.raises(TypeError, match="key is a ndarray"):
+        otattn.attention(q, k.detach().numpy(), v)
+    with pytest.raises(TypeError, match=r"query has type torch.int64 and shape \(1, 2, 5, 4\)"):
+        otattn.attention(q.detach().long(), k, v)
+    with pytest.raises(ValueError, match="otattn computes on CPUs"):
+        otattn._torch._check("query", _Elsewhere())  # type: ignore[attr-defined]
+
+
+class _Elsewhere(torch.Tensor):
+    """What a CUDA tensor says of itself, on a machine without one."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 0)
+
+
+def test_a_step_of_training_lowers_the_loss() -> None:
+    torch.manual_seed(0)
+    q, k, v = tensors(3, 1, 2, 8, 4)
+    target = torch.randn(1, 2, 8, 4, dtype=torch.float64)
+    for method in COUPLED:
+        loss = (otattn.attention(q, k, v, method=method, tolerance=1e-12) - target).square().mean()
+        gradients = torch.autograd.grad(loss, (q, k, v))
+        moved = [x - 0.1 * g for x, g in zip((q, k, v), gradients, strict=True)]
+        assert (otattn.attention(*moved, method=method, tolerance=1e-12) - target).square().mean() < loss
