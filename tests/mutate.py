@@ -63,6 +63,11 @@ STATEMENT = re.compile(
 DECLARES = re.compile(
     r"\s+(?:const|static|return|typedef|(?:un)?signed|int\w*|double|float|real|vec|size_t|ota_\w+|char|bool) "
 )
+# A maximum or minimum written out: ties may go either way.
+TIE = re.compile(
+    r"(?P<a>[\w\[\]().>*+ -]+?) (?P<sign>[<>]=?) (?P<b>[\w\[\]().>-]+?)"
+    r"(?:\) (?P=b) = (?P=a);| \? (?:(?P=a) : (?P=b)|(?P=b) : (?P=a))(?![\w\[.]))"
+)
 STRING = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
@@ -126,8 +131,11 @@ def other_number(word: str) -> list[str]:
 
 def faults_of_line(file: str, number: int, code: str, previous: str) -> list[Fault]:
     found = []
+    ties = {match.start("sign") for match in TIE.finditer(code)}
     for kind, pattern, instead in SWAPS:
         for match in re.finditer(pattern, code):
+            if match.start() in ties:
+                continue
             found.append(Fault(file, number, match.start(), kind, match[0], instead[match[0]]))
     for match in EXPONENTIAL.finditer(code):
         end = closing(code, match.end())
@@ -372,11 +380,16 @@ def self_test() -> int:
         if made[:1] != [wanted]:
             wrong += 1
             print(f"FAILED {kind}: {line.strip()} became {made}, not {wanted.strip()}")
+    for line in ("if (x > best) best = x;", "if (y && f(x[i]) > best) best = f(x[i]);", "z = x < y ? x : y;"):
+        if any(fault.kind == "comparison" for fault in faults_of("t.c", f"{{\n    {line}\n}}\n")):
+            wrong += 1
+            print(f"FAILED: a tie was made a fault in {line}")
     for line in ("/* a + b */", '    const char *s = "a + b";', "#define A 1", "    assert(a < b);"):
         if faults_of("t.c", f"{{\n{line}\n}}\n"):
             wrong += 1
             print(f"FAILED: a fault was planted in {line.strip()}")
-    print(f"{len(cases) + 4 - wrong} of {len(cases) + 4} as said")
+    count = len(cases) + 7
+    print(f"{count - wrong} of {count} as said")
     return 1 if wrong else 0
 
 
