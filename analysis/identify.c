@@ -11,6 +11,9 @@
 /* A candidate this near, in mass, ends the search for richer ones. */
 static const double ENOUGH = 1e-5;
 
+/* Prefix plans take a solve a row, and half a hundred of them to find a temperature. */
+static const int64_t PREFIX_MOST = 64 * 64;
+
 typedef struct search {
     identify_data data;
     ota_problem base;
@@ -37,8 +40,8 @@ static ota_problem problem_of(const search *s, const ota_fit *fit) {
     problem.row_strength = fit->row_strength;
     problem.axis = fit->axis;
     problem.temperature = isnan(fit->temperature) ? 1.0 : fit->temperature;
-    if (fit->columns == OTA_COLUMNS_FREE && fit->axis == OTA_AXIS_ROWS)
-        problem.column_mass = (ota_array){.data = NULL};
+    const bool massless = fit->columns == OTA_COLUMNS_FREE || fit->columns == OTA_COLUMNS_PREFIX;
+    if (massless && fit->axis == OTA_AXIS_ROWS) problem.column_mass = (ota_array){.data = NULL};
     return problem;
 }
 
@@ -129,7 +132,7 @@ static ota_status consider(search *s, ota_fit fit, ota_error *error) {
     ota_status status = attend(s, &fit, false, error);
     if (status < 0) return fatal(status) ? status : OTA_OK;
     fit.distance = distance(s);
-    const double residual = isnan(fit.residual) ? 0.0 : fit.residual;
+    const double residual = isnan(fit.residual) ? fit.distance : fit.residual;
     ota_fit plain = fit;
     round_parameters(&plain, fmin(1e-3, fmax(1e-7, 32.0 * residual)));
     status = attend(s, &plain, false, error);
@@ -179,13 +182,11 @@ static double strength(const identify_data *d, double temperature, const int64_t
     return -temperature * slope(d, part, sum, logarithms, effect, count);
 }
 
+/* sum |sum - mass| */
 static double off(const double *sum, const double *mass, int64_t count) {
-    double apart = 0.0, total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
-        apart += fabs(sum[k] - mass[k]);
-        total += mass[k];
-    }
-    return total > 0.0 ? apart / total : apart;
+    double apart = 0.0;
+    for (int64_t k = 0; k < count; k++) apart += fabs(sum[k] - mass[k]);
+    return apart;
 }
 
 static double largest_share(const search *s) {
@@ -303,13 +304,13 @@ static ota_status consider_coupled(search *s, double order, ota_error *error) {
     ota_fit exact = fit;
     exact.columns = OTA_COLUMNS_EXACT;
     ota_status status = consider(s, exact, error);
-    if (status < 0 || columns_off < 1e-9 || s->nearest < ENOUGH) return status;
+    if (status < 0 || columns_off < 1e-9 * d->mass || s->nearest < ENOUGH) return status;
     if (rho > 0.0) {
         ota_fit relaxed = fit;
         relaxed.columns = OTA_COLUMNS_RELAXED;
         relaxed.strength = rho;
         status = consider(s, relaxed, error);
-        if (status >= 0 && s->nearest > ENOUGH && rows_off > 1e-9 && row_rho > 0.0) {
+        if (status >= 0 && s->nearest > ENOUGH && rows_off > 1e-9 * d->mass && row_rho > 0.0) {
             relaxed.rows = OTA_ROWS_RELAXED;
             relaxed.row_strength = row_rho;
             status = consider(s, relaxed, error);
@@ -341,6 +342,35 @@ static ota_status consider_online(search *s, ota_error *error) {
     if (!sound) return OTA_OK;
     fit.columns = OTA_COLUMNS_ONLINE;
     fit.cap = cap;
+    return consider(s, fit, error);
+}
+
+static double distance_at(void *context, double logarithm) {
+    search *s = context;
+    const ota_fit fit = {.columns = OTA_COLUMNS_PREFIX, .temperature = exp(logarithm)};
+    return attend(s, &fit, false, NULL) < 0 ? (double)INFINITY : distance(s);
+}
+
+/* Every row of a prefix plan has column effects of its own, so there is no line: the temperature is the one
+ * whose plan is nearest. */
+static ota_status consider_prefix(search *s, ota_error *error) {
+    const identify_data *d = &s->data;
+    double least = (double)INFINITY, most = -(double)INFINITY;
+    if (d->rows > d->columns || d->cells > PREFIX_MOST) return OTA_OK;
+    for (int64_t k = 0; k < d->cells; k++) {
+        const bool later = k % d->columns > k / d->columns % d->rows + d->columns - d->rows;
+        if (later && d->coupling[k] > 0.0) return OTA_OK;
+        if (isinf(d->scores[k])) continue;
+        least = fmin(least, d->scores[k]);
+        most = fmax(most, d->scores[k]);
+    }
+    if (!(most > least)) return OTA_OK;
+    const double middle = log(most - least);
+    const double at = ota_identify_minimum(distance_at, s, middle - 7.0, middle + 3.0, 32);
+    const ota_fit fit = {.columns = OTA_COLUMNS_PREFIX,
+                         .temperature = exp(at),
+                         .temperature_known = 1,
+                         .residual = (double)NAN};
     return consider(s, fit, error);
 }
 
@@ -380,6 +410,7 @@ static ota_status consider_all(search *s, ota_error *error) {
     if (status >= 0) status = consider_hard(s, error);
     if (status >= 0) status = consider_coupled(s, 1.0, error);
     if (status >= 0 && s->nearest > ENOUGH) status = consider_online(s, error);
+    if (status >= 0 && s->nearest > ENOUGH) status = consider_prefix(s, error);
     if (status >= 0 && s->nearest > ENOUGH) {
         fit = line_fit(s, 1.0, IDENTIFY_COLUMNS, &sound);
         fit.axis = OTA_AXIS_COLUMNS;

@@ -27,6 +27,7 @@ typedef struct identify_data {
        columns): effects are known up to one constant for each part */
     int64_t *row_part, *column_part;
     double *memory;
+    const int *cancel; /* not 0: regressions end early, and the next solve says so */
 } identify_data;
 
 typedef struct identify_line {
@@ -41,6 +42,9 @@ void ota_identify_close(identify_data *data);
 
 /* The best line at `order` with the effects of `sides`; fills a and b. */
 identify_line ota_identify_regress(identify_data *data, double order, unsigned sides);
+/* Where `height` is smallest in [least, most]: the best of 17 points, then `steps` of a golden section. */
+double ota_identify_minimum(double (*height)(void *context, double at), void *context, double least,
+                            double most, int steps);
 /* The order in [least, most] whose line leaves the smallest residual. */
 double ota_identify_order(identify_data *data, unsigned sides, double least, double most);
 

@@ -106,10 +106,10 @@ static void find_parts(identify_data *d) {
 
 static ota_status allocate(identify_data *d, ota_error *error) {
     const int64_t lines = d->heads * d->rows, keys = d->heads * d->columns;
-    const size_t count = (size_t)(3 * d->cells + 7 * lines + 8 * keys) + 1;
+    const size_t count = (size_t)(3 * d->cells + 7 * lines + 8 * keys);
     double *at = d->memory = malloc(count * sizeof *at);
-    d->left_out = calloc((size_t)keys + 1, 1);
-    d->row_part = malloc((size_t)(lines + keys + 1) * sizeof *d->row_part);
+    d->left_out = calloc((size_t)keys, 1);
+    d->row_part = malloc((size_t)(lines + keys) * sizeof *d->row_part);
     if (at == NULL || d->left_out == NULL || d->row_part == NULL) {
         return analysis_fail(error, OTA_ENOMEM, "coupling", "give fewer heads at a time",
                              "no memory for %zu bytes", count * sizeof *at);
@@ -133,7 +133,7 @@ static ota_status allocate(identify_data *d, ota_error *error) {
 ota_status ota_identify_open(const ota_problem *problem, const ota_options *options,
                              const double *coupling, identify_data *d, ota_error *error) {
     int64_t heads_each;
-    *d = (identify_data){.coupling = coupling};
+    *d = (identify_data){.coupling = coupling, .cancel = options != NULL ? options->cancel : NULL};
     if (!shape(problem, d, &heads_each)) {
         return analysis_fail(error, OTA_EOVERFLOW, "coupling", "give fewer heads at a time",
                              "the coupling has more entries than can be counted");

@@ -73,6 +73,7 @@ static void solve_columns(const effects *e, const double *x, double *b, double *
     double size = dot(rest, rest, e->column_weight, count);
     const double enough = size * 1e-28;
     for (int round = 0; round < 300 && size > enough; round++) {
+        if (d->cancel != NULL && *d->cancel != 0) break;
         /* image = c step - W^T (row means of step) */
         row_means(e, NULL, step, e->row_work);
         for (int64_t k = 0; k < d->heads * d->rows; k++) e->row_work[k] = -e->row_work[k];
@@ -163,36 +164,51 @@ identify_line ota_identify_regress(identify_data *d, double order, unsigned side
     return fit;
 }
 
-double ota_identify_order(identify_data *d, unsigned sides, double least, double most) {
-    enum { GRID = 16, STEPS = 44 };
+double ota_identify_minimum(double (*height)(void *context, double at), void *context, double least,
+                            double most, int steps) {
+    enum { GRID = 16 };
     const double golden = 0.6180339887498949, width = (most - least) / GRID;
     double best = least, smallest = (double)INFINITY;
     for (int k = 0; k <= GRID; k++) {
-        const double order = least + width * k;
-        const double residual = ota_identify_regress(d, order, sides).residual;
-        if (residual < smallest) {
-            smallest = residual;
-            best = order;
+        const double here = height(context, least + width * k);
+        if (here < smallest) {
+            smallest = here;
+            best = least + width * k;
         }
     }
     double low = fmax(least, best - width), high = fmin(most, best + width);
     double first = high - golden * (high - low), second = low + golden * (high - low);
-    double at_first = ota_identify_regress(d, first, sides).residual;
-    double at_second = ota_identify_regress(d, second, sides).residual;
-    for (int k = 0; k < STEPS && high - low > 1e-12; k++) {
+    double at_first = height(context, first), at_second = height(context, second);
+    for (int k = 0; k < steps; k++) {
         if (at_first <= at_second) {
             high = second;
             second = first;
             at_second = at_first;
             first = high - golden * (high - low);
-            at_first = ota_identify_regress(d, first, sides).residual;
+            at_first = height(context, first);
         } else {
             low = first;
             first = second;
             at_first = at_second;
             second = low + golden * (high - low);
-            at_second = ota_identify_regress(d, second, sides).residual;
+            at_second = height(context, second);
         }
     }
     return 0.5 * (low + high);
+}
+
+typedef struct order_search {
+    identify_data *data;
+    unsigned sides;
+} order_search;
+
+static double residual_at(void *context, double order) {
+    const order_search *s = context;
+    return ota_identify_regress(s->data, order, s->sides).residual;
+}
+
+double ota_identify_order(identify_data *d, unsigned sides, double least, double most) {
+    order_search s = {d, sides};
+    /* From 0.37 to 1e-8, where residuals end in rounding. */
+    return ota_identify_minimum(residual_at, &s, least, most, 36);
 }

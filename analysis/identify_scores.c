@@ -25,19 +25,21 @@ static ota_status solve(reading *r, double temperature, ota_error *error) {
     return ota_attend(&problem, r->options, &r->arrays, NULL, error);
 }
 
-/* Smallest log P over pairs of the support, where P does not vanish; *lost: it does somewhere. */
-static double least_logarithm(const reading *r, const double *scores, bool *lost) {
-    double least = 0.0;
+/* Largest range of log P within a row; *lost: P vanishes on a pair of the support. */
+static double widest_row(const reading *r, const double *scores, bool *lost) {
+    double widest = 0.0;
     *lost = false;
-    for (int64_t k = 0; k < r->rows * r->columns; k++) {
-        if (isinf(scores[k])) continue;
-        if (!(r->coupling[k] >= 0x1p-1000)) {
-            *lost = true;
-        } else {
-            least = fmin(least, log(r->coupling[k]) + log((double)r->columns));
+    for (int64_t i = 0; i < r->rows; i++) {
+        double least = 1.0, most = 0.0;
+        for (int64_t k = i * r->columns; k < (i + 1) * r->columns; k++) {
+            if (isinf(scores[k])) continue;
+            if (!(r->coupling[k] >= 0x1p-1000)) *lost = true;
+            least = fmin(least, r->coupling[k]);
+            most = fmax(most, r->coupling[k]);
         }
+        if (most > 0.0 && least > 0.0) widest = fmax(widest, log(most / least));
     }
-    return least;
+    return widest;
 }
 
 static ota_status read_scores(reading *r, double *scores, ota_error *error) {
@@ -51,11 +53,11 @@ static ota_status read_scores(reading *r, double *scores, ota_error *error) {
         bool lost;
         status = solve(r, temperature, error);
         if (status < 0) return status;
-        const double least = least_logarithm(r, scores, &lost);
+        const double range = widest_row(r, scores, &lost);
         if (lost)
             temperature *= 256.0;
-        else if (least < -32.0 || (least > -0x1p-4 && least < -0x1p-48))
-            temperature *= -least;
+        else if (range > 32.0 || (range > 0x1p-48 && range < 0x1p-4))
+            temperature *= range;
         else
             break;
     }

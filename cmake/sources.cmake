@@ -5,6 +5,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/pack.c
     src/backward.c
     src/backward_check.c
+    src/backward_entry.c
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
@@ -150,11 +151,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/masks.c
     tools/verify/metrics.c
     tools/verify/numerics.c
+    tools/verify/page.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
-    tools/verify/solvers.c)
+    tools/verify/solvers.c
+    tools/verify/studies.c)
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
@@ -171,6 +174,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_custom.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
@@ -187,6 +191,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
+    tests/test_jvp.c
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c

@@ -532,7 +532,7 @@ typedef struct ota_fit {
  * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
  * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
  * threads, cpu, cancel and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
- * above 2^18 pairs); prefix is not looked for. Allocates some six copies of the coupling. */
+ * above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the coupling. */
 OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
                                 const double *coupling, ota_fit *fits, int64_t capacity,
                                 int64_t *count, ota_error *error);

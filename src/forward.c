@@ -195,10 +195,12 @@ static void sum_up(const walk *w, ota_result *result) {
                        "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
         const bool exact = plan->resolved.problem.columns == OTA_COLUMNS_EXACT;
-        (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
-                       result->head,
-                       exact ? "a query with positive mass has no key it may use"
-                             : "the keys a row may use have too little capacity left for its mass");
+        const bool custom = plan->resolved.problem.regulariser == OTA_CUSTOM;
+        (void)snprintf(
+            result->sentence, sizeof result->sentence, "head %" PRId64 ": %s", result->head,
+            custom  ? "custom.weight cannot add up to a row's mass"
+            : exact ? "a query with positive mass has no key it may use"
+                    : "the keys a row may use have too little capacity left for its mass");
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
                        ota_status_text(result->status));

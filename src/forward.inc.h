@@ -1,6 +1,20 @@
 /* Body of forward.c for REAL = float or double: packing, forming scores, weights, outputs. Shapes are
  * those of plan.h; n = queries, m = keys that exist (plan->key_count). */
 
+/* Several sums side by side, which the compiler makes one vector. */
+static bool WORD(all_finite)(const REAL *x, int64_t count) {
+    enum { LANES = 16 };
+    REAL zero[LANES] = {0};
+    int64_t k = 0;
+    for (; k + LANES <= count; k += LANES) {
+        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
+    }
+    for (; k < count; k++) zero[0] += x[k] - x[k];
+    REAL all = 0;
+    for (int l = 0; l < LANES; l++) all += zero[l];
+    return all == (REAL)0;
+}
+
 static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
     const ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
@@ -12,6 +26,7 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
     if (!ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
     REAL *to = slot->values;
     WORD(ota_pack_rows)(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
+    if (WORD(all_finite)(to, plan->key_count * plan->values_width)) return;
     for (int64_t j = 0; j < plan->key_count; j++) {
         REAL *row = to + j * plan->values_width;
         bool finite = true;
@@ -148,7 +163,8 @@ static ota_row_law WORD(row_law)(const ota_plan *plan, int64_t head) {
         .order = r->order,
         .tau = ota_head_temperature(r, head),
         .sink = ota_head_sink(r, head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
 }
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
@@ -211,6 +227,7 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
     WORD(ota_pack_rows)(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     WORD(terms_of) terms = {r, batch, head, first};
     const bool wants_out = ota_array_present(&a->out);
+    const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
     const ATTEND block = {.queries = worker->queries,
                           .packed_keys = slot->packed_keys,
                           .values = slot->values,
@@ -248,8 +265,8 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
             for (int64_t q = 0; q < block.values_width; q++)
                 out[k * block.values_width + q] = (REAL)NAN;
         } else if (weight > 0.0) {
-            found.lse = log(weight) + peak / tau;
-            if (mu > 0.0) found.potential = tau * log(mu / weight) - peak;
+            if (logs) found.lse = log(weight) + peak / tau;
+            if (logs && mu > 0.0) found.potential = tau * log(mu / weight) - peak;
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             tally->empty_rows++;

@@ -85,7 +85,7 @@ static void WORD(form_kernel)(void *context, int64_t chunk, int worker_index) {
     int64_t first, last, begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
     chunk_rows(plan->resolved.queries, chunk, &first, &last);
     if (first == last) return;
-    REAL *tops = (REAL *)s->seat->tops + (rounds->masked ? chunk * stride : 0);
+    REAL *tops = rounds->masked ? (REAL *)s->seat->tops + chunk * stride : NULL;
     const double zeros[OTA_ROW_BLOCK] = {0};
     memset(WORD(column_part)(rounds, chunk), 0, (size_t)stride * sizeof(double));
     for (int64_t j = 0; rounds->masked && j < stride; j++) tops[j] = (REAL)-INFINITY;

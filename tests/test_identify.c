@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "analysis/identify.h"
 #include "analysis_random.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -49,7 +50,8 @@ static void solve(setting *x, const char *method, double temperature) {
     ota_error error;
     assert_int_equal(ota_method_parse(method, &problem, &options, &error), OTA_OK);
     problem.temperature = temperature;
-    if (problem.columns == OTA_COLUMNS_FREE) problem.column_mass = (ota_array){.data = NULL};
+    if (problem.columns == OTA_COLUMNS_FREE || problem.columns == OTA_COLUMNS_PREFIX)
+        problem.column_mass = (ota_array){.data = NULL};
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.coupling = ota_array_of(x->plan, OTA_F64, 1, HEADS, N, M);
     const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
@@ -67,7 +69,8 @@ static void plans_are_traced(void **unused) {
                                           "entmax:1.5/exact",
                                           "sparsemax/capped:1.5",
                                           "softmax/online:1.5",
-                                          "softmax/capped:1.25"};
+                                          "softmax/capped:1.25",
+                                          "softmax/prefix"};
     uint64_t state = 1;
     setting *const x = malloc(sizeof *x);
     for (size_t k = 0; k < 2 * sizeof methods / sizeof methods[0]; k++) {
@@ -117,6 +120,91 @@ static void parts_have_their_own_constants(void **unused) {
     free(x);
 }
 
+/* P made from a line and effects that are known: the line comes back to rounding, the effects up to what
+ * their sides leave open. */
+static void regressions_are_exact(void **unused) {
+    (void)unused;
+    enum { PAIRS = N * M };
+    static const unsigned sides[] = {IDENTIFY_ROWS, IDENTIFY_COLUMNS,
+                                     IDENTIFY_ROWS | IDENTIFY_COLUMNS};
+    static const double orders[] = {1.0, 1.5, 2.0, 2.75};
+    uint64_t state = 4;
+    for (int draw = 0; draw < 24; draw++) {
+        const unsigned side = sides[draw % 3];
+        const double order = orders[draw / 3 % 4], slope = decade(&state, -0.5, 0.5);
+        double scores[PAIRS], plan[PAIRS], a[N], b[M];
+        for (int i = 0; i < N; i++) a[i] = (side & IDENTIFY_ROWS) != 0 ? normal(&state) : 0.0;
+        for (int j = 0; j < M; j++) b[j] = (side & IDENTIFY_COLUMNS) != 0 ? normal(&state) : 0.0;
+        for (int k = 0; k < PAIRS; k++) {
+            scores[k] = uniform(&state) < 0.2 ? -(double)INFINITY : normal(&state);
+            const double y = slope * scores[k] + a[k / M] + b[k % M];
+            plan[k] = order <= 1.0 ? exp(y)
+                      : y > 0.0    ? pow((order - 1.0) * y, 1.0 / (order - 1.0))
+                                   : 0.0;
+        }
+        /* One column follows no line and has no say. */
+        for (int i = 0; i < N; i++) plan[i * M + 2] = uniform(&state);
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        identify_data d;
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        d.left_out[2] = 1;
+        const identify_line line = ota_identify_regress(&d, order, side);
+        spec_check("CETA-08", fabs(line.slope - slope), 1e-9);
+        spec_check("CETA-08", line.residual, 1e-9);
+        for (int k = 0; k < PAIRS; k++) {
+            if (!(d.weights[k] > 0.0)) continue;
+            spec_check("CETA-08",
+                       fabs(d.row_effect[k / M] + d.column_effect[k % M] - a[k / M] - b[k % M]),
+                       1e-8);
+        }
+        if (order > 1.0) {
+            const double found = ota_identify_order(&d, side, 1.02, 4.0);
+            assert_true(fabs(found - order) < 1e-4);
+        }
+        ota_identify_close(&d);
+    }
+}
+
+/* Scores of any size come back from softmax plans, -inf where they were. */
+static void scores_are_read(void **unused) {
+    (void)unused;
+    enum { PAIRS = N * M };
+    uint64_t state = 5;
+    for (int draw = 0; draw < 12; draw++) {
+        const double size = pow(10.0, draw - 5), offset = draw % 2 == 0 ? 0.0 : 30.0 * size;
+        double scores[PAIRS], found[PAIRS];
+        for (int k = 0; k < PAIRS; k++)
+            scores[k] = uniform(&state) < 0.2 ? -(double)INFINITY : offset + size * normal(&state);
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        assert_int_equal(ota_identify_scores(&problem, NULL, 1, 1, N, M, found, NULL), OTA_OK);
+        for (int k = 0; k < PAIRS; k++) {
+            if (isinf(scores[k]))
+                assert_true(isinf(found[k]));
+            else
+                assert_true(fabs(found[k] - scores[k]) <= 1e-12 * (fabs(offset) + 10.0 * size));
+        }
+    }
+}
+
+/* Both sides relaxed: two strengths, from the effects of either side. */
+static void unbalanced_plans_are_traced(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    setting *const x = malloc(sizeof *x);
+    draw(&state, true, x);
+    x->problem.rows = OTA_ROWS_RELAXED;
+    x->problem.row_strength = 0.25;
+    solve(x, "softmax/relaxed:1.5", 0.5);
+    ota_fit fit;
+    int64_t count;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    assert_string_equal(fit.method, "softmax/relaxed:1.5{temperature=0.5,rows=relaxed:0.25}");
+    assert_true(fit.rows == OTA_ROWS_RELAXED && fit.row_strength == 0.25 && fit.parameters == 3);
+    free(x);
+}
+
 static void refusals(void **unused) {
     (void)unused;
     uint64_t state = 3;
@@ -149,6 +237,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_traced),
         cmocka_unit_test(parts_have_their_own_constants),
+        cmocka_unit_test(regressions_are_exact),
+        cmocka_unit_test(scores_are_read),
+        cmocka_unit_test(unbalanced_plans_are_traced),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

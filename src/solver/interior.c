@@ -38,15 +38,16 @@ typedef struct interior {
     ota_coupled *state;
     const double *scores;
     double t, beta;
-    double taken;                /* length of the step */
-    bool corrected;              /* the second-order term of the predictor belongs to h */
-    double *plan, *slack, *move; /* [rows][stride] */
-    double *row_step, *row_right, *row_sum; /* [rows] */
-    double *sink, *sink_slack, *sink_move;  /* [rows] */
-    double *length, *product, *complement;  /* [chunks] */
-    double *step, *right, *excess, *pivots, *free_part,
-        *free_move; /* [columns]; free_part: c or s */
-    double *second; /* [columns] of capped keys */
+    double taken;   /* length of the step */
+    bool corrected; /* the second-order term of the predictor belongs to h */
+    /* [rows][stride] P, Z, dP */
+    double *plan, *slack, *move;
+    /* [rows] df, right side, D; weight on the sink, its slack and move */
+    double *row_step, *row_right, *row_sum, *sink, *sink_slack, *sink_move;
+    /* [chunks] longest step, sums of dP dZ and of P Z */
+    double *length, *product, *complement;
+    /* [columns] dg, right side, diagonal e, pivots; c or s, its move, its second-order term */
+    double *step, *right, *excess, *pivots, *free_part, *free_move, *second;
 } interior;
 
 /* p^(alpha - 2) without pow for the common orders. */
@@ -379,18 +380,24 @@ static void settle_caps(interior *n) {
     }
 }
 
+/* How many products the mean is taken over. */
+static int64_t count_pairs(const interior *n) {
+    const ota_coupled *state = n->state;
+    int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->columns : 0;
+    for (int64_t i = 0; i < state->rows; i++) {
+        for (int64_t j = 0; j < state->columns; j++) count += n->plan[i * state->stride + j] > 0.0;
+        count += n->sink[i] > 0.0;
+    }
+    return count;
+}
+
 bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped) {
     ota_dense *head = state->head;
     interior n = place(state, scores, t);
-    double product, complement, count = 0.0;
-    double last = INFINITY;
+    double product, complement, last = INFINITY;
     int poor = 0;
     start(&n);
-    for (int64_t i = 0; i < state->rows; i++) {
-        for (int64_t j = 0; j < state->columns; j++) count += n.plan[i * state->stride + j] > 0.0;
-        count += n.sink[i] > 0.0;
-    }
-    if (head->rule == OTA_COLUMNS_CAPPED) count += (double)state->columns;
+    const double count = (double)count_pairs(&n);
     const double unit = head->mass / count * (head->range + t);
     const int64_t most = head->settings->max_rounds;
     for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->rounds < most; taken++) {
@@ -405,8 +412,7 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
         const double reach = move(&n, &product, &complement);
         const double after = (1.0 - reach) * complement + reach * reach * product;
         const double ratio = after / complement;
-        n.beta = ratio * ratio * ratio * complement / count;
-        if (!(n.beta > 0.0)) n.beta = 0.0;
+        n.beta = fmax(0.0, ratio * ratio * ratio * complement / count);
         n.corrected = true;
         assemble(&n);
         solve(&n);

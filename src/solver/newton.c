@@ -11,23 +11,22 @@
  * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
  * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
  * null vector per component. The line search follows the sign of the slope, which decides for a
- * convex function and needs no values of D. Cold problems are approached through falling
- * temperatures. */
+ * convex function and needs no values of D. Where a few steps from the start do not pay,
+ * entropy is approached through falling temperatures and Tsallis by interior.c. */
 #include "solver/coupled.h"
 
 #include <string.h>
 
 enum {
-    BLOCK = 64,        /* keys of one block of the Hessian   */
-    TRIALS = 24,       /* evaluations of one line search     */
-    STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
-    DIRECT_STEPS = 12, /* steps before the direct attempt must have paid */
+    BLOCK = 64,       /* keys of one block of the Hessian   */
+    TRIALS = 24,      /* evaluations of one line search     */
+    STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
+    DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
-    STALLED =
-        40, /* steps near the solution without half the residual: rounding is all that is left */
-    REFUSALS = 3 /* times the emission may disagree with a residual that is met    */
+    STALLED = 40, /* steps near the solution without half the residual: rounding is left */
+    REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
 };
 
 /* Slopes that end the line search, relative to the first. */

@@ -77,6 +77,7 @@ typedef struct ota_solver {
 } ota_solver;
 
 extern const ota_solver ota_solver_softmax, ota_solver_entmax, ota_solver_argmax, ota_solver_online;
+extern const ota_solver ota_solver_custom;
 extern const ota_solver ota_solver_sinkhorn, ota_solver_log, ota_solver_anderson, ota_solver_newton;
 extern const ota_solver ota_solver_coupled; /* "auto" of coupled columns: picks among the four */
 extern const ota_solver ota_solver_assignment, ota_solver_transport, ota_solver_prefix;

@@ -232,6 +232,15 @@ def test_own_plans_are_traced(tmp_path: Path, method: str, flags: tuple[str, ...
     spec.check("DER-27", told["distance"], 1e-7)
 
 
+def test_prefix_plans_are_traced(tmp_path: Path) -> None:
+    scores = np.random.default_rng(8).normal(size=(12, 15))
+    save(tmp_path, scores=scores)
+    answer(tmp_path, "plan", "scores.npy", "-o", "p.npy", "-m", "prefix", "-t", "0.4", "--tolerance", "1e-11")
+    told = judged(tmp_path, scores, np.load(tmp_path / "p.npy"))
+    assert told["method"] == "softmax/prefix{temperature=0.4}", told["fits"]
+    assert told["certificate"]["gap"] is None and told["distance"] <= 1e-7
+
+
 def test_a_named_method_is_judged(tmp_path: Path) -> None:
     """gap = what the coupling loses to the best plan, for couplings that meet rows and columns."""
     scores = np.random.default_rng(5).normal(size=(9, 9))

@@ -49,7 +49,7 @@ typedef struct tool_check_group {
 #define CHECK_GROUP(name, rows)                                                                    \
     const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0])}
 
-extern const tool_check_group *const tool_check_groups[]; /* in the order of the requirements */
+extern const tool_check_group *const tool_check_groups[];
 extern const int tool_check_group_count;
 
 /* An id that no check covers yet. */

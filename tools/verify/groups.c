@@ -1,4 +1,4 @@
-/* The tables of checks, in the order of the requirements: a file of checks is a row here. */
+/* The tables of checks, about in the order of the requirements: a file of checks is a row here. */
 #include "check.h"
 
 extern const tool_check_group tool_checks_rows;

@@ -1,0 +1,108 @@
+"""How the functions here reach the library: arrays checked by letters of dimensions, records as results."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any
+
+import numpy as np
+
+from .. import _structs as c
+from .._errors import new_error, raise_status, status_word
+from .._library import library
+
+
+class Record:
+    """Named figures of one call; `as_dict` gives them by name.
+
+    Examples
+    --------
+    >>> from otattn import analysis
+    >>> analysis.summary([1.0, 3.0])
+    Record(minimum=1.0, maximum=3.0, mean=2.0, deviation=1.4142135623730951, median=2.0, p95=2.9)
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"this record has no {name!r}, only {', '.join(self.__dict__)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __repr__(self) -> str:
+        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+
+class Dims:
+    """Sizes by letter: the first array with a letter sets it, later ones must agree."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+
+    def __call__(self, name: str, x: Any, letters: str, *, single: bool = False) -> Any:
+        """A dense f64 array (f32 stays with `single`) whose dimensions are the words of `letters`."""
+        x = np.asarray(x.detach() if hasattr(x, "detach") else x)
+        if x.dtype.kind not in "fiub":
+            raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
+        words = letters.split()
+        wanted = [self.sizes.get(word, size) for word, size in itertools.zip_longest(words, x.shape)]
+        if x.ndim != len(words) or list(x.shape) != wanted:
+            sizes = ", ".join(f"{word}={self.sizes[word]}" if word in self.sizes else word for word in words)
+            raise ValueError(f"{name} has shape {x.shape}, wanted ({sizes})")
+        self.sizes.update(zip(words, x.shape, strict=True))
+        dtype = np.float32 if single and x.dtype == np.float32 else np.float64
+        return np.ascontiguousarray(x, dtype)
+
+    def __getitem__(self, letter: str) -> int:
+        return self.sizes[letter]
+
+
+def two(dims: Dims, first: tuple[str, Any], second: tuple[str, Any], letters: str) -> tuple[Any, Any, int]:
+    """Two arrays of one type, f32 only if both are; the third result is that type's number."""
+    a = dims(*first, letters, single=True)
+    b = None if second[1] is None else dims(*second, letters, single=True)
+    if b is not None and a.dtype != b.dtype:
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    return a, b, c.F32 if a.dtype == np.float32 else c.F64
+
+
+def _argument(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return x.ctypes.data
+    if isinstance(x, (ctypes.Structure, ctypes._SimpleCData)):
+        return ctypes.byref(x)
+    return x
+
+
+def call(name: str, *arguments: Any, accept: tuple[int, ...] = ()) -> int:
+    """Calls ota_NAME with an error record behind the arguments; raises for a status not accepted."""
+    error, reference = new_error()
+    status: int = getattr(library, f"ota_{name}")(*(_argument(x) for x in arguments), reference)
+    if status < 0 and status not in accept:
+        raise_status(status, error)
+    return status
+
+
+def record(struct: ctypes.Structure, **more: Any) -> Record:
+    """The numbers of a result struct, its status as a word."""
+    fields = {}
+    for field in struct._fields_:
+        value = getattr(struct, field[0])
+        fields[field[0]] = status_word(value) if field[0] == "status" else value
+    return Record(**fields, **more)
+
+
+def number(name: str, *arguments: Any) -> float:
+    """A call whose last argument is one double that it fills."""
+    found = ctypes.c_double()
+    call(name, *arguments, found)
+    return found.value
+
+
+def choice(name: str, value: str, table: dict[str, int]) -> int:
+    if value not in table:
+        raise ValueError(f"{name} is {value!r}, wanted one of {', '.join(table)}")
+    return table[value]

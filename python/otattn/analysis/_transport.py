@@ -1,0 +1,299 @@
+"""Transport at Hamming cost, gauges, composition, the Hilbert metric and rates of Sinkhorn."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .. import _structs as c
+from .._library import library
+from ._call import Dims, Record, call, choice, number, record, two
+
+_SOLVERS = {"newton": c.HAMMING_NEWTON, "sinkhorn": c.HAMMING_SINKHORN}
+_RULES = {
+    "howard": c.GAUGE_HOWARD,
+    "midrange": c.GAUGE_MIDRANGE,
+    "least_squares": c.GAUGE_LEAST_SQUARES,
+    "fast": c.GAUGE_FAST,
+}
+
+
+def hamming_matvec(epsilon: float, x: Any) -> Any:
+    """The kernel exp(-C/epsilon) of Hamming cost times x (V,), in O(V). [TOT-15]"""
+    x = Dims()("x", x, "V")
+    y = np.empty_like(x)
+    library.ota_hamming_matvec(epsilon, x.ctypes.data, y.ctypes.data, len(x))
+    return y
+
+
+def hamming(
+    p: Any, q: Any, epsilon: float, solver: str = "newton", tolerance: float = 0.0, max_rounds: int = 0
+) -> Record:
+    """Entropic transport between p and q (V,) at Hamming cost. [TOT-15..18, DER-05, DER-28]
+
+    Parameters
+    ----------
+    p, q : array, shape (V,)
+        Distributions.
+    epsilon : float
+        Entropic weight.
+    solver : {"newton", "sinkhorn"}
+    tolerance, max_rounds
+        Of Sinkhorn; 0: 1e-10 and 1000.
+
+    Returns
+    -------
+    Record
+        status, rounds, theta, cost, objective, marginal_error, tv, and the scalings u, v (V,).
+
+    Raises
+    ------
+    ValueError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> from otattn import analysis
+    >>> round(analysis.hamming([0.5, 0.5], [0.2, 0.8], 0.01).cost, 6)
+    0.3
+    """
+    dims = Dims()
+    p, q = dims("p", p, "V"), dims("q", q, "V")
+    u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
+    rule = choice("solver", solver, _SOLVERS)
+    limits = (tolerance, max_rounds)
+    call("hamming", p, q, len(p), epsilon, rule, *limits, u, v, result, accept=(c.NOT_CONVERGED,))
+    return record(result, u=u, v=v)
+
+
+def hamming_divergence(
+    p: Any, q: Any, epsilon: float, solver: str = "newton", tolerance: float = 0.0, max_rounds: int = 0
+) -> Record:
+    """`hamming` less the mean of its two self-transports, as `divergence` of its record. [TOT-17]"""
+    dims = Dims()
+    p, q = dims("p", p, "V"), dims("q", q, "V")
+    u, v, result, found = np.empty_like(p), np.empty_like(p), c.HammingResult(), ctypes.c_double()
+    rule = choice("solver", solver, _SOLVERS)
+    call("hamming_divergence", p, q, len(p), epsilon, rule, tolerance, max_rounds, u, v, found, result)
+    return record(result, u=u, v=v, divergence=found.value)
+
+
+def hamming_diameter(epsilon: float) -> float:
+    """Projective diameter 2 / epsilon of the Hamming kernel. [TOT-102]"""
+    return float(library.ota_hamming_diameter(epsilon))
+
+
+def gauge(a: Any, b: Any = None, rule: str = "howard", tolerance: float = 0.0, max_passes: int = 0) -> Record:
+    """Row and column shifts that bring ``a - b`` nearest to 0. [TOT-37..41, DER-21, DER-22]
+
+    Parameters
+    ----------
+    a, b : array, shape (rows, columns)
+        f64 or f32; b absent: 0.
+    rule : {"howard", "midrange", "least_squares", "fast"}
+        The first two find the minimax residual.
+    tolerance, max_passes
+        0: the library's defaults.
+
+    Returns
+    -------
+    Record
+        residual, residual_lower, rms, per_sqrt_columns, per_normal_maximum, passes, status; row_shift,
+        column_shift, row_residual; cycle_rows and cycle_columns, the closed walk of the lower bound.
+
+    Examples
+    --------
+    >>> from otattn import analysis
+    >>> analysis.gauge([[1.0, 2.0], [3.0, 6.0]]).residual
+    0.5
+    """
+    dims = Dims()
+    a, b, kind = two(dims, ("a", a), ("b", b), "rows columns")
+    options, arrays, result = c.GaugeOptions(), c.GaugeArrays(), c.GaugeResult()
+    options.size = ctypes.sizeof(options)
+    options.rule, options.tolerance, options.max_passes = choice("rule", rule, _RULES), tolerance, max_passes
+    rows, columns = dims["rows"], dims["columns"]
+    row, column, rest = np.empty(rows), np.empty(columns), np.empty(rows)
+    cycle = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    arrays.row_shift, arrays.column_shift, arrays.row_residual = (x.ctypes.data for x in (row, column, rest))
+    arrays.cycle_rows, arrays.cycle_columns = (x.ctypes.data for x in cycle)
+    call("gauge", a, b, kind, rows, columns, options, arrays, result, accept=(c.NOT_CONVERGED,))
+    length = result.cycle_length
+    return record(
+        result,
+        row_shift=row,
+        column_shift=column,
+        row_residual=rest,
+        cycle_rows=cycle[0][:length],
+        cycle_columns=cycle[1][:length],
+    )
+
+
+def gauge_rest(a: Any, b: Any, row_shift: Any, column_shift: Any) -> Any:
+    """``a - b - row_shift - column_shift`` (rows, columns) in f64; b may be None. [TOT-37]"""
+    dims = Dims()
+    a, b, kind = two(dims, ("a", a), ("b", b), "rows columns")
+    k, v = dims("row_shift", row_shift, "rows"), dims("column_shift", column_shift, "columns")
+    rest = np.empty(a.shape)
+    call("gauge_rest", a, b, kind, *a.shape, k, v, rest)
+    return rest
+
+
+def gauge_four_cycle(a: Any, b: Any = None) -> float:
+    """R4 of ``a - b`` (rows, columns): R4 <= minimax residual <= 2 R4. [DER-21]"""
+    a, b, kind = two(Dims(), ("a", a), ("b", b), "rows columns")
+    return number("gauge_four_cycle", a, b, kind, *a.shape, None)
+
+
+def gauge_coherence(start: Any, moves: Any, row_shift: Any, column_shift: Any) -> tuple[Any, Any]:
+    """How far positions end from where the common moves alone would bring them. [TOT-42]
+
+    Parameters
+    ----------
+    start : array, shape (rows, columns)
+    moves : array, shape (layers, rows, columns)
+    row_shift, column_shift : array, shapes (layers, rows) and (layers, columns)
+
+    Returns
+    -------
+    distance, bound : array, shape (rows,)
+    """
+    dims = Dims()
+    start, moves = dims("start", start, "rows columns"), dims("moves", moves, "layers rows columns")
+    k = dims("row_shift", row_shift, "layers rows")
+    v = dims("column_shift", column_shift, "layers columns")
+    distance, bound = np.empty(dims["rows"]), np.empty(dims["rows"])
+    call("gauge_coherence", start, moves, *moves.shape, k, v, distance, bound)
+    return distance, bound
+
+
+def compose(second: Any, first: Any) -> Any:
+    """``second first`` of row-stochastic (rows, inner) and (inner, columns). [TOT-62]"""
+    dims = Dims()
+    second, first = dims("second", second, "rows inner"), dims("first", first, "inner columns")
+    product = np.empty((dims["rows"], dims["columns"]))
+    call("compose", second, first, dims["rows"], dims["inner"], dims["columns"], product)
+    return product
+
+
+def log_ratios(coupling: Any) -> Any:
+    """``log P[:, 1:] - log P[:, :1]`` of a positive P (rows, columns). [TOT-61]"""
+    P = Dims()("coupling", coupling, "rows columns")
+    ratio = np.empty((P.shape[0], max(0, P.shape[1] - 1)))
+    call("log_ratios", P, *P.shape, ratio)
+    return ratio
+
+
+def rank(matrix: Any, tolerance: float = 1e-12) -> tuple[int, Any]:
+    """Rank by complete pivoting, and the sizes of the pivots (min(rows, columns),)."""
+    matrix = Dims()("matrix", matrix, "rows columns").copy()
+    pivots, found = np.empty(min(matrix.shape)), ctypes.c_int64()
+    call("rank", matrix, *matrix.shape, tolerance, pivots, found)
+    return found.value, pivots
+
+
+def hilbert(x: Any, y: Any) -> float:
+    """Hilbert distance of two positive vectors (V,). [TOT-94]"""
+    dims = Dims()
+    x, y = dims("x", x, "V"), dims("y", y, "V")
+    return number("hilbert", x, y, len(x))
+
+
+def hilbert_log(log_x: Any, log_y: Any) -> float:
+    """The same from logarithms (V,)."""
+    dims = Dims()
+    x, y = dims("log_x", log_x, "V"), dims("log_y", log_y, "V")
+    return number("hilbert_log", x, y, len(x))
+
+
+def contraction(log_kernel: Any) -> Record:
+    """diameter, rate, entry_range, entry_rate of a kernel's logarithm (rows, columns). [TOT-96..98]"""
+    L = Dims()("log_kernel", log_kernel, "rows columns")
+    found = c.Contraction()
+    call("contraction_of", L, *L.shape, found)
+    return record(found)
+
+
+def iterations_conservative(log_sum_over_min: float, delta: float) -> float:
+    """4 delta^-2 log(sum K / min K). [TOT-100]"""
+    return float(library.ota_iterations_conservative(log_sum_over_min, delta))
+
+
+def iterations_geometric(first: float, rate: float, delta: float) -> float:
+    """Least t with expm1(first rate^(2 (t - 1))) <= delta. [TOT-101]"""
+    return float(library.ota_iterations_geometric(first, rate, delta))
+
+
+def scaling(
+    log_kernel: Any,
+    p: Any,
+    q: Any,
+    rounds: int = 1000,
+    tolerance: float = 0.0,
+    row_relaxation: float = 1.0,
+    column_relaxation: float = 1.0,
+    plain: int = 0,
+) -> Record:
+    """Log-domain Sinkhorn P = exp(L + f + g) with its history. [ELA-09, DER-07..09]
+
+    Parameters
+    ----------
+    log_kernel : array, shape (rows, columns)
+    p, q : array, shapes (rows,) and (columns,)
+    rounds : int
+        At most so many.
+    tolerance : float
+        Stop once the l1 error is at most this.
+    row_relaxation, column_relaxation : float
+        1 is Sinkhorn.
+    plain : int
+        So many first rounds are not relaxed.
+
+    Returns
+    -------
+    Record
+        f (rows,), g (columns,), errors and changes (rounds,), rounds.
+    """
+    dims = Dims()
+    L = dims("log_kernel", log_kernel, "rows columns")
+    p, q = dims("p", p, "rows"), dims("q", q, "columns")
+    errors, changes = np.empty(rounds), np.empty(rounds)
+    f, g, run = np.zeros(len(p)), np.zeros(len(q)), c.ScalingRun()
+    run.row_relaxation, run.column_relaxation = row_relaxation, column_relaxation
+    run.plain, run.tolerance, run.most = plain, tolerance, rounds
+    run.errors, run.changes = errors.ctypes.data, changes.ctypes.data
+    call("scaling", L, p, q, *L.shape, run, f, g)
+    return Record(f=f, g=g, errors=errors[: run.rounds], changes=changes[: run.rounds], rounds=run.rounds)
+
+
+def rate_measured(errors: Any) -> float:
+    """exp(slope of log errors) over the last half of a history (rounds,). [TOT-103]"""
+    errors = Dims()("errors", errors, "rounds")
+    return number("rate_measured", errors, len(errors))
+
+
+def coupling_spectrum(coupling: Any, max_rounds: int = 0) -> Record:
+    """second, least and their residuals of a coupling (rows, columns). [TOT-103]"""
+    P = Dims()("coupling", coupling, "rows columns")
+    found = c.CouplingSpectrum()
+    call("coupling_spectrum_of", P, *P.shape, max_rounds, found)
+    return record(found)
+
+
+def rate_one_sided(strength: float, second: float, least: float) -> float:
+    """Rate of column updates relaxed by `strength`. [DER-07]"""
+    return float(library.ota_rate_one_sided(strength, second, least))
+
+
+def best_one_sided(second: float, least: float) -> tuple[float, float]:
+    """The best such strength, and its rate. [DER-08]"""
+    rate = ctypes.c_double()
+    return float(library.ota_best_one_sided(second, least, ctypes.byref(rate))), rate.value
+
+
+def best_two_sided(second: float) -> tuple[float, float]:
+    """The best over-relaxation of both sides, and its rate. [DER-09]"""
+    rate = ctypes.c_double()
+    return float(library.ota_best_two_sided(second, ctypes.byref(rate))), rate.value

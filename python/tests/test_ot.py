@@ -1,0 +1,156 @@
+"""otattn.ot against POT: plans, values, potentials, logs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import ot
+import otattn
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from otattn import ot as ours
+
+
+def problem(seed: int, n: int, m: int, total: float = 1.0) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    a, b = rng.random(n) + 0.1, rng.random(m) + 0.1
+    return a / a.sum(), total * b / b.sum(), rng.random((n, m))
+
+
+seeds, sizes = st.integers(0, 2**32), st.integers(2, 10)
+
+
+@given(seeds, sizes, sizes, st.sampled_from([0.05, 0.3, 2.0]))
+def test_sinkhorn(seed: int, n: int, m: int, reg: float) -> None:
+    a, b, M = problem(seed, n, m)
+    expected = ot.sinkhorn(a, b, M, reg, method="sinkhorn_log", numItermax=100000, stopThr=1e-13)
+    plan, log = ours.sinkhorn(a, b, M, reg, stopThr=1e-13, log=True)
+    assert np.abs(plan - expected).max() <= 1e-10
+    assert np.abs(log["u"][:, None] * np.exp(-M / reg) * log["v"] - plan).max() <= 1e-12
+    assert abs(ours.sinkhorn2(a, b, M, reg, stopThr=1e-13) - (expected * M).sum()) <= 1e-10
+    again, warm = ours.sinkhorn(a, b, M, reg, stopThr=1e-10, log=True, warmstart=(log["log_u"], log["log_v"]))
+    assert np.abs(again - plan).max() <= 1e-9 and warm["niter"] <= log["niter"]
+
+
+@given(seeds, sizes, sizes, st.booleans())
+def test_emd(seed: int, n: int, m: int, holes: bool) -> None:
+    a, b, M = problem(seed, n, m)
+    if holes:
+        a[0] = b[-1] = 0.0
+        a, b = a / a.sum(), b / b.sum()
+    plan, log = ours.emd(a, b, M, log=True)
+    cost = ot.emd2(a, b, M)
+    assert abs(ours.emd2(a, b, M) - cost) <= 1e-12 and abs(log["cost"] - cost) <= 1e-12
+    assert np.abs(plan.sum(1) - a).max() <= 1e-14 and np.abs(plan.sum(0) - b).max() <= 1e-14
+    live = np.ix_(a > 0, b > 0)
+    assert (log["u"][:, None] + log["v"] - M)[live].max() <= 1e-12
+    assert abs(log["u"] @ a + log["v"] @ b - cost) <= 1e-12
+
+
+@given(
+    seeds,
+    sizes,
+    sizes,
+    st.sampled_from(["KL", "entropy"]),
+    st.sampled_from([None, 0.7, (0.4, 2.0), (math.inf, 0.5), (0.5, math.inf)]),
+)
+def test_solve(seed: int, n: int, m: int, reg_type: str, unbalanced: Any) -> None:
+    a, b, M = problem(seed, n, m, 1.0 if unbalanced is None else 1.6)
+    result = ours.solve(M, a, b, 0.3, reg_type=reg_type, unbalanced=unbalanced, tol=1e-12)
+    expected = ot.solve(M, a, b, 0.3, reg_type=reg_type, unbalanced=unbalanced, tol=1e-14, max_iter=100000)
+    assert result.status == "ok"
+    # With one side exact and entropy as it is, POT's own value is infinite and its rows are off.
+    if np.isfinite(expected.value):
+        assert np.abs(result.plan - expected.plan).max() <= 1e-6
+        assert abs(result.value_linear - expected.value_linear) <= 1e-6
+    if isinstance(unbalanced, tuple) and math.isinf(unbalanced[0]):
+        assert np.abs(result.plan.sum(1) - a).max() <= 1e-11
+    if unbalanced is None:
+        assert abs(result.value - expected.value) <= 1e-8
+        f, g = result.potentials
+        u, v = expected.potentials
+        reference = np.outer(a, b) if reg_type == "KL" else np.ones_like(M)
+        assert np.abs(reference * np.exp((f[:, None] + g - M) / 0.3) - result.plan).max() <= 1e-12
+        assert np.ptp(f[:, None] + g + 0.3 * np.log(reference) - 0.3 * (u[:, None] + v)) <= 1e-6
+    # The plan is optimal for the value: no move of it does better.
+    rng = np.random.default_rng(seed)
+    if unbalanced is not None and not np.isinf(unbalanced).any():
+        best = _value(result.plan, M, a, b, 0.3, reg_type, unbalanced)
+        assert abs(best - result.value) <= 1e-12
+        for _ in range(5):
+            moved = result.plan * np.exp(0.01 * rng.standard_normal(result.plan.shape))
+            assert _value(moved, M, a, b, 0.3, reg_type, unbalanced) >= best - 1e-12
+
+
+def _value(P: Any, M: Any, a: Any, b: Any, reg: float, reg_type: str, unbalanced: Any) -> float:
+    def kl(x: Any, y: Any) -> Any:
+        return (x * np.log(x / y) - x + y).sum()
+
+    first, second = np.broadcast_to(unbalanced, 2)
+    own = kl(P, np.outer(a, b)) if reg_type == "KL" else (P * (np.log(P) - 1)).sum()
+    return float((P * M).sum() + reg * own + first * kl(P.sum(1), a) + second * kl(P.sum(0), b))
+
+
+def test_quadratic() -> None:
+    for seed in range(10):
+        a, b, M = problem(seed, 6, 5)
+        result = ours.solve(M, a, b, 0.5, reg_type="L2", tol=1e-12)
+        expected = ot.solve(M, a, b, 0.5, reg_type="L2", tol=1e-14, max_iter=20000)
+        assert np.abs(result.plan - expected.plan).max() <= 1e-5
+
+
+def test_unbalanced_front_samples_and_defaults() -> None:
+    a, b, M = problem(1, 5, 7, 1.5)
+    plan = ours.sinkhorn_unbalanced(a, b, M, 0.2, 0.8, stopThr=1e-12)
+    expected = ot.unbalanced.sinkhorn_unbalanced(a, b, M, 0.2, 0.8, stopThr=1e-15, numItermax=100000)
+    assert np.abs(plan - expected).max() <= 1e-9
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((6, 2)), rng.standard_normal((4, 2))
+    for reg in (None, 0.5):
+        assert abs(ours.solve_sample(x, y, reg=reg).value - ot.solve_sample(x, y, reg=reg).value) <= 1e-7
+    several = np.stack([b / b.sum(), np.full(7, 1 / 7)], 1)
+    values = ours.sinkhorn(a, several, M, 0.3)
+    assert np.abs(values - ot.sinkhorn2(a, several, M, 0.3, stopThr=1e-12)).max() <= 1e-7
+
+
+def test_torch_gradients() -> None:
+    a, b, M = (torch.from_numpy(x) for x in problem(3, 4, 5))
+    M.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x: ours.solve(x, a, b, 0.4, tol=1e-13).value, (M,), eps=1e-5, atol=1e-6
+    )
+    value = ours.solve(M, a, b, 0.4, tol=1e-13).value
+    # Envelope theorem: the derivative of the optimal value is the plan.
+    assert (torch.autograd.grad(value, M)[0] - ours.solve(M, a, b, 0.4, tol=1e-13).plan).abs().max() <= 1e-9
+
+
+def test_parameters_of_other_libraries() -> None:
+    a, b, M = problem(4, 5, 6, 1.3)
+    result = ours.solve(M, a, b, **ours.from_ott(0.2, tau_a=0.8, tau_b=0.8), tol=1e-12)
+    assert np.abs(result.plan - ours.solve(M, a, b, 0.2, unbalanced=0.8, tol=1e-12).plan).max() <= 1e-10
+    assert ours.from_geomloss(0.1) == {"reg": 0.1**2, "unbalanced": None}
+
+
+def test_refusals_and_warnings() -> None:
+    a, b, M = problem(5, 4, 4)
+    with pytest.warns(otattn.PartialWarning, match="numItermax"):
+        ours.sinkhorn(a, b, M, 0.01, numItermax=2, stopThr=1e-14)
+    for call in (lambda: ours.emd(a, 2 * b, M), lambda: ours.sinkhorn(a, 2 * b, M, 0.3)):
+        with pytest.raises((otattn.Infeasible, ValueError)):
+            call()
+    for arguments, name in (
+        ({"reg_type": "L3"}, "reg_type"),
+        ({"unbalanced": 1.0, "unbalanced_type": "TV"}, "TV"),
+    ):
+        with pytest.raises(NotImplementedError, match=name):
+            ours.solve(M, a, b, 0.3, **arguments)
+    with pytest.raises(NotImplementedError, match="unbalanced needs reg"):
+        ours.solve(M, a, b, unbalanced=1.0)
+    with pytest.raises(ValueError, match=r"a has shape \(3,\)"):
+        ours.sinkhorn(np.ones(3), b, M, 0.3)
+    with pytest.raises(ValueError, match="reg is -1"):
+        ours.sinkhorn(a, b, M, -1.0)
