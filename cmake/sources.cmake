@@ -141,6 +141,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/certificates.c
     tools/verify/check.c
     tools/verify/conventions.c
+    tools/verify/custom.c
     tools/verify/evolution.c
     tools/verify/examples.c
     tools/verify/geometry.c
