@@ -55,6 +55,9 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     except Infeasible as error:
         raise ValueError("cost matrix is infeasible") from error
     rows, columns = np.arange(len(matrix)), plan.argmax(1)
+    if np.isinf(matrix[rows, columns]).any():
+        # Capped columns leave a row without any allowed pair empty, where a matching does not exist.
+        raise ValueError("cost matrix is infeasible")
     if not tall:
         return rows, columns
     order = columns.argsort()

@@ -41,6 +41,12 @@ def test_forbidden_pairs(rows: int, columns: int, seed: int) -> None:
     assert abs(cost[i, j].sum() - cost[k, l].sum()) <= 1e-12
 
 
+def test_a_row_of_forbidden_pairs() -> None:
+    for shape in ((1, 2), (2, 1), (2, 2)):
+        with pytest.raises(ValueError, match="infeasible"):
+            otattn.linear_sum_assignment(np.full(shape, np.inf))
+
+
 def test_edges() -> None:
     assert [len(x) for x in otattn.linear_sum_assignment(np.empty((0, 4)))] == [0, 0]
     for bad in (np.ones(3), np.array([[np.nan]]), np.array([[-np.inf]]), np.array([["a"]])):
