@@ -396,6 +396,21 @@ static double quantile(const double *values, const item *sorted, int64_t count, 
     return low + (position - (double)below) * (values[sorted[count - 1 - above].index] - low);
 }
 
+/* Third and fourth central moments, of deviations in units of the largest so that no power overflows. */
+static void shape_of(const analysis_numbers *x, double mean, double spread, int64_t count,
+                     ota_summary *summary) {
+    analysis_sum second = {0.0, 0.0}, third = {0.0, 0.0}, fourth = {0.0, 0.0};
+    for (int64_t i = 0; i < count && spread > 0.0; i++) {
+        const double d = (analysis_at(x, i) - mean) / spread;
+        analysis_add(&second, d * d);
+        analysis_add(&third, d * d * d);
+        analysis_add(&fourth, d * d * d * d);
+    }
+    const double m = analysis_total(&second) / (double)count;
+    summary->skewness = analysis_total(&third) / (double)count / (m * sqrt(m));
+    summary->kurtosis = analysis_total(&fourth) / (double)count / (m * m) - 3.0;
+}
+
 ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
                           ota_error *error) {
     const analysis_numbers x = {values, OTA_F64};
@@ -409,9 +424,12 @@ ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summ
     summary->maximum = values[sorted[0].index];
     summary->median = quantile(values, sorted, count, 0.5);
     summary->p95 = quantile(values, sorted, count, 0.95);
+    summary->p99 = quantile(values, sorted, count, 0.99);
     summary->mean = mean_of(&x, count);
     const moments m = moments_of(&x, summary->mean, &x, summary->mean, count);
     summary->deviation = count > 1 ? m.x_spread * sqrt(m.xx / (double)(count - 1)) : (double)NAN;
+    summary->variation = summary->deviation / fabs(summary->mean);
+    shape_of(&x, summary->mean, m.x_spread, count, summary);
     free(items);
     return OTA_OK;
 }

@@ -15,15 +15,18 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what otattn runs, and the peer's call on `[n, n, d]`."""
+    """What otattn runs, and the peer's call, on `[n, m, d]`; d = 0: on costs `[n, m]`."""
 
     name: str
     method: str
@@ -71,7 +74,6 @@ def torch_sinkhorn(half_steps: int) -> Callable[[tuple[int, int, int]], Callable
 
 
 def pot_sinkhorn(shape: tuple[int, int, int]) -> Callable[[], object]:
-    import numpy as np
     import ot
 
     n, m, d = shape
@@ -86,6 +88,28 @@ def pot_sinkhorn(shape: tuple[int, int, int]) -> Callable[[], object]:
     return run
 
 
+def costs(shape: tuple[int, int, int]) -> np.ndarray:
+    """Squared distances of random points in eight dimensions, f32 `[n, m]`."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((rows, 8)) for rows in shape[:2])
+    square = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2.0 * x @ y.T
+    return np.maximum(square, 0.0).astype(np.float32)
+
+
+def scipy_assignment(shape: tuple[int, int, int]) -> Callable[[], object]:
+    from scipy.optimize import linear_sum_assignment
+
+    cost = costs(shape)
+    return lambda: linear_sum_assignment(cost)
+
+
+def lap_assignment(shape: tuple[int, int, int]) -> Callable[[], object]:
+    import lap
+
+    cost = costs(shape)
+    return lambda: lap.lapjv(cost)
+
+
 ROWS = [
     *(Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_softmax) for n in (64, 256, 1024, 4096)),
     *(Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_entmax) for n in (256, 1024)),
@@ -94,17 +118,31 @@ ROWS = [
         for n in (256, 1024, 2048)
     ),
     Row("exact to 1e-5", "ceta", (1024, 1024, 64), "POT sinkhorn f64", pot_sinkhorn),
+    *(Row("assignment", "assign", (n, n, 0), "SciPy f64", scipy_assignment) for n in (1000, 2000, 4000)),
+    *(Row("assignment", "assign", (n, n, 0), "lap f64", lap_assignment) for n in (1000, 2000, 4000)),
 ]
 
 
 def ours(program: str, row: Row, threads: int) -> tuple[float, float]:
     """Nanoseconds a pair, and the largest error of the timed output."""
+    if row.method == "assign":
+        return our_assignment(program, row, threads)
     shape = "x".join(map(str, row.shape))
     words = [program, "bench", "--json", "--methods", row.method, "--shapes", shape]
     words += ["--repeat", "3", "--threads", str(threads)]
     found = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
     timed = next(r for r in found["rows"] if r["name"] != "fma-ceiling")
     return timed["ns_per_pair"], timed["max_error"]
+
+
+def our_assignment(program: str, row: Row, threads: int) -> tuple[float, float]:
+    """The whole call with its plan and workspace; the error is the duality gap, relative."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cost.npy")
+        np.save(file, costs(row.shape))
+        words = [program, "assign", str(file), "--json", "--threads", str(threads)]
+        found = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+    return found["seconds"] * 1e9 / (row.shape[0] * row.shape[1]), abs(found["gap"] / found["value"])
 
 
 def theirs(call: Callable[[], object], shape: tuple[int, int, int]) -> float:

@@ -5,6 +5,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/pack.c
     src/backward.c
     src/backward_check.c
+    src/backward_entry.c
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
@@ -37,15 +38,19 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/adjoint.c
     src/solver/anderson.c
     src/solver/assignment.c
+    src/solver/assignment_sparse.c
     src/solver/coupled.c
     src/solver/hard.c
+    src/solver/interior.c
     src/solver/newton.c
     src/solver/newton_columns.c
     src/solver/newton_system.c
     src/solver/passes.c
+    src/solver/passes_linear.c
     src/solver/prefix.c
     src/solver/row_solvers.c
     src/solver/rows.c
+    src/solver/scaling.c
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
@@ -72,8 +77,18 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
+    analysis/identify.c
+    analysis/identify_data.c
+    analysis/identify_regression.c
+    analysis/identify_scores.c
     analysis/layers.c
+    analysis/leak.c
     analysis/simplex.c)
+
+# Built where LAPACKE is found.
+set(OTATTN_SPECTRA_SOURCES
+    analysis/spectra.c
+    analysis/spectra_coupling.c)
 
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
@@ -84,6 +99,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/certify.c
+    tools/certify_coupling.c
     tools/compare.c
     tools/completions.c
     tools/convert.c
@@ -96,6 +113,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
@@ -119,16 +137,30 @@ set(OTATTN_PROGRAM_SOURCES
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
+    tools/verify/bounds.c
+    tools/verify/certificates.c
     tools/verify/check.c
+    tools/verify/conventions.c
+    tools/verify/evolution.c
+    tools/verify/examples.c
+    tools/verify/geometry.c
+    tools/verify/gradients.c
     tools/verify/groups.c
+    tools/verify/layernorm.c
+    tools/verify/layers.c
     tools/verify/masks.c
+    tools/verify/metrics.c
     tools/verify/numerics.c
+    tools/verify/page.c
     tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
-    tools/verify/solvers.c)
+    tools/verify/saturation.c
+    tools/verify/solvers.c
+    tools/verify/studies.c)
 
 set(OTATTN_TEST_SOURCES
+    tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_base.c
@@ -138,7 +170,11 @@ set(OTATTN_TEST_SOURCES
     tests/test_certify.c
     tests/test_combinatorial.c
     tests/test_compose.c
+    tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_newton.c
+    tests/test_coupled_random.c
+    tests/test_custom.c
     tests/test_damage.c
     tests/test_files.c
     tests/test_forward.c
@@ -152,10 +188,15 @@ set(OTATTN_TEST_SOURCES
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
+    tests/test_identify.c
     tests/test_judge.c
     tests/test_judge_columns.c
+    tests/test_jvp.c
     tests/test_kernels.c
     tests/test_layers.c
+    tests/test_leak.c
     tests/test_outputs.c
     tests/test_report.c
-    tests/test_simplex.c)
+    tests/test_rounds.c
+    tests/test_simplex.c
+    tests/test_spectra.c)

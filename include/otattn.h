@@ -10,6 +10,7 @@
  *
  *     entropy   P_ij = exp((S_ij + f_i + g_j) / tau)
  *     Tsallis   P_ij = max(0, (alpha - 1) (S_ij + f_i + g_j) / tau) ^ (1 / (alpha - 1))
+ *     custom    P_ij = weight((S_ij + f_i) / tau)
  *     hard      S_ij + f_i + g_j <= 0 on the mask, with equality wherever P_ij > 0
  *
  * A first program (softmax attention of one head, everything else at its default):
@@ -195,8 +196,22 @@ typedef enum ota_corner {
 typedef enum ota_regulariser {
     OTA_SOFTMAX = 0, /* entropy, temperature tau [LIT-01..09] */
     OTA_ENTMAX,      /* Tsallis of order alpha > 1; 2 is sparsemax [LIT-10, 11] */
-    OTA_HARD         /* nothing: argmax, assignment, transportation [ELA-04, 14] */
+    OTA_HARD,        /* nothing: argmax, assignment, transportation [ELA-04, 14] */
+    OTA_CUSTOM       /* ota_problem.custom; free columns on the rows axis only [LIT-34] */
 } ota_regulariser;
+
+/* A regulariser of the caller's: R(P) = sum_ij Omega(P_ij), Omega convex on p >= 0. Weights are
+ * P_ij = weight((S_ij + f_i) / tau), f_i fixed by the row's mass. The functions are called with any
+ * finite x >= -1e308, from several threads at once. */
+typedef struct ota_custom {
+    /* (Omega')^-1 clipped at 0: never negative, never falling, continuous; refused where a sample of
+       arguments shows otherwise */
+    double (*weight)(void *user, double x);
+    double (*slope)(void *user, double x); /* its derivative, 0 where it is clipped */
+    /* Omega(p) up to a constant, for the certificate; NULL: primal, dual and gap do not exist */
+    double (*value)(void *user, double p);
+    void *user;
+} ota_custom;
 
 typedef enum ota_column_rule {
     OTA_COLUMNS_FREE = 0,
@@ -267,6 +282,8 @@ typedef struct ota_problem {
     /* printed orders of CETA (14)-(15) and ELA (8)-(9): start at columns = no first row update, end
        at columns = no last one, so rows are not exact [CETA-07, ELA-10] */
     ota_side start, end;
+
+    ota_custom custom; /* of OTA_CUSTOM */
 } ota_problem;
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -470,6 +487,7 @@ OTA_API ota_status ota_attend(const ota_problem *problem, const ota_options *opt
  *
  *     U = dL/dP = out_grad V^T + coupling_grad
  *     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau      w = P^(2 - alpha)     [LIT-17, DER-12..14]
+ *                                                   (custom: slope((S_ij + f_i) / tau))
  *
  * with b = 0 for free columns; otherwise a and b make the derivative of every row and column rule
  * vanish, so the rows (and exact columns) of dL/dS sum to 0. */
@@ -515,6 +533,23 @@ typedef struct ota_gradients {
 OTA_API ota_status ota_backward(ota_plan *plan, const ota_arrays *arrays,
                                 const ota_gradients *gradients, ota_result *result,
                                 ota_error *error);
+
+/* Tangents of one direction; arrays as in ota_gradients. */
+typedef struct ota_tangents {
+    size_t size;        /* sizeof(ota_tangents) */
+    ota_array scores;   /* in [batch, heads, queries, keys] dS of the final scores */
+    ota_array values;   /* in, shape of arrays->values: dV */
+    ota_array coupling; /* out [batch, heads, queries, keys] dP */
+    ota_array out;      /* out [batch, heads, queries, values width] dP V + P dV */
+} ota_tangents;
+
+/* The derivative of the last ota_forward along one direction, with the arrays that ota_backward needs.
+ * dP is also the product of dS with the Hessian of the optimal value max <P, S> - tau R(P) - ..., whose
+ * gradient in S is P: symmetric and positive semidefinite [LIT-30, DER-16]. Free, exact, relaxed and
+ * capped columns in tolerance mode; anything else is OTA_UNSUPPORTED. Status, residual and precision
+ * as in ota_backward. */
+OTA_API ota_status ota_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
+                           ota_result *result, ota_error *error);
 
 /* ---- certificate ---------------------------------------------------------------------------- */
 

@@ -328,9 +328,12 @@ OTA_API ota_status ota_state_change_of(const void *before, const void *after, ot
                                        int64_t size, ota_state_change *change, ota_error *error);
 
 /* Mean, sample standard deviation (divisor count - 1; NaN for one value) and quantiles (linear between
- * order statistics) of finite values. Allocates 32 count bytes. [TOT-27] */
+ * order statistics) of finite values. With m_k = mean (x - mean)^k: skewness m_3 / m_2^1.5 and excess
+ * kurtosis m_4 / m_2^2 - 3, NaN for a constant. Allocates 32 count bytes. [TOT-27, 86] */
 typedef struct ota_summary {
-    double minimum, maximum, mean, deviation, median, p95;
+    double minimum, maximum, mean, deviation, median, p95, p99;
+    double variation; /* deviation / |mean| */
+    double skewness, kurtosis;
 } ota_summary;
 OTA_API ota_status ota_summary_of(const double *values, int64_t count, ota_summary *summary,
                                   ota_error *error);
@@ -485,6 +488,54 @@ OTA_API ota_status ota_mean_shift(const double *mass, const double *values, int6
 OTA_API ota_status ota_birkhoff(const double *coupling, int64_t size, int64_t capacity,
                                 double *weights, int64_t *columns, int64_t *count, double *rest,
                                 ota_error *error);
+
+/* *leak = max over rows i < position of ||P_i - P'_i||_1, P' the plan after the scores of every later query
+ * and key were moved by +-move: 0 for free, prefix and online columns under a causal support, above 0 for
+ * every other column rule. Keys from position (bottom-right corner and prefix: + keys - queries) on count
+ * as later. The statuses are ota_attend's. Allocates two couplings. [DER-23] */
+OTA_API ota_status ota_causality_leak(const ota_problem *problem, const ota_options *options,
+                                      int64_t position, double move, double *leak,
+                                      ota_error *error);
+
+/* ---- whose plan is this: the method that explains a coupling ----------------------------------
+ *
+ * On the pairs that carry weight, a plan of an entropy or Tsallis method at temperature tau obeys
+ *
+ *     y(P_ij) = S_ij / tau + a_i + b_j,   y = log P, or P^(alpha - 1) / (alpha - 1) for entmax
+ *
+ * and tau b says which rule the columns follow: 0 free, -rho log(c_j / nu_j) relaxed, below its top only
+ * where c_j is at the cap, whatever makes c = nu exact, a finite number of rounds elastic. So one weighted
+ * regression finds 1/tau, a search over alpha the order, and the rule's parameter follows; then the
+ * library solves the problem by that method, and what counts is the distance of its plan. */
+typedef struct ota_fit {
+    /* as the program reads it, "softmax/relaxed:0.5{temperature=0.1}" */
+    char method[192];
+    ota_regulariser regulariser;
+    double order;
+    ota_column_rule columns;
+    double strength, cap, lambda;
+    int64_t steps;
+    ota_row_rule rows;
+    double row_strength;
+    ota_axis axis;
+    double temperature; /* NaN: hard methods have none */
+    /* 0 where any temperature gives the same plan: the scores are of the form row + column */
+    int temperature_known;
+    int parameters;  /* how many numbers were fitted */
+    double residual; /* of the regression, sum |dP| / sum P; NaN for hard methods */
+    double distance; /* sum |P - P'| / sum P of the worst head, P' the plan of this method */
+    int explains;    /* within 1e-3, and as near as the nearest (within a factor 4, or 1e-8) */
+} ota_fit;
+
+/* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that
+ * explain it first, fewest parameters first, then by distance. Scores, terms, supports and masses are those
+ * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
+ * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
+ * threads, cpu, cancel and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
+ * above 2^18 pairs), prefix up to 2^12 pairs. Allocates some six copies of the coupling. */
+OTA_API ota_status ota_identify(const ota_problem *problem, const ota_options *options,
+                                const double *coupling, ota_fit *fits, int64_t capacity,
+                                int64_t *count, ota_error *error);
 
 /* ---- bounds of one softmax row ----------------------------------------------------------------
  *

@@ -4,8 +4,8 @@
 
 A block opens with ```sh followed by words; one of them must be TAG (`ci` or `long`). The blocks of one
 document run in order, with `bash -eu`, in one scratch copy of the repository (the built program and
-libraries linked into its build folder) and so see each other's files. With --steps a line
-`name <tab> passed|failed <tab> reason` is appended for each block.
+libraries linked into its build folder) and so see each other's files. A block that ```output follows must
+print exactly that. With --steps a line `name <tab> passed|failed <tab> reason` is appended for each block.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-BLOCK = re.compile(r"^```sh[ \t]+(?P<tags>[^\n]*)\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```sh[ \t]+(?P<tags>[^\n]*)\n(?P<text>.*?)^```[ \t]*$(?:\n+```output\n(?P<output>.*?)^```[ \t]*$)?",
+    re.MULTILINE | re.DOTALL,
+)
 # What a copy finds built already; a block that configures a build of its own there still can.
 BUILT = ("otattn", "libotattn*", "charts.js*", "venv")
 TIME_LIMIT = {"ci": 300, "long": 7200}
 
 
-def find_blocks(document: Path, tag: str) -> list[tuple[int, str]]:
-    """(line of the first command, commands) of each block with the tag."""
+def find_blocks(document: Path, tag: str) -> list[tuple[int, str, str | None]]:
+    """(line of the first command, commands, what they must print) of each block with the tag."""
     text = document.read_text(encoding="utf-8")
     return [
-        (text.count("\n", 0, match.start("text")) + 1, match["text"])
+        (text.count("\n", 0, match.start("text")) + 1, match["text"], match["output"])
         for match in BLOCK.finditer(text)
         if tag in match["tags"].split()
     ]
@@ -56,7 +59,7 @@ def make_copy(root: Path, folder: Path) -> Path:
     return copy
 
 
-def run_block(text: str, folder: Path, limit: int) -> str:
+def run_block(text: str, wanted: str | None, folder: Path, limit: int) -> str:
     """What went wrong, or an empty string."""
     try:
         done = subprocess.run(
@@ -73,10 +76,10 @@ def run_block(text: str, folder: Path, limit: int) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"ran longer than {limit} s"
-    if done.returncode == 0:
+    if done.returncode == 0 and wanted in (None, done.stdout):
         return ""
     sys.stdout.write(done.stdout[-4000:])
-    return f"exit status {done.returncode}"
+    return f"exit status {done.returncode}" if done.returncode else "printed something else"
 
 
 def main() -> int:
@@ -94,9 +97,9 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory(prefix="otattn-docs-") as folder:
             copy = make_copy(root, Path(folder))
-            for line, text in blocks:
+            for line, text, wanted in blocks:
                 name = f"{document.relative_to(root)}:{line}"
-                reason = run_block(text, copy, TIME_LIMIT[options.tag])
+                reason = run_block(text, wanted, copy, TIME_LIMIT[options.tag])
                 ran += 1
                 failed += bool(reason)
                 print(f"{'FAILED' if reason else 'ok':7} {name} {reason}".rstrip(), flush=True)

@@ -1,6 +1,6 @@
 /* Backward: walks the heads one after another and every head's rows, then its keys, in parallel pieces that
  * depend on shapes alone. How the multipliers a, b of a head are found depends on its columns; what is
- * done with them (backward.inc.h, written once for f32 and f64) does not.
+ * done with them (the .inc.h files, written once for f32 and f64) does not.
  *
  *     dL/dQ = scale dS' K,  dL/dK = scale dS'^T Q,  dL/dV = P^T dL/dout     [LIT-21]
  *
@@ -33,13 +33,13 @@ static double order_slope(double p, double order) {
 #define REAL_TYPE OTA_F32
 #define REAL_MAX FLT_MAX
 #define TAU_MIN 1.0e-30
-#include "backward.inc.h"
-#undef REAL
-#undef WORD
-#undef KERNELS
-#undef REAL_TYPE
-#undef REAL_MAX
-#undef TAU_MIN
+#include "backward_pairs.inc.h"
+
+#include "backward_outputs.inc.h"
+
+#include "backward_coupled.inc.h"
+
+#include "backward_names.inc.h"
 
 #define REAL double
 #define WORD(name) name##_f64
@@ -47,7 +47,13 @@ static double order_slope(double p, double order) {
 #define REAL_TYPE OTA_F64
 #define REAL_MAX DBL_MAX
 #define TAU_MIN DBL_MIN
-#include "backward.inc.h"
+#include "backward_pairs.inc.h"
+
+#include "backward_outputs.inc.h"
+
+#include "backward_coupled.inc.h"
+
+#include "backward_names.inc.h"
 
 typedef void task(void *context, int64_t index, int worker);
 
@@ -380,7 +386,8 @@ static ota_status run_head(ota_backward_job *job) {
         .order = r->order,
         .tau = ota_head_temperature(r, job->head),
         .sink = ota_head_sink(r, job->head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_UNROLLED || job->mode == OTA_BACKWARD_PREFIX;
     job->residual = 0.0;
@@ -415,13 +422,14 @@ static ota_status run_head(ota_backward_job *job) {
     return stopped != OTA_OK ? stopped : status;
 }
 
-static ota_status run_all(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
-                          ota_result *found) {
+ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                            const ota_tangents *along, ota_result *found) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = plan->backward;
     ota_backward_job job = {.plan = plan,
                             .arrays = arrays,
                             .want = want,
+                            .along = along,
                             .space = s,
                             .slot = plan->slots,
                             .mode = ota_backward_mode_of(plan)};
@@ -441,7 +449,8 @@ static ota_status run_all(ota_plan *plan, const ota_arrays *arrays, const ota_gr
             job.head = job.key_head * group + k;
             const ota_status status = run_head(&job);
             if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
-            if (job.residual > found->backward_residual) found->backward_residual = job.residual;
+            if (!(job.residual <= found->backward_residual))
+                found->backward_residual = job.residual;
             if (status >= OTA_OK || found->status < OTA_OK) continue;
             found->status = status;
             found->head = job.batch * r->heads + job.head;
@@ -451,136 +460,4 @@ static ota_status run_all(ota_plan *plan, const ota_arrays *arrays, const ota_gr
     }
     ota_sums_write(plan, want);
     return found->status;
-}
-
-/* ---- entry ------------------------------------------------------------------------------------ */
-
-static ota_status refuse(const ota_plan *plan, ota_error *error) {
-    const ota_resolved *r = &plan->resolved;
-    const ota_backward_mode mode = ota_backward_mode_of(plan);
-    if (r->order <= 0.0) {
-        return ota_fail(
-            error, OTA_NOT_DIFFERENTIABLE, "method",
-            "use softmax or entmax with a small temperature",
-            "hard plans jump where the scores change: their derivative is 0 or does not "
-            "exist");
-    }
-    if (plan->backward == NULL) {
-        return ota_fail(error, OTA_EINVAL, "gradients",
-                        "create the plan with options.gradients = 1",
-                        "the plan was made without the workspace of backward");
-    }
-    const bool rounds = mode == OTA_BACKWARD_UNROLLED;
-    const bool coupled = rounds || (mode == OTA_BACKWARD_IMPLICIT && plan->solver->solve != NULL);
-    if (coupled && r->settings.backward == (rounds ? 1 : 2)) {
-        return ota_fail(error, OTA_UNSUPPORTED, "backward", "use 0 (auto)",
-                        rounds
-                            ? "a fixed number of rounds is no solution, so only its rounds can be "
-                              "differentiated (unrolled)"
-                            : "in tolerance mode the number of rounds depends on the data, so the "
-                              "solution is differentiated (implicit)");
-    }
-    return OTA_OK;
-}
-
-/* What the last forward came to; `head` is the one at fault. */
-static ota_status check_forward(const ota_plan *plan, int64_t *head, ota_error *error) {
-    const ota_resolved *r = &plan->resolved;
-    for (int64_t k = 0; k < r->batch * r->heads; k++) {
-        const ota_tally *tally = &plan->tallies[k];
-        *head = k;
-        if (tally->result.status == OTA_UNSOLVED) {
-            return ota_fail(error, OTA_EINVAL, "plan", "run ota_forward on it first",
-                            "the plan has not run forward yet");
-        }
-        if (tally->result.status < OTA_OK || tally->result.status == OTA_PARTIAL) {
-            return ota_fail(error, OTA_NOT_CONVERGED, "plan", "raise max_rounds or tolerance",
-                            "the forward of head %" PRId64
-                            " ended with '%s', so it has no derivative",
-                            k, ota_status_word(tally->result.status));
-        }
-        if (tally->pruned > 0) {
-            return ota_fail(error, OTA_UNSUPPORTED, "prune", "mask the unusable pairs instead",
-                            "head %" PRId64 " was solved without %" PRId64 " unusable pairs", k,
-                            tally->pruned);
-        }
-    }
-    return OTA_OK;
-}
-
-static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
-    const ota_resolved *r = &plan->resolved;
-    if (ota_backward_mode_of(plan) != OTA_BACKWARD_IMPLICIT) return OTA_OK;
-    for (int64_t k = 0; k < r->batch * r->heads; k++) {
-        const int64_t b = k / r->heads, h = k % r->heads;
-        for (int64_t j = 0; j < r->keys; j++) {
-            if (!isnan(ota_array_get(&arrays->column_potential, b, h, 0, j))) continue;
-            return ota_fail(error, OTA_NOT_CONVERGED, "column_potential",
-                            "give what a converged forward wrote",
-                            "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
-        }
-        for (int64_t i = 0; i < r->queries && plan->transposed; i++) {
-            if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
-            return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
-                            "give what a converged forward wrote",
-                            "row_potential of head %" PRId64 ", query %" PRId64 " is NaN", k, i);
-        }
-    }
-    return OTA_OK;
-}
-
-static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
-    if (result != NULL) {
-        const size_t size = result->size;
-        memcpy(result, found, size < sizeof *found ? size : sizeof *found);
-        result->size = size;
-    }
-    if (found->status >= OTA_OK) return found->status;
-    return ota_fail(error, found->status, "", "raise the temperature, or unroll fixed rounds", "%s",
-                    found->sentence);
-}
-
-ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
-                        ota_result *result, ota_error *error) {
-    if (plan == NULL)
-        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
-    if (result != NULL && result->size == 0) {
-        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
-                        "result.size is 0");
-    }
-    ota_arrays arrays;
-    ota_gradients want;
-    ota_status status = refuse(plan, error);
-    if (status == OTA_OK)
-        status = ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
-    if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, gradients, &want, error);
-    if (status == OTA_OK && ota_array_present(&arrays.remaining)) {
-        status = ota_fail(error, OTA_UNSUPPORTED, "remaining", "start from full capacities",
-                          "backward does not know the capacities forward started from");
-    }
-    if (status != OTA_OK) return status;
-    ota_result found = {.size = sizeof found, .status = OTA_OK, .promoted = plan->promoted};
-    status = check_forward(plan, &found.head, error);
-    if (status == OTA_OK) status = check_finite(plan, &arrays, error);
-    if (status != OTA_OK) {
-        if (status == OTA_NOT_CONVERGED) ota_gradients_poison(plan, &want);
-        return status;
-    }
-    status = run_all(plan, &arrays, &want, &found);
-    found.status = status;
-    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) ota_gradients_poison(plan, &want);
-    for (int64_t k = 0; k < plan->resolved.batch * plan->resolved.heads; k++) {
-        found.empty_rows += plan->tallies[k].empty_rows;
-        found.nonfinite_rows += plan->tallies[k].nonfinite_rows;
-    }
-    if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
-    if (status == OTA_NOT_CONVERGED) {
-        (void)snprintf(found.sentence, sizeof found.sentence,
-                       "head %" PRId64 ": the linear system of backward stopped at a relative "
-                       "residual of %.3g",
-                       found.head, found.backward_residual);
-    } else if (found.status != OTA_OK) {
-        (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
-    }
-    return report(&found, result, error);
 }

@@ -83,6 +83,7 @@ typedef struct ota_backward_job {
     ota_plan *plan;
     const ota_arrays *arrays;
     const ota_gradients *want;
+    const ota_tangents *along; /* jvp: coupling_grad is dS, scores is dP; NULL: backward */
     ota_backward_space *space;
     ota_slot *slot;
     ota_row_law law;
@@ -94,6 +95,10 @@ typedef struct ota_backward_job {
     double residual;
 } ota_backward_job;
 
+/* backward.c: one run over all heads after the doors; `along` NULL for backward. */
+ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
+                            const ota_tangents *along, ota_result *found);
+
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
@@ -103,6 +108,10 @@ const char *ota_backward_describe(const ota_plan *plan);
 /* backward_check.c: the door. `full` becomes a full-size copy. */
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *given, ota_gradients *full, ota_error *error);
+/* Likewise for jvp; `want` is the backward that computes it. */
+ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
+                              const ota_tangents *given, ota_tangents *full, ota_gradients *want,
+                              ota_error *error);
 /* Quiet NaN into every gradient that is wanted. */
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want);
 /* The array that takes the gradient of sorted term t (the sink: t = term_count); NULL: none. */

@@ -55,7 +55,8 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
         return r->from_matrix ? "the problem has a matrix of scores; ask for matrix" : NULL;
     if (strcmp(field, "matrix") == 0)
         return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
-    if (strcmp(field, "order") == 0) return r->order > 1.0 ? NULL : "only entmax has an order";
+    if (strcmp(field, "order") == 0)
+        return p->regulariser == OTA_ENTMAX ? NULL : "only entmax has an order";
     if (strcmp(field, "cap") == 0) return caps ? NULL : "only capped and online columns have a cap";
     if (strcmp(field, "strength") == 0) {
         if (p->columns == OTA_COLUMNS_RELAXED) return NULL;
@@ -326,6 +327,46 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
             status = check_alias(plan, arrays, full, a, "terms", error);
     }
     return status == OTA_OK ? check_potentials(plan, arrays, error) : status;
+}
+
+ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
+                              const ota_tangents *given, ota_tangents *full, ota_gradients *want,
+                              ota_error *error) {
+    memset(full, 0, sizeof *full);
+    if (given == NULL || given->size == 0) {
+        return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
+                        given == NULL ? "tangents is NULL" : "tangents.size is 0");
+    }
+    memcpy(full, given, given->size < sizeof *full ? given->size : sizeof *full);
+    const ota_gradients same = {
+        .size = sizeof same, .coupling_grad = full->scores, .scores = full->coupling};
+    ota_status status = ota_gradients_check(plan, arrays, &same, want, error);
+    const struct {
+        const ota_array *array;
+        const char *field;
+        int shape;
+        bool input;
+    } more[] = {{&full->values, "values", VALUES, true}, {&full->out, "out", OUT, false}};
+    for (int k = 0; k < 2 && status == OTA_OK; k++) {
+        const ota_array *a = more[k].array;
+        int64_t size[4];
+        bool one[4];
+        if (!ota_array_present(a)) continue;
+        if (!ota_array_present(&arrays->values)) {
+            return ota_fail(error, OTA_EINVAL, more[k].field, "give arrays.values",
+                            "there is no tangent %s here: arrays.values are absent", more[k].field);
+        }
+        shape_of(plan, more[k].shape, size, one);
+        status = check_one(a, more[k].field, size, one, more[k].input, error);
+        if (status == OTA_OK && !more[k].input)
+            status = check_alias(plan, arrays, want, a, more[k].field, error);
+    }
+    if (status != OTA_OK) return status;
+    if (overlap(&full->out, &full->values) || overlap(&full->coupling, &full->values)) {
+        return ota_fail(error, OTA_EALIAS, "values", "give it memory of its own",
+                        "tangent values overlap an output");
+    }
+    return OTA_OK;
 }
 
 static void poison(const ota_array *a) {

@@ -300,6 +300,10 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     k.order = r.problem.regulariser == OTA_SOFTMAX ? 1.0
               : r.problem.regulariser == OTA_HARD  ? 0.0
                                                    : r.problem.order;
+    if (r.problem.regulariser == OTA_CUSTOM) {
+        k.order = 2.0;
+        k.custom = &r.problem.custom;
+    }
     k.row_strength = r.problem.rows == OTA_ROWS_RELAXED ? r.problem.row_strength : INFINITY;
     k.from_coupling = ota_array_present(&a.coupling);
     size_t bytes;

@@ -10,6 +10,7 @@ enum { AVERAGING_SWEEPS = 48 };
 
 static double weight(const ota_judge_head *k, double x) {
     if (!(x > -INFINITY)) return 0.0;
+    if (k->custom != NULL) return k->custom->weight(k->custom->user, fmax(x / k->tau, -1e308));
     if (k->order <= 1.0) return exp(x / k->tau);
     const double z = (k->order - 1.0) * x / k->tau;
     return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : 0.0;
@@ -20,19 +21,29 @@ static double level_of(const ota_judge_head *k, double p) {
     return k->order <= 1.0 ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
 }
 
-/* What pairs of weight p = w(x) take from the dual. */
-static double dual_cost(const ota_judge_head *k, double p) {
+/* Omega(p) - Omega(0), NaN where the caller gave no value. */
+static double custom_value(const ota_judge_head *k, double p) {
+    const ota_custom *custom = k->custom;
+    if (custom->value == NULL) return NAN;
+    return custom->value(custom->user, p) - custom->value(custom->user, 0.0);
+}
+
+/* What pairs of weight p = w(x) take from the dual: tau Omega*(x / tau). */
+static double dual_cost(const ota_judge_head *k, double x, double p) {
+    if (!(p > 0.0)) return 0.0;
+    if (k->custom != NULL) return p * x - k->tau * custom_value(k, p);
     return k->order <= 1.0 ? k->tau * p : k->tau / k->order * pow(p, k->order);
 }
 
 double ota_judge_regulariser(const ota_judge_head *k, double p) {
     if (!(p > 0.0) || !(k->order > 0.0)) return 0.0;
+    if (k->custom != NULL) return k->tau * custom_value(k, p);
     if (k->order <= 1.0) return k->tau * p * (log(p) - 1.0);
     return k->tau * (pow(p, k->order) - p) / (k->order * (k->order - 1.0));
 }
 
 static double shift_of(const ota_judge_head *k) {
-    return k->order > 1.0 ? k->tau / (k->order * (k->order - 1.0)) : 0.0;
+    return k->order > 1.0 && k->custom == NULL ? k->tau / (k->order * (k->order - 1.0)) : 0.0;
 }
 
 /* a - b + b log(b / a)-like: c log(c / nu) - c + nu with its limits. */
@@ -98,6 +109,12 @@ double ota_judge_mass_of(const ota_judge_head *k, int64_t i) {
     return ota_judge_row_mass(k->r, k->batch, k->head, i);
 }
 
+static double custom_excess(const ota_judge_head *k, int64_t count, double f, double mu) {
+    ota_judge_sum sum = {-mu, 0.0};
+    for (int64_t c = 0; c < count; c++) ota_judge_add(&sum, weight(k, k->gather[c] + f));
+    return ota_judge_total(sum);
+}
+
 /* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
  * Newton's method inside a bracket. */
 static double best_row_potential(ota_judge_head *k, double mu) {
@@ -117,7 +134,15 @@ static double best_row_potential(ota_judge_head *k, double mu) {
         const double f = k->tau * (log(mu) - log(ota_judge_total(sum))) - top;
         return isfinite(k->row_strength) ? f * (k->row_strength / (k->row_strength + k->tau)) : f;
     }
-    double low = -top, high = level_of(k, mu) - top;
+    double low = -top, high = k->custom == NULL ? level_of(k, mu) - top : -top;
+    /* Nothing is known of a caller's weights but that they rise. */
+    for (double step = k->tau; k->custom != NULL && step < DBL_MAX / 4.0; step *= 2.0) {
+        const double below = custom_excess(k, count, low, mu),
+                     above = custom_excess(k, count, high, mu);
+        if (!(below > 0.0) && !(above < 0.0)) break;
+        if (below > 0.0) low -= step;
+        if (above < 0.0) high += step;
+    }
     double f = high;
     for (int turn = 0; turn < 200 && high - low > DBL_EPSILON * fabs(high); turn++) {
         double rise = 0.0;
@@ -126,7 +151,9 @@ static double best_row_potential(ota_judge_head *k, double mu) {
             const double p = weight(k, k->gather[c] + f);
             if (!(p > 0.0)) continue;
             ota_judge_add(&sum, p);
-            rise += pow(p, 2.0 - k->order) / k->tau;
+            rise += k->custom == NULL
+                        ? pow(p, 2.0 - k->order) / k->tau
+                        : k->custom->slope(k->custom->user, (k->gather[c] + f) / k->tau) / k->tau;
         }
         const double excess = ota_judge_total(sum);
         if (fabs(excess) <= 4.0 * DBL_EPSILON * mu) break;
@@ -154,7 +181,7 @@ double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *dis
         for (int64_t j = 0; j <= k->m; j++) {
             const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
             const double p = f > -INFINITY && a > -INFINITY ? weight(k, a + f) : 0.0;
-            ota_judge_add(&dual, -dual_cost(k, p));
+            ota_judge_add(&dual, -dual_cost(k, a + f, p));
             ota_judge_add(&apart, fabs((j < k->m ? k->p[j] : rest) - p));
         }
     }

@@ -12,7 +12,8 @@ typedef struct ota_judge_head {
     bool swapped; /* axis columns: rows are keys */
     int64_t n, m; /* rows and columns of the problem that is solved */
     int64_t batch, head;
-    double tau, order, sink; /* order: 1 entropy, 0 hard, else alpha */
+    double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
+    const ota_custom *custom; /* NULL: a regulariser of ours */
     double mass, row_strength;
     ota_column_rule rule;
     bool from_coupling, has_g, has_f;

@@ -2,6 +2,7 @@
  * happened. Nothing is chosen or allocated here. Work is cut by rows into chunks that depend on shapes
  * alone, and sums over chunks are added in order, so bits do not depend on threads. The walk is written
  * once for f32 and f64 in forward.inc.h. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -9,8 +10,11 @@
 #include <string.h>
 
 #include "plan.h"
+#include "solver/scaling.h"
 
 static const double log2_e = 1.4426950408889634;
+/* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
+static const double RAW_LEAST = 1.0e-30;
 
 typedef struct walk {
     ota_plan *plan;
@@ -129,18 +133,24 @@ static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
 #define KERNELS(plan) ((plan)->kernels->f32)
 #define ATTEND ota_kernels_f32_attend
 #define REAL_TYPE OTA_F32
+#define REAL_TOP FLT_MAX
+#define REAL_LIFT OTA_LIFT_F32
 #include "forward.inc.h"
 #undef REAL
 #undef WORD
 #undef KERNELS
 #undef ATTEND
 #undef REAL_TYPE
+#undef REAL_TOP
+#undef REAL_LIFT
 
 #define REAL double
 #define WORD(name) name##_f64
 #define KERNELS(plan) ((plan)->kernels->f64)
 #define ATTEND ota_kernels_f64_attend
 #define REAL_TYPE OTA_F64
+#define REAL_TOP DBL_MAX
+#define REAL_LIFT OTA_LIFT_F64
 #include "forward.inc.h"
 
 /* ---- results ---------------------------------------------------------------------------------- */
@@ -185,10 +195,12 @@ static void sum_up(const walk *w, ota_result *result) {
                        "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
         const bool exact = plan->resolved.problem.columns == OTA_COLUMNS_EXACT;
-        (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
-                       result->head,
-                       exact ? "a query with positive mass has no key it may use"
-                             : "the keys a row may use have too little capacity left for its mass");
+        const bool custom = plan->resolved.problem.regulariser == OTA_CUSTOM;
+        (void)snprintf(
+            result->sentence, sizeof result->sentence, "head %" PRId64 ": %s", result->head,
+            custom  ? "custom.weight cannot add up to a row's mass"
+            : exact ? "a query with positive mass has no key it may use"
+                    : "the keys a row may use have too little capacity left for its mass");
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
                        ota_status_text(result->status));

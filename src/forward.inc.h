@@ -1,6 +1,20 @@
 /* Body of forward.c for REAL = float or double: packing, forming scores, weights, outputs. Shapes are
  * those of plan.h; n = queries, m = keys that exist (plan->key_count). */
 
+/* Several sums side by side, which the compiler makes one vector. */
+static bool WORD(all_finite)(const REAL *x, int64_t count) {
+    enum { LANES = 16 };
+    REAL zero[LANES] = {0};
+    int64_t k = 0;
+    for (; k + LANES <= count; k += LANES) {
+        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
+    }
+    for (; k < count; k++) zero[0] += x[k] - x[k];
+    REAL all = 0;
+    for (int l = 0; l < LANES; l++) all += zero[l];
+    return all == (REAL)0;
+}
+
 static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
     const ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
@@ -12,6 +26,7 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
     if (!ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
     REAL *to = slot->values;
     WORD(ota_pack_rows)(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
+    if (WORD(all_finite)(to, plan->key_count * plan->values_width)) return;
     for (int64_t j = 0; j < plan->key_count; j++) {
         REAL *row = to + j * plan->values_width;
         bool finite = true;
@@ -22,13 +37,14 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
     }
 }
 
-/* Scores S of queries [first, first + rows) into to[row][stride]; -inf outside the support and in the
- * padding up to plan->stride. */
-static void WORD(form_rows)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
-                            int64_t head, int64_t first, int64_t rows, REAL *to, int64_t stride) {
+/* What scores are made of, q.k or entries of the matrix, for queries [first, first + rows) into
+ * to[row][stride], and the keys [begin, end) of each; nothing is promised elsewhere. */
+static void WORD(raw_rows)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
+                           int64_t head, int64_t first, int64_t rows, int64_t *begin, int64_t *end,
+                           REAL *to, int64_t stride) {
     const ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
-    int64_t begin[OTA_BLOCK_ROWS], end[OTA_BLOCK_ROWS], low = r->keys, high = 0;
+    int64_t low = r->keys, high = 0;
     for (int64_t k = 0; k < rows; k++) {
         ota_row_range(r, batch, first + k, plan->key_count, &begin[k], &end[k]);
         if (begin[k] < end[k] && begin[k] < low) low = begin[k];
@@ -43,11 +59,26 @@ static void WORD(form_rows)(walk *w, const ota_slot *slot, ota_worker *worker, i
         KERNELS(plan)->products(worker->queries, (const REAL *)slot->packed_keys + low * r->width,
                                 rows, high - low, r->width, to + low, stride);
     }
+}
+
+/* -inf outside keys [begin, end) of a row of `stride` elements. */
+static void WORD(shut_outside)(REAL *row, int64_t begin, int64_t end, int64_t stride) {
+    for (int64_t j = 0; j < begin; j++) row[j] = (REAL)-INFINITY;
+    for (int64_t j = end; j < stride; j++) row[j] = (REAL)-INFINITY;
+}
+
+/* Scores S of queries [first, first + rows) into to[row][stride]; -inf outside the support and in the
+ * padding up to plan->stride. */
+static void WORD(form_rows)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
+                            int64_t head, int64_t first, int64_t rows, REAL *to, int64_t stride) {
+    const ota_plan *plan = w->plan;
+    int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
+    WORD(raw_rows)(w, slot, worker, batch, head, first, rows, begin, end, to, stride);
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = to + k * stride;
-        for (int64_t j = 0; j < begin[k]; j++) row[j] = (REAL)-INFINITY;
-        WORD(ota_row_scores)(r, batch, head, first + k, begin[k], end[k], row + begin[k]);
-        for (int64_t j = end[k]; j < plan->stride; j++) row[j] = (REAL)-INFINITY;
+        WORD(ota_row_scores)
+        (&plan->resolved, batch, head, first + k, begin[k], end[k], row + begin[k]);
+        WORD(shut_outside)(row, begin[k], end[k], plan->stride);
     }
 }
 
@@ -70,7 +101,7 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
     const ota_plan *plan = w->plan;
     const ota_arrays *a = w->arrays;
     const int64_t m = plan->key_count, width = plan->values_width;
-    bool broken[OTA_BLOCK_ROWS] = {false};
+    bool broken[OTA_ROW_BLOCK] = {false};
     for (int64_t k = 0; k < rows; k++) {
         const REAL *row = p + k * stride;
         for (int64_t q = 0; q < slot->broken_count; q++) {
@@ -132,7 +163,8 @@ static ota_row_law WORD(row_law)(const ota_plan *plan, int64_t head) {
         .order = r->order,
         .tau = ota_head_temperature(r, head),
         .sink = ota_head_sink(r, head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY};
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
 }
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
@@ -195,6 +227,7 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
     WORD(ota_pack_rows)(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     WORD(terms_of) terms = {r, batch, head, first};
     const bool wants_out = ota_array_present(&a->out);
+    const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
     const ATTEND block = {.queries = worker->queries,
                           .packed_keys = slot->packed_keys,
                           .values = slot->values,
@@ -232,8 +265,8 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
             for (int64_t q = 0; q < block.values_width; q++)
                 out[k * block.values_width + q] = (REAL)NAN;
         } else if (weight > 0.0) {
-            found.lse = log(weight) + peak / tau;
-            if (mu > 0.0) found.potential = tau * log(mu / weight) - peak;
+            if (logs) found.lse = log(weight) + peak / tau;
+            if (logs && mu > 0.0) found.potential = tau * log(mu / weight) - peak;
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             tally->empty_rows++;
@@ -396,6 +429,28 @@ static void WORD(form_task)(void *context, int64_t chunk, int worker_index) {
     }
 }
 
+/* Column masses for a row mass of `total`; on entry nu is positive where some row may use the key. */
+static void WORD(allot_columns)(WORD(seat_walk) * s, double total) {
+    const ota_plan *plan = s->w->plan;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t m = plan->dense_columns;
+    ota_seat *seat = s->seat;
+    int64_t usable = 0;
+    for (int64_t j = 0; j < m; j++) usable += seat->nu[j] > 0.0;
+    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
+    const bool given =
+        ota_array_present(plan->transposed ? &r->problem.row_mass : &r->problem.column_mass);
+    for (int64_t j = 0; j < m; j++) {
+        double mass = capacity ? 1.0 : seat->nu[j] > 0.0 ? total / (double)usable : 0.0;
+        if (given)
+            mass = plan->transposed ? ota_row_mass(r, s->batch, s->head, j)
+                                    : ota_column_mass(r, s->batch, s->head, j, mass);
+        seat->nu[j] = capacity ? r->problem.cap * mass : mass;
+        seat->lambdas[j] = ota_key_lambda(r, j);
+    }
+    s->dense->mass = total;
+}
+
 /* Masses of the stored problem, which rows and columns are usable, the range; false on NaN or +inf. */
 static bool WORD(weigh)(WORD(seat_walk) * s) {
     const ota_plan *plan = s->w->plan;
@@ -404,7 +459,6 @@ static bool WORD(weigh)(WORD(seat_walk) * s) {
     ota_seat *seat = s->seat;
     const REAL *scores = seat->scores;
     double low = INFINITY, high = -INFINITY, total = 0.0;
-    int64_t usable = 0;
     bool finite = true;
     for (int64_t j = 0; j < plan->dense_stride; j++) seat->nu[j] = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -428,19 +482,7 @@ static bool WORD(weigh)(WORD(seat_walk) * s) {
         /* A masked row that should carry mass has no place in an exact plan. */
         if (empty && mu > 0.0) s->dense->unusable = -1;
     }
-    for (int64_t j = 0; j < m; j++) usable += seat->nu[j] > 0.0;
-    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
-    const bool given =
-        ota_array_present(plan->transposed ? &r->problem.row_mass : &r->problem.column_mass);
-    for (int64_t j = 0; j < m; j++) {
-        double mass = capacity ? 1.0 : seat->nu[j] > 0.0 ? total / (double)usable : 0.0;
-        if (given)
-            mass = plan->transposed ? ota_row_mass(r, s->batch, s->head, j)
-                                    : ota_column_mass(r, s->batch, s->head, j, mass);
-        seat->nu[j] = capacity ? r->problem.cap * mass : mass;
-        seat->lambdas[j] = ota_key_lambda(r, j);
-    }
-    s->dense->mass = total;
+    WORD(allot_columns)(s, total);
     s->dense->range = high > low ? high - low : 0.0;
     return finite;
 }
@@ -452,6 +494,12 @@ static void WORD(weights_of)(const WORD(seat_walk) * s, const ota_row_law *law, 
     const ota_dense *d = s->dense;
     const REAL *row = (const REAL *)s->seat->scores + i * plan->dense_stride;
     const int64_t m = plan->dense_columns;
+    if (d->emission == OTA_EMIT_MATCH) {
+        memset(to, 0, (size_t)m * sizeof *to);
+        to[d->match[i]] = (REAL)d->mu[i];
+        *found = (ota_row_found){.mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY};
+        return;
+    }
     if (d->emission == OTA_EMIT_PLAN) {
         const double *from = s->seat->plan + i * plan->dense_stride;
         *found =
@@ -597,7 +645,7 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
                        index, r->settings.tolerance, 2.0 * floor, plan->wide ? "f64" : "f32");
         return OTA_TOL_UNREACHABLE;
     }
-    const ota_status status = plan->solver->solve(d);
+    const ota_status status = plan->stored_solver->solve(d);
     tally->result.rounds = d->rounds;
     tally->result.column_error = d->column_error;
     tally->unusable = d->unusable;
@@ -608,6 +656,8 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
     if (status == OTA_NOT_CONVERGED && r->settings.allow_partial) return OTA_PARTIAL;
     return status;
 }
+
+#include "forward_rounds.inc.h"
 
 static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
     ota_plan *plan = w->plan;
@@ -647,7 +697,8 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
     for (int64_t j = 0; j < plan->dense_columns; j++) d.g[j] = 0.0;
     WORD(seat_walk) s = {w, seat, &plan->slots[seat_index], &d, batch, head, seat_index};
     if (interrupted(w)) return;
-    tally->result.status = WORD(solve_dense)(&s, tally);
+    const bool rounds = plan->path == OTA_PATH_ROUNDS && WORD(run_rounds)(&s, tally);
+    if (!rounds) tally->result.status = WORD(solve_dense)(&s, tally);
     if (tally->result.status == OTA_CANCELLED || tally->result.status == OTA_TIMEOUT) {
         atomic_store(&w->stopped, tally->result.status);
         return;
@@ -656,7 +707,7 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
         REAL *bias = seat->bias;
         for (int64_t j = 0; j < plan->dense_columns; j++) bias[j] = (REAL)d.g[j];
         if (plan->transposed) WORD(turn_over)(&s, tally);
-        ota_parallel(plan->pool, OTA_CHUNKS, WORD(emit_task), &s);
+        if (!rounds) ota_parallel(plan->pool, OTA_CHUNKS, WORD(emit_task), &s);
         gather_chunks(w, seat_index, batch, head);
         const double *column = plan->transposed ? d.f : d.g;
         for (int64_t j = 0; ota_array_present(&w->arrays->column_potential) && j < r->keys; j++) {
@@ -673,7 +724,7 @@ static void WORD(dense_task)(void *context, int64_t index, int worker) {
 static void WORD(walk_heads)(walk *w) {
     ota_plan *plan = w->plan;
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (plan->path != OTA_PATH_DENSE) {
+    if (!ota_plan_has_seats(plan)) {
         WORD(walk_rows)(w);
     } else if (heads >= plan->worker_count) {
         ota_parallel(plan->pool, heads, WORD(dense_task), w);

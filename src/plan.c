@@ -17,12 +17,37 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static bool is_coupled(const ota_plan *plan) { return plan->solver->solve != NULL; }
 
+/* A fixed number of plain rounds that starts and ends on rows. The matrix of a caller may hold
+ * differences of scores that only f64 potentials carry (numeric policy 3.2), so in f32 it is asked for. */
+static bool runs_on_kernel(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    const ota_settings *s = &r->settings;
+    const bool plain = !(s->anneal_start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
+                       !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
+                       s->center == OTA_CENTER_NONE && !s->prune && !s->gradients;
+    /* Columns that never move leave softmax, bit for bit. */
+    const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
+                                         !ota_array_present(&p->lambdas));
+    if (idle) return false;
+    return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) &&
+           s->fixed && plain && !plan->transposed && p->start == OTA_SIDE_ROWS &&
+           p->end == OTA_SIDE_ROWS && p->rows == OTA_ROWS_HARD && r->order > 0.0 &&
+           !(r->order > 1.0) &&
+           (!r->from_matrix || r->type == OTA_F64 || s->precision != OTA_PRECISION_AUTO);
+}
+
 static void choose_path(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     plan->transposed = p->axis == OTA_AXIS_COLUMNS;
+    plan->stored_solver = plan->solver;
     const char *why;
-    if (is_coupled(plan) || plan->transposed) {
+    if (runs_on_kernel(plan)) {
+        plan->path = OTA_PATH_ROUNDS;
+        plan->stored_solver = &ota_solver_log;
+        why = "a fixed number of rounds reads exp(scores), formed once, and the last makes the output";
+    } else if (is_coupled(plan) || plan->transposed) {
         plan->path = OTA_PATH_DENSE;
         why = plan->transposed ? "the transposed problem is solved on stored scores"
                                : "the columns couple all rows of a head, so its scores are stored";
@@ -37,7 +62,7 @@ static void choose_path(ota_plan *plan) {
         why = "rows are independent: one block of score rows per worker";
     }
     plan->wide = r->type == OTA_F64;
-    if (is_coupled(plan) && !plan->wide) {
+    if (plan->path == OTA_PATH_DENSE && is_coupled(plan) && !plan->wide) {
         plan->promoted = plan->solver->wide || r->settings.precision != OTA_PRECISION_F32;
         plan->wide = plan->promoted;
     } else if (r->settings.precision == OTA_PRECISION_F64 && !plan->wide) {
@@ -73,6 +98,25 @@ static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes
         *to = ota_arena_take(a, (size_t)rows, row_bytes);
 }
 
+static void take_rounds(ota_plan *plan, ota_seat *seat) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t rows = (size_t)plan->dense_rows, stride = (size_t)plan->dense_stride;
+    double **row_vectors[] = {&seat->u, &seat->shift, &seat->sinks};
+    double **column_vectors[] = {&seat->target, &seat->sums, &seat->scaling, &seat->absorbed};
+    for (size_t k = 0; k < sizeof row_vectors / sizeof row_vectors[0]; k++)
+        *row_vectors[k] = ota_arena_take(a, rows, sizeof(double));
+    for (size_t k = 0; k < sizeof column_vectors / sizeof column_vectors[0]; k++)
+        *column_vectors[k] = ota_arena_take(a, stride, sizeof(double));
+    seat->line = ota_arena_take(a, stride, ota_plan_real(plan));
+    void *parts = NULL;
+    take_matrix(a, OTA_CHUNKS, plan->dense_stride, sizeof(double), &parts);
+    seat->parts = parts;
+    if (!r->row_terms && r->support_count == 0) return;
+    take_matrix(a, OTA_CHUNKS, plan->dense_stride, ota_plan_real(plan), &seat->tops);
+    seat->used = ota_arena_take(a, stride, 1);
+}
+
 static void take_seat(ota_plan *plan, ota_seat *seat) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
@@ -92,9 +136,10 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     seat->nu = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     seat->lambdas = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     seat->bias = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
-    if (is_coupled(plan) && plan->solver->workspace != NULL) {
+    if (plan->path == OTA_PATH_ROUNDS) take_rounds(plan, seat);
+    if (is_coupled(plan) && plan->stored_solver->workspace != NULL) {
         const size_t bytes =
-            plan->solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
+            plan->stored_solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
         if (bytes == SIZE_MAX)
             a->overflowed = true;
         else
@@ -159,7 +204,7 @@ static void choose_sizes(ota_plan *plan, int threads) {
     plan->dense_stride = round_up(most(plan->dense_columns, 1), 16);
     plan->worker_count = threads;
     const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
-    if (plan->path == OTA_PATH_DENSE) {
+    if (ota_plan_has_seats(plan)) {
         plan->seat_count = least(heads, threads);
         plan->slot_count = plan->seat_count;
         plan->group = 1;
@@ -281,7 +326,7 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
 
 size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     static const char *const paths[] = {"fused tiles", "row blocks", "rows in order",
-                                        "stored scores"};
+                                        "stored scores", "stored kernel"};
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     static const char *const sides[] = {"rows", "columns"};
     const ota_resolved *r = &plan->resolved;

@@ -11,7 +11,8 @@ typedef enum ota_path {
     OTA_PATH_FUSED,  /* softmax on free columns from queries and keys: tiles, nothing n x m       */
     OTA_PATH_BLOCKS, /* rows alone, a block of whole score rows per worker                        */
     OTA_PATH_ORDERED, /* rows in order, one worker per head (online)                               */
-    OTA_PATH_DENSE /* all scores of a head kept (coupled columns, transposed problem)           */
+    OTA_PATH_DENSE, /* all scores of a head kept (coupled columns, transposed problem)           */
+    OTA_PATH_ROUNDS /* fixed rounds on exp(scores) of a head, the last with the output            */
 } ota_path;
 
 enum {
@@ -23,32 +24,37 @@ enum {
 /* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
 typedef struct ota_slot {
     void *packed_keys;
-    void *values;    /* [keys][values_width]                                                     */
-    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0             */
+    void *values;    /* [keys][values_width] */
+    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0 */
     int64_t broken_count;
 } ota_slot;
 
 /* Scratch of one worker. */
 typedef struct ota_worker {
-    void *queries; /* [OTA_ROW_BLOCK][width]                                                   */
-    void *scores;  /* [OTA_BLOCK_ROWS][stride]                                                 */
-    void *out;     /* [OTA_ROW_BLOCK][values_width]                                            */
+    void *queries; /* [OTA_ROW_BLOCK][width] */
+    void *scores;  /* [OTA_BLOCK_ROWS][stride] */
+    void *out;     /* [OTA_ROW_BLOCK][values_width] */
     void *attend;
-    void *mass, *top,
-        *sum;     /* [OTA_ROW_BLOCK]                                                      */
-    double *row;  /* [keys], online                                                           */
-    double *room; /* [keys], online: capacity left                                            */
+    void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
+    double *row;            /* [keys], online */
+    double *room;           /* [keys], online: capacity left */
 } ota_worker;
 
 /* All scores of one head being solved. */
 typedef struct ota_seat {
-    void *scores;  /* [dense_rows][dense_stride], T                                           */
-    double *plan;  /* the same, f64, or NULL                                                  */
-    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL            */
-    void *weights; /* [queries][stride] T: transposed plan, or NULL                           */
+    void *scores;  /* [dense_rows][dense_stride], T */
+    double *plan;  /* the same, f64, or NULL */
+    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
+    void *weights; /* [queries][stride] T: transposed plan, or NULL */
     double *f, *g, *mu, *nu, *lambdas;
-    void *bias; /* [dense_stride] T: g                                                     */
+    void *bias; /* [dense_stride] T: g, or v of rounds on a kernel */
     void *workspace;
+    /* rounds on a kernel (forward_rounds.inc.h), whose a lies in `line` */
+    double *u, *shift, *sinks;                   /* [dense_rows]                 */
+    double *target, *sums, *scaling, *absorbed;  /* [dense_stride]               */
+    double *parts;                               /* [OTA_CHUNKS][dense_stride]   */
+    void *tops;                                  /* [OTA_CHUNKS][dense_stride] T */
+    unsigned char *used;                         /* [dense_stride]               */
 } ota_seat;
 
 typedef struct ota_tally {
@@ -60,32 +66,36 @@ typedef struct ota_tally {
 struct ota_plan {
     ota_resolved resolved;
     const ota_solver *solver;
+    const ota_solver *stored_solver; /* of stored scores: `solver`, or what rounds fall back on */
     const ota_kernels *kernels;
     ota_pool *pool;
     ota_arena arena;
     ota_path path;
-    bool wide; /* T = double, else float                                                */
+    bool wide; /* T = double, else float */
     bool promoted;
     bool transposed;
     int64_t values_width;
-    int64_t group;  /* query heads per key head                                              */
-    int64_t stride; /* keys rounded up to 16                                                 */
+    int64_t group;  /* query heads per key head */
+    int64_t stride; /* keys rounded up to 16 */
     int64_t dense_rows, dense_columns, dense_stride;
     int64_t slot_count, seat_count;
     int worker_count;
     ota_slot *slots;
     ota_worker *workers;
     ota_seat *seats;
-    double *receivers;  /* [slot_count * group][OTA_CHUNKS][keys]                                */
-    ota_tally *tallies; /* [batch * heads]                                                       */
-    ota_tally
-        *block_tallies;     /* [slot_count * group][OTA_CHUNKS]                                   */
-    char (*sentences)[512]; /* [batch * heads] reasons, coupled only                              */
-    struct ota_backward_space
-        *backward;     /* workspace of ota_backward, or NULL                           */
-    int64_t key_count; /* keys that exist: all, or a decode step's                              */
-    char why[160];     /* why this solver and path                                              */
+    double *receivers;                   /* [slot_count * group][OTA_CHUNKS][keys] */
+    ota_tally *tallies;                  /* [batch * heads] */
+    ota_tally *block_tallies;            /* [slot_count * group][OTA_CHUNKS] */
+    char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
+    struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */
+    int64_t key_count;                   /* keys that exist: all, or a decode step's */
+    char why[160];                       /* why this solver and path */
 };
+
+/* Do heads work in seats, on a matrix of queries x keys? */
+static inline bool ota_plan_has_seats(const ota_plan *plan) {
+    return plan->path == OTA_PATH_DENSE || plan->path == OTA_PATH_ROUNDS;
+}
 
 /* Bytes of T. */
 static inline size_t ota_plan_real(const ota_plan *plan) {

@@ -81,6 +81,11 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
     h->order = problem->regulariser == OTA_SOFTMAX ? 1.0
                : problem->regulariser == OTA_HARD  ? 0.0
                                                    : problem->order;
+    h->custom = NULL;
+    if (problem->regulariser == OTA_CUSTOM) {
+        h->order = 2.0;
+        h->custom = &problem->custom;
+    }
     h->sink = !r->has_sink                        ? -INFINITY
               : ota_array_present(&r->sink.array) ? ota_array_get(&r->sink.array, 0, 0, 0, hd)
                                                   : r->sink.value;

@@ -17,6 +17,7 @@ typedef struct ota_reference_head {
     double mass;         /* sum of mu                                                             */
     double row_strength; /* +inf: rows exact                                                      */
     double strength;
+    const ota_custom *custom; /* NULL: a regulariser of ours */
     double imbalance; /* how far sum mu and sum nu may differ, relative                        */
     ota_column_rule rule;
     ota_side start, end;
@@ -40,6 +41,7 @@ static inline double *ota_reference_row(const ota_reference_head *head, double *
 /* w(x), the weight at x = S + f + g. */
 static inline double ota_reference_weight(const ota_reference_head *h, double tau, double x) {
     if (!(x > -INFINITY)) return 0.0;
+    if (h->custom != NULL) return h->custom->weight(h->custom->user, fmax(x / tau, -1e308));
     if (h->order <= 1.0) return exp(x / tau);
     const double z = (h->order - 1.0) * x / tau;
     return z > 0.0 ? pow(z, 1.0 / (h->order - 1.0)) : 0.0;

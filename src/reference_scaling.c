@@ -27,6 +27,35 @@ static double slope(const ota_reference_head *h, double tau, double p) {
     return p > 0.0 ? pow(p, 2.0 - h->order) / tau : 0.0;
 }
 
+static double custom_excess(const ota_reference_head *h, double tau, const double *a, int64_t count,
+                            double target, double x) {
+    ota_judge_sum sum = {-target, 0.0};
+    for (int64_t k = 0; k < count; k++) ota_judge_add(&sum, ota_reference_weight(h, tau, a[k] + x));
+    return ota_judge_total(sum);
+}
+
+/* x with sum_k w(a_k + x) = target for a caller's weights, of which is known that they rise: halving, up to
+ * the last bit. */
+static double solve_custom(const ota_reference_head *h, double tau, const double *a, int64_t count,
+                           double target, double top) {
+    double low = -top, high = -top;
+    for (double step = tau; step < DBL_MAX / 4.0; step *= 2.0) {
+        const bool below = custom_excess(h, tau, a, count, target, low) <= 0.0;
+        const bool above = custom_excess(h, tau, a, count, target, high) >= 0.0;
+        if (below && above) break;
+        if (!below) low -= step;
+        if (!above) high += step;
+    }
+    for (;;) {
+        const double middle = low + 0.5 * (high - low);
+        if (!(middle > low && middle < high)) return middle;
+        if (custom_excess(h, tau, a, count, target, middle) > 0.0)
+            high = middle;
+        else
+            low = middle;
+    }
+}
+
 /* x with sum_k w(a_k + x) = target exp(-x / strength); a has count entries, strength may be
    +inf. */
 static double solve_level(const ota_reference_head *h, double tau, const double *a, int64_t count,
@@ -35,6 +64,7 @@ static double solve_level(const ota_reference_head *h, double tau, const double 
     for (int64_t k = 0; k < count; k++) top = fmax(top, a[k]);
     if (isinf(top)) return target > 0.0 ? -top : -INFINITY;
     if (!(target > 0.0)) return -INFINITY;
+    if (h->custom != NULL) return solve_custom(h, tau, a, count, target, top);
     if (h->order <= 1.0) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t k = 0; k < count; k++) ota_judge_add(&sum, exp((a[k] - top) / tau));

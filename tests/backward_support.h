@@ -249,8 +249,11 @@ static inline uint64_t active_set(const bench *t) {
 /* L at the inputs as they are; NaN when forward does not finish well. */
 static inline double evaluate(bench *t, uint64_t *active) {
     ota_plan *plan = NULL;
+    ota_options options = t->x.options;
+    options.threads = 1;
+    options.gradients = 0;
     ota_status status =
-        ota_plan_create(&plan, &t->x.problem, t->x.want.values_width, &t->x.options, &t->x.error);
+        ota_plan_create(&plan, &t->x.problem, t->x.want.values_width, &options, &t->x.error);
     if (status == OTA_OK) status = ota_forward(plan, &t->x.arrays, &t->x.result, &t->x.error);
     ota_plan_free(plan);
     if (status != OTA_OK && status != OTA_FIXED_ITERS) return (double)NAN;
@@ -330,15 +333,29 @@ static inline double *keep(const knob *k) {
     return base;
 }
 
-/* |gradient - difference| in units of what numeric policy 3.3 allows; < 0: no direction was smooth, that is,
- * the active set or the difference itself depends on the step. */
+/* |slope - difference| in units of what numeric policy 3.3 allows, from L at base + at[q] step;
+ * < 0: the direction is not smooth, that is, the active set or the difference itself depends on the step. */
+static inline double judge_values(const double value[6], double step, double slope, double square,
+                                  double *difference) {
+    const double near = value[4] - value[5], middle = value[0] - value[1];
+    *difference = (8.0 * near - middle) / (6.0 * step);
+    const double coarse = (8.0 * middle - (value[2] - value[3])) / (12.0 * step);
+    const double slack = gradient_slack(sqrt(square));
+    if (!(fabs(coarse - *difference) <= 0.1 * slack)) return -1.0;
+    const double found = fabs(slope - *difference) / slack;
+    return isnan(found) ? (double)INFINITY : found;
+}
+
+enum { ATTEMPTS = 8 };
+static const double steps_at[6] = {1.0, -1.0, 2.0, -2.0, 0.5, -0.5};
+
+/* One knob along a random direction. */
 static inline double check_knob(bench *t, const knob *k, double *slope, double *difference) {
-    static const double at[] = {1.0, -1.0, 2.0, -2.0, 0.5, -0.5};
     double *base = keep(k);
     uint64_t here = 0;
     (void)evaluate(t, &here);
     double found = -1.0;
-    for (int attempt = 0; attempt < 8 && found < 0.0; attempt++) {
+    for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
         const double step = difference_step * pow(0.4, attempt);
         const uint64_t seed = roll(&t->d);
         double value[6], square = 0.0;
@@ -346,20 +363,52 @@ static inline double check_knob(bench *t, const knob *k, double *slope, double *
         *slope = 0.0;
         for (int q = 0; q < 6; q++) {
             uint64_t active;
-            move(k, base, at[q] * step, seed, q == 0 ? slope : NULL, q == 0 ? &square : NULL);
+            move(k, base, steps_at[q] * step, seed, q == 0 ? slope : NULL, q == 0 ? &square : NULL);
             value[q] = evaluate(t, &active);
             smooth &= !isnan(value[q]) && active == here;
         }
-        const double near = value[4] - value[5], middle = value[0] - value[1];
-        *difference = (8.0 * near - middle) / (6.0 * step);
-        const double coarse = (8.0 * middle - (value[2] - value[3])) / (12.0 * step);
-        const double slack = gradient_slack(sqrt(square));
-        if (!smooth || !(fabs(coarse - *difference) <= 0.1 * slack)) continue;
-        found = fabs(*slope - *difference) / slack;
-        if (isnan(found)) found = INFINITY;
+        if (smooth) found = judge_values(value, step, *slope, square, difference);
     }
     move(k, base, 0.0, 0, NULL, NULL);
     free(base);
+    return found;
+}
+
+/* All knobs at once, each along a random direction of its own, scaled so that none hides behind another. */
+static inline double check_together(bench *t, double *slope, double *difference) {
+    double *base[KNOBS];
+    uint64_t here = 0;
+    (void)evaluate(t, &here);
+    for (int k = 0; k < t->count; k++) base[k] = keep(&t->knobs[k]);
+    double found = -1.0;
+    for (int attempt = 0; attempt < ATTEMPTS && found < 0.0; attempt++) {
+        const double step = difference_step * pow(0.4, attempt);
+        const uint64_t seed = roll(&t->d);
+        double value[6], square = 0.0, share[KNOBS];
+        bool smooth = true;
+        *slope = 0.0;
+        for (int k = 0; k < t->count; k++) {
+            double part = 0.0, part_square = 0.0;
+            move(&t->knobs[k], base[k], 0.0, seed + (uint64_t)k, &part, &part_square);
+            const double size = sqrt(part_square);
+            share[k] = size > 1.0 ? 1.0 / size : 1.0;
+            *slope += share[k] * part;
+            square += share[k] * share[k] * part_square;
+        }
+        for (int q = 0; q < 6; q++) {
+            uint64_t active;
+            for (int k = 0; k < t->count; k++)
+                move(&t->knobs[k], base[k], steps_at[q] * step * share[k], seed + (uint64_t)k, NULL,
+                     NULL);
+            value[q] = evaluate(t, &active);
+            smooth &= !isnan(value[q]) && active == here;
+        }
+        if (smooth) found = judge_values(value, step, *slope, square, difference);
+    }
+    for (int k = 0; k < t->count; k++) {
+        move(&t->knobs[k], base[k], 0.0, 0, NULL, NULL);
+        free(base[k]);
+    }
     return found;
 }
 

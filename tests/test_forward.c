@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "judge_forward.h"
+#include "scale.h"
 #include "spec.h"
 
 /* ---- what is tried ------------------------------------------------------------------------------- */
@@ -63,12 +64,6 @@ static const int64_t lengths_huge[] = {63, 64, 65, 96, 97, 127, 128, 129, 200};
 static const int64_t widths[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 65};
 
 #define ANY(table, d) table[below(d, (int64_t)(sizeof(table) / sizeof(table)[0]))]
-
-static int64_t scale_of_tests(void) {
-    const char *text = getenv("OTATTN_TEST_SCALE");
-    const long scale = text == NULL ? 1 : strtol(text, NULL, 10);
-    return scale > 0 ? scale : 1;
-}
 
 static bool has_columns(const char *method, const char *rule) {
     const char *slash = strchr(method, '/');
@@ -145,7 +140,7 @@ static void try_everywhere(const recipe *w) {
 }
 
 static void sweep(const char *start, const char *but) {
-    for (int64_t turn = 0; turn < scale_of_tests(); turn++) {
+    for (int64_t turn = 0; turn < test_scale(); turn++) {
         for (int c = 0; c < CELLS; c++) {
             if (strncmp(cells[c].method, start, strlen(start)) != 0) continue;
             if (but != NULL && strncmp(cells[c].method, but, strlen(but)) == 0) continue;

@@ -203,7 +203,7 @@ static void supports_are_refused(void **unused) {
 
 static void rules_are_refused(void **unused) {
     (void)unused;
-    BAD("regulariser", t->problem.regulariser = (ota_regulariser)3);
+    BAD("regulariser", t->problem.regulariser = (ota_regulariser)(OTA_CUSTOM + 1));
     BAD("columns", t->problem.columns = (ota_column_rule)7);
     BAD("rows", t->problem.rows = (ota_row_rule)2);
     BAD("axis", t->problem.axis = (ota_axis)2);

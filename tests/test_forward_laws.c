@@ -259,8 +259,12 @@ static void transposed_problem_is_the_transposed_plan(void **unused) {
             for (int j = 0; j < M; j++)
                 worst = fmax(worst, fabs(a->p[i * M + j] - b->p[j * N + i]));
         }
-        if (worst > 0.0) print_error("%s\n", all_methods[k]);
-        spec_check("BLOG-02 BLOG-03", worst, 0.0);
+        /* Rounds run on another form of the scores when the problem is not transposed. */
+        const bool elastic = names(all_methods[k], "elastic");
+        const double slack =
+            elastic ? (double)(b->problem.steps + 1) * product_growth(0.0) * 0x1p-53 : 0.0;
+        if (worst > slack) print_error("%s\n", all_methods[k]);
+        spec_check("BLOG-02 BLOG-03", worst, slack);
     }
 }
 

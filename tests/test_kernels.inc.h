@@ -356,6 +356,15 @@ static void NAME(test_linear)(void **state) {
                     note(&seen, fabsl(column[j] - exact), 16 * UNIT * exact + TINY, "column");
                 }
             }
+            for (int64_t r = 0; r < rows; r++) u[r] = (double)(T)(0.5 + uniform(&from));
+            T *p = NAME(room)(&all, (rows - 1) * ldk + columns);
+            kernels->weights(kernel, ldk, rows, columns, v, u, p, ldk);
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t j = 0; j < columns; j++) {
+                    long double exact = (long double)kernel[r * ldk + j] * v[j] * u[r];
+                    note(&seen, fabsl(p[r * ldk + j] - exact), 2 * UNIT * exact + TINY, "weights");
+                }
+            }
             release(&all);
         }
     }

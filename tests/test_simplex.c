@@ -384,7 +384,9 @@ static void fixtures(void **unused) {
     (void)unused;
     const float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8] = {2, 7, 1, 8, 2, 8, 1, 8};
     double spearman;
-    ota_rank_change_of(x, y, OTA_F32, 8, NULL, 0, NULL, &spearman, NULL);
+    ota_error untouched = {.message = ""};
+    ota_rank_change_of(x, y, OTA_F32, 8, NULL, 0, NULL, &spearman, &untouched);
+    assert_string_equal(untouched.message, "");
     spec_check("TOT-77", fabs(spearman - 0.19885368120992467), 1e-15);
     const double values[5] = {0.126, 0.01, 0.043, 0.02, 0.08};
     ota_summary summary;
@@ -394,8 +396,16 @@ static void fixtures(void **unused) {
     spec_check("TOT-27", fabs(summary.deviation - 0.0475836106238272), 1e-16);
     spec_check("TOT-27", fabs(summary.median - 0.043), 0.0);
     spec_check("TOT-27", fabs(summary.p95 - 0.1168), 1e-16);
+    /* scipy.stats.skew, kurtosis and variation, computed once. */
+    spec_check("TOT-86", fabs(summary.p99 - 0.12416), 1e-16);
+    spec_check("TOT-86", fabs(summary.skewness - 0.5605515260607508), 1e-14);
+    spec_check("TOT-86", fabs(summary.kurtosis + 1.1287499978250704), 1e-14);
+    spec_check("TOT-86", fabs(summary.variation - 0.8527528785632115), 1e-14);
     assert_int_equal(ota_summary_of(values, 1, &summary, NULL), OTA_OK);
-    assert_true(isnan(summary.deviation) && summary.p95 == 0.126);
+    assert_true(isnan(summary.deviation) && summary.p95 == 0.126 && isnan(summary.skewness));
+    const double large[3] = {-1e300, 0.0, 1e300};
+    assert_int_equal(ota_summary_of(large, 3, &summary, NULL), OTA_OK);
+    spec_check("TOT-86", fabs(summary.skewness) + fabs(summary.kurtosis + 1.5), 1e-15);
 }
 
 static void vocabulary_size(void **unused) {

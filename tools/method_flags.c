@@ -76,6 +76,11 @@ int tool_apply_method(tool_context *context, const char *method, tool_problem *p
     memcpy(problem->texts, method, strlen(method) + 1);
     int code = apply_braces(context, problem);
     if (code != 0) return code;
+    const char *comma = strchr(problem->texts, ',');
+    if (comma != NULL && ((comma[1] | 32) >= 'a' && (comma[1] | 32) <= 'z')) {
+        return tool_refuse_flag(context, "method", "'otattn compare --methods' takes a list",
+                                "'%.80s' is more than one method", problem->texts);
+    }
     ota_error error = {.message = ""};
     const ota_status status = ota_method_parse(problem->texts, &problem->problem, NULL, &error);
     if (status < 0) return tool_fail_status(context, status, &error);

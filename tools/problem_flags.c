@@ -421,6 +421,9 @@ static int apply_options(tool_context *context, tool_problem *problem) {
     o->threads = (int)s->threads.value;
     o->workspace_limit = (size_t)s->memory.value;
     o->cancel = context->cancel;
+    static const char *const ways[] = {"auto", "implicit", "unrolled"};
+    o->backward = index_of(s->backward, ways, 3);
+    o->gradients = s->grad != NULL ? 1 : 0;
     return 0;
 }
 

@@ -1,7 +1,9 @@
 /* The common body of `attend` and `plan`: outputs are opened first, so that a refusal costs no work, and
  * get their names last, all or none. Leading dimensions of an output are those of the first operand:
  *
- *     out [...,n,w]   coupling [...,n,m]   row potential [...,n]   column potential, receiver [...,m] */
+ *     out [...,n,w]   coupling, advantage [...,n,m]   row potential [...,n]   column potential, receiver [...,m]
+ *
+ * and every gradient that of what it belongs to. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "solve_command.h"
@@ -12,7 +14,7 @@
 
 #include "heatmap.h"
 
-enum { OUTPUTS = 5, SMALL = 32 };
+enum { OUTPUTS = 7, SMALL = 32 };
 
 /* One thing that can be written. */
 typedef struct output_row {
@@ -20,7 +22,7 @@ typedef struct output_row {
     const char *flag;
     size_t setting;               /* offset of the file name in tool_settings */
     unsigned wants;               /* TOOL_WANT_ bit; 0: the command's main result */
-    size_t array;                 /* offset in tool_solution */
+    size_t array;                 /* offset in tool_solution; unused for the gradients */
     bool over_queries, over_keys; /* which of its last dimensions it has beside the leading ones */
 } output_row;
 
@@ -35,6 +37,9 @@ static const output_row rows[OUTPUTS] = {
     {"column_potential", "column-potential", SETTING(column_potential), TOOL_WANT_POTENTIALS,
      ARRAY(column_potential), false, true},
     {"receiver", "receiver", SETTING(receiver), TOOL_WANT_RECEIVER, ARRAY(receiver), false, true},
+    {"advantage", "advantage", SETTING(advantage), TOOL_WANT_ADVANTAGE | TOOL_WANT_GRADIENTS,
+     ARRAY(advantage), true, true},
+    {"grad_out", "grad-out", SETTING(grad_out), TOOL_WANT_GRADIENTS, 0, true, true},
 };
 
 static const char *file_of(const tool_settings *settings, const output_row *row) {
@@ -122,6 +127,12 @@ static int write_outputs(tool_context *context, const tool_problem *problem,
                          tool_output **outputs) {
     for (int k = 0; k < OUTPUTS; k++) {
         if (outputs[k] == NULL) continue;
+        if (rows[k].wants == TOOL_WANT_GRADIENTS) {
+            const int code = tool_gradients_write(
+                context, solution->gradients, file_of(&context->settings, &rows[k]), outputs[k]);
+            if (code != 0) return code;
+            continue;
+        }
         const size_t offset = rows[k].wants != 0             ? rows[k].array
                               : main_output == TOOL_WANT_OUT ? ARRAY(out)
                                                              : ARRAY(coupling);
@@ -136,6 +147,24 @@ static int write_outputs(tool_context *context, const tool_problem *problem,
     const int code = tool_outputs_commit(outputs, OUTPUTS, &context->error);
     memset(outputs, 0, OUTPUTS * sizeof *outputs);
     return code;
+}
+
+/* --grad and what it is for come together. */
+static int check_gradients(tool_context *context) {
+    const tool_settings *s = &context->settings;
+    const bool asked = s->grad_out != NULL || s->advantage != NULL;
+    if (s->grad == NULL && (asked || s->grad_scores || s->grad_parameters)) {
+        const char *flag = s->grad_out != NULL    ? "grad-out"
+                           : s->advantage != NULL ? "advantage"
+                           : s->grad_scores       ? "grad-scores"
+                                                  : "grad-parameters";
+        return tool_refuse_flag(context, flag, "give --grad DOUT", "--%s needs --grad", flag);
+    }
+    if (s->grad != NULL && !asked) {
+        return tool_refuse_flag(context, "grad", "add --grad-out G.npz",
+                                "--grad says nowhere to write the gradients");
+    }
+    return 0;
 }
 
 static bool is_small(const tool_problem *problem) {
@@ -185,7 +214,9 @@ int tool_solve_command(tool_context *context, const char *scores, const char *qu
     tool_solution solution = {.status = OTA_UNSOLVED};
     bool streams = false, map = false;
     const char *method = settings->method != NULL ? settings->method : "softmax";
-    int code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
+    int code = check_gradients(context);
+    if (code == 0)
+        code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
     if (code == 0) code = begin_outputs(context, outputs, &streams);
     if (code == 0) {
         /* The time in the summary is that of the command's result, written or not. */

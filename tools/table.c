@@ -17,8 +17,9 @@ enum {
     COMPLETIONS = 1 << 9,
     VERIFY = 1 << 10,
     ALIGN = 1 << 11,
-    ALL = (1 << 12) - 1,
-    SOLVE = ATTEND | PLAN | COMPARE,
+    CERTIFY = 1 << 12,
+    ALL = (1 << 13) - 1,
+    SOLVE = ATTEND | PLAN | COMPARE | CERTIFY,
     WRITE = ATTEND | PLAN
 };
 
@@ -63,6 +64,16 @@ const tool_command tool_commands[] = {
      "(least "
      "squares), fast reads the matrix once and is at most twice too high.",
      "otattn align after.npy before.npy --json", tool_align, ALIGN},
+    {"certify", "", 0, 0, "how far a plan can move, and whose plan a coupling is",
+     "With --perturbed, the plans of the scores S and T are solved and their distance ||P - Q||_1 "
+     "is "
+     "held against what the theory allows: the printed bound, (n / temperature) max |S - T|, and "
+     "the "
+     "sharp one, which uses only the part of S - T that no row and column shifts explain. With "
+     "--values also for the outputs P V and Q W. Pairs that take no part are -inf in both. With "
+     "--coupling, anyone's plan P of the scores is judged: errors of rows and columns, and the gap "
+     "for --method; without a method, those that explain P best are found with their parameters.",
+     "otattn certify --coupling P.npy --scores S.npy --json", tool_certify, CERTIFY},
     {"demo", "", 0, 0, "what each method does to a trained model's attention, in a second",
      "Shows attention as transport on queries, keys and values of a small trained model that "
      "come with the program: heat maps, the mass every word receives, certificates. With -o it "
@@ -114,6 +125,8 @@ const tool_flag tool_flags[] = {
     {"method", 'm', false, "M", NULL, "softmax",
      "REGULARISER[/COLUMNS][{option=value,...}] or an alias; see 'otattn help methods'", WRITE,
      METHOD, false, FIELD(method), tool_parse_text},
+    {"method", 'm', false, "M", NULL, "softmax/exact with --perturbed, else the one that fits best",
+     "the method of the plans", CERTIFY, METHOD, false, FIELD(method), tool_parse_text},
     {"methods", 'm', false, "M,M,...", NULL, "one of each kind",
      "the methods to run; a comma before a digit belongs to the method", COMPARE | BENCH, METHOD,
      false, FIELD(methods), tool_parse_text},
@@ -231,6 +244,16 @@ const tool_flag tool_flags[] = {
 
     {"epsilon", 'e', false, "E", NULL, "must be given", "weight of the entropy", HAMMING, METHOD,
      false, FIELD(epsilon), tool_parse_positive},
+    {"scores", 's', false, "F", NULL, "must be given", "scores S [...,n,m] (with --cost, costs)",
+     CERTIFY, SCORES, false, FIELD(scores), tool_parse_text},
+    {"perturbed", 'p', false, "F", NULL, NULL, "scores T of the same shape", CERTIFY, SCORES, false,
+     FIELD(perturbed), tool_parse_text},
+    {"values", 0, false, "F", NULL, NULL, "values V [m,w] or [...,m,w] of the first plan", CERTIFY,
+     SCORES, false, FIELD(values), tool_parse_text},
+    {"perturbed-values", 0, false, "F", NULL, "V", "values W of the second plan", CERTIFY, SCORES,
+     false, FIELD(perturbed_values), tool_parse_text},
+    {"coupling", 0, false, "F", NULL, NULL, "the coupling [...,n,m] to judge", CERTIFY, SCORES,
+     false, FIELD(coupling), tool_parse_text},
     {"random", 0, false, "N", NULL, NULL, "solve and judge N random problems instead of timing",
      BENCH, METHOD, false, FIELD(random), tool_parse_natural},
     {"first", 0, false, "I", NULL, "0", "number of the first random problem, to repeat one", BENCH,
@@ -255,6 +278,9 @@ const tool_flag tool_flags[] = {
     {"out", 'o', false, "F", NULL, NULL,
      "where the result goes (.npy, .npz, .safetensors, - for npy on standard output)",
      WRITE | ASSIGN | DEMO, OUTPUT, false, FIELD(out), tool_parse_text},
+    {"out", 'o', false, "F", NULL, NULL,
+     "page F.html, checks F.csv, or a folder for both and every study's table and figure", VERIFY,
+     OUTPUT, false, FIELD(out), tool_parse_text},
     {"coupling", 0, false, "F", NULL, NULL, "write the coupling [...,n,m]", WRITE, OUTPUT, false,
      FIELD(coupling), tool_parse_text},
     {"row-potential", 0, false, "F", NULL, NULL, "write the row potential f [...,n]", WRITE, OUTPUT,
@@ -263,11 +289,29 @@ const tool_flag tool_flags[] = {
      OUTPUT, false, FIELD(column_potential), tool_parse_text},
     {"receiver", 0, false, "F", NULL, NULL, "write the mass every key receives [...,m]", WRITE,
      OUTPUT, false, FIELD(receiver), tool_parse_text},
-    {"force", 'f', false, NULL, NULL, NULL, "write over existing files", WRITE | ASSIGN | DEMO,
-     OUTPUT, false, FIELD(force), tool_parse_switch},
+    {"grad", 0, false, "DOUT", NULL, NULL,
+     "dL/dout (attend) or dL/dP (plan) of a number L: its derivatives go to --grad-out", WRITE,
+     OUTPUT, false, FIELD(grad), tool_parse_text},
+    {"grad-out", 0, false, "G.npz", NULL, NULL,
+     "write the gradients: query, key, value and bias (attend), scores (plan)", WRITE, OUTPUT,
+     false, FIELD(grad_out), tool_parse_text},
+    {"grad-scores", 0, false, NULL, NULL, NULL,
+     "also scores, of the final scores with every term in", ATTEND, OUTPUT, false,
+     FIELD(grad_scores), tool_parse_switch},
+    {"grad-parameters", 0, false, NULL, NULL, NULL,
+     "also temperature, alpha, cap, strength, row_mass, column_mass, sink, alibi, relative_bias",
+     WRITE, OUTPUT, false, FIELD(grad_parameters), tool_parse_switch},
+    {"advantage", 0, false, "F", NULL, NULL,
+     "write u - E_p[u], u = -dL/dP: what every weight gains over its row's mean [...,n,m]", WRITE,
+     OUTPUT, false, FIELD(advantage), tool_parse_text},
+    {"backward", 0, false, "WORD", "auto implicit unrolled", "auto",
+     "differentiate the solution, or the rounds that ran", WRITE, OUTPUT, false, FIELD(backward),
+     tool_parse_choice},
+    {"force", 'f', false, NULL, NULL, NULL, "write over existing files",
+     WRITE | ASSIGN | DEMO | VERIFY, OUTPUT, false, FIELD(force), tool_parse_switch},
     {"certify", 0, false, NULL, NULL, NULL,
-     "compute the certificate above 2^28 pairs too, where it is left out", SOLVE, OUTPUT, false,
-     FIELD(certify), tool_parse_switch},
+     "compute the certificate above 2^28 pairs too, where it is left out", WRITE | COMPARE, OUTPUT,
+     false, FIELD(certify), tool_parse_switch},
     {"per-head", 0, false, NULL, NULL, NULL, "a certificate for every head of every sequence",
      SOLVE, OUTPUT, false, FIELD(per_head), tool_parse_switch},
 

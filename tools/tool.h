@@ -57,10 +57,13 @@ typedef struct tool_settings {
     const char *cpu;
     const char *dtype, *out_dtype;
     const char *out, *coupling, *row_potential, *column_potential, *receiver;
+    const char *grad, *grad_out, *advantage, *backward;
+    bool grad_scores, grad_parameters;
     bool force, certify, per_head, json, help, man, version;
     tool_real epsilon;
     tool_whole random, first, repeat;
     const char *shapes;
+    const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
     bool self_test;
 } tool_settings;
@@ -128,6 +131,7 @@ int tool_compare(tool_context *context);
 int tool_assign(tool_context *context);
 int tool_hamming(tool_context *context);
 int tool_align(tool_context *context);
+int tool_certify(tool_context *context);
 int tool_demo(tool_context *context);
 int tool_bench(tool_context *context);
 int tool_doctor(tool_context *context);
@@ -273,8 +277,12 @@ enum {
     TOOL_WANT_OUT = 1,
     TOOL_WANT_COUPLING = 2,
     TOOL_WANT_POTENTIALS = 4,
-    TOOL_WANT_RECEIVER = 8
+    TOOL_WANT_RECEIVER = 8,
+    TOOL_WANT_GRADIENTS = 16,
+    TOOL_WANT_ADVANTAGE = 32
 };
+
+typedef struct tool_gradients tool_gradients;
 
 typedef struct tool_solution {
     ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
@@ -288,6 +296,9 @@ typedef struct tool_solution {
     int threads;
     size_t bytes;
     ota_array out, coupling, row_potential, column_potential, receiver; /* owned              */
+    ota_array advantage;       /* owned                                               */
+    tool_gradients *gradients; /* owned; NULL without --grad                          */
+    double backward_residual;
 } tool_solution;
 
 /* Returns 0 when there is a solution to show (status says how good), else an exit code with
@@ -309,5 +320,20 @@ json_t *tool_problem_json(const tool_problem *problem);
 json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
                            const tool_solution *solution);
 void tool_solution_print(FILE *stream, const tool_problem *problem, const tool_solution *solution);
+
+/* ---- gradient.c: --grad ---- */
+
+/* Arrays for everything that --grad-out will hold, and dL/dout or dL/dP. *out is freed by the caller, also
+ * after a failure. */
+int tool_gradients_prepare(tool_context *context, tool_problem *problem, tool_gradients **out);
+/* ota_backward after the forward of `plan` on `arrays`. */
+int tool_gradients_run(tool_context *context, const tool_problem *problem, ota_plan *plan,
+                       const ota_arrays *arrays, tool_gradients *gradients, ota_result *result);
+/* u - E_p[u] of every pair, u = -dL/dP; `coupling` and `advantage` are f64 [batch,heads,n,m]. */
+void tool_advantage(const tool_problem *problem, const tool_gradients *gradients,
+                    const ota_array *coupling, ota_array *advantage);
+int tool_gradients_write(tool_context *context, const tool_gradients *gradients, const char *path,
+                         tool_output *output);
+void tool_gradients_free(tool_gradients *gradients);
 
 #endif

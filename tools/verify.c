@@ -12,36 +12,11 @@
 #include <string.h>
 
 #include "tool.h"
-#include "verify/check.h"
-
-/* One check after all its repeats: the value furthest on the wrong side. */
-typedef struct outcome {
-    const tool_check *check;
-    double value, seconds;
-    bool holds, right;
-} outcome;
-
-typedef struct id_outcome {
-    const char *id;
-    int checks, right, noticed;
-    double seconds;
-} id_outcome;
-
-typedef struct verification {
-    tool_context *context;
-    trial trial;
-    outcome *outcomes;
-    int count;
-    id_outcome *ids;
-    int id_count;
-    const tool_pending **pending;
-    int pending_count;
-    double seconds;
-} verification;
+#include "verify/results.h"
 
 /* ---- choosing ---- */
 
-static bool chosen(const tool_context *context, const char *id) {
+bool tool_check_chosen(const tool_context *context, const char *id) {
     return context->settings.only == NULL || fnmatch(context->settings.only, id, 0) == 0;
 }
 
@@ -65,13 +40,13 @@ static int choose(verification *v) {
     for (int g = 0; g < tool_check_group_count; g++) {
         for (int k = 0; k < tool_check_groups[g]->count; k++) {
             const tool_check *check = &tool_check_groups[g]->checks[k];
-            if (!chosen(v->context, check->id)) continue;
+            if (!tool_check_chosen(v->context, check->id)) continue;
             v->outcomes[v->count++].check = check;
             id_of(v, check->id)->checks++;
         }
     }
     for (int k = 0; k < tool_pending_count; k++) {
-        if (chosen(v->context, tool_pending_ids[k].id)) {
+        if (tool_check_chosen(v->context, tool_pending_ids[k].id)) {
             v->pending[v->pending_count++] = &tool_pending_ids[k];
         }
     }
@@ -82,16 +57,21 @@ static int choose(verification *v) {
 
 /* ---- running ---- */
 
-/* The same numbers for a check whatever else runs: its own start from the seed, its id and its claim. */
-static uint64_t dice_of(const tool_check *check, uint64_t seed, int64_t repeat) {
+/* FNV-1a of both texts, mixed with the rest: the same numbers for a check whatever else runs. */
+uint64_t tool_check_dice(const tool_context *context, const char *id, const char *name,
+                         int64_t repeat) {
+    const tool_whole given = context->settings.seed;
+    const uint64_t seed = given.given ? (uint64_t)given.value : 1U;
     uint64_t x = 0xcbf29ce484222325u;
-    const char *const texts[] = {check->id, check->claim};
+    const char *const texts[] = {id, name};
     for (int k = 0; k < 2; k++) {
         for (const char *c = texts[k]; *c != '\0'; c++) {
             x = (x ^ (unsigned char)*c) * 0x100000001b3u;
         }
     }
-    return x ^ (seed * 0x9e3779b97f4a7c15u) ^ ((uint64_t)repeat << 40);
+    x += seed * 0xd1342543de82ef95u + (uint64_t)repeat * 0xaf251af3b0f025b5u;
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    return x ^ (x >> 32);
 }
 
 static bool holds(const tool_check *check, double value) {
@@ -99,8 +79,7 @@ static bool holds(const tool_check *check, double value) {
 }
 
 static double measure(verification *v, const tool_check *check, int64_t repeat, double fault) {
-    const tool_whole seed = v->context->settings.seed;
-    v->trial.dice = dice_of(check, seed.given ? (uint64_t)seed.value : 1U, repeat);
+    v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
     v->trial.used = 0;
     v->trial.fault = fault;
     v->trial.planted = false;
@@ -162,11 +141,11 @@ static int run_all(verification *v) {
 
 /* ---- showing ---- */
 
-static const char *relation_text(const tool_check *check) {
+const char *tool_relation_text(const tool_check *check) {
     return check->relation == AT_MOST ? "<=" : ">=";
 }
 
-static const char *form_text(const tool_check *check) {
+const char *tool_form_text(const tool_check *check) {
     return check->form == CORRECTED ? "corrected" : "printed";
 }
 
@@ -186,10 +165,10 @@ static json_t *check_json(const outcome *o) {
     const tool_check *check = o->check;
     json_t *row = json_object();
     (void)json_object_set_new(row, "id", json_string(check->id));
-    (void)json_object_set_new(row, "form", json_string(form_text(check)));
+    (void)json_object_set_new(row, "form", json_string(tool_form_text(check)));
     (void)json_object_set_new(row, "claim", json_string(check->claim));
     (void)json_object_set_new(row, "value", tool_json_real(o->value));
-    (void)json_object_set_new(row, "relation", json_string(relation_text(check)));
+    (void)json_object_set_new(row, "relation", json_string(tool_relation_text(check)));
     (void)json_object_set_new(row, "tolerance", tool_json_real(check->tolerance));
     (void)json_object_set_new(row, "expected", json_boolean(check->expected));
     (void)json_object_set_new(row, "holds", json_boolean(o->holds));
@@ -228,6 +207,10 @@ static json_t *verification_json(const verification *v) {
         }
         (void)json_object_set_new(object, "checks", rows);
         (void)json_object_set_new(object, "ids_ok", json_integer(ids_right(v)));
+        if (v->context->settings.out != NULL) {
+            (void)json_object_set_new(object, "outputs",
+                                      json_pack("{s:s}", "out", v->context->settings.out));
+        }
     }
     (void)json_object_set_new(object, "ids", json_integer(v->id_count + v->pending_count));
     (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
@@ -252,8 +235,8 @@ static void print_table(const verification *v) {
         const outcome *o = &v->outcomes[k];
         const char *result = o->right ? (o->holds ? "holds" : "fails*") : "WRONG";
         (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
-                     form_text(o->check), o->value, relation_text(o->check), o->check->tolerance,
-                     result, o->check->claim);
+                     tool_form_text(o->check), o->value, tool_relation_text(o->check),
+                     o->check->tolerance, result, o->check->claim);
         printed += o->check->form == PRINTED;
         refuted += o->check->form == PRINTED && !o->holds;
     }
@@ -269,7 +252,7 @@ static void print_table(const verification *v) {
 }
 
 /* Prints the result; a claim that came out wrong makes the command fail with it. */
-static int conclude(const verification *v) {
+static int conclude(verification *v) {
     tool_context *context = v->context;
     const bool self_test = context->settings.self_test;
     const int right = self_test ? ids_noticed(v) : ids_right(v);
@@ -280,6 +263,11 @@ static int conclude(const verification *v) {
                          self_test ? "%d of %d ids do not notice a planted fault"
                                    : "%d of %d ids did not come out as expected",
                          v->id_count - right, v->id_count);
+    }
+    const char *path = context->settings.out;
+    if (code == 0 && path != NULL && !self_test && !context->interrupted) {
+        code = tool_verify_write(v, path);
+        if (code != 0) return code;
     }
     if (!context->settings.json) {
         if (self_test)

@@ -428,6 +428,10 @@ class Summary(ctypes.Structure):
         ("deviation", ctypes.c_double),
         ("median", ctypes.c_double),
         ("p95", ctypes.c_double),
+        ("p99", ctypes.c_double),
+        ("variation", ctypes.c_double),
+        ("skewness", ctypes.c_double),
+        ("kurtosis", ctypes.c_double),
     )
 
 
@@ -479,6 +483,28 @@ class Receiver(ctypes.Structure):
         ("largest", ctypes.c_double),
         ("smallest", ctypes.c_double),
         ("imbalance", ctypes.c_double),
+    )
+
+
+class Fit(ctypes.Structure):
+    _fields_ = (
+        ("method", ctypes.c_char * 192),
+        ("regulariser", ctypes.c_int),
+        ("order", ctypes.c_double),
+        ("columns", ctypes.c_int),
+        ("strength", ctypes.c_double),
+        ("cap", ctypes.c_double),
+        ("lambda", ctypes.c_double),
+        ("steps", ctypes.c_int64),
+        ("rows", ctypes.c_int),
+        ("row_strength", ctypes.c_double),
+        ("axis", ctypes.c_int),
+        ("temperature", ctypes.c_double),
+        ("temperature_known", ctypes.c_int),
+        ("parameters", ctypes.c_int),
+        ("residual", ctypes.c_double),
+        ("distance", ctypes.c_double),
+        ("explains", ctypes.c_int),
     )
 
 
@@ -656,6 +682,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_score_change": ScoreChange,
     "ota_output_bounds": OutputBounds,
     "ota_receiver": Receiver,
+    "ota_fit": Fit,
     "ota_lipschitz": Lipschitz,
     "ota_probe": Probe,
     "ota_saturation": Saturation,
@@ -744,6 +771,8 @@ CALLS = {
     "ota_receiver_of": "ipllppp",
     "ota_mean_shift": "ipplllpp",
     "ota_birkhoff": "ipllppppp",
+    "ota_causality_leak": "ippldpp",
+    "ota_identify": "ipppplpp",
     "ota_lipschitz_of": "ippildpp",
     "ota_jacobian_norm": "iplppp",
     "ota_probe_of": "ipillpp",

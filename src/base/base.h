@@ -90,13 +90,13 @@ int ota_cgroup_cpus(const char *membership, const char *root);
 /* ---- CPU levels ----------------------------------------------------------------------------- */
 
 enum {
-    OTA_CPU_AVX2 = 1u << 0,   /* with FMA and F16C */
+    OTA_CPU_AVX2 = 1u << 0,   /* with FMA */
     OTA_CPU_AVX512 = 1u << 1, /* F, BW, DQ, VL */
     OTA_CPU_AMX = 1u << 2,    /* tiles and bf16, with the operating system's permission */
     OTA_CPU_NEON = 1u << 3
 };
 
-/* What the processor and the operating system offer together. Asks the processor at every call. */
+/* What the processor and the operating system offer together. */
 unsigned ota_cpu_features(void);
 
 /* Levels are rows of one table, oldest first: "portable", "avx2", "avx512", "amx", "neon". */

@@ -1,7 +1,8 @@
 /* cpu.c: which instruction-set levels this processor and operating system offer together.
  *
  * A level counts only when the processor has every instruction of it and the operating system saves
- * its registers (XCR0); tiles (AMX) in addition want the kernel's permission for the process. */
+ * its registers (XCR0); the compiler's run time looks at both once, as the program is loaded. Tiles
+ * (AMX) it does not know; they in addition want the kernel's permission for the process. */
 #define _GNU_SOURCE
 #include "base.h"
 
@@ -41,10 +42,7 @@ unsigned ota_cpu_level_features(int level) { return LEVELS[level].features; }
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Register state the operating system saves, XCR0: SSE 1, AVX 2, opmask 5, upper ZMM 6 and 7, tile
- * configuration 17, tile data 18. */
-#define STATE_AVX 0x6u
-#define STATE_AVX512 0xe6u
+/* Tile configuration and tile data in XCR0, the registers that the operating system saves. */
 #define STATE_TILES 0x60000u
 
 static unsigned saved_state(void) {
@@ -60,22 +58,23 @@ static bool tiles_permitted(void) {
     return syscall(SYS_arch_prctl, REQUEST_STATE_PERMISSION, TILE_DATA) == 0;
 }
 
-unsigned ota_cpu_features(void) {
-    unsigned a, b, c, d;
-    unsigned features = 0;
-    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
-    if (!has(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return 0;
-    unsigned state = saved_state();
-    if (!has(state, STATE_AVX)) return 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-    if (has(b, bit_AVX2)) features |= OTA_CPU_AVX2;
-    if (has(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL) &&
-        has(state, STATE_AVX512)) {
-        features |= OTA_CPU_AVX512;
-    }
+/* cpuid traps in a virtual machine, at some 10 us each: only a processor whose operating system saves
+ * tiles is asked. */
+static bool has_tiles(void) {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
-    if (has(d, AMX_BF16 | AMX_TILE) && has(state, STATE_TILES) && tiles_permitted()) {
-        features |= OTA_CPU_AMX;
+    unsigned a, b, c, d;
+    return has(saved_state(), STATE_TILES) && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+           has(d, AMX_BF16 | AMX_TILE) && tiles_permitted();
+}
+
+unsigned ota_cpu_features(void) {
+    unsigned features = 0;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    features |= OTA_CPU_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+        features |= OTA_CPU_AVX512;
+        if (has_tiles()) features |= OTA_CPU_AMX;
     }
     return features;
 }

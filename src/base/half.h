@@ -35,22 +35,21 @@ static inline uint16_t ota_bf16_from_f32(float value) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/* Without a branch, so that loops over it become vector code. A subnormal is its fraction, an integer
+ * that f32 holds exactly, times the smallest of them. */
 static inline float ota_f32_from_f16(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t exponent = (half >> 10) & 0x1fu;
-    uint32_t fraction = half & 0x3ffu;
-    if (exponent == 0x1fu) { /* infinity, or a NaN made quiet as the hardware does */
-        uint32_t quiet = fraction == 0 ? 0 : 0x00400000u;
-        return ota_f32_from_bits(sign | 0x7f800000u | quiet | (fraction << 13));
-    }
-    if (exponent == 0) {
-        if (fraction == 0) return ota_f32_from_bits(sign);
-        /* Subnormal: shift the leading one into the implicit place. */
-        uint32_t shift = (uint32_t)__builtin_clz(fraction) - 21u;
-        fraction = (fraction << shift) & 0x3ffu;
-        return ota_f32_from_bits(sign | ((113u - shift) << 23) | (fraction << 13));
-    }
-    return ota_f32_from_bits(sign | ((exponent + 112u) << 23) | (fraction << 13));
+    uint32_t wide = half;
+    uint32_t sign = (wide & 0x8000u) << 16;
+    uint32_t exponent = wide & 0x7c00u;
+    uint32_t fraction = wide & 0x3ffu;
+    uint32_t subnormal = ota_f32_bits((float)(int32_t)fraction * 0x1p-24f);
+    /* Masks of ones or zeros; a compiler would turn conditions back into branches. */
+    uint32_t small = 0u - (uint32_t)(exponent == 0);
+    uint32_t large = 0u - (uint32_t)(exponent == 0x7c00u);
+    uint32_t quiet = 0u - (uint32_t)(fraction != 0); /* a NaN, made quiet as the hardware does */
+    uint32_t normal = ((wide & 0x7fffu) << 13) + (112u << 23) + (large & (112u << 23));
+    normal |= large & quiet & 0x00400000u;
+    return ota_f32_from_bits(sign | (small & subnormal) | (~small & normal));
 }
 
 static inline uint16_t ota_f16_from_f32(float value) {

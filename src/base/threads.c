@@ -276,10 +276,11 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
         (executor->run == NULL || executor->threads < 1 || executor->threads > OTA_THREADS_MAX)) {
         return OTA_EINVAL;
     }
-    if (executor != NULL) {
-        threads = executor->threads;
-    } else if (threads == 0) {
-        threads = ota_cpu_count();
+    if (executor != NULL) threads = executor->threads;
+    /* Reading the control group takes as long as a small problem: not for a single thread. */
+    const int cpus = threads == 1 ? 1 : ota_cpu_count();
+    if (threads == 0) {
+        threads = cpus;
         if (threads > OTA_THREADS_MAX) threads = OTA_THREADS_MAX;
     }
 
@@ -296,7 +297,7 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
         return OTA_ENOMEM;
     }
     /* With more threads than CPUs, looking would only keep the others from working. */
-    pool->looks = threads <= ota_cpu_count() ? LOOKS_BEFORE_SLEEP : 0;
+    pool->looks = threads <= cpus ? LOOKS_BEFORE_SLEEP : 0;
     prepare(pool);
     if (executor == NULL) pool->threads = pool->started + 1;
     atomic_store(&pool->owner, (long)getpid());

@@ -331,7 +331,9 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
             length += (size_t)snprintf(name, sizeof name, "entmax:%s", a);
     } else {
         length += (size_t)snprintf(name, sizeof name, "%s",
-                                   problem->regulariser == OTA_HARD ? "hard" : "softmax");
+                                   problem->regulariser == OTA_HARD     ? "hard"
+                                   : problem->regulariser == OTA_CUSTOM ? "custom"
+                                                                        : "softmax");
     }
     if (problem->columns != OTA_COLUMNS_FREE && problem->columns <= OTA_COLUMNS_ONLINE) {
         length += (size_t)snprintf(name + length, sizeof name - length, "/%s",

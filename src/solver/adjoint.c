@@ -5,7 +5,8 @@
  * H is symmetric and positive semidefinite (constants on each connected part of a balanced plan are its
  * kernel; `right` is orthogonal to it), preconditioned by its diagonal. Rows are summed chunk by chunk in
  * a fixed order. The residual is recomputed from b at the end; it is relative to the absolute terms of
- * the right side, which a constant U cancels to rounding. */
+ * the right side, which a constant U cancels to rounding, plus OTA_OFFSET_SHARE of sum_ij w_ij |b_j|: nearly a
+ * permutation, the rows fix b only up to offsets that their means cancel. */
 #include "solver/adjoint.h"
 
 #include <string.h>
@@ -65,6 +66,32 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
+static void columns_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const product_job *job = context;
+    const ota_adjoint *s = job->system;
+    double *partial = s->partial + chunk * s->stride;
+    int64_t first, last;
+    ota_adjoint_rows(s->rows, chunk, &first, &last);
+    memset(partial, 0, (size_t)s->columns * sizeof *partial);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = s->slopes + i * s->stride;
+        for (int64_t j = 0; j < s->columns; j++) partial[j] += w[j];
+    }
+}
+
+/* to_j = sum over chunks of what `body` made, 0 on held keys. */
+static void sum_columns(const ota_adjoint *s,
+                        void (*body)(void *context, int64_t chunk, int worker), double *to) {
+    product_job job = {s, NULL};
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, body, &job);
+    for (int64_t j = 0; j < s->columns; j++) {
+        double sum = 0.0;
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[c * s->stride + j];
+        to[j] = s->held[j] ? 0.0 : sum;
+    }
+}
+
 static double absolute_sum(const double *x, int64_t count) {
     double sum = 0.0;
     for (int64_t j = 0; j < count; j++) sum += fabs(x[j]);
@@ -78,28 +105,26 @@ static double inner(const double *x, const double *y, int64_t count) {
 }
 
 /* residue = right - H b, exactly as it is now; returns its relative size. */
-static double measure(ota_adjoint *s, double *residue, double *scratch) {
+static double measure(ota_adjoint *s, const double *weight, double *residue, double *scratch) {
+    double scale = s->scale;
     product(s, s->b, scratch);
-    for (int64_t j = 0; j < s->columns; j++)
+    for (int64_t j = 0; j < s->columns; j++) {
         residue[j] = s->held[j] ? 0.0 : s->right[j] - scratch[j];
+        scale += OTA_OFFSET_SHARE * weight[j] * fabs(s->b[j]);
+    }
     const double left = absolute_sum(residue, s->columns);
-    return left > 0.0 ? left / s->scale : left;
+    return left > 0.0 ? left / scale : left;
 }
 
 ota_status ota_adjoint_solve(ota_adjoint *s) {
     const int64_t count = s->columns;
     double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
-    double *image = search + s->stride, *best = image + s->stride;
+    double *image = search + s->stride, *best = image + s->stride, *weight = best + s->stride;
     memset(s->b, 0, (size_t)count * sizeof *s->b);
-    product_job job = {s, NULL};
-    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, &job);
-    for (int64_t j = 0; j < count; j++) {
-        double sum = s->held[j] ? 0.0 : s->extra[j];
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS && !s->held[j]; c++)
-            sum += s->partial[c * s->stride + j];
-        diagonal[j] = sum;
-    }
-    s->residual = measure(s, residue, image);
+    sum_columns(s, columns_chunk, weight);
+    sum_columns(s, diagonal_chunk, diagonal);
+    for (int64_t j = 0; j < count; j++) diagonal[j] += s->held[j] ? 0.0 : s->extra[j];
+    s->residual = measure(s, weight, residue, image);
     for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
         const double before = s->residual;
         double now = 0.0, smallest = before * s->scale;
@@ -136,7 +161,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             now = next;
         }
         memcpy(s->b, best, (size_t)count * sizeof *best);
-        s->residual = measure(s, residue, image);
+        s->residual = measure(s, weight, residue, image);
         /* Rounding is all that is left. */
         if (!(s->residual < 0.5 * before)) break;
     }

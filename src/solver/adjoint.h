@@ -18,7 +18,7 @@
 #include "solver/rows.h"
 #include "solver/solver.h"
 
-enum { OTA_ADJOINT_CHUNKS = 32, OTA_ADJOINT_VECTORS = 5 };
+enum { OTA_ADJOINT_CHUNKS = 32, OTA_ADJOINT_VECTORS = 6 };
 
 /* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
  * this share of the offset, so that it stays below the residuals that are promised. */

@@ -1,39 +1,18 @@
 /* assignment.c: maximum-score matching by shortest augmenting paths [ELA-14, LIT-06].
  *
- *     costs   c_ij = top_i - S_ij >= 0, top_i = max_j S_ij          [short side][long side, padded]
- *     duals   c_ij - u_i - v_j >= 0, with equality on matched pairs
- *
- * The shorter side plays the rows; every one of them must be matched. In the manner of Jonker and
+ * Larger square problems go to assignment_sparse.c first; this is the search over all pairs. The shorter side plays the rows; every one of them must be matched. In the manner of Jonker and
  * Volgenant: (1) column reduction (square problems only: a long-side column that stays unmatched must
  * keep v = 0), (2) two sweeps in which an unmatched row bids for its cheapest column, lowering v by the
  * margin to its second cheapest, (3) for each row left, Dijkstra on the reduced costs to the nearest
- * unmatched column. u is never stored: a matched row's u is the reduced cost of its own pair.
+ * unmatched column.
  *
  * At the end f_i = -max_j (S_ij + g_j) is taken from the scores themselves, so that rounding inside the
  * search can only show as slack on matched pairs, that is in the duality gap. */
-#include "solver/combinatorial.h"
-
-#include "base/base.h"
+#include "solver/assignment.h"
 
 enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 6, STEPS_PER_QUESTION = 256, TRANSPOSE_BLOCK = 16 };
 
-typedef struct assignment_state {
-    int64_t rows, columns, padded;
-    double factor;                   /* scores times this are safe to add up */
-    double *cost;                    /* [rows][padded], +inf = forbidden or padding */
-    double *top;                     /* [rows], scaled */
-    double *price;                   /* [padded] v */
-    double *distance;                /* [padded] of columns not reached for good; +inf afterwards */
-    double *open_price;              /* [padded] v, or -inf once the column is reached for good */
-    double *final_distance;          /* [columns] */
-    int64_t *before;                 /* [padded] row from which a column is reached */
-    int64_t *reached;                /* [columns] in the order of their distances */
-    int64_t *row_of;                 /* [columns] matched row or -1 */
-    int64_t *column_of;              /* [rows] matched column or -1 */
-    int64_t *waiting, *next_waiting; /* [rows] */
-} assignment_state;
-
-static void state_layout(assignment_state *state, ota_arena *arena, int64_t n, int64_t m) {
+static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64_t m) {
     state->rows = n < m ? n : m;
     state->columns = n < m ? m : n;
     state->padded = ota_padded(state->columns);
@@ -53,37 +32,81 @@ static void state_layout(assignment_state *state, ota_arena *arena, int64_t n, i
     state->column_of = ota_arena_take(arena, rows, sizeof(int64_t));
     state->waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     state->next_waiting = ota_arena_take(arena, rows, sizeof(int64_t));
+    state->candidate = NULL;
+    if (n != m || n < OTA_SPARSE_FROM || n > INT32_MAX) return;
+    size_t candidates = 0;
+    if (!ota_size_mul(rows, OTA_CANDIDATES, &candidates)) arena->overflowed = true;
+    state->candidate_cost = ota_arena_take(arena, candidates, sizeof(double));
+    state->candidate = ota_arena_take(arena, candidates, sizeof(int32_t));
+    state->candidate_count = ota_arena_take(arena, rows, sizeof(int32_t));
+    state->own_cost = ota_arena_take(arena, rows, sizeof(double));
+    state->lowest = ota_arena_take(arena, padded, sizeof(double));
+    state->heap = ota_arena_take(arena, padded, sizeof(int64_t));
+    state->heap_slot = ota_arena_take(arena, padded, sizeof(int64_t));
 }
 
 size_t ota_assignment_workspace(int64_t n, int64_t m) {
     if (n < 0 || m < 0 || n > INT64_MAX - OTA_LANES || m > INT64_MAX - OTA_LANES) return SIZE_MAX;
     ota_arena arena = {0};
-    assignment_state state;
+    ota_matching state;
     state_layout(&state, &arena, n, m);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
-/* Fills top and cost, transposing when n > m. */
-static ota_status load_costs(assignment_state *state, const ota_assignment *problem) {
-    int64_t n = problem->n;
-    int64_t m = problem->m;
-    bool transposed = n > m;
+/* Largest score of each row of the shorter side, largest |score| of all, and NaN or +inf among them. */
+static ota_status survey(ota_matching *state, const ota_assignment *problem) {
+    const int64_t n = problem->n, m = problem->m;
+    const bool transposed = n > m;
     double largest = 0.0;
+    bool finite = true;
     for (int64_t k = 0; k < state->rows; k++) state->top[k] = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        const double *row = problem->scores + i * problem->stride;
-        for (int64_t j = 0; j < m; j++) {
-            if (!(row[j] < INFINITY)) return OTA_NONFINITE;
-            double *top = &state->top[transposed ? j : i];
-            if (row[j] > *top) *top = row[j];
-            if (row[j] != -INFINITY && fabs(row[j]) > largest) largest = fabs(row[j]);
+        const double *restrict row = problem->scores + i * problem->stride;
+        double high[OTA_LANES], low[OTA_LANES];
+        int64_t wrong = 0;
+        for (int l = 0; l < OTA_LANES; l++) {
+            high[l] = -INFINITY;
+            low[l] = INFINITY;
+        }
+        const int64_t whole = m / OTA_LANES * OTA_LANES;
+        for (int64_t j = 0; j < whole; j += OTA_LANES) {
+            for (int l = 0; l < OTA_LANES; l++) {
+                const double score = row[j + l];
+                const double allowed = score > -INFINITY ? score : INFINITY;
+                wrong += !(score < INFINITY);
+                high[l] = score > high[l] ? score : high[l];
+                low[l] = allowed < low[l] ? allowed : low[l];
+            }
+        }
+        for (int64_t j = whole; j < m; j++) {
+            wrong += !(row[j] < INFINITY);
+            if (row[j] > high[0]) high[0] = row[j];
+            if (row[j] > -INFINITY && row[j] < low[0]) low[0] = row[j];
+        }
+        finite &= wrong == 0;
+        for (int l = 0; l < OTA_LANES; l++) {
+            if (!transposed && high[l] > state->top[i]) state->top[i] = high[l];
+            if (high[l] > -INFINITY && fabs(high[l]) > largest) largest = fabs(high[l]);
+            if (low[l] < INFINITY && fabs(low[l]) > largest) largest = fabs(low[l]);
+        }
+        for (int64_t j = 0; transposed && j < m; j++) {
+            if (row[j] > state->top[j]) state->top[j] = row[j];
         }
     }
+    if (!finite) return OTA_NONFINITE;
     state->factor = ota_safe_factor(largest);
+    state->largest = largest * state->factor;
     for (int64_t k = 0; k < state->rows; k++) {
         if (state->top[k] == -INFINITY) return OTA_INFEASIBLE;
         state->top[k] *= state->factor;
     }
+    return OTA_OK;
+}
+
+/* cost, transposed when n > m. */
+static void form_costs(ota_matching *state, const ota_assignment *problem) {
+    const int64_t n = problem->n, m = problem->m;
+    const bool transposed = n > m;
     for (int64_t k = 0; k < state->rows; k++) {
         double *cost = state->cost + k * state->padded;
         for (int64_t l = state->columns; l < state->padded; l++) cost[l] = INFINITY;
@@ -92,7 +115,7 @@ static ota_status load_costs(assignment_state *state, const ota_assignment *prob
         for (int64_t j = 0; j < m; j++) cost[j] = state->top[k] - row[j] * state->factor;
     }
     for (int64_t block = 0; transposed && block < n; block += TRANSPOSE_BLOCK) {
-        int64_t end = block + TRANSPOSE_BLOCK < n ? block + TRANSPOSE_BLOCK : n;
+        const int64_t end = block + TRANSPOSE_BLOCK < n ? block + TRANSPOSE_BLOCK : n;
         for (int64_t j = 0; j < m; j++) {
             double *cost = state->cost + j * state->padded;
             for (int64_t i = block; i < end; i++) {
@@ -100,7 +123,6 @@ static ota_status load_costs(assignment_state *state, const ota_assignment *prob
             }
         }
     }
-    return OTA_OK;
 }
 
 typedef struct two_lowest {
@@ -144,7 +166,7 @@ static two_lowest find_two(const double *restrict cost, const double *restrict p
 
 /* Square only: v_j = min_i c_ij, each column's row takes it if still unmatched; a row that is nobody
  * else's then gives up its margin, which makes its column cheaper for later bids. */
-static ota_status reduce_columns(assignment_state *state) {
+static ota_status reduce_columns(ota_matching *state) {
     int64_t size = state->rows;
     for (int64_t j = 0; j < state->padded; j++) {
         state->distance[j] = INFINITY;
@@ -185,7 +207,7 @@ static ota_status reduce_columns(assignment_state *state) {
 
 /* One sweep of bids; returns how many rows still wait, in next_waiting. Prices only fall, but with costs
  * of very different size by very little at a time, hence the limit: what is left is for the paths. */
-static int64_t bid(assignment_state *state, int64_t count) {
+static int64_t bid(ota_matching *state, int64_t count) {
     int64_t left = 0;
     int64_t limit = count * BIDS_PER_ROW;
     int64_t *waiting = state->waiting;
@@ -229,7 +251,7 @@ static int64_t bid(assignment_state *state, int64_t count) {
 }
 
 /* Lowers the distances of open columns through row i, whose own u makes `offset`; their new minimum. */
-static double relax(assignment_state *state, int64_t i, double offset) {
+static double relax(ota_matching *state, int64_t i, double offset) {
     const double *restrict cost = state->cost + i * state->padded;
     const double *restrict price = state->open_price;
     double *restrict distance = state->distance;
@@ -250,7 +272,7 @@ static double relax(assignment_state *state, int64_t i, double offset) {
 }
 
 /* Moves all columns at distance `nearest` to `reached`; an unmatched one among them, or -1. */
-static int64_t collect(assignment_state *state, double nearest, int64_t *count) {
+static int64_t collect(ota_matching *state, double nearest, int64_t *count) {
     const double *distance = state->distance;
     int64_t old = *count;
     for (int64_t j = 0; j < state->padded; j += OTA_LANES) {
@@ -275,7 +297,7 @@ static int64_t collect(assignment_state *state, double nearest, int64_t *count) 
     return -1;
 }
 
-static ota_status augment(assignment_state *state, int64_t start, const ota_watch *watch) {
+static ota_status augment(ota_matching *state, int64_t start, const ota_watch *watch) {
     for (int64_t j = 0; j < state->padded; j++) {
         state->distance[j] = INFINITY;
         state->open_price[j] = state->price[j];
@@ -317,7 +339,7 @@ static ota_status augment(assignment_state *state, int64_t start, const ota_watc
     }
 }
 
-static void write_potentials(const assignment_state *state, const ota_assignment *problem) {
+static void write_potentials(const ota_matching *state, const ota_assignment *problem) {
     int64_t n = problem->n;
     int64_t m = problem->m;
     if (n <= m) {
@@ -340,6 +362,25 @@ static void write_potentials(const assignment_state *state, const ota_assignment
     }
 }
 
+/* Prices and most of the matching; how many rows are left, in next_waiting. */
+static ota_status start_densely(ota_matching *state, int64_t *left) {
+    if (state->rows == state->columns) {
+        const ota_status status = reduce_columns(state);
+        if (status != OTA_OK) return status;
+    }
+    *left = 0;
+    for (int64_t i = 0; i < state->rows; i++) {
+        if (state->column_of[i] < 0) state->next_waiting[(*left)++] = i;
+    }
+    for (int sweep = 0; sweep<BIDDING_SWEEPS && * left> 0; sweep++) {
+        int64_t *swap = state->waiting;
+        state->waiting = state->next_waiting;
+        state->next_waiting = swap;
+        *left = bid(state, *left);
+    }
+    return OTA_OK;
+}
+
 ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) {
     int64_t n = problem->n;
     int64_t m = problem->m;
@@ -354,29 +395,25 @@ ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) 
         return OTA_OK;
     }
     ota_arena arena = {.base = workspace, .size = bytes};
-    assignment_state state;
+    ota_matching state;
     state_layout(&state, &arena, n, m);
 
-    ota_status status = load_costs(&state, problem);
+    ota_status status = survey(&state, problem);
     if (status != OTA_OK) return status;
     for (int64_t j = 0; j < state.padded; j++) {
         state.price[j] = 0.0;
         state.row_of[j] = -1;
     }
     for (int64_t i = 0; i < state.rows; i++) state.column_of[i] = -1;
-    if (state.rows == state.columns) {
-        status = reduce_columns(&state);
+    int64_t left = state.rows;
+    if (state.candidate != NULL) {
+        status = ota_assignment_sparse(&state, problem, &left);
         if (status != OTA_OK) return status;
-    }
-    int64_t left = 0;
-    for (int64_t i = 0; i < state.rows; i++) {
-        if (state.column_of[i] < 0) state.next_waiting[left++] = i;
-    }
-    for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++) {
-        int64_t *swap = state.waiting;
-        state.waiting = state.next_waiting;
-        state.next_waiting = swap;
-        left = bid(&state, left);
+        if (left > 0) form_costs(&state, problem);
+    } else {
+        form_costs(&state, problem);
+        status = start_densely(&state, &left);
+        if (status != OTA_OK) return status;
     }
     for (int64_t k = 0; k < left; k++) {
         status = augment(&state, state.next_waiting[k], &problem->watch);

@@ -18,13 +18,8 @@
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
 
+enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
 enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
-
-static double score(const ota_coupled *state, int64_t i, int64_t j) {
-    const int64_t at = i * state->stride + j;
-    return state->narrow ? (double)((const float *)state->scores)[at]
-                         : ((const double *)state->scores)[at];
-}
 
 static const char *ways_out(void) { return "relaxed, capped or online columns can be met"; }
 
@@ -72,7 +67,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     state->top = ota_arena_take(arena, chunk_lanes, number);
     if (prune) state->pruned = ota_arena_take(arena, matrix, element);
     const size_t pairs = times(rows, columns);
-    if (pairs <= (size_t)OTA_PAIRS_LIMIT) {
+    if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
         state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
@@ -107,7 +102,18 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->gathered =
             ota_arena_take(arena, times(2 * state->chunks, rounded_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
+        if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
+            const size_t more = times(INTERIOR_ROWS, rows + state->chunks);
+            state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
+                                                    times(stride, sizeof(double)));
+            state->interior_rows = ota_arena_take(arena, more, number);
+        }
     }
+}
+
+/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. */
+static unsigned with_search(const ota_settings *s, unsigned needs) {
+    return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
 }
 
 size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
@@ -115,7 +121,8 @@ size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, b
     ota_coupled state = {0};
     ota_arena arena = {0};
     const int64_t stride = rounded_up(columns > 0 ? columns : 1, LANE);
-    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune, needs);
+    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune,
+                       with_search(&r->settings, needs));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -148,7 +155,7 @@ static int64_t find_shut_row(ota_coupled *state) {
             const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
             const bool closed =
                 !(head->nu[j] > 0.0) && !never_closes && !(elastic && !(lambda > 0.0));
-            if (score(state, i, j) > -INFINITY) {
+            if (ota_score(state, i, j) > -INFINITY) {
                 state->level[j] = 1.0;
                 if (!closed) open = true;
             } else if (!closed) {
@@ -267,7 +274,7 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
         row_left[i] = head->mu[i];
         row_degree[i] = 0.0;
         for (int64_t j = 0; j < state->columns && row_left[i] > 0.0; j++) {
-            if (!(column_left[j] > 0.0) || !(score(state, i, j) > -INFINITY)) continue;
+            if (!(column_left[j] > 0.0) || !(ota_score(state, i, j) > -INFINITY)) continue;
             row_degree[i] += 1.0;
             column_degree[j] += 1.0;
         }
@@ -279,7 +286,7 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
             if (!(row_left[i] > 0.0) || row_degree[i] > 1.0) continue;
             int64_t only = 0;
             while (only < state->columns &&
-                   !(column_left[only] > 0.0 && score(state, i, only) > -INFINITY))
+                   !(column_left[only] > 0.0 && ota_score(state, i, only) > -INFINITY))
                 only++;
             if (only == state->columns ||
                 row_left[i] > column_left[only] * (1.0 + slack) + slack * head->mass)
@@ -290,7 +297,7 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
             column_degree[only] -= 1.0;
             column_left[only] = filled ? 0.0 : rest;
             for (int64_t k = 0; k < state->rows && filled; k++) {
-                if (!(row_left[k] > 0.0) || !(score(state, k, only) > -INFINITY)) continue;
+                if (!(row_left[k] > 0.0) || !(ota_score(state, k, only) > -INFINITY)) continue;
                 row_degree[k] -= 1.0;
                 *unusable += 1;
             }
@@ -304,7 +311,7 @@ static int64_t count_allowed(const ota_coupled *state) {
     int64_t allowed = 0;
     for (int64_t i = 0; i < state->rows; i++) {
         for (int64_t j = 0; j < state->columns && state->head->mu[i] > 0.0; j++) {
-            if (state->target[j] > 0.0 && score(state, i, j) > -INFINITY) allowed++;
+            if (state->target[j] > 0.0 && ota_score(state, i, j) > -INFINITY) allowed++;
         }
     }
     return allowed;
@@ -340,7 +347,8 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     state->level[state->columns] = exact ? head->mass - total : INFINITY;
     for (int64_t i = 0; i < state->rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
-            state->allowed[i * columns + j] = j == state->columns || score(state, i, j) > -INFINITY;
+            state->allowed[i * columns + j] =
+                j == state->columns || ota_score(state, i, j) > -INFINITY;
         }
     }
     const ota_feasible_problem problem = {
@@ -369,7 +377,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
             const unsigned char usable = state->usable[i * columns + j];
             state->usable[i * width + j] = usable;
             if (j == state->columns || !(head->mu[i] > 0.0) || !(state->target[j] > 0.0)) continue;
-            if (score(state, i, j) > -INFINITY) {
+            if (ota_score(state, i, j) > -INFINITY) {
                 allowed++;
                 unusable += usable == 0;
             }
@@ -417,7 +425,7 @@ static void emit_plan(ota_coupled *state) {
     for (int64_t i = 0; i < state->rows; i++) {
         ota_row_found found;
         double *row = head->plan + i * head->stride;
-        for (int64_t j = 0; j < state->columns; j++) row[j] = score(state, i, j);
+        for (int64_t j = 0; j < state->columns; j++) row[j] = ota_score(state, i, j);
         ota_row_solve_f64(&law, row, head->g, state->columns, head->mu[i], row, &found);
     }
     head->emission = OTA_EMIT_PLAN;
@@ -433,9 +441,22 @@ static void say_not_converged(const ota_coupled *state, double residual) {
         head->rounds, residual, head->settings->tolerance, head->tau, head->range);
 }
 
+/* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked
+ * for, and all of it is rounded. */
+static double carried_floor(const ota_coupled *state, double *carried) {
+    const ota_dense *head = state->head;
+    const double u = state->narrow ? 0x1p-24 : 0x1p-53;
+    *carried = 0.0;
+    for (int64_t i = 0; i < state->rows && head->row_strength < INFINITY; i++) {
+        if (head->mu[i] > 0.0) *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
+    }
+    *carried /= head->mass;
+    return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
+}
+
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_dense *head = state->head;
-    double residual = INFINITY;
+    double residual, carried;
     switch (outcome) {
     case OTA_STOPPED: return stopped;
     case OTA_HOPELESS: return OTA_INFEASIBLE;
@@ -452,7 +473,15 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     if (head->pruned > 0) emit_plan(state);
     if (residual <= head->settings->tolerance) return OTA_OK;
     say_not_converged(state, residual);
-    return OTA_NOT_CONVERGED;
+    const double floor = carried_floor(state, &carried);
+    if (!(floor > head->settings->tolerance) || head->settings->allow_partial)
+        return OTA_NOT_CONVERGED;
+    (void)snprintf(
+        head->sentence, sizeof head->sentence,
+        "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
+        "residual of about %.2g, above the tolerance %.3g",
+        carried, floor, head->settings->tolerance);
+    return OTA_TOL_UNREACHABLE;
 }
 
 ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
@@ -460,7 +489,7 @@ ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
     ota_coupled state = {.head = head, .scores = head->scores};
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     ota_coupled_layout(&state, &arena, head->rows, head->columns, head->stride, head->narrow,
-                       head->settings->prune, needs);
+                       head->settings->prune, with_search(head->settings, needs));
     head->emission = OTA_EMIT_ROWS;
     head->temperature_reached = head->tau;
     head->rounds = 0;
@@ -489,7 +518,7 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
 }
 
 static unsigned needs_of(const ota_settings *s, double order) {
-    if (order > 1.0) return OTA_NEEDS_NEWTON;
+    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }

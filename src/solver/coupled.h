@@ -27,7 +27,9 @@ typedef enum ota_domain {
 typedef enum ota_needs {
     OTA_NEEDS_KERNEL = 1,
     OTA_NEEDS_HISTORY = 2,
-    OTA_NEEDS_NEWTON = 4
+    OTA_NEEDS_NEWTON = 4,
+    OTA_NEEDS_INTERIOR = 8,
+    OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
 } ota_needs;
 
 enum {
@@ -87,6 +89,8 @@ typedef struct ota_coupled {
     double *powers;       /* [rows] W_i  */
     double *sinks;        /* [rows] weight on the sink */
     double *gathered;     /* [chunks][2][rows rounded up] */
+    double *interior_matrix; /* [3][rows][stride]         */
+    double *interior_rows;   /* [6][rows] and [3][chunks] */
 } ota_coupled;
 
 /* Lays the workspace out (arena measuring or placed). */
@@ -94,6 +98,46 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
                         int64_t stride, bool narrow, bool prune, unsigned needs);
 size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
                          unsigned needs);
+
+/* ---- chunks and rows ------------------------------------------------------------------------- */
+
+/* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
+static const double ota_least_sum[2] = {1.0e-280, 1.0e-28};
+
+static inline void ota_chunk_rows(const ota_coupled *state, int64_t chunk, int64_t *first,
+                                  int64_t *last) {
+    *first = chunk * state->chunk_rows;
+    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
+}
+
+static inline void ota_clear_chunk(const ota_coupled *state, double *partial, int64_t chunk) {
+    for (int64_t j = 0; j < state->lane; j++) partial[chunk * state->lane + j] = 0.0;
+}
+
+static inline const float *ota_row_at_f32(const void *matrix, int64_t stride, int64_t row) {
+    return (const float *)matrix + row * stride;
+}
+
+static inline const double *ota_row_at_f64(const void *matrix, int64_t stride, int64_t row) {
+    return (const double *)matrix + row * stride;
+}
+
+static inline double ota_score(const ota_coupled *state, int64_t i, int64_t j) {
+    return state->narrow ? (double)ota_row_at_f32(state->scores, state->stride, i)[j]
+                         : ota_row_at_f64(state->scores, state->stride, i)[j];
+}
+
+/* g as passes and emission see it. */
+static inline double ota_rounded(const ota_coupled *state, int64_t j) {
+    return state->narrow ? (double)((const float *)state->potential)[j]
+                         : ((const double *)state->potential)[j];
+}
+
+/* total[j] = sum of partial over chunks, in order. */
+void ota_add_chunks(const ota_coupled *state, const double *partial, double *total);
+/* body(job, chunk): every chunk once. */
+void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job);
 
 /* ---- passes.c ------------------------------------------------------------------------------- */
 
@@ -113,15 +157,17 @@ double ota_column_residual(const ota_coupled *state);
 void ota_constant_mode(ota_coupled *state);
 /* One column update at temperature t from L, over-relaxed by omega. */
 void ota_column_step(ota_coupled *state, double t, double omega);
-/* max - min of what the linear domain would exponentiate, after centring. */
-double ota_linear_range(ota_coupled *state);
 /* The law of rows at temperature t. */
 ota_row_law ota_coupled_law(const ota_coupled *state, double t);
-/* body(job, chunk): every chunk once. */
-void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, int worker),
-                    void *job);
 /* head->g rounded to the type of the scores, into state->potential. */
 void ota_round_potential(ota_coupled *state);
+
+/* ---- passes_linear.c ------------------------------------------------------------------------ */
+
+/* max - min of what the linear domain would exponentiate, after centring. */
+double ota_linear_range(ota_coupled *state);
+/* The pass; false when the scalings leave what the kernel can carry even after absorption. */
+bool ota_linear_pass(ota_coupled *state, double t);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 
@@ -152,22 +198,19 @@ bool ota_coupled_search(ota_coupled *state);
 const char *ota_not_coupled(const ota_resolved *r);
 const char *ota_tolerance_only(const ota_resolved *r);
 
+/* state->hessian = minus the off-diagonal part of w^T w, lower triangle; w [rows][columns] lies in
+ * state->weights. */
+void ota_newton_links(ota_coupled *state);
+
+/* ---- interior.c ----------------------------------------------------------------------------- */
+
+/* f and g close to the optimum at temperature t, from a start of its own; false: stopped. */
+bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped);
+
 /* ---- newton_columns.c ----------------------------------------------------------------------- */
 
 /* g by one column update at temperature t with head->f held; scores [rows][stride] in f64. */
 void ota_newton_columns(ota_coupled *state, const double *scores, double t);
-
-/* One row of order > 2 whose support's edge is rounded off by beta > 0. */
-typedef struct ota_smooth_row {
-    double order, t, beta, sink;
-    const double *s, *g;
-    int64_t count;
-} ota_smooth_row;
-
-/* Weights p [count] and *sink that sum to mu; returns f. */
-double ota_smooth_row_solve(const ota_smooth_row *row, double mu, double *p, double *sink);
-/* t dp/dx of a weight, p^(2 - alpha) rounded off. */
-double ota_smooth_slope(double order, double beta, double p);
 
 /* ---- newton_system.c ------------------------------------------------------------------------ */
 
@@ -178,5 +221,12 @@ double ota_smooth_slope(double order, double beta, double p);
 void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
                          int64_t count, double *excess, const unsigned char *fixed, double *b,
                          double *x);
+/* Its two halves, for several b: the factor stays in links, its pivots in excess; `fixed` may be
+ * NULL, fixed nodes must have no links. */
+void ota_laplacian_factor(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+                          int64_t count, double *excess, const unsigned char *fixed);
+void ota_laplacian_substitute(const ota_kernels_f64 *kernels, const double *links, int64_t stride,
+                              int64_t count, const double *pivots, const unsigned char *fixed,
+                              double *b, double *x);
 
 #endif

@@ -37,18 +37,22 @@ static size_t assignment_workspace(const ota_resolved *r, int64_t rows, int64_t 
                                                                                      : total;
 }
 
-/* Errors of the plan that was found, and the emission. */
+/* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */
 static void measure(ota_dense *head) {
+    double *sums = head->workspace;
     double rows = 0.0, columns = 0.0;
-    for (int64_t i = 0; i < head->rows && !(head->sink > -INFINITY); i++) {
+    memset(sums, 0, (size_t)head->columns * sizeof *sums);
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double *plan = head->plan + i * head->stride;
         double sum = 0.0;
-        for (int64_t j = 0; j < head->columns; j++) sum += head->plan[i * head->stride + j];
-        rows += fabs(sum - head->mu[i]);
+        for (int64_t j = 0; j < head->columns; j++) {
+            sum += plan[j];
+            sums[j] += plan[j];
+        }
+        if (!(head->sink > -INFINITY)) rows += fabs(sum - head->mu[i]);
     }
     for (int64_t j = 0; j < head->columns; j++) {
-        double sum = 0.0;
-        for (int64_t i = 0; i < head->rows; i++) sum += head->plan[i * head->stride + j];
-        const double over = sum - head->nu[j];
+        const double over = sums[j] - head->nu[j];
         columns += head->rule == OTA_COLUMNS_EXACT ? fabs(over) : over > 0.0 ? over : 0.0;
     }
     head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
@@ -97,9 +101,11 @@ static bool all_units(const double *mass, int64_t count, double unit) {
 
 static ota_status solve_assignment(ota_dense *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
-    const bool matching = head->rows == head->columns && head->rule == OTA_COLUMNS_EXACT &&
-                          !(head->sink > -INFINITY) && all_units(head->mu, head->rows, unit) &&
-                          all_units(head->nu, head->columns, unit) && unit > 0.0;
+    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
+    const bool matching = sizes && !(head->sink > -INFINITY) && unit > 0.0 &&
+                          all_units(head->mu, head->rows, unit) &&
+                          all_units(head->nu, head->columns, unit);
     if (!matching) return solve_transport(head);
     int64_t *match = head->workspace;
     ota_assignment problem = {.n = head->rows,
@@ -113,9 +119,17 @@ static ota_status solve_assignment(ota_dense *head) {
     const ota_status status =
         ota_assignment_solve(&problem, (char *)head->workspace + matching_bytes(head->rows));
     if (status != OTA_OK) return explain(head, status);
-    memset(head->plan, 0, (size_t)(head->rows * head->stride) * sizeof *head->plan);
-    for (int64_t i = 0; i < head->rows; i++) head->plan[i * head->stride + match[i]] = unit;
-    measure(head);
+    /* One pair a row and no column twice, which is how the search keeps its books: both errors are 0. */
+    head->row_error = head->column_error = 0.0;
+    head->match = match;
+    if (capped && head->rows == head->columns) {
+        /* Potentials are defined up to a shift, and those of capacities are at most 0. */
+        double highest = -INFINITY;
+        for (int64_t j = 0; j < head->columns; j++) highest = fmax(highest, head->g[j]);
+        for (int64_t j = 0; j < head->columns; j++) head->g[j] -= highest;
+        for (int64_t i = 0; i < head->rows; i++) head->f[i] += highest;
+    }
+    head->emission = OTA_EMIT_MATCH;
     return OTA_OK;
 }
 

@@ -11,44 +11,41 @@
  * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
  * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
  * null vector per component. The line search follows the sign of the slope, which decides for a
- * convex function and needs no values of D. Cold problems are approached through falling
- * temperatures. */
+ * convex function and needs no values of D. Where a few steps from the start do not pay,
+ * entropy is approached through falling temperatures and Tsallis by interior.c. */
 #include "solver/coupled.h"
 
 #include <string.h>
 
 enum {
-    BLOCK = 64,        /* keys of one block of the Hessian   */
-    TRIALS = 24,       /* evaluations of one line search     */
-    STAGE_STEPS = 60,  /* steps of a stage before the last one is tried at once */
-    DIRECT_STEPS = 12, /* steps before the direct attempt must have paid */
+    BLOCK = 64,       /* keys of one block of the Hessian   */
+    TRIALS = 24,      /* evaluations of one line search     */
+    STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
+    DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
+    STALLED = 40, /* steps near the solution without half the residual: rounding is left */
     REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
 };
 
 /* Slopes that end the line search, relative to the first. */
 static const double slope_left = 0.5;
+/* Below this residual Newton steps converge at once or not at all. */
+static const double near_residual = 1.0e-6;
 /* A stage above the final temperature is left at this residual. */
 static const double stage_residual = 0.1;
 static const double cooling = 0.4;
-/* Factor between two roundings of the support's edge. */
-static const double sharpening = 0.05;
-/* First and last rounding relative to the square of a typical weight's argument. */
-static const double first_rounding = 0.1, least_rounding = 1.0e-30;
 /* Shift in units of residual times mean curvature: first, least, largest. */
 static const double first_shift = 0.1, least_shift = 1.0e-10, largest_shift = 1.0e6;
 
 typedef struct newton {
     ota_coupled *state;
     double t, residual, shift;
-    double beta; /* rounding of the support's edge above order 2; 0: none */
     double *gradient, *direction, *origin, *excess, *right, *diagonal;
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
     const double *scores;
-    int64_t across_stride;
     int64_t most; /* rounds */
 } newton;
 
@@ -59,22 +56,8 @@ static newton place(ota_coupled *state) {
                           &n.product,  &n.right_copy, &n.excess_copy};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = state->vectors + (int64_t)k * state->lane;
-    n.across_stride = (state->rows + 15) / 16 * 16;
     n.most = state->head->settings->max_rounds;
     return n;
-}
-
-static void chunk_of(const ota_coupled *state, int64_t chunk, int64_t *first, int64_t *last) {
-    *first = chunk * state->chunk_rows;
-    *last = *first + state->chunk_rows < state->rows ? *first + state->chunk_rows : state->rows;
-}
-
-static void add_up(const ota_coupled *state, double *total) {
-    memcpy(total, state->partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            total[j] += state->partial[chunk * state->lane + j];
-    }
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
@@ -87,24 +70,13 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     const ota_row_law law = ota_coupled_law(state, n->t);
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
         double *p = state->weights + i * state->stride;
         const double *s = n->scores + i * state->stride;
-        if (n->beta > 0.0) {
-            const ota_smooth_row row = {.order = head->order,
-                                        .t = n->t,
-                                        .beta = n->beta,
-                                        .sink = head->sink,
-                                        .s = s,
-                                        .g = head->g,
-                                        .count = state->columns};
-            found.potential = ota_smooth_row_solve(&row, head->mu[i], p, &found.sink);
-        } else {
-            ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
-        }
+        ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
         head->kernels->f64->accumulate(p, state->columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
@@ -116,7 +88,7 @@ static void evaluate(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, solve_chunk, n);
-    add_up(state, state->column);
+    ota_add_chunks(state, state->partial, state->column);
     state->temperature = n->t;
     for (int64_t j = 0; j < state->columns; j++) {
         double wanted = state->target[j];
@@ -133,7 +105,6 @@ static void evaluate(newton *n) {
 static double slope_of(const newton *n, double mass, double p) {
     const double power = 2.0 - n->state->head->order, least = 1.0e-8 * mass;
     if (!(p > 0.0)) return 0.0;
-    if (n->beta > 0.0) return ota_smooth_slope(n->state->head->order, n->beta, p);
     if (power < 0.0) return pow(p > least ? p : least, power);
     return power > 0.0 ? pow(p, power) : 1.0;
 }
@@ -150,7 +121,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     double *leak = state->partial + chunk * state->lane,
            *full = state->relaxed + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(leak, 0, (size_t)state->lane * sizeof *leak);
     memset(full, 0, (size_t)state->lane * sizeof *full);
     for (int64_t i = first; i < last; i++) {
@@ -173,30 +144,37 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
+static int64_t across_stride(const ota_coupled *state) { return (state->rows + 15) / 16 * 16; }
+
 static void turn_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const newton *n = context;
-    const ota_coupled *state = n->state;
+    const ota_coupled *state = context;
+    const int64_t length = across_stride(state);
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     for (int64_t j = 0; j < state->columns; j++) {
         for (int64_t i = first; i < last; i++)
-            state->across[j * n->across_stride + i] = state->weights[i * state->stride + j];
+            state->across[j * length + i] = state->weights[i * state->stride + j];
     }
 }
 
 static void link_block(void *context, int64_t block, int worker) {
     (void)worker;
-    const newton *n = context;
-    const ota_coupled *state = n->state;
-    const int64_t first = block * BLOCK;
+    const ota_coupled *state = context;
+    const int64_t first = block * BLOCK, length = across_stride(state);
     const int64_t last = first + BLOCK < state->columns ? first + BLOCK : state->columns;
     double *to = state->hessian + first * state->lane;
     for (int64_t j = first; j < last; j++)
         memset(state->hessian + j * state->lane, 0, (size_t)last * sizeof *to);
-    state->head->kernels->f64->apply(state->across + first * n->across_stride, n->across_stride,
-                                     state->weights, state->stride, last - first, state->rows, last,
-                                     to, state->lane);
+    state->head->kernels->f64->apply(state->across + first * length, length, state->weights,
+                                     state->stride, last - first, state->rows, last, to,
+                                     state->lane);
+}
+
+void ota_newton_links(ota_coupled *state) {
+    ota_each_chunk(state, turn_chunk, state);
+    const int64_t blocks = (state->columns + BLOCK - 1) / BLOCK;
+    ota_parallel(state->head->pool, blocks, link_block, state);
 }
 
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
@@ -204,12 +182,8 @@ static void form_system(newton *n) {
     ota_coupled *state = n->state;
     const ota_dense *head = state->head;
     ota_each_chunk(state, curve_chunk, n);
-    add_up(state, n->excess);
-    memcpy(n->diagonal, state->relaxed, (size_t)state->columns * sizeof *n->diagonal);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        for (int64_t j = 0; j < state->columns; j++)
-            n->diagonal[j] += state->relaxed[chunk * state->lane + j];
-    }
+    ota_add_chunks(state, state->partial, n->excess);
+    ota_add_chunks(state, state->relaxed, n->diagonal);
     double mean = 0.0;
     for (int64_t j = 0; j < state->columns; j++) mean += n->diagonal[j];
     mean /= (double)state->columns;
@@ -223,10 +197,7 @@ static void form_system(newton *n) {
         n->diagonal[j] += more;
         n->right[j] = -n->t * n->gradient[j];
     }
-    if (state->hessian == NULL) return;
-    ota_each_chunk(state, turn_chunk, n);
-    const int64_t blocks = (state->columns + BLOCK - 1) / BLOCK;
-    ota_parallel(head->pool, blocks, link_block, n);
+    if (state->hessian != NULL) ota_newton_links(state);
 }
 
 static void multiply_chunk(void *context, int64_t chunk, int worker) {
@@ -236,7 +207,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     const ota_kernels_f64 *kernels = state->head->kernels->f64;
     double *column = state->partial + chunk * state->lane;
     int64_t first, last;
-    chunk_of(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     memset(column, 0, (size_t)state->lane * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         const double *w = state->weights + i * state->stride;
@@ -249,7 +220,7 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 /* product = system * search. */
 static void multiply(newton *n) {
     ota_each_chunk(n->state, multiply_chunk, n);
-    add_up(n->state, n->product);
+    ota_add_chunks(n->state, n->state->partial, n->product);
     for (int64_t j = 0; j < n->state->columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
 }
 
@@ -419,10 +390,19 @@ static void step(newton *n) {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static void keep_best(newton *n, double *best) {
+typedef struct progress {
+    double best, marker;
+    int64_t marked; /* the step at which `best` last halved */
+} progress;
+
+static void keep_best(newton *n, progress *kept, int64_t taken) {
     ota_coupled *state = n->state;
-    if (!(n->residual < *best)) return;
-    *best = n->residual;
+    if (!(n->residual < kept->best)) return;
+    kept->best = n->residual;
+    if (kept->best < 0.5 * kept->marker) {
+        kept->marker = kept->best;
+        kept->marked = taken;
+    }
     memcpy(state->best, state->head->g, (size_t)state->columns * sizeof *state->best);
 }
 
@@ -431,15 +411,16 @@ static void keep_best(newton *n, double *best) {
 static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
-    const bool last_stage = !(t > head->tau) && !(n->beta > 0.0);
-    double best = INFINITY, marker = INFINITY;
+    const bool last_stage = !(t > head->tau);
+    progress kept = {.best = INFINITY, .marker = INFINITY};
+    double marker = INFINITY;
     int refused = 0;
     bool alternate = false;
     n->t = t;
     head->temperature_reached = t;
     evaluate(n);
     for (int64_t taken = 0;; taken++) {
-        if (last_stage) keep_best(n, &best);
+        if (last_stage) keep_best(n, &kept, taken);
         if (n->residual <= enough) {
             if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
             if (++refused > REFUSALS) return OTA_SPENT;
@@ -447,6 +428,8 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
         }
         if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
         if (taken >= most) return OTA_SLOW;
+        if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
+            return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->rounds, n->residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
         head->rounds++;
@@ -454,7 +437,7 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
             alternate = n->residual > 0.5 * marker;
             marker = n->residual;
         }
-        if (alternate && taken % 2 == 0 && !(n->beta > 0.0)) {
+        if (alternate && taken % 2 == 0) {
             ota_newton_columns(state, n->scores, t);
             drop_constant(state, head->g);
             evaluate(n);
@@ -471,21 +454,6 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
     for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
     }
-    return outcome;
-}
-
-/* Above order 2: falling temperatures with the edge rounded off at the size of the weights, then
- * falling beta until it moves none. */
-static ota_outcome sharpen(newton *n, ota_status *stopped) {
-    const ota_coupled *state = n->state;
-    const double weight = state->head->mass / ((double)state->rows * (double)state->columns);
-    const double size = pow(weight, 2.0 * (state->head->order - 1.0));
-    n->beta = first_rounding * size;
-    ota_outcome outcome = cool(n, stopped);
-    for (; n->beta > least_rounding * size && outcome == OTA_MET; n->beta *= sharpening) {
-        outcome = settle(n, state->head->tau, stage_residual, STAGE_STEPS, stopped);
-    }
-    n->beta = 0.0;
     return outcome;
 }
 
@@ -508,19 +476,26 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
     }
     n.shift = first_shift;
-    outcome = head->order > 2.0 ? sharpen(&n, stopped) : cool(&n, stopped);
+    if (state->interior_matrix == NULL)
+        outcome = cool(&n, stopped);
+    else if (!ota_interior_run(state, n.scores, tau, stopped))
+        outcome = OTA_STOPPED;
     if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
     return settle(&n, tau, enough, n.most, stopped);
 }
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
+static unsigned needs_of(double order) {
+    return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+}
+
 static ota_status solve(ota_dense *head) {
-    return ota_coupled_solve(head, OTA_NEEDS_NEWTON, false, ota_newton_run);
+    return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, OTA_NEEDS_NEWTON);
+    return ota_coupled_bytes(r, rows, columns, narrow, needs_of(r->order));
 }
 
 const ota_solver ota_solver_newton = {

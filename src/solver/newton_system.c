@@ -29,13 +29,12 @@ static void fold_fixed(double *links, int64_t stride, int64_t count, double *exc
     }
 }
 
-void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
-                         int64_t count, double *excess, const unsigned char *fixed, double *b,
-                         double *x) {
-    fold_fixed(links, stride, count, excess, fixed, b, x);
+void ota_laplacian_factor(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+                          int64_t count, double *excess, const unsigned char *fixed) {
     for (int64_t k = count - 1; k >= 0; k--) {
         const double *row = links + k * stride;
-        const double pivot = fixed[k] != 0 ? 0.0 : excess[k] + kernels->sum(row, k);
+        const bool held = fixed != NULL && fixed[k] != 0;
+        const double pivot = held ? 0.0 : excess[k] + kernels->sum(row, k);
         if (!(pivot > 0.0)) {
             excess[k] = 0.0;
             continue;
@@ -45,15 +44,30 @@ void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t 
             if (!(share > 0.0)) continue;
             kernels->accumulate(row, i, share, links + i * stride);
             excess[i] += share * excess[k];
-            b[i] += share * b[k];
         }
         excess[k] = pivot;
     }
+}
+
+void ota_laplacian_substitute(const ota_kernels_f64 *kernels, const double *links, int64_t stride,
+                              int64_t count, const double *pivots, const unsigned char *fixed,
+                              double *b, double *x) {
+    for (int64_t k = count - 1; k >= 0; k--) {
+        if (pivots[k] > 0.0) kernels->accumulate(links + k * stride, k, b[k] / pivots[k], b);
+    }
     for (int64_t k = 0; k < count; k++) {
-        if (fixed[k] != 0) continue;
+        if (fixed != NULL && fixed[k] != 0) continue;
         const double *row = links + k * stride;
         double sum = b[k];
         for (int64_t j = 0; j < k; j++) sum += row[j] * x[j];
-        x[k] = excess[k] > 0.0 ? sum / excess[k] : 0.0;
+        x[k] = pivots[k] > 0.0 ? sum / pivots[k] : 0.0;
     }
+}
+
+void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+                         int64_t count, double *excess, const unsigned char *fixed, double *b,
+                         double *x) {
+    fold_fixed(links, stride, count, excess, fixed, b, x);
+    ota_laplacian_factor(kernels, links, stride, count, excess, fixed);
+    ota_laplacian_substitute(kernels, links, stride, count, excess, fixed, b, x);
 }

@@ -2,7 +2,7 @@
  *
  *     log      e_ij = 2^((S + g - shift_i) k), shift_i = max_j (S + g)
  *              c_j = sum_i mu_i e_ij / sum_j e_ij
- *     linear   K = exp((S + f0 + g0) / t) once;  r = K v, u = mu / r, c = v (K^T u)     [CETA-06]
+ *     linear   passes_linear.c
  *     rows     every row solved as the emission does (relaxed rows, Tsallis, two-sided relaxation)
  *
  * with S [rows][stride], k = log2(e) / t. Where c_j underflows, L_j comes from two sweeps that
@@ -13,11 +13,6 @@
 #include <string.h>
 
 static const double log2_e = 1.4426950408889634;
-
-/* Column sums below these no longer carry a full significand of the terms that made them. */
-static const double least_sum[2] = {1.0e-280, 1.0e-28};
-/* Scalings of the linear domain leave [1/bound, bound] and are absorbed. */
-static const double scaling_bound[2] = {1.0e100, 1.0e15};
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
@@ -37,31 +32,12 @@ void ota_each_chunk(ota_coupled *state, void (*body)(void *job, int64_t chunk, i
     }
 }
 
-static void chunk_range(const ota_coupled *state, int64_t chunk, int64_t *first, int64_t *last) {
-    *first = chunk * state->chunk_rows;
-    *last = *first + state->chunk_rows;
-    if (*last > state->rows) *last = state->rows;
-}
-
-static const float *row_f32(const void *matrix, int64_t stride, int64_t row) {
-    return (const float *)matrix + row * stride;
-}
-
-static const double *row_f64(const void *matrix, int64_t stride, int64_t row) {
-    return (const double *)matrix + row * stride;
-}
-
-/* total[j] = sum over chunks, in order. */
-static void add_chunks(const ota_coupled *state, const double *partial, double *total) {
+void ota_add_chunks(const ota_coupled *state, const double *partial, double *total) {
     memcpy(total, partial, (size_t)state->columns * sizeof *total);
     for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
         const double *part = partial + chunk * state->lane;
         for (int64_t j = 0; j < state->columns; j++) total[j] += part[j];
     }
-}
-
-static void clear_chunk(const ota_coupled *state, double *partial, int64_t chunk) {
-    memset(partial + chunk * state->lane, 0, (size_t)state->lane * sizeof *partial);
 }
 
 ota_row_law ota_coupled_law(const ota_coupled *state, double t) {
@@ -86,12 +62,6 @@ void ota_round_potential(ota_coupled *state) {
     }
 }
 
-/* g as passes and emission see it. */
-static double rounded(const ota_coupled *state, int64_t j) {
-    return state->narrow ? (double)((const float *)state->potential)[j]
-                         : ((const double *)state->potential)[j];
-}
-
 /* ---- log domain ------------------------------------------------------------------------------ */
 
 static void log_chunk(void *context, int64_t chunk, int worker) {
@@ -100,19 +70,19 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = job->state;
     const ota_dense *head = state->head;
     int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
+    ota_chunk_rows(state, chunk, &first, &last);
+    ota_clear_chunk(state, state->partial, chunk);
     double *column = state->partial + chunk * state->lane;
     const double k = log2_e / job->t;
     if (state->narrow) {
         head->kernels->f32->rows_and_columns(
-            row_f32(state->scores, state->stride, first), state->stride, last - first,
+            ota_row_at_f32(state->scores, state->stride, first), state->stride, last - first,
             state->columns, state->potential, (float)k, (float)head->sink, head->mu + first,
             state->shift + first, state->sum + first, column,
             (float *)state->scratch + chunk * state->lane);
     } else {
         head->kernels->f64->rows_and_columns(
-            row_f64(state->scores, state->stride, first), state->stride, last - first,
+            ota_row_at_f64(state->scores, state->stride, first), state->stride, last - first,
             state->columns, state->potential, k, head->sink, head->mu + first, state->shift + first,
             state->sum + first, column, (double *)state->scratch + chunk * state->lane);
     }
@@ -131,17 +101,19 @@ static void tops_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = job->state;
     const ota_dense *head = state->head;
     int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
+    ota_chunk_rows(state, chunk, &first, &last);
     if (state->narrow) {
         float *top = (float *)state->top + chunk * state->lane;
         for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f32->columns_top(row_f32(state->scores, state->stride, first), state->stride,
-                                        last - first, state->columns, head->f + first, top);
+        head->kernels->f32->columns_top(ota_row_at_f32(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, top);
     } else {
         double *top = (double *)state->top + chunk * state->lane;
         for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
-        head->kernels->f64->columns_top(row_f64(state->scores, state->stride, first), state->stride,
-                                        last - first, state->columns, head->f + first, top);
+        head->kernels->f64->columns_top(ota_row_at_f64(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, top);
     }
 }
 
@@ -151,18 +123,18 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = job->state;
     const ota_dense *head = state->head;
     int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
-    clear_chunk(state, state->relaxed, chunk);
+    ota_chunk_rows(state, chunk, &first, &last);
+    ota_clear_chunk(state, state->relaxed, chunk);
     double *column = state->relaxed + chunk * state->lane;
     const double k = log2_e / job->t;
     if (state->narrow) {
-        head->kernels->f32->columns_sum(row_f32(state->scores, state->stride, first), state->stride,
-                                        last - first, state->columns, head->f + first, state->top,
-                                        (float)k, column);
+        head->kernels->f32->columns_sum(ota_row_at_f32(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, state->top, (float)k, column);
     } else {
-        head->kernels->f64->columns_sum(row_f64(state->scores, state->stride, first), state->stride,
-                                        last - first, state->columns, head->f + first, state->top,
-                                        k, column);
+        head->kernels->f64->columns_sum(ota_row_at_f64(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, state->top, k, column);
     }
 }
 
@@ -183,7 +155,7 @@ void ota_pass_columns(ota_coupled *state, double t) {
         }
     }
     ota_each_chunk(state, column_sums_chunk, &job);
-    add_chunks(state, state->relaxed, state->level);
+    ota_add_chunks(state, state->relaxed, state->level);
     for (int64_t j = 0; j < state->columns; j++) {
         const double top =
             state->narrow ? (double)((float *)state->top)[j] : ((double *)state->top)[j];
@@ -195,209 +167,16 @@ void ota_pass_columns(ota_coupled *state, double t) {
 static bool levels_from_sums(ota_coupled *state, double t) {
     bool complete = true;
     for (int64_t j = 0; j < state->columns; j++) {
-        const double g = rounded(state, j);
+        const double g = ota_rounded(state, j);
         if (!(g > -INFINITY)) {
             state->level[j] = -INFINITY;
             continue;
         }
         state->level[j] = log(state->column[j]) - g / t;
-        if (!(state->column[j] > least_sum[state->narrow]) && state->target[j] > 0.0)
+        if (!(state->column[j] > ota_least_sum[state->narrow]) && state->target[j] > 0.0)
             complete = false;
     }
     return complete;
-}
-
-/* ---- linear domain --------------------------------------------------------------------------- */
-
-static double score(const ota_coupled *state, int64_t i, int64_t j) {
-    return state->narrow ? (double)row_f32(state->scores, state->stride, i)[j]
-                         : row_f64(state->scores, state->stride, i)[j];
-}
-
-/* Mean or midrange of a row's finite S + h; 0 when it has none. h NULL: 0. */
-static double row_centre(const ota_coupled *state, int64_t i, const double *h) {
-    double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
-    for (int64_t j = 0; j < state->columns; j++) {
-        const double x = score(state, i, j) + (h == NULL ? 0.0 : h[j]);
-        if (!(x > -INFINITY)) continue;
-        low = x < low ? x : low;
-        high = x > high ? x : high;
-        sum += x;
-        count += 1.0;
-    }
-    if (!(count > 0.0)) return 0.0;
-    return state->head->settings->center == OTA_CENTER_MEAN ? sum / count : 0.5 * low + 0.5 * high;
-}
-
-double ota_linear_range(ota_coupled *state) {
-    const ota_dense *head = state->head;
-    const bool mean = head->settings->center == OTA_CENTER_MEAN;
-    double *middle = state->middle, *low = state->level, *high = state->column,
-           *sum = state->previous;
-    double largest = 0.0;
-    for (int64_t j = 0; j < state->columns; j++) middle[j] = 0.0;
-    if (head->settings->center == OTA_CENTER_NONE) return head->range;
-    for (int64_t j = 0; j < state->columns; j++) {
-        low[j] = INFINITY;
-        high[j] = -INFINITY;
-        sum[j] = 0.0;
-    }
-    for (int64_t i = 0; i < state->rows; i++) {
-        const double centre = row_centre(state, i, NULL);
-        state->shift[i] = centre;
-        for (int64_t j = 0; j < state->columns; j++) {
-            const double x = score(state, i, j) - centre;
-            if (!(x > -INFINITY)) continue;
-            low[j] = x < low[j] ? x : low[j];
-            high[j] = x > high[j] ? x : high[j];
-            sum[j] += x;
-            middle[j] += 1.0;
-        }
-    }
-    for (int64_t j = 0; j < state->columns; j++) {
-        const double centre = mean ? sum[j] / middle[j] : 0.5 * low[j] + 0.5 * high[j];
-        middle[j] = middle[j] > 0.0 ? -centre : 0.0;
-        if (high[j] > -INFINITY)
-            largest = fmax(largest, fmax(high[j] + middle[j], -(low[j] + middle[j])));
-    }
-    return 2.0 * largest;
-}
-
-static void form_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const chunk_job *job = context;
-    ota_coupled *state = job->state;
-    const ota_dense *head = state->head;
-    int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
-    const int64_t stride = state->stride, count = last - first;
-    const double k = log2_e / job->t;
-    /* Without centring the largest entry of every row is 1; rows without keys keep f = 0. */
-    for (int64_t i = first; i < last; i++) {
-        if (head->settings->center != OTA_CENTER_NONE) {
-            state->absorbed_f[i] = -row_centre(state, i, state->absorbed_g);
-            continue;
-        }
-        const double top =
-            state->narrow ? (double)head->kernels->f32->maximum(row_f32(state->scores, stride, i),
-                                                                state->potential, state->columns)
-                          : head->kernels->f64->maximum(row_f64(state->scores, stride, i),
-                                                        state->potential, state->columns);
-        state->absorbed_f[i] = top > -INFINITY ? -top : 0.0;
-    }
-    int64_t lost;
-    if (state->narrow) {
-        lost = head->kernels->f32->kernel_form(row_f32(state->scores, stride, first), stride, count,
-                                               state->columns, state->absorbed_f + first,
-                                               state->potential, (float)k,
-                                               (float *)state->kernel + first * stride, stride);
-    } else {
-        lost = head->kernels->f64->kernel_form(row_f64(state->scores, stride, first), stride, count,
-                                               state->columns, state->absorbed_f + first,
-                                               state->potential, k,
-                                               (double *)state->kernel + first * stride, stride);
-    }
-    for (int64_t i = first; i < last; i++) {
-        state->scaled_sink[i] =
-            head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
-    }
-    state->partial[chunk * state->lane] = (double)lost;
-}
-
-/* Absorbs g into the kernel; columns that are closed (g = -inf) get scaling 0 instead. */
-static void form_kernel(ota_coupled *state, double t) {
-    double *g = state->head->g;
-    float *narrow = state->potential;
-    double *wide = state->potential;
-    for (int64_t j = 0; j < state->columns; j++) {
-        const double open = (g[j] > -INFINITY ? g[j] : 0.0) + state->middle[j];
-        if (state->narrow) {
-            narrow[j] = (float)open;
-        } else {
-            wide[j] = open;
-        }
-        state->absorbed_g[j] = rounded(state, j);
-    }
-    chunk_job job = {.state = state, .t = t};
-    ota_each_chunk(state, form_chunk, &job);
-    state->underflowed = 0;
-    for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
-        state->underflowed += (int64_t)state->partial[chunk * state->lane];
-    }
-    state->formed = true;
-}
-
-static void linear_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const chunk_job *job = context;
-    ota_coupled *state = job->state;
-    const ota_dense *head = state->head;
-    int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
-    double *column = state->partial + chunk * state->lane;
-    const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
-    if (state->narrow) {
-        head->kernels->f32->linear_round(
-            row_f32(state->kernel, state->stride, first), state->stride, last - first,
-            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
-    } else {
-        head->kernels->f64->linear_round(
-            row_f64(state->kernel, state->stride, first), state->stride, last - first,
-            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
-    }
-    for (int64_t i = first; i < last; i++) {
-        head->f[i] =
-            head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
-    }
-}
-
-/* False when the scalings leave what the kernel can carry even after absorption. */
-static bool linear_pass(ota_coupled *state, double t) {
-    const ota_dense *head = state->head;
-    const double bound = scaling_bound[state->narrow];
-    if (state->temperature > t || state->temperature < t) state->formed = false;
-    for (int attempt = 0; attempt < 2; attempt++) {
-        if (!state->formed) form_kernel(state, t);
-        bool inside = true;
-        for (int64_t j = 0; j < state->columns; j++) {
-            double scaling = 0.0;
-            if (head->g[j] > -INFINITY) {
-                scaling = exp((head->g[j] - state->absorbed_g[j]) / t);
-                if (!(scaling <= bound && scaling >= 1.0 / bound)) inside = false;
-            }
-            if (state->narrow) {
-                ((float *)state->scaling)[j] = (float)scaling;
-            } else {
-                ((double *)state->scaling)[j] = scaling;
-            }
-        }
-        if (inside) {
-            chunk_job job = {.state = state, .t = t};
-            ota_each_chunk(state, linear_chunk, &job);
-            for (int64_t i = 0; i < state->rows; i++) {
-                if (head->mu[i] > 0.0 &&
-                    !(state->u[i] <= bound * head->mu[i] && state->u[i] * bound >= head->mu[i])) {
-                    inside = false;
-                }
-            }
-        }
-        if (inside) {
-            add_chunks(state, state->partial, state->column);
-            for (int64_t j = 0; j < state->columns; j++) {
-                const double sum = state->column[j];
-                const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
-                                                     : ((double *)state->scaling)[j];
-                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow]))
-                    return false;
-                state->column[j] = scaling * sum;
-                state->level[j] = scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
-            }
-            return true;
-        }
-        state->formed = false;
-    }
-    return false;
 }
 
 /* ---- row by row ------------------------------------------------------------------------------ */
@@ -409,9 +188,9 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     ota_dense *head = state->head;
     const double rho = head->row_strength;
     int64_t first, last;
-    chunk_range(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
-    clear_chunk(state, state->relaxed, chunk);
+    ota_chunk_rows(state, chunk, &first, &last);
+    ota_clear_chunk(state, state->partial, chunk);
+    ota_clear_chunk(state, state->relaxed, chunk);
     double *column = state->partial + chunk * state->lane,
            *relaxed = state->relaxed + chunk * state->lane;
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
@@ -420,7 +199,7 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
         double mass = 0.0;
         if (state->narrow) {
             float *p = (float *)state->scratch + chunk * state->lane;
-            const float *s = row_f32(state->scores, state->stride, i);
+            const float *s = ota_row_at_f32(state->scores, state->stride, i);
             if (job->as_they_are) {
                 ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
                                     &found);
@@ -440,7 +219,7 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
             }
         } else {
             double *p = (double *)state->scratch + chunk * state->lane;
-            const double *s = row_f64(state->scores, state->stride, i);
+            const double *s = ota_row_at_f64(state->scores, state->stride, i);
             if (job->as_they_are) {
                 ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p,
                                     &found);
@@ -471,11 +250,11 @@ static void rows_pass(ota_coupled *state, double t, double omega) {
     ota_round_potential(state);
     chunk_job job = {.state = state, .t = t, .omega = omega, .law = ota_coupled_law(state, t)};
     ota_each_chunk(state, rows_chunk, &job);
-    add_chunks(state, state->partial, state->column);
+    ota_add_chunks(state, state->partial, state->column);
     if (omega > 1.0 || omega < 1.0) {
-        add_chunks(state, state->relaxed, state->level);
+        ota_add_chunks(state, state->relaxed, state->level);
         for (int64_t j = 0; j < state->columns; j++) {
-            const double g = rounded(state, j);
+            const double g = ota_rounded(state, j);
             state->level[j] = g > -INFINITY ? log(state->level[j]) - g / t : -INFINITY;
         }
     } else if (!levels_from_sums(state, t) && !(state->head->order > 1.0)) {
@@ -488,7 +267,7 @@ static void rows_pass(ota_coupled *state, double t, double omega) {
 void ota_pass(ota_coupled *state, double t, double omega) {
     ota_dense *head = state->head;
     memcpy(state->old_f, head->f, (size_t)state->rows * sizeof *state->old_f);
-    if (state->domain == OTA_DOMAIN_LINEAR && !linear_pass(state, t)) {
+    if (state->domain == OTA_DOMAIN_LINEAR && !ota_linear_pass(state, t)) {
         state->domain = OTA_DOMAIN_LOG;
         if (head->underflowed < state->underflowed) head->underflowed = state->underflowed;
     }
@@ -496,7 +275,7 @@ void ota_pass(ota_coupled *state, double t, double omega) {
         ota_round_potential(state);
         chunk_job job = {.state = state, .t = t};
         ota_each_chunk(state, log_chunk, &job);
-        add_chunks(state, state->partial, state->column);
+        ota_add_chunks(state, state->partial, state->column);
         if (!levels_from_sums(state, t)) ota_pass_columns(state, t);
     } else if (state->domain == OTA_DOMAIN_ROWS) {
         rows_pass(state, t, omega);
@@ -581,7 +360,7 @@ double ota_measure(ota_coupled *state) {
                      .law = ota_coupled_law(state, t),
                      .as_they_are = head->emission == OTA_EMIT_POTENTIALS};
     ota_each_chunk(state, rows_chunk, &job);
-    add_chunks(state, state->partial, state->column);
+    ota_add_chunks(state, state->partial, state->column);
     double row_error = 0.0;
     for (int64_t i = 0; i < state->rows; i++) row_error += state->error[i];
     head->row_error = head->mass > 0.0 ? row_error / head->mass : row_error;

@@ -84,7 +84,7 @@ static ota_status solve_prefix(ota_dense *head) {
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, head->order, head->rows, head->stride);
     const ota_solver *inner = inner_solver(head->order);
-    const ota_row_law law = {head->kernels, head->order, head->tau, head->sink, INFINITY};
+    const ota_row_law law = {head->kernels, head->order, head->tau, head->sink, INFINITY, NULL};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
@@ -124,7 +124,9 @@ static ota_status solve_prefix(ota_dense *head) {
             worst = OTA_NOT_CONVERGED;
         }
         head->f[i] = memory.f[i];
-        if (block.emission == OTA_EMIT_PLAN) {
+        if (block.emission == OTA_EMIT_MATCH) {
+            row[block.match[i]] = memory.mu[i];
+        } else if (block.emission == OTA_EMIT_PLAN) {
             memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;

@@ -20,8 +20,13 @@ static const char *softmax_refuses(const ota_resolved *r) {
 }
 
 static const char *entmax_refuses(const ota_resolved *r) {
-    return r->order > 1.0 ? needs(r, r->order, r->order, OTA_COLUMNS_FREE)
-                          : "it belongs to another regulariser";
+    return r->order > 1.0 && r->problem.regulariser != OTA_CUSTOM
+               ? needs(r, r->order, r->order, OTA_COLUMNS_FREE)
+               : "it belongs to another regulariser";
+}
+
+static const char *custom_refuses(const ota_resolved *r) {
+    return r->problem.regulariser == OTA_CUSTOM ? NULL : "it belongs to another regulariser";
 }
 
 static const char *argmax_refuses(const ota_resolved *r) {
@@ -39,6 +44,9 @@ const ota_solver ota_solver_entmax = {.name = "entmax",
                                       .purpose =
                                           "exact threshold by safeguarded Newton on the p-norm",
                                       .refuses = entmax_refuses};
+const ota_solver ota_solver_custom = {.name = "custom",
+                                      .purpose = "the caller's weights, shift by Newton's method",
+                                      .refuses = custom_refuses};
 const ota_solver ota_solver_argmax = {
     .name = "argmax", .purpose = "first largest score", .refuses = argmax_refuses};
 const ota_solver ota_solver_online = {.name = "online",

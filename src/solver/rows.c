@@ -14,7 +14,7 @@ enum { THRESHOLD_STEPS = 1200 };
 /* The threshold t of  ||[x - t]_+||_p = target  by Newton on the p-norm, which is convex and decreasing in
  * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
 typedef struct threshold_search {
-    double low, high, t, target, power;
+    double low, high, t, target, power, miss;
     int steps;
 } threshold_search;
 
@@ -26,6 +26,7 @@ static threshold_search threshold_begin(double mass, double power, double entrie
     search.low = -search.target;
     search.high = -pow(mass / entries, 1.0 / power);
     search.t = search.low;
+    search.miss = INFINITY;
     return search;
 }
 
@@ -41,8 +42,9 @@ static bool threshold_step(threshold_search *search, double first, double second
         search->high = search->t;
     double next = search->t + excess / norm * (first / second);
     /* For p < 1 the norm is not convex and its slope is infinite where an entry enters, so Newton may
-     * stand still anywhere: every third step halves the bracket. */
-    const bool halve = search->power < 1.0 && search->steps % 3 == 0;
+     * stand still anywhere: a step that does not halve the miss is followed by one that halves the bracket. */
+    const bool halve = search->power < 1.0 && fabs(excess) > 0.5 * search->miss;
+    search->miss = halve ? INFINITY : fabs(excess);
     if (halve || !(next >= search->low && next <= search->high) || !(second > 0.0))
         next = 0.5 * (search->low + search->high);
     if (!(next < search->t) && !(next > search->t) && search->power < 1.0)

@@ -2,6 +2,7 @@
  *
  *     softmax   p_j = mu 2^((s_j + h_j - max) c) / sum           c = log2(e) / tau
  *     entmax    p_j = [(alpha-1)(s_j + h_j)/tau - t]_+^(1/(alpha-1)),  t fixed by sum p = mu
+ *     custom    p_j = weight((s_j + h_j + f) / tau),           f fixed by sum p = mu
  *     hard      all of mu on the first largest s_j + h_j
  *     online    the same with p_j <= remaining_j, which shrinks
  *
@@ -11,14 +12,22 @@
 #define OTA_ROWS_H
 
 #include "backend/cpu/kernels.h"
+#include "otattn.h"
 
 typedef struct ota_row_law {
     const ota_kernels *kernels;
     double order; /* 1 softmax, 0 hard, else alpha > 1 */
     double tau;
-    double sink;         /* -inf: none */
-    double row_strength; /* INFINITY: sums are exact */
+    double sink;              /* -inf: none */
+    double row_strength;      /* INFINITY: sums are exact */
+    const ota_custom *custom; /* NULL: a regulariser of ours */
 } ota_row_law;
+
+/* (s + shift) / tau where the sum may leave the range of a double. */
+static inline double ota_custom_argument(double s, double shift, double tau) {
+    const double x = (s / 2.0 + shift / 2.0) / (tau / 2.0);
+    return x > -1.0e308 ? x : -1.0e308;
+}
 
 typedef struct ota_row_found {
     double potential; /* f, units of S; -inf for an empty row (or mu = 0) */

@@ -106,6 +106,83 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
     found->potential = -shift - search.t / k;
 }
 
+/* sum_j weight(x_j + y) with the sink, and its derivative. */
+static double WORD(custom_sums)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                                double top, double y, double *rise) {
+    const ota_custom *custom = law->custom;
+    double sum = 0.0;
+    *rise = 0.0;
+    for (int64_t j = 0; j <= count; j++) {
+        const double a = j == count  ? law->sink
+                         : h == NULL ? (double)s[j]
+                                     : (double)s[j] + (double)h[j];
+        if (!(a > -INFINITY)) continue;
+        const double x = ota_custom_argument(a, -top, law->tau) + y;
+        sum += custom->weight(custom->user, x);
+        *rise += custom->slope(custom->user, x);
+    }
+    return sum;
+}
+
+/* Brackets the shift by doubling, then Newton inside the bracket. */
+static void WORD(custom_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+                             double mu, REAL *p, ota_row_found *found) {
+    const ota_custom *custom = law->custom;
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    double rise, near = 0.0, far = 0.0;
+    double sum = WORD(custom_sums)(law, s, h, count, top, 0.0, &rise);
+    const bool up = sum < mu;
+    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
+        near = far;
+        far = up ? step : -step;
+        sum = WORD(custom_sums)(law, s, h, count, top, far, &rise);
+    }
+    double low = up ? near : far, high = up ? far : near;
+    /* Bounded weights cannot carry every mass. */
+    found->infeasible = (sum < mu) == up || isnan(sum);
+    double y = 0.5 * (low + high);
+    for (int turn = 0; turn < THRESHOLD_STEPS && !found->infeasible; turn++) {
+        sum = WORD(custom_sums)(law, s, h, count, top, y, &rise);
+        const double excess = sum - mu;
+        if (fabs(excess) <= 2.0e-16 * mu) break;
+        if (excess > 0.0)
+            high = y;
+        else
+            low = y;
+        double next = y - excess / rise;
+        if (!(next > low && next < high) || turn % 4 == 3) next = 0.5 * (low + high);
+        if (!(next > low && next < high)) break;
+        y = next;
+    }
+    /* A jump of the weight leaves no shift that meets the mass. */
+    found->infeasible |= !(fabs(sum - mu) <= 1.0e-9 * mu);
+    if (found->infeasible) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    const double factor = mu / sum;
+    for (int64_t j = 0; j < count; j++) {
+        const double a = h == NULL ? (double)s[j] : (double)s[j] + (double)h[j];
+        p[j] = (REAL)0;
+        if (!(a > -INFINITY)) continue;
+        const double weight =
+            factor * custom->weight(custom->user, ota_custom_argument(a, -top, law->tau) + y);
+        p[j] = (REAL)weight;
+        found->mass += weight;
+    }
+    if (law->sink > -INFINITY) {
+        found->sink = factor * custom->weight(custom->user,
+                                              ota_custom_argument(law->sink, -top, law->tau) + y);
+    }
+    found->potential = law->tau * y - top;
+}
+
 static void WORD(hard_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
                            double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
@@ -125,7 +202,9 @@ static void WORD(hard_row)(const ota_row_law *law, const REAL *s, const REAL *h,
 
 void WORD(ota_row_solve)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
                          double mu, REAL *p, ota_row_found *found) {
-    if (law->order > 1.0)
+    if (law->custom != NULL)
+        WORD(custom_row)(law, s, h, count, mu, p, found);
+    else if (law->order > 1.0)
         WORD(entmax_row)(law, s, h, count, mu, p, found);
     else if (law->order > 0.0)
         WORD(softmax_row)(law, s, h, count, mu, p, found);

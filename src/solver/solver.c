@@ -7,9 +7,10 @@
 
 /* In order of preference: "auto" takes the first that applies. */
 static const ota_solver *const table[] = {
-    &ota_solver_softmax,  &ota_solver_entmax,  &ota_solver_argmax,     &ota_solver_online,
-    &ota_solver_prefix,   &ota_solver_coupled, &ota_solver_sinkhorn,   &ota_solver_log,
-    &ota_solver_anderson, &ota_solver_newton,  &ota_solver_assignment, &ota_solver_transport,
+    &ota_solver_softmax,   &ota_solver_entmax,   &ota_solver_custom,  &ota_solver_argmax,
+    &ota_solver_online,    &ota_solver_prefix,   &ota_solver_coupled, &ota_solver_sinkhorn,
+    &ota_solver_log,       &ota_solver_anderson, &ota_solver_newton,  &ota_solver_assignment,
+    &ota_solver_transport,
 };
 enum { SOLVERS = (int)(sizeof table / sizeof table[0]) };
 

@@ -17,55 +17,50 @@
 typedef enum ota_emission {
     OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact                   */
     OTA_EMIT_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
-    OTA_EMIT_PLAN        /* P itself lies in `plan`                                       */
+    OTA_EMIT_PLAN,       /* P itself lies in `plan` */
+    OTA_EMIT_MATCH       /* row i gives all its mass to key match[i] */
 } ota_emission;
 
 /* One head with all scores formed. n = rows, m = columns. All potentials in units of S. */
 typedef struct ota_dense {
     /* given */
     int64_t rows, columns;
-    bool narrow; /* scores are f32, else f64                                                */
-    const void
-        *scores;    /* [rows][stride], -inf = forbidden; no NaN, no +inf (the caller has looked) */
-    int64_t stride; /* >= columns, multiple of 16; the padding is -inf                         */
-    double tau;     /* final temperature                                                       */
-    double order;   /* 1: entropy, 0: hard, > 1: Tsallis alpha                                 */
-    double sink;    /* logit, -inf = none                                                      */
-    const double *mu; /* [rows], 0 for empty rows (all forbidden)                                */
-    const double *nu; /* [columns] targets (exact, relaxed, elastic) or capacities (capped)      */
-    double mass;      /* sum of mu                                                               */
-    double
-        mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7)     */
-    double
-        row_strength; /* RHO of relaxed rows; INFINITY = rows exact                              */
-    ota_column_rule
-        rule;        /* EXACT RELAXED CAPPED ELASTIC                                            */
-    double strength; /* rho of RELAXED                                                          */
-    double lambda;   /* ELASTIC                                                                 */
-    const double
-        *lambdas; /* [columns] or NULL                                                       */
+    bool narrow;           /* scores are f32, else f64 */
+    const void *scores;    /* [rows][stride], -inf = forbidden, neither NaN nor +inf */
+    int64_t stride;        /* >= columns, multiple of 16; the padding is -inf */
+    double tau;            /* final temperature */
+    double order;          /* 1: entropy, 0: hard, > 1: Tsallis alpha */
+    double sink;           /* logit, -inf = none */
+    const double *mu;      /* [rows], 0 for empty rows (all forbidden) */
+    const double *nu;      /* [columns] targets (exact, relaxed, elastic) or capacities (capped) */
+    double mass;           /* sum of mu */
+    double mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
+    double row_strength;   /* RHO of relaxed rows; INFINITY = rows exact */
+    ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
+    double strength;       /* rho of RELAXED */
+    double lambda;         /* ELASTIC */
+    const double *lambdas; /* [columns] or NULL */
     ota_side start, end;
-    bool warm;    /* g holds a starting point                                                */
-    double range; /* max - min of the finite scores                                          */
+    bool warm;    /* g holds a starting point */
+    double range; /* max - min of the finite scores */
     const ota_settings *settings;
     const ota_kernels *kernels;
-    ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads   */
-    void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned         */
-    int64_t head;    /* for sentences                                                           */
+    ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads */
+    void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned */
+    int64_t head;    /* for sentences */
     /* progress of a running head, from any thread; NULL: nobody listens */
     void (*tell)(void *context, int64_t round, double residual);
     void *tell_context;
     /* found */
-    double *f, *g; /* [rows], [columns]                                                       */
-    double *plan;  /* [rows][stride] f64 when the solver emits the plan, else NULL            */
+    double *f, *g;  /* [rows], [columns] */
+    double *plan;   /* [rows][stride] f64 when the solver emits the plan, else NULL */
+    int64_t *match; /* [rows] when the emission is OTA_EMIT_MATCH; lies in `workspace` */
     ota_emission emission;
     int64_t rounds;
-    double row_error,
-        column_error; /* of the plan that will be emitted, in f64, numerics 3.5         */
+    double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
     double temperature_reached;
     int64_t unusable, pruned, underflowed;
-    char
-        sentence[512]; /* why not OTA_OK                                                          */
+    char sentence[512]; /* why not OTA_OK */
 } ota_dense;
 
 typedef struct ota_solver {
@@ -82,6 +77,7 @@ typedef struct ota_solver {
 } ota_solver;
 
 extern const ota_solver ota_solver_softmax, ota_solver_entmax, ota_solver_argmax, ota_solver_online;
+extern const ota_solver ota_solver_custom;
 extern const ota_solver ota_solver_sinkhorn, ota_solver_log, ota_solver_anderson, ota_solver_newton;
 extern const ota_solver ota_solver_coupled; /* "auto" of coupled columns: picks among the four */
 extern const ota_solver ota_solver_assignment, ota_solver_transport, ota_solver_prefix;

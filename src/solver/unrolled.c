@@ -130,7 +130,7 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     const pass_job *job = context;
     const ota_dense *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_law law = {head->kernels, 1.0, step->t, head->sink, head->row_strength};
+    const ota_row_law law = {head->kernels, 1.0, step->t, head->sink, head->row_strength, NULL};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);

@@ -24,11 +24,11 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    folder: Path, *words: Any, stdin: bytes | None = None, **more: str
+    folder: Path, *words: Any, stdin: bytes | None = None, timeout: float = 120, **more: str
 ) -> subprocess.CompletedProcess[bytes]:
     command = [PROGRAM, *(str(word) for word in words)]
     return subprocess.run(
-        command, cwd=folder, input=stdin, capture_output=True, timeout=120, env=environment(**more)
+        command, cwd=folder, input=stdin, capture_output=True, timeout=timeout, env=environment(**more)
     )
 
 
@@ -36,9 +36,9 @@ def refuse_constant(token: str) -> None:
     raise AssertionError(f"{token} is no JSON")
 
 
-def answer(folder: Path, *words: Any, code: int = 0) -> dict[str, Any]:
+def answer(folder: Path, *words: Any, code: int = 0, timeout: float = 120) -> dict[str, Any]:
     """The one JSON object of a command that must end with `code`."""
-    done = run(folder, *words, "--json")
+    done = run(folder, *words, "--json", timeout=timeout)
     assert done.returncode == code, (words, done.returncode, done.stderr.decode(), done.stdout.decode())
     assert done.stdout.count(b"\n") == 1
     return json.loads(done.stdout, parse_constant=refuse_constant)

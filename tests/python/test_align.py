@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import struct
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import spec
-from program import answer, run, save
+from program import PROGRAM, answer, environment, run, save
 from scipy import sparse
 from scipy.optimize import linprog
 
@@ -80,6 +84,40 @@ def test_other_rules_and_types(tmp_path: Path) -> None:
     fast = answer(tmp_path, "align", "a.npy", "--solver", "fast")
     spec.check("DER-21", best - fast["residual"], 0.0)
     spec.check("DER-21", fast["residual"] - 2 * best, 1e-12)
+
+
+def test_vocabulary_size_within_half_as_much_again(tmp_path: Path) -> None:
+    """256 x 50,257 in f32, with no more address space than 1.5 times the matrix and 20 MiB of program."""
+    generator = np.random.default_rng(7)
+    matrix = generator.normal(size=(256, 50257)).astype(np.float32)
+    matrix += 3 * generator.normal(size=(1, 50257)).astype(np.float32)
+    save(tmp_path, matrix=matrix)
+    most = matrix.nbytes * 3 // 2 + (20 << 20)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    done = subprocess.run(
+        [PROGRAM, "align", "matrix.npy", "--json"],
+        cwd=tmp_path, capture_output=True, timeout=120, env=environment(), preexec_fn=limit,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    scale = float(np.abs(matrix).max())
+    spec.check("TOT-38 TOT-41", told["residual"] - told["residual_lower"], 1e-12 * scale)
+    rest = matrix - np.array(told["row_shift"])[:, None] - np.array(told["column_shift"])
+    spec.check("TOT-37", abs(np.abs(rest).max() - told["residual"]), 1e-12 * scale)
+
+
+def test_more_than_the_machine_has_is_refused_with_the_bytes(tmp_path: Path) -> None:
+    rows, columns = 512, 10**9
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
+    header = text.ljust(117).encode() + b"\n"
+    with (tmp_path / "huge.npy").open("wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+        file.truncate(10 + len(header) + 4 * rows * columns)
+    told = answer(tmp_path, "align", "huge.npy", code=5)
+    assert told["status"] == "limit" and f"needs {4 * rows * columns} bytes" in told["error"]
 
 
 def test_bad_input(tmp_path: Path) -> None:

@@ -132,6 +132,18 @@ hamming p.npy p.npy -e 1 --solver newtown
 bench --shapes 3x4
 help metods
 completions tcsh
+certify
+certify --scores S.npy --perturbed R.npy
+certify --scores S.npy --perturbed bad.npy
+certify --scores S.npy --perturbed S.npy -m sparsemax
+certify --scores S.npy --perturbed S.npy --causal
+certify --scores S.npy --coupling R.npy
+certify --scores S.npy --coupling S.npy
+certify --scores S.npy --coupling bad.npy
+certify --scores S.npy --coupling truth.npy --method sofmax
+align R.npy S.npy
+align bad.npy
+align five.npy
 """.strip().splitlines()
 
 

@@ -48,6 +48,10 @@ static ota_array vector(double *x, int64_t count) {
     return x == NULL ? (ota_array){.data = NULL} : ota_array_of(x, OTA_F64, 1, 1, 1, count);
 }
 
+static ota_array matrix(double *x, int64_t rows, int64_t columns) {
+    return x == NULL ? (ota_array){.data = NULL} : ota_array_of(x, OTA_F64, 1, 1, rows, columns);
+}
+
 static void bind(head *h) {
     ota_problem *problem = &h->problem;
     if (h->scores != NULL) {
@@ -60,18 +64,21 @@ static void bind(head *h) {
     problem->column_mass = vector(h->column_mass, h->m);
 }
 
-double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance) {
+static void prepare(head *h, const char *method, double tau, double tolerance) {
     ota_problem *problem = &h->problem;
     h->status = OTA_EINVAL;
     if (method != NULL) h->status = ota_method_parse(method, problem, &h->options, &h->error);
     if (tau > 0.0) problem->temperature = tau;
     if (tolerance > 0.0) h->options.tolerance = tolerance;
     bind(h);
+}
+
+static ota_arrays outputs_of(trial *t, head *h) {
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.coupling = ota_array_of(h->p, OTA_F64, 1, 1, h->n, h->m);
     arrays.row_potential = vector(h->f, h->n);
     arrays.column_potential = vector(h->g, h->m);
-    if (problem->regulariser == OTA_SOFTMAX) arrays.lse = vector(h->lse, h->n);
+    if (h->problem.regulariser == OTA_SOFTMAX) arrays.lse = vector(h->lse, h->n);
     arrays.row_entropy = vector(h->entropy, h->n);
     arrays.row_support = vector(h->support, h->n);
     arrays.start_potential = vector(h->start, h->m);
@@ -80,6 +87,20 @@ double *tool_solve_head(trial *t, head *h, const char *method, double tau, doubl
         arrays.values = ota_array_of(h->values, OTA_F64, 1, 1, h->m, h->values_width);
         arrays.out = ota_array_of(h->out, OTA_F64, 1, 1, h->n, h->values_width);
     }
+    return arrays;
+}
+
+/* One fault, seen by whichever output of a call the check looks at. */
+static void put_off(trial *t, double *data, int64_t count) {
+    if (data == NULL) return;
+    t->planted = false;
+    (void)seen(t, data, count);
+}
+
+double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance) {
+    ota_problem *problem = &h->problem;
+    prepare(h, method, tau, tolerance);
+    const ota_arrays arrays = outputs_of(t, h);
     h->result = (ota_result){.size = sizeof h->result};
     h->certificate = (ota_certificate){.size = sizeof h->certificate};
     h->status = ota_attend(problem, &h->options, &arrays, &h->result, &h->error);
@@ -91,28 +112,19 @@ double *tool_solve_head(trial *t, head *h, const char *method, double tau, doubl
         for (int64_t k = 0; k < h->n * h->m; k++) h->p[k] = NAN;
     }
     if (t->fault != 0.0 && !t->planted) {
-        /* One fault, seen by whichever output of this call the check looks at. */
-        const struct {
-            double *data;
-            int64_t count;
-        } outputs[] = {{h->f, h->n},
-                       {h->g, h->m},
-                       {h->lse, h->n},
-                       {h->entropy, h->n},
-                       {h->support, h->n},
-                       {h->out, h->out != NULL ? h->n * h->values_width : 0},
-                       {&h->certificate.gap, 1},
-                       {&h->certificate.delta, 1},
-                       {&h->certificate.row_error, 1},
-                       {&h->certificate.column_error, 1},
-                       {&h->certificate.value, 1}};
-        for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++) {
-            t->planted = false;
-            (void)seen(t, outputs[k].data, outputs[k].count);
-        }
+        put_off(t, h->f, h->n);
+        put_off(t, h->g, h->m);
+        put_off(t, h->lse, h->n);
+        put_off(t, h->entropy, h->n);
+        put_off(t, h->support, h->n);
+        put_off(t, h->out, h->n * h->values_width);
+        put_off(t, &h->certificate.gap, 1);
+        put_off(t, &h->certificate.delta, 1);
+        put_off(t, &h->certificate.row_error, 1);
+        put_off(t, &h->certificate.column_error, 1);
+        put_off(t, &h->certificate.value, 1);
         h->certificate.primal -= t->fault;
-        t->planted = false;
-        (void)seen(t, h->p, h->n * h->m);
+        put_off(t, h->p, h->n * h->m);
     }
     memset(h->rows, 0, (size_t)h->n * sizeof *h->rows);
     memset(h->columns, 0, (size_t)h->m * sizeof *h->columns);
@@ -130,6 +142,39 @@ head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *m
     head *h = tool_head(t, n, m, scores);
     (void)tool_solve_head(t, h, method, tau, tolerance);
     return h;
+}
+
+void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance) {
+    prepare(h, method, tau, tolerance);
+    h->options.gradients = 1;
+    const ota_arrays arrays = outputs_of(t, h);
+    ota_gradients gradients = {.size = sizeof gradients};
+    gradients.coupling_grad = matrix(h->coupling_grad, h->n, h->m);
+    gradients.out_grad = matrix(h->out_grad, h->n, h->values_width);
+    gradients.scores = matrix(h->scores_slope = numbers(t, h->n * h->m), h->n, h->m);
+    if (h->queries != NULL) {
+        h->queries_slope = numbers(t, h->n * h->width);
+        h->keys_slope = numbers(t, h->m * h->width);
+        gradients.queries = matrix(h->queries_slope, h->n, h->width);
+        gradients.keys = matrix(h->keys_slope, h->m, h->width);
+    }
+    if (h->values != NULL) {
+        h->values_slope = numbers(t, h->m * h->values_width);
+        gradients.values = matrix(h->values_slope, h->m, h->values_width);
+    }
+    ota_plan *plan = NULL;
+    h->result = (ota_result){.size = sizeof h->result};
+    h->status = ota_plan_create(&plan, &h->problem, h->values_width, &h->options, &h->error);
+    if (h->status >= 0) h->status = ota_forward(plan, &arrays, &h->result, &h->error);
+    if (h->status >= 0) h->status = ota_backward(plan, &arrays, &gradients, &h->result, &h->error);
+    ota_plan_free(plan);
+    if (h->status < 0) h->scores_slope[0] = NAN;
+    if (t->fault != 0.0 && !t->planted) {
+        put_off(t, h->queries_slope, h->n * h->width);
+        put_off(t, h->keys_slope, h->m * h->width);
+        put_off(t, h->values_slope, h->m * h->values_width);
+        put_off(t, h->scores_slope, h->n * h->m);
+    }
 }
 
 void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
@@ -153,6 +198,63 @@ void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, co
             for (int64_t j = 0; j < m; j++) p[i * m + j] *= (a != NULL ? a[i] : 1.0) / sum;
         }
     }
+}
+
+double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature) {
+    long double sum = 0.0L;
+    double p[64], q[64];
+    softmax_formula(z, m, temperature, p);
+    softmax_formula(w, m, temperature, q);
+    for (int64_t j = 0; j < m; j++) sum += fabsl((long double)p[j] - q[j]);
+    return (double)sum;
+}
+
+void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                   int64_t stride, double *c) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            long double sum = 0.0L;
+            for (int64_t k = 0; k < inner; k++)
+                sum += (long double)a[i * inner + k] * b[k * stride + j];
+            c[i * columns + j] = (double)sum;
+        }
+    }
+}
+
+double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width) {
+    double most = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        double square = 0.0;
+        for (int64_t k = 0; k < width; k++)
+            square += (a[i * width + k] - b[i * width + k]) * (a[i * width + k] - b[i * width + k]);
+        most = fmax(most, sqrt(square));
+    }
+    return most;
+}
+
+/* x is the largest column of (A^T A)^(2^24). */
+double tool_leading(const double *a, int64_t rows, int64_t columns, double *x) {
+    double b[20 * 20], square[20 * 20], most = 0.0, length = 0.0;
+    for (int64_t k = 0; k < columns * columns; k++) {
+        b[k] = 0.0;
+        for (int64_t i = 0; i < rows; i++)
+            b[k] += a[i * columns + k / columns] * a[i * columns + k % columns];
+    }
+    for (int step = 0; step < 24; step++) {
+        double trace = 0.0;
+        for (int64_t k = 0; k < columns; k++) trace += b[k * columns + k];
+        for (int64_t k = 0; k < columns * columns; k++) b[k] /= trace;
+        tool_multiply(b, b, columns, columns, columns, columns, square);
+        memcpy(b, square, (size_t)(columns * columns) * sizeof *b);
+    }
+    for (int64_t k = 0; k < columns; k++) {
+        const double norm = sqrt(dot(b + k * columns, b + k * columns, columns));
+        if (norm > most) memcpy(x, b + k * columns, (size_t)columns * sizeof *x);
+        most = fmax(most, norm);
+    }
+    for (int64_t k = 0; k < columns; k++) x[k] /= most;
+    for (int64_t i = 0; i < rows; i++) length = hypot(length, dot(a + i * columns, x, columns));
+    return length;
 }
 
 static double try_rows(const double *cost, int64_t n, int64_t row, unsigned taken, int64_t *order,

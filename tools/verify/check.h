@@ -49,7 +49,7 @@ typedef struct tool_check_group {
 #define CHECK_GROUP(name, rows)                                                                    \
     const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0])}
 
-extern const tool_check_group *const tool_check_groups[]; /* in the order of the requirements */
+extern const tool_check_group *const tool_check_groups[];
 extern const int tool_check_group_count;
 
 /* An id that no check covers yet. */
@@ -215,6 +215,12 @@ static inline void softmax_formula(const double *s, int64_t count, double tau, d
     for (int64_t k = 0; k < count; k++) p[k] = (double)(expl((s[k] - most) / tau) / sum);
 }
 
+static inline double largest_of(const double *x, int64_t count) {
+    double most = -HUGE_VAL;
+    for (int64_t k = 0; k < count; k++) most = worse(most, x[k]);
+    return most;
+}
+
 static inline double entropy_of(const double *p, int64_t count) {
     double sum = 0.0;
     for (int64_t k = 0; k < count; k++) sum -= p[k] > 0.0 ? p[k] * log(p[k]) : 0.0;
@@ -232,6 +238,12 @@ static inline double *seen(trial *t, double *x, int64_t count) {
 }
 
 static inline double seen_number(trial *t, double x) { return *seen(t, &x, 1); }
+
+/* The same where an earlier call has the fault already but this number is what the check is about. */
+static inline double seen_too(trial *t, double x) {
+    t->planted = false;
+    return seen_number(t, x);
+}
 
 /* 0 where a call answered as it should, 1 where it did not; a planted fault is the other answer. */
 static inline double seen_fact(trial *t, bool as_claimed) {
@@ -260,6 +272,9 @@ typedef struct head {
     ota_certificate certificate;
     double *p, *f, *g, *lse, *entropy, *support, *out;
     double *rows, *columns; /* sums of P                                      */
+    /* of tool_pull_back: dL/dP and dL/dO or NULL, and what it sets */
+    double *coupling_grad, *out_grad;
+    double *scores_slope, *queries_slope, *keys_slope, *values_slope;
 } head;
 
 head *tool_head(trial *t, int64_t n, int64_t m, double *scores);
@@ -271,6 +286,9 @@ double *tool_solve_head(trial *t, head *h, const char *method, double tau, doubl
 /* The same, once, for scores and nothing else. */
 head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
                    double tolerance);
+/* Solves, then differentiates L given coupling_grad and out_grad: the slopes are there afterwards, and P,
+ * f, g, out as forward wrote them. */
+void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
 ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value);
 ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right);
 
@@ -278,6 +296,16 @@ ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int6
  * the columns are right to 1e-15 or `most` rounds; ends on rows. The check's own, no call of the library. */
 void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
                            const double *b, int64_t most, double *p);
+/* ||softmax(z / T) - softmax(w / T)||_1, m <= 64. */
+double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature);
+/* c = a b, a [rows][inner], b [inner][columns] of row stride `stride`. */
+void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                   int64_t stride, double *c);
+/* Largest 2-norm of a row of a - b [rows][width]. */
+double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width);
+/* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
+ * columns <= 20. */
+double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
 

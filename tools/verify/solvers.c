@@ -112,6 +112,7 @@ static double extreme_range(trial *t) {
 static double loose_second_tolerance(trial *t) {
     head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
     h->options.tolerance_scaling = 1e6;
+    h->options.max_rounds = 20000;
     h->options.solver = "sinkhorn";
     tool_solve_head(t, h, "softmax/exact", 0.5, 1e-10);
     return h->status != OTA_OK ? NAN : h->certificate.column_error;
@@ -122,6 +123,7 @@ static double tight_second_tolerance(trial *t) {
     head *loose = solved_by(t, s, "softmax/exact", "sinkhorn", 0.5, 1e-4);
     head *tight = tool_head(t, N, M, s);
     tight->options.tolerance_scaling = 1e-10;
+    tight->options.max_rounds = 20000;
     tight->options.solver = "sinkhorn";
     tool_solve_head(t, tight, "softmax/exact", 0.5, 1e-4);
     return (double)(tight->result.rounds - loose->result.rounds);

@@ -70,6 +70,7 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
 }
 
 static ALWAYS_INLINE vec lanes_between(vec x, int64_t j, int64_t low, int64_t high) {
+    if (j >= low && j + LANES <= high) return x;
     return vec_select(mask_range(larger(low - j, 0), smaller(high - j, LANES)), x,
                       vec_set(NO_SCORE));
 }

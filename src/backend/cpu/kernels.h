@@ -26,7 +26,9 @@
 enum {
     OTA_ROW_BLOCK = 48, /* query rows per task of the fused kernel     */
     OTA_KEY_TILE = 128, /* keys per inner tile                         */
-    OTA_PANEL = 64      /* keys per packed panel: [panel][width][64]   */
+    OTA_PANEL = 64,     /* keys per packed panel: [panel][width][64]   */
+    OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
+    OTA_LIFT_F64 = 512
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
@@ -103,6 +105,12 @@ static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
         void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                 \
                              const T *v, const double *mass, const double *sink, double *u,               \
                              double *column);                                                             \
+        /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. Made    \
+           for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */        \
+        void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                        \
+        /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                  \
+        void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,          \
+                        const double *u, T *p, int64_t ldp);                                              \
         /* entmax sums: over x_j = (s_j + h_j - shift) k: y = max(0, x_j - t);                          \
            *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1); p = 1 and 2 without     \
            pow), returns the number of y > 0 */ \

@@ -25,6 +25,7 @@
 #ifdef OTA_REAL_F64
 typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
+enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
 static const real LARGEST_C = 0x1p1000;
@@ -35,6 +36,7 @@ static const real EXP2[] = {0x1.e9471c875b804p-32, 0x1.e61c1058a1947p-28, 0x1.b5
 #else
 typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
+enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
 static const real LARGEST_C = 0x1p120f;
@@ -64,6 +66,16 @@ static ALWAYS_INLINE vec vec_exp2(vec t) {
     vec q = vec_set(EXP2[0]);
     UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
     return vec_scale(vec_fma(q, r, vec_set(1)), n);
+}
+
+/* 2^(t + LIFT) for t <= 0; exactly 0 for -inf, NaN for NaN. */
+static ALWAYS_INLINE vec vec_exp2_lifted(vec t) {
+    t = vec_max(vec_set(-EXPONENT_LIMIT - LIFT), t);
+    vec n = vec_round(t);
+    vec r = vec_sub(t, n);
+    vec q = vec_set(EXP2[0]);
+    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
+    return vec_scale(vec_fma(q, r, vec_set(1)), vec_add(n, vec_set(LIFT)));
 }
 
 /* The larger, NaN when either is NaN (vec_max alone keeps a NaN of `old` only). */
@@ -147,6 +159,8 @@ const kernel_table OTA_TABLE = {
     .columns_sum = columns_sum,
     .kernel_form = kernel_form,
     .linear_round = linear_round,
+    .lifted = lifted,
+    .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
 };

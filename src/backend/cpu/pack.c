@@ -45,11 +45,22 @@ static char *element_of(const ota_array *array, int64_t batch, int64_t head, int
         }                                                                                          \
     }
 
+/* Reading without conversion. */
+#define COPIER(NAME, T)                                                                            \
+    static void NAME(const char *from, int64_t stride, int64_t count, T *to) {                     \
+        const T *at = (const T *)(const void *)from;                                               \
+        if (stride == 1) {                                                                         \
+            memcpy(to, at, (size_t)count * sizeof *to);                                            \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < count; i++) to[i] = at[i * stride];                                \
+    }
+
+COPIER(f32_from_f32, float)
+COPIER(f64_from_f64, double)
 READER(f32_from_f64, float, double, (float)x)
-READER(f32_from_f32, float, float, x)
 READER(f32_from_bf16, float, uint16_t, ota_f32_from_bf16(x))
 READER(f32_from_f16, float, uint16_t, ota_f32_from_f16(x))
-READER(f64_from_f64, double, double, x)
 READER(f64_from_f32, double, float, (double)x)
 READER(f64_from_bf16, double, uint16_t, (double)ota_f32_from_bf16(x))
 READER(f64_from_f16, double, uint16_t, (double)ota_f32_from_f16(x))

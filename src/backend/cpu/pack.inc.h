@@ -10,7 +10,11 @@ static void JOIN(read_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64
 void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                                   int64_t rows, T *to, int64_t ld) {
     int64_t columns = from->size[3];
-    if (columns == 0) return;
+    if (columns == 0 || rows == 0) return;
+    if (ld == columns && from->size[2] > 1 && from->stride[3] == 1 && from->stride[2] == columns) {
+        JOIN(read_rows_, SUFFIX)(from, batch, head, first, 0, rows * columns, to);
+        return;
+    }
     for (int64_t row = 0; row < rows; row++) {
         JOIN(read_rows_, SUFFIX)(from, batch, head, first + row, 0, columns, to + row * ld);
     }

@@ -34,6 +34,17 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     return total_of(&all);
 }
 
+static void lifted(const real *s, const real *h, int64_t count, real shift, real c, real *p) {
+    real gain = score_gain(c);
+    vec from = vec_set(shift * gain);
+    vec factor = vec_set(c / gain);
+    for (int64_t j = 0; j < count; j += LANES) {
+        int64_t lanes = smaller(LANES, count - j);
+        vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+        store_lanes(p + j, vec_exp2_lifted(vec_mul(x, factor)), lanes);
+    }
+}
+
 static void multiply(real *p, int64_t count, real factor) {
     for (int64_t j = 0; j < count; j++) p[j] *= factor;
 }
@@ -209,6 +220,18 @@ static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t 
     }
 }
 
+static void weights(const real *kernel, int64_t ldk, int64_t rows, int64_t columns, const real *v,
+                    const double *u, real *p, int64_t ldp) {
+    for (int64_t row = 0; row < rows; row++) {
+        vec left = vec_set((real)u[row]);
+        for (int64_t j = 0; j < columns; j += LANES) {
+            int64_t lanes = smaller(LANES, columns - j);
+            vec x = vec_mul(load_lanes(kernel + row * ldk + j, lanes), load_lanes(v + j, lanes));
+            store_lanes(p + row * ldp + j, vec_mul(x, left), lanes);
+        }
+    }
+}
+
 /* The threshold of entmax is an f64; in T it is two numbers, so that y near the threshold keeps it. */
 typedef struct threshold {
     real shift, k, high, low;
@@ -226,6 +249,13 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     vec x = vec_sub(load_scores(s, h, j, lanes, 1), vec_set(at->shift));
     vec y = vec_sub(vec_mul(x, vec_set(at->k)), vec_set(at->high));
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
+}
+
+/* y^(p - 1), y > 0, without pow for the orders 1.25 and 3 (p = 4 and 1/2). */
+static ALWAYS_INLINE double lower_power(double y, double p) {
+    if (p == 4.0) return y * y * y;
+    if (p == 0.5) return 1.0 / sqrt(y);
+    return pow(y, p - 1);
 }
 
 static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
@@ -247,7 +277,7 @@ static int64_t power_sums(const real *s, const real *h, int64_t count, real shif
                 vec_store(lane, y);
                 for (int l = 0; l < LANES; l++) {
                     if (lane[l] <= 0) continue;
-                    double power = pow((double)lane[l], p - 1);
+                    double power = lower_power((double)lane[l], p);
                     total_add(&totals[0], power * (double)lane[l]);
                     total_add(&totals[1], power);
                 }
@@ -283,7 +313,8 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
                 real lane[LANES];
                 vec_store(lane, y);
                 for (int l = 0; l < LANES; l++) {
-                    lane[l] = lane[l] <= 0 ? 0 : (real)pow((double)lane[l], p);
+                    double y_l = (double)lane[l];
+                    lane[l] = lane[l] <= 0 ? 0 : (real)(lower_power(y_l, p) * y_l);
                 }
                 y = vec_load(lane);
             }

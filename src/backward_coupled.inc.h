@@ -1,0 +1,201 @@
+/* Third body of backward.c for REAL = float or double: what rows need of each other. Online rows are replayed
+ * and reversed; for coupled columns the slopes w [n][m], the scores and U are handed to solver/adjoint.h in
+ * f64. */
+
+/* ---- online ----------------------------------------------------------------------------------- */
+
+/* Rows in order: where each key's capacity ran out, and what that row took. */
+static void WORD(replay_online)(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[0];
+    double *room = plan->workers[0].room;
+    for (int64_t j = 0; j < r->keys; j++) {
+        room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
+        space->fill[j] = room[j] > 0.0 ? room[j] : 0.0;
+        space->b[j] = 0.0;
+    }
+    for (int64_t i = 0; i < r->queries; i++) {
+        const double mu = ota_row_mass(r, job->batch, job->head, i);
+        ota_row_found found;
+        load_rows(job, w, i, 1, true);
+        form_tile(job, w, i, 1, 0, r->keys, plan->stride);
+        row_online(&job->law, w->scores, r->keys, mu, room, w->weights, plan->workers[0].row,
+                   &found);
+        if (found.nonfinite || WORD(uses_broken)(job, w->scores, w->weights)) space->bad[i] = true;
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (space->shut[j] != INT64_MAX) continue;
+            if (room[j] > 0.0)
+                space->fill[j] = room[j];
+            else
+                space->shut[j] = i;
+        }
+    }
+}
+
+/* Rows in reverse: b_j = dL / d(what was left of key j before the row that took the rest). */
+static void WORD(reverse_online)(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[0];
+    const int64_t m = r->keys, index = job->batch * r->heads + job->head;
+    for (int64_t i = r->queries - 1; i >= 0; i--) {
+        REAL *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
+        double left = ota_row_mass(r, job->batch, job->head, i);
+        load_rows(job, w, i, 1, false);
+        form_tile(job, w, i, 1, 0, m, plan->stride);
+        form_upstream(job, w, i, 1, 0, m, plan->stride);
+        for (int64_t j = 0; j < m; j++) {
+            line[j] = i < space->shut[j] ? s[j] : (REAL)-INFINITY;
+            if (space->shut[j] == i) left -= space->fill[j];
+        }
+        const bool bad = space->bad[i];
+        solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
+        space->bad[i] = bad;
+        WORD(weights)(job, i, 0, m, line, p);
+        space->a[i] = bad ? (double)NAN : WORD(mean_of)(job, i, line, u, p, space->b);
+        space->row_mass[index * r->queries + i] = space->a[i];
+        for (int64_t j = 0; j < m; j++) {
+            const bool first = space->shut[j] < 0 && s[j] > (REAL)-INFINITY &&
+                               (job->law.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
+            if (space->shut[j] == i || first) space->b[j] = (double)u[j] - space->a[i];
+        }
+    }
+    for (int64_t j = 0; j < m; j++) {
+        space->cap += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->column_mass[index * m + j] = space->b[j] * r->problem.cap;
+    }
+}
+
+/* ---- coupled ---------------------------------------------------------------------------------- */
+
+/* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
+static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[worker];
+    const int64_t m = r->keys, lane = space->lane, stride = plan->dense_stride;
+    const double power = 2.0 - job->law.order;
+    double *right = space->partial[0] + chunk * lane, *scale = space->partial[1] + chunk * lane;
+    double *mass = space->partial[2] + chunk * lane, *slopes = space->partial[3] + chunk * lane;
+    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
+        memset(space->partial[k] + chunk * lane, 0, (size_t)lane * sizeof(double));
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        load_rows(job, w, i, 1, true);
+        form_tile(job, w, i, 1, 0, m, plan->stride);
+        form_upstream(job, w, i, 1, 0, m, plan->stride);
+        const REAL *s = w->scores, *u = w->upstream;
+        REAL *p = w->weights;
+        const double kept = space->f[i];
+        const double mu = plan->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
+        solve_row(job, i, s, mu, p);
+        if (plan->transposed) space->f[i] = kept;
+        WORD(weights)(job, i, 0, m, s, p);
+        double rest, sum = 0.0, total = 0.0, carried = 0.0;
+        const double sink = WORD(sink_slope)(job, i, &rest);
+        for (int64_t j = 0; j < m; j++) {
+            const double weight = (double)p[j];
+            const double slope = weight > 0.0 ? slope_of(weight, power) : 0.0;
+            space->matrix[plan->transposed ? j * stride + i : i * stride + j] = slope;
+            if (s[j] > (REAL)-INFINITY) mass[j] += weight;
+            total += slope;
+            carried += weight;
+            if (slope > 0.0) sum += slope * (double)u[j];
+        }
+        space->dense[0][i] = total + sink;   /* den             */
+        space->dense[1][i] = sum;            /* row_right       */
+        space->dense[2][i] = carried + rest; /* row sums of P   */
+        const double mean = total + sink > 0.0 ? sum / (total + sink) : 0.0;
+        for (int64_t j = 0; j < m; j++) {
+            const double slope = space->matrix[plan->transposed ? j * stride + i : i * stride + j];
+            if (!(slope > 0.0)) continue;
+            slopes[j] += slope;
+            right[j] += slope * ((double)u[j] - (plan->transposed ? 0.0 : mean));
+            scale[j] += slope * (fabs((double)u[j] - (plan->transposed ? 0.0 : mean)) +
+                                 OTA_OFFSET_SHARE * fabs((double)u[j]));
+        }
+    }
+}
+
+/* Transposed: the right side by queries, once the means by keys are known. */
+static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        load_rows(job, w, i, 1, false);
+        form_upstream(job, w, i, 1, 0, r->keys, plan->stride);
+        const REAL *u = w->upstream;
+        double right = 0.0, scale = 0.0;
+        for (int64_t j = 0; j < r->keys; j++) {
+            const double slope = space->matrix[j * plan->dense_stride + i];
+            if (!(slope > 0.0)) continue;
+            const double mean = space->dense[3][j] / space->dense[4][j];
+            right += slope * ((double)u[j] - mean);
+            scale += slope * (fabs((double)u[j] - mean) + OTA_OFFSET_SHARE * fabs((double)u[j]));
+        }
+        space->dense[6][i] = right;
+        space->dense[7][i] = scale;
+    }
+}
+
+/* Scores and dL/dP in f64 in the solver's orientation, for the rounds and for prefix. */
+static void WORD(widen_task)(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        load_rows(job, w, i, 1, true);
+        form_tile(job, w, i, 1, 0, r->keys, plan->stride);
+        form_upstream(job, w, i, 1, 0, r->keys, plan->stride);
+        const REAL *s = w->scores, *u = w->upstream;
+        for (int64_t j = 0; j < r->keys; j++) {
+            const int64_t at =
+                plan->transposed ? j * plan->dense_stride + i : i * plan->dense_stride + j;
+            space->matrix[at] = (double)s[j];
+            space->gradient[at] = s[j] > (REAL)-INFINITY ? (double)u[j] : 0.0;
+        }
+        for (int64_t j = r->keys; !plan->transposed && j < plan->dense_stride; j++) {
+            space->matrix[i * plan->dense_stride + j] = -INFINITY;
+            space->gradient[i * plan->dense_stride + j] = 0.0;
+        }
+    }
+}
+
+static void WORD(mark_top)(void *context, int64_t chunk, int worker) {
+    ota_backward_job *job = context;
+    const ota_plan *plan = job->plan;
+    ota_backward_space *space = job->space;
+    ota_backward_worker *w = &space->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(plan->resolved.queries, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        const double f = space->f[i];
+        load_rows(job, w, i, 1, false);
+        form_tile(job, w, i, 1, 0, plan->resolved.keys, plan->stride);
+        solve_row(job, i, w->scores, 1.0, w->weights);
+        space->f[i] = f;
+    }
+}
+
+static void WORD(load_bias)(ota_backward_job *job) {
+    ota_backward_space *space = job->space;
+    REAL *bias = space->bias;
+    for (int64_t j = 0; j < job->plan->resolved.keys; j++) bias[j] = (REAL)space->g[j];
+    job->biased = true;
+}

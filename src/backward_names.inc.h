@@ -1,0 +1,25 @@
+/* Ends what backward_pairs.inc.h began, so that the bodies can be included for another type. */
+#undef pack_keys
+#undef pack_rows
+#undef row_online
+#undef row_scores
+#undef row_solve
+#undef unpack_rows
+#undef add_turned
+#undef all_finite
+#undef form_tile
+#undef form_upstream
+#undef load_rows
+#undef out_tangent
+#undef outer_terms
+#undef pairs
+#undef row_parameters
+#undef rows_block
+#undef solve_row
+#undef through_terms
+#undef REAL
+#undef WORD
+#undef KERNELS
+#undef REAL_TYPE
+#undef REAL_MAX
+#undef TAU_MIN

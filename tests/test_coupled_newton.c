@@ -1,0 +1,203 @@
+/* Newton on the semi-dual and the interior point behind it: steps at falling temperatures, Tsallis
+ * plans warm and cold against their optimality conditions, and the system solver on links of any
+ * size. S [n][m]. */
+#include "coupled_stage.h"
+
+#include "solver/coupled.h"
+
+static void newton_steps(void **unused) {
+    (void)unused;
+    static const double temperatures[] = {0.05, 0.02, 0.01, 0.005, 0.002};
+    stage *x = set_stage(64, 64);
+    fill_uniform(x, 61, 1.0);
+    for (size_t k = 0; k < sizeof temperatures / sizeof temperatures[0]; k++) {
+        assert_int_equal(solve_by(x, "ceta", "newton", temperatures[k], 1e-12), OTA_OK);
+        spec_check("DER-11", fmax(x->result.row_error, x->result.column_error), 1e-12);
+        spec_check("DER-11", (double)x->result.rounds, 60.0);
+    }
+    free(x);
+    /* Caps that bind on most keys: the active set must be found within the step. */
+    x = set_stage(48, 64);
+    for (uint64_t seed = 62; seed < 70; seed++) {
+        fill_uniform(x, seed, 1.0);
+        assert_int_equal(solve_by(x, "capped:0.975", "newton", 0.0005, 1e-9), OTA_OK);
+        spec_check("DER-02 DER-11", (double)x->result.rounds, 120.0);
+    }
+    free(x);
+}
+
+/* ---- Tsallis --------------------------------------------------------------------------------- */
+
+/* How far a Tsallis plan is from its conditions: P_ij = [(alpha - 1)(S + f + g) / t]_+^(1 / (alpha - 1))
+ * and the columns' rule, relative to the mass. */
+typedef struct distance {
+    double weight, columns;
+} distance;
+
+static distance from_optimum(const stage *x) {
+    const double order = x->problem.order, rho = x->problem.strength, t = x->problem.temperature;
+    distance far = {0.0, 0.0};
+    double mass = 0.0;
+    for (int64_t i = 0; i < x->n; i++) {
+        mass += x->row[i];
+        for (int64_t j = 0; j < x->m; j++) {
+            const double y = (order - 1.0) * (x->s[i * x->m + j] + x->f[i] + x->g[j]) / t;
+            const double p = y > 0.0 ? pow(y, 1.0 / (order - 1.0)) : 0.0;
+            far.weight = fmax(far.weight, fabs(x->p[i * x->m + j] - p));
+        }
+    }
+    const double share =
+        x->problem.columns == OTA_COLUMNS_CAPPED ? x->problem.cap : mass / (double)x->m;
+    for (int64_t j = 0; j < x->m; j++) {
+        const double c = x->column[j];
+        if (x->problem.columns == OTA_COLUMNS_RELAXED)
+            far.columns += fabs(c - share * exp(-x->g[j] / rho));
+        if (x->problem.columns == OTA_COLUMNS_EXACT) far.columns += fabs(c - share);
+        if (x->problem.columns == OTA_COLUMNS_CAPPED)
+            far.columns += c > share ? c - share : x->g[j] < 0.0 ? share - c : 0.0;
+    }
+    far.columns /= mass;
+    return far;
+}
+
+/* Rounding of the arguments, in units of t; above order 2 a weight is a root of its argument, and
+ * roots magnify it. */
+static double weight_rounding(const stage *x, double range) {
+    const double argument = 64.0 * 0x1p-53 * (8.0 + range / x->problem.temperature);
+    return x->problem.order > 2.0 ? pow(argument, 1.0 / (x->problem.order - 1.0)) : argument;
+}
+
+static const char *const tsallis_methods[] = {
+    "entmax:1.5/exact",       "sparsemax/exact",      "entmax:1.2/exact",
+    "entmax:1.5/capped:1.2",  "sparsemax/capped:1.2", "entmax:1.5/relaxed:0.3",
+    "sparsemax/relaxed:0.3",  "entmax:3/exact",       "entmax:3/capped:1.2",
+    "entmax:3/relaxed:0.3",   "entmax:1.25/exact",    "entmax:1.25/capped:1.2",
+    "entmax:1.25/relaxed:0.3"};
+enum { TSALLIS = (int)(sizeof tsallis_methods / sizeof tsallis_methods[0]) };
+
+static void tsallis(void **unused) {
+    (void)unused;
+    for (int k = 0; k < TSALLIS; k++) {
+        for (double temperature = 0.05; temperature < 20.0; temperature *= 3.0) {
+            stage *x = set_stage(64, 64);
+            fill_uniform(x, 81 + (uint64_t)k, 1.0);
+            assert_int_equal(solve_by(x, tsallis_methods[k], "auto", temperature, 1e-9), OTA_OK);
+            const distance far = from_optimum(x);
+            spec_check("LIT-11", far.weight, weight_rounding(x, 1.0));
+            spec_check("LIT-11", far.columns, 1.1e-9);
+            free(x);
+        }
+    }
+}
+
+/* Temperatures where the plan is nearly an assignment: the number of steps may not grow with range / t. */
+static void cold_tsallis(void **unused) {
+    (void)unused;
+    enum { MOST_STEPS = 120 };
+    for (int k = 0; k < TSALLIS; k++) {
+        for (double temperature = 1e-2; temperature > 1e-5; temperature *= 0.1) {
+            for (int64_t columns = 48; columns <= 64; columns += 16) {
+                stage *x = set_stage(48, columns);
+                fill_uniform(x, 301 + (uint64_t)k, 1.0);
+                assert_int_equal(solve_by(x, tsallis_methods[k], "auto", temperature, 1e-8),
+                                 OTA_OK);
+                const distance far = from_optimum(x);
+                spec_check("LIT-11", far.weight, weight_rounding(x, 1.0));
+                spec_check("LIT-11", far.columns, 1.1e-8);
+                spec_check("LIT-11", (double)x->result.rounds, MOST_STEPS);
+                free(x);
+            }
+        }
+    }
+    /* A sink that takes part of every row, and forbidden pairs. */
+    stage *x = set_stage(48, 40);
+    fill_uniform(x, 331, 1.0);
+    for (int64_t i = 0; i < 48; i++) x->s[i * 40 + (7 * i) % 40] = -INFINITY;
+    x->has_sink = true;
+    x->sink = (ota_term){.kind = OTA_TERM_SINK, .value = 0.9};
+    assert_int_equal(solve_by(x, "entmax:3/capped:0.5", "auto", 1e-3, 1e-9), OTA_OK);
+    const distance far = from_optimum(x);
+    spec_check("LIT-11", far.weight, weight_rounding(x, 1.0));
+    spec_check("LIT-11", far.columns, 1.1e-9);
+    free(x);
+}
+
+/* What rounding forbids is refused at once, not searched for. */
+static void unreachable_tolerances(void **unused) {
+    (void)unused;
+    stage *x = set_stage(16, 16);
+    fill_uniform(x, 341, 1.0);
+    assert_int_equal(solve_by(x, "softmax/exact", "auto", 0.1, 1e-30), OTA_TOL_UNREACHABLE);
+    assert_int_equal(x->result.rounds, 0);
+    assert_int_equal(solve_by(x, "entmax:1.5/capped:2", "auto", 0.1, 1e-30), OTA_TOL_UNREACHABLE);
+    assert_int_equal(x->result.rounds, 0);
+    /* Both sides nearly free: the plan carries e^(1 / (0.02 + 0.02)) times the mass of its rows. */
+    x->problem.rows = OTA_ROWS_RELAXED;
+    x->problem.row_strength = 0.02;
+    assert_int_equal(solve_by(x, "softmax/relaxed:0.02", "auto", 0.01, 1e-9), OTA_TOL_UNREACHABLE);
+    spec_check_true("DER-10", strstr(x->result.sentence, "times the mass") != NULL);
+    x->options.allow_partial = 1;
+    assert_int_equal(solve_by(x, "softmax/relaxed:0.02", "auto", 0.01, 1e-9), OTA_PARTIAL);
+    free(x);
+}
+
+/* ---- the system of Newton -------------------------------------------------------------------- */
+
+static void links_of_any_size(void **unused) {
+    (void)unused;
+    /* A chain whose links fall from 1 to 1e-240: the flow of one unit through it is known. */
+    enum { COUNT = 25, STRIDE = 32 };
+    double links[COUNT * STRIDE] = {0.0}, excess[COUNT] = {0.0}, b[COUNT] = {0.0}, x[COUNT] = {0.0};
+    unsigned char fixed[COUNT] = {0};
+    for (int k = 1; k < COUNT; k++) links[k * STRIDE + k - 1] = pow(10.0, -10.0 * k);
+    b[COUNT - 1] = 1e-240;
+    fixed[0] = 1;
+    ota_laplacian_solve(ota_kernels_choose("portable")->f64, links, STRIDE, COUNT, excess, fixed, b,
+                        x);
+    double level = 0.0, worst = 0.0;
+    for (int k = 1; k < COUNT; k++) {
+        level += 1e-240 / pow(10.0, -10.0 * k);
+        worst = fmax(worst, fabs(x[k] / level - 1.0));
+    }
+    spec_check("DER-11", worst, 1e-13);
+    /* A full system with excess, put back into its equations. */
+    enum { FULL = 9 };
+    double given[FULL * STRIDE] = {0.0}, used[FULL * STRIDE] = {0.0}, own[FULL], own_used[FULL];
+    double wanted[FULL], wanted_used[FULL], found[FULL] = {0.0};
+    unsigned char held[FULL] = {0};
+    dice_state = 17;
+    for (int i = 0; i < FULL; i++) {
+        for (int j = 0; j < i; j++) given[i * STRIDE + j] = given[j * STRIDE + i] = uniform();
+        own[i] = own_used[i] = uniform();
+        wanted[i] = wanted_used[i] = normal();
+    }
+    memcpy(used, given, sizeof given);
+    held[4] = 1;
+    found[4] = 0.75;
+    ota_laplacian_solve(ota_kernels_choose("portable")->f64, used, STRIDE, FULL, own_used, held,
+                        wanted_used, found);
+    for (int i = 0; i < FULL; i++) {
+        double left = own[i] * found[i] - wanted[i];
+        for (int j = 0; j < FULL; j++) left += given[i * STRIDE + j] * (found[i] - found[j]);
+        if (i != 4) spec_check("DER-11", fabs(left), 1e-14);
+    }
+    spec_check("DER-11", fabs(found[4] - 0.75), 0.0);
+    /* Two chains without a link between them, each with its own balance. */
+    double split[4 * 16] = {0.0}, none[4] = {0.0}, right[4] = {1.0, -1.0, 2.0, -2.0},
+                     step[4] = {0.0};
+    unsigned char all_free[4] = {0};
+    split[1 * 16 + 0] = 2.0;
+    split[3 * 16 + 2] = 1.0;
+    ota_laplacian_solve(ota_kernels_choose("portable")->f64, split, 16, 4, none, all_free, right,
+                        step);
+    spec_check("DER-11", fabs(step[0] - step[1] - 0.5) + fabs(step[2] - step[3] - 2.0), 1e-15);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(newton_steps),      cmocka_unit_test(tsallis),
+        cmocka_unit_test(cold_tsallis),      cmocka_unit_test(unreachable_tolerances),
+        cmocka_unit_test(links_of_any_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* Thousands of random problems of the coupled solvers, judged by plain loops: no residual above the
+ * tolerance may be called ok. S [n][m]. OTATTN_TEST_SCALE multiplies the problems. */
+#include "coupled_stage.h"
+#include "scale.h"
+
+/* The residual of numeric policy 3.5 from the coupling and the potentials, by plain loops. */
+static double plain_residual(const stage *x) {
+    const ota_column_rule rule = x->problem.columns;
+    double rows = 0.0, columns = 0.0, mass = 0.0;
+    bool used[SIZE_LIMIT] = {false};
+    for (int64_t i = 0; i < x->n; i++) {
+        bool open = x->has_sink;
+        for (int64_t j = 0; j < x->m; j++) {
+            const bool allowed = x->s[i * x->m + j] > -INFINITY;
+            open |= allowed;
+            used[j] |= allowed && x->mu[i] > 0.0;
+        }
+        double wanted = open ? x->mu[i] : 0.0;
+        mass += wanted;
+        if (x->problem.rows == OTA_ROWS_RELAXED && wanted > 0.0) {
+            wanted *= exp(-x->f[i] / x->problem.row_strength);
+        }
+        rows += fabs(x->row[i] - wanted);
+    }
+    for (int64_t j = 0; j < x->m; j++) {
+        const double c = x->column[j];
+        double nu = used[j] || rule == OTA_COLUMNS_EXACT ? x->nu[j] : 0.0;
+        if (rule == OTA_COLUMNS_CAPPED) nu *= x->problem.cap;
+        if (rule == OTA_COLUMNS_RELAXED && nu > 0.0) nu *= exp(-x->g[j] / x->problem.strength);
+        columns += rule == OTA_COLUMNS_CAPPED ? fmax(0.0, c - nu) : fabs(c - nu);
+    }
+    return fmax(rows, columns) / (mass > 0.0 ? mass : 1.0);
+}
+
+typedef struct tally {
+    int64_t ok, open, impossible;
+} tally;
+
+enum { DECADES = 13 };
+
+static void random_problems(void **unused) {
+    (void)unused;
+    static const ota_column_rule rules[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_RELAXED,
+                                            OTA_COLUMNS_CAPPED};
+    static const double orders[] = {0.0, 0.0, 0.0, 1.25, 1.5, 2.0, 3.0};
+    tally counts[DECADES] = {{0}};
+    int64_t wrong = 0, reachable = 0, reached = 0;
+    for (long t = 0; t < 3000 * test_scale(); t++) {
+        dice_state = (uint64_t)t * 7919u + 1u;
+        const int64_t n = 1 + (int64_t)(uniform() * 64.0),
+                      m = uniform() < 0.3 ? n : 1 + (int64_t)(uniform() * 64.0);
+        stage *x = set_stage(n, m);
+        const double density = uniform() < 0.6 ? 1.0 : 0.3 + 0.7 * uniform(),
+                     spread = uniform() < 0.5 ? 1.0 : 6.0;
+        double low = INFINITY, high = -INFINITY, total = 0.0, mass = 0.0;
+        for (int64_t k = 0; k < n * m; k++) {
+            x->s[k] = spread * normal();
+            low = fmin(low, x->s[k]);
+            high = fmax(high, x->s[k]);
+            const bool kept = k / m * m == k % m * n; /* a diagonal keeps most supports feasible */
+            if (!kept && uniform() > density) x->s[k] = -INFINITY;
+        }
+        const double range = high > low ? high - low : 1.0,
+                     share = pow(10.0, -6.0 + 12.0 * uniform());
+        const bool plain_masses = uniform() < 0.5;
+        const double order = orders[(int)(uniform() * 7.0)];
+        x->problem.columns = rules[(int)(uniform() * 3.0)];
+        x->problem.regulariser = order > 1.0 ? OTA_ENTMAX : OTA_SOFTMAX;
+        x->problem.order = order;
+        x->problem.temperature = share * range;
+        x->problem.strength = range * pow(10.0, 4.0 * uniform() - 2.0);
+        x->problem.cap = 1.05 + uniform();
+        if (x->problem.columns == OTA_COLUMNS_RELAXED && !(order > 1.0) && uniform() < 0.3) {
+            x->problem.rows = OTA_ROWS_RELAXED;
+            x->problem.row_strength = range * pow(10.0, 4.0 * uniform() - 2.0);
+        }
+        if (uniform() < 0.2) {
+            x->has_sink = true;
+            x->sink = (ota_term){.kind = OTA_TERM_SINK, .value = low + uniform() * range};
+        }
+        x->given_masses = true;
+        for (int64_t i = 0; i < n; i++)
+            mass += x->mu[i] = plain_masses ? 1.0 : uniform() < 0.1 ? 0.0 : 0.01 + uniform();
+        if (!(mass > 0.0)) mass += x->mu[0] = 1.0;
+        for (int64_t j = 0; j < m; j++)
+            total += x->nu[j] = plain_masses ? 1.0 : uniform() < 0.1 ? 0.0 : 0.01 + uniform();
+        if (!(total > 0.0)) total += x->nu[0] = 1.0;
+        const double filled =
+            x->has_sink && x->problem.columns == OTA_COLUMNS_EXACT ? 0.9 * uniform() + 0.05 : 1.0;
+        for (int64_t j = 0; j < m; j++) x->nu[j] *= filled * mass / total;
+        const double least = 8.0 * 0x1p-53 + 0x1p-53 * range / (4.0 * x->problem.temperature);
+        const ota_status status = solve(x);
+        const int decade = (int)floor(log10(share)) + 6;
+        tally *count = &counts[decade < 0 ? 0 : decade < DECADES ? decade : DECADES - 1];
+        if (status == OTA_OK) {
+            count->ok++;
+            const double residual = plain_residual(x);
+            if (!(residual <= 1e-9 + 4.0 * least * (double)(n + m))) {
+                wrong++;
+                print_error("problem %ld: residual %.3g said to be ok\n", t, residual);
+            }
+        } else if (status == OTA_INFEASIBLE) {
+            count->impossible++;
+        } else {
+            /* Unreachable: relaxed rows whose plan carries too much mass for f64. */
+            if (x->problem.rows != OTA_ROWS_RELAXED) assert_int_equal(status, OTA_NOT_CONVERGED);
+            assert_true(status == OTA_NOT_CONVERGED || status == OTA_TOL_UNREACHABLE);
+            count->open++;
+        }
+        if (share >= 1e-3 && status != OTA_INFEASIBLE) {
+            reachable++;
+            reached += status == OTA_OK;
+        }
+        free(x);
+    }
+    print_message("temperature / range: ok, not converged, infeasible\n");
+    for (int d = 0; d < DECADES - 1; d++) {
+        print_message("  1e%+d: %ld %ld %ld\n", d - 6, (long)counts[d].ok, (long)counts[d].open,
+                      (long)counts[d].impossible);
+    }
+    spec_check("TOT-08 DER-01 DER-02", (double)wrong, 0.0);
+    assert_true((double)reached >= 0.99 * (double)reachable);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* ota_identify on plans of this library with grouped heads, masses, narrow types and sparse supports, where
+ * the answer is known; and what it refuses. The foreign couplings are in tests/python/test_certify.py. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/identify.h"
+#include "analysis_random.h"
+#include "otattn_analysis.h"
+#include "spec.h"
+
+enum { HEADS = 4, KEY_HEADS = 2, N = 14, M = 17, WIDTH = 6, CELLS = HEADS * N * M, FITS = 16 };
+
+typedef struct setting {
+    float queries[HEADS * N * WIDTH], keys[KEY_HEADS * M * WIDTH];
+    double row_mass[N], column_mass[M];
+    double plan[CELLS];
+    ota_problem problem;
+} setting;
+
+static void draw(uint64_t *state, bool masses, setting *x) {
+    for (int k = 0; k < HEADS * N * WIDTH; k++) x->queries[k] = (float)normal(state);
+    for (int k = 0; k < KEY_HEADS * M * WIDTH; k++) x->keys[k] = (float)normal(state);
+    double rows = 0.0, columns = 0.0;
+    for (int i = 0; i < N; i++) rows += x->row_mass[i] = 0.5 + uniform(state);
+    for (int j = 0; j < M; j++) columns += x->column_mass[j] = 0.5 + uniform(state);
+    for (int j = 0; j < M; j++) x->column_mass[j] *= rows / columns;
+    x->problem = (ota_problem){.size = sizeof x->problem};
+    x->problem.queries = ota_array_of(x->queries, OTA_F32, 1, HEADS, N, WIDTH);
+    x->problem.keys = ota_array_of(x->keys, OTA_F32, 1, KEY_HEADS, M, WIDTH);
+    if (!masses) return;
+    x->problem.row_mass = ota_array_of(x->row_mass, OTA_F64, 1, 1, 1, N);
+    x->problem.column_mass = ota_array_of(x->column_mass, OTA_F64, 1, 1, 1, M);
+}
+
+/* The plan of `method` at the temperature, in double precision. */
+static void solve(setting *x, const char *method, double temperature) {
+    ota_problem problem = x->problem;
+    ota_options options = {.size = sizeof options,
+                           .tolerance = 1e-11,
+                           .max_rounds = 100000,
+                           .precision = OTA_PRECISION_F64};
+    ota_error error;
+    assert_int_equal(ota_method_parse(method, &problem, &options, &error), OTA_OK);
+    problem.temperature = temperature;
+    if (problem.columns == OTA_COLUMNS_FREE || problem.columns == OTA_COLUMNS_PREFIX)
+        problem.column_mass = (ota_array){.data = NULL};
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(x->plan, OTA_F64, 1, HEADS, N, M);
+    const ota_status status = ota_attend(&problem, &options, &arrays, NULL, &error);
+    if (status < 0) print_error("%s: %s\n", method, error.message);
+    assert_true(status >= OTA_OK);
+}
+
+static void plans_are_traced(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"softmax",
+                                          "softmax/exact",
+                                          "softmax/relaxed:0.5",
+                                          "softmax/elastic:0.4,3",
+                                          "entmax:1.5",
+                                          "entmax:1.5/exact",
+                                          "sparsemax/capped:1.5",
+                                          "softmax/online:1.5",
+                                          "softmax/capped:1.25",
+                                          "softmax/prefix"};
+    uint64_t state = 1;
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < 2 * sizeof methods / sizeof methods[0]; k++) {
+        const char *const method = methods[k / 2];
+        draw(&state, k % 2 == 1, x);
+        solve(x, method, 0.75);
+        ota_fit fits[FITS];
+        ota_error error = {.message = ""};
+        int64_t count = 0;
+        assert_int_equal(ota_identify(&x->problem, NULL, x->plan, fits, FITS, &count, &error),
+                         OTA_OK);
+        char expected[96];
+        (void)snprintf(expected, sizeof expected, "%s{temperature=0.75}", method);
+        if (strcmp(fits[0].method, expected) != 0)
+            print_error("%s was taken for %s\n", method, fits[0].method);
+        assert_string_equal(fits[0].method, expected);
+        /* The scores of f32 queries and keys are read off softmax plans in f32. */
+        spec_check("DER-27", fits[0].distance, 512.0 * 0x1p-24);
+        assert_true(fits[0].explains && fits[0].temperature_known);
+        for (int64_t t = 1; t < count; t++) assert_true(fits[t].distance > fits[0].distance);
+        /* The room for answers is kept to. */
+        ota_fit one[2];
+        memset(one, 7, sizeof one);
+        ota_fit before = one[1];
+        assert_int_equal(ota_identify(&x->problem, NULL, x->plan, one, 1, &count, NULL), OTA_OK);
+        assert_true(count == 1 && memcmp(&before, &one[1], sizeof before) == 0);
+        assert_string_equal(one[0].method, expected);
+    }
+    free(x);
+}
+
+/* Rows that share no key: effects are known up to a constant for each part, and rho still comes out. */
+static void parts_have_their_own_constants(void **unused) {
+    (void)unused;
+    uint64_t state = 2;
+    setting *const x = malloc(sizeof *x);
+    draw(&state, false, x);
+    const ota_support block = {.kind = OTA_SUPPORT_BLOCK, .left = 5};
+    x->problem.supports = &block;
+    x->problem.support_count = 1;
+    x->problem.corner = OTA_TOP_LEFT;
+    solve(x, "softmax/relaxed:0.25", 0.5);
+    ota_fit fit;
+    int64_t count;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    assert_string_equal(fit.method, "softmax/relaxed:0.25{temperature=0.5}");
+    free(x);
+}
+
+/* P made from a line and effects that are known: the line comes back to rounding, the effects up to what
+ * their sides leave open. */
+static void regressions_are_exact(void **unused) {
+    (void)unused;
+    enum { PAIRS = N * M };
+    static const unsigned sides[] = {IDENTIFY_ROWS, IDENTIFY_COLUMNS,
+                                     IDENTIFY_ROWS | IDENTIFY_COLUMNS};
+    static const double orders[] = {1.0, 1.5, 2.0, 2.75};
+    uint64_t state = 4;
+    for (int draw = 0; draw < 24; draw++) {
+        const unsigned side = sides[draw % 3];
+        const double order = orders[draw / 3 % 4], slope = decade(&state, -0.5, 0.5);
+        double scores[PAIRS], plan[PAIRS], a[N], b[M];
+        for (int i = 0; i < N; i++) a[i] = (side & IDENTIFY_ROWS) != 0 ? normal(&state) : 0.0;
+        for (int j = 0; j < M; j++) b[j] = (side & IDENTIFY_COLUMNS) != 0 ? normal(&state) : 0.0;
+        for (int k = 0; k < PAIRS; k++) {
+            scores[k] = uniform(&state) < 0.2 ? -(double)INFINITY : normal(&state);
+            const double y = slope * scores[k] + a[k / M] + b[k % M];
+            plan[k] = order <= 1.0 ? exp(y)
+                      : y > 0.0    ? pow((order - 1.0) * y, 1.0 / (order - 1.0))
+                                   : 0.0;
+        }
+        /* One column follows no line and has no say. */
+        for (int i = 0; i < N; i++) plan[i * M + 2] = uniform(&state);
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        identify_data d;
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        d.left_out[2] = 1;
+        const identify_line line = ota_identify_regress(&d, order, side);
+        spec_check("CETA-08", fabs(line.slope - slope), 1e-9);
+        spec_check("CETA-08", line.residual, 1e-9);
+        for (int k = 0; k < PAIRS; k++) {
+            if (!(d.weights[k] > 0.0)) continue;
+            spec_check("CETA-08",
+                       fabs(d.row_effect[k / M] + d.column_effect[k % M] - a[k / M] - b[k % M]),
+                       1e-8);
+        }
+        if (order > 1.0) {
+            const double found = ota_identify_order(&d, side, 1.02, 4.0);
+            assert_true(fabs(found - order) < 1e-4);
+        }
+        ota_identify_close(&d);
+    }
+}
+
+/* Scores of any size come back from softmax plans, -inf where they were. */
+static void scores_are_read(void **unused) {
+    (void)unused;
+    enum { PAIRS = N * M };
+    uint64_t state = 5;
+    for (int draw = 0; draw < 12; draw++) {
+        const double size = pow(10.0, draw - 5), offset = draw % 2 == 0 ? 0.0 : 30.0 * size;
+        double scores[PAIRS], found[PAIRS];
+        for (int k = 0; k < PAIRS; k++)
+            scores[k] = uniform(&state) < 0.2 ? -(double)INFINITY : offset + size * normal(&state);
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        assert_int_equal(ota_identify_scores(&problem, NULL, 1, 1, N, M, found, NULL), OTA_OK);
+        for (int k = 0; k < PAIRS; k++) {
+            if (isinf(scores[k]))
+                assert_true(isinf(found[k]));
+            else
+                assert_true(fabs(found[k] - scores[k]) <= 1e-12 * (fabs(offset) + 10.0 * size));
+        }
+    }
+}
+
+/* Both sides relaxed: two strengths, from the effects of either side. */
+static void unbalanced_plans_are_traced(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    setting *const x = malloc(sizeof *x);
+    draw(&state, true, x);
+    x->problem.rows = OTA_ROWS_RELAXED;
+    x->problem.row_strength = 0.25;
+    solve(x, "softmax/relaxed:1.5", 0.5);
+    ota_fit fit;
+    int64_t count;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    assert_string_equal(fit.method, "softmax/relaxed:1.5{temperature=0.5,rows=relaxed:0.25}");
+    assert_true(fit.rows == OTA_ROWS_RELAXED && fit.row_strength == 0.25 && fit.parameters == 3);
+    free(x);
+}
+
+static void refusals(void **unused) {
+    (void)unused;
+    uint64_t state = 3;
+    setting *const x = malloc(sizeof *x);
+    draw(&state, false, x);
+    solve(x, "softmax", 1.0);
+    ota_fit fit;
+    ota_error error;
+    int64_t count;
+    x->plan[N * M + M + 3] = (double)NAN;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "coupling");
+    assert_non_null(strstr(error.message, "entry (1, 3) of head 1"));
+    memset(x->plan, 0, sizeof x->plan);
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "every weight"));
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 0, &count, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "capacity");
+    ota_problem empty = {.size = sizeof empty};
+    assert_true(ota_identify(&empty, NULL, x->plan, &fit, 1, &count, &error) < 0);
+    const int stop = 1;
+    const ota_options options = {.size = sizeof options, .cancel = &stop};
+    x->plan[0] = 1.0;
+    assert_int_equal(ota_identify(&x->problem, &options, x->plan, &fit, 1, &count, &error),
+                     OTA_CANCELLED);
+    free(x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_traced),
+        cmocka_unit_test(parts_have_their_own_constants),
+        cmocka_unit_test(regressions_are_exact),
+        cmocka_unit_test(scores_are_read),
+        cmocka_unit_test(unbalanced_plans_are_traced),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

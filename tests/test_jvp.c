@@ -1,0 +1,247 @@
+/* test_jvp.c: directional derivatives against differences of forward, against backward (adjointness), and as
+ * products with the Hessian of the optimal value: symmetric, never negative, zero along row offsets. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "problems.h"
+#include "spec.h"
+#include "tolerance.h"
+
+enum { N = 5, M = 6, W = 3, S = N * M };
+
+typedef struct bench {
+    double s[S], v[M * W], p[S], out[N * W], f[N], g[M];
+    double ds[S], dv[M * W], dp[S], dout[N * W];
+    double up[N * W], of_s[S], of_v[M * W];
+    ota_problem problem;
+    ota_options options;
+    ota_arrays arrays;
+    ota_tangents along;
+    ota_plan *plan;
+    ota_result result;
+    ota_error error;
+    ota_term sink;
+} bench;
+
+static void fill(double *x, int count, dice *d) {
+    for (int k = 0; k < count; k++) x[k] = normal(d);
+}
+
+static void start(bench *t, const char *method, double tau, uint64_t seed, bool sink) {
+    memset(t, 0, sizeof *t);
+    dice d = {seed};
+    fill(t->s, S, &d);
+    fill(t->v, M * W, &d);
+    fill(t->ds, S, &d);
+    fill(t->dv, M * W, &d);
+    fill(t->up, N * W, &d);
+    t->problem.size = sizeof t->problem;
+    t->problem.temperature = tau;
+    t->problem.scores = ota_array_of(t->s, OTA_F64, 1, 1, N, M);
+    t->sink = (ota_term){.kind = OTA_TERM_SINK, .value = 0.2};
+    t->problem.terms = &t->sink;
+    t->problem.term_count = sink ? 1 : 0;
+    t->options =
+        (ota_options){.size = sizeof t->options, .tolerance = 1e-14, .gradients = 1, .threads = 1};
+    assert_int_equal(ota_method_parse(method, &t->problem, &t->options, &t->error), OTA_OK);
+    t->arrays.size = sizeof t->arrays;
+    t->arrays.values = ota_array_of(t->v, OTA_F64, 1, 1, M, W);
+    t->arrays.out = ota_array_of(t->out, OTA_F64, 1, 1, N, W);
+    t->arrays.coupling = ota_array_of(t->p, OTA_F64, 1, 1, N, M);
+    t->arrays.row_potential = ota_array_of(t->f, OTA_F64, 1, 1, 1, N);
+    t->arrays.column_potential = ota_array_of(t->g, OTA_F64, 1, 1, 1, M);
+    t->along.size = sizeof t->along;
+    t->along.scores = ota_array_of(t->ds, OTA_F64, 1, 1, N, M);
+    t->along.values = ota_array_of(t->dv, OTA_F64, 1, 1, M, W);
+    t->along.coupling = ota_array_of(t->dp, OTA_F64, 1, 1, N, M);
+    t->along.out = ota_array_of(t->dout, OTA_F64, 1, 1, N, W);
+    t->result.size = sizeof t->result;
+}
+
+static void forward(bench *t) {
+    if (t->plan == NULL)
+        assert_int_equal(ota_plan_create(&t->plan, &t->problem, W, &t->options, &t->error), OTA_OK);
+    const ota_status status = ota_forward(t->plan, &t->arrays, &t->result, &t->error);
+    if (status != OTA_OK) print_error("%s\n", t->error.message);
+    assert_int_equal(status, OTA_OK);
+}
+
+static void derive(bench *t) {
+    const ota_status status = ota_jvp(t->plan, &t->arrays, &t->along, &t->result, &t->error);
+    if (status != OTA_OK) print_error("%s\n", t->error.message);
+    assert_int_equal(status, OTA_OK);
+}
+
+static double dot(const double *x, const double *y, int count) {
+    double sum = 0.0;
+    for (int k = 0; k < count; k++) sum += x[k] * y[k];
+    return sum;
+}
+
+static const char *const methods[] = {
+    "softmax",    "softmax/exact", "softmax/relaxed:.7", "softmax/capped:1.2",
+    "entmax:1.5", "sparsemax",     "entmax:1.5/exact",   "sparsemax/capped:1.3"};
+enum { METHODS = (int)(sizeof methods / sizeof methods[0]) };
+
+/* (x(h) - x(-h)) / 2h at two steps, of fourth order together. */
+static double differences(bench *t, const double *plan_slope, const double *out_slope) {
+    static const double at[] = {1.0, -1.0, 2.0, -2.0};
+    double s[S], v[M * W], p[4][S], out[4][N * W], worst = 0.0;
+    memcpy(s, t->s, sizeof s);
+    memcpy(v, t->v, sizeof v);
+    for (int q = 0; q < 4; q++) {
+        for (int k = 0; k < S; k++) t->s[k] = s[k] + at[q] * 0.1 * difference_step * t->ds[k];
+        for (int k = 0; k < M * W; k++) t->v[k] = v[k] + at[q] * 0.1 * difference_step * t->dv[k];
+        forward(t);
+        memcpy(p[q], t->p, sizeof p[q]);
+        memcpy(out[q], t->out, sizeof out[q]);
+    }
+    memcpy(t->s, s, sizeof s);
+    memcpy(t->v, v, sizeof v);
+    const double unit = 12.0 * 0.1 * difference_step;
+    for (int k = 0; k < S; k++) {
+        const double slope = (8.0 * (p[0][k] - p[1][k]) - (p[2][k] - p[3][k])) / unit;
+        worst = fmax(worst, fabs(slope - plan_slope[k]) / gradient_slack(1.0));
+    }
+    for (int k = 0; k < N * W; k++) {
+        const double slope = (8.0 * (out[0][k] - out[1][k]) - (out[2][k] - out[3][k])) / unit;
+        worst = fmax(worst, fabs(slope - out_slope[k]) / gradient_slack(1.0));
+    }
+    return worst;
+}
+
+static void test_differences_and_adjoint(void **state) {
+    (void)state;
+    for (int k = 0; k < METHODS; k++) {
+        double worst = 0.0, apart = 0.0;
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            bench t;
+            const bool exact = strstr(methods[k], "exact") != NULL;
+            start(&t, methods[k], seed % 2 == 0 ? 1.0 : 0.6, seed, seed == 3 && !exact);
+            if (seed == 4) t.problem.axis = OTA_AXIS_COLUMNS;
+            forward(&t);
+            derive(&t);
+            ota_gradients want = {.size = sizeof want};
+            want.out_grad = ota_array_of(t.up, OTA_F64, 1, 1, N, W);
+            want.scores = ota_array_of(t.of_s, OTA_F64, 1, 1, N, M);
+            want.values = ota_array_of(t.of_v, OTA_F64, 1, 1, M, W);
+            assert_int_equal(ota_backward(t.plan, &t.arrays, &want, NULL, &t.error), OTA_OK);
+            /* <up, J d> = <J^T up, d> */
+            const double mine = dot(t.up, t.dout, N * W);
+            const double theirs = dot(t.of_s, t.ds, S) + dot(t.of_v, t.dv, M * W);
+            apart = fmax(apart, fabs(mine - theirs));
+            double dp[S], dout[N * W];
+            memcpy(dp, t.dp, sizeof dp);
+            memcpy(dout, t.dout, sizeof dout);
+            worst = fmax(worst, differences(&t, dp, dout));
+            ota_plan_free(t.plan);
+        }
+        print_message("%s: %.2g of the bound, adjoint %.2g\n", methods[k], worst, apart);
+        spec_check("DER-12 DER-13 DER-14 LIT-30", worst, 1.0);
+        spec_check("LIT-21", apart, cancelled_sum(64.0));
+    }
+}
+
+/* Hessian of the optimal value: x.Hy = y.Hx, x.Hx >= 0, H of a row offset is 0; for softmax it is
+ * (diag p - p p^T) / tau. */
+static void test_hessian(void **state) {
+    (void)state;
+    for (int k = 0; k < METHODS; k++) {
+        bench t;
+        dice d = {77 + (uint64_t)k};
+        const double tau = 0.8;
+        start(&t, methods[k], tau, 9, false);
+        forward(&t);
+        double x[S], hx[S], y[S], hy[S], skew = 0.0, lowest = 0.0, offset = 0.0, off = 0.0;
+        for (int turn = 0; turn < 10; turn++) {
+            fill(x, S, &d);
+            fill(y, S, &d);
+            memcpy(t.ds, x, sizeof x);
+            derive(&t);
+            memcpy(hx, t.dp, sizeof hx);
+            memcpy(t.ds, y, sizeof y);
+            derive(&t);
+            memcpy(hy, t.dp, sizeof hy);
+            skew = fmax(skew, fabs(dot(x, hy, S) - dot(y, hx, S)));
+            lowest = fmax(lowest, -dot(x, hx, S));
+            for (int i = 0; i < N && strcmp(methods[k], "softmax") == 0; i++) {
+                const double mean = dot(t.p + i * M, y + i * M, M);
+                for (int j = 0; j < M; j++) {
+                    const double want = t.p[i * M + j] * (y[i * M + j] - mean) / tau;
+                    off = fmax(off, fabs(want - hy[i * M + j]));
+                }
+            }
+        }
+        for (int i = 0; i < N; i++) {
+            for (int j = 0; j < M; j++) t.ds[i * M + j] = (double)(i * i) - 2.0;
+        }
+        derive(&t);
+        for (int q = 0; q < S; q++) offset = fmax(offset, fabs(t.dp[q]));
+        spec_check("LIT-30", skew, cancelled_sum(256.0));
+        spec_check("LIT-18 LIT-30", lowest, cancelled_sum(64.0));
+        spec_check("LIT-30", off, cancelled_sum(8.0));
+        spec_check("DER-13", offset, cancelled_sum(512.0));
+        ota_plan_free(t.plan);
+    }
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *method;
+        int64_t rounds;
+        ota_status status;
+    } rows[] = {{"elastic:.5,3", 0, OTA_UNSUPPORTED},
+                {"softmax/online:3", 0, OTA_UNSUPPORTED},
+                {"softmax/prefix", 0, OTA_UNSUPPORTED},
+                {"softmax/exact", 3, OTA_UNSUPPORTED},
+                {"hard", 0, OTA_NOT_DIFFERENTIABLE}};
+    bench t;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        start(&t, rows[k].method, 1.0, 3, false);
+        t.options.rounds = rows[k].rounds;
+        assert_int_equal(ota_plan_create(&t.plan, &t.problem, W, &t.options, &t.error), OTA_OK);
+        (void)ota_forward(t.plan, &t.arrays, NULL, NULL);
+        assert_int_equal(ota_jvp(t.plan, &t.arrays, &t.along, NULL, &t.error), rows[k].status);
+        assert_string_equal(t.error.field, "method");
+        ota_plan_free(t.plan);
+    }
+    start(&t, "softmax", 1.0, 3, false);
+    assert_int_equal(ota_jvp(NULL, NULL, NULL, NULL, NULL), OTA_EINVAL);
+    forward(&t);
+    ota_tangents along = t.along;
+    along.size = 0;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EINVAL);
+    along = t.along;
+    along.out = along.coupling;
+    along.out.size[3] = W;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EALIAS);
+    along = t.along;
+    along.coupling = along.scores;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EALIAS);
+    along = t.along;
+    along.values.size[2] = M - 1;
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_EINVAL);
+    assert_string_equal(t.error.field, "values");
+    /* Only what is asked for; values stand still. */
+    along = t.along;
+    along.values = along.coupling = (ota_array){0};
+    assert_int_equal(ota_jvp(t.plan, &t.arrays, &along, NULL, &t.error), OTA_OK);
+    double still[N * W];
+    memcpy(still, t.dout, sizeof still);
+    for (int k = 0; k < M * W; k++) t.dv[k] = 0.0;
+    derive(&t);
+    for (int k = 0; k < N * W; k++) assert_true(fabs(still[k] - t.dout[k]) < 1e-15);
+    ota_plan_free(t.plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_differences_and_adjoint),
+                                       cmocka_unit_test(test_hessian),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* `otattn certify --coupling P --scores S [--method M]`: P [...,n,m] from anywhere, held against a method.
+ *
+ * The judge is given P with the potentials of the method's own plan, so that gap = primal(P) - dual is
+ * what P loses to the best plan. Without --method the methods that explain P are found first, and the one
+ * with the fewest parameters is the one it is judged by. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "certify.h"
+#include "otattn_analysis.h"
+
+enum { FITS = 16 };
+
+typedef struct judgement {
+    tool_problem problem;
+    const tool_array *coupling;
+    char method[sizeof((ota_fit *)NULL)->method];
+    double *row_mass; /* what every row carries, where that is not 1 and no mass was named */
+    double common_mass;
+    ota_fit fits[FITS];
+    int64_t fit_count;
+    ota_certificate certificate, *heads;
+    double distance; /* sum |P - P'| / sum P of the worst head, P' the method's plan; NaN: none */
+    bool solved;
+} judgement;
+
+static int build(tool_context *context, const char *method, tool_problem *problem) {
+    const int code =
+        tool_problem_build(context, method, context->settings.scores, NULL, NULL, NULL, problem);
+    if (code == 0 && problem->rank > 4) {
+        return tool_refuse_flag(context, "scores", NULL, "scores have %d dimensions",
+                                problem->rank);
+    }
+    return code;
+}
+
+static int load_coupling(tool_context *context, judgement *j) {
+    const char *spec = context->settings.coupling;
+    const int code = tool_load(context, "coupling", spec, OTA_F64, &j->coupling);
+    if (code != 0) return code;
+    const tool_array *p = j->coupling;
+    int64_t leading = 1;
+    for (int k = 0; k + 2 < p->rank; k++) leading *= p->shape[k];
+    const tool_problem *of = &j->problem;
+    if (p->rank < 2 || leading != of->batch * of->heads || p->shape[p->rank - 2] != of->queries ||
+        p->shape[p->rank - 1] != of->keys) {
+        return tool_refuse_flag(context, "coupling", "give two arrays of the same shape",
+                                "the coupling '%.200s' does not have the shape of the scores, "
+                                "%" PRId64 " heads of %" PRId64 " x %" PRId64,
+                                spec, of->batch * of->heads, of->queries, of->keys);
+    }
+    const double *data = p->data;
+    for (size_t k = 0; k < p->count; k++) {
+        if (data[k] >= 0.0 && !isinf(data[k])) continue;
+        return tool_refuse_flag(context, "coupling", "weights are finite, 0 or more",
+                                "entry %zu of the coupling is %g", k, data[k]);
+    }
+    return 0;
+}
+
+/* Couplings of distributions carry 1/n a row where attention carries 1. One common sum that is far from 1
+ * is taken for the row mass; anything else is left to the certificate. */
+static int find_common_mass(tool_context *context, judgement *j) {
+    const tool_problem *of = &j->problem;
+    const double *p = j->coupling->data;
+    double least = (double)INFINITY, most = 0.0;
+    if (context->settings.row_mass != NULL || context->settings.column_mass != NULL) return 0;
+    for (int64_t line = 0; line < of->batch * of->heads * of->queries; line++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < of->keys; k++) sum += p[line * of->keys + k];
+        if (!(sum > 0.0)) continue;
+        least = fmin(least, sum);
+        most = fmax(most, sum);
+    }
+    if (!(most > 0.0) || most - least > 1e-3 * most || fabs(most - 1.0) <= 1e-2) return 0;
+    void *memory;
+    const int code =
+        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &memory);
+    if (code != 0) return code;
+    j->row_mass = memory;
+    j->common_mass = 0.5 * (least + most);
+    /* 1/n is what was meant where the sum is that to rounding. */
+    const double fair = 1.0 / (double)of->queries;
+    if (fabs(j->common_mass - fair) <= 1e-5 * fair) j->common_mass = fair;
+    for (int64_t i = 0; i < of->queries; i++) j->row_mass[i] = j->common_mass;
+    tool_warn(context, "every row of the coupling carries %.6g: taken as the row mass",
+              j->common_mass);
+    return 0;
+}
+
+static void set_masses(judgement *j) {
+    if (j->row_mass == NULL) return;
+    j->problem.problem.row_mass = ota_array_of(j->row_mass, OTA_F64, 1, 1, 1, j->problem.queries);
+}
+
+static int identify(tool_context *context, judgement *j) {
+    const size_t copies = 9, bytes = copies * j->coupling->count * sizeof(double);
+    void *probe;
+    int code = tool_memory(context, bytes, "the search for a method", &probe);
+    if (code != 0) return code;
+    free(probe);
+    ota_error error = {.message = ""};
+    ota_options options = j->problem.options;
+    options.max_rounds = context->settings.max_rounds.value;
+    const ota_status status = ota_identify(&j->problem.problem, &options, j->coupling->data,
+                                           j->fits, FITS, &j->fit_count, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (j->fit_count == 0) {
+        return tool_refuse_flag(context, "coupling", "name a method with --method",
+                                "no method gives a plan for these scores that could be compared");
+    }
+    memcpy(j->method, j->fits[0].method, sizeof j->method);
+    tool_problem_free(&j->problem);
+    code = build(context, j->method, &j->problem);
+    if (code == 0) set_masses(j);
+    return code;
+}
+
+static double furthest(const judgement *j, const double *plan) {
+    const double *p = j->coupling->data;
+    const int64_t pairs = j->problem.queries * j->problem.keys;
+    double worst = 0.0;
+    for (int64_t head = 0; head < j->problem.batch * j->problem.heads; head++) {
+        double apart = 0.0, mass = 0.0;
+        for (int64_t k = head * pairs; k < (head + 1) * pairs; k++) {
+            apart += fabs(p[k] - plan[k]);
+            mass += p[k];
+        }
+        worst = fmax(worst, mass > 0.0 ? apart / mass : apart);
+    }
+    return worst;
+}
+
+/* A method that has no plan here leaves the gap and the distance unknown; rows and columns are judged all
+ * the same. */
+static int judge(tool_context *context, judgement *j) {
+    tool_problem *of = &j->problem;
+    tool_solution solution;
+    const bool partial = of->settings.allow_partial;
+    of->settings.allow_partial = true;
+    of->options.allow_partial = 1;
+    int code =
+        tool_solve(context, of, TOOL_WANT_COUPLING | TOOL_WANT_POTENTIALS, OTA_F64, &solution);
+    of->settings.allow_partial = partial;
+    j->solved = code == 0;
+    if (code == TOOL_EXIT_NUMERIC) {
+        tool_warn(context, "%s: %.380s", of->method, context->error.message);
+        memset(&context->error, 0, sizeof context->error);
+        context->status = NULL;
+        code = 0;
+    }
+    if (code != 0) return code;
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling =
+        ota_array_of(j->coupling->data, OTA_F64, of->batch, of->heads, of->queries, of->keys);
+    j->distance = (double)NAN;
+    if (j->solved) {
+        arrays.row_potential = solution.row_potential;
+        arrays.column_potential = solution.column_potential;
+        j->distance = furthest(j, solution.coupling.data);
+        if (solution.status == OTA_PARTIAL) {
+            tool_warn(context, "%s did not converge: the gap counts from a lower dual", of->method);
+        }
+    }
+    const int64_t heads = of->batch * of->heads;
+    j->heads = calloc((size_t)heads + 1, sizeof *j->heads);
+    if (j->heads == NULL) {
+        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    } else {
+        j->certificate.size = sizeof j->certificate;
+        for (int64_t k = 0; k < heads; k++) j->heads[k].size = sizeof j->heads[k];
+        ota_error error = {.message = ""};
+        const ota_status status =
+            ota_certify(&of->problem, &of->options, &arrays, &j->certificate, j->heads, &error);
+        if (status < 0) code = tool_fail_status(context, status, &error);
+    }
+    tool_solution_free(&solution);
+    return code;
+}
+
+static int ties(const judgement *j) {
+    int count = 0;
+    for (int64_t k = 0; k < j->fit_count; k++) count += j->fits[k].explains != 0;
+    return count;
+}
+
+static json_t *fit_json(const ota_fit *fit) {
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "method", json_string(fit->method));
+    (void)json_object_set_new(object, "distance", tool_json_real(fit->distance));
+    (void)json_object_set_new(object, "residual", tool_json_real(fit->residual));
+    (void)json_object_set_new(object, "explains", json_boolean(fit->explains != 0));
+    (void)json_object_set_new(object, "parameters", json_integer(fit->parameters));
+    (void)json_object_set_new(
+        object, "temperature",
+        tool_json_real(fit->temperature_known ? fit->temperature : (double)NAN));
+    const struct {
+        const char *name;
+        double value;
+    } rows[] = {
+        {"alpha", fit->order},   {"rho", fit->strength},        {"cap", fit->cap},
+        {"lambda", fit->lambda}, {"steps", (double)fit->steps}, {"row_rho", fit->row_strength}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (rows[k].value > 0.0)
+            (void)json_object_set_new(object, rows[k].name, tool_json_real(rows[k].value));
+    }
+    return object;
+}
+
+static int print_json(tool_context *context, const judgement *j) {
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "command", json_string("certify"));
+    (void)json_object_set_new(object, "version", json_string(ota_version()));
+    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
+    (void)json_object_set_new(object, "method", json_string(j->method));
+    (void)json_object_set_new(object, "problem", tool_problem_json(&j->problem));
+    (void)json_object_set_new(object, "distance", tool_json_real(j->distance));
+    (void)json_object_set_new(object, "certificate", tool_certificate_json(&j->certificate));
+    if (j->row_mass != NULL)
+        (void)json_object_set_new(object, "row_mass", tool_json_real(j->common_mass));
+    if (context->settings.per_head) {
+        json_t *heads = json_array();
+        for (int64_t k = 0; k < j->problem.batch * j->problem.heads; k++)
+            (void)json_array_append_new(heads, tool_certificate_json(&j->heads[k]));
+        (void)json_object_set_new(object, "heads", heads);
+    }
+    if (j->fit_count > 0) {
+        json_t *fits = json_array();
+        for (int64_t k = 0; k < j->fit_count; k++)
+            (void)json_array_append_new(fits, fit_json(&j->fits[k]));
+        (void)json_object_set_new(object, "fits", fits);
+        (void)json_object_set_new(object, "ambiguous", json_boolean(ties(j) > 1));
+        (void)json_object_set_new(object, "temperature_known",
+                                  json_boolean(j->fits[0].temperature_known != 0));
+    }
+    (void)json_object_set(object, "warnings", context->warnings);
+    return tool_print_json(stdout, object);
+}
+
+static int print_text(const judgement *j) {
+    const ota_certificate *c = &j->certificate;
+    (void)printf("judged as   %s\n", j->method);
+    (void)printf("distance    %.3g of the mass from that method's own plan\n", j->distance);
+    (void)printf("errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
+    if (isfinite(c->gap)) (void)printf(", gap %.2g", c->gap);
+    (void)printf("\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
+                 c->receiver_max, c->receiver_min, c->delta);
+    (void)printf("rows        entropy %.4g nats, support %.4g keys\n", c->entropy, c->support);
+    if (j->fit_count == 0) return 0;
+    (void)printf("\n%-56s %10s %10s\n", "method", "distance", "explains");
+    for (int64_t k = 0; k < j->fit_count; k++) {
+        (void)printf("%-56s %10.3g %10s\n", j->fits[k].method, j->fits[k].distance,
+                     j->fits[k].explains ? "yes" : "no");
+    }
+    if (ties(j) == 0) (void)printf("\nNo method explains this coupling.\n");
+    if (ties(j) > 1) {
+        (void)printf("\nSeveral methods give this plan; the first has the fewest parameters.\n");
+    }
+    if (!j->fits[0].temperature_known && !isnan(j->fits[0].temperature)) {
+        (void)printf(
+            "\nThe scores are of the form row + column: any temperature gives this plan.\n");
+    }
+    return 0;
+}
+
+int tool_certify_coupling(tool_context *context) {
+    const char *named = context->settings.method;
+    judgement *j = calloc(1, sizeof *j);
+    if (j == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    /* Narrow scores are exact in f64, and so is what is said about them. */
+    if (context->settings.dtype == NULL) context->settings.dtype = "f64";
+    (void)snprintf(j->method, sizeof j->method, "%s", named != NULL ? named : "softmax");
+    int code = build(context, j->method, &j->problem);
+    if (code == 0) code = load_coupling(context, j);
+    if (code == 0) code = find_common_mass(context, j);
+    if (code == 0) set_masses(j);
+    if (code == 0 && named == NULL) code = identify(context, j);
+    if (code == 0) code = judge(context, j);
+    if (code == 0) code = context->settings.json ? print_json(context, j) : print_text(j);
+    tool_problem_free(&j->problem);
+    free(j->row_mass);
+    free(j->heads);
+    free(j);
+    return code;
+}

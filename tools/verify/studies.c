@@ -1,0 +1,202 @@
+/* The studies that tell the story of the checks in pictures: contraction against its bound [TOT-97], Sinkhorn
+ * rounds against epsilon [TOT-90], the elastic path [ELA-17], receivers under a sink [CETA-33], the use of
+ * printed and sharp certificates [CETA-16, DER-17]. */
+#include "studies.h"
+
+static void add_point(study_points *points, const char *series, double x, double y) {
+    if (points->count == STUDY_POINTS || !isfinite(x) || !isfinite(y)) return;
+    points->series[points->count] = series;
+    points->x[points->count] = x;
+    points->y[points->count++] = y;
+}
+
+/* d_H(K x, K y) / d_H(x, y): random x, y; and y of two levels, 1 and h at two places and next to nothing
+ * elsewhere, x the same but for a small step at one place: these come near the bound tanh(Delta/4). */
+static void contraction(trial *t, study_points *points) {
+    enum { SIZE = 6 };
+    for (int kernel = 0; kernel < 40; kernel++) {
+        double *l = normals(t, SIZE * SIZE, 0.05 + 0.03 * kernel), best[2] = {0.0, 0.0};
+        ota_contraction bound;
+        if (ota_contraction_of(l, SIZE, SIZE, &bound, NULL) < 0) continue;
+        for (int trials = 0; trials < 2000; trials++) {
+            double x[SIZE], y[SIZE], kx[SIZE] = {0.0}, ky[SIZE] = {0.0}, before = 0.0, after = 0.0;
+            const bool levels = trials % 2 != 0;
+            const int64_t one = below(t, SIZE), other = (one + 1 + below(t, SIZE - 1)) % SIZE;
+            for (int j = 0; j < SIZE; j++) {
+                y[j] = levels ? 1e-12 : exp(normal(t));
+                x[j] = levels ? 1e-12 : exp(normal(t));
+            }
+            if (levels) {
+                x[one] = y[one] = 1.0;
+                x[other] = y[other] = exp(between(t, -4.0, 4.0));
+                x[one] += 1e-3;
+            }
+            for (int k = 0; k < SIZE * SIZE; k++) {
+                kx[k / SIZE] += exp(l[k]) * x[k % SIZE];
+                ky[k / SIZE] += exp(l[k]) * y[k % SIZE];
+            }
+            if (ota_hilbert(x, y, SIZE, &before, NULL) < 0 || before == 0.0) continue;
+            if (ota_hilbert(kx, ky, SIZE, &after, NULL) < 0) continue;
+            best[levels] = fmax(best[levels], after / before);
+        }
+        add_point(points, "random vectors", bound.rate, best[0]);
+        add_point(points, "two-level vectors", bound.rate, best[1]);
+        add_point(points, "bound", bound.rate, bound.rate);
+    }
+}
+
+/* Rounds to 1e-6 at Hamming cost, V = 4000; what Birkhoff's contraction allows at most; and table 5. */
+static void iterations(trial *t, study_points *points) {
+    enum { SIZE = 4000 };
+    static const double printed[3][2] = {{1.0, 42.0}, {0.1, 187.0}, {0.01, 824.0}};
+    double *p = distribution(t, SIZE, 1.0), *far = distribution(t, SIZE, 1.0),
+           *near = copy_of(t, p, SIZE);
+    double *u = numbers(t, SIZE), *v = numbers(t, SIZE), sum = 0.0;
+    for (int j = 0; j < SIZE; j++) sum += near[j] *= exp(0.5 * normal(t));
+    for (int j = 0; j < SIZE; j++) near[j] /= sum;
+    for (int k = 0; k <= 12; k++) {
+        const double epsilon = pow(10.0, -0.125 * k);
+        const double diameter = ota_hamming_diameter(epsilon);
+        for (int kind = 0; kind < 2; kind++) {
+            ota_hamming_result r;
+            if (ota_hamming(p, kind == 0 ? far : near, SIZE, epsilon, OTA_HAMMING_SINKHORN, 1e-6,
+                            100000, u, v, &r, NULL) < 0) {
+                continue;
+            }
+            add_point(points, kind == 0 ? "independent pair" : "near pair", epsilon,
+                      (double)r.rounds);
+        }
+        /* Any image of K has diameter Delta at most: so has the second change of the scaling, whatever the
+         * first was. */
+        add_point(points, "possible at most", epsilon,
+                  1.0 + ota_iterations_geometric(diameter, tanh(diameter / 4.0), 1e-6));
+    }
+    for (int k = 0; k < 3; k++)
+        add_point(points, "printed in table 5", printed[k][0], printed[k][1]);
+}
+
+/* Imbalance after each round of the elastic update, n = 24. */
+static void elastic_path(trial *t, study_points *points) {
+    enum { N = 24, ROUNDS = 16 };
+    static const char *const names[] = {"0", "0.25", "0.5", "1"};
+    double *s = normals(t, N * N, 1.0);
+    const size_t used = t->used;
+    for (int k = 0; k < 4; k++) {
+        for (int round = 0; round <= ROUNDS; round++) {
+            head *h = tool_head(t, N, N, s);
+            h->problem.lambda = atof(names[k]);
+            h->problem.columns = OTA_COLUMNS_ELASTIC;
+            h->problem.steps = round;
+            tool_solve_head(t, h, NULL, 1.0, 0.0);
+            add_point(points, names[k], round, h->certificate.delta);
+            t->used = used;
+        }
+    }
+}
+
+/* One key raised by a shift, n = 24: imbalance of four rules. */
+static void sink(trial *t, study_points *points) {
+    enum { N = 24 };
+    static const char *const methods[] = {"softmax", "elastic:0.5,4", "relaxed:1", "softmax/exact"};
+    double *s = normals(t, N * N, 1.0);
+    const size_t used = t->used;
+    for (int shift = 0; shift <= 16; shift++) {
+        double *moved = copy_of(t, s, N * N);
+        for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
+        for (int k = 0; k < 4; k++) {
+            head *h = tool_plan_of(t, N, N, moved, methods[k], 1.0, 0.0);
+            add_point(points, methods[k], shift, h->certificate.delta);
+        }
+        t->used = used;
+    }
+}
+
+/* ||P - Q||_1 over the printed and over the sharp bound, random pairs and two permutations, n = 8. */
+static void tightness(trial *t, study_points *points) {
+    enum { N = 8, PAIRS = N * N };
+    const size_t used = t->used;
+    for (int trials = 0; trials < 160; trials++) {
+        const bool cycle = trials % 4 == 0;
+        const double size = pow(10.0, between(t, -1.5, 0.8));
+        double *s = normals(t, PAIRS, 1.0), *other = copy_of(t, s, PAIRS), l1 = 0.0;
+        for (int k = 0; k < PAIRS; k++) {
+            const bool on = k / N == k % N, next = (k / N + 1) % N == k % N;
+            if (cycle) s[k] = on ? size / 2.0 : next ? -size / 2.0 : -60.0;
+            other[k] = !cycle ? s[k] + size * normal(t) : on || next ? -s[k] : s[k];
+        }
+        head *p = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-11);
+        head *q = tool_plan_of(t, N, N, other, "softmax/exact", 1.0, 1e-11);
+        for (int k = 0; k < PAIRS; k++) l1 += fabs(p->p[k] - q->p[k]);
+        ota_gauge_result gauge;
+        ota_score_bounds bounds;
+        if (ota_gauge(s, other, OTA_F64, N, N, NULL, NULL, &gauge, NULL) >= 0 &&
+            ota_score_bounds_of(s, other, N, N, 1.0, gauge.residual, NULL, &bounds, NULL) >= 0) {
+            add_point(points, cycle ? "printed, two permutations" : "printed, random pairs",
+                      bounds.sup, l1 / bounds.printed);
+            add_point(points, cycle ? "sharp, two permutations" : "sharp, random pairs", bounds.sup,
+                      l1 / bounds.sharp);
+        }
+        t->used = used;
+    }
+}
+
+const tool_study tool_studies[] = {
+    {"TOT-97",
+     "contraction",
+     "kernels",
+     {"vectors", "bound", "measured"},
+     "Contraction against its bound",
+     "A positive kernel brings any two vectors nearer in the Hilbert metric, by the factor "
+     "tanh(Delta/4) "
+     "at least, where Delta is its projective diameter. This is why Sinkhorn converges at all. "
+     "Each "
+     "kernel stands at its bound; no pair of vectors may lie above the diagonal.",
+     "Largest d_H(Kx, Ky) / d_H(x, y) found for 40 kernels of 6 x 6.",
+     contraction},
+    {"TOT-90",
+     "iterations",
+     "solves",
+     {"series", "epsilon", "rounds"},
+     "Sinkhorn rounds against epsilon",
+     "At Hamming cost the diameter of the kernel is exactly 2/epsilon, whatever the vocabulary, so "
+     "the "
+     "rounds to a column error of 1e-6 have a bound that no pair of distributions can exceed: 12 "
+     "at "
+     "epsilon = 1. The 42 that table 5 prints there cannot come from this kernel.",
+     "Rounds to 1e-6, vocabulary of 4000, both axes logarithmic.",
+     iterations},
+    {"ELA-17",
+     "elastic",
+     "rounds",
+     {"lambda", "round", "delta"},
+     "The elastic path",
+     "Elastic rounds lead from softmax (round 0) to the doubly stochastic plan. Every lambda above "
+     "0 "
+     "ends there; it only sets the speed, which the second singular value of that plan predicts.",
+     "How far the worst key is from its even share after so many rounds, n = 24.",
+     elastic_path},
+    {"CETA-33",
+     "sink",
+     "shifts",
+     {"method", "shift", "delta"},
+     "Receivers under a sink",
+     "One key's scores are raised by a common shift. Under softmax it ends with all the mass, n - "
+     "1 more "
+     "than its share. A doubly stochastic plan does not notice: the shift is a change of gauge.",
+     "Largest deviation of a column sum from 1 against the shift, n = 24.",
+     sink},
+    {"DER-17",
+     "tightness",
+     "pairs",
+     {"bound", "change", "use"},
+     "How much of a certificate is used",
+     "The printed certificate says that plans move by at most (n/tau) max|S - T|; the sharp one "
+     "that they "
+     "move by at most 2n tanh(R/2 tau), R the part of S - T that no row and column shifts explain. "
+     "The "
+     "second is met by plans on two permutations however far they move, the first in the limit "
+     "only.",
+     "||P - Q||_1 over its bound against max|S - T| / tau, n = 8.",
+     tightness},
+};
+const int tool_study_count = (int)(sizeof tool_studies / sizeof tool_studies[0]);
