@@ -24,6 +24,9 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/array.c
     src/problem/arrays_check.c
     src/problem/check.c
+    src/problem/check_array.c
+    src/problem/check_options.c
+    src/problem/check_support.c
     src/problem/error.c
     src/problem/facts.c
     src/problem/feasible.c

@@ -1,7 +1,6 @@
 /* The door of backward: the gradients of one call against the plan and the arrays of its forward. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backward.h"
@@ -82,24 +81,6 @@ static ota_status misfit(const ota_array *a, const char *field, const int64_t wa
                     want[2], want[3]);
 }
 
-/* From the smallest stride up, every step must leap over all that lies below it. */
-static bool overlaps_itself(const ota_array *a) {
-    bool seen[4] = {false};
-    int64_t below = 1;
-    for (int turn = 0; turn < 4; turn++) {
-        int next = -1;
-        for (int k = 0; k < 4; k++) {
-            if (seen[k] || a->size[k] == 1) continue;
-            if (next < 0 || llabs(a->stride[k]) < llabs(a->stride[next])) next = k;
-        }
-        if (next < 0) return false;
-        if (llabs(a->stride[next]) < below) return true;
-        below += (a->size[next] - 1) * llabs(a->stride[next]);
-        seen[next] = true;
-    }
-    return false;
-}
-
 /* `one`: which dimensions may be 1 instead. */
 static ota_status check_one(const ota_array *a, const char *field, const int64_t want[4],
                             const bool one[4], bool input, ota_error *error) {
@@ -133,7 +114,7 @@ static ota_status check_one(const ota_array *a, const char *field, const int64_t
                             "gradient %s spans more than 2^57 elements", field);
         }
     }
-    if (!input && overlaps_itself(a)) {
+    if (!input && ota_array_overlaps_itself(a)) {
         return ota_fail(error, OTA_EALIAS, field, "give every element its own place",
                         "gradient %s overlaps itself", field);
     }
@@ -182,13 +163,6 @@ static ota_status check_term(const ota_plan *plan, const ota_gradients *want, in
     return check_one(a, fields[term->kind], shape, none, false, error);
 }
 
-static bool overlap(const ota_array *a, const ota_array *b) {
-    const char *first_a, *last_a, *first_b, *last_b;
-    ota_array_extent(a, &first_a, &last_a);
-    ota_array_extent(b, &first_b, &last_b);
-    return first_a != NULL && first_b != NULL && first_a < last_b && first_b < last_a;
-}
-
 /* Output `out` against everything that is read and every output before it. */
 static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_gradients *g, const ota_array *out) {
@@ -211,24 +185,24 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
                   {"out_grad", &g->out_grad},
                   {"coupling_grad", &g->coupling_grad}};
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
-        if (overlap(out, inputs[k].array)) return inputs[k].field;
+        if (ota_arrays_overlap(out, inputs[k].array)) return inputs[k].field;
     }
     for (int k = 0; k < r->term_count; k++) {
-        if (overlap(out, &r->terms[k].array)) return "terms";
+        if (ota_arrays_overlap(out, &r->terms[k].array)) return "terms";
     }
-    if (r->has_sink && overlap(out, &r->sink.array)) return "sink";
+    if (r->has_sink && ota_arrays_overlap(out, &r->sink.array)) return "sink";
     for (int k = 0; k < r->support_count; k++) {
-        if (overlap(out, &r->supports[k].array)) return "supports";
+        if (ota_arrays_overlap(out, &r->supports[k].array)) return "supports";
     }
     for (int k = 0; k < ROWS; k++) {
         const ota_array *other = field_of(g, &rows[k]);
         if (rows[k].input) continue;
         if (other == out) return NULL;
-        if (overlap(out, other)) return rows[k].field;
+        if (ota_arrays_overlap(out, other)) return rows[k].field;
     }
     for (int64_t k = 0; g->terms != NULL && k < p->term_count; k++) {
         if (&g->terms[k] == out) return NULL;
-        if (overlap(out, &g->terms[k])) return "another term's gradient";
+        if (ota_arrays_overlap(out, &g->terms[k])) return "another term's gradient";
     }
     return NULL;
 }
@@ -362,7 +336,8 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
             status = check_alias(plan, arrays, want, a, more[k].field, error);
     }
     if (status != OTA_OK) return status;
-    if (overlap(&full->out, &full->values) || overlap(&full->coupling, &full->values)) {
+    if (ota_arrays_overlap(&full->out, &full->values) ||
+        ota_arrays_overlap(&full->coupling, &full->values)) {
         return ota_fail(error, OTA_EALIAS, "values", "give it memory of its own",
                         "tangent values overlap an output");
     }

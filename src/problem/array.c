@@ -1,7 +1,7 @@
 /* Strided arrays: sizes, extents and single elements as double. Element access is for small vectors and
  * for terms; bulk reading is the packers' work (backend). */
+#include <stdlib.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "base/half.h"
@@ -81,4 +81,30 @@ void ota_array_extent(const ota_array *array, const char **first, const char **l
     const int64_t bytes = (int64_t)ota_type_bytes(array->type);
     *first = (const char *)array->data + low * bytes;
     *last = (const char *)array->data + (high + 1) * bytes;
+}
+
+bool ota_array_overlaps_itself(const ota_array *a) {
+    bool seen[4] = {false};
+    int64_t below = 1;
+    for (int turn = 0; turn < 4; turn++) {
+        int next = -1;
+        for (int k = 0; k < 4; k++) {
+            if (a->size[k] == 0) return false;
+            if (seen[k] || a->size[k] == 1) continue;
+            if (next < 0 || llabs(a->stride[k]) < llabs(a->stride[next])) next = k;
+        }
+        if (next < 0) return false;
+        const int64_t stride = llabs(a->stride[next]);
+        if (stride < below) return true;
+        below += (a->size[next] - 1) * stride;
+        seen[next] = true;
+    }
+    return false;
+}
+
+bool ota_arrays_overlap(const ota_array *a, const ota_array *b) {
+    const char *first_a, *last_a, *first_b, *last_b;
+    ota_array_extent(a, &first_a, &last_a);
+    ota_array_extent(b, &first_b, &last_b);
+    return first_a != NULL && first_b != NULL && first_a < last_b && first_b < last_a;
 }

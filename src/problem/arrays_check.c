@@ -1,6 +1,5 @@
 /* The door of forward: the arrays of one call against the resolved problem. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "problem/problem.h"
@@ -91,34 +90,6 @@ static ota_status check_one(const ota_resolved *r, int64_t values_width, const o
     return OTA_OK;
 }
 
-/* From the smallest stride up, every step must leap over all that lies below it; layouts that interleave
- * without touching are refused too. */
-static bool may_overlap_itself(const ota_array *a) {
-    bool seen[4] = {false};
-    int64_t below = 1;
-    for (int turn = 0; turn < 4; turn++) {
-        int next = -1;
-        for (int k = 0; k < 4; k++) {
-            if (a->size[k] == 0) return false;
-            if (seen[k] || a->size[k] == 1) continue;
-            if (next < 0 || llabs(a->stride[k]) < llabs(a->stride[next])) next = k;
-        }
-        if (next < 0) return false;
-        const int64_t stride = llabs(a->stride[next]);
-        if (stride < below) return true;
-        below += (a->size[next] - 1) * stride;
-        seen[next] = true;
-    }
-    return false;
-}
-
-static bool overlap(const ota_array *a, const ota_array *b) {
-    const char *first_a, *last_a, *first_b, *last_b;
-    ota_array_extent(a, &first_a, &last_a);
-    ota_array_extent(b, &first_b, &last_b);
-    return first_a != NULL && first_b != NULL && first_a < last_b && first_b < last_a;
-}
-
 /* No output may overlap an input or another output. */
 static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays, ota_error *error) {
     const struct {
@@ -138,19 +109,20 @@ static ota_status check_aliases(const ota_resolved *r, const ota_arrays *arrays,
         const ota_array *out = field_of(arrays, &rows[k]);
         const char *other = NULL;
         for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-            if (overlap(out, inputs[i].array)) other = inputs[i].field;
+            if (ota_arrays_overlap(out, inputs[i].array)) other = inputs[i].field;
         }
         for (int i = 0; i < r->term_count; i++) {
-            if (overlap(out, &r->terms[i].array)) other = "terms";
+            if (ota_arrays_overlap(out, &r->terms[i].array)) other = "terms";
         }
-        if (r->has_sink && overlap(out, &r->sink.array)) other = "sink";
+        if (r->has_sink && ota_arrays_overlap(out, &r->sink.array)) other = "sink";
         for (int i = 0; i < r->support_count; i++) {
-            if (overlap(out, &r->supports[i].array)) other = "supports";
+            if (ota_arrays_overlap(out, &r->supports[i].array)) other = "supports";
         }
         for (int i = 0; i < k; i++) {
-            if (rows[i].output && overlap(out, field_of(arrays, &rows[i]))) other = rows[i].field;
+            if (rows[i].output && ota_arrays_overlap(out, field_of(arrays, &rows[i])))
+                other = rows[i].field;
         }
-        if (ota_array_present(out) && may_overlap_itself(out)) other = "itself";
+        if (ota_array_present(out) && ota_array_overlaps_itself(out)) other = "itself";
         if (other != NULL) {
             return ota_fail(error, OTA_EALIAS, rows[k].field, "give it memory of its own",
                             "%s overlaps %s", rows[k].field, other);

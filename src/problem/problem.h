@@ -82,6 +82,10 @@ void ota_array_set(const ota_array *array, int64_t b, int64_t h, int64_t r, int6
 bool ota_array_present(const ota_array *array);
 /* First and one-past-last byte the array can touch; empty arrays give NULL, NULL. */
 void ota_array_extent(const ota_array *array, const char **first, const char **last);
+bool ota_arrays_overlap(const ota_array *a, const ota_array *b);
+/* From the smallest stride up, every step must leap over all that lies below it; layouts that interleave
+ * without touching count as overlapping too. */
+bool ota_array_overlaps_itself(const ota_array *a);
 
 /* Facts of one head. */
 double ota_head_temperature(const ota_resolved *r, int64_t head);

@@ -1,0 +1,34 @@
+/* check.h: what the files of the door share. Each call answers OTA_OK, or fills `error` with one sentence
+ * that names `field`, its value and the remedy. */
+#ifndef OTA_CHECK_H
+#define OTA_CHECK_H
+
+#include "problem/problem.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const ota_status try_status = (call);                                                      \
+        if (try_status != OTA_OK) return try_status;                                               \
+    } while (0)
+
+static inline bool ota_is_float(ota_type type) { return type >= OTA_F64 && type <= OTA_F16; }
+static inline bool ota_is_wide(ota_type type) { return type == OTA_F64 || type == OTA_F32; }
+
+ota_status ota_check_sized(void *to, size_t ours, const void *from, size_t theirs,
+                           const char *field, ota_error *error);
+ota_status ota_check_array(const ota_array *a, const char *field, ota_error *error);
+ota_status ota_wrong_type(const char *field, ota_type type, const char *wanted, ota_error *error);
+ota_status ota_check_shape(const ota_array *a, const char *field, const int64_t want[4],
+                           bool broadcasts, ota_error *error);
+ota_status ota_check_vector(const ota_array *a, const char *field, const int64_t want[4],
+                            bool broadcasts, double low, bool positive, double high,
+                            ota_error *error);
+ota_status ota_check_number(double value, const char *field, double low, bool open_low, double high,
+                            bool open_high, ota_error *error);
+
+/* Fill their part of `r` from r->problem, or from the options given. */
+ota_status ota_resolve_terms(ota_resolved *r, ota_error *error);
+ota_status ota_resolve_supports(ota_resolved *r, ota_error *error);
+ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_error *error);
+
+#endif
