@@ -1,7 +1,7 @@
 /* Strided arrays: sizes, extents and single elements as double. Element access is for small vectors and
  * for terms; bulk reading is the packers' work (backend). */
-#include <stdlib.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/base.h"
 #include "base/half.h"
