@@ -164,6 +164,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
+    tests/test_backward_single.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c

@@ -93,7 +93,7 @@ class Reader:
     def struct(self, name: str, body: str) -> None:
         fields: list[tuple[str, str]] = []
         for item in filter(None, (part.strip() for part in body.split(";"))):
-            pointer = re.fullmatch(r"void \(\*(\w+)\)\(.*\)", item)
+            pointer = re.fullmatch(r"\w+ \(\*(\w+)\)\(.*\)", item)
             if pointer:
                 fields.append((pointer[1], "ctypes.c_void_p"))
                 continue

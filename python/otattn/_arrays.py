@@ -20,6 +20,8 @@ _TYPES: dict[Any, int] = {
     np.dtype(np.int64): c.I64,
 }
 _FLOATS = (c.F64, c.F32, c.F16, c.BF16)
+# No operand behind query, key and value.
+_ABSENT = (None,) * 13
 
 
 def type_of(dtype: Any) -> int:
@@ -111,6 +113,9 @@ def operands_of(
     extra: tuple[Any, ...], batch: tuple[int, ...], heads: int, queries: int, keys: int, keep: list[Any]
 ) -> tuple[Operand, ...]:
     """Views of all operands behind query, key and value, in their order; `keep` holds what they show."""
+
+    if all(x is None for x in extra):
+        return _ABSENT
 
     def lend(x: Any) -> View:
         keep.append(x)

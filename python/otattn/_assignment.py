@@ -51,10 +51,14 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     # Fewer rows than columns: every row has mass 1 and no column takes more.
     method = "hard/exact" if cost.shape[0] == cost.shape[1] else "hard/capped:1"
     try:
-        plan = coupling(matrix, method=method, cost=not maximize)
+        # Default masses would leave a column without any allowed pair out of the problem.
+        plan = coupling(matrix, method=method, cost=not maximize, column_mass=np.ones(matrix.shape[1]))
     except Infeasible as error:
         raise ValueError("cost matrix is infeasible") from error
     rows, columns = np.arange(len(matrix)), plan.argmax(1)
+    if np.isinf(matrix[rows, columns]).any():
+        # Capped columns leave a row without any allowed pair empty, where a matching does not exist.
+        raise ValueError("cost matrix is infeasible")
     if not tall:
         return rows, columns
     order = columns.argsort()

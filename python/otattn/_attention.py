@@ -140,8 +140,8 @@ def prepare(
     start_potential: Any = None,
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
-    if dropout_p != 0.0:
-        raise ValueError(f"dropout_p is {dropout_p!r}; only 0 is supported")
+    if not 0.0 <= dropout_p < 1.0:
+        raise ValueError(f"dropout_p is {dropout_p!r}, wanted 0 or more and less than 1")
     settings = _maker()(
         method,
         scale,
@@ -237,7 +237,9 @@ def attention(
     attn_mask : array broadcasting to (..., heads, queries, keys), optional
         bool: True takes part (the opposite of ``key_padding_mask``); float: added, -inf forbids.
     dropout_p : float
-        Must be 0: dropout belongs to training code that knows its random numbers.
+        Each weight is dropped with this probability after the solve, by torch's generator, and the others
+        are scaled up; `coupling` and certificates are of the plan before. This builds the queries x keys
+        weights. Torch tensors only.
     is_causal : bool
         Query i sees keys 0..i; with ``causal_align="bottom_right"`` keys 0..i + keys - queries.
     scale : float, optional
@@ -352,7 +354,9 @@ def attention(
     if _is_torch(query):
         from ._torch import torch_attention
 
-        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
+        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux, dropout_p)
+    if dropout_p != 0.0:
+        raise ValueError(f"dropout_p is {dropout_p!r}; only torch tensors have dropout")
     return numpy_attention(settings, query, key, value, enable_gqa, extra, return_aux)
 
 

@@ -38,6 +38,16 @@ def _common(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 def fold(query: Any, key: Any, value: Any, enable_gqa: bool, expand: Expand) -> Folded:
     """Checks ranks and sizes as scaled_dot_product_attention means them, and folds batch dimensions."""
+    if query.ndim == 4:
+        shape, other, last = query.shape, key.shape, value.shape
+        # The common case needs no broadcasting.
+        if (
+            len(other) == len(last) == 4
+            and other[:2] == shape[:2]
+            and other[3] == shape[3]
+            and last[:3] == other[:3]
+        ):
+            return Folded(query, key, value, tuple(shape[:1]), tuple(shape[:2]))
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.ndim < 2:
             raise ValueError(

@@ -63,6 +63,7 @@ BOTTOM_RIGHT = 2
 SOFTMAX = 0
 ENTMAX = 1
 HARD = 2
+CUSTOM = 3
 COLUMNS_FREE = 0
 COLUMNS_EXACT = 1
 COLUMNS_RELAXED = 2
@@ -126,6 +127,15 @@ class Support(ctypes.Structure):
     )
 
 
+class Custom(ctypes.Structure):
+    _fields_ = (
+        ("weight", ctypes.c_void_p),
+        ("slope", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("user", ctypes.c_void_p),
+    )
+
+
 class Problem(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -156,6 +166,7 @@ class Problem(ctypes.Structure):
         ("axis", ctypes.c_int),
         ("start", ctypes.c_int),
         ("end", ctypes.c_int),
+        ("custom", Custom),
     )
 
 
@@ -275,6 +286,16 @@ class Gradients(ctypes.Structure):
         ("row_strength", Array),
         ("row_mass", Array),
         ("column_mass", Array),
+    )
+
+
+class Tangents(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("scores", Array),
+        ("values", Array),
+        ("coupling", Array),
+        ("out", Array),
     )
 
 
@@ -656,6 +677,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_array": Array,
     "ota_term": Term,
     "ota_support": Support,
+    "ota_custom": Custom,
     "ota_problem": Problem,
     "ota_executor": Executor,
     "ota_progress": Progress,
@@ -664,6 +686,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_arrays": Arrays,
     "ota_result": Result,
     "ota_gradients": Gradients,
+    "ota_tangents": Tangents,
     "ota_certificate": Certificate,
     "ota_hamming_result": HammingResult,
     "ota_gauge_options": GaugeOptions,
@@ -719,6 +742,7 @@ CALLS = {
     "ota_decode_capacity": "ippllp",
     "ota_attend": "ippppp",
     "ota_backward": "ippppp",
+    "ota_jvp": "ippppp",
     "ota_certify": "ipppppp",
     "ota_rope": "ipldp",
     "ota_alibi_slopes": "nlp",

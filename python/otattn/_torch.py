@@ -486,6 +486,7 @@ def torch_attention(
     enable_gqa: bool,
     extra: tuple[Any, ...],
     return_aux: Any,
+    dropout_p: float = 0.0,
 ) -> Any:
     query, key, value = _floating("query", query), _floating("key", key), _floating("value", value)
     if torch.is_autocast_enabled("cpu"):
@@ -498,7 +499,26 @@ def torch_attention(
     heads, queries = folded.query.shape[1:3]
     sizes = (heads, queries, folded.key.shape[2])
     others = _operands_of(extra, folded.batch, sizes, query)
-    return _call(settings, [folded.query, folded.key, folded.value, *others], "out", folded.lead, return_aux)
+    operands = [folded.query, folded.key, folded.value, *others]
+    if dropout_p == 0.0:
+        return _call(settings, operands, "out", folded.lead, return_aux)
+    plan = _call(settings, [*operands[:2], None, *others], "coupling", (*folded.query.shape[:2],), return_aux)
+    plan, aux = plan if request_of(return_aux) else (plan, None)
+    kept = torch.nn.functional.dropout(plan, dropout_p)
+    out = kept @ folded.value.repeat_interleave(heads // folded.value.shape[1], 1)
+    out = out.reshape((*folded.lead, *out.shape[2:]))
+    return out if aux is None else (out, _reshaped(aux, folded.lead))
+
+
+def _reshaped(aux: AuxOutput, lead: tuple[int, ...]) -> AuxOutput:
+    """Gives an AuxOutput of leading dimensions (batch, heads) those of the caller."""
+
+    def back(x: Any) -> Any:
+        if isinstance(x, (Potentials, RowStats)):
+            return type(x)(*(back(y) for y in x))
+        return x.reshape((*lead, *x.shape[2:])) if isinstance(x, torch.Tensor) else x
+
+    return AuxOutput(*(back(x) for x in aux))
 
 
 def torch_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:

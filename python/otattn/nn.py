@@ -20,7 +20,8 @@ class Attention(nn.Module):
     Parameters
     ----------
     embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first
-        As in ``torch.nn.MultiheadAttention``. `dropout` must be 0, `add_bias_kv` and `add_zero_attn` False.
+        As in ``torch.nn.MultiheadAttention``; `add_bias_kv` and `add_zero_attn` must be False.
+        Weights that are returned are those before dropout.
     method : str
         As in `otattn.attention`.
     temperature, alpha, cap, strength : float, optional
@@ -71,7 +72,6 @@ class Attention(nn.Module):
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}, no multiple of num_heads {num_heads}")
         for name, given in (
-            ("dropout", dropout),
             ("add_bias_kv", add_bias_kv),
             ("add_zero_attn", add_zero_attn),
         ):
@@ -81,7 +81,7 @@ class Attention(nn.Module):
         self.head_dim = embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.method, self.arguments = method, arguments
-        self.dropout = 0.0
+        self.dropout = dropout
         where = {"device": device, "dtype": dtype}
         self._same = self.kdim == embed_dim and self.vdim == embed_dim
         if self._same:
@@ -184,7 +184,8 @@ class Attention(nn.Module):
         if added is not None:
             extra["bias"] = added if extra.get("bias") is None else extra["bias"] + added
         request = AuxRequest(coupling=True) if need_weights else None
-        found = attention(q, k, v, allowed, 0.0, causal, method=self.method, return_aux=request, **extra)
+        dropout = self.dropout if self.training else 0.0
+        found = attention(q, k, v, allowed, dropout, causal, method=self.method, return_aux=request, **extra)
         weights = None
         if need_weights:
             found, aux = found

@@ -322,3 +322,17 @@ def test_layers(rng: np.random.Generator) -> None:
         analysis.AttentionLayer(wq, wk, wv, wo, heads=4)
     with pytest.raises(ValueError, match=r"x has shape \(5, 4\), wanted \(queries, width=6\)"):
         layer.forward(x[:, :4])
+
+
+def test_whose_plan_is_this(rng: np.random.Generator) -> None:
+    scores = rng.standard_normal((8, 8))
+    for method in ("softmax/relaxed:0.5", "sparsemax", "softmax/exact"):
+        coupling = otattn.coupling(scores, method=method, temperature=0.5, tolerance=1e-12)
+        best = analysis.identify(scores, coupling)[0]
+        assert best.explains and best.distance <= 1e-6
+        again = otattn.coupling(scores, method=best.method, tolerance=1e-12)
+        assert np.abs(again - coupling).max() <= 1e-6
+    assert analysis.causality_leak(scores, "softmax/online:2", 4) == 0
+    assert analysis.causality_leak(scores, "softmax/capped:1.2", 4) > 0
+    with pytest.raises(ValueError, match=r"coupling has shape \(1, 1, 3, 3\)"):
+        analysis.identify(scores, np.eye(3))

@@ -41,6 +41,19 @@ def test_forbidden_pairs(rows: int, columns: int, seed: int) -> None:
     assert abs(cost[i, j].sum() - cost[k, l].sum()) <= 1e-12
 
 
+def test_rows_and_columns_of_forbidden_pairs() -> None:
+    inf = np.inf
+    for cost in (
+        [[inf, inf]],
+        [[inf], [inf]],
+        [[1, inf], [2, inf]],
+        [[inf, inf], [1, 2]],
+        [[1, 2], [inf, inf], [inf, inf]],
+    ):
+        with pytest.raises(ValueError, match="infeasible"):
+            otattn.linear_sum_assignment(cost)
+
+
 def test_edges() -> None:
     assert [len(x) for x in otattn.linear_sum_assignment(np.empty((0, 4)))] == [0, 0]
     for bad in (np.ones(3), np.array([[np.nan]]), np.array([[-np.inf]]), np.array([["a"]])):

@@ -104,7 +104,7 @@ def test_presets() -> None:
 
 def test_refusals() -> None:
     for arguments, name in (
-        ({"dropout": 0.1}, "dropout"),
+        ({"add_zero_attn": True}, "add_zero_attn"),
         ({"add_bias_kv": True}, "add_bias_kv"),
         ({"learn": ("speed",)}, "learn"),
     ):

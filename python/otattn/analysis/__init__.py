@@ -60,6 +60,7 @@ from ._layers import (
     rope_matrix,
     spectral_norm,
 )
+from ._plans import causality_leak, identify
 from ._transport import (
     best_one_sided,
     best_two_sided,
@@ -94,6 +95,7 @@ __all__ = [
     "best_one_sided",
     "best_two_sided",
     "birkhoff",
+    "causality_leak",
     "compose",
     "context",
     "contraction",
@@ -116,6 +118,7 @@ __all__ = [
     "hilbert",
     "hilbert_log",
     "hull_excess",
+    "identify",
     "identity_core",
     "iterations_conservative",
     "iterations_geometric",

@@ -19,8 +19,8 @@ class Record:
     Examples
     --------
     >>> from otattn import analysis
-    >>> analysis.summary([1.0, 3.0])
-    Record(minimum=1.0, maximum=3.0, mean=2.0, deviation=1.4142135623730951, median=2.0, p95=2.9)
+    >>> analysis.Record(first=1.0, second=0.5)
+    Record(first=1.0, second=0.5)
     """
 
     def __init__(self, **fields: Any) -> None:
@@ -91,6 +91,8 @@ def record(struct: ctypes.Structure, **more: Any) -> Record:
     fields = {}
     for field in struct._fields_:
         value = getattr(struct, field[0])
+        if isinstance(value, bytes):
+            value = value.decode()
         fields[field[0]] = status_word(value) if field[0] == "status" else value
     return Record(**fields, **more)
 

@@ -88,7 +88,7 @@ def state_change(before: Any, after: Any) -> Record:
 
 
 def summary(values: Any) -> Record:
-    """minimum, maximum, mean, deviation, median, p95 of (count,). [TOT-27]"""
+    """Mean, deviation, quantiles, variation, skewness and kurtosis of (count,). [TOT-27, 86]"""
     values = Dims()("values", values, "count")
     found = c.Summary()
     call("summary_of", values, len(values), found)

@@ -1,0 +1,104 @@
+"""Whose plan is this, and what later positions can do to earlier rows: problems given by their scores."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .. import _structs as c
+from .._arrays import view_of
+from .._settings import Settings
+from .._solve import Job
+from ._call import Dims, Record, call, record
+
+
+def _four(name: str, x: Any) -> Any:
+    x = np.ascontiguousarray(x, np.float64)
+    if not 2 <= x.ndim <= 4:
+        raise ValueError(f"{name} has shape {x.shape}, wanted ([[batch,] heads,] rows, columns)")
+    return x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _job(scores: Any, **settings: Any) -> Job:
+    return Job(Settings(**settings), (view_of(scores), *(None,) * 15))
+
+
+def causality_leak(
+    scores: Any,
+    method: str,
+    position: int,
+    move: float = 1.0,
+    is_causal: bool = True,
+    temperature: float = 1.0,
+) -> float:
+    """How far rows before `position` move when every later query and key does. [DER-23]
+
+    Parameters
+    ----------
+    scores : array, shape ([[batch,] heads,] rows, columns)
+    method : str
+        As in `otattn.attention`.
+    position : int
+        Queries and keys from here on are moved by plus and minus `move`.
+    is_causal : bool
+    temperature : float
+
+    Returns
+    -------
+    float
+        Largest l1 change of an earlier row; 0 for free, prefix and online columns under a causal mask.
+
+    Raises
+    ------
+    ValueError, Infeasible, NotConverged
+        As `otattn.coupling`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otattn import analysis
+    >>> analysis.causality_leak(np.eye(4), "softmax", 2)
+    0.0
+    """
+    scores = _four("scores", scores)
+    job = _job(scores, method=method, causal=is_causal, temperature=temperature)
+    job.options.allow_partial = 0
+    leak = ctypes.c_double()
+    call("causality_leak", job.problem, job.options, position, move, leak)
+    return leak.value
+
+
+def identify(scores: Any, coupling: Any, capacity: int = 8, is_causal: bool = False) -> list[Record]:
+    """The methods that explain a coupling best, with their parameters.
+
+    Parameters
+    ----------
+    scores, coupling : array, shape ([[batch,] heads,] rows, columns)
+    capacity : int
+        At most so many.
+    is_causal : bool
+
+    Returns
+    -------
+    list of Record
+        method, order, strength, cap, temperature, residual, distance, explains, ...: those that explain it
+        first, fewest parameters first, then by distance.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> from otattn import analysis
+    >>> scores = np.random.default_rng(0).standard_normal((6, 6))
+    >>> analysis.identify(scores, otattn.coupling(scores, method="sparsemax"))[0].explains
+    1
+    """
+    scores, coupling = _four("scores", scores), _four("coupling", coupling)
+    dims = Dims()
+    dims("scores", scores, "batch heads rows columns")
+    coupling = dims("coupling", coupling, "batch heads rows columns")
+    fits, count = (c.Fit * capacity)(), ctypes.c_int64()
+    job = _job(scores, causal=is_causal)
+    call("identify", job.problem, job.options, coupling, ctypes.addressof(fits), capacity, count)
+    return [record(fit) for fit in fits[: count.value]]

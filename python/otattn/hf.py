@@ -1,0 +1,251 @@
+"""Every method as ``attn_implementation="otattn_METHOD"`` of transformers.
+
+A slash in a method is written ``-`` (``otattn_softmax-exact``), since transformers takes a slash for a kernel
+on its hub. Masks come from transformers' own ``sdpa`` mask function.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from . import _structs as c
+from ._attention import attention
+from ._aux import AuxRequest
+from ._settings import Settings
+from ._solve import columns_of
+
+MASK_FUNCTION = "sdpa"
+
+# What `register` offers by itself; any other method by its name.
+METHODS = (
+    "softmax",
+    "sparsemax",
+    "entmax:1.5",
+    "hard",
+    "softmax/exact",
+    "softmax/relaxed:1",
+    "softmax/capped:2",
+    "softmax/elastic:0.5,4",
+    "softmax/prefix",
+    "softmax/online:2",
+    "entmax:1.5/exact",
+    "entmax:1.5/capped:2",
+)
+# Column rules under which a later query may change an earlier row.
+_LEAKING = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED, c.COLUMNS_ELASTIC)
+
+
+def implementation_name(method: str, prefix: str = "otattn_") -> str:
+    """The name under which a method is registered.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.hf.implementation_name("softmax/exact")
+    'otattn_softmax-exact'
+    """
+    return prefix + method.replace("/", "-")
+
+
+def register(*methods: str, prefix: str = "otattn_", **options: Any) -> list[str]:
+    """Registers attention and mask functions with transformers.
+
+    Parameters
+    ----------
+    *methods : str
+        Methods of `otattn.attention`; none: those of `METHODS`.
+    prefix : str
+        Of the names.
+    **options
+        Arguments of `otattn.attention` for all of them: temperature, tolerance, rounds, ...
+
+    Returns
+    -------
+    list of str
+        The names, for ``attn_implementation=`` or ``model.set_attn_implementation``.
+
+    Raises
+    ------
+    ValueError
+        For a method that does not exist.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> "otattn_softmax-exact" in otattn.hf.register()
+    True
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    names = []
+    for method in methods or METHODS:
+        columns_of(Settings(method=method))
+        name = implementation_name(method, prefix)
+        AttentionInterface.register(
+            name, functools.partial(attention_forward, method=method, options=options)
+        )
+        AttentionMaskInterface.register(name, functools.partial(_mask, sdpa_mask))
+        names.append(name)
+    return names
+
+
+def _mask(build: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    # is_causal=True with a longer cache would mean another corner here than there: ask for the mask.
+    named["allow_is_causal_skip"] = False
+    return build(*arguments, **named)
+
+
+def attention_forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    *,
+    method: str = "softmax",
+    options: dict[str, Any] | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+    output_attentions: bool | None = None,
+    ota_options: dict[str, Any] | None = None,
+    **unused: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """What transformers calls: tensors (batch, heads, length, width), output (batch, length, heads, width).
+
+    Parameters
+    ----------
+    method, options
+        From `register`, unless `set_attention` has said otherwise for this module.
+    softcap, s_aux, position_bias
+        The models' own: cap of the scores, logits of a sink, added scores.
+    output_attentions : bool
+        Return the weights, (batch, heads, queries, keys).
+    ota_options : dict, optional
+        Arguments of `otattn.attention` for this call.
+
+    Raises
+    ------
+    ValueError
+        When a cache is longer than the queries and the columns of the method are not free.
+    """
+    method, chosen = getattr(module, "_otattn", (method, options or {}))
+    extra = {**chosen, **(ota_options or {})}
+    queries, keys = query.shape[2], key.shape[2]
+    rule = columns_of(Settings(method=method))
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if rule != c.COLUMNS_FREE and queries < keys:
+        raise ValueError(
+            f"{queries} queries meet a cache of {keys} keys, but the columns of {method!r} need all queries "
+            "at once; generate with use_cache=False, or use a method with free columns"
+        )
+    if causal and rule in _LEAKING:
+        _warn_of_leaks(method)
+    if rule == c.COLUMNS_PREFIX:
+        # Row i of a prefix plan sees keys up to i by itself.
+        attention_mask, causal = None, False
+    if attention_mask is not None and rule in _LEAKING and not causal and queries == keys:
+        # Padding is no query either: without this it would send mass.
+        extra.setdefault("row_mass", _real(attention_mask))
+    if softcap is not None:
+        extra["softcap"] = softcap
+    if s_aux is not None:
+        extra["sink"] = s_aux
+    if position_bias is not None:
+        extra["bias"] = position_bias
+    if output_attentions is None:
+        output_attentions = _weights_are_collected()
+    found = attention(
+        query,
+        key,
+        value,
+        attention_mask,
+        dropout,
+        bool(causal) and attention_mask is None and queries > 1,
+        scaling,
+        True,
+        method=method,
+        return_aux=AuxRequest(coupling=True) if output_attentions else None,
+        **extra,
+    )
+    weights = None
+    if output_attentions:
+        found, aux = found
+        weights = aux.coupling
+    return found.transpose(1, 2).contiguous(), weights
+
+
+def _weights_are_collected() -> bool:
+    """Whether the model that is running was asked for attentions; some models do not hand the flag down."""
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    collector = getattr(capturing, "_active_collector", None)
+    wanted = collector.get() if collector is not None else None
+    return any("attentions" in name for name in wanted or ())
+
+
+def _real(mask: torch.Tensor) -> torch.Tensor:
+    """1 for positions that any query may use, else 0: (batch, 1, keys)."""
+    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    return allowed.any(2).to(torch.float32)[:, :1]
+
+
+@functools.cache
+def _warn_of_leaks(method: str) -> None:
+    warnings.warn(
+        f"the columns of {method!r} couple the rows, so later tokens change earlier outputs of a causal "
+        "model; online and prefix columns do not",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def set_attention(
+    model: torch.nn.Module, method: str, layers: Iterable[int] | None = None, **options: Any
+) -> int:
+    """Gives some layers of a model that runs on an otattn implementation a method of their own.
+
+    Parameters
+    ----------
+    model : module
+        A transformers model whose ``attn_implementation`` is one of `register`'s.
+    method : str
+        Method of `otattn.attention`.
+    layers : ints, optional
+        Which attention modules, in the order of ``model.modules()``; default all.
+    **options
+        Arguments of `otattn.attention`.
+
+    Returns
+    -------
+    int
+        How many modules were set.
+
+    Raises
+    ------
+    ValueError
+        For a method that does not exist, or a layer that the model does not have.
+
+    Examples
+    --------
+    >>> import otattn, torch
+    >>> otattn.hf.set_attention(torch.nn.Linear(2, 2), "softmax")
+    0
+    """
+    columns_of(Settings(method=method))
+    found = [m for m in model.modules() if type(m).__name__.endswith("Attention") and hasattr(m, "is_causal")]
+    wanted = list(range(len(found)) if layers is None else layers)
+    for layer in wanted:
+        if not 0 <= layer < len(found):
+            raise ValueError(f"layers has {layer}, but the model has {len(found)} attention modules")
+        found[layer]._otattn = (method, options)  # type: ignore[assignment]
+    return len(wanted)

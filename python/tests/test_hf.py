@@ -1,0 +1,131 @@
+"""otattn.hf on small random models of transformers: BERT, GPT-2 and a Llama with grouped heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import otattn
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+
+def model(kind: str, **arguments: Any) -> Any:
+    torch.manual_seed(0)
+    common = {"vocab_size": 40, "attn_implementation": "eager", **arguments}
+    if kind == "bert":
+        config = transformers.BertConfig(
+            hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=32, **common
+        )
+        return transformers.BertModel(config).eval()
+    if kind == "gpt2":
+        config = transformers.GPT2Config(n_embd=24, n_layer=2, n_head=3, n_positions=32, **common)
+        return transformers.GPT2LMHeadModel(config).eval()
+    config = transformers.LlamaConfig(
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=32,
+        **common,
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture
+def tokens() -> Any:
+    torch.manual_seed(1)
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, 5:] = 0
+    return {"input_ids": torch.randint(0, 40, (2, 7)), "attention_mask": mask}
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_softmax_is_eager(kind: str, padded: bool, tokens: Any) -> None:
+    otattn.hf.register()
+    network = model(kind)
+    given = tokens if padded else {"input_ids": tokens["input_ids"]}
+    real = tokens["attention_mask"].bool() if padded else torch.ones(2, 7, dtype=torch.bool)
+    with torch.no_grad():
+        expected = network(**given, output_attentions=True)
+        network.set_attn_implementation("otattn_softmax")
+        found = network(**given, output_attentions=True)
+    assert (expected[0] - found[0])[real].abs().max() <= 1e-5
+    assert len(found.attentions) == 2
+    for a, b in zip(expected.attentions, found.attentions, strict=True):
+        assert (a - b).transpose(1, 2)[real].abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5"])
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_with_a_cache(kind: str, method: str, cache: str, tokens: Any) -> None:
+    otattn.hf.register()
+    network = model(kind)
+    network.set_attn_implementation(otattn.hf.implementation_name(method))
+    arguments = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    kept = {"cache_implementation": "static"} if cache == "static" else {}
+    with torch.no_grad():
+        found = network.generate(tokens["input_ids"], **arguments, **kept)
+        expected = network.generate(tokens["input_ids"], **arguments, use_cache=False)
+    assert torch.equal(found, expected)
+
+
+def test_bidirectional_methods_respect_padding(tokens: Any) -> None:
+    otattn.hf.register()
+    network = model("bert")
+    network.set_attn_implementation("otattn_softmax-exact")
+    with torch.no_grad():
+        padded = network(**tokens, output_attentions=True)
+        alone = network(tokens["input_ids"][1:, :5], output_attentions=True)
+    assert (padded[0][1, :5] - alone[0][0]).abs().max() <= 1e-3
+    plan = padded.attentions[0][1]
+    assert (plan[:, :5, :5].sum(-2) - 1).abs().max() <= 1e-4 and plan[:, :, 5:].abs().max() == 0
+
+
+def test_causal_models_and_columns(tokens: Any) -> None:
+    otattn.hf.register()
+    network = model("gpt2")
+    ids = tokens["input_ids"]
+    network.set_attn_implementation("otattn_softmax-capped:2")
+    otattn.hf._warn_of_leaks.cache_clear()
+    with torch.no_grad(), pytest.warns(UserWarning, match="later tokens change earlier outputs") as caught:
+        network(ids)
+        network(ids)
+    assert len([w for w in caught if "later tokens" in str(w.message)]) == 1
+    with torch.no_grad():
+        for name in ("otattn_softmax-online:2", "otattn_softmax-prefix"):
+            network.set_attn_implementation(name)
+            whole, part = network(ids).logits, network(ids[:, :4]).logits
+            assert (whole[:, :4] - part).abs().max() <= 1e-4
+        with pytest.raises(ValueError, match="use_cache=False"):
+            network.generate(ids, max_new_tokens=3, do_sample=False, pad_token_id=0)
+        network.set_attn_implementation("otattn_softmax-exact")
+        with pytest.raises(otattn.Infeasible):
+            network(ids)
+
+
+def test_some_layers_and_options(tokens: Any) -> None:
+    otattn.hf.register()
+    network = model("bert")
+    network.set_attn_implementation("otattn_softmax")
+    with torch.no_grad():
+        plain = network(**tokens, output_attentions=True).attentions
+        assert otattn.hf.set_attention(network, "sparsemax", layers=[1], temperature=0.1) == 1
+        mixed = network(**tokens, output_attentions=True).attentions
+    assert torch.equal(plain[0], mixed[0]) and (mixed[1][0] == 0).any() and not (plain[1][0] == 0).any()
+    with pytest.raises(ValueError, match="layers has 7"):
+        otattn.hf.set_attention(network, "softmax", layers=[7])
+    with pytest.raises(ValueError, match="softmaxx"):
+        otattn.hf.register("softmaxx")
+
+
+def test_training_reaches_every_parameter(tokens: Any) -> None:
+    otattn.hf.register("softmax/relaxed:1")
+    network = model("bert").train()
+    network.set_attn_implementation("otattn_softmax-relaxed:1")
+    network(**tokens)[0].square().sum().backward()
+    missing = [n for n, p in network.named_parameters() if p.grad is None and "pooler" not in n]
+    assert not missing
