@@ -455,6 +455,8 @@ typedef struct ota_result {
     char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
     /* ota_backward: worst relative residual over heads of the linear system it solved; 0 without */
     double backward_residual;
+    /* what found the plan of head `head`: a name of ota_solver_name, owned by the library */
+    const char *solver;
 } ota_result;
 
 /* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble

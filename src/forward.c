@@ -183,6 +183,8 @@ static void sum_up(const walk *w, ota_result *result) {
         result->pruned_pairs += t->pruned;
         result->underflowed += t->underflowed;
     }
+    result->solver = heads > 0 ? plan->tallies[result->head].solver : NULL;
+    if (result->solver == NULL) result->solver = plan->solver->name;
     const int stopped = atomic_load(&w->stopped);
     if (stopped != OTA_OK) result->status = (ota_status)stopped;
     if (result->status == OTA_OK) return;

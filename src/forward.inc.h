@@ -645,7 +645,9 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
                        index, r->settings.tolerance, 2.0 * floor, plan->wide ? "f64" : "f32");
         return OTA_TOL_UNREACHABLE;
     }
+    d->method = NULL;
     const ota_status status = plan->stored_solver->solve(d);
+    tally->solver = d->method != NULL ? d->method : plan->stored_solver->name;
     tally->result.rounds = d->rounds;
     tally->result.column_error = d->column_error;
     tally->unusable = d->unusable;

@@ -325,5 +325,6 @@ static bool WORD(run_rounds)(WORD(seat_walk) * s, ota_tally *tally) {
     tally->result.column_error = d->column_error;
     tally->temperature_reached = d->tau;
     tally->result.status = OTA_FIXED_ITERS;
+    tally->solver = ota_solver_sinkhorn.name;
     return true;
 }

@@ -60,6 +60,7 @@ typedef struct ota_tally {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double temperature_reached;
+    const char *solver; /* that found this head's plan; NULL: the plan's */
 } ota_tally;
 
 struct ota_plan {

@@ -115,7 +115,8 @@ static int run_forward(tool_context *context, const tool_problem *p, const ota_o
         if (s->advantage.data != NULL) tool_advantage(p, s->gradients, &s->coupling, &s->advantage);
     }
     s->seconds = (double)(tool_now_ns() - begun) / 1e9;
-    (void)snprintf(s->solver, sizeof s->solver, "%s", ota_plan_solver(plan));
+    const char *solver = s->result.solver != NULL ? s->result.solver : ota_plan_solver(plan);
+    (void)snprintf(s->solver, sizeof s->solver, "%s", solver);
     (void)snprintf(s->kernel, sizeof s->kernel, "%s", ota_plan_kernel(plan));
     s->threads = ota_plan_threads(plan);
     s->bytes = ota_plan_bytes(plan);

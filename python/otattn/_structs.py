@@ -265,6 +265,7 @@ class Result(ctypes.Structure):
         ("head", ctypes.c_int64),
         ("sentence", ctypes.c_char * 512),
         ("backward_residual", ctypes.c_double),
+        ("solver", ctypes.c_char_p),
     )
 
 

@@ -524,14 +524,18 @@ static unsigned needs_of(const ota_settings *s, double order) {
 }
 
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
-    const ota_dense *head = state->head;
+    ota_dense *head = state->head;
+    head->method = ota_solver_newton.name;
     if (head->order > 1.0) return ota_newton_run(state, stopped);
+    head->method =
+        state->domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
         return ota_sinkhorn_run(state, false, stopped);
     const ota_outcome outcome = ota_sinkhorn_run(state, true, stopped);
     if (outcome != OTA_SLOW) return outcome;
-    return state->weights != NULL ? ota_newton_run(state, stopped)
-                                  : ota_anderson_run(state, stopped);
+    const bool newton = state->weights != NULL;
+    head->method = newton ? ota_solver_newton.name : ota_solver_anderson.name;
+    return newton ? ota_newton_run(state, stopped) : ota_anderson_run(state, stopped);
 }
 
 static ota_status solve_auto(ota_dense *head) {

@@ -59,6 +59,8 @@ typedef struct ota_dense {
     int64_t rounds;
     double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
     double temperature_reached;
+    const char
+        *method; /* the row of the table that found it, where `solve` chose among some; or NULL */
     int64_t unusable, pruned, underflowed;
     char sentence[512]; /* why not OTA_OK */
 } ota_dense;
