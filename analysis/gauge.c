@@ -26,24 +26,24 @@ typedef bool column_step(state *s, int64_t first, int64_t count);
 struct state {
     matrix d;
     const ota_gauge_options *options;
-    double *k, *v;               /* [rows], [columns]                                           */
-    double *other_k, *other_v;   /* another pair of shifts                                      */
-    double *row_low, *row_high;  /* [rows]: min_j, max_j D_ij - v_j of the last scan            */
-    int64_t *row_at, *column_at; /* the policy: column of row i, row of column j                */
-    int64_t *head, *next;        /* [rows]: the policy's tree, and marks                        */
-    int64_t *stack;              /* [rows]                                                      */
-    int64_t *cycle_rows;         /* [rows]: the cycle behind `lower`                            */
+    double *k, *v;               /* [rows], [columns] */
+    double *other_k, *other_v;   /* another pair of shifts */
+    double *row_low, *row_high;  /* [rows]: min_j, max_j D_ij - v_j of the last scan */
+    int64_t *row_at, *column_at; /* the policy: column of row i, row of column j */
+    int64_t *head, *next;        /* [rows]: the policy's tree, and marks */
+    int64_t *stack;              /* [rows] */
+    int64_t *cycle_rows;         /* [rows]: the cycle behind `lower` */
     int64_t *cycle_columns;
     int64_t *moved;      /* [rows] or NULL: only these rows changed since the last scan */
-    double strip[STRIP]; /* entries of a row                                            */
-    double low[STRIP];   /* of a strip's columns: min_i D_ij - k_i, where, and max_i    */
+    double strip[STRIP]; /* entries of a row */
+    double low[STRIP];   /* of a strip's columns: min_i D_ij - k_i, where, and max_i */
     double high[STRIP];
     int64_t low_at[STRIP];
-    double eta;                  /* what the column step works with                             */
+    double eta;                  /* what the column step works with */
     double scale, slack, widest; /* max |D_ij|; rounding of D - k - v; largest change of a pass */
     double lower;
     int64_t root, cycle_length, passes;
-    int64_t told; /* calls of the progress callback                              */
+    int64_t told; /* calls of the progress callback */
 };
 
 static void scan_columns(state *s, int64_t first, int64_t count) {

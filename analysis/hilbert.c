@@ -206,9 +206,9 @@ double ota_best_two_sided(double second, double *rate) {
 typedef struct normal {
     const double *coupling;
     int64_t rows, columns;
-    bool transposed;                /* iterate on columns: B^T B                    */
-    double *row_root, *column_root; /* square roots of the sums                     */
-    double *x, *y, *middle;         /* [size], [size], [the other size]             */
+    bool transposed;                /* iterate on columns: B^T B */
+    double *row_root, *column_root; /* square roots of the sums */
+    double *x, *y, *middle;         /* [size], [size], [the other size] */
     int64_t size;
     int64_t rounds, most;
 } normal;

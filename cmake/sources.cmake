@@ -141,6 +141,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/certificates.c
     tools/verify/check.c
     tools/verify/conventions.c
+    tools/verify/custom.c
     tools/verify/evolution.c
     tools/verify/examples.c
     tools/verify/geometry.c
@@ -163,6 +164,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
+    tests/test_backward_single.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c

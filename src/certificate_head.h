@@ -32,7 +32,7 @@ typedef struct ota_judge_head {
 typedef enum ota_judge_row_kind {
     OTA_JUDGE_NORMAL,
     OTA_JUDGE_EMPTY,    /* no allowed key and no sink */
-    OTA_JUDGE_NONFINITE /* met NaN or +inf            */
+    OTA_JUDGE_NONFINITE /* met NaN or +inf */
 } ota_judge_row_kind;
 
 double ota_judge_mass_of(const ota_judge_head *k, int64_t i);

@@ -21,8 +21,8 @@ typedef struct walk {
     const ota_arrays *arrays;
     int64_t first_slot_head; /* key head (or head, stored scores) of slot 0 in this wave */
     int64_t slots;
-    bool more_than_out;  /* something besides out, lse and row_potential is wanted  */
-    _Atomic int stopped; /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT                     */
+    bool more_than_out;  /* something besides out, lse and row_potential is wanted */
+    _Atomic int stopped; /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
     atomic_flag telling;
     _Atomic int64_t heads_done;
 } walk;

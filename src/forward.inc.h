@@ -1,6 +1,13 @@
 /* Body of forward.c for REAL = float or double: packing, forming scores, weights, outputs. Shapes are
  * those of plan.h; n = queries, m = keys that exist (plan->key_count). */
 
+/* Plain names for calls, taken back at the end. */
+#define pack_rows WORD(ota_pack_rows)
+#define row_scores WORD(ota_row_scores)
+#define finish_rows WORD(finish_rows)
+#define form_rows WORD(form_rows)
+#define fuse_block WORD(fuse_block)
+
 /* Several sums side by side, which the compiler makes one vector. */
 static bool WORD(all_finite)(const REAL *x, int64_t count) {
     enum { LANES = 16 };
@@ -25,7 +32,7 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
     }
     if (!ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
     REAL *to = slot->values;
-    WORD(ota_pack_rows)(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
+    pack_rows(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
     if (WORD(all_finite)(to, plan->key_count * plan->values_width)) return;
     for (int64_t j = 0; j < plan->key_count; j++) {
         REAL *row = to + j * plan->values_width;
@@ -52,10 +59,9 @@ static void WORD(raw_rows)(walk *w, const ota_slot *slot, ota_worker *worker, in
     }
     low = low < high ? low / OTA_PANEL * OTA_PANEL : 0;
     if (r->from_matrix) {
-        WORD(ota_pack_rows)(&r->problem.scores, batch, head, first, rows, to, stride);
+        pack_rows(&r->problem.scores, batch, head, first, rows, to, stride);
     } else if (high > low) {
-        WORD(ota_pack_rows)
-        (&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
+        pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
         KERNELS(plan)->products(worker->queries, (const REAL *)slot->packed_keys + low * r->width,
                                 rows, high - low, r->width, to + low, stride);
     }
@@ -76,8 +82,7 @@ static void WORD(form_rows)(walk *w, const ota_slot *slot, ota_worker *worker, i
     WORD(raw_rows)(w, slot, worker, batch, head, first, rows, begin, end, to, stride);
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = to + k * stride;
-        WORD(ota_row_scores)
-        (&plan->resolved, batch, head, first + k, begin[k], end[k], row + begin[k]);
+        row_scores(&plan->resolved, batch, head, first + k, begin[k], end[k], row + begin[k]);
         WORD(shut_outside)(row, begin[k], end[k], plan->stride);
     }
 }
@@ -177,15 +182,14 @@ static void WORD(solve_block)(walk *w, const ota_slot *slot, ota_worker *worker,
     REAL *s = worker->scores;
     ota_row_found found[OTA_BLOCK_ROWS];
     double mu[OTA_BLOCK_ROWS];
-    WORD(form_rows)(w, slot, worker, batch, head, first, rows, s, plan->stride);
+    form_rows(w, slot, worker, batch, head, first, rows, s, plan->stride);
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = s + k * plan->stride;
         mu[k] = ota_row_mass(&plan->resolved, batch, head, first + k);
         WORD(ota_row_solve)(&law, row, NULL, plan->key_count, mu[k], row, &found[k]);
     }
-    WORD(finish_rows)
-    (w, slot, worker, batch, head, first, rows, s, plan->stride, found, mu, with_out, tally,
-     receiver);
+    finish_rows(w, slot, worker, batch, head, first, rows, s, plan->stride, found, mu, with_out,
+                tally, receiver);
 }
 
 typedef struct WORD(terms_of) {
@@ -196,7 +200,7 @@ typedef struct WORD(terms_of) {
 static void WORD(tile_terms)(void *context, int64_t row, int64_t first, int64_t last,
                              REAL *tile_row) {
     const WORD(terms_of) *t = context;
-    WORD(ota_row_scores)(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
+    row_scores(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
 }
 
 /* Is value `key` used by this query? Only asked for keys whose values are not finite. */
@@ -224,7 +228,7 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
         ota_row_range(r, batch, first + k, plan->key_count, &begin[k], &end[k]);
         if (masses) mass[k] = (REAL)ota_row_mass(r, batch, head, first + k);
     }
-    WORD(ota_pack_rows)(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
+    pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     WORD(terms_of) terms = {r, batch, head, first};
     const bool wants_out = ota_array_present(&a->out);
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
@@ -302,9 +306,8 @@ static void WORD(row_task)(void *context, int64_t index, int worker_index) {
     const bool fused = plan->path == OTA_PATH_FUSED;
     for (int64_t at = first; fused && at < last; at += OTA_ROW_BLOCK) {
         if (interrupted(w)) return;
-        WORD(fuse_block)
-        (w, slot, worker, batch, head, at, at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at,
-         tally);
+        fuse_block(w, slot, worker, batch, head, at,
+                   at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at, tally);
     }
     for (int64_t at = first; (!fused || w->more_than_out) && at < last; at += OTA_BLOCK_ROWS) {
         if (interrupted(w)) return;
@@ -343,11 +346,10 @@ static void WORD(ordered_task)(void *context, int64_t part, int worker_index) {
         REAL *row = worker->scores;
         const double mu = ota_row_mass(r, batch, head, i);
         ota_row_found found;
-        WORD(form_rows)(w, slot, worker, batch, head, i, 1, row, plan->stride);
+        form_rows(w, slot, worker, batch, head, i, 1, row, plan->stride);
         WORD(ota_row_online)(&law, row, m, mu, room, row, worker->row, &found);
-        WORD(finish_rows)
-        (w, slot, worker, batch, head, i, 1, row, plan->stride, &found, &mu, true, tally,
-         ota_array_present(&w->arrays->receiver) ? receivers : NULL);
+        finish_rows(w, slot, worker, batch, head, i, 1, row, plan->stride, &found, &mu, true, tally,
+                    ota_array_present(&w->arrays->receiver) ? receivers : NULL);
     }
     if (!ota_array_present(state) || tally->result.status < OTA_OK) return;
     for (int64_t j = 0; j < m; j++) ota_array_set(state, batch, head, 0, j, room[j]);
@@ -415,13 +417,12 @@ static void WORD(form_task)(void *context, int64_t chunk, int worker_index) {
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
         const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
         if (!plan->transposed) {
-            WORD(form_rows)
-            (s->w, s->slot, worker, s->batch, s->head, at, rows, scores + at * plan->dense_stride,
-             plan->dense_stride);
+            form_rows(s->w, s->slot, worker, s->batch, s->head, at, rows,
+                      scores + at * plan->dense_stride, plan->dense_stride);
             continue;
         }
         REAL *block = worker->scores;
-        WORD(form_rows)(s->w, s->slot, worker, s->batch, s->head, at, rows, block, plan->stride);
+        form_rows(s->w, s->slot, worker, s->batch, s->head, at, rows, block, plan->stride);
         for (int64_t k = 0; k < rows; k++) {
             for (int64_t j = 0; j < plan->dense_rows; j++)
                 scores[j * plan->dense_stride + at + k] = block[k * plan->stride + j];
@@ -590,9 +591,8 @@ static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
             mu[k] = s->dense->mu[at + k];
             WORD(weights_of)(s, &law, at + k, p + k * stride, &found[k]);
         }
-        WORD(finish_rows)
-        (w, s->slot, worker, s->batch, s->head, at, rows, p, stride, found, mu, true, tally,
-         receiver);
+        finish_rows(w, s->slot, worker, s->batch, s->head, at, rows, p, stride, found, mu, true,
+                    tally, receiver);
     }
 }
 
@@ -732,3 +732,9 @@ static void WORD(walk_heads)(walk *w) {
         for (int64_t k = 0; k < heads; k++) WORD(run_seat)(w, k, 0);
     }
 }
+
+#undef pack_rows
+#undef row_scores
+#undef finish_rows
+#undef form_rows
+#undef fuse_block

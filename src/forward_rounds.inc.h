@@ -18,12 +18,12 @@ static int64_t WORD(rows_at_once)(const ota_plan *plan) {
 typedef struct WORD(rounds_walk) {
     WORD(seat_walk) * seat_walk;
     double t, sink;
-    REAL c;            /* log2(e) / tau                                                 */
-    bool raw;          /* q.k is exponentiated as it is, the scale folded into c        */
-    bool absorbed;     /* a is not 0                                                    */
-    bool masked;       /* some pair may be forbidden                                    */
-    _Atomic bool lost; /* not finite, or a row without the sum its kernel promises      */
-    _Atomic bool shut; /* an empty row with mass                                        */
+    REAL c;            /* log2(e) / tau */
+    bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
+    bool absorbed;     /* a is not 0 */
+    bool masked;       /* some pair may be forbidden */
+    _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
+    _Atomic bool shut; /* an empty row with mass */
 } WORD(rounds_walk);
 
 /* Without the lift: the least sum of a row whose largest entry is 1 and whose scalings are bounded

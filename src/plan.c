@@ -46,7 +46,8 @@ static void choose_path(ota_plan *plan) {
     if (runs_on_kernel(plan)) {
         plan->path = OTA_PATH_ROUNDS;
         plan->stored_solver = &ota_solver_log;
-        why = "a fixed number of rounds reads exp(scores), formed once, and the last makes the output";
+        why = "a fixed number of rounds reads exp(scores), formed once, and the last makes the "
+              "output";
     } else if (is_coupled(plan) || plan->transposed) {
         plan->path = OTA_PATH_DENSE;
         why = plan->transposed ? "the transposed problem is solved on stored scores"

@@ -8,17 +8,16 @@
 
 /* How a plan walks the problem. */
 typedef enum ota_path {
-    OTA_PATH_FUSED,  /* softmax on free columns from queries and keys: tiles, nothing n x m       */
-    OTA_PATH_BLOCKS, /* rows alone, a block of whole score rows per worker                        */
-    OTA_PATH_ORDERED, /* rows in order, one worker per head (online)                               */
-    OTA_PATH_DENSE, /* all scores of a head kept (coupled columns, transposed problem)           */
-    OTA_PATH_ROUNDS /* fixed rounds on exp(scores) of a head, the last with the output            */
+    OTA_PATH_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
+    OTA_PATH_BLOCKS,  /* rows alone, a block of whole score rows per worker */
+    OTA_PATH_ORDERED, /* rows in order, one worker per head (online) */
+    OTA_PATH_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
+    OTA_PATH_ROUNDS   /* fixed rounds on exp(scores) of a head, the last with the output */
 } ota_path;
 
 enum {
-    OTA_BLOCK_ROWS =
-        16,         /* rows of a block of whole score rows                                     */
-    OTA_CHUNKS = 32 /* row chunks per head whose receiver sums are added in order              */
+    OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
+    OTA_CHUNKS = 32      /* row chunks per head whose receiver sums are added in order */
 };
 
 /* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
@@ -50,11 +49,11 @@ typedef struct ota_seat {
     void *bias; /* [dense_stride] T: g, or v of rounds on a kernel */
     void *workspace;
     /* rounds on a kernel (forward_rounds.inc.h), whose a lies in `line` */
-    double *u, *shift, *sinks;                   /* [dense_rows]                 */
-    double *target, *sums, *scaling, *absorbed;  /* [dense_stride]               */
-    double *parts;                               /* [OTA_CHUNKS][dense_stride]   */
-    void *tops;                                  /* [OTA_CHUNKS][dense_stride] T */
-    unsigned char *used;                         /* [dense_stride]               */
+    double *u, *shift, *sinks;                  /* [dense_rows] */
+    double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
+    double *parts;                              /* [OTA_CHUNKS][dense_stride] */
+    void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
+    unsigned char *used;                        /* [dense_stride] */
 } ota_seat;
 
 typedef struct ota_tally {

@@ -8,25 +8,25 @@
 typedef struct ota_reference_head {
     int64_t n, m;
     /* given */
-    double *s;           /* [n][m], -inf = forbidden                                              */
-    double *mu;          /* [n], 0 for empty rows                                                 */
-    double *nu;          /* [m] targets; capacities for capped and online                         */
-    double *lambda;      /* [m] elastic                                                           */
-    double tau, order;   /* order: 1 entropy, 0 hard, else Tsallis alpha                          */
-    double sink;         /* -inf: none                                                            */
-    double mass;         /* sum of mu                                                             */
-    double row_strength; /* +inf: rows exact                                                      */
+    double *s;           /* [n][m], -inf = forbidden */
+    double *mu;          /* [n], 0 for empty rows */
+    double *nu;          /* [m] targets; capacities for capped and online */
+    double *lambda;      /* [m] elastic */
+    double tau, order;   /* order: 1 entropy, 0 hard, else Tsallis alpha */
+    double sink;         /* -inf: none */
+    double mass;         /* sum of mu */
+    double row_strength; /* +inf: rows exact */
     double strength;
     const ota_custom *custom; /* NULL: a regulariser of ours */
-    double imbalance; /* how far sum mu and sum nu may differ, relative                        */
+    double imbalance;         /* how far sum mu and sum nu may differ, relative */
     ota_column_rule rule;
     ota_side start, end;
     const ota_settings *settings;
     /* found */
-    double *p;    /* [n][m]                                                                       */
-    double *f;    /* [n]                                                                          */
-    double *g;    /* [m] in: starting point                                                       */
-    double *rest; /* [n] weight on the sink                                                       */
+    double *p;    /* [n][m] */
+    double *f;    /* [n] */
+    double *g;    /* [m] in: starting point */
+    double *rest; /* [n] weight on the sink */
     int64_t rounds;
     double row_error, column_error;
     int64_t unusable, pruned, first_bad_row;

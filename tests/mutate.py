@@ -393,7 +393,7 @@ def self_test() -> int:
     return 1 if wrong else 0
 
 
-def report(verdicts: list[Verdict], drawn: int, table: Path | None) -> int:
+def report(verdicts: list[Verdict], drawn: int, table: Path | None, least: float) -> int:
     if table:
         rows = [
             (v.outcome, f"{v.fault.file}:{v.fault.line}", v.fault.kind, v.old_line, v.new_line, v.by)
@@ -409,10 +409,10 @@ def report(verdicts: list[Verdict], drawn: int, table: Path | None) -> int:
     caught = judged - len(survivors)
     share = caught / judged if judged else 0.0
     print(
-        f"{caught} of {judged} faults caught ({100 * share:.1f} %; {100 * LEAST_CAUGHT:.0f} % must be); "
+        f"{caught} of {judged} faults caught ({100 * share:.1f} %; {100 * least:.0f} % must be); "
         f"{equivalent} more are listed as harmless, {drawn - len(verdicts)} were none"
     )
-    return 0 if share >= LEAST_CAUGHT else 1
+    return 0 if share >= least else 1
 
 
 def main() -> int:
@@ -422,6 +422,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=root / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--least", type=float, default=LEAST_CAUGHT, help="share that must be caught")
     parser.add_argument("--table", type=Path)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
@@ -453,7 +454,7 @@ def main() -> int:
         outcome = "equivalent" if why else "caught" if by else "survived"
         verdicts.append(Verdict(fault, old, new, outcome, why or by or ""))
         print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {why or by or ''}", flush=True)
-    return report(verdicts, drawn, options.table)
+    return report(verdicts, drawn, options.table, options.least)
 
 
 if __name__ == "__main__":

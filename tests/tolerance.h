@@ -13,7 +13,7 @@
  * is short of it: D* - D <= r mass |g* - g|, |g* - g| <= reach, and entropy is strongly convex in l1
  * (Pinsker), Tsallis of order <= 2 in l2:
  *
- *     |P - P*| <= sqrt(2 mass r mass reach / tau)                                                        */
+ *     |P - P*| <= sqrt(2 mass r mass reach / tau) */
 #ifndef TESTS_TOLERANCE_H
 #define TESTS_TOLERANCE_H
 

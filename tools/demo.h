@@ -26,7 +26,7 @@ typedef struct demo_data {
 /* One rule: a row of the tables below. */
 typedef struct demo_rule {
     const char *method; /* the method's spelling, NULL for the annealed elastic update */
-    const char *title;  /* a few words   */
+    const char *title;  /* a few words */
     const char *words;  /* what it does, for someone who meets it for the first time */
 } demo_rule;
 

@@ -20,10 +20,10 @@
 enum {
     TOOL_EXIT_INTERNAL = 1,
     TOOL_EXIT_USAGE = 2, /* a name or value the user can correct, an existing output without -f */
-    TOOL_EXIT_FILE = 4,  /* the file breaks a rule of its format  */
+    TOOL_EXIT_FILE = 4,  /* the file breaks a rule of its format */
     TOOL_EXIT_LIMIT =
-        5,           /* the file is well-formed so far but larger than a limit, or than memory  */
-    TOOL_EXIT_IO = 6 /* missing, unreadable, unwritable, disk full                              */
+        5,           /* the file is well-formed so far but larger than a limit, or than memory */
+    TOOL_EXIT_IO = 6 /* missing, unreadable, unwritable, disk full */
 };
 
 enum { TOOL_MAX_RANK = 8, TOOL_MAX_NAME = 1024 };
@@ -40,11 +40,11 @@ typedef struct tool_error {
 /* 0 means the default in brackets; values above a default are honoured, so only an explicit option
  * may set them. */
 typedef struct tool_limits {
-    int64_t array_bytes;  /* memory for one array and its conversion [what the machine has]   */
-    int64_t npy_header;   /* [64 KiB]                                                         */
-    int64_t npz_entries;  /* [65,535]                                                         */
-    int64_t npz_inflated; /* bytes of all entries of one archive together [8 GiB]             */
-    int64_t safetensors_header;  /* [100,000,000]  */
+    int64_t array_bytes;        /* memory for one array and its conversion [what the machine has] */
+    int64_t npy_header;         /* [64 KiB] */
+    int64_t npz_entries;        /* [65,535] */
+    int64_t npz_inflated;       /* bytes of all entries of one archive together [8 GiB] */
+    int64_t safetensors_header; /* [100,000,000] */
     int64_t safetensors_tensors; /* [1,000,000] */
 } tool_limits;
 
@@ -55,8 +55,8 @@ typedef struct tool_array {
     ota_type type;
     int rank;
     int64_t shape[TOOL_MAX_RANK];
-    size_t count;    /* product of shape                                               */
-    char stored[16]; /* the file's own word for the type: "<f8", ">i4", "BF16"         */
+    size_t count;                 /* product of shape */
+    char stored[16];              /* the file's own word for the type: "<f8", ">i4", "BF16" */
     char name[TOOL_MAX_NAME + 1]; /* name inside the file, "" for .npy */
 } tool_array;
 

@@ -31,10 +31,10 @@ int tool_allocate(size_t size, const tool_limits *limits, const char *label, voi
 /* ---- element types ---- */
 
 typedef enum tool_conversion {
-    TOOL_KEEP,     /* same bits in memory                          */
+    TOOL_KEEP,     /* same bits in memory */
     TOOL_TRUTH,    /* any byte but 0 is true; stored in memory as 1 */
-    TOOL_SIGNED,   /* widened to int64                             */
-    TOOL_UNSIGNED, /* widened to int64, refused above 2^63 - 1     */
+    TOOL_SIGNED,   /* widened to int64 */
+    TOOL_UNSIGNED, /* widened to int64, refused above 2^63 - 1 */
     TOOL_UNREADABLE
 } tool_conversion;
 

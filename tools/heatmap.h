@@ -8,8 +8,8 @@
 
 typedef enum tool_shades {
     TOOL_SHADES_DIGITS = 0, /* ASCII only: the first digit of the weight's square root */
-    TOOL_SHADES_BLOCKS,     /* block characters, no colour                             */
-    TOOL_SHADES_256,        /* background colours of the 6 x 6 x 6 cube                */
+    TOOL_SHADES_BLOCKS,     /* block characters, no colour */
+    TOOL_SHADES_256,        /* background colours of the 6 x 6 x 6 cube */
     TOOL_SHADES_24_BIT
 } tool_shades;
 

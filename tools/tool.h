@@ -79,12 +79,12 @@ typedef struct tool_context {
     const char *operands[TOOL_MAX_OPERANDS];
     int operand_count;
     tool_error error;
-    const char *status; /* status word of the failure; NULL: by the exit code                 */
+    const char *status; /* status word of the failure; NULL: by the exit code */
     json_t *failure;    /* further keys of the failure's JSON object (a certificate), or NULL */
-    json_t *warnings;   /* array of sentences; tool_warn adds                                 */
-    const int *cancel;  /* becomes 1 at Ctrl-C                                                */
-    tool_store *store;  /* arrays read so far                                                 */
-    bool interrupted;   /* a result was printed, but Ctrl-C cut it short: exit 130            */
+    json_t *warnings;   /* array of sentences; tool_warn adds */
+    const int *cancel;  /* becomes 1 at Ctrl-C */
+    tool_store *store;  /* arrays read so far */
+    bool interrupted;   /* a result was printed, but Ctrl-C cut it short: exit 130 */
 } tool_context;
 
 /* ---- the two tables (table.c) ---- */
@@ -246,13 +246,13 @@ typedef struct tool_problem {
     ota_support supports[TOOL_MAX_SUPPORTS];
     ota_array start_potential;
     int64_t batch, heads, queries, keys, width, values_width;
-    ota_type type;          /* what is computed on                                         */
-    ota_type file_type;     /* what the first operand's file holds                         */
-    int rank;               /* of the first operand                                        */
-    tool_settings settings; /* after the method's braces                             */
-    char method[160];       /* canonical name                                              */
-    char texts[1024];       /* storage of the braces' values                               */
-    void *owned[8];         /* small arrays made from flags, and rotated copies            */
+    ota_type type;          /* what is computed on */
+    ota_type file_type;     /* what the first operand's file holds */
+    int rank;               /* of the first operand */
+    tool_settings settings; /* after the method's braces */
+    char method[160];       /* canonical name */
+    char texts[1024];       /* storage of the braces' values */
+    void *owned[8];         /* small arrays made from flags, and rotated copies */
     int owned_count;
 } tool_problem;
 
@@ -288,16 +288,16 @@ typedef struct tool_solution {
     ota_status status; /* OTA_NOT_CONVERGED where the library said OTA_PARTIAL without leave */
     ota_result result;
     ota_certificate certificate;
-    ota_certificate *head_certificates; /* batch * heads, or NULL                             */
+    ota_certificate *head_certificates; /* batch * heads, or NULL */
     ota_head_result *heads;
     bool certified;
-    double seconds; /* plan and forward                                                */
+    double seconds; /* plan and forward */
     char solver[32], kernel[32];
     int threads;
     size_t bytes;
-    ota_array out, coupling, row_potential, column_potential, receiver; /* owned              */
-    ota_array advantage;       /* owned                                               */
-    tool_gradients *gradients; /* owned; NULL without --grad                          */
+    ota_array out, coupling, row_potential, column_potential, receiver; /* owned */
+    ota_array advantage;                                                /* owned */
+    tool_gradients *gradients; /* owned; NULL without --grad */
     double backward_residual;
 } tool_solution;
 

@@ -35,18 +35,18 @@ static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first,
 typedef struct ota_adjoint {
     /* given */
     int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
-    const double *slopes;          /* [rows][stride] w                                        */
-    const double *den;             /* [rows], 0 = the row carries nothing                     */
-    const double *extra;           /* [columns]                                               */
-    const unsigned char *held;     /* [columns] 1: b_j = 0                                    */
-    const double *row_right;       /* [rows] sum_j w U                                        */
-    const double *right;           /* [columns] sum_i w_ij (U_ij - row_right_i / den_i)       */
-    double scale;  /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U|          */
-    double enough; /* largest relative residual that is OTA_OK                */
+    const double *slopes;          /* [rows][stride] w */
+    const double *den;             /* [rows], 0 = the row carries nothing */
+    const double *extra;           /* [columns] */
+    const unsigned char *held;     /* [columns] 1: b_j = 0 */
+    const double *row_right;       /* [rows] sum_j w U */
+    const double *right;           /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
+    double scale;  /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U| */
+    double enough; /* largest relative residual that is OTA_OK */
     const ota_settings *settings;
     ota_pool *pool;
-    double *partial; /* [OTA_ADJOINT_CHUNKS][stride]    */
-    double *vectors; /* OTA_ADJOINT_VECTORS of stride   */
+    double *partial; /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *vectors; /* OTA_ADJOINT_VECTORS of stride */
     /* found */
     double *a, *b; /* [rows], [columns] */
     double residual;
@@ -62,12 +62,12 @@ typedef enum ota_step_kind { OTA_STEP_ROWS, OTA_STEP_COLUMNS } ota_step_kind;
 /* One update. g is what it starts from, after `ratio` was applied to it. */
 typedef struct ota_step {
     ota_step_kind kind;
-    double t;        /* temperature of the update                             */
-    double ratio;    /* g <- ratio g before it (kept scalings), else 1        */
-    double *g;       /* [columns]                                             */
-    double *result;  /* [rows] row update: the new f                         */
+    double t;        /* temperature of the update */
+    double ratio;    /* g <- ratio g before it (kept scalings), else 1 */
+    double *g;       /* [columns] */
+    double *result;  /* [rows] row update: the new f */
     const double *f; /* [rows] the f of a row update, or what a column's uses */
-    double *level;   /* [columns] column update: L_j                         */
+    double *level;   /* [columns] column update: L_j */
 } ota_step;
 
 /* Derivatives of L with respect to what the rounds were given. */

@@ -51,25 +51,25 @@ typedef struct ota_coupled {
     bool masked;        /* some pair of positive masses is forbidden */
     bool support_known; /* the search for unusable pairs was made */
 
-    double *target;              /* [columns] nu, balanced to the row mass within rounding       */
-    double *column;              /* [columns] c                                                  */
-    double *level;               /* [columns] L                                                  */
-    double *best;                /* [columns] g of the smallest residual so far                  */
-    double *previous;            /* [columns] g of the round before                              */
-    double *shift, *sum, *error; /* [rows] of the fused pass; row errors               */
-    double *old_f;               /* [rows] f of the pass before                                  */
-    double *partial;             /* [chunks][lane] column sums                                   */
-    double *relaxed;             /* [chunks][lane] column sums with relaxed f                    */
-    void *potential;             /* [lane] g as the type of the scores                           */
-    void *scratch;               /* [chunks][lane]                                               */
-    void *top;                   /* [chunks][lane]                                               */
-    void *pruned;                /* [rows][stride] scores without unusable pairs                 */
-    unsigned char *allowed, *usable; /* [rows][columns]                                 */
-    void *search; /* workspace of the search                                      */
+    double *target;                  /* [columns] nu, balanced to the row mass within rounding */
+    double *column;                  /* [columns] c */
+    double *level;                   /* [columns] L */
+    double *best;                    /* [columns] g of the smallest residual so far */
+    double *previous;                /* [columns] g of the round before */
+    double *shift, *sum, *error;     /* [rows] of the fused pass; row errors */
+    double *old_f;                   /* [rows] f of the pass before */
+    double *partial;                 /* [chunks][lane] column sums */
+    double *relaxed;                 /* [chunks][lane] column sums with relaxed f */
+    void *potential;                 /* [lane] g as the type of the scores */
+    void *scratch;                   /* [chunks][lane] */
+    void *top;                       /* [chunks][lane] */
+    void *pruned;                    /* [rows][stride] scores without unusable pairs */
+    unsigned char *allowed, *usable; /* [rows][columns] */
+    void *search;                    /* workspace of the search */
 
     /* linear domain */
     void *kernel;  /* [rows][stride] */
-    void *scaling; /* [lane] v       */
+    void *scaling; /* [lane] v */
     double *absorbed_f, *absorbed_g, *scaled_sink, *u;
     double *middle; /* [columns] absorbed beside g when costs are centred [TOT-106] */
     bool formed;
@@ -80,16 +80,16 @@ typedef struct ota_coupled {
 
     /* Newton */
     double *wide;         /* [rows][stride] scores in f64 (the scores themselves when they are) */
-    double *weights;      /* [rows][stride] P        */
-    double *across;       /* [columns][rows rounded up] scaled weights, transposed        */
-    double *hessian;      /* [columns][lane] minus the off-diagonal part                 */
-    double *factor;       /* the same, consumed by the elimination                       */
-    unsigned char *fixed; /* [columns] keys that stay where they are                 */
+    double *weights;      /* [rows][stride] P */
+    double *across;       /* [columns][rows rounded up] scaled weights, transposed */
+    double *hessian;      /* [columns][lane] minus the off-diagonal part */
+    double *factor;       /* the same, consumed by the elimination */
+    unsigned char *fixed; /* [columns] keys that stay where they are */
     double *vectors;      /* OTA_NEWTON_VECTORS of lane */
-    double *powers;       /* [rows] W_i  */
+    double *powers;       /* [rows] W_i */
     double *sinks;        /* [rows] weight on the sink */
     double *gathered;     /* [chunks][2][rows rounded up] */
-    double *interior_matrix; /* [3][rows][stride]         */
+    double *interior_matrix; /* [3][rows][stride] */
     double *interior_rows;   /* [6][rows] and [3][chunks] */
 } ota_coupled;
 
@@ -173,11 +173,11 @@ bool ota_linear_pass(ota_coupled *state, double t);
 
 /* What a method's loop came to; the rounds are in head->rounds and g in head->g. */
 typedef enum ota_outcome {
-    OTA_MET,     /* the residual fell below the tolerance          */
-    OTA_RAN,     /* the fixed number of rounds was run             */
-    OTA_SLOW,    /* gave up early: another method should go on     */
-    OTA_SPENT,   /* out of rounds, or no way down                  */
-    OTA_STOPPED, /* cancelled or past the deadline: see `stopped`  */
+    OTA_MET,     /* the residual fell below the tolerance */
+    OTA_RAN,     /* the fixed number of rounds was run */
+    OTA_SLOW,    /* gave up early: another method should go on */
+    OTA_SPENT,   /* out of rounds, or no way down */
+    OTA_STOPPED, /* cancelled or past the deadline: see `stopped` */
     OTA_HOPELESS /* unusable pairs or no feasible plan: the head's sentence says so */
 } ota_outcome;
 

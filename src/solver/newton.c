@@ -18,15 +18,15 @@
 #include <string.h>
 
 enum {
-    BLOCK = 64,       /* keys of one block of the Hessian   */
-    TRIALS = 24,      /* evaluations of one line search     */
+    BLOCK = 64,       /* keys of one block of the Hessian */
+    TRIALS = 24,      /* evaluations of one line search */
     STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
     DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
     CONJUGATE_STEPS = 400,
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
     STALLED = 40, /* steps near the solution without half the residual: rounding is left */
-    REFUSALS = 3  /* times the emission may disagree with a residual that is met    */
+    REFUSALS = 3  /* times the emission may disagree with a residual that is met */
 };
 
 /* Slopes that end the line search, relative to the first. */

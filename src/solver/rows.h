@@ -31,12 +31,12 @@ static inline double ota_custom_argument(double s, double shift, double tau) {
 
 typedef struct ota_row_found {
     double potential; /* f, units of S; -inf for an empty row (or mu = 0) */
-    double mass;      /* sum of the weights on real keys                  */
-    double sink;      /* weight on the sink                               */
-    double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only    */
-    bool empty;       /* no allowed key and no sink                       */
-    bool nonfinite;   /* NaN or +inf met: all weights are NaN             */
-    bool infeasible;  /* online: the keys left cannot take mu             */
+    double mass;      /* sum of the weights on real keys */
+    double sink;      /* weight on the sink */
+    double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only */
+    bool empty;       /* no allowed key and no sink */
+    bool nonfinite;   /* NaN or +inf met: all weights are NaN */
+    bool infeasible;  /* online: the keys left cannot take mu */
 } ota_row_found;
 
 /* Weights of keys [0, count) into p (p may be s itself). */

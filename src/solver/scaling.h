@@ -13,17 +13,17 @@
 
 typedef struct ota_scaling {
     ota_dense *head;           /* rule, nu, mass, temperature; g is filled at the end */
-    double *target;            /* [columns] nu, balanced to the row mass              */
-    double *sum;               /* [columns] c                                         */
-    double *scaling;           /* [columns] v                                         */
-    double *absorbed;          /* [columns] a, numbers of the kernel's type          */
-    const unsigned char *used; /* [columns] some row may use the key        */
+    double *target;            /* [columns] nu, balanced to the row mass */
+    double *sum;               /* [columns] c */
+    double *scaling;           /* [columns] v */
+    double *absorbed;          /* [columns] a, numbers of the kernel's type */
+    const unsigned char *used; /* [columns] some row may use the key */
 } ota_scaling;
 
 /* What a step leaves. */
 typedef enum ota_scaling_state {
-    OTA_SCALING_INSIDE,  /* the kernel still carries every scaling             */
-    OTA_SCALING_OUTSIDE, /* absorb g into a new kernel                         */
+    OTA_SCALING_INSIDE,  /* the kernel still carries every scaling */
+    OTA_SCALING_OUTSIDE, /* absorb g into a new kernel */
     OTA_SCALING_LOST     /* sums underflowed: the general solver has to decide */
 } ota_scaling_state;
 

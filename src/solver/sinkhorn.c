@@ -19,9 +19,8 @@
 enum {
     STALL_ROUNDS =
         50,          /* numeric policy 3.7: less than 10 % in so many rounds asks for the support */
-    IMPATIENCE = 40, /* predicted rounds beyond which another method is cheaper                   */
-    SETTLED_ROUNDS =
-        6 /* rounds before the rate says anything                                      */
+    IMPATIENCE = 40, /* predicted rounds beyond which another method is cheaper */
+    SETTLED_ROUNDS = 6 /* rounds before the rate says anything */
 };
 
 static const double stall_ratio = 0.9;
@@ -34,7 +33,7 @@ typedef struct rounds {
     ota_coupled *state;
     const ota_settings *settings;
     double t, omega; /* omega: one-sided, as given */
-    double both;     /* two-sided; 1: off          */
+    double both;     /* two-sided; 1: off */
     double residual, last, rate, last_rate, best, marker;
     int64_t round, judged; /* judged: when `both` was last set */
     bool from_columns, to_columns, no_more_both;

@@ -15,7 +15,7 @@
 
 /* How the emission gets its weights from what the solver leaves. */
 typedef enum ota_emission {
-    OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact                   */
+    OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact */
     OTA_EMIT_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
     OTA_EMIT_PLAN,       /* P itself lies in `plan` */
     OTA_EMIT_MATCH       /* row i gives all its mass to key match[i] */

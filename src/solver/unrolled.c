@@ -185,10 +185,10 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
 
 typedef struct key_update {
-    double next;     /* the new g                                             */
-    double by_g;     /* d next / d g                                          */
-    double by_level; /* d next / d (t log target) = - d next / d (t L)         */
-    double by_t;     /* d next / d t at fixed L                               */
+    double next;     /* the new g */
+    double by_g;     /* d next / d g */
+    double by_level; /* d next / d (t log target) = - d next / d (t L) */
+    double by_t;     /* d next / d t at fixed L */
     double by_strength;
 } key_update;
 

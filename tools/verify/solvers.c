@@ -8,7 +8,6 @@ static head *solved_by(trial *t, double *s, const char *method, const char *solv
                        double tolerance) {
     head *h = tool_head(t, N, M, s);
     h->options.solver = solver;
-    h->options.max_rounds = 20000;
     tool_solve_head(t, h, method, tau, tolerance);
     return h;
 }
@@ -39,7 +38,6 @@ static double linear_marginals(trial *t) {
         h->row_mass = distribution(t, N, 1.0);
         h->column_mass = distribution(t, 11, 1.0);
         h->options.solver = "sinkhorn";
-        h->options.max_rounds = 20000;
         tool_solve_head(t, h, "softmax/exact", 0.7, 1e-12);
         for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - h->row_mass[i]));
         for (int j = 0; j < 11; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
@@ -112,7 +110,6 @@ static double extreme_range(trial *t) {
 static double loose_second_tolerance(trial *t) {
     head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
     h->options.tolerance_scaling = 1e6;
-    h->options.max_rounds = 20000;
     h->options.solver = "sinkhorn";
     tool_solve_head(t, h, "softmax/exact", 0.5, 1e-10);
     return h->status != OTA_OK ? NAN : h->certificate.column_error;
@@ -123,7 +120,6 @@ static double tight_second_tolerance(trial *t) {
     head *loose = solved_by(t, s, "softmax/exact", "sinkhorn", 0.5, 1e-4);
     head *tight = tool_head(t, N, M, s);
     tight->options.tolerance_scaling = 1e-10;
-    tight->options.max_rounds = 20000;
     tight->options.solver = "sinkhorn";
     tool_solve_head(t, tight, "softmax/exact", 0.5, 1e-4);
     return (double)(tight->result.rounds - loose->result.rounds);
