@@ -62,7 +62,7 @@ __all__ = [
 
 # Names and modules that are imported when they are first asked for.
 _LATER = {"Plan": "._plan", "linear_sum_assignment": "._assignment"}
-_MODULES = ("activations", "analysis", "hf", "nn", "ot")
+_MODULES = ("activations", "analysis", "flash", "hf", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from there and differentiates, so a training step holds no plan.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,10 @@ _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
     "str settings, str wanted) -> Tensor[]"
 )
+
+
+# torch.compile looks through caches and warns about each, so it calls text_of itself.
+_text = functools.lru_cache(maxsize=512)(text_of)
 
 
 def _view(x: Tensor) -> View:
@@ -435,7 +440,8 @@ def _call(
     if transformed and "saved" not in names:
         names.append("saved")
     op: Any = _Solve.apply if transformed else torch.ops.otattn.solve
-    found = op(*operands, text_of(settings), ",".join(names))
+    text = text_of(settings) if compiling else _text(settings)
+    found = op(*operands, text, ",".join(names))
     if request is None:
         return _back(first, found[0], lead)
     kept = {

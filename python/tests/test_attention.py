@@ -412,3 +412,19 @@ print(seconds)
         for _ in range(5)
     )
     assert seconds <= 0.060
+
+
+def test_forked_children_compute() -> None:
+    code = """
+import os, sys, numpy as np, otattn
+x = np.random.default_rng(0).standard_normal((2, 4, 64, 8))
+otattn.set_num_threads(2)
+right = otattn.attention(x, x, x, method="softmax/exact")
+for turn in range(20):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(otattn.attention(x, x, x, method="softmax/exact"), right) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+assert np.array_equal(otattn.attention(x, x, x, method="softmax/exact"), right)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
