@@ -68,6 +68,10 @@ static int allocate(tool_context *context, matching *m) {
 static int solve(tool_context *context, matching *m) {
     ota_problem problem = {
         .size = sizeof problem, .scores = m->cost, .cost = 1, .regulariser = OTA_HARD};
+    /* Said, because by default a column that no row may use would be asked for nothing. */
+    double unit = 1.0;
+    problem.column_mass = ota_array_of(&unit, OTA_F64, 1, 1, 1, m->cost.size[3]);
+    problem.column_mass.stride[3] = 0;
     if (m->rows == m->columns) {
         problem.columns = OTA_COLUMNS_EXACT;
     } else {

@@ -318,6 +318,27 @@ def test_forbidden_cells(tmp_path: Path) -> None:
     assert answer(tmp_path, "assign", "cost.npy", code=3)["status"] == "infeasible"
 
 
+def test_sparse_costs_match_or_are_refused_as_scipy_does(tmp_path: Path) -> None:
+    draw = rng("sparse costs")
+    refused = 0
+    for _ in range(60):
+        n, m = draw.integers(1, 6, 2)
+        C = draw.integers(0, 4, (n, m)).astype(float)
+        C[draw.random(C.shape) < 0.55] = np.inf
+        save(tmp_path, cost=C)
+        try:
+            rows, columns = linear_sum_assignment(C)
+        except ValueError:
+            assert answer(tmp_path, "assign", "cost.npy", code=3)["status"] == "infeasible"
+            refused += 1
+            continue
+        result = answer(tmp_path, "assign", "cost.npy")
+        matched = [j for j in result["permutation"] if j >= 0]
+        assert len(set(matched)) == len(matched) == min(n, m)
+        spec.check("ELA-14", abs(result["value"] - C[rows, columns].sum()), 0.0)
+    assert 5 < refused < 55
+
+
 @pytest.mark.parametrize("rule", ["exact", "capped:1.7"])
 def test_transport_agrees_with_linear_programming(tmp_path: Path, rule: str) -> None:
     draw = rng(rule)
