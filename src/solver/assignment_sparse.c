@@ -157,6 +157,8 @@ static int64_t price_out(ota_matching *state, const ota_assignment *problem, int
         if (threshold >= limit) threshold = nextafter(limit, -INFINITY);
         if (!(threshold < 0x1p1000)) threshold = 0x1p1000;
         const int added = list_cheapest(state, problem, i, groups, threshold, OTA_CANDIDATES / 4);
+        /* All that is cheaper was listed: the search knew of it, and only rounding says otherwise. */
+        if (own >= 0 && added == 0 && state->candidate_count[i] < OTA_CANDIDATES) continue;
         if (added > 0) *grown = true;
         state->next_waiting[left++] = i;
         if (own < 0) continue;
