@@ -147,9 +147,14 @@ align five.npy
 """.strip().splitlines()
 
 
+def without_bytes(text: str) -> str:
+    """How many bytes a plan needs depends on the machine's kernels and processors."""
+    return re.sub(r"needs \d+", "needs N", text)
+
+
 def sentence(folder: Path, command: str) -> dict[str, object]:
     done = run(folder, *shlex.split(command), stdin=(folder / "S.npy").read_bytes())
-    return {"exit": done.returncode, "sentence": done.stderr.decode()}
+    return {"exit": done.returncode, "sentence": without_bytes(done.stderr.decode())}
 
 
 def test_error_sentences(tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_every_error_is_one_sentence_and_one_object(tmp_path: Path) -> None:
         assert done.returncode == want["exit"], command
         result = json.loads(done.stdout)
         assert {"command", "status", "error", "field", "hint"} <= set(result), command
-        assert result["error"] in text
+        assert without_bytes(result["error"]) in text
         if result["status"] != "unsupported" and done.returncode != 3:
             assert result["status"] == STATUS_OF_CODE[done.returncode], command
 
