@@ -149,7 +149,7 @@ align five.npy
 
 def without_bytes(text: str) -> str:
     """How many bytes a plan needs depends on the machine's kernels and processors."""
-    return re.sub(r"needs \d+", "needs N", text)
+    return re.sub(r"plan here needs \d+", "plan here needs N", text)
 
 
 def sentence(folder: Path, command: str) -> dict[str, object]:
