@@ -520,6 +520,10 @@ typedef struct ota_gradients {
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */
     ota_array column_mass;
+    /* 1: a forward of this very problem, by this plan or another, came out well and wrote what stands
+       in the arrays; then the plan needs none of its own, and softmax on free columns that finds out
+       and lse there makes no pass for them */
+    int solved;
 } ota_gradients;
 
 /* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,

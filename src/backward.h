@@ -76,6 +76,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
+    struct ota_tile_space *tiles; /* softmax on free columns; else NULL */
 } ota_backward_space;
 
 /* One head at work. */
@@ -98,6 +99,12 @@ typedef struct ota_backward_job {
 /* backward.c: one run over all heads after the doors; `along` NULL for backward. */
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             const ota_tangents *along, ota_result *found);
+
+/* backward_tiles.c: softmax on free columns in tiles, where only gradients of queries, keys, values and row
+ * masses are wanted. */
+struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan);
+bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want);
+ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
