@@ -6,13 +6,10 @@
  *     U  = G V^T                        in scratch
  *     dV += P^T G       dS = P (U - a - b)       dK += dS^T Q       dQ += dS K
  *
- * Pairs outside a row's keys, or of weight 0, have dS = 0 whatever U is. The tile's rows are a little
- * longer than its keys, so that the columns the turned products walk do not share a cache set. */
-
-enum { GRADIENT_STRIDE = OTA_KEY_TILE };
+ * Pairs outside a row's keys, or of weight 0, have dS = 0 whatever U is. */
 
 typedef struct gradient_state {
-    real *weights, *slopes; /* P and U, dS: [rows][GRADIENT_STRIDE] */
+    real *weights, *slopes; /* P and U, dS: [rows][OTA_KEY_TILE] */
     bool raw;               /* as in attend_state, like gain and factor */
     real gain, factor;
     real ones[OTA_KEY_TILE];
@@ -21,7 +18,7 @@ typedef struct gradient_state {
 /* Raw products of the lanes [low, high) of a row into gain (S + h). */
 static void gradient_scores(const gradient_block *b, const gradient_state *state, int64_t row,
                             int64_t low, int64_t high) {
-    real *x = state->weights + row * GRADIENT_STRIDE;
+    real *x = state->weights + row * OTA_KEY_TILE;
     real scale = state->gain;
     if (b->terms) {
         b->terms(b->terms_context, row, b->first + low, b->first + high, x + low);
@@ -55,7 +52,7 @@ static void clear_outside(real *x, int64_t low, int64_t high, int64_t keys) {
 
 static void gradient_weights(const gradient_block *b, const gradient_state *state, int64_t row,
                              int64_t low, int64_t high) {
-    real *x = state->weights + row * GRADIENT_STRIDE;
+    real *x = state->weights + row * OTA_KEY_TILE;
     if (low >= high) {
         memset(x, 0, (size_t)b->key_count * sizeof *x);
         return;
@@ -84,8 +81,8 @@ static ALWAYS_INLINE void slope_lanes(const real *p, real *u, vec advantage, con
 /* U -> dS in place. */
 static void gradient_slopes(const gradient_block *b, const gradient_state *state, int64_t row,
                             int64_t low, int64_t high) {
-    const real *p = state->weights + row * GRADIENT_STRIDE;
-    real *u = state->slopes + row * GRADIENT_STRIDE;
+    const real *p = state->weights + row * OTA_KEY_TILE;
+    real *u = state->slopes + row * OTA_KEY_TILE;
     vec advantage = vec_set(b->advantage[row]);
     if (low >= high) {
         memset(u, 0, (size_t)b->key_count * sizeof *u);
@@ -106,14 +103,14 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
 static void add_turned(const gradient_state *state, const real *tile, const real *x, int64_t width,
                        int64_t low, int64_t high, int64_t keys, real *out) {
     if (!out) return;
-    tile_product_turned(tile + low * GRADIENT_STRIDE, GRADIENT_STRIDE, x + low * width, width, keys,
+    tile_product_turned(tile + low * OTA_KEY_TILE, OTA_KEY_TILE, x + low * width, width, keys,
                         width, high - low, out, width, state->ones);
 }
 
 static void gradient(const gradient_block *b) {
     gradient_state state = {.weights = b->scratch, .gain = 1};
     for (int j = 0; j < OTA_KEY_TILE; j++) state.ones[j] = 1;
-    state.slopes = state.weights + OTA_ROW_BLOCK * GRADIENT_STRIDE;
+    state.slopes = state.weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
     state.factor = b->scale * b->c;
     state.raw =
         !b->terms && !b->key_bias && state.factor >= SMALLEST_C && state.factor <= LARGEST_C;
@@ -128,10 +125,10 @@ static void gradient(const gradient_block *b) {
     real *weights = state.weights, *slopes = state.slopes;
     for (int64_t j = 0; j < b->key_count; j += OTA_PANEL) {
         panel_products(b->queries + low * b->width, b->packed_keys + j * b->width, high - low,
-                       b->width, weights + low * GRADIENT_STRIDE + j, GRADIENT_STRIDE, state.ones);
+                       b->width, weights + low * OTA_KEY_TILE + j, OTA_KEY_TILE, state.ones);
         panel_products(b->upstream + low * b->values_width, b->packed_values + j * b->values_width,
-                       high - low, b->values_width, slopes + low * GRADIENT_STRIDE + j,
-                       GRADIENT_STRIDE, state.ones);
+                       high - low, b->values_width, slopes + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
+                       state.ones);
     }
     for (int64_t row = low; row < high; row++) {
         int64_t from = larger(b->begin[row] - b->first, 0);
@@ -144,7 +141,7 @@ static void gradient(const gradient_block *b) {
     add_turned(&state, slopes, b->queries, b->width, low, high, b->key_count, b->keys_grad);
     if (!b->queries_grad) return;
     for (int64_t j = 0; j < b->key_count; j += RUN) {
-        tile_product(slopes + low * GRADIENT_STRIDE + j, GRADIENT_STRIDE, b->keys + j * b->width,
+        tile_product(slopes + low * OTA_KEY_TILE + j, OTA_KEY_TILE, b->keys + j * b->width,
                      b->width, high - low, b->width, smaller(RUN, b->key_count - j),
                      b->queries_grad + low * b->width, b->width, state.ones);
     }
