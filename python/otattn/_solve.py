@@ -146,6 +146,19 @@ def is_implicit(settings: Settings) -> bool:
     return problem.columns in _COUPLED and options.rounds == 0 and problem.regulariser != c.HARD
 
 
+def is_closed_form(settings: Settings) -> bool:
+    """Whether a row's plan is what its log-sum-exp says: softmax on free columns."""
+    problem, _ = _template(settings)
+    free = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_ROWS
+    return bool(free and problem.regulariser == c.SOFTMAX and problem.rows == c.ROWS_HARD)
+
+
+def needs_no_forward(settings: Settings) -> bool:
+    """Whether backward can do with what an earlier forward wrote."""
+    problem, _ = _template(settings)
+    return bool(problem.axis == c.AXIS_ROWS and not settings.prune and not settings.allow_partial)
+
+
 class Job:
     """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
 
@@ -293,6 +306,14 @@ class Handle:
 
     def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
         """Solves; the library's status. `outputs` maps names of ota_arrays to views."""
+        self.bind(job, outputs)
+        status: int = library.ota_forward(
+            self.pointer, ctypes.byref(self.arrays), ctypes.byref(self.result), self.reference
+        )
+        return status
+
+    def bind(self, job: Job, outputs: Mapping[str, View]) -> None:
+        """The arrays of the next call."""
         self.arrays = arrays = c.Arrays()
         arrays.size = ctypes.sizeof(c.Arrays)
         if isinstance(job.values, tuple):
@@ -301,15 +322,14 @@ class Handle:
             _pack(arrays, _ARRAYS["start_potential"], *job.start)
         for name, view in outputs.items():
             _pack(arrays, _ARRAYS[name], *view)
-        status: int = library.ota_forward(
-            self.pointer, ctypes.byref(arrays), ctypes.byref(self.result), self.reference
-        )
-        return status
 
-    def backward(self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View]) -> None:
+    def backward(
+        self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View], solved: bool = False
+    ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
         gradients = c.Gradients()
         gradients.size = ctypes.sizeof(c.Gradients)
+        gradients.solved = int(solved)
         for name, view in given.items():
             _pack(gradients, _GRADIENTS[name], *view)
         terms = (c.Array * max(1, len(job.term_names)))()
@@ -519,14 +539,21 @@ def needs_coupling(settings: Settings) -> bool:
 
 
 def differentiate(
-    job: Job, outputs: Mapping[str, View], given: Mapping[str, View], wanted: Mapping[str, View]
+    job: Job,
+    outputs: Mapping[str, View],
+    given: Mapping[str, View],
+    wanted: Mapping[str, View],
+    solved: bool,
 ) -> None:
-    """Solves once more and differentiates; `outputs` are what backward reads of forward."""
+    """Differentiates; `outputs` are what backward reads of forward, which runs again unless `solved`."""
     handle = acquire(job)
     try:
-        status = handle.forward(job, outputs)
-        if status < 0:
-            settle(job, handle, status)
-        handle.backward(job, given, wanted)
+        if solved:
+            handle.bind(job, outputs)
+        else:
+            status = handle.forward(job, outputs)
+            if status < 0:
+                settle(job, handle, status)
+        handle.backward(job, given, wanted, solved)
     finally:
         _pool.give(handle)
