@@ -60,7 +60,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
-    src/solver/unrolled.c)
+    src/solver/unrolled.c
+    src/solver/unrolled_along.c
+    src/tangents.c
+    src/tangents_check.c
+    src/tangents_coupled.c
+    src/tangents_masses.c
+    src/tangents_rows.c
+    src/tangents_scores.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -209,4 +216,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_report.c
     tests/test_rounds.c
     tests/test_simplex.c
-    tests/test_spectra.c)
+    tests/test_spectra.c
+    tests/test_tangents.c)
