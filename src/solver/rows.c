@@ -86,7 +86,7 @@ static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) 
 #define REAL float
 #define WORD(name) name##_f32
 #define TABLE(law) ((law)->kernels->f32)
-#define ACCURACY 1.0e-11
+#define ACCURACY 1.0e-9
 #define REAL_MAX FLT_MAX
 #define TAU_MIN 1.0e-30
 #include "solver/rows.inc.h"
