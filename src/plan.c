@@ -75,6 +75,12 @@ static void choose_path(ota_plan *plan) {
     (void)snprintf(plan->why, sizeof plan->why, "%s", why);
 }
 
+/* Are rows solved as lists of keys? */
+static bool keeps_lists(const ota_plan *plan) {
+    return plan->solver == &ota_solver_entmax && plan->path == OTA_PATH_BLOCKS &&
+           plan->resolved.keys < INT32_MAX;
+}
+
 static void take_worker(ota_plan *plan, ota_worker *w) {
     const ota_resolved *r = &plan->resolved;
     const size_t real = ota_plan_real(plan);
@@ -88,6 +94,12 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
     w->scores = ota_arena_take(a, (size_t)plan->stride, OTA_BLOCK_ROWS * real);
     if (plan->path == OTA_PATH_FUSED)
         w->attend = ota_arena_take(a, (size_t)ota_attend_scratch(plan->values_width), real);
+    if (keeps_lists(plan)) {
+        const size_t room = (size_t)plan->stride + OTA_KEEP_ROOM;
+        w->keys.kept = ota_arena_take(a, room, real);
+        w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
+        w->keys.wide = ota_arena_take(a, room, sizeof(double));
+    }
     if (plan->path == OTA_PATH_ORDERED) {
         w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)plan->stride, sizeof(double));

@@ -37,6 +37,7 @@ typedef struct ota_worker {
     void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
+    ota_row_room keys;      /* entmax rows as lists */
 } ota_worker;
 
 /* All scores of one head being solved. */

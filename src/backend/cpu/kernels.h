@@ -29,7 +29,8 @@ enum {
     OTA_PANEL = 64,     /* keys per packed panel: [panel][width][64] */
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
     OTA_LIFT_F64 = 512,
-    OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE
+    OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
+    OTA_KEEP_ROOM = 16 /* elements that `keep` may write past the last one kept */
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
@@ -150,6 +151,12 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                \
         double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                \
                          T factor, T *out);                                                                      \
+        /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
+           room for count + OTA_KEEP_ROOM elements; kept may be s. */     \
+        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                            \
+        /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
+        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
+                           int64_t ldv, int64_t values_width, T *out);                                           \
     } NAME;
 
 OTA_KERNEL_TABLE(ota_kernels_f32, float)
