@@ -149,6 +149,7 @@ const kernel_table OTA_TABLE = {
     .products = products,
     .apply = apply,
     .maximum = maximum,
+    .lowest = lowest,
     .exponentials = exponentials,
     .multiply = multiply,
     .sum = sum,
