@@ -28,6 +28,15 @@ typedef enum rounds_end {
     ROUNDS_WILD     /* scores that are NaN or infinite */
 } rounds_end;
 
+enum {
+    ROUNDS_SETTLED = 6, /* rounds before the rate says anything */
+    ROUNDS_AHEAD = 12,  /* plain rounds that are cheaper than a start of the extrapolation */
+    ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
+    ROUNDS_STALL =
+        50 /* less than 10 % in so many rounds: the general solver looks for the reason */
+};
+static const double stall_ratio = 0.9;
+
 typedef struct walk {
     ota_plan *plan;
     const ota_arrays *arrays;

@@ -351,17 +351,16 @@ static double WORD(rounds_floor)(const WORD(rounds_walk) * rounds) {
     return 8.0 * u + u * reach / rounds->t;
 }
 
-/* How far rounds may predict to go before another method is cheaper, and when they say anything. */
-enum { WORD(ROUNDS_PATIENCE) = 150, WORD(ROUNDS_SETTLED) = 6 };
-
 typedef struct WORD(rounds_progress) {
-    double residual, last;
-    bool slow; /* too many rounds are ahead at the rate of the last one */
+    ota_extrapolation history;
+    double *before; /* g before a step */
+    double residual, last, best, marker;
+    bool accelerated, extrapolated;
 } WORD(rounds_progress);
 
 /* After a turn, to a tolerance: is the plan of these u and v within it? */
 static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling, double floor,
-                         int64_t round, WORD(rounds_progress) * at) {
+                         WORD(rounds_progress) * at) {
     const ota_dense *d = rounds->seat_walk->dense;
     const double tolerance = d->settings->tolerance;
     const double growth = ota_scaling_constant(scaling);
@@ -370,11 +369,43 @@ static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling, doubl
     at->last = at->residual;
     at->residual = ota_scaling_residual(scaling);
     if (at->residual + floor <= tolerance) return true;
-    const double rate = at->residual / at->last;
-    at->slow = round >= WORD(ROUNDS_SETTLED) &&
-               (!(rate < 1.0) || log((tolerance - floor) / at->residual) / log(rate) >
-                                     (double)WORD(ROUNDS_PATIENCE));
+    const double rate = at->residual / at->last, ahead = log((tolerance - floor) / at->residual);
+    if (d->rounds >= ROUNDS_SETTLED && !(ahead / log(rate) < ROUNDS_AHEAD && rate < 1.0))
+        at->accelerated = true;
+    at->best = fmin(at->best, at->residual);
     return false;
+}
+
+/* Has the residual stood still, or has the head had its share of rounds? */
+static bool WORD(is_slow)(const ota_dense *d, WORD(rounds_progress) * at) {
+    if (d->rounds > ROUNDS_SHARE && d->rounds > d->columns) return true;
+    if (d->rounds % ROUNDS_STALL != ROUNDS_STALL - 1) return false;
+    const bool stalled = at->best > stall_ratio * at->marker;
+    at->marker = at->best;
+    return stalled;
+}
+
+/* One column update, extrapolated once plain rounds have shown to be slow. */
+static ota_scaling_state WORD(advance)(const WORD(rounds_walk) * rounds, ota_scaling *scaling,
+                                       WORD(rounds_progress) * at) {
+    ota_dense *d = rounds->seat_walk->dense;
+    const size_t bytes = (size_t)d->columns * sizeof *d->g;
+    if (!at->accelerated) return ota_scaling_step(scaling);
+    if (at->extrapolated && !(at->residual <= at->last)) {
+        memcpy(d->g, at->history.plain, bytes);
+        ota_extrapolation_forget(&at->history);
+        at->extrapolated = false;
+        at->residual = INFINITY;
+        return ota_scaling_restore(scaling);
+    }
+    ota_scaling_potentials(scaling);
+    memcpy(at->before, d->g, bytes);
+    const ota_scaling_state state = ota_scaling_step(scaling);
+    if (state == OTA_SCALING_LOST) return state;
+    ota_scaling_potentials(scaling);
+    at->extrapolated = ota_extrapolate(&at->history, at->before, d->g, d->columns,
+                                       d->rule == OTA_COLUMNS_CAPPED ? 0.0 : INFINITY);
+    return at->extrapolated ? ota_scaling_restore(scaling) : state;
 }
 
 static void WORD(start_rounds)(WORD(seat_walk) * s, ota_scaling *scaling) {
@@ -400,7 +431,13 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
     ota_dense *d = rounds->seat_walk->dense;
     const ota_plan *plan = rounds->seat_walk->w->plan;
     const ota_settings *settings = &plan->resolved.settings;
-    WORD(rounds_progress) progress = {.residual = INFINITY};
+    double *memory = rounds->seat_walk->seat->history;
+    WORD(rounds_progress)
+    progress = {.residual = INFINITY, .best = INFINITY, .marker = INFINITY};
+    if (rounds->careful) {
+        ota_extrapolation_place(&progress.history, memory, plan->dense_stride);
+        progress.before = memory + OTA_ANDERSON_VECTORS * plan->dense_stride;
+    }
     double floor = 0.0;
     bool form = true;
     for (d->rounds = 0;; d->rounds++) {
@@ -417,9 +454,9 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
         if (rounds->careful) {
             if (rounds->first) floor = WORD(rounds_floor)(rounds);
             if (!(settings->tolerance >= 2.0 * floor)) return ROUNDS_COARSE;
-            rounds->met = WORD(within)(rounds, scaling, floor, d->rounds, &progress);
+            rounds->met = WORD(within)(rounds, scaling, floor, &progress);
             if (rounds->met) return ROUNDS_DONE;
-            if (progress.slow && !plan->streamed) return ROUNDS_SLOW;
+            if (!plan->streamed && WORD(is_slow)(d, &progress)) return ROUNDS_SLOW;
             if (isnan(progress.residual)) return ROUNDS_LOST;
             if (d->rounds >= settings->max_rounds) return ROUNDS_SPENT;
         }
@@ -430,14 +467,14 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
             ota_scaling_measure(scaling);
             d->tell(d->tell_context, d->rounds, d->column_error);
         }
-        const ota_scaling_state state = ota_scaling_step(scaling);
+        const ota_scaling_state state = WORD(advance)(rounds, scaling, &progress);
         if (state == OTA_SCALING_LOST) return ROUNDS_LOST;
         form = state == OTA_SCALING_OUTSIDE;
         if (!form) continue;
         /* Differences of a caller's scores may need more than a in the kernel's type carries. */
         if (plan->mixed && plan->resolved.from_matrix && sizeof(REAL) < sizeof(double))
             return ROUNDS_COARSE;
-        ota_scaling_potentials(scaling);
+        if (!progress.extrapolated) ota_scaling_potentials(scaling);
         ota_scaling_absorb(scaling);
         rounds->absorbed = true;
     }

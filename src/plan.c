@@ -114,7 +114,10 @@ static void take_rounds(ota_plan *plan, ota_seat *seat) {
         *column_vectors[k] = ota_arena_take(a, stride, sizeof(double));
     seat->line = ota_arena_take(a, stride, ota_plan_real(plan));
     seat->surveys = ota_arena_take(a, OTA_CHUNKS, sizeof *seat->surveys);
-    void *parts = NULL;
+    void *parts = NULL, *history = NULL;
+    if (!r->settings.fixed)
+        take_matrix(a, OTA_ANDERSON_VECTORS + 1, plan->dense_stride, sizeof(double), &history);
+    seat->history = history;
     take_matrix(a, OTA_CHUNKS, plan->dense_stride, sizeof(double), &parts);
     seat->parts = parts;
     if (!r->row_terms && r->support_count == 0) return;

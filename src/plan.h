@@ -3,6 +3,7 @@
 #define OTA_PLAN_H
 
 #include "base/base.h"
+#include "solver/extrapolation.h"
 #include "solver/rows.h"
 #include "solver/solver.h"
 
@@ -60,6 +61,7 @@ typedef struct ota_seat {
     double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
     double *parts;                              /* [OTA_CHUNKS][dense_stride] */
     ota_survey *surveys;                        /* [OTA_CHUNKS] */
+    double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
 } ota_seat;

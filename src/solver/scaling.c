@@ -91,6 +91,18 @@ void ota_scaling_absorb(ota_scaling *s) {
     }
 }
 
+ota_scaling_state ota_scaling_restore(ota_scaling *s) {
+    const ota_dense *head = s->head;
+    const double high = bound[head->narrow];
+    ota_scaling_state state = OTA_SCALING_INSIDE;
+    for (int64_t j = 0; j < head->columns; j++) {
+        if (!(s->scaling[j] > 0.0)) continue;
+        s->scaling[j] = exp((head->g[j] - s->absorbed[j]) / head->tau);
+        if (!(s->scaling[j] <= high && s->scaling[j] * high >= 1.0)) state = OTA_SCALING_OUTSIDE;
+    }
+    return state;
+}
+
 void ota_scaling_measure(ota_scaling *s) {
     ota_dense *head = s->head;
     double error = 0.0;

@@ -36,6 +36,8 @@ ota_scaling_state ota_scaling_step(ota_scaling *s);
 void ota_scaling_potentials(ota_scaling *s);
 /* a = head->g in the kernel's type, v = what is left. */
 void ota_scaling_absorb(ota_scaling *s);
+/* v from head->g with a as it is. */
+ota_scaling_state ota_scaling_restore(ota_scaling *s);
 /* head->column_error of the plan with column sums c v. */
 void ota_scaling_measure(ota_scaling *s);
 /* The column residual that decides (numeric policy 3.5): for caps with the complementarity that is
