@@ -46,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment.c
     src/solver/assignment_sparse.c
     src/solver/coupled.c
+    src/solver/extrapolation.c
     src/solver/hard.c
     src/solver/interior.c
     src/solver/newton.c
@@ -217,4 +218,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c
-    tests/test_tangents.c)
+    tests/test_tangents.c
+    tests/test_tolerance.c)

@@ -458,7 +458,7 @@ typedef struct ota_result {
     int64_t pruned_pairs;
     /* kernel entries flushed to zero by the linear domain [TOT-108] */
     int64_t underflowed;
-    int promoted;               /* potentials computed in f64 although the data is narrower */
+    int promoted;               /* every head was worked on in f64 although the data is narrower */
     double temperature_reached; /* smallest temperature solved when a schedule stopped early */
     int64_t head;               /* batch * heads + head index of the worst head */
     char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */

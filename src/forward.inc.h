@@ -441,18 +441,6 @@ static void WORD(walk_rows)(walk *w) {
 }
 #include "forward_stored.inc.h"
 
-static void WORD(walk_heads)(walk *w) {
-    ota_plan *plan = w->plan;
-    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (!ota_plan_has_seats(plan)) {
-        WORD(walk_rows)(w);
-    } else if (heads >= plan->worker_count) {
-        ota_parallel(plan->pool, heads, WORD(dense_task), w);
-    } else {
-        for (int64_t k = 0; k < heads; k++) WORD(run_seat)(w, k, 0);
-    }
-}
-
 #undef dropout_row
 #undef pack_rows
 #undef row_scores

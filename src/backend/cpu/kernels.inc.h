@@ -155,6 +155,7 @@ const kernel_table OTA_TABLE = {
     .products = products,
     .apply = apply,
     .maximum = maximum,
+    .lowest = lowest,
     .exponentials = exponentials,
     .multiply = multiply,
     .sum = sum,

@@ -13,6 +13,15 @@ static real maximum(const real *s, const real *h, int64_t count) {
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
 
+static real lowest(const real *s, int64_t count) {
+    vec none = vec_set((real)INFINITY), low = none;
+    for (int64_t j = 0; j < count; j += LANES) {
+        vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
+        low = vec_min(low, vec_select(mask_equal(x, vec_set(NO_SCORE)), none, x));
+    }
+    return -vec_reduce_max(vec_sub(vec_set(0), low));
+}
+
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
                            real *p) {
     total all = {0, 0};
