@@ -17,6 +17,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/base/threads.c
     src/certificate.c
     src/certificate_dual.c
+    src/certificate_prune.c
     src/decode.c
     src/forward.c
     src/judge_scores.c

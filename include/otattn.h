@@ -589,10 +589,11 @@ typedef struct ota_certificate {
 } ota_certificate;
 
 /* Judges arrays->coupling if present, else the plan that row_potential and column_potential define
- * (entropy and Tsallis; online too; hard and prefix need the coupling). Streams rows: O(keys) memory,
- * allocated inside. `per_head`: batch * heads records or NULL. Over heads: largest errors, gaps, delta
- * and receiver_max, smallest receiver_min and minimum, means of entropy and support, sums of primal,
- * dual and value. */
+ * (entropy and Tsallis; online too; hard, prefix and options.prune need the coupling). Streams rows:
+ * O(keys) memory, allocated inside; with options.prune 2 more bits a pair, to find the pairs that no
+ * feasible plan can use and leave them out of the dual. `per_head`: batch * heads records or NULL. Over
+ * heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means of
+ * entropy and support, sums of primal, dual and value. */
 OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *options,
                                const ota_arrays *arrays, ota_certificate *certificate,
                                ota_certificate *per_head, ota_error *error);
