@@ -172,6 +172,10 @@ ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *
                           "directional derivatives exist for solutions of one problem; elastic, "
                           "online and prefix columns and fixed rounds are none");
     }
+    if (status == OTA_OK && plan->resolved.problem.dropout > 0.0) {
+        status = ota_fail(error, OTA_UNSUPPORTED, "dropout", "set it to 0",
+                          "directional derivatives are those of the plan without dropout");
+    }
     if (status == OTA_OK)
         status = ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
     if (status == OTA_OK)
