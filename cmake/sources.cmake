@@ -104,6 +104,34 @@ set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
 
+# Checkpoints and their forward passes.
+set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
+set(OTATTN_MODEL_SOURCES
+    model/architecture.c
+    model/attention.c
+    model/bind.c
+    model/cache.c
+    model/capture.c
+    model/checkpoint.c
+    model/config.c
+    model/elements.c
+    model/files.c
+    model/gguf.c
+    model/linear.c
+    model/methods.c
+    model/model.c
+    model/ops.c
+    model/ops_portable.c
+    model/safetensors.c
+    model/session.c
+    model/team.c
+    model/walk.c)
+
+# The same arithmetic for newer processors; the level is the word after ops_ in the name.
+set(OTATTN_MODEL_LEVEL_SOURCES
+    model/ops_avx2.c
+    model/ops_avx512.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
