@@ -95,6 +95,27 @@ set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
 
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -139,6 +160,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
