@@ -36,7 +36,6 @@ static bool is_control(int32_t character) {
     switch (utf8proc_category(character)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO: return true;
     default: return false;
     }
