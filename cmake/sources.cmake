@@ -132,6 +132,27 @@ set(OTATTN_MODEL_LEVEL_SOURCES
     model/ops_avx2.c
     model/ops_avx512.c)
 
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -176,6 +197,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
@@ -247,4 +270,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_simplex.c
     tests/test_spectra.c
     tests/test_tangents.c
-    tests/test_tolerance.c)
+    tests/test_tolerance.c
+    tests/test_tokenizer.c)
