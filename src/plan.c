@@ -79,8 +79,10 @@ static void choose_path(ota_plan *plan) {
 
 /* Are rows solved as lists of keys? */
 static bool keeps_lists(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    /* Dropout walks whole rows. */
     return plan->solver == &ota_solver_entmax && plan->path == OTA_PATH_BLOCKS &&
-           plan->resolved.keys < INT32_MAX;
+           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
 
 static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {

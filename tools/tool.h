@@ -304,7 +304,7 @@ typedef struct tool_solution {
     char solver[32], kernel[32];
     int threads;
     size_t bytes;
-    ota_array out, coupling, row_potential, column_potential, receiver; /* owned */
+    ota_array out, coupling, row_potential, column_potential, receiver, sink; /* owned */
     ota_array advantage;                                                /* owned */
     tool_gradients *gradients; /* owned; NULL without --grad */
     double backward_residual;
