@@ -17,6 +17,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/base/threads.c
     src/certificate.c
     src/certificate_dual.c
+    src/certificate_prune.c
     src/decode.c
     src/forward.c
     src/judge_scores.c
@@ -27,6 +28,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/check_array.c
     src/problem/check_options.c
     src/problem/check_support.c
+    src/problem/dropout.c
     src/problem/error.c
     src/problem/facts.c
     src/problem/feasible.c
@@ -188,6 +190,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled_random.c
     tests/test_custom.c
     tests/test_damage.c
+    tests/test_dropout.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c

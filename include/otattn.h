@@ -285,6 +285,15 @@ typedef struct ota_problem {
     ota_side start, end;
 
     ota_custom custom; /* of OTA_CUSTOM */
+
+    /* 0 <= dropout < 1: `out` is made of D_ij P_ij instead of P_ij, D_ij = 0 with this probability, else
+       1 / (1 - dropout). Everything else (coupling, statistics, certificates) is of the plan P; backward and
+       jvp follow D. The pair (i, j) of batch b and head h is dropped when word j mod 4 of
+           philox(key = words 0, 1 of philox(seed; offset, b, h); counter = i, floor(j / 4))
+       is below dropout 2^32, philox being Philox 4x32 with 10 rounds, 64-bit numbers taken low word
+       first, b and h as one word each. The same bits for any threads, kernels and shapes. */
+    double dropout;
+    uint64_t dropout_seed, dropout_offset;
 } ota_problem;
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -603,10 +612,11 @@ typedef struct ota_certificate {
 } ota_certificate;
 
 /* Judges arrays->coupling if present, else the plan that row_potential and column_potential define
- * (entropy and Tsallis; online too; hard and prefix need the coupling). Streams rows: O(keys) memory,
- * allocated inside. `per_head`: batch * heads records or NULL. Over heads: largest errors, gaps, delta
- * and receiver_max, smallest receiver_min and minimum, means of entropy and support, sums of primal,
- * dual and value. */
+ * (entropy and Tsallis; online too; hard, prefix and options.prune need the coupling). Streams rows:
+ * O(keys) memory, allocated inside; with options.prune 2 more bits a pair, to find the pairs that no
+ * feasible plan can use and leave them out of the dual. `per_head`: batch * heads records or NULL. Over
+ * heads: largest errors, gaps, delta and receiver_max, smallest receiver_min and minimum, means of
+ * entropy and support, sums of primal, dual and value. */
 OTA_API ota_status ota_certify(const ota_problem *problem, const ota_options *options,
                                const ota_arrays *arrays, ota_certificate *certificate,
                                ota_certificate *per_head, ota_error *error);

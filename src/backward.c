@@ -398,6 +398,7 @@ static ota_status run_head(ota_backward_job *job) {
         .sink = ota_head_sink(r, job->head),
         .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
         .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_UNROLLED || job->mode == OTA_BACKWARD_PREFIX;
     job->residual = 0.0;

@@ -93,6 +93,7 @@ typedef struct ota_backward_job {
     bool stored; /* dL/dS lies in gradient  */
     bool sums;   /* row sums are wanted     */
     double residual;
+    uint32_t dropout_key[2];
 } ota_backward_job;
 
 /* backward.c: one run over all heads after the doors. */

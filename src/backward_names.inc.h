@@ -1,4 +1,5 @@
 /* Ends what backward_pairs.inc.h began, so that the bodies can be included for another type. */
+#undef dropout_row
 #undef pack_keys
 #undef pack_rows
 #undef row_online

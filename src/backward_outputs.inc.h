@@ -202,6 +202,10 @@ static void WORD(keys_task)(void *context, int64_t tile, int worker) {
                   (REAL *)w->weights + at);
             if (keys) through_terms(job, w, first + k, from, to - from, at, -1, u);
         }
+        for (int64_t k = 0; values && r->problem.dropout > 0.0 && k < rows; k++) {
+            dropout_row(r, job->dropout_key, first + k, from, to - from,
+                        (REAL *)w->weights + k * OTA_KEY_TILE);
+        }
         if (values) {
             add_turned(job, w, w->weights, rows, to - from, w->gradients, plan->values_width,
                        space->values_sum + from * plan->values_width);

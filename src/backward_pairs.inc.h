@@ -3,6 +3,7 @@
  * m = keys. */
 
 /* Plain names for what is compiled once a type; backward_names.inc.h takes them back. */
+#define dropout_row WORD(ota_dropout_row)
 #define pack_keys WORD(ota_pack_keys)
 #define pack_rows WORD(ota_pack_rows)
 #define row_online WORD(ota_row_online)
@@ -124,6 +125,10 @@ static void WORD(form_upstream)(const ota_backward_job *job, ota_backward_worker
     } else {
         for (int64_t k = 0; k < rows; k++)
             memset(upstream + k * stride, 0, (size_t)(to - from) * sizeof(REAL));
+    }
+    for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
+        dropout_row(&plan->resolved, job->dropout_key, first + k, from, to - from,
+                    upstream + k * stride);
     }
     if (!ota_array_present(&job->want->coupling_grad)) return;
     const ota_array part = WORD(columns_of)(&job->want->coupling_grad, from, to);

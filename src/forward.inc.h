@@ -2,6 +2,7 @@
  * those of plan.h; n = queries, m = keys that exist (plan->key_count). */
 
 /* Plain names for calls, taken back at the end. */
+#define dropout_row WORD(ota_dropout_row)
 #define pack_rows WORD(ota_pack_rows)
 #define row_scores WORD(ota_row_scores)
 #define finish_rows WORD(finish_rows)
@@ -97,7 +98,8 @@ static void WORD(put_row)(const walk *w, int64_t batch, int64_t head, int64_t qu
     put(&a->sink, batch, head, query, found->sink);
 }
 
-/* Everything the caller wants from finished weights p[rows][stride] of queries [first, first + rows).
+/* Everything the caller wants from finished weights p[rows][stride] of queries [first, first + rows), which
+ * are its to spend.
  * `with_out` is false when the fused kernel has made `out` already. */
 static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
                               int64_t head, int64_t first, int64_t rows, REAL *p, int64_t stride,
@@ -151,6 +153,12 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
         }
     }
     if (!with_out || !ota_array_present(&a->out) || width == 0) return;
+    if (plan->resolved.problem.dropout > 0.0) {
+        uint32_t key[2];
+        ota_dropout_head(&plan->resolved, batch, head, key);
+        for (int64_t k = 0; k < rows; k++)
+            dropout_row(&plan->resolved, key, first + k, 0, m, p + k * stride);
+    }
     REAL *out = worker->out;
     for (int64_t k = 0; k < rows * width; k++) out[k] = (REAL)0;
     KERNELS(plan)->apply(p, stride, slot->values, width, rows, m, width, out, width);
@@ -409,6 +417,7 @@ static void WORD(walk_heads)(walk *w) {
     }
 }
 
+#undef dropout_row
 #undef pack_rows
 #undef row_scores
 #undef finish_rows

@@ -55,6 +55,9 @@ static void choose_path(ota_plan *plan) {
     } else if (p->columns == OTA_COLUMNS_ONLINE) {
         plan->path = OTA_PATH_ORDERED;
         why = "each row takes from what earlier rows left";
+    } else if (p->dropout > 0.0) {
+        plan->path = OTA_PATH_BLOCKS;
+        why = "weights are dropped from whole score rows, one block per worker";
     } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
         plan->path = OTA_PATH_FUSED;
         why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
@@ -386,6 +389,10 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
          s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
          s->prune || s->allow_partial || s->strict ? "" : " none");
+    if (p->dropout > 0.0) {
+        line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
+             p->dropout_seed, p->dropout_offset);
+    }
     if (s->gradients) line(&to, "backward: %s\n", ota_backward_describe(plan));
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
     if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);

@@ -21,7 +21,7 @@ _TYPES: dict[Any, int] = {
 }
 _FLOATS = (c.F64, c.F32, c.F16, c.BF16)
 # No operand behind query, key and value.
-_ABSENT = (None,) * 13
+_ABSENT = (None,) * 14
 
 
 def type_of(dtype: Any) -> int:
@@ -122,12 +122,12 @@ def operands_of(
         return view_of(x)
 
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (row_mass, column_mass, lengths, start) = extra[9:]
+    (row_mass, column_mass, lengths, start, seed) = extra[9:]
     sizes = (heads, queries, keys)
     total = 1
     for size in batch:
         total *= size
-    found: list[Operand] = [None] * 13
+    found: list[Operand] = [None] * 14
     if mask is not None:
         mask = _ready(foreign("attn_mask", mask))
         if mask.dtype != np.bool_:
@@ -168,6 +168,9 @@ def operands_of(
             fold_vector("start_potential", start, total, heads, keys), (total, heads, 1, keys)
         )
         found[12] = lend(whole)
+    if seed is not None:
+        drawn = int(np.random.randint(0, 1 << 63, dtype=np.int64)) if seed[0] is None else seed[0]
+        found[13] = (drawn, seed[1])
     return tuple(found)
 
 

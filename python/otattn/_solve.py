@@ -37,6 +37,7 @@ Operand = View | float | None
 _IDLE_PLANS = 32
 _IDLE_BYTES = 256 << 20
 
+_WORD = (1 << 64) - 1
 _ARRAY = struct.Struct("@Pi4x8q")
 _pack = _ARRAY.pack_into
 _DOUBLE = struct.Struct("@d")
@@ -168,7 +169,7 @@ class Job:
         options = c.Options.from_buffer_copy(options_template)
         options.gradients, options.threads = int(gradients), thread_limit()
         (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
-        (alpha, cap, strength, row_mass, column_mass, lengths, start) = operands[9:]
+        (alpha, cap, strength, row_mass, column_mass, lengths, start, seed) = operands[9:]
         assert isinstance(query, tuple)
         self.settings, self.start, self.operands = settings, start, operands
         self.values = value
@@ -232,6 +233,10 @@ class Job:
             _pack(problem, _PROBLEM["row_mass"], *row_mass)
         if isinstance(column_mass, tuple):
             _pack(problem, _PROBLEM["column_mass"], *column_mass)
+        if settings.dropout > 0.0:
+            assert isinstance(seed, tuple)
+            problem.dropout = settings.dropout
+            problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
         self.problem, self.options = problem, options
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:15])
         self.key = (settings, gradients, options.threads, shapes)

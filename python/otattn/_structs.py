@@ -167,6 +167,9 @@ class Problem(ctypes.Structure):
         ("start", ctypes.c_int),
         ("end", ctypes.c_int),
         ("custom", Custom),
+        ("dropout", ctypes.c_double),
+        ("dropout_seed", ctypes.c_uint64),
+        ("dropout_offset", ctypes.c_uint64),
     )
 
 

@@ -61,6 +61,9 @@ def _view(x: Tensor) -> View:
 def _operand(x: Tensor | None) -> Operand:
     if x is None:
         return None
+    if x.dim() == 1:
+        # Seed and offset of dropout.
+        return tuple(x.tolist())
     return float(x) if x.dim() == 0 else _view(x)
 
 
@@ -219,7 +222,17 @@ def _no_second(ctx: Any, gradients: Any) -> Any:
 # ---- vmap ----------------------------------------------------------------------------------------
 
 # A batch of these cannot be folded into the batch dimension.
-_LOOPED = ("relative_bias", "alibi_slopes", "sink", "temperature", "alpha", "cap", "strength", "key_lengths")
+_LOOPED = (
+    "relative_bias",
+    "alibi_slopes",
+    "sink",
+    "temperature",
+    "alpha",
+    "cap",
+    "strength",
+    "key_lengths",
+    "dropout_seed",
+)
 
 
 def _one_by_one(op: Callable[..., list[Tensor]], size: int, dims: Any, arguments: Any) -> Any:
@@ -242,7 +255,8 @@ def _vmap(op: Callable[..., list[Tensor]], tensors: int, info: Any, dims: Any, a
     size: int = info.batch_size
     text, names = arguments[-2], arguments[-1].split(",")
     looped = any(dims[_PLACE[name]] is not None for name in _LOOPED)
-    looped |= arguments[_PLACE["key_lengths"]] is not None or "facts" in names
+    looped |= any(arguments[_PLACE[name]] is not None for name in ("key_lengths", "dropout_seed"))
+    looped |= "facts" in names
     looped |= tensors > _COUNT and any(name not in ("query", "key", "value") for name in names)
     if looped or size == 0:
         found = _one_by_one(op, size, dims, arguments)
@@ -362,17 +376,22 @@ def _scalar(name: str, x: Tensor) -> Tensor:
     return x.reshape(())
 
 
+def _signed(x: int) -> int:
+    """The int64 of the same 64 bits."""
+    return x - (1 << 64) if x >= 1 << 63 else x
+
+
 def _operands_of(
     extra: tuple[Any, ...], batch: tuple[int, ...], sizes: tuple[int, int, int], like: Tensor
 ) -> list[Tensor | None]:
     """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (row_mass, column_mass, lengths, start) = extra[9:]
+    (row_mass, column_mass, lengths, start, seed) = extra[9:]
     heads, queries, keys = sizes
     total = 1
     for size in batch:
         total *= size
-    found: list[Tensor | None] = [None] * 13
+    found: list[Tensor | None] = [None] * 14
     if bias is not None:
         found[1] = fold_pairs("bias", _floating("bias", bias), batch, sizes, _expand)
     if mask is not None:
@@ -415,6 +434,13 @@ def _operands_of(
     if start is not None:
         start = fold_vector("start_potential", _wide("start_potential", start, like), total, heads, keys)
         found[12] = start.expand(total, heads, 1, keys)
+    if seed is not None:
+        # One draw: under torch.compile it is part of the graph.
+        found[13] = (
+            torch.randint(-(1 << 63), (1 << 63) - 1, (2,))
+            if seed[0] is None
+            else torch.tensor([_signed(seed[0]), _signed(seed[1])])
+        )
     return found
 
 
@@ -492,7 +518,6 @@ def torch_attention(
     enable_gqa: bool,
     extra: tuple[Any, ...],
     return_aux: Any,
-    dropout_p: float = 0.0,
 ) -> Any:
     query, key, value = _floating("query", query), _floating("key", key), _floating("value", value)
     if torch.is_autocast_enabled("cpu"):
@@ -506,25 +531,7 @@ def torch_attention(
     sizes = (heads, queries, folded.key.shape[2])
     others = _operands_of(extra, folded.batch, sizes, query)
     operands = [folded.query, folded.key, folded.value, *others]
-    if dropout_p == 0.0:
-        return _call(settings, operands, "out", folded.lead, return_aux)
-    plan = _call(settings, [*operands[:2], None, *others], "coupling", (*folded.query.shape[:2],), return_aux)
-    plan, aux = plan if request_of(return_aux) else (plan, None)
-    kept = torch.nn.functional.dropout(plan, dropout_p)
-    out = kept @ folded.value.repeat_interleave(heads // folded.value.shape[1], 1)
-    out = out.reshape((*folded.lead, *out.shape[2:]))
-    return out if aux is None else (out, _reshaped(aux, folded.lead))
-
-
-def _reshaped(aux: AuxOutput, lead: tuple[int, ...]) -> AuxOutput:
-    """Gives an AuxOutput of leading dimensions (batch, heads) those of the caller."""
-
-    def back(x: Any) -> Any:
-        if isinstance(x, (Potentials, RowStats)):
-            return type(x)(*(back(y) for y in x))
-        return x.reshape((*lead, *x.shape[2:])) if isinstance(x, torch.Tensor) else x
-
-    return AuxOutput(*(back(x) for x in aux))
+    return _call(settings, operands, "out", folded.lead, return_aux)
 
 
 def torch_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
