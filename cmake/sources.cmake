@@ -222,6 +222,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
+    tools/verify/sizes.c
     tools/verify/solvers.c
     tools/verify/studies.c)
 

@@ -61,7 +61,7 @@ typedef struct tool_settings {
     bool grad_scores, grad_parameters;
     bool force, certify, per_head, json, help, man, version;
     tool_real epsilon;
-    tool_whole random, first, repeat;
+    tool_whole random, first, repeat, size, samples;
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
