@@ -171,6 +171,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c

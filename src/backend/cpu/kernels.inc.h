@@ -148,6 +148,7 @@ static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 const kernel_table OTA_TABLE = {
     .attend = attend,
     .products = products,
+    .dots = dots,
     .apply = apply,
     .maximum = maximum,
     .exponentials = exponentials,
