@@ -102,6 +102,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c

@@ -94,7 +94,7 @@ static void WORD(piece_task)(void *context, int64_t task, int worker_index) {
     walk *w = context;
     const ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
-    const int64_t piece = task % OTA_CHUNKS, slot = task / OTA_CHUNKS;
+    const int64_t pieces = ota_pieces(plan->key_count), piece = task % pieces, slot = task / pieces;
     const int64_t key_head = w->first_slot_head + slot, batch = key_head / r->key_heads;
     const int64_t length = ota_piece_keys(plan->key_count);
     const int64_t first = piece * length;
@@ -121,14 +121,15 @@ static void WORD(join_pieces)(walk *w, int64_t part, int64_t batch, int64_t head
     const double tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
     const double mu = ota_row_mass(r, batch, head, query);
     const int64_t base = WORD(piece_index)(plan, part, query, 0), width = plan->values_width;
+    const int64_t pieces = ota_pieces(plan->key_count);
     double share[OTA_CHUNKS], top = sink, sum = 0.0;
     bool nonfinite = isnan(mu);
-    for (int64_t c = 0; c < OTA_CHUNKS; c++) {
+    for (int64_t c = 0; c < pieces; c++) {
         top = plan->piece_top[base + c] > top ? plan->piece_top[base + c] : top;
         nonfinite |= isnan(plan->piece_top[base + c]) || isnan(plan->piece_sum[base + c]);
     }
     nonfinite |= top >= INFINITY;
-    for (int64_t c = 0; c < OTA_CHUNKS; c++) {
+    for (int64_t c = 0; c < pieces; c++) {
         const double away = plan->piece_top[base + c] / 2.0 - top / 2.0;
         share[c] = plan->piece_sum[base + c] > 0.0 ? exp(away / (tau / 2.0)) : 0.0;
         sum += share[c] * plan->piece_sum[base + c];
@@ -153,7 +154,7 @@ static void WORD(join_pieces)(walk *w, int64_t part, int64_t batch, int64_t head
     REAL *out = plan->workers[0].out;
     for (int64_t k = 0; k < width; k++) {
         double total = 0.0;
-        for (int64_t c = 0; c < OTA_CHUNKS; c++) {
+        for (int64_t c = 0; c < pieces; c++) {
             if (share[c] > 0.0)
                 total += share[c] * (double)((const REAL *)plan->piece_out)[(base + c) * width + k];
         }
@@ -166,7 +167,7 @@ static void WORD(join_pieces)(walk *w, int64_t part, int64_t batch, int64_t head
 static void WORD(walk_cache)(walk *w, int64_t parts) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
-    ota_parallel(plan->pool, w->slots * OTA_CHUNKS, WORD(piece_task), w);
+    ota_parallel(plan->pool, w->slots * ota_pieces(plan->key_count), WORD(piece_task), w);
     if (w->more_than_out) {
         ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
         ota_parallel(plan->pool, parts * OTA_CHUNKS, WORD(row_task), w);
@@ -176,8 +177,7 @@ static void WORD(walk_cache)(walk *w, int64_t parts) {
     for (int64_t part = 0; part < parts && !interrupted(w); part++) {
         const int64_t key_head = w->first_slot_head + part / plan->group;
         const int64_t head = key_head % r->key_heads * plan->group + part % plan->group;
-        for (int64_t i = 0; i < r->queries; i++)
-            WORD(join_pieces)
-            (w, part, key_head / r->key_heads, head, i, &plan->block_tallies[part * OTA_CHUNKS]);
+        for (int64_t i = 0; i < r->queries; i++) WORD(join_pieces)
+        (w, part, key_head / r->key_heads, head, i, &plan->block_tallies[part * OTA_CHUNKS]);
     }
 }

@@ -105,6 +105,11 @@ static inline int64_t ota_piece_keys(int64_t keys) {
     return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
 }
 
+/* How many pieces that makes of the keys that exist. */
+static inline int64_t ota_pieces(int64_t keys) {
+    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+}
+
 /* Do heads work in seats, on a matrix of queries x keys? */
 static inline bool ota_plan_has_seats(const ota_plan *plan) {
     return plan->path == OTA_PATH_DENSE || plan->path == OTA_PATH_ROUNDS;

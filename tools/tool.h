@@ -65,7 +65,7 @@ typedef struct tool_settings {
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
-    bool self_test;
+    bool self_test, small, scaling;
 } tool_settings;
 
 /* ---- context ---- */
