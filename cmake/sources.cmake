@@ -162,6 +162,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -235,6 +237,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c

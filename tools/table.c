@@ -284,6 +284,11 @@ const tool_flag tool_flags[] = {
      METHOD, false, FIELD(self_test), tool_parse_switch},
     {"shapes", 0, false, "NxMxD,...", NULL, "1024x1024x64", "queries x keys x width, timed in turn",
      BENCH, METHOD, false, FIELD(shapes), tool_parse_text},
+    {"small", 0, false, NULL, NULL, NULL, "time plans, small calls and decoding instead", BENCH,
+     METHOD, false, FIELD(small), tool_parse_switch},
+    {"scaling", 0, false, NULL, NULL, NULL,
+     "compare two threads with one, beside the fma-ceiling's own", BENCH, METHOD, false,
+     FIELD(scaling), tool_parse_switch},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
 

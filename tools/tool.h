@@ -65,7 +65,7 @@ typedef struct tool_settings {
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
-    bool self_test;
+    bool self_test, small, scaling;
     const char *text;
     bool no_special, plain, decode, count, pieces;
 } tool_settings;
