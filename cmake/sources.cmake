@@ -9,6 +9,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
+    src/backward_tiles.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -17,6 +18,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/base/threads.c
     src/certificate.c
     src/certificate_dual.c
+    src/certificate_prune.c
     src/decode.c
     src/forward.c
     src/judge_scores.c
@@ -27,6 +29,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/check_array.c
     src/problem/check_options.c
     src/problem/check_support.c
+    src/problem/dropout.c
     src/problem/error.c
     src/problem/facts.c
     src/problem/feasible.c
@@ -58,7 +61,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
-    src/solver/unrolled.c)
+    src/solver/unrolled.c
+    src/solver/unrolled_along.c
+    src/tangents.c
+    src/tangents_check.c
+    src/tangents_coupled.c
+    src/tangents_masses.c
+    src/tangents_rows.c
+    src/tangents_scores.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -93,6 +103,55 @@ set(OTATTN_ANALYSIS_SOURCES
 set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
+
+# Checkpoints and their forward passes.
+set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
+set(OTATTN_MODEL_SOURCES
+    model/architecture.c
+    model/attention.c
+    model/bind.c
+    model/cache.c
+    model/capture.c
+    model/checkpoint.c
+    model/config.c
+    model/elements.c
+    model/files.c
+    model/gguf.c
+    model/linear.c
+    model/methods.c
+    model/model.c
+    model/ops.c
+    model/ops_portable.c
+    model/safetensors.c
+    model/session.c
+    model/team.c
+    model/walk.c)
+
+# The same arithmetic for newer processors; the level is the word after ops_ in the name.
+set(OTATTN_MODEL_LEVEL_SOURCES
+    model/ops_avx2.c
+    model/ops_avx512.c)
+
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
 
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
@@ -138,6 +197,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
@@ -169,6 +230,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
@@ -182,6 +244,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled_random.c
     tests/test_custom.c
     tests/test_damage.c
+    tests/test_dropout.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c
@@ -206,4 +269,6 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c
-    tests/test_tolerance.c)
+    tests/test_tangents.c
+    tests/test_tolerance.c
+    tests/test_tokenizer.c)

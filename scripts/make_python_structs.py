@@ -20,6 +20,7 @@ SCALARS = {
     "int": "ctypes.c_int",
     "double": "ctypes.c_double",
     "int64_t": "ctypes.c_int64",
+    "uint64_t": "ctypes.c_uint64",
     "size_t": "ctypes.c_size_t",
     "char": "ctypes.c_char",
 }

@@ -1,4 +1,5 @@
 /* Ends what backward_pairs.inc.h began, so that the bodies can be included for another type. */
+#undef dropout_row
 #undef pack_keys
 #undef pack_rows
 #undef row_online
@@ -10,7 +11,6 @@
 #undef form_tile
 #undef form_upstream
 #undef load_rows
-#undef out_tangent
 #undef outer_terms
 #undef pairs
 #undef row_parameters

@@ -94,22 +94,6 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
     sums[OTA_SUM_ORDER] = by_order;
 }
 
-/* d out = dP V + P dV of a block whose dP and P lie in upstream and weights. */
-static void WORD(out_tangent)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                              int64_t rows) {
-    const ota_plan *plan = job->plan;
-    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->stride;
-    REAL *out = w->gradients;
-    if (!ota_array_present(&job->along->out) || width == 0) return;
-    memset(out, 0, (size_t)(rows * width) * sizeof(REAL));
-    KERNELS(plan)->apply(w->upstream, stride, job->slot->values, width, rows, m, width, out, width);
-    if (ota_array_present(&job->along->values)) {
-        KERNELS(plan)->apply(w->weights, stride, job->space->packed_values, width, rows, m, width,
-                             out, width);
-    }
-    unpack_rows(&job->along->out, job->batch, job->head, first, rows, out, width);
-}
-
 static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int64_t first,
                              int64_t rows, int64_t chunk) {
     const ota_plan *plan = job->plan;
@@ -135,7 +119,6 @@ static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int6
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
         outer_terms(job, i, chunk, u);
     }
-    if (job->along != NULL) out_tangent(job, w, first, rows);
     if (ota_array_present(&want->scores)) {
         unpack_rows(&want->scores, job->batch, job->head, first, rows, w->upstream, stride);
     }
@@ -218,6 +201,10 @@ static void WORD(keys_task)(void *context, int64_t tile, int worker) {
             pairs(job, first + k, from, to - from, (const REAL *)w->scores + at, u,
                   (REAL *)w->weights + at);
             if (keys) through_terms(job, w, first + k, from, to - from, at, -1, u);
+        }
+        for (int64_t k = 0; values && r->problem.dropout > 0.0 && k < rows; k++) {
+            dropout_row(r, job->dropout_key, first + k, from, to - from,
+                        (REAL *)w->weights + k * OTA_KEY_TILE);
         }
         if (values) {
             add_turned(job, w, w->weights, rows, to - from, w->gradients, plan->values_width,

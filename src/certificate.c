@@ -11,7 +11,8 @@
  *              capped sum cap min(0, g)     free  0, and g = 0
  *
  * The dual is a lower bound of the primal optimum for every f and g, so f is always the best one
- * for the given g (a row update): a wrong plan shows in `gap`, a wrong marginal in the errors. */
+ * for the given g (a row update): a wrong plan shows in `gap`, a wrong marginal in the errors. With
+ * options.prune pairs that no feasible plan can use leave the dual (certificate_prune.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,14 +175,17 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
     }
     out->primal = ota_judge_total(primal);
     const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
+    const bool pruned = known && k->component != NULL;
     const bool has_dual = known && k->rule != OTA_COLUMNS_ELASTIC &&
-                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE;
+                          k->rule != OTA_COLUMNS_PREFIX && k->rule != OTA_COLUMNS_ONLINE &&
+                          (!pruned || ota_judge_find_components(k));
     ota_judge_sum dual = {0.0, 0.0}, apart = {0.0, 0.0};
     for (int64_t i = 0; i < k->n && has_dual; i++) {
         double rest, distance;
         if (ota_judge_load_scores(k, i) != OTA_JUDGE_NORMAL) continue;
         const double mu = ota_judge_mass_of(k, i);
         (void)ota_judge_load_weights(k, i, mu, &rest);
+        if (pruned) ota_judge_leave_out(k, i);
         ota_judge_add(&dual, ota_judge_row_dual(k, mu, rest, &distance));
         ota_judge_add(&apart, distance);
     }
@@ -268,6 +272,10 @@ static ota_status refuse(const ota_resolved *r, const ota_arrays *a,
             error, OTA_EINVAL, "coupling", "give arrays.coupling",
             "coupling is absent, and potentials alone do not define a hard or prefix plan");
     }
+    if (r->settings.prune) {
+        return ota_fail(error, OTA_EINVAL, "coupling", "give arrays.coupling",
+                        "coupling is absent, and potentials do not tell which pairs were pruned");
+    }
     const bool columns =
         r->problem.columns == OTA_COLUMNS_FREE || r->problem.columns == OTA_COLUMNS_ONLINE;
     const bool swapped = r->problem.axis == OTA_AXIS_COLUMNS;
@@ -313,10 +321,14 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
         block = malloc(bytes);
     bool *used = calloc((size_t)k.m + 1, sizeof(bool));
     ota_judge_sum *column = calloc((size_t)k.m + 1, sizeof *column);
-    if (block == NULL || used == NULL || column == NULL) {
+    const bool prunes =
+        r.settings.prune && r.problem.regulariser == OTA_SOFTMAX && k.rule == OTA_COLUMNS_EXACT;
+    k.component = prunes ? calloc((size_t)(k.n + k.m) + 1, sizeof(int64_t)) : NULL;
+    if (block == NULL || used == NULL || column == NULL || (prunes && k.component == NULL)) {
         free(block);
         free(used);
         free(column);
+        free(k.component);
         return ota_fail(error, OTA_ENOMEM, "certificate", "free some memory",
                         "no memory for the certificate's sums");
     }
@@ -355,5 +367,6 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     free(block);
     free(used);
     free(column);
+    free(k.component);
     return OTA_OK;
 }

@@ -27,6 +27,7 @@ typedef struct ota_judge_head {
     double *fixed;
     ota_judge_sum *column; /* [m] */
     bool *used;            /* [m] some row with mass may use the column */
+    int64_t *component;    /* [n + m + 1] with prune, else NULL: see certificate_prune.c */
 } ota_judge_head;
 
 typedef enum ota_judge_row_kind {
@@ -55,5 +56,10 @@ double ota_judge_column_dual(const ota_judge_head *k);
 
 /* Makes k->g from the coupling and its column sums; false where nothing can be said. */
 bool ota_judge_recover_potentials(ota_judge_head *k);
+
+/* Fills k->component from the coupling and k->column; false without memory, 2 (m + 1) n bits. */
+bool ota_judge_find_components(ota_judge_head *k);
+/* Takes pairs that no feasible plan can use out of the scores of row i, which are loaded. */
+void ota_judge_leave_out(ota_judge_head *k, int64_t i);
 
 #endif

@@ -166,3 +166,33 @@ double ota_judge_column_mass(const ota_resolved *r, int64_t batch, int64_t head,
     return ota_array_get(swapped ? &r->problem.row_mass : &r->problem.column_mass, batch, head, 0,
                          column);
 }
+
+/* ---- dropout, from the sentence in otattn.h ---------------------------------------------------- */
+static void philox_round(uint32_t x[4], uint64_t key) {
+    const uint64_t first = UINT64_C(0xD2511F53) * x[0], third = UINT64_C(0xCD9E8D57) * x[2];
+    const uint32_t mixed[4] = {(uint32_t)(third >> 32) ^ x[1] ^ (uint32_t)key, (uint32_t)third,
+                               (uint32_t)(first >> 32) ^ x[3] ^ (uint32_t)(key >> 32),
+                               (uint32_t)first};
+    for (int k = 0; k < 4; k++) x[k] = mixed[k];
+}
+
+static void philox(uint32_t x[4], uint64_t key) {
+    for (int round = 0; round < 10; round++) {
+        philox_round(x, key);
+        key = (uint64_t)((uint32_t)key + 0x9E3779B9u) |
+              (uint64_t)((uint32_t)(key >> 32) + 0xBB67AE85u) << 32;
+    }
+}
+
+double ota_judge_dropout(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double probability = r->problem.dropout;
+    if (!(probability > 0.0)) return 1.0;
+    const uint64_t offset = r->problem.dropout_offset, block = (uint64_t)j / 4;
+    uint32_t head[4] = {(uint32_t)offset, (uint32_t)(offset >> 32), (uint32_t)b, (uint32_t)h};
+    philox(head, r->problem.dropout_seed);
+    uint32_t pair[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), (uint32_t)block,
+                        (uint32_t)(block >> 32)};
+    philox(pair, (uint64_t)head[1] << 32 | head[0]);
+    return (double)pair[j % 4] < floor(probability * 4294967296.0) ? 0.0
+                                                                   : 1.0 / (1.0 - probability);
+}

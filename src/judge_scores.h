@@ -30,6 +30,10 @@ double ota_judge_row_mass(const ota_resolved *r, int64_t batch, int64_t head, in
 bool ota_judge_has_column_mass(const ota_resolved *r);
 double ota_judge_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t column);
 
+/* What dropout multiplies the weight of a pair by: 0 or 1 / (1 - dropout); 1 without dropout. */
+double ota_judge_dropout(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                         int64_t key);
+
 typedef struct ota_judge_sum {
     double high, low;
 } ota_judge_sum;

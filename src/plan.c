@@ -51,6 +51,9 @@ static void choose_path(ota_plan *plan) {
     } else if (p->columns == OTA_COLUMNS_ONLINE) {
         plan->path = OTA_PATH_ORDERED;
         why = "each row takes from what earlier rows left";
+    } else if (p->dropout > 0.0) {
+        plan->path = OTA_PATH_BLOCKS;
+        why = "weights are dropped from whole score rows, one block per worker";
     } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
         plan->path = OTA_PATH_FUSED;
         why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
@@ -74,6 +77,12 @@ static void choose_path(ota_plan *plan) {
     (void)snprintf(plan->why, sizeof plan->why, "%s", why);
 }
 
+/* Are rows solved as lists of keys? */
+static bool keeps_lists(const ota_plan *plan) {
+    return plan->solver == &ota_solver_entmax && plan->path == OTA_PATH_BLOCKS &&
+           plan->resolved.keys < INT32_MAX;
+}
+
 static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
     size_t row_bytes;
     if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
@@ -95,6 +104,12 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
     w->scores = ota_arena_take(a, (size_t)plan->stride, OTA_BLOCK_ROWS * real);
     if (plan->path == OTA_PATH_FUSED)
         w->attend = ota_arena_take(a, (size_t)ota_attend_scratch(plan->values_width), real);
+    if (keeps_lists(plan)) {
+        const size_t room = (size_t)plan->stride + OTA_KEEP_ROOM;
+        w->keys.kept = ota_arena_take(a, room, real);
+        w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
+        w->keys.wide = ota_arena_take(a, room, sizeof(double));
+    }
     if (plan->streamed) take_matrix(a, OTA_ROW_BLOCK, plan->dense_stride, real, &w->block);
     if (plan->path == OTA_PATH_ORDERED) {
         w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
@@ -411,6 +426,10 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
          s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
          s->prune || s->allow_partial || s->strict ? "" : " none");
+    if (p->dropout > 0.0) {
+        line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
+             p->dropout_seed, p->dropout_offset);
+    }
     if (s->gradients) line(&to, "backward: %s\n", ota_backward_describe(plan));
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
     if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);

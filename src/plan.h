@@ -39,6 +39,7 @@ typedef struct ota_worker {
     void *block;            /* [OTA_ROW_BLOCK][dense_stride], streamed rounds */
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
+    ota_row_room keys;      /* entmax rows as lists */
 } ota_worker;
 
 /* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are

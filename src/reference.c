@@ -271,6 +271,7 @@ static bool write_values(const ota_resolved *r, const ota_arrays *a, int64_t b, 
         for (int64_t j = 0; j < r->keys; j++) {
             if (!uses_value(&w->head, swapped, i, j)) continue;
             ota_judge_add(&sum, plan_at(&w->head, swapped, i, j) *
+                                    ota_judge_dropout(r, b, hd, i, j) *
                                     ota_array_get(&a->values, b, value_head, j, v));
         }
         const double out = ota_judge_total(sum);

@@ -341,12 +341,62 @@ static void measures_of_a_plan(void **unused) {
     spec_check("CETA-29", largest_difference(t->p, p + 9, 9), 0.0);
 }
 
+/* Exact columns on a block-triangular support: the pairs off the diagonal blocks are on no feasible
+ * plan and leave the dual, which the plan then attains. Pairs pruned without need do not. */
+static void pruned_pairs_leave_the_dual(void **unused) {
+    (void)unused;
+    enum { N = 9, WIDTH = 3 };
+    state = 191;
+    for (int turn = 0; turn < 8; turn++) {
+        double s[N * N];
+        fill(s, N * N, 1.0);
+        for (int i = 0; i < N; i++) {
+            for (int j = 0; j < N; j++) {
+                if (j / WIDTH > i / WIDTH) s[i * N + j] = -INFINITY;
+            }
+        }
+        stage *t = stage_make(0, s, N, N, "softmax/exact{prune,tolerance=1e-12}");
+        assert_int_equal(try_solve(t), OTA_OK);
+        assert_int_equal(t->result.pruned_pairs, 27);
+        certify(t);
+        spec_check("DER-24 LIT-24", fabs(t->certificate.gap), 1e-9);
+        spec_check("DER-24", t->certificate.outside, 0.0);
+        /* The same plan alone. */
+        t->arrays.row_potential = t->arrays.column_potential = (ota_array){0};
+        certify(t);
+        spec_check("DER-24 LIT-24", fabs(t->certificate.gap), 1e-9);
+        /* The identity has the right sums and leaves out usable pairs. */
+        for (int x = 0; x < N * N; x++) t->p[x] = x % (N + 1) == 0 ? 1.0 : 0.0;
+        certify(t);
+        spec_check("DER-24", t->certificate.column_error, 0.0);
+        spec_check_true("DER-24", t->certificate.gap > 1e-2);
+    }
+    /* A sink: its mass may come from every row, so nothing is left out. */
+    static double nu[3] = {0.5, 0.5, 0.5};
+    double s[9];
+    fill(s, 9, 1.0);
+    s[1] = s[2] = s[5] = -INFINITY;
+    stage *t = stage_make(0, s, 3, 3, "softmax/exact{prune,tolerance=1e-12}");
+    with_term(t, (ota_term){.kind = OTA_TERM_SINK, .value = 0.5});
+    with_column_mass(t, nu);
+    assert_int_equal(try_solve(t), OTA_OK);
+    assert_int_equal(t->result.pruned_pairs, 0);
+    certify(t);
+    spec_check("DER-24 LIT-24", fabs(t->certificate.gap), 1e-9);
+}
+
 static void refusals(void **unused) {
     (void)unused;
     stage *t = stage_make(0, golden_scores, 3, 3, "hard/exact");
     t->arrays.coupling = (ota_array){0};
     assert_int_equal(ota_certify(&t->problem, NULL, &t->arrays, &t->certificate, NULL, &t->error),
                      OTA_EINVAL);
+    assert_string_equal(t->error.field, "coupling");
+    t = stage_make(0, golden_scores, 3, 3, "softmax/exact{prune}");
+    t->arrays.coupling = (ota_array){0};
+    assert_int_equal(
+        ota_certify(&t->problem, &t->options, &t->arrays, &t->certificate, NULL, &t->error),
+        OTA_EINVAL);
     assert_string_equal(t->error.field, "coupling");
     t = stage_make(0, golden_scores, 3, 3, "softmax/exact");
     t->arrays.coupling = t->arrays.column_potential = (ota_array){0};
@@ -379,9 +429,13 @@ static void refusals(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cell),           cmocka_unit_test(sinks),
-        cmocka_unit_test(wrong_plans_are_seen), cmocka_unit_test(weak_duality),
-        cmocka_unit_test(measures_of_a_plan),   cmocka_unit_test(refusals),
+        cmocka_unit_test(every_cell),
+        cmocka_unit_test(sinks),
+        cmocka_unit_test(wrong_plans_are_seen),
+        cmocka_unit_test(weak_duality),
+        cmocka_unit_test(measures_of_a_plan),
+        cmocka_unit_test(pruned_pairs_leave_the_dual),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

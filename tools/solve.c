@@ -51,7 +51,8 @@ bool tool_potentials_tell(const ota_problem *problem) {
 
 static int allocate_outputs(tool_context *context, const tool_problem *p, unsigned wanted,
                             ota_type out_type, tool_solution *s) {
-    const bool only_coupling_tells = !tool_potentials_tell(&p->problem);
+    /* Potentials do not know which pairs were pruned. */
+    const bool only_coupling_tells = !tool_potentials_tell(&p->problem) || p->options.prune != 0;
     /* Backward starts from the potentials as they are. */
     const bool gradients = (wanted & TOOL_WANT_GRADIENTS) != 0;
     const ota_type vector_type =

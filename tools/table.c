@@ -18,7 +18,8 @@ enum {
     VERIFY = 1 << 10,
     ALIGN = 1 << 11,
     CERTIFY = 1 << 12,
-    ALL = (1 << 13) - 1,
+    TOKENIZE = 1 << 13,
+    ALL = (1 << 14) - 1,
     SOLVE = ATTEND | PLAN | COMPARE | CERTIFY,
     WRITE = ATTEND | PLAN
 };
@@ -96,6 +97,13 @@ const tool_command tool_commands[] = {
      "to "
      "notice.",
      "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
+    {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
+     "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
+     "vocab.bpe), or with vocab.txt; or one tokenizer.json or vocab.txt. TEXT is a file, - for "
+     "standard input, which is also read when neither it nor --text is given. Prints the ids on "
+     "one line, with the special ones that the model's configuration sets around a text. --decode "
+     "goes back: for byte-level BPE every byte comes back, whatever the text was.",
+     "otattn tokenize gpt2/ --text 'Hello world' --json", tool_tokenize, TOKENIZE},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -110,12 +118,12 @@ const tool_command tool_commands[] = {
 };
 const int tool_command_count = (int)(sizeof tool_commands / sizeof tool_commands[0]);
 
-enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, OUTPUT, OTHER };
+enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, TEXTS, OUTPUT, OTHER };
 
 const char *const tool_groups[] = {
-    "Method",           "Scores and biases", "Which pairs may carry weight",
-    "Masses",           "How it is solved",  "Machine",
-    "Input and output", "General",
+    "Method", "Scores and biases", "Which pairs may carry weight",
+    "Masses", "How it is solved",  "Machine",
+    "Text",   "Input and output",  "General",
 };
 const int tool_group_count = (int)(sizeof tool_groups / sizeof tool_groups[0]);
 
@@ -269,6 +277,22 @@ const tool_flag tool_flags[] = {
      BENCH, METHOD, false, FIELD(shapes), tool_parse_text},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
+
+    {"text", 0, false, "TEXT", NULL, "the operand, else standard input", "the text itself",
+     TOKENIZE, TEXTS, false, FIELD(text), tool_parse_text},
+    {"no-special", 0, false, NULL, NULL, NULL,
+     "leave out the ids around a text ([CLS], [SEP], BOS); with --decode, every special id",
+     TOKENIZE, TEXTS, false, FIELD(no_special), tool_parse_switch},
+    {"plain", 0, false, NULL, NULL, NULL,
+     "spellings of special tokens in the text, such as <|endoftext|>, are plain characters",
+     TOKENIZE, TEXTS, false, FIELD(plain), tool_parse_switch},
+    {"decode", 0, false, NULL, NULL, NULL,
+     "the text holds ids separated by white space: print what they stand for", TOKENIZE, TEXTS,
+     false, FIELD(decode), tool_parse_switch},
+    {"count", 0, false, NULL, NULL, NULL, "print how many ids there are, and nothing else",
+     TOKENIZE, TEXTS, false, FIELD(count), tool_parse_switch},
+    {"pieces", 0, false, NULL, NULL, NULL, "print an id and its piece on every line", TOKENIZE,
+     TEXTS, false, FIELD(pieces), tool_parse_switch},
 
     {"dtype", 0, false, "TYPE", "f64 f32 f16 bf16", "that of the files",
      "round the inputs to this type first and compute on them", SOLVE | BENCH, OUTPUT, false,

@@ -66,6 +66,8 @@ typedef struct tool_settings {
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
     bool self_test;
+    const char *text;
+    bool no_special, plain, decode, count, pieces;
 } tool_settings;
 
 /* ---- context ---- */
@@ -138,6 +140,7 @@ int tool_doctor(tool_context *context);
 int tool_help(tool_context *context);
 int tool_completions(tool_context *context);
 int tool_verify(tool_context *context);
+int tool_tokenize(tool_context *context);
 
 /* ---- flags.c ---- */
 
@@ -224,6 +227,12 @@ void tool_store_free(tool_store *store);
 /* 64-byte aligned memory for `label`, NULL for size 0; the caller frees it. Refused, with exit 5, when the
  * machine has no such amount left. */
 int tool_memory(tool_context *context, size_t size, const char *label, void **out);
+
+/* ---- text.c ---- */
+
+/* --text, or the file that operand `operand` names (- or left out: standard input); at most 64 MiB. *text
+ * has a NUL behind *size bytes and is freed by the caller. */
+int tool_read_text(tool_context *context, int operand, char **text, size_t *size);
 
 /* ---- convert.c ---- */
 

@@ -30,6 +30,7 @@ from ._threads import get_num_threads, set_num_threads, threads
 if TYPE_CHECKING:
     from ._assignment import linear_sum_assignment
     from ._plan import Plan
+    from ._varlen import varlen_attention
 
 __version__ = f"{_c.VERSION_MAJOR}.{_c.VERSION_MINOR}.{_c.VERSION_PATCH}"
 
@@ -58,10 +59,11 @@ __all__ = [
     "set_num_threads",
     "solvers",
     "threads",
+    "varlen_attention",
 ]
 
 # Names and modules that are imported when they are first asked for.
-_LATER = {"Plan": "._plan", "linear_sum_assignment": "._assignment"}
+_LATER = {"Plan": "._plan", "linear_sum_assignment": "._assignment", "varlen_attention": "._varlen"}
 _MODULES = ("activations", "analysis", "flash", "hf", "nn", "ot")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
+from types import NoneType
 from typing import Any
 
-from ._arrays import numpy_attention, numpy_coupling
+from numpy import ndarray
+
+from ._arrays import numpy_attention, numpy_coupling, numpy_repeat
 from ._settings import Settings, count, number
 
 
@@ -54,6 +57,7 @@ def _settings(
     prune: bool,
     strict: bool,
     solver: str,
+    dropout: float,
 ) -> Settings:
     if not isinstance(method, str):
         raise TypeError(f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact'")
@@ -69,6 +73,9 @@ def _settings(
     softcap = number("softcap", softcap)
     if softcap < 0.0:
         raise ValueError(f"softcap is {softcap!r}, wanted 0 (none) or more")
+    dropout = number("dropout_p", dropout)
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout_p is {dropout!r}, wanted 0 or more and less than 1")
     if tolerance is not None and not tolerance > 0.0:
         raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
     if window is not None and (len(window) != 2 or min(window) < -1):
@@ -97,12 +104,21 @@ def _settings(
         bool(prune),
         bool(strict),
         solver,
+        dropout,
     )
 
 
 def _maker() -> Any:
     # torch.compile looks through caches and warns about each; its own is the compiled code.
     return _settings.__wrapped__ if _compiling() else _settings
+
+
+def _seed(seed: int | None, offset: int) -> tuple[int | None, int | None]:
+    for name, value in (("dropout_seed", seed), ("dropout_offset", offset)):
+        found = count(name, value)
+        if found is not None and found >= 1 << 64:
+            raise ValueError(f"{name} is {value}, wanted less than 2^64")
+    return seed, offset
 
 
 def prepare(
@@ -138,10 +154,10 @@ def prepare(
     strict: bool = False,
     solver: str = "auto",
     start_potential: Any = None,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
-    if not 0.0 <= dropout_p < 1.0:
-        raise ValueError(f"dropout_p is {dropout_p!r}, wanted 0 or more and less than 1")
     settings = _maker()(
         method,
         scale,
@@ -164,6 +180,7 @@ def prepare(
         prune,
         strict,
         solver,
+        dropout_p,
     )
     extra = (
         attn_mask,
@@ -179,6 +196,7 @@ def prepare(
         column_mass,
         key_lengths,
         start_potential,
+        None if settings.dropout == 0.0 else _seed(dropout_seed, dropout_offset),
     )
     return settings, extra, enable_gqa
 
@@ -221,6 +239,8 @@ def attention(
     strict: bool = False,
     solver: str = "auto",
     start_potential: Any = None,
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
 ) -> Any:
     """Attention by any transport method: ``out = P @ value``.
 
@@ -237,9 +257,8 @@ def attention(
     attn_mask : array broadcasting to (..., heads, queries, keys), optional
         bool: True takes part (the opposite of ``key_padding_mask``); float: added, -inf forbids.
     dropout_p : float
-        Each weight is dropped with this probability after the solve, by torch's generator, and the others
-        are scaled up; `coupling` and certificates are of the plan before. This builds the queries x keys
-        weights. Torch tensors only.
+        Each weight is dropped with this probability after the solve and the others are scaled up; the
+        coupling, statistics and certificates are of the plan before.
     is_causal : bool
         Query i sees keys 0..i; with ``causal_align="bottom_right"`` keys 0..i + keys - queries.
     scale : float, optional
@@ -294,6 +313,9 @@ def attention(
         A name of ``otattn.solvers()``.
     start_potential : array, shape (batch, heads, keys), optional
         Column potential to start from.
+    dropout_seed, dropout_offset : int, optional
+        Up to 2^64. They and the place of a weight (batch, head, query, key) alone say what is dropped;
+        otherwise the seed is drawn from torch's generator, or NumPy's global one.
 
     Returns
     -------
@@ -317,6 +339,38 @@ def attention(
     >>> aux.info.status, bool(abs(aux.receiver - 1).max() < 1e-8)
     ('ok', True)
     """
+    if (
+        type(method) is str
+        and type(temperature) is float
+        and dropout_p == 0.0
+        and return_aux is alpha is cap is strength is row_mass is column_mass is None
+        and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
+        and softcap == 0.0
+        and not (relative_inside or cost or allow_partial or prune or strict)
+        and rows == "hard"
+        and axis == "rows"
+        and solver == "auto"
+    ):
+        # The plain call, whose structs are kept from one to the next.
+        words = (
+            method,
+            is_causal,
+            scale,
+            enable_gqa,
+            temperature,
+            rounds,
+            tolerance,
+            max_rounds,
+            causal_align,
+        )
+        if type(query) is type(key) is type(value) is ndarray and type(attn_mask) in (NoneType, ndarray):
+            found = numpy_repeat(words, query, key, value, attn_mask, _prepare_plain)
+        elif _is_torch(query) and not _compiling():
+            found = _torch_repeat()(words, query, key, value, attn_mask, _prepare_plain)
+        else:
+            found = None
+        if found is not None:
+            return found
     settings, extra, _ = prepare(
         attn_mask,
         dropout_p,
@@ -350,14 +404,38 @@ def attention(
         strict,
         solver,
         start_potential,
+        dropout_seed,
+        dropout_offset,
     )
     if _is_torch(query):
         from ._torch import torch_attention
 
-        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux, dropout_p)
-    if dropout_p != 0.0:
-        raise ValueError(f"dropout_p is {dropout_p!r}; only torch tensors have dropout")
+        return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
     return numpy_attention(settings, query, key, value, enable_gqa, extra, return_aux)
+
+
+def _prepare_plain(words: tuple[Any, ...], mask: Any) -> tuple[Settings, tuple[Any, ...], bool]:
+    method, is_causal, scale, enable_gqa, temperature, rounds, tolerance, max_rounds, causal_align = words
+    return prepare(
+        mask,
+        0.0,
+        is_causal,
+        scale,
+        enable_gqa,
+        method,
+        temperature,
+        rounds,
+        tolerance,
+        max_rounds,
+        causal_align=causal_align,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_repeat() -> Any:
+    from ._torch_repeat import torch_repeat
+
+    return torch_repeat
 
 
 def array_or_none(value: Any) -> Any:
@@ -445,6 +523,7 @@ def coupling(
         prune,
         strict,
         solver,
+        0.0,
     )
     extra = (
         attn_mask,
@@ -460,6 +539,7 @@ def coupling(
         column_mass,
         None,
         start_potential,
+        None,
     )
     if _is_torch(scores):
         from ._torch import torch_coupling

@@ -28,6 +28,7 @@ OPERANDS = (
     "column_mass",
     "key_lengths",
     "start_potential",
+    "dropout_seed",
 )
 # The outputs of a solve, in the order and by the names of ota_arrays.
 OUTPUTS = (
@@ -69,6 +70,7 @@ class Settings(NamedTuple):
     prune: bool = False
     strict: bool = False
     solver: str = "auto"
+    dropout: float = 0.0
 
 
 _BLANK = Settings()

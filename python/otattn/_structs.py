@@ -167,6 +167,9 @@ class Problem(ctypes.Structure):
         ("start", ctypes.c_int),
         ("end", ctypes.c_int),
         ("custom", Custom),
+        ("dropout", ctypes.c_double),
+        ("dropout_seed", ctypes.c_uint64),
+        ("dropout_offset", ctypes.c_uint64),
     )
 
 
@@ -287,6 +290,7 @@ class Gradients(ctypes.Structure):
         ("row_strength", Array),
         ("row_mass", Array),
         ("column_mass", Array),
+        ("solved", ctypes.c_int),
     )
 
 
@@ -297,6 +301,17 @@ class Tangents(ctypes.Structure):
         ("values", Array),
         ("coupling", Array),
         ("out", Array),
+        ("queries", Array),
+        ("keys", Array),
+        ("matrix", Array),
+        ("terms", ctypes.c_void_p),
+        ("temperature", Array),
+        ("order", Array),
+        ("cap", Array),
+        ("strength", Array),
+        ("row_strength", Array),
+        ("row_mass", Array),
+        ("column_mass", Array),
     )
 
 

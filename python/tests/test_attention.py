@@ -285,7 +285,7 @@ REFUSED: list[tuple[type[Exception], str, dict[str, Any]]] = [
         r"batch dimensions of query \(2, 2, 5, 4\), key",
         {"query": np.ones((2, 2, 5, 4)), "key": np.ones((3, 2, 5, 4))},
     ),
-    (ValueError, "dropout_p is 0.5", {"dropout_p": 0.5}),
+    (ValueError, "dropout_seed is -1", {"dropout_p": 0.5, "dropout_seed": -1}),
     (ValueError, "dropout_p is 1.5", {"dropout_p": 1.5}),
     (ValueError, "method", {"method": "softmaxx"}),
     (TypeError, "method is a int", {"method": 3}),

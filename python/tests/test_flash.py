@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import otattn
 import pytest
+import torch
+import torch.nn.functional as F
 from scipy.special import logsumexp
 
 
@@ -34,3 +38,72 @@ def test_formula(causal: bool, window: tuple[int, int], rng: np.random.Generator
         q, k, v, causal=causal, window_size=window, softcap=2.0, alibi_slopes=slopes
     )
     assert np.abs(alone - out).max() <= 1e-14
+
+
+def test_slopes_of_each_batch_and_packed_forms(rng: np.random.Generator) -> None:
+    q, kv = rng.standard_normal((2, 4, 6, 8)), rng.standard_normal((2, 7, 2, 3, 8))
+    slopes = rng.uniform(0.1, 1.0, (2, 6))
+    out = otattn.flash.flash_attn_kvpacked_func(q, kv, causal=True, alibi_slopes=slopes)
+    for b in range(2):
+        alone = otattn.flash.flash_attn_func(
+            q[b : b + 1], kv[b : b + 1, :, 0], kv[b : b + 1, :, 1], causal=True, alibi_slopes=slopes[b]
+        )
+        assert np.abs(out[b] - alone[0]).max() <= 1e-14
+    qkv = rng.standard_normal((2, 5, 3, 4, 8))
+    assert (
+        otattn.flash.flash_attn_qkvpacked_func(qkv)
+        == otattn.flash.flash_attn_func(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2])
+    ).all()
+
+
+@pytest.mark.parametrize("grouped", [1, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_against_torch(causal: bool, grouped: int) -> None:
+    torch.manual_seed(3)
+    lengths = torch.tensor([5, 0, 17, 1, 64])
+    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    total = int(bounds[-1])
+    q = torch.randn(total, 6, 8, requires_grad=True)
+    k, v = (torch.randn(total, 6 // grouped, 8, requires_grad=True) for _ in range(2))
+    out, lse, couplings = otattn.flash.flash_attn_varlen_func(
+        q, k, v, bounds, bounds, 64, 64, causal=causal, return_attn_probs=True
+    )
+    parts = []
+    for a, b in itertools.pairwise(bounds):
+        x, y, z = (t[a:b].transpose(0, 1) for t in (q, k, v))
+        attended = F.scaled_dot_product_attention(x, y, z, is_causal=causal, enable_gqa=True)
+        parts.append(attended.transpose(0, 1))
+    right = torch.cat(parts)
+    upstream = torch.randn_like(right)
+    assert (out - right).abs().max() <= 2e-6 and lse.shape == (6, total)
+    assert [tuple(x.shape) for x in couplings] == [(6, n, n) for n in lengths.tolist()]
+    found = torch.autograd.grad((out * upstream).sum(), (q, k, v))
+    expected = torch.autograd.grad((right * upstream).sum(), (q, k, v))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours - theirs).abs().max() <= 1e-5 * theirs.abs().max()
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5/capped:2"])
+def test_sequences_are_problems_of_their_own(method: str, rng: np.random.Generator) -> None:
+    q, k = rng.standard_normal((9, 2, 4)), rng.standard_normal((12, 2, 4))
+    v = rng.standard_normal((12, 2, 3))
+    found, auxes = otattn.varlen_attention(
+        q, k, v, [0, 4, 9], [0, 7, 12], method=method, dropout_p=0.2, dropout_seed=4, return_aux=True
+    )
+    for s, (a, b, c, d) in enumerate([(0, 4, 0, 7), (4, 9, 7, 12)]):
+        parts = (q[a:b].swapaxes(0, 1), k[c:d].swapaxes(0, 1), v[c:d].swapaxes(0, 1))
+        alone = otattn.attention(*parts, dropout_p=0.2, dropout_seed=4, dropout_offset=s, method=method)
+        assert (found[a:b] == alone.swapaxes(0, 1)).all()
+        assert auxes[s].receiver.shape == (2, d - c)
+
+
+def test_bounds_are_checked() -> None:
+    x = np.ones((5, 2, 3))
+    with pytest.raises(ValueError, match=r"cu_seq_q is \[0, 4\], wanted sorted bounds from 0 to 5"):
+        otattn.varlen_attention(x, x, x, [0, 4], [0, 5])
+    with pytest.raises(ValueError, match="cu_seq_q has 2 sequences, but cu_seq_k has 1"):
+        otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 5])
+    with pytest.raises(ValueError, match="max_q is 3, but the longest sequence has 4"):
+        otattn.varlen_attention(x, x, x, [0, 4, 5], [0, 4, 5], 3)
+    with pytest.raises(ValueError, match=r"query has shape \(1, 5, 2, 3\)"):
+        otattn.varlen_attention(x[None], x, x, [0, 5], [0, 5])

@@ -309,6 +309,7 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     TRY(ota_resolve_supports(r, error));
     TRY(resolve_rules(r, error));
     TRY(resolve_masses(r, error));
+    TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, true, error));
     TRY(ota_resolve_options(r, options, error));
     r->problem.terms = r->terms;
     r->problem.supports = r->supports;
@@ -346,6 +347,7 @@ ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, 
         {"lambdas", same_shape(&a->lambdas, &b->lambdas)},
         {"corner", old->offset == next->offset},
         {"terms", old->row_terms == next->row_terms && old->has_sink == next->has_sink},
+        {"dropout", (a->dropout > 0.0) == (b->dropout > 0.0)},
     };
     for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
         if (!facts[k].same) {

@@ -112,6 +112,14 @@ void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int6
 void ota_row_scores_f64(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                         int64_t begin, int64_t end, double *row);
 
+/* dropout.c: multiplies what stands for keys [from, from + count) of a query by 0 or 1 / (1 - dropout); only
+ * called with dropout > 0. `key` belongs to a head. */
+void ota_dropout_head(const ota_resolved *r, int64_t batch, int64_t head, uint32_t key[2]);
+void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
+                         int64_t count, float *row);
+void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
+                         int64_t count, double *row);
+
 /* arrays_check.c: the door of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);

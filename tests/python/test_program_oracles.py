@@ -253,6 +253,9 @@ def test_infeasible_supports_say_so(tmp_path: Path) -> None:
     P, result = solve(tmp_path, np.load(tmp_path / "scores.npy"), "-m", "softmax/exact", "-c", "--prune")
     spec.check("DER-24", np.abs(P - np.eye(SIZE)).max(), NEAR)
     assert result["warnings"]
+    # Judged, too, when no plan is asked for: the potentials alone do not know what was pruned.
+    result = answer(tmp_path, "plan", "scores.npy", "-m", "softmax/exact", "-c", "--prune")
+    assert result["status"] == "ok" and result["certificate"]["column_error"] <= NEAR
 
 
 # ---- Tsallis with coupled columns: optimality, since nobody else solves these ----

@@ -1,0 +1,139 @@
+"""Attention over sequences of different lengths packed one behind the other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._attention import attention
+from ._shapes import shape_text
+
+
+def bounds_of(name: str, cumulative: Any, total: int) -> list[int]:
+    """Where sequences begin and end: 0 = first <= ... <= last = total."""
+    found = [int(x) for x in (cumulative.tolist() if hasattr(cumulative, "tolist") else cumulative)]
+    if not found or found[0] != 0 or found[-1] != total or sorted(found) != found:
+        raise ValueError(f"{name} is {found}, wanted sorted bounds from 0 to {total}")
+    return found
+
+
+def _joined(parts: Sequence[Any], like: Any) -> Any:
+    if isinstance(like, np.ndarray):
+        return np.concatenate(parts)
+    if hasattr(like, "new_empty"):
+        import torch
+
+        return torch.cat(list(parts))
+    return like.__array_namespace__().concat(list(parts))
+
+
+def varlen_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    cu_seq_q: Any,
+    cu_seq_k: Any,
+    max_q: int | None = None,
+    max_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str = "softmax",
+    window_size: tuple[int, int] = (-1, -1),
+    return_aux: Any = None,
+    causal_align: str = "bottom_right",
+    dropout_seed: int | None = None,
+    dropout_offset: int = 0,
+    **arguments: Any,
+) -> Any:
+    """`otattn.attention` of sequences packed one behind the other, each a problem of its own.
+
+    Parameters
+    ----------
+    query : array, shape (total queries, heads, width)
+    key : array, shape (total keys, key heads, width)
+    value : array, shape (total keys, key heads, values width)
+        The heads of `query` are a multiple of theirs.
+    cu_seq_q, cu_seq_k : int array, shape (sequences + 1,)
+        Bounds of the sequences: 0, then the running total of their lengths.
+    max_q, max_k : int, optional
+        Accepted for the sake of other packages; only checked.
+    window_size : (int, int)
+        Keys i - left ... i + right only; -1 is no limit.
+    dropout_p, dropout_seed, dropout_offset
+        As in `attention`; sequence s has the offset ``dropout_offset + s``.
+    causal_align : {"bottom_right", "top_left"}
+        Where positions start when a sequence has more keys than queries.
+    is_causal, scale, method, **arguments
+        As in `attention`; arrays among them must fit every sequence.
+    return_aux : AuxRequest or bool, optional
+        Then the result is ``(out, auxes)`` with one AuxOutput for every sequence, heads first.
+
+    Returns
+    -------
+    out : array, shape (total queries, heads, values width)
+
+    Raises
+    ------
+    ValueError, TypeError, NotConverged, Infeasible, NotFinite
+        As `attention`.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> x = np.arange(30.0).reshape(5, 2, 3) / 30
+    >>> out = otattn.varlen_attention(x, x, x, [0, 2, 5], [0, 2, 5], method="ceta")
+    >>> alone = otattn.attention(*3 * [x[2:].swapaxes(0, 1)], method="ceta")
+    >>> bool((out[2:] == alone.swapaxes(0, 1)).all())
+    True
+    """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if len(x.shape) != 3:
+            raise ValueError(f"{name} has shape {shape_text(x)}, wanted (total, heads, width)")
+    of_queries = bounds_of("cu_seq_q", cu_seq_q, query.shape[0])
+    of_keys = bounds_of("cu_seq_k", cu_seq_k, key.shape[0])
+    if len(of_queries) != len(of_keys):
+        raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
+    for name, most, bounds in (("max_q", max_q, of_queries), ("max_k", max_k, of_keys)):
+        longest = max((b - a for a, b in itertools.pairwise(bounds)), default=0)
+        if most is not None and most < longest:
+            raise ValueError(f"{name} is {most}, but the longest sequence has {longest}")
+    if dropout_p != 0.0 and dropout_seed is None:
+        dropout_seed = _drawn_seed(query)
+    outs, auxes = [], []
+    for s in range(len(of_queries) - 1):
+        rows, columns = slice(*of_queries[s : s + 2]), slice(*of_keys[s : s + 2])
+        found = attention(
+            query[rows].swapaxes(0, 1),
+            key[columns].swapaxes(0, 1),
+            value[columns].swapaxes(0, 1),
+            None,
+            dropout_p,
+            is_causal,
+            scale,
+            True,
+            method=method,
+            window=None if max(window_size) < 0 else window_size,
+            return_aux=return_aux,
+            causal_align=causal_align,
+            dropout_seed=dropout_seed,
+            dropout_offset=dropout_offset + s,
+            **arguments,
+        )
+        out, aux = found if return_aux else (found, None)
+        outs.append(out.swapaxes(0, 1))
+        auxes.append(aux)
+    whole = _joined(outs, query) if outs else query[:0, :, :0]
+    return (whole, auxes) if return_aux else whole
+
+
+def _drawn_seed(like: Any) -> int:
+    if hasattr(like, "new_empty"):
+        import torch
+
+        return int(torch.randint(0, (1 << 63) - 1, (1,)).item())
+    return int(np.random.randint(0, 1 << 63, dtype=np.int64))
