@@ -270,5 +270,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_simplex.c
     tests/test_spectra.c
     tests/test_tangents.c
-    tests/test_tolerance.c
-    tests/test_tokenizer.c)
+    tests/test_tokenizer.c
+    tests/test_tolerance.c)
