@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import html
+import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -209,8 +210,7 @@ class Table(Sequence[dict[str, Any]]):
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame of the records."""
-        import pandas
-
+        pandas = importlib.import_module("pandas")
         return pandas.DataFrame(self.records, columns=self.columns)
 
     def __repr__(self) -> str:
