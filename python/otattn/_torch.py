@@ -351,8 +351,8 @@ class _Gradients(torch.autograd.Function):
         return _no_second(ctx, gradients)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _gradients_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _gradients_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
@@ -372,8 +372,8 @@ class _Solve(torch.autograd.Function):
         return _backward(ctx, list(gradients), _Gradients.apply)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _solve_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _solve_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
