@@ -164,6 +164,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_random.c
     tools/bench_scaling.c
     tools/bench_small.c
+    tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -178,15 +179,19 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/generate.c
     tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
+    tools/info.c
     tools/json.c
     tools/method_flags.c
+    tools/model.c
     tools/npy.c
     tools/npz.c
     tools/output.c
+    tools/perplexity.c
     tools/plan.c
     tools/problem_flags.c
     tools/progress.c
