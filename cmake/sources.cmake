@@ -231,4 +231,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c
-    tests/test_tokenizer.c)
+    tests/test_tokenizer.c
+    tests/test_tokenizer_files.c)
