@@ -9,6 +9,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
+    src/backward_tiles.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -45,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment.c
     src/solver/assignment_sparse.c
     src/solver/coupled.c
+    src/solver/extrapolation.c
     src/solver/hard.c
     src/solver/interior.c
     src/solver/newton.c
@@ -59,7 +61,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
-    src/solver/unrolled.c)
+    src/solver/unrolled.c
+    src/solver/unrolled_along.c
+    src/tangents.c
+    src/tangents_check.c
+    src/tangents_coupled.c
+    src/tangents_masses.c
+    src/tangents_rows.c
+    src/tangents_scores.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -94,6 +103,34 @@ set(OTATTN_ANALYSIS_SOURCES
 set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
+
+# Checkpoints and their forward passes.
+set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
+set(OTATTN_MODEL_SOURCES
+    model/architecture.c
+    model/attention.c
+    model/bind.c
+    model/cache.c
+    model/capture.c
+    model/checkpoint.c
+    model/config.c
+    model/elements.c
+    model/files.c
+    model/gguf.c
+    model/linear.c
+    model/methods.c
+    model/model.c
+    model/ops.c
+    model/ops_portable.c
+    model/safetensors.c
+    model/session.c
+    model/team.c
+    model/walk.c)
+
+# The same arithmetic for newer processors; the level is the word after ops_ in the name.
+set(OTATTN_MODEL_LEVEL_SOURCES
+    model/ops_avx2.c
+    model/ops_avx512.c)
 
 # The tokenizers of libotattn_model.
 set(OTATTN_TOKENIZER_SOURCES
@@ -193,6 +230,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
@@ -231,5 +269,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c
+    tests/test_tangents.c
+    tests/test_tolerance.c
     tests/test_tokenizer.c
     tests/test_tokenizer_files.c)

@@ -3,6 +3,7 @@
 #define OTA_PLAN_H
 
 #include "base/base.h"
+#include "solver/extrapolation.h"
 #include "solver/rows.h"
 #include "solver/solver.h"
 
@@ -12,7 +13,7 @@ typedef enum ota_path {
     OTA_PATH_BLOCKS,  /* rows alone, a block of whole score rows per worker */
     OTA_PATH_ORDERED, /* rows in order, one worker per head (online) */
     OTA_PATH_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
-    OTA_PATH_ROUNDS   /* fixed rounds on exp(scores) of a head, the last with the output */
+    OTA_PATH_ROUNDS   /* rounds on exp(scores) of a head, the last with the output */
 } ota_path;
 
 enum {
@@ -35,9 +36,17 @@ typedef struct ota_worker {
     void *out;     /* [OTA_ROW_BLOCK][values_width] */
     void *attend;
     void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
+    void *block;            /* [OTA_ROW_BLOCK][dense_stride], streamed rounds */
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
+    ota_row_room keys;      /* entmax rows as lists */
 } ota_worker;
+
+/* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
+ * not raw products) and the largest |q|^2. */
+typedef struct ota_survey {
+    double low, high, norm;
+} ota_survey;
 
 /* All scores of one head being solved. */
 typedef struct ota_seat {
@@ -52,6 +61,8 @@ typedef struct ota_seat {
     double *u, *shift, *sinks;                  /* [dense_rows] */
     double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
     double *parts;                              /* [OTA_CHUNKS][dense_stride] */
+    ota_survey *surveys;                        /* [OTA_CHUNKS] */
+    double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
 } ota_seat;
@@ -60,6 +71,7 @@ typedef struct ota_tally {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double temperature_reached;
+    bool promoted;
     const char *solver; /* that found this head's plan; NULL: the plan's */
 } ota_tally;
 
@@ -73,6 +85,8 @@ struct ota_plan {
     ota_path path;
     bool wide; /* T = double, else float */
     bool promoted;
+    bool mixed;    /* laid out for f64, heads are tried in f32 first */
+    bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
     bool transposed;
     int64_t values_width;
     int64_t group;  /* query heads per key head */

@@ -13,6 +13,15 @@ static real maximum(const real *s, const real *h, int64_t count) {
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
 
+static real lowest(const real *s, int64_t count) {
+    vec none = vec_set((real)INFINITY), low = none;
+    for (int64_t j = 0; j < count; j += LANES) {
+        vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
+        low = vec_min(low, vec_select(mask_equal(x, vec_set(NO_SCORE)), none, x));
+    }
+    return -vec_reduce_max(vec_sub(vec_set(0), low));
+}
+
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
                            real *p) {
     total all = {0, 0};
@@ -258,66 +267,70 @@ static ALWAYS_INLINE double lower_power(double y, double p) {
     return pow(y, p - 1);
 }
 
-static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                          double p, double *first, double *second) {
-    threshold at = threshold_of(shift, k, t);
-    bool square = p == 2.0;
-    bool general = p != 1.0 && p != 2.0;
-    total totals[2] = {{0, 0}, {0, 0}};
+/* p = 1 or, with `square`, 2; apart from the others because their calls to pow would send every vector to
+ * memory. */
+static ALWAYS_INLINE int64_t plain_sums(const real *s, const real *h, int64_t count,
+                                        const threshold *at, bool square, double *first,
+                                        double *second) {
+    total ones = {0, 0};
+    total twos = {0, 0};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
-        vec ones = vec_set(0);
-        vec twos = vec_set(0);
+        vec sum = vec_set(0);
+        vec squares = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, smaller(LANES, end - j), &at);
+            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at);
             above += mask_count(mask_above(y, vec_set(0)));
-            if (general) {
-                real lane[LANES];
-                vec_store(lane, y);
-                for (int l = 0; l < LANES; l++) {
-                    if (lane[l] <= 0) continue;
-                    double power = lower_power((double)lane[l], p);
-                    total_add(&totals[0], power * (double)lane[l]);
-                    total_add(&totals[1], power);
-                }
-            } else {
-                ones = vec_add(ones, y);
-                if (square) twos = vec_fma(y, y, twos);
-            }
+            sum = vec_add(sum, y);
+            if (square) squares = vec_fma(y, y, squares);
         }
-        if (!general) {
-            total_add(&totals[square ? 1 : 0], (double)vec_reduce_add(ones));
-            if (square) total_add(&totals[0], (double)vec_reduce_add(twos));
-        }
+        total_add(&ones, (double)vec_reduce_add(sum));
+        if (square) total_add(&twos, (double)vec_reduce_add(squares));
     }
-    *first = total_of(&totals[0]);
-    *second = p == 1.0 ? (double)above : total_of(&totals[1]);
+    *first = total_of(square ? &twos : &ones);
+    *second = square ? total_of(&ones) : (double)above;
     return above;
 }
 
-static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                     double p, real factor, real *out) {
+static int64_t general_sums(const real *s, const real *h, int64_t count, const threshold *at,
+                            double p, double *first, double *second) {
+    total totals[2] = {{0, 0}, {0, 0}};
+    int64_t above = 0;
+    for (int64_t j = 0; j < count; j += LANES) {
+        real lane[LANES];
+        vec_store(lane, above_threshold(s, h, j, smaller(LANES, count - j), at));
+        for (int l = 0; l < LANES; l++) {
+            if (lane[l] <= 0) continue;
+            double power = lower_power((double)lane[l], p);
+            total_add(&totals[0], power * (double)lane[l]);
+            total_add(&totals[1], power);
+            above += lane[l] > 0;
+        }
+    }
+    *first = total_of(&totals[0]);
+    *second = total_of(&totals[1]);
+    return above;
+}
+
+static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                          double p, double *first, double *second) {
     threshold at = threshold_of(shift, k, t);
-    bool square = p == 2.0;
-    bool general = p != 1.0 && p != 2.0;
+    if (p == 1.0) return plain_sums(s, h, count, &at, false, first, second);
+    if (p == 2.0) return plain_sums(s, h, count, &at, true, first, second);
+    return general_sums(s, h, count, &at, p, first, second);
+}
+
+static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t count,
+                                         const threshold *at, bool square, real factor, real *out) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
             int64_t lanes = smaller(LANES, end - j);
-            vec y = above_threshold(s, h, j, lanes, &at);
+            vec y = above_threshold(s, h, j, lanes, at);
             if (square) y = vec_mul(y, y);
-            if (general) {
-                real lane[LANES];
-                vec_store(lane, y);
-                for (int l = 0; l < LANES; l++) {
-                    double y_l = (double)lane[l];
-                    lane[l] = lane[l] <= 0 ? 0 : (real)(lower_power(y_l, p) * y_l);
-                }
-                y = vec_load(lane);
-            }
             y = vec_mul(y, vec_set(factor));
             store_lanes(out + j, y, lanes);
             sum = vec_add(sum, y);
@@ -325,4 +338,33 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
         total_add(&all, (double)vec_reduce_add(sum));
     }
     return total_of(&all);
+}
+
+static double general_powers(const real *s, const real *h, int64_t count, const threshold *at,
+                             double p, real factor, real *out) {
+    total all = {0, 0};
+    for (int64_t start = 0; start < count; start += RUN) {
+        double sum = 0;
+        for (int64_t j = start; j < smaller(start + RUN, count); j += LANES) {
+            int64_t lanes = smaller(LANES, count - j);
+            real lane[LANES];
+            vec_store(lane, above_threshold(s, h, j, lanes, at));
+            for (int64_t l = 0; l < lanes; l++) {
+                double y = (double)lane[l];
+                real power = lane[l] <= 0 ? 0 : (real)(lower_power(y, p) * y) * factor;
+                out[j + l] = power;
+                sum += (double)power;
+            }
+        }
+        total_add(&all, sum);
+    }
+    return total_of(&all);
+}
+
+static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                     double p, real factor, real *out) {
+    threshold at = threshold_of(shift, k, t);
+    if (p == 1.0) return plain_powers(s, h, count, &at, false, factor, out);
+    if (p == 2.0) return plain_powers(s, h, count, &at, true, factor, out);
+    return general_powers(s, h, count, &at, p, factor, out);
 }
