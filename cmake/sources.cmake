@@ -270,6 +270,6 @@ set(OTATTN_TEST_SOURCES
     tests/test_simplex.c
     tests/test_spectra.c
     tests/test_tangents.c
-    tests/test_tolerance.c
     tests/test_tokenizer.c
-    tests/test_tokenizer_files.c)
+    tests/test_tokenizer_files.c
+    tests/test_tolerance.c)
