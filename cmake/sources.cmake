@@ -280,4 +280,5 @@ set(OTATTN_TEST_SOURCES
     tests/test_spectra.c
     tests/test_tangents.c
     tests/test_tokenizer.c
+    tests/test_tokenizer_files.c
     tests/test_tolerance.c)
