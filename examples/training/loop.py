@@ -103,7 +103,9 @@ class Run:
         self.generator = torch.Generator().manual_seed(seed)
         self.model = task.model(method)
         self.facts["parameters"] = sum(x.numel() for x in self.model.parameters())
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.rate, weight_decay=0.05)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=options.rate, weight_decay=0.05, fused=True
+        )
         self.step = 0
         self.records: list[dict[str, Any]] = []
 
