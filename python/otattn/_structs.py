@@ -301,6 +301,17 @@ class Tangents(ctypes.Structure):
         ("values", Array),
         ("coupling", Array),
         ("out", Array),
+        ("queries", Array),
+        ("keys", Array),
+        ("matrix", Array),
+        ("terms", ctypes.c_void_p),
+        ("temperature", Array),
+        ("order", Array),
+        ("cap", Array),
+        ("strength", Array),
+        ("row_strength", Array),
+        ("row_mass", Array),
+        ("column_mass", Array),
     )
 
 

@@ -19,7 +19,7 @@ from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._settings import OPERANDS, Settings, settings_of, text_of
-from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 from ._solve import (
     Info,
     Job,
@@ -32,6 +32,7 @@ from ._solve import (
     needs_no_forward,
     solve,
 )
+from ._torch_repeat import operator_repeat
 
 Tensor = torch.Tensor
 
@@ -47,6 +48,8 @@ _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _COUNT = len(OPERANDS)
 # Operands that are one number for all heads when they have no dimension.
 _PLACE = {name: k for k, name in enumerate(OPERANDS)}
+# No operand behind query, key, value and mask.
+NOTHING = (None,) * (_COUNT - 4)
 _DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
 _FACTS = 6 + len(Certificate._fields)
 
@@ -117,6 +120,9 @@ def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str
 
 def _solve_cpu(*arguments: Any) -> list[Tensor]:
     *operands, text, wanted = arguments
+    repeated = operator_repeat(operands, text, wanted)
+    if repeated is not None:
+        return repeated
     settings, names = settings_of(text), wanted.split(",")
     job = Job(settings, [_operand(x) for x in operands])
     query: Tensor = operands[0]
@@ -345,8 +351,8 @@ class _Gradients(torch.autograd.Function):
         return _no_second(ctx, gradients)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _gradients_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _gradients_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
@@ -366,8 +372,8 @@ class _Solve(torch.autograd.Function):
         return _backward(ctx, list(gradients), _Gradients.apply)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _solve_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _solve_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
@@ -544,6 +550,18 @@ def _facts(numbers: list[float]) -> tuple[Info, Certificate]:
     return info, certificate_from_values(rest)
 
 
+def folded_of(query: Any, key: Any, value: Any, enable_gqa: bool) -> Folded:
+    """Checked tensors of one type in four dimensions."""
+    query, key, value = _floating("query", query), _floating("key", key), _floating("value", value)
+    if torch.is_autocast_enabled("cpu"):
+        kind = torch.get_autocast_dtype("cpu")
+        query, key, value = (x.to(kind) if x.dtype != torch.float64 else x for x in (query, key, value))
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype != query.dtype:
+            raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")
+    return fold(query, key, value, enable_gqa, _expand)
+
+
 def torch_attention(
     settings: Settings,
     query: Any,
@@ -553,17 +571,10 @@ def torch_attention(
     extra: tuple[Any, ...],
     return_aux: Any,
 ) -> Any:
-    query, key, value = _floating("query", query), _floating("key", key), _floating("value", value)
-    if torch.is_autocast_enabled("cpu"):
-        kind = torch.get_autocast_dtype("cpu")
-        query, key, value = (x.to(kind) if x.dtype != torch.float64 else x for x in (query, key, value))
-    for name, x in (("key", key), ("value", value)):
-        if x.dtype != query.dtype:
-            raise TypeError(f"{name} has type {x.dtype}, but query has {query.dtype}")
-    folded = fold(query, key, value, enable_gqa, _expand)
+    folded = folded_of(query, key, value, enable_gqa)
     heads, queries = folded.query.shape[1:3]
     sizes = (heads, queries, folded.key.shape[2])
-    others = _operands_of(extra, folded.batch, sizes, query)
+    others = _operands_of(extra, folded.batch, sizes, folded.query)
     operands = [folded.query, folded.key, folded.value, *others]
     return _call(settings, operands, "out", folded.lead, return_aux)
 

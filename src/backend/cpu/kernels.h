@@ -29,7 +29,8 @@ enum {
     OTA_PANEL = 64,     /* keys per packed panel: [panel][width][64] */
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
     OTA_LIFT_F64 = 512,
-    OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE
+    OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
+    OTA_KEEP_ROOM = 16 /* elements that `keep` may write past the last one kept */
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
@@ -99,11 +100,15 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         /* s[r*lds + j] = q_r . k_j for rows x keys, keys packed, q dense [rows][width] */                       \
         void (*products)(const T *q, const T *packed_keys, int64_t rows, int64_t keys,                           \
                          int64_t width, T *s, int64_t lds);                                                      \
+        /* s[j] = q . k_j, keys k[j*ldk + w] as they lie */                                                      \
+        void (*dots)(const T *q, const T *k, int64_t ldk, int64_t count, int64_t width, T *s);                   \
         /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */        \
         void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                            \
                       int64_t keys, int64_t values_width, T *out, int64_t ldo);                                  \
         /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                               \
         T (*maximum)(const T *s, const T *h, int64_t count);                                                     \
+        /* min_j s_j over s_j > -inf; +inf when there is none */                                             \
+        T (*lowest)(const T *s, int64_t count);                                                                  \
         /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */               \
         double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                       \
         /* p_j *= factor; returns nothing */                                                                     \
@@ -150,6 +155,12 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                \
         double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                \
                          T factor, T *out);                                                                      \
+        /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
+           room for count + OTA_KEEP_ROOM elements; kept may be s. */     \
+        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                            \
+        /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
+        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
+                           int64_t ldv, int64_t values_width, T *out);                                           \
     } NAME;
 
 OTA_KERNEL_TABLE(ota_kernels_f32, float)

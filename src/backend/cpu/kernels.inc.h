@@ -6,7 +6,8 @@
  *     #include "kernels.inc.h"
  *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
- * kernel and the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices of scores. Fused products are
+ * kernel and the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
+ * of scores, sparse.inc.h rows with few weights. Fused products are
  * written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
@@ -146,13 +147,16 @@ static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 #include "attend.inc.h"
 #include "gradient.inc.h"
 #include "passes.inc.h"
+#include "sparse.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
     .gradient = gradient,
     .products = products,
+    .dots = dots,
     .apply = apply,
     .maximum = maximum,
+    .lowest = lowest,
     .exponentials = exponentials,
     .multiply = multiply,
     .sum = sum,
@@ -167,6 +171,8 @@ const kernel_table OTA_TABLE = {
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
+    .keep = keep,
+    .apply_kept = apply_kept,
 };
 
 #endif
