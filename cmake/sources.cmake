@@ -263,6 +263,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_runs.c
     tests/test_gauge.c
     tests/test_geometry.c
+    tests/test_gradient_kernel.c
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
