@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -594,5 +595,5 @@ int main(void) {
         cmocka_unit_test(plans_are_mixtures_of_permutations),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }
