@@ -483,7 +483,8 @@ static void refusals(void **unused) {
     assert_int_equal(ota_probe_of(nan2, OTA_F64, 2, 1, &probe, &error), OTA_EINVAL);
     assert_string_equal(error.field, "directions");
     assert_int_equal(ota_probe_of(fine, OTA_F64, 2, 0, &probe, NULL), OTA_EINVAL);
-    assert_int_equal(ota_probe_of(fine, OTA_F64, INT64_MAX / 2, 8, &probe, NULL), OTA_EOVERFLOW);
+    assert_int_equal(ota_probe_of(fine, OTA_F64, INT64_MAX / 64 + 1, 8, &probe, NULL),
+                     OTA_EOVERFLOW);
     assert_int_equal(ota_drift_bound(&probe, nan2, 2, &lower, &upper, &error), OTA_EINVAL);
     assert_string_equal(error.field, "steps");
     assert_int_equal(ota_saturation_of(nan2, fine, OTA_F64, 2, 1.0, &saturation, NULL), OTA_EINVAL);
