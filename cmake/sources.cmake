@@ -9,6 +9,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
+    src/backward_tiles.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -45,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment.c
     src/solver/assignment_sparse.c
     src/solver/coupled.c
+    src/solver/extrapolation.c
     src/solver/hard.c
     src/solver/interior.c
     src/solver/newton.c
@@ -102,6 +104,55 @@ set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
 
+# Checkpoints and their forward passes.
+set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
+set(OTATTN_MODEL_SOURCES
+    model/architecture.c
+    model/attention.c
+    model/bind.c
+    model/cache.c
+    model/capture.c
+    model/checkpoint.c
+    model/config.c
+    model/elements.c
+    model/files.c
+    model/gguf.c
+    model/linear.c
+    model/methods.c
+    model/model.c
+    model/ops.c
+    model/ops_portable.c
+    model/safetensors.c
+    model/session.c
+    model/team.c
+    model/walk.c)
+
+# The same arithmetic for newer processors; the level is the word after ops_ in the name.
+set(OTATTN_MODEL_LEVEL_SOURCES
+    model/ops_avx2.c
+    model/ops_avx512.c)
+
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -111,6 +162,9 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
+    tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -125,15 +179,19 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/generate.c
     tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
+    tools/info.c
     tools/json.c
     tools/method_flags.c
+    tools/model.c
     tools/npy.c
     tools/npz.c
     tools/output.c
+    tools/perplexity.c
     tools/plan.c
     tools/problem_flags.c
     tools/progress.c
@@ -146,6 +204,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
@@ -178,9 +238,11 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c
@@ -216,4 +278,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_simplex.c
     tests/test_spectra.c
-    tests/test_tangents.c)
+    tests/test_tangents.c
+    tests/test_tokenizer.c
+    tests/test_tokenizer_files.c
+    tests/test_tolerance.c)

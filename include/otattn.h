@@ -458,7 +458,7 @@ typedef struct ota_result {
     int64_t pruned_pairs;
     /* kernel entries flushed to zero by the linear domain [TOT-108] */
     int64_t underflowed;
-    int promoted;               /* potentials computed in f64 although the data is narrower */
+    int promoted;               /* every head was worked on in f64 although the data is narrower */
     double temperature_reached; /* smallest temperature solved when a schedule stopped early */
     int64_t head;               /* batch * heads + head index of the worst head */
     char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
@@ -529,6 +529,10 @@ typedef struct ota_gradients {
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */
     ota_array column_mass;
+    /* 1: a forward of this very problem, by this plan or another, came out well and wrote what stands
+       in the arrays; then the plan needs none of its own, and softmax on free columns that finds out
+       and lse there makes no pass for them */
+    int solved;
 } ota_gradients;
 
 /* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,

@@ -444,6 +444,10 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             .slot = plan->slots,
                             .mode = ota_backward_mode_of(plan)};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
+    if (ota_tiles_fit(plan, want)) {
+        found->status = ota_tiles_run(plan, arrays, want);
+        return found->status;
+    }
     job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
                (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
     found->status = OTA_OK;

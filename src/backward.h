@@ -76,6 +76,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
+    struct ota_tile_space *tiles; /* softmax on free columns; else NULL */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
 
@@ -105,6 +106,12 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
+
+/* backward_tiles.c: softmax on free columns in tiles, where only gradients of queries, keys, values and row
+ * masses are wanted. */
+struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan);
+bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want);
+ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);

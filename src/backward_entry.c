@@ -35,8 +35,11 @@ static ota_status refuse(const ota_plan *plan, ota_error *error) {
 }
 
 /* What the last forward came to; `head` is the one at fault. */
-static ota_status check_forward(const ota_plan *plan, int64_t *head, ota_error *error) {
+static ota_status check_forward(const ota_plan *plan, bool solved, int64_t *head,
+                                ota_error *error) {
     const ota_resolved *r = &plan->resolved;
+    /* Which pairs were pruned, only the plan that did it knows. */
+    if (solved && !r->settings.prune) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         const ota_tally *tally = &plan->tallies[k];
         *head = k;
@@ -80,6 +83,18 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
     return OTA_OK;
 }
 
+/* Rows that were empty or could not be computed, as their lse tells. */
+static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *found) {
+    const ota_resolved *r = &plan->resolved;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        for (int64_t i = 0; i < r->queries; i++) {
+            const double x = ota_array_get(lse, k / r->heads, k % r->heads, 0, i);
+            found->empty_rows += x <= -INFINITY;
+            found->nonfinite_rows += isnan(x);
+        }
+    }
+}
+
 static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
     if (result != NULL) {
         const size_t size = result->size;
@@ -118,7 +133,8 @@ static void poison(const entry *e) {
 static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
     ota_plan *plan = e->plan;
     ota_result found = {.size = sizeof found, .status = OTA_OK, .promoted = plan->promoted};
-    ota_status status = check_forward(plan, &found.head, error);
+    const bool solved = e->want != NULL && e->want->solved != 0;
+    ota_status status = check_forward(plan, solved, &found.head, error);
     if (status == OTA_OK) status = check_finite(plan, e->arrays, error);
     if (status != OTA_OK) {
         if (status == OTA_NOT_CONVERGED) poison(e);
@@ -128,7 +144,8 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
                              : ota_tangents_run(plan, e->arrays, e->along, &found);
     found.status = status;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
-    for (int64_t k = 0; k < plan->resolved.batch * plan->resolved.heads; k++) {
+    if (solved && ota_array_present(&e->arrays->lse)) count_rows(plan, &e->arrays->lse, &found);
+    for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
         found.empty_rows += plan->tallies[k].empty_rows;
         found.nonfinite_rows += plan->tallies[k].nonfinite_rows;
     }

@@ -131,6 +131,7 @@ void ota_backward_lay_out(ota_plan *plan) {
         if (placed) s->workers[k] = worker;
     }
     if (plan->path == OTA_PATH_DENSE) take_coupled(plan, s, mode);
+    s->tiles = ota_tiles_lay_out(plan);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     if (!placed) return;
     *home = space;

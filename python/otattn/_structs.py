@@ -290,6 +290,7 @@ class Gradients(ctypes.Structure):
         ("row_strength", Array),
         ("row_mass", Array),
         ("column_mass", Array),
+        ("solved", ctypes.c_int),
     )
 
 
