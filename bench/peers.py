@@ -114,7 +114,10 @@ CACHES = {1024: "decode 1k", 16384: "decode 16k", 65536: "decode 64k"}
 
 ROWS = [
     *(Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_softmax) for n in (64, 256, 1024, 4096)),
-    *(Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_entmax) for n in (256, 1024, 4096)),
+    *(
+        Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_entmax)
+        for n in (256, 1024, 4096)
+    ),
     *(Row("decode", name, (1, n, 64), "torch SDPA f32", torch_softmax) for n, name in CACHES.items()),
     *(
         Row("exact, 2 rounds", "ceta{rounds=2}", (n, n, 64), "5 half-steps in torch f32", torch_sinkhorn(5))

@@ -170,11 +170,11 @@ OTA_KERNEL_TABLE(ota_kernels_f64, double)
 int64_t ota_attend_scratch(int64_t values_width);
 
 /* One table per level and type, each its own file. */
-extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32;
-extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64;
+extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32, ota_neon_f32;
+extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64, ota_neon_f64;
 
 typedef struct ota_kernels {
-    const char *name;  /* "portable", "avx2", "avx512" */
+    const char *name;  /* "portable", "avx2", "avx512", "neon" */
     unsigned features; /* cpu.c bits needed */
     const ota_kernels_f32 *f32;
     const ota_kernels_f64 *f64;
