@@ -240,6 +240,10 @@ static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t 
         linear_group(LINEAR_ROWS, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
+    for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
+        linear_group(LINEAR_ROWS / 2, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
     for (; row < rows; row++) {
         linear_group(1, kernel + row * ldk, ldk, columns, v, mass + row, sink ? sink + row : NULL,
                      u + row, column);
