@@ -9,6 +9,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
+    src/backward_tiles.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -45,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment.c
     src/solver/assignment_sparse.c
     src/solver/coupled.c
+    src/solver/extrapolation.c
     src/solver/hard.c
     src/solver/interior.c
     src/solver/newton.c
@@ -59,7 +61,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
-    src/solver/unrolled.c)
+    src/solver/unrolled.c
+    src/solver/unrolled_along.c
+    src/tangents.c
+    src/tangents_check.c
+    src/tangents_coupled.c
+    src/tangents_masses.c
+    src/tangents_rows.c
+    src/tangents_scores.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -123,6 +132,27 @@ set(OTATTN_MODEL_LEVEL_SOURCES
     model/ops_avx2.c
     model/ops_avx512.c)
 
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -132,6 +162,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
     tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
@@ -172,6 +204,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
@@ -195,6 +229,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
+    tools/verify/sizes.c
     tools/verify/solvers.c
     tools/verify/studies.c)
 
@@ -203,9 +238,11 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c
@@ -241,4 +278,8 @@ set(OTATTN_TEST_SOURCES
     tests/test_report.c
     tests/test_rounds.c
     tests/test_simplex.c
-    tests/test_spectra.c)
+    tests/test_spectra.c
+    tests/test_tangents.c
+    tests/test_tokenizer.c
+    tests/test_tokenizer_files.c
+    tests/test_tolerance.c)

@@ -18,6 +18,7 @@ enum {
     VERIFY = 1 << 10,
     ALIGN = 1 << 11,
     CERTIFY = 1 << 12,
+    TOKENIZE = 1 << 13,
     INFO = 1 << 14,
     CAPTURE = 1 << 15,
     PERPLEXITY = 1 << 16,
@@ -101,6 +102,13 @@ const tool_command tool_commands[] = {
      "to "
      "notice.",
      "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
+    {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
+     "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
+     "vocab.bpe), or with vocab.txt; or one tokenizer.json or vocab.txt. TEXT is a file, - for "
+     "standard input, which is also read when neither it nor --text is given. Prints the ids on "
+     "one line, with the special ones that the model's configuration sets around a text. --decode "
+     "goes back: for byte-level BPE every byte comes back, whatever the text was.",
+     "otattn tokenize gpt2/ --text 'Hello world' --json", tool_tokenize, TOKENIZE},
     {"info", "MODEL", 1, 1, "what a checkpoint is",
      "Prints architecture, sizes, parameters and, with --json, every tensor of a model, from its "
      "headers alone. MODEL is a folder with config.json and model.safetensors or its shards, a "
@@ -138,12 +146,12 @@ const tool_command tool_commands[] = {
 };
 const int tool_command_count = (int)(sizeof tool_commands / sizeof tool_commands[0]);
 
-enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, OUTPUT, OTHER };
+enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, TEXTS, OUTPUT, OTHER };
 
 const char *const tool_groups[] = {
-    "Method",           "Scores and biases", "Which pairs may carry weight",
-    "Masses",           "How it is solved",  "Machine",
-    "Input and output", "General",
+    "Method", "Scores and biases", "Which pairs may carry weight",
+    "Masses", "How it is solved",  "Machine",
+    "Text",   "Input and output",  "General",
 };
 const int tool_group_count = (int)(sizeof tool_groups / sizeof tool_groups[0]);
 
@@ -305,14 +313,43 @@ const tool_flag tool_flags[] = {
      false, FIELD(only), tool_parse_text},
     {"repeat", 0, false, "N", NULL, "1", "run each check on N different draws", VERIFY, METHOD,
      false, FIELD(repeat), tool_parse_natural},
+    {"size", 0, false, "N", NULL, "each study's own",
+     "with -o: queries and keys, or the vocabulary, of the studies", VERIFY, METHOD, false,
+     FIELD(size), tool_parse_natural},
+    {"samples", 0, false, "N", NULL, "each study's own",
+     "with -o: how many kernels, epsilons, shifts or pairs a study tries", VERIFY, METHOD, false,
+     FIELD(samples), tool_parse_natural},
+    {"rounds", 0, false, "N", NULL, "each study's own",
+     "with -o: elastic rounds, most Sinkhorn rounds, or pairs of vectors a kernel", VERIFY, METHOD,
+     false, FIELD(rounds), tool_parse_natural},
     {"self-test", 0, false, NULL, NULL, NULL,
      "put outputs of the library off by ten times the tolerance: every id must notice", VERIFY,
      METHOD, false, FIELD(self_test), tool_parse_switch},
     {"shapes", 0, false, "NxMxD,...", NULL, "1024x1024x64", "queries x keys x width, timed in turn",
      BENCH, METHOD, false, FIELD(shapes), tool_parse_text},
+    {"small", 0, false, NULL, NULL, NULL, "time plans, small calls and decoding instead", BENCH,
+     METHOD, false, FIELD(small), tool_parse_switch},
+    {"scaling", 0, false, NULL, NULL, NULL,
+     "compare two threads with one, beside the fma-ceiling's own", BENCH, METHOD, false,
+     FIELD(scaling), tool_parse_switch},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
 
+    {"text", 0, false, "TEXT", NULL, "the operand, else standard input", "the text itself",
+     TOKENIZE, TEXTS, false, FIELD(text), tool_parse_text},
+    {"no-special", 0, false, NULL, NULL, NULL,
+     "leave out the ids around a text ([CLS], [SEP], BOS); with --decode, every special id",
+     TOKENIZE, TEXTS, false, FIELD(no_special), tool_parse_switch},
+    {"plain", 0, false, NULL, NULL, NULL,
+     "spellings of special tokens in the text, such as <|endoftext|>, are plain characters",
+     TOKENIZE, TEXTS, false, FIELD(plain), tool_parse_switch},
+    {"decode", 0, false, NULL, NULL, NULL,
+     "the text holds ids separated by white space: print what they stand for", TOKENIZE, TEXTS,
+     false, FIELD(decode), tool_parse_switch},
+    {"count", 0, false, NULL, NULL, NULL, "print how many ids there are, and nothing else",
+     TOKENIZE, TEXTS, false, FIELD(count), tool_parse_switch},
+    {"pieces", 0, false, NULL, NULL, NULL, "print an id and its piece on every line", TOKENIZE,
+     TEXTS, false, FIELD(pieces), tool_parse_switch},
     {"ids", 0, false, "F", NULL, NULL, "int64 [count] or [batch,count]: the tokens to run", RUN,
      OUTPUT, false, FIELD(ids), tool_parse_text},
     {"points", 0, false, "LIST", NULL, "embedding, residual stream, patterns, last norm",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
+from types import NoneType
 from typing import Any
 
-from ._arrays import numpy_attention, numpy_coupling
+from numpy import ndarray
+
+from ._arrays import numpy_attention, numpy_coupling, numpy_repeat
 from ._settings import Settings, count, number
 
 
@@ -336,6 +339,38 @@ def attention(
     >>> aux.info.status, bool(abs(aux.receiver - 1).max() < 1e-8)
     ('ok', True)
     """
+    if (
+        type(method) is str
+        and type(temperature) is float
+        and dropout_p == 0.0
+        and return_aux is alpha is cap is strength is row_mass is column_mass is None
+        and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
+        and softcap == 0.0
+        and not (relative_inside or cost or allow_partial or prune or strict)
+        and rows == "hard"
+        and axis == "rows"
+        and solver == "auto"
+    ):
+        # The plain call, whose structs are kept from one to the next.
+        words = (
+            method,
+            is_causal,
+            scale,
+            enable_gqa,
+            temperature,
+            rounds,
+            tolerance,
+            max_rounds,
+            causal_align,
+        )
+        if type(query) is type(key) is type(value) is ndarray and type(attn_mask) in (NoneType, ndarray):
+            found = numpy_repeat(words, query, key, value, attn_mask, _prepare_plain)
+        elif _is_torch(query) and not _compiling():
+            found = _torch_repeat()(words, query, key, value, attn_mask, _prepare_plain)
+        else:
+            found = None
+        if found is not None:
+            return found
     settings, extra, _ = prepare(
         attn_mask,
         dropout_p,
@@ -377,6 +412,30 @@ def attention(
 
         return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
     return numpy_attention(settings, query, key, value, enable_gqa, extra, return_aux)
+
+
+def _prepare_plain(words: tuple[Any, ...], mask: Any) -> tuple[Settings, tuple[Any, ...], bool]:
+    method, is_causal, scale, enable_gqa, temperature, rounds, tolerance, max_rounds, causal_align = words
+    return prepare(
+        mask,
+        0.0,
+        is_causal,
+        scale,
+        enable_gqa,
+        method,
+        temperature,
+        rounds,
+        tolerance,
+        max_rounds,
+        causal_align=causal_align,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _torch_repeat() -> Any:
+    from ._torch_repeat import torch_repeat
+
+    return torch_repeat
 
 
 def array_or_none(value: Any) -> Any:

@@ -147,6 +147,19 @@ def is_implicit(settings: Settings) -> bool:
     return problem.columns in _COUPLED and options.rounds == 0 and problem.regulariser != c.HARD
 
 
+def is_closed_form(settings: Settings) -> bool:
+    """Whether a row's plan is what its log-sum-exp says: softmax on free columns."""
+    problem, _ = _template(settings)
+    free = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_ROWS
+    return bool(free and problem.regulariser == c.SOFTMAX and problem.rows == c.ROWS_HARD)
+
+
+def needs_no_forward(settings: Settings) -> bool:
+    """Whether backward can do with what an earlier forward wrote."""
+    problem, _ = _template(settings)
+    return bool(problem.axis == c.AXIS_ROWS and not settings.prune and not settings.allow_partial)
+
+
 class Job:
     """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
 
@@ -159,6 +172,7 @@ class Job:
         "settings",
         "sizes",
         "start",
+        "supports",
         "term_names",
         "values",
     )
@@ -210,8 +224,7 @@ class Job:
         self.term_names = [name for name, _, _ in terms]
         if terms:
             self._put_terms(problem, terms)
-        if supports:
-            self._put_supports(problem, supports)
+        self.supports = self._put_supports(problem, supports) if supports else None
         if isinstance(temperature, tuple):
             _pack(problem, _PROBLEM["temperatures"], *temperature)
         elif temperature is not None:
@@ -252,7 +265,7 @@ class Job:
         problem.terms, problem.term_count = ctypes.addressof(array), len(terms)
         self.keep.append(array)
 
-    def _put_supports(self, problem: c.Problem, supports: list[tuple[int, View | None, int, int]]) -> None:
+    def _put_supports(self, problem: c.Problem, supports: list[tuple[int, View | None, int, int]]) -> Any:
         array = (c.Support * len(supports))()
         for k, (kind, view, left, right) in enumerate(supports):
             array[k].kind, array[k].left, array[k].right = kind, left, right
@@ -260,6 +273,7 @@ class Job:
                 _pack(array, k * ctypes.sizeof(c.Support) + _SUPPORT_ARRAY, *view)
         problem.supports, problem.support_count = ctypes.addressof(array), len(supports)
         self.keep.append(array)
+        return array
 
 
 def _positive(name: str, value: float) -> float:
@@ -296,8 +310,8 @@ class Handle:
     def rebind(self, job: Job) -> None:
         check(library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference), self.error)
 
-    def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
-        """Solves; the library's status. `outputs` maps names of ota_arrays to views."""
+    def bind_arrays(self, job: Job, outputs: Mapping[str, View]) -> None:
+        """Fills the struct of the next forward. `outputs` maps names of ota_arrays to views."""
         self.arrays = arrays = c.Arrays()
         arrays.size = ctypes.sizeof(c.Arrays)
         if isinstance(job.values, tuple):
@@ -306,15 +320,22 @@ class Handle:
             _pack(arrays, _ARRAYS["start_potential"], *job.start)
         for name, view in outputs.items():
             _pack(arrays, _ARRAYS[name], *view)
+
+    def forward(self, job: Job, outputs: Mapping[str, View]) -> int:
+        """Solves; the library's status."""
+        self.bind_arrays(job, outputs)
         status: int = library.ota_forward(
-            self.pointer, ctypes.byref(arrays), ctypes.byref(self.result), self.reference
+            self.pointer, ctypes.byref(self.arrays), ctypes.byref(self.result), self.reference
         )
         return status
 
-    def backward(self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View]) -> None:
+    def backward(
+        self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View], solved: bool = False
+    ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
         gradients = c.Gradients()
         gradients.size = ctypes.sizeof(c.Gradients)
+        gradients.solved = int(solved)
         for name, view in given.items():
             _pack(gradients, _GRADIENTS[name], *view)
         terms = (c.Array * max(1, len(job.term_names)))()
@@ -344,22 +365,22 @@ class Handle:
 
 
 class _Pool:
-    """Idle plans by key, the longest idle first."""
+    """Idle plans (a Handle, or a Repeat that has one) by key, the longest idle first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.idle: OrderedDict[Any, Handle] = OrderedDict()
+        self.idle: OrderedDict[Any, Any] = OrderedDict()
         self.bytes = 0
 
-    def take(self, key: Any) -> Handle | None:
+    def take(self, key: Any) -> Any:
         with self.lock:
             handle = self.idle.pop(key, None)
             if handle is not None:
                 self.bytes -= handle.bytes
         return handle
 
-    def give(self, handle: Handle) -> None:
-        spare: list[Handle] = []
+    def give(self, handle: Any) -> None:
+        spare = []
         with self.lock:
             if handle.key in self.idle or handle.bytes > _IDLE_BYTES // 4:
                 spare.append(handle)
@@ -385,10 +406,10 @@ class _Pool:
         self.lock = threading.Lock()
 
 
-_pool = _Pool()
+pool = _Pool()
 # A child may have been forked while another thread held the lock; the plans themselves survive a fork.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.new_lock)
+    os.register_at_fork(after_in_child=pool.new_lock)
 
 
 def release_memory() -> None:
@@ -399,12 +420,12 @@ def release_memory() -> None:
     >>> import otattn
     >>> otattn.release_memory()
     """
-    _pool.clear()
+    pool.clear()
 
 
 def acquire(job: Job) -> Handle:
     """A plan that fits the job: an idle one pointed at its arrays, or a new one."""
-    handle = _pool.take(job.key)
+    handle: Handle | None = pool.take(job.key)
     if handle is None:
         return Handle(job)
     try:
@@ -495,7 +516,7 @@ def solve(job: Job, outputs: Mapping[str, View], certify: bool = False) -> tuple
     try:
         return solve_on(handle, job, outputs, certify)
     finally:
-        _pool.give(handle)
+        pool.give(handle)
 
 
 def solve_on(
@@ -524,14 +545,21 @@ def needs_coupling(settings: Settings) -> bool:
 
 
 def differentiate(
-    job: Job, outputs: Mapping[str, View], given: Mapping[str, View], wanted: Mapping[str, View]
+    job: Job,
+    outputs: Mapping[str, View],
+    given: Mapping[str, View],
+    wanted: Mapping[str, View],
+    solved: bool,
 ) -> None:
-    """Solves once more and differentiates; `outputs` are what backward reads of forward."""
+    """Differentiates; `outputs` are what backward reads of forward, which runs again unless `solved`."""
     handle = acquire(job)
     try:
-        status = handle.forward(job, outputs)
-        if status < 0:
-            settle(job, handle, status)
-        handle.backward(job, given, wanted)
+        if solved:
+            handle.bind_arrays(job, outputs)
+        else:
+            status = handle.forward(job, outputs)
+            if status < 0:
+                settle(job, handle, status)
+        handle.backward(job, given, wanted, solved)
     finally:
-        _pool.give(handle)
+        pool.give(handle)

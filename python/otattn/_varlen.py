@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,7 +99,7 @@ def varlen_attention(
     if len(of_queries) != len(of_keys):
         raise ValueError(f"cu_seq_q has {len(of_queries) - 1} sequences, but cu_seq_k has {len(of_keys) - 1}")
     for name, most, bounds in (("max_q", max_q, of_queries), ("max_k", max_k, of_keys)):
-        longest = max((b - a for a, b in zip(bounds, bounds[1:], strict=False)), default=0)
+        longest = max((b - a for a, b in itertools.pairwise(bounds)), default=0)
         if most is not None and most < longest:
             raise ValueError(f"{name} is {most}, but the longest sequence has {longest}")
     if dropout_p != 0.0 and dropout_seed is None:

@@ -1,4 +1,4 @@
-"""The calls of the package flash-attn, in its layout: (batch, length, heads, width), bottom-right positions."""
+"""The calls of the package flash-attn, in its layout (batch, length, heads, width) with its positions."""
 
 from __future__ import annotations
 

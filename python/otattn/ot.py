@@ -134,9 +134,20 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _run(
-    M: Any, a: Any, b: Any, warn: bool, tol: float | None, max_iter: int | None, **arguments: Any
+    M: Any,
+    a: Any,
+    b: Any,
+    warn: bool,
+    tol: float | None,
+    max_iter: int | None,
+    *,
+    judged: bool = True,
+    **arguments: Any,
 ) -> Any:
-    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them."""
+    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them.
+
+    The certificate of a plan costs more than many plans do: `judged` asks for it.
+    """
     mask = None
     if bool((a == 0).any()) or bool((b == 0).any()):
         mask = (a > 0)[:, None] & (b > 0)[None, :]
@@ -151,7 +162,7 @@ def _run(
             tolerance=tol,
             max_rounds=max_iter,
             allow_partial=True,
-            return_aux=AuxRequest(potentials=True, certificate=True),
+            return_aux=AuxRequest(potentials=True, certificate=judged),
             **arguments,
         )
     if warn and aux.info.status == "partial":
@@ -235,8 +246,7 @@ def sinkhorn(
            [0.134471, 0.365529]])
     """
     M, reg = _cost(M), _positive("reg", reg)
-    several = b is not None and getattr(b, "ndim", 1) == 2
-    if several:
+    if b is not None and getattr(b, "ndim", 1) == 2:
         values = [
             sinkhorn2(a, b[:, k], M, reg, numItermax=numItermax, stopThr=stopThr, warn=warn)
             for k in range(b.shape[1])
@@ -244,9 +254,8 @@ def sinkhorn(
         return (_stack(values), {}) if log else _stack(values)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
-    plan, aux = _run(
-        M, a, b, warn, stopThr, numItermax, method="softmax/exact", temperature=reg, start_potential=start
-    )
+    how = {"method": "softmax/exact", "temperature": reg, "start_potential": start, "judged": log}
+    plan, aux = _run(M, a, b, warn, stopThr, numItermax, **how)
     if not log:
         return plan
     log_u, log_v = (x / reg for x in aux.potentials)
@@ -586,7 +595,7 @@ def _entropic(
 ) -> tuple[Any, tuple[Any, Any], AuxOutput]:
     if strengths is not None and math.isinf(strengths[1]):
         # Relaxed rows go with relaxed columns only, so the exact side becomes the rows.
-        plan, (g, f), aux = _entropic(M.T, b, a, reg, strengths[::-1], None, tol, max_iter)
+        plan, (g, f), aux = _entropic(M.T, b, a, reg, (strengths[1], strengths[0]), None, tol, max_iter)
         return plan.T, (f, g), aux
     arguments: dict[str, Any] = {"temperature": reg, "start_potential": start, "method": "softmax/exact"}
     if strengths is not None:

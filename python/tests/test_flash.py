@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import otattn
 import pytest
@@ -67,7 +69,7 @@ def test_sequences_against_torch(causal: bool, grouped: int) -> None:
         q, k, v, bounds, bounds, 64, 64, causal=causal, return_attn_probs=True
     )
     parts = []
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in itertools.pairwise(bounds):
         x, y, z = (t[a:b].transpose(0, 1) for t in (q, k, v))
         attended = F.scaled_dot_product_attention(x, y, z, is_causal=causal, enable_gqa=True)
         parts.append(attended.transpose(0, 1))

@@ -1,0 +1,192 @@
+"""The plain call on torch tensors, and the operator's, by the structs of an earlier call like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import _repeat
+from ._arrays import output_shape
+from ._settings import Settings, settings_of
+from ._solve import Job, is_implicit
+from ._threads import thread_limit
+
+Tensor = torch.Tensor
+_under_transform = torch._C._are_functorch_transforms_active
+_modes = torch._C._len_torch_dispatch_stack
+
+
+def is_plain(*tensors: Tensor) -> bool:
+    """Memory on this machine, and nobody looking on: no mode, no transformation, no compiler."""
+    if torch.compiler.is_compiling() or _under_transform() or _modes():
+        return False
+    for x in tensors:
+        if type(x) not in _KINDS or not x.is_cpu or x.layout != torch.strided or x.is_neg():
+            return False
+    return True
+
+
+_KINDS = (Tensor, torch.nn.Parameter)
+
+
+def name_of(words: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Any, ...]:
+    return (
+        words,
+        thread_limit(),
+        query.dtype,
+        query.shape,
+        query.stride(),
+        key.dtype,
+        key.shape,
+        key.stride(),
+        value.dtype,
+        value.shape,
+        value.stride(),
+        None if mask is None else (mask.dtype, mask.shape, mask.stride()),
+    )
+
+
+def new_repeat(
+    name: Any, settings: Settings, operands: list[Any], given: tuple[Tensor | None, ...], names: Sequence[str]
+) -> _repeat.Repeat | None:
+    """Structs for calls like this; None where the operands (views and numbers) are not the given memory."""
+    addresses = [0 if x is None else x.data_ptr() for x in given]
+    if not _repeat.same_memory(operands[:4], addresses):
+        return None
+    from ._torch import _output_type, _view
+
+    job = Job(settings, operands)
+    query = given[0]
+    assert query is not None
+    implicit = is_implicit(settings)
+    shapes, outputs = [], {}
+    for name_ in names:
+        field = "column_potential" if name_ == "saved" else name_
+        whole = output_shape(field, job.sizes) if name_ != "saved" or implicit else (0,)
+        kind = _output_type(name_, query.dtype)
+        shapes.append((whole, kind))
+        if name_ != "saved" or implicit:
+            outputs[field] = _view(torch.empty(whole, dtype=kind))
+    needed = ["row_potential", "column_potential"] if job.options.allow_partial else []
+    keep = {
+        field: torch.empty(output_shape(field, job.sizes), dtype=torch.float64)
+        for field in needed
+        if field not in outputs
+    }
+    scratch = {field: _view(x) for field, x in keep.items()}
+    return _repeat.Repeat(name, job, outputs, scratch, keep, shapes)
+
+
+def run(repeat: _repeat.Repeat, given: tuple[Tensor | None, ...]) -> list[Tensor] | None:
+    """Solves into new tensors and hands the structs back; None where these need the longer way."""
+    try:
+        found = [torch.empty(shape, dtype=kind) for shape, kind in repeat.shapes]
+        addresses = [0 if x is None else x.data_ptr() for x in given]
+        done = repeat.run(*addresses, *(x.data_ptr() for x in found[: len(repeat.places)]))
+    finally:
+        _repeat.give(repeat)
+    return found if done else None
+
+
+def torch_repeat(
+    words: tuple[Any, ...], query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, prepare: Any
+) -> Tensor | None:
+    """`attention` on plain tensors without derivatives; None: not so."""
+    given = (query, key, value, mask)
+    present = (query, key, value) if mask is None else (query, key, value, mask)
+    if torch.is_autocast_enabled("cpu") or not is_plain(*present):
+        return None
+    derivatives = torch.is_grad_enabled() and any(x.requires_grad for x in present)
+    name = name_of((words, derivatives), query, key, value, mask)
+    repeat = _repeat.take(name)
+    if repeat is None:
+        repeat = _first(name, prepare(words, mask), given, derivatives)
+        if repeat is None:
+            return None
+    if derivatives:
+        found: Tensor | None = _Solve.apply(repeat, *given)  # type: ignore[no-untyped-call]
+        return found
+    outputs = run(repeat, given)
+    return None if outputs is None else outputs[0]
+
+
+class _Solve(torch.autograd.Function):
+    """A solve with derivatives outside the operator, whose registration costs several times as much."""
+
+    @staticmethod
+    def forward(ctx: Any, repeat: _repeat.Repeat, *given: Tensor | None) -> Tensor | None:
+        settings = repeat.job.settings
+        found = run(repeat, given)
+        if found is None:
+            return None
+        ctx.settings = settings
+        ctx.save_for_backward(*given, found[1] if found[1].numel() else None)
+        return found[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        from . import _torch
+
+        gradient: Tensor | None = gradients[0]
+
+        *given, start = ctx.saved_tensors
+        wanted = [
+            name
+            for name, needed in zip(("query", "key", "value"), ctx.needs_input_grad[1:4], strict=True)
+            if needed
+        ]
+        if gradient is None or not wanted:
+            return (None,) * 5
+        if given[3] is not None:
+            given[3] = given[3][(None,) * (4 - given[3].dim())]
+        operands = [*given, *_torch.NOTHING]
+        operands[_torch._PLACE["start_potential"]] = start
+        # With create_graph the operator says that there is no second derivative.
+        call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
+        found = iter(call(*operands, gradient, None, None, _torch._text(ctx.settings), ",".join(wanted)))
+        return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
+
+
+def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.Repeat | None:
+    from . import _torch
+
+    settings, extra, enable_gqa = prepared
+    query, key, value, mask = given
+    if derivatives and mask is not None and mask.requires_grad:
+        return None
+    folded = _torch.folded_of(query, key, value, enable_gqa)
+    heads, queries = folded.query.shape[1:3]
+    others = _torch._operands_of(extra, folded.batch, (heads, queries, folded.key.shape[2]), given[0])
+    views = [_torch._operand(x) for x in (folded.query, folded.key, folded.value, *others)]
+    names = ["out", "saved"] if derivatives else ["out"]
+    shapes = [tuple(x.shape) for x in (folded.query, folded.key, folded.value)]
+    if derivatives and shapes != [tuple(x.shape) for x in given[:3]]:
+        # Gradients have the shapes of the operands, not of what they were broadcast from.
+        return None
+    repeat = new_repeat(name, settings, views, given, names)
+    if repeat is not None and not derivatives:
+        whole, kind = repeat.shapes[0]
+        repeat.shapes[0] = ((*folded.lead, *whole[2:]), kind)
+    return repeat
+
+
+def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> list[Tensor] | None:
+    """The same for the operator `solve` with four-dimensional query, key, value and mask alone."""
+    query, key, value, mask = given = tuple(operands[:4])
+    if wanted not in ("out", "out,saved") or key is None or value is None:
+        return None
+    assert query is not None
+    if any(x is not None for x in operands[4:]) or not (query.dim() == key.dim() == value.dim() == 4):
+        return None
+    name = name_of((text, wanted), query, key, value, mask)
+    repeat = _repeat.take(name)
+    if repeat is None:
+        from . import _torch
+
+        views = [_torch._operand(x) for x in operands]
+        repeat = new_repeat(name, settings_of(text), views, given, wanted.split(","))
+        if repeat is None:
+            return None
+    return run(repeat, given)
