@@ -162,6 +162,9 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
+    tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -176,15 +179,19 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/generate.c
     tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
+    tools/info.c
     tools/json.c
     tools/method_flags.c
+    tools/model.c
     tools/npy.c
     tools/npz.c
     tools/output.c
+    tools/perplexity.c
     tools/plan.c
     tools/problem_flags.c
     tools/progress.c
@@ -222,6 +229,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
+    tools/verify/sizes.c
     tools/verify/solvers.c
     tools/verify/studies.c)
 
@@ -234,6 +242,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c
@@ -270,5 +279,6 @@ set(OTATTN_TEST_SOURCES
     tests/test_simplex.c
     tests/test_spectra.c
     tests/test_tangents.c
-    tests/test_tolerance.c
-    tests/test_tokenizer.c)
+    tests/test_tokenizer.c
+    tests/test_tokenizer_files.c
+    tests/test_tolerance.c)

@@ -11,10 +11,14 @@
  * cannot carry (NaN, infinities, sums that underflow, masses without a place) is left to the plan's
  * solver on stored scores. */
 
-/* Blocks of whole score rows stay in the second cache together with the values. */
+/* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
+ * linear_round takes at once, so that a block's bits are those of its chunk. */
 static int64_t WORD(rows_at_once)(const ota_plan *plan) {
     const size_t row = (size_t)plan->dense_stride * sizeof(REAL);
-    return row <= ((size_t)8 << 10) ? OTA_ROW_BLOCK : row <= ((size_t)16 << 10) ? 24 : 12;
+    return row <= ((size_t)8 << 10)    ? OTA_ROW_BLOCK
+           : row <= ((size_t)16 << 10) ? 24
+           : row <= ((size_t)32 << 10) ? 16
+                                       : 8;
 }
 
 typedef struct WORD(rounds_walk) {

@@ -197,6 +197,7 @@ static bool check_problem(const recipe *want, int schedule, double cap, bool dif
     b->x.options.threads = want->seed % 3 == 0 ? 2 : 1;
     if (b->x.problem.cap > 0.0) b->x.problem.cap *= cap;
     set_schedule(&b->x.options, schedule);
+    b->x.problem.dropout = want->seed % 4 == 1 ? 0.3 : 0.0;
     ota_status status = make_plan(b);
     if (status == OTA_OK) status = run_forward(b);
     const bool solved = status == OTA_OK || status == OTA_FIXED_ITERS;
