@@ -9,6 +9,7 @@
 typedef struct tokens {
     int32_t *ids;
     int64_t count;
+    double seconds; /* of encoding */
 } tokens;
 
 static int no_memory(tool_context *context) {
@@ -28,8 +29,10 @@ static int encode(tool_context *context, const ota_tokenizer *tokenizer, const c
         free(out->ids);
         out->ids = malloc((size_t)room * sizeof *out->ids);
         if (out->ids == NULL) return no_memory(context);
+        const int64_t begun = tool_now_ns();
         const ota_status status = ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags,
                                                        out->ids, room, &out->count, &error);
+        out->seconds = (double)(tool_now_ns() - begun) / 1e9;
         if (status != OTA_OK) return tool_fail_status(context, status, &error);
         if (out->count <= room) return 0;
         room = out->count;
@@ -57,6 +60,7 @@ static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer
         (void)json_object_set_new(object, "vocabulary",
                                   json_integer(ota_tokenizer_count(tokenizer)));
         (void)json_object_set_new(object, "count", json_integer(found->count));
+        (void)json_object_set_new(object, "seconds", tool_json_real(found->seconds));
         if (context->settings.count) {
             json_decref(ids);
             json_decref(pieces);
@@ -169,7 +173,7 @@ int tool_tokenize(tool_context *context) {
     if (status != OTA_OK) return tool_fail_status(context, status, &error);
     char *text = NULL;
     size_t size = 0;
-    tokens found = {NULL, 0};
+    tokens found = {.ids = NULL};
     int code = tool_read_text(context, 1, &text, &size);
     if (code == 0)
         code = settings->decode ? parse_ids(context, text, size, &found)
