@@ -9,3 +9,6 @@ target_link_options(otattn_python PRIVATE
     "LINKER:--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cmake/otattn.map" LINKER:--gc-sections)
 target_link_libraries(otattn_python PRIVATE m Threads::Threads)
 install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
+# otattn.show draws with the figures of the program's reports.
+install(FILES tools/report/figures/heatmap.vl.json tools/report/figures/receivers.vl.json tools/report/theme.json
+    DESTINATION otattn/figures COMPONENT python)

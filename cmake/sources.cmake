@@ -76,6 +76,8 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
     src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_neon_f32.c
+    src/backend/cpu/kernels_neon_f64.c
     src/backend/cpu/kernels_portable_f32.c
     src/backend/cpu/kernels_portable_f64.c)
 
@@ -162,6 +164,9 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
+    tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -176,15 +181,19 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/generate.c
     tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
+    tools/info.c
     tools/json.c
     tools/method_flags.c
+    tools/model.c
     tools/npy.c
     tools/npz.c
     tools/output.c
+    tools/perplexity.c
     tools/plan.c
     tools/problem_flags.c
     tools/progress.c
@@ -222,6 +231,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
+    tools/verify/sizes.c
     tools/verify/solvers.c
     tools/verify/studies.c)
 
@@ -234,6 +244,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c
@@ -245,6 +256,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c
@@ -254,6 +266,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_runs.c
     tests/test_gauge.c
     tests/test_geometry.c
+    tests/test_gradient_kernel.c
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
@@ -264,6 +277,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_model.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c

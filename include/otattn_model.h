@@ -130,9 +130,17 @@ OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *ru
 /* logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
 OTA_API ota_status ota_session_logits(ota_session *session, const float *states, int64_t rows,
                                       int normalise, float *logits, ota_error *error);
-/* Name of the capture point `index` of the model: all of them in the order in which a run meets them;
- * false past the end. */
-OTA_API int ota_model_point(const ota_model *model, int64_t index, char *name, size_t name_size);
+/* A point of capture. */
+typedef struct ota_capture_point {
+    char name[96];
+    int rank;
+    int64_t shape[4];
+} ota_capture_point;
+
+/* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
+ * them; 0 past the end. */
+OTA_API int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
+                            ota_capture_point *point);
 
 #ifdef __cplusplus
 }

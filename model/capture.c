@@ -72,22 +72,61 @@ static void visit_points(const ota_model *model,
     if (exists(model, OTA_POINT_FINAL)) (void)visit(context, OTA_POINT_FINAL, 0);
 }
 
+/* ---- shapes ---- */
+
+/* The last sizes of a point: [heads, width of one] of what is split into heads, else [width]. */
+static void size_point(const ota_config *config, ota_point point, int64_t *heads, int64_t *width) {
+    *heads = 0;
+    *width = config->sizes[OTA_SIZE_WIDTH];
+    switch (point) {
+    case OTA_POINT_QUERY:
+    case OTA_POINT_ROTATED_QUERY:
+    case OTA_POINT_MIXED:
+        *heads = config->heads;
+        *width = config->sizes[OTA_SIZE_QUERY];
+        break;
+    case OTA_POINT_KEY:
+    case OTA_POINT_VALUE:
+    case OTA_POINT_ROTATED_KEY:
+        *heads = config->kv_heads;
+        *width = config->sizes[OTA_SIZE_KEY];
+        break;
+    case OTA_POINT_MLP_PRE:
+    case OTA_POINT_MLP_LINEAR:
+    case OTA_POINT_MLP_POST: *width = config->sizes[OTA_SIZE_INNER]; break;
+    default: break;
+    }
+}
+
+static void shape_point(const ota_config *config, ota_point point, int64_t batch, int64_t count,
+                        int *rank, int64_t shape[4]) {
+    int64_t heads, width;
+    size_point(config, point, &heads, &width);
+    *rank = heads > 0 || point == OTA_POINT_PATTERN ? 4 : 3;
+    shape[0] = batch;
+    shape[1] = point == OTA_POINT_PATTERN ? config->heads : count;
+    shape[2] = point == OTA_POINT_PATTERN ? count : heads > 0 ? heads : width;
+    shape[3] = point == OTA_POINT_PATTERN ? count : heads > 0 ? width / heads : 0;
+}
+
 typedef struct search {
-    int64_t left;
-    char *name;
-    size_t size;
+    const ota_model *model;
+    int64_t left, batch, count;
+    ota_capture_point *out;
     bool found;
 } search;
 
 static bool count_point(void *context, ota_point point, int64_t layer) {
     search *s = context;
     if (s->left-- > 0) return false;
-    name_point(point, layer, s->name, s->size);
+    name_point(point, layer, s->out->name, sizeof s->out->name);
+    shape_point(&s->model->config, point, s->batch, s->count, &s->out->rank, s->out->shape);
     return s->found = true;
 }
 
-int ota_model_point(const ota_model *model, int64_t index, char *name, size_t name_size) {
-    search s = {.left = index, .name = name, .size = name_size};
+int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
+                    ota_capture_point *point) {
+    search s = {.model = model, .left = index, .batch = batch, .count = count, .out = point};
     if (index >= 0) visit_points(model, count_point, &s);
     return s.found;
 }
@@ -138,13 +177,14 @@ static ota_status hand_over(ota_session *s, ota_point point, int64_t layer, ota_
 }
 
 ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, const float *data,
-                               int64_t stride, int64_t heads, int64_t width) {
+                               int64_t stride) {
     if (!ota_session_wants(s, point, layer)) return OTA_OK;
     const int64_t rows = s->run->batch * s->run->count;
-    ota_capture capture = {.rank = heads > 0 ? 4 : 3,
-                           .shape = {s->run->batch, s->run->count, heads > 0 ? heads : width,
-                                     heads > 0 ? width / heads : 0},
-                           .data = data};
+    int64_t heads, width;
+    size_point(&s->model->config, point, &heads, &width);
+    ota_capture capture = {.data = data};
+    shape_point(&s->model->config, point, s->run->batch, s->run->count, &capture.rank,
+                capture.shape);
     if (stride != width) {
         for (int64_t i = 0; i < rows; i++)
             memcpy(s->spare + i * width, data + i * stride, (size_t)width * sizeof *data);
@@ -155,8 +195,9 @@ ota_status ota_session_capture(ota_session *s, ota_point point, int64_t layer, c
 
 ota_status ota_session_capture_pattern(ota_session *s, int64_t layer, int64_t keys) {
     if (!ota_session_wants(s, OTA_POINT_PATTERN, layer)) return OTA_OK;
-    ota_capture capture = {.rank = 4,
-                           .shape = {s->run->batch, s->model->config.heads, s->run->count, keys},
-                           .data = s->pattern};
+    ota_capture capture = {.data = s->pattern};
+    shape_point(&s->model->config, OTA_POINT_PATTERN, s->run->batch, s->run->count, &capture.rank,
+                capture.shape);
+    capture.shape[3] = keys;
     return hand_over(s, OTA_POINT_PATTERN, layer, &capture);
 }

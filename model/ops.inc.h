@@ -1,5 +1,5 @@
 /* The row arithmetic, written once in plain loops that compilers turn into vectors, and compiled per
- * level by ops_LEVEL.c, which defines OPS_TABLE and OPS_NAME.
+ * level by ops_LEVEL.c, which defines OPS_TABLE, OPS_NAME and OPS_LANES.
  *
  *   sums run in 16 lanes, element i in lane i mod 16, and the lanes are added pairwise
  *   exp(x) = 2^k p(r), k = round(x / log 2), r = x - k log 2 in two parts, |r| <= log 2 / 2, p of degree

@@ -112,10 +112,9 @@ void ota_session_cache_append(ota_session *session, int64_t layer);
 /* capture.c */
 ota_status ota_session_capture_begin(ota_session *session);
 bool ota_session_wants(const ota_session *session, ota_point point, int64_t layer);
-/* rows of `width` floats, `stride` apart, `heads` 0: [batch, count, width], else [batch, count, heads,
- * width / heads]; does nothing when the point is not wanted */
+/* One row a token, `stride` floats apart; does nothing when the point is not wanted. */
 ota_status ota_session_capture(ota_session *session, ota_point point, int64_t layer,
-                               const float *data, int64_t stride, int64_t heads, int64_t width);
+                               const float *data, int64_t stride);
 ota_status ota_session_capture_pattern(ota_session *session, int64_t layer, int64_t keys);
 
 #endif

@@ -116,12 +116,12 @@ static ota_status embed(ota_session *s) {
         for (int64_t i = 0; i < rows; i++)
             embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
         if (k > 0) add_to(s, s->x, s->h, rows);
-        const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width, 0, width);
+        const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
         if (status != OTA_OK) return status;
     }
     if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
     normalise(s, &s->model->weights[OTA_EMBED_NORM], s->x, s->x, rows);
-    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->x, width, 0, width);
+    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->x, width);
 }
 
 /* ---- attention ---- */
@@ -166,8 +166,7 @@ static ota_status capture_merged(ota_session *s, int64_t layer, ota_point first,
     ota_status status = OTA_OK;
     for (int k = 0; status == OTA_OK && k < parts; k++)
         status = ota_session_capture(s, (ota_point)((int)first + k), layer, s->merged + columns[k],
-                                     stride, k == 0 ? config->heads : config->kv_heads,
-                                     k == 0 ? query : key);
+                                     stride);
     return status;
 }
 
@@ -204,13 +203,11 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     if (status == OTA_OK)
         status = ota_session_capture_pattern(s, layer,
                                              s->run->first > 0 ? s->options.cache : s->run->count);
-    if (status == OTA_OK)
-        status =
-            ota_session_capture(s, OTA_POINT_MIXED, layer, s->mixed, query, config->heads, query);
+    if (status == OTA_OK) status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->mixed, query);
     if (status != OTA_OK) return status;
     ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->mixed, query,
                rows, s->h, width);
-    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->h, width, 0, width);
+    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->h, width);
 }
 
 /* ---- the rest of a block ---- */
@@ -224,17 +221,17 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     float *up = gated ? s->gate : s->inner;
     ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);
     if (gated) ota_linear(s, &w[OTA_GATE], &w[OTA_GATE_BIAS], input, width, rows, s->inner, inner);
-    ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->inner, inner, 0, inner);
+    ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->inner, inner);
     if (status == OTA_OK && gated)
-        status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner, 0, inner);
+        status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner);
     rows_job j = {
         .session = s, .from = gated ? up : NULL, .to = s->inner, .rows = rows, .width = inner};
     run_rows(s, rows, activate_rows, &j);
     if (status == OTA_OK)
-        status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner, 0, inner);
+        status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner);
     if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->inner, inner, rows, s->h, width);
-    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->h, width, 0, width);
+    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->h, width);
 }
 
 /* x += h, captured; post-norm: then normed, captured. */
@@ -242,10 +239,10 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
                        ota_point normalised) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     add_to(s, s->x, s->h, rows);
-    const ota_status status = ota_session_capture(s, sum, layer, s->x, width, 0, width);
+    const ota_status status = ota_session_capture(s, sum, layer, s->x, width);
     if (status != OTA_OK || !s->model->architecture->post_norm) return status;
     normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->x, rows);
-    return ota_session_capture(s, normalised, layer, s->x, width, 0, width);
+    return ota_session_capture(s, normalised, layer, s->x, width);
 }
 
 /* Pre-norm: h = norm x, captured. */
@@ -254,14 +251,14 @@ static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role 
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     if (s->model->architecture->post_norm) return OTA_OK;
     normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->h, rows);
-    return ota_session_capture(s, point, layer, s->h, width, 0, width);
+    return ota_session_capture(s, point, layer, s->h, width);
 }
 
 static ota_status run_block(ota_session *s, int64_t layer) {
     const int64_t rows = s->run->batch * s->run->count;
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     const bool post = s->model->architecture->post_norm;
-    ota_status status = ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->x, width, 0, width);
+    ota_status status = ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->x, width);
     if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
     if (status == OTA_OK) status = attend(s, layer, rows);
     if (status == OTA_OK)
@@ -333,7 +330,7 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
     if (ota_weight_present(norm)) normalise(s, norm, s->x, s->x, rows);
     if (run->states != NULL) memcpy(run->states, s->x, (size_t)(rows * width) * sizeof *s->x);
-    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->x, width, 0, width);
+    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->x, width);
 }
 
 /* ---- logits ---- */

@@ -444,7 +444,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             .slot = plan->slots,
                             .mode = ota_backward_mode_of(plan)};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
-    if (along == NULL && ota_tiles_fit(plan, want)) {
+    if (ota_tiles_fit(plan, want)) {
         found->status = ota_tiles_run(plan, arrays, want);
         return found->status;
     }

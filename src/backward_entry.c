@@ -195,10 +195,6 @@ ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *
     ota_arrays arrays;
     ota_tangents along;
     ota_status status = check_call(plan, given, result, &arrays, error);
-    if (status == OTA_OK && plan->resolved.problem.dropout > 0.0) {
-        status = ota_fail(error, OTA_UNSUPPORTED, "dropout", "set it to 0",
-                          "directional derivatives are those of the plan without dropout");
-    }
     if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &along, error);
     if (status == OTA_OK) status = check_capacities(&arrays, error);
     const entry e = {plan, &arrays, NULL, &along};

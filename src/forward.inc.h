@@ -348,15 +348,16 @@ static void WORD(row_task)(void *context, int64_t index, int worker_index) {
     int64_t first, last;
     chunk_rows(r->queries, chunk, &first, &last);
     const bool fused = plan->path == OTA_PATH_FUSED;
+    const bool with_out = plan->path == OTA_PATH_BLOCKS;
     for (int64_t at = first; fused && at < last; at += OTA_ROW_BLOCK) {
         if (interrupted(w)) return;
         fuse_block(w, slot, worker, batch, head, at,
                    at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at, tally);
     }
-    for (int64_t at = first; (!fused || w->more_than_out) && at < last; at += OTA_BLOCK_ROWS) {
+    for (int64_t at = first; (with_out || w->more_than_out) && at < last; at += OTA_BLOCK_ROWS) {
         if (interrupted(w)) return;
         const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
-        WORD(solve_block)(w, slot, worker, batch, head, at, rows, !fused, tally, receiver);
+        WORD(solve_block)(w, slot, worker, batch, head, at, rows, with_out, tally, receiver);
     }
 }
 
@@ -413,6 +414,8 @@ static double WORD(total_mass)(const walk *w, int64_t batch, int64_t head) {
     return sum;
 }
 
+#include "forward_cache.inc.h"
+
 static void WORD(walk_rows)(walk *w) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
@@ -421,8 +424,10 @@ static void WORD(walk_rows)(walk *w) {
         w->first_slot_head = first;
         w->slots = first + plan->slot_count < key_heads ? plan->slot_count : key_heads - first;
         const int64_t parts = w->slots * plan->group;
-        ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
-        if (plan->path == OTA_PATH_ORDERED)
+        if (plan->path != OTA_PATH_CACHE) ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
+        if (plan->path == OTA_PATH_CACHE)
+            WORD(walk_cache)(w, parts);
+        else if (plan->path == OTA_PATH_ORDERED)
             ota_parallel(plan->pool, parts, WORD(ordered_task), w);
         else
             ota_parallel(plan->pool, parts * OTA_CHUNKS, WORD(row_task), w);

@@ -54,6 +54,10 @@ static void choose_path(ota_plan *plan) {
     } else if (p->dropout > 0.0) {
         plan->path = OTA_PATH_BLOCKS;
         why = "weights are dropped from whole score rows, one block per worker";
+    } else if (plan->solver == &ota_solver_softmax && !r->from_matrix &&
+               r->queries <= OTA_FEW_QUERIES && !r->settings.gradients) {
+        plan->path = OTA_PATH_CACHE;
+        why = "few queries: keys and values are read once, where they lie";
     } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
         plan->path = OTA_PATH_FUSED;
         why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
@@ -79,8 +83,10 @@ static void choose_path(ota_plan *plan) {
 
 /* Are rows solved as lists of keys? */
 static bool keeps_lists(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    /* Dropout walks whole rows. */
     return plan->solver == &ota_solver_entmax && plan->path == OTA_PATH_BLOCKS &&
-           plan->resolved.keys < INT32_MAX;
+           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
 }
 
 static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
@@ -111,6 +117,8 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
     }
     if (plan->streamed) take_matrix(a, OTA_ROW_BLOCK, plan->dense_stride, real, &w->block);
+    if (plan->path == OTA_PATH_CACHE)
+        w->strip = ota_arena_take(a, (size_t)most(r->width, plan->values_width), OTA_PANEL * real);
     if (plan->path == OTA_PATH_ORDERED) {
         w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
@@ -185,6 +193,11 @@ static void lay_out(ota_plan *plan) {
     char(*sentences)[512] = is_coupled(plan) ? ota_arena_take(a, heads, sizeof *sentences) : NULL;
     const size_t parts = (size_t)(plan->slot_count * plan->group) * OTA_CHUNKS;
     ota_tally *block_tallies = ota_arena_take(a, parts, sizeof(ota_tally));
+    const size_t pieces = plan->path == OTA_PATH_CACHE ? parts * (size_t)r->queries : 0;
+    double *piece_top = ota_arena_take(a, pieces, sizeof(double));
+    double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
+    void *piece_out = NULL;
+    take_matrix(a, (int64_t)pieces, plan->values_width, real, &piece_out);
     void *receivers = NULL;
     take_matrix(a, (int64_t)parts, plan->stride, sizeof(double), &receivers);
     if (placed) {
@@ -195,6 +208,9 @@ static void lay_out(ota_plan *plan) {
         plan->sentences = sentences;
         plan->block_tallies = block_tallies;
         plan->receivers = receivers;
+        plan->piece_top = piece_top;
+        plan->piece_sum = piece_sum;
+        plan->piece_out = piece_out;
     }
     for (int64_t k = 0; k < plan->slot_count; k++) {
         ota_slot slot = {0};
@@ -362,8 +378,8 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
 }
 
 size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
-    static const char *const paths[] = {"fused tiles", "row blocks", "rows in order",
-                                        "stored scores", "stored kernel"};
+    static const char *const paths[] = {"fused tiles",   "keys in place", "row blocks",
+                                        "rows in order", "stored scores", "stored kernel"};
     const char *path = plan->streamed ? "streamed kernel" : paths[plan->path];
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     static const char *const sides[] = {"rows", "columns"};

@@ -10,6 +10,7 @@
 /* How a plan walks the problem. */
 typedef enum ota_path {
     OTA_PATH_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
+    OTA_PATH_CACHE,   /* the same for few queries: keys and values read where they lie */
     OTA_PATH_BLOCKS,  /* rows alone, a block of whole score rows per worker */
     OTA_PATH_ORDERED, /* rows in order, one worker per head (online) */
     OTA_PATH_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
@@ -18,6 +19,7 @@ typedef enum ota_path {
 
 enum {
     OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
+    OTA_FEW_QUERIES = 4, /* most queries of the cache path */
     OTA_CHUNKS = 32      /* row chunks per head whose receiver sums are added in order */
 };
 
@@ -40,12 +42,14 @@ typedef struct ota_worker {
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
     ota_row_room keys;      /* entmax rows as lists */
+    void *strip;            /* [OTA_PANEL][width or values_width], cache path */
 } ota_worker;
 
 /* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
  * not raw products) and the largest |q|^2. */
 typedef struct ota_survey {
     double low, high, norm;
+    bool forbidden; /* some pair */
 } ota_survey;
 
 /* All scores of one head being solved. */
@@ -97,7 +101,10 @@ struct ota_plan {
     ota_slot *slots;
     ota_worker *workers;
     ota_seat *seats;
-    double *receivers;                   /* [slot_count * group][OTA_CHUNKS][keys] */
+    double *receivers; /* [slot_count * group][OTA_CHUNKS][keys] */
+    /* cache path: one entry a query of the heads in flight and a piece of the keys */
+    double *piece_top, *piece_sum;
+    void *piece_out;                     /* [entries][values_width] T */
     ota_tally *tallies;                  /* [batch * heads] */
     ota_tally *block_tallies;            /* [slot_count * group][OTA_CHUNKS] */
     char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
@@ -105,6 +112,17 @@ struct ota_plan {
     int64_t key_count;                   /* keys that exist: all, or a decode step's */
     char why[160];                       /* why this solver and path */
 };
+
+/* Keys of one of at most OTA_CHUNKS pieces. */
+static inline int64_t ota_piece_keys(int64_t keys) {
+    const int64_t least = 512, share = (keys + OTA_CHUNKS - 1) / OTA_CHUNKS;
+    return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
+}
+
+/* How many pieces that makes of the keys that exist. */
+static inline int64_t ota_pieces(int64_t keys) {
+    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+}
 
 /* Do heads work in seats, on a matrix of queries x keys? */
 static inline bool ota_plan_has_seats(const ota_plan *plan) {

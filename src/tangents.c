@@ -97,6 +97,7 @@ static ota_status run_head(ota_tangent_job *job) {
         .sink = ota_head_sink(r, base->head),
         .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
         .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    ota_dropout_head(r, base->batch, base->head, base->dropout_key);
     base->biased = job->held = false;
     base->residual = 0.0;
     job->temperature = ota_tangent_number(&job->along->temperature, base->head);

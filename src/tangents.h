@@ -76,7 +76,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
 /* dP of all pairs of a block and d out = dP V + P dV, from a and b. */
 void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                        int64_t rows);
-/* Writes what stands in `change` and `weights`. */
+/* Writes what stands in `change` and `weights`; both are spent. */
 void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
                       int64_t rows);
 /* Rows alone, and rows in order: all of a head. */

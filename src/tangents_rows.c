@@ -91,6 +91,11 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                             stride);
     }
     if (!ota_array_present(&job->along->out) || width == 0) return;
+    for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
+        const uint32_t *key = base->dropout_key;
+        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
+        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
+    }
     const ota_kernels_f64 *kernels = plan->kernels->f64;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
     kernels->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);

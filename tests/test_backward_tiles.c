@@ -261,8 +261,8 @@ static void test_masks_and_terms(void **state) {
         w.row_mass = k % 3 == 1;
         w.n = rows[k % 5];
         w.m = keys[k % 7];
-        w.width = k % 2 == 0 ? 9 : 64;
-        w.values_width = k % 3 == 0 ? 17 : 64;
+        w.width = k % 6 == 0 ? 64 : 9;
+        w.values_width = k % 9 == 0 ? 64 : 17;
         if (k % 5 == 0) w.heads = 4;
         level = ota_kernel_name((int)(k % (uint64_t)levels));
         check_problem(&w, k % 2 == 0 ? w.type : OTA_F64, level, &seen);
@@ -279,8 +279,8 @@ static void test_large(void **state) {
     for (uint64_t k = 0; k < 6; k++) {
         recipe w = base(k + 1);
         w.heads = w.key_heads = k % 2 == 0 ? 1 : 3;
-        w.n = k == 5 ? 1000 : 350;
-        w.m = k == 4 ? 1500 : 530;
+        w.n = k == 5 ? 800 : 200;
+        w.m = k == 4 ? 1100 : 270;
         w.mask = k % 3 == 1 ? CAUSAL_BOTTOM_RIGHT : k % 3 == 2 ? WINDOW : NO_MASK;
         w.type = w.out_type = k == 3 ? OTA_F64 : OTA_F32;
         check_problem(&w, w.type, "", &seen);

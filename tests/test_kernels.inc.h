@@ -466,6 +466,17 @@ static void NAME(test_keep)(void **state) {
                 note(&seen, fabsl(out[w] - exact), 64 * UNIT * size + TINY, "%s %ld kept of %ld",
                      LEVELS[level]->name, (long)got, (long)count);
             }
+            T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
+            kernels->dots(q, v, width, count, width, dot);
+            for (int64_t j = 0; j < count; j++) {
+                long double exact = 0, size = 0;
+                for (int64_t w = 0; w < width; w++) {
+                    exact += (long double)q[w] * v[j * width + w];
+                    size += fabsl((long double)q[w] * v[j * width + w]);
+                }
+                note(&seen, fabsl(dot[j] - exact), 16 * UNIT * size + TINY, "%s dot of %ld",
+                     LEVELS[level]->name, (long)width);
+            }
             if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
             assert_int_equal(kernels->keep(same, count, floor, same, where), got);
             assert_true(NAME(same)(same, kept, got));

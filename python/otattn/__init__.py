@@ -30,6 +30,7 @@ from ._threads import get_num_threads, set_num_threads, threads
 if TYPE_CHECKING:
     from ._assignment import linear_sum_assignment
     from ._plan import Plan
+    from ._show import Chart, Run, show
     from ._varlen import varlen_attention
 
 __version__ = f"{_c.VERSION_MAJOR}.{_c.VERSION_MINOR}.{_c.VERSION_PATCH}"
@@ -38,6 +39,7 @@ __all__ = [
     "AuxOutput",
     "AuxRequest",
     "Certificate",
+    "Chart",
     "Infeasible",
     "Info",
     "NotConverged",
@@ -48,6 +50,7 @@ __all__ = [
     "Plan",
     "Potentials",
     "RowStats",
+    "Run",
     "SolveError",
     "alibi_slopes",
     "attention",
@@ -57,14 +60,22 @@ __all__ = [
     "linear_sum_assignment",
     "release_memory",
     "set_num_threads",
+    "show",
     "solvers",
     "threads",
     "varlen_attention",
 ]
 
 # Names and modules that are imported when they are first asked for.
-_LATER = {"Plan": "._plan", "linear_sum_assignment": "._assignment", "varlen_attention": "._varlen"}
-_MODULES = ("activations", "analysis", "flash", "hf", "nn", "ot")
+_LATER = {
+    "Chart": "._show",
+    "Plan": "._plan",
+    "Run": "._show",
+    "linear_sum_assignment": "._assignment",
+    "show": "._show",
+    "varlen_attention": "._varlen",
+}
+_MODULES = ("activations", "analysis", "flash", "hf", "jax", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:

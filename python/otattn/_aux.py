@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any, NamedTuple
 
 from ._certificate import Certificate
@@ -64,6 +65,23 @@ class AuxOutput(NamedTuple):
     lse: Any = None
     certificate: Certificate | None = None
     info: Info | None = None
+
+    def _repr_html_(self) -> str:
+        found = "" if self.info is None else f"<p>{html.escape(repr(self.info))}</p>"
+        arrays = {
+            "coupling": self.coupling,
+            "receiver": self.receiver,
+            "lse": self.lse,
+            **({} if self.potentials is None else self.potentials._asdict()),
+            **({} if self.row_stats is None else self.row_stats._asdict()),
+        }
+        shapes = "".join(
+            f"<tr><th>{name}</th><td>{tuple(x.shape)} {x.dtype}</td></tr>"
+            for name, x in arrays.items()
+            if x is not None
+        )
+        judged = "" if self.certificate is None else self.certificate._repr_html_()
+        return f"{found}<table>{shapes}</table>{judged}"
 
 
 NO_AUX = AuxRequest()

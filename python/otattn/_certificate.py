@@ -54,6 +54,10 @@ class Certificate(NamedTuple):
         """The fields by name."""
         return dict(zip(self._fields, self, strict=True))
 
+    def _repr_html_(self) -> str:
+        cells = "".join(f"<tr><th>{name}</th><td>{x:.6g}</td></tr>" for name, x in self.as_dict().items())
+        return f"<table>{cells}</table>"
+
 
 def certificate_of(record: c.Certificate) -> Certificate:
     return Certificate(*(getattr(record, name) for name in Certificate._fields))

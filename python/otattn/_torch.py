@@ -172,11 +172,18 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     implicit = is_implicit(settings)
     solved = needs_no_forward(settings) and (saved is not None or not implicit)
     outputs: dict[str, Tensor] = {}
+    if saved is not None:
+        # vmap repeats with stride 0, which no output of the library may have.
+        saved, out = saved.contiguous(), out if out is None else out.contiguous()
     if implicit:
         names_of = ["column_potential", "row_potential"]
         outputs = dict(zip(names_of, _allocate(names_of, query, job.sizes), strict=True))
+        # The multipliers answer for the solution, wherever its search began.
+        job.start = None
         if solved:
             outputs = {"column_potential": saved}
+        elif saved is not None and settings.axis == "rows":
+            job.start = _view(saved)
     elif saved is not None and out is not None:
         outputs = {"out": out, "lse": saved}
     given: dict[str, View] = {}
@@ -238,8 +245,6 @@ def _backward(
     upstream = [given.get(name) for name in ("out", "coupling", "receiver")]
     if not wanted or all(x is None for x in upstream):
         return tuple(results)
-    if saved is not None and out is None:
-        operands[_PLACE["start_potential"]] = saved
     found = op(*operands, *upstream, out, saved, ctx.text, ",".join(wanted))
     for name, gradient in zip(wanted, found, strict=True):
         results[_PLACE[name]] = gradient
@@ -346,8 +351,8 @@ class _Gradients(torch.autograd.Function):
         return _no_second(ctx, gradients)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _gradients_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _gradients_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
@@ -367,8 +372,8 @@ class _Solve(torch.autograd.Function):
         return _backward(ctx, list(gradients), _Gradients.apply)
 
     @staticmethod
-    def vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _solve_vmap(info, dims, *arguments)
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        found, out_dims = _solve_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def name_of(words: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
 
 
 def new_repeat(
-    name: Any, settings: Settings, operands: list[Any], given: tuple[Tensor | None, ...], names: list[str]
+    name: Any, settings: Settings, operands: list[Any], given: tuple[Tensor | None, ...], names: Sequence[str]
 ) -> _repeat.Repeat | None:
     """Structs for calls like this; None where the operands (views and numbers) are not the given memory."""
     addresses = [0 if x is None else x.data_ptr() for x in given]
@@ -125,8 +126,10 @@ class _Solve(torch.autograd.Function):
         return found[0]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         from . import _torch
+
+        gradient: Tensor | None = gradients[0]
 
         *given, start = ctx.saved_tensors
         wanted = [

@@ -83,8 +83,9 @@ def _back(P: Any, moved: Any, dim: int) -> Any:
 
 def _map(X: Any, alpha: Any, dim: int) -> Any:
     matrix, moved = _rows(X, dim)
-    if isinstance(alpha, (int, float)) and alpha == 1:
-        return _back(coupling(matrix, method="softmax"), moved, dim)
+    if isinstance(alpha, (int, float)):
+        method, order = ("softmax", None) if alpha == 1 else ("entmax", alpha)
+        return _back(coupling(matrix, method=method, alpha=order), moved, dim)
     if hasattr(alpha, "shape") and int(np.prod(tuple(alpha.shape))) > 1:
         return _back(_by_row(matrix, alpha, moved, dim), moved, dim)
     if hasattr(alpha, "reshape"):

@@ -246,8 +246,7 @@ def sinkhorn(
            [0.134471, 0.365529]])
     """
     M, reg = _cost(M), _positive("reg", reg)
-    several = b is not None and getattr(b, "ndim", 1) == 2
-    if several:
+    if b is not None and getattr(b, "ndim", 1) == 2:
         values = [
             sinkhorn2(a, b[:, k], M, reg, numItermax=numItermax, stopThr=stopThr, warn=warn)
             for k in range(b.shape[1])
@@ -596,7 +595,7 @@ def _entropic(
 ) -> tuple[Any, tuple[Any, Any], AuxOutput]:
     if strengths is not None and math.isinf(strengths[1]):
         # Relaxed rows go with relaxed columns only, so the exact side becomes the rows.
-        plan, (g, f), aux = _entropic(M.T, b, a, reg, strengths[::-1], None, tol, max_iter)
+        plan, (g, f), aux = _entropic(M.T, b, a, reg, (strengths[1], strengths[0]), None, tol, max_iter)
         return plan.T, (f, g), aux
     arguments: dict[str, Any] = {"temperature": reg, "start_potential": start, "method": "softmax/exact"}
     if strengths is not None:

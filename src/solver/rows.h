@@ -45,6 +45,11 @@ void ota_row_solve_f32(const ota_row_law *law, const float *s, const float *h, i
                        double mu, float *p, ota_row_found *found);
 void ota_row_solve_f64(const ota_row_law *law, const double *s, const double *h, int64_t count,
                        double mu, double *p, ota_row_found *found);
+/* p_j = e^((s_j - shift) / tau) for scores of any size, p may be s; returns the sum. shift is a T. */
+double ota_row_exponentials_f32(const ota_row_law *law, const float *s, int64_t count, double shift,
+                                float *p);
+double ota_row_exponentials_f64(const ota_row_law *law, const double *s, int64_t count,
+                                double shift, double *p);
 /* What one row of kept keys works in; elements for count + OTA_KEEP_ROOM keys. */
 typedef struct ota_row_room {
     void *kept;     /* T: scores, in the end weights */

@@ -44,6 +44,11 @@ static double WORD(exponentials)(const ota_row_law *law, const REAL *s, const RE
     return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
 }
 
+double WORD(ota_row_exponentials)(const ota_row_law *law, const REAL *s, int64_t count,
+                                  double shift, REAL *p) {
+    return WORD(exponentials)(law, s, NULL, count, shift, p);
+}
+
 static void WORD(softmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
                               double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);

@@ -90,10 +90,12 @@ def record(struct: ctypes.Structure, **more: Any) -> Record:
     """The numbers of a result struct, its status as a word."""
     fields = {}
     for field in struct._fields_:
-        value = getattr(struct, field[0])
+        value: Any = getattr(struct, field[0])
         if isinstance(value, bytes):
             value = value.decode()
-        fields[field[0]] = status_word(value) if field[0] == "status" else value
+        elif field[0] == "status":
+            value = status_word(value)
+        fields[field[0]] = value
     return Record(**fields, **more)
 
 

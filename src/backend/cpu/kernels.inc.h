@@ -153,6 +153,7 @@ const kernel_table OTA_TABLE = {
     .attend = attend,
     .gradient = gradient,
     .products = products,
+    .dots = dots,
     .apply = apply,
     .maximum = maximum,
     .lowest = lowest,

@@ -3,7 +3,7 @@
  * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
  * a lane in T before they join an f64. */
 
-enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4 };
+enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 
 static real maximum(const real *s, const real *h, int64_t count) {
     vec top = vec_set(NO_SCORE);
@@ -13,12 +13,17 @@ static real maximum(const real *s, const real *h, int64_t count) {
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
 
-static real lowest(const real *s, int64_t count) {
+static real lowest(const real *s, int64_t count, int64_t *forbidden) {
     vec none = vec_set((real)INFINITY), low = none;
+    *forbidden = 0;
     for (int64_t j = 0; j < count; j += LANES) {
         vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
-        low = vec_min(low, vec_select(mask_equal(x, vec_set(NO_SCORE)), none, x));
+        vmask closed = mask_equal(x, vec_set(NO_SCORE));
+        *forbidden += mask_count(closed);
+        low = vec_min(low, vec_select(closed, none, x));
     }
+    /* The lanes past the end count as closed. */
+    *forbidden -= (LANES - count % LANES) % LANES;
     return -vec_reduce_max(vec_sub(vec_set(0), low));
 }
 
@@ -184,43 +189,59 @@ static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t col
 
 /* `count` rows at a time, a constant where this is expanded, so that v and the columns are read once
  * for all of them; every row's own sum is formed the same way whatever the count. */
+static ALWAYS_INLINE void linear_dots(int count, const real *kernel, int64_t ldk, const real *v,
+                                      int64_t j, int64_t lanes, vec *part) {
+    vec right = load_lanes(v + j, lanes);
+    UNROLL for (int i = 0; i < count; i++) {
+        part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
+    }
+}
+
+static ALWAYS_INLINE void linear_columns(int count, const real *kernel, int64_t ldk,
+                                         const real *left, int64_t j, int64_t lanes,
+                                         double *column) {
+    vec part = vec_set(0);
+    UNROLL for (int i = 0; i < count; i++) {
+        part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set(left[i]), part);
+    }
+    accumulate_lanes(column + j, part, lanes);
+}
+
 static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ldk, int64_t columns,
                                        const real *v, const double *mass, const double *sink,
                                        double *u, double *column) {
-    total dot[ROWS_AT_ONCE] = {{0, 0}};
+    total dot[LINEAR_ROWS] = {{0, 0}};
+    real left[LINEAR_ROWS];
+    const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, columns);
-        vec part[ROWS_AT_ONCE];
+        int64_t end = smaller(start + SWEEP, columns), full = smaller(end, whole);
+        vec part[LINEAR_ROWS];
         UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
-        for (int64_t j = start; j < end; j += LANES) {
-            int64_t lanes = smaller(LANES, end - j);
-            vec right = load_lanes(v + j, lanes);
-            UNROLL for (int i = 0; i < count; i++) {
-                part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
-            }
-        }
+        for (int64_t j = start; j < full; j += LANES)
+            linear_dots(count, kernel, ldk, v, j, LANES, part);
+        if (full < end) linear_dots(count, kernel, ldk, v, full, end - full, part);
         UNROLL for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
         u[i] = mass[i] > 0 ? mass[i] / row_sum : 0;
+        left[i] = (real)u[i];
     }
-    for (int64_t j = 0; j < columns; j += LANES) {
-        int64_t lanes = smaller(LANES, columns - j);
-        vec part = vec_set(0);
-        UNROLL for (int i = 0; i < count; i++) {
-            part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set((real)u[i]), part);
-        }
-        accumulate_lanes(column + j, part, lanes);
-    }
+    for (int64_t j = 0; j < whole; j += LANES)
+        linear_columns(count, kernel, ldk, left, j, LANES, column);
+    if (whole < columns) linear_columns(count, kernel, ldk, left, whole, columns - whole, column);
 }
 
 static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
                          const real *v, const double *mass, const double *sink, double *u,
                          double *column) {
     int64_t row = 0;
-    for (; row + ROWS_AT_ONCE <= rows; row += ROWS_AT_ONCE) {
-        linear_group(ROWS_AT_ONCE, kernel + row * ldk, ldk, columns, v, mass + row,
+    for (; row + LINEAR_ROWS <= rows; row += LINEAR_ROWS) {
+        linear_group(LINEAR_ROWS, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
+    for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
+        linear_group(LINEAR_ROWS / 2, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
     for (; row < rows; row++) {

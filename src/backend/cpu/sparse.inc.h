@@ -1,5 +1,7 @@
-/* Rows with few weights, kept as a list of keys. Part of kernels.inc.h.
+/* Rows with few weights, kept as a list of keys, and few rows against keys as they lie. Part of
+ * kernels.inc.h.
  *
+ *     dots         s[j] = sum_w q[w] k[j][w]
  *     keep         kept[i] = s[where[i]], where = {j : s_j > floor} in order
  *     apply_kept   out[w] = sum_i p[i] v[where[i]][w]              [values_width]
  *
@@ -79,4 +81,32 @@ static void apply_kept(const real *p, const int32_t *where, int64_t count, const
     if (w < values_width) {
         kept_columns(p, where, count, v + w, ldv, 1, true, values_width - w, out + w);
     }
+}
+
+/* `count` keys, a constant where this is expanded. */
+static ALWAYS_INLINE void dots_group(int count, const real *q, const real *k, int64_t ldk,
+                                     int64_t width, real *s) {
+    double total[ROWS_AT_ONCE] = {0};
+    for (int64_t start = 0; start < width; start += SWEEP) {
+        const int64_t end = smaller(start + SWEEP, width);
+        vec sum[ROWS_AT_ONCE];
+        UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
+        for (int64_t w = start; w < end; w += LANES) {
+            const int64_t lanes = smaller(LANES, end - w);
+            const vec left = load_lanes(q + w, lanes);
+            UNROLL for (int i = 0; i < count; i++) {
+                sum[i] = vec_fma(load_lanes(k + i * ldk + w, lanes), left, sum[i]);
+            }
+        }
+        UNROLL for (int i = 0; i < count; i++) total[i] += (double)vec_reduce_add(sum[i]);
+    }
+    UNROLL for (int i = 0; i < count; i++) s[i] = (real)total[i];
+}
+
+static void dots(const real *q, const real *k, int64_t ldk, int64_t count, int64_t width, real *s) {
+    int64_t j = 0;
+    for (; j + ROWS_AT_ONCE <= count; j += ROWS_AT_ONCE) {
+        dots_group(ROWS_AT_ONCE, q, k + j * ldk, ldk, width, s + j);
+    }
+    for (; j < count; j++) dots_group(1, q, k + j * ldk, ldk, width, s + j);
 }
