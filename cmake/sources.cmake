@@ -163,6 +163,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench.c
     tools/bench_ceiling.c
     tools/bench_draw.c
+    tools/bench_gradients.c
     tools/bench_random.c
     tools/bench_scaling.c
     tools/bench_small.c
