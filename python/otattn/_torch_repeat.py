@@ -10,7 +10,7 @@ import torch
 from . import _repeat
 from ._arrays import output_shape
 from ._settings import Settings, settings_of
-from ._solve import Job, is_implicit
+from ._solve import Job
 from ._threads import thread_limit
 
 Tensor = torch.Tensor
@@ -55,19 +55,19 @@ def new_repeat(
     addresses = [0 if x is None else x.data_ptr() for x in given]
     if not _repeat.same_memory(operands[:4], addresses):
         return None
-    from ._torch import _output_type, _view
+    from ._torch import _kept, _output_type, _view
 
     job = Job(settings, operands)
     query = given[0]
     assert query is not None
-    implicit = is_implicit(settings)
+    kept = _kept(settings, list(names))
     shapes, outputs = [], {}
     for name_ in names:
-        field = "column_potential" if name_ == "saved" else name_
-        whole = output_shape(field, job.sizes) if name_ != "saved" or implicit else (0,)
-        kind = _output_type(name_, query.dtype)
+        field = kept if name_ == "saved" else name_
+        whole = output_shape(field, job.sizes) if field else (0,)
+        kind = _output_type(field or name_, query.dtype)
         shapes.append((whole, kind))
-        if name_ != "saved" or implicit:
+        if field:
             outputs[field] = _view(torch.empty(whole, dtype=kind))
     needed = ["row_potential", "column_potential"] if job.options.allow_partial else []
     keep = {
@@ -117,12 +117,15 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, repeat: _repeat.Repeat, *given: Tensor | None) -> Tensor | None:
+        from . import _torch
+
         settings = repeat.job.settings
         found = run(repeat, given)
         if found is None:
             return None
         ctx.settings = settings
-        ctx.save_for_backward(*given, found[1] if found[1].numel() else None)
+        kept = _torch._kept(settings, ["out"])
+        ctx.save_for_backward(*given, found[0] if kept == "lse" else None, found[1] if kept else None)
         return found[0]
 
     @staticmethod
@@ -131,7 +134,7 @@ class _Solve(torch.autograd.Function):
 
         gradient: Tensor | None = gradients[0]
 
-        *given, start = ctx.saved_tensors
+        *given, out, saved = ctx.saved_tensors
         wanted = [
             name
             for name, needed in zip(("query", "key", "value"), ctx.needs_input_grad[1:4], strict=True)
@@ -142,10 +145,10 @@ class _Solve(torch.autograd.Function):
         if given[3] is not None:
             given[3] = given[3][(None,) * (4 - given[3].dim())]
         operands = [*given, *_torch.NOTHING]
-        operands[_torch._PLACE["start_potential"]] = start
         # With create_graph the operator says that there is no second derivative.
         call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
-        found = iter(call(*operands, gradient, None, None, _torch._text(ctx.settings), ",".join(wanted)))
+        upstream = (gradient, None, None, out, saved)
+        found = iter(call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted)))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
 
 
