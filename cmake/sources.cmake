@@ -76,6 +76,8 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
     src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_neon_f32.c
+    src/backend/cpu/kernels_neon_f64.c
     src/backend/cpu/kernels_portable_f32.c
     src/backend/cpu/kernels_portable_f64.c)
 
@@ -255,6 +257,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c
@@ -275,6 +278,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_model.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
