@@ -76,6 +76,8 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
     src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_neon_f32.c
+    src/backend/cpu/kernels_neon_f64.c
     src/backend/cpu/kernels_portable_f32.c
     src/backend/cpu/kernels_portable_f64.c)
 
@@ -161,6 +163,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench.c
     tools/bench_ceiling.c
     tools/bench_draw.c
+    tools/bench_gradients.c
     tools/bench_random.c
     tools/bench_scaling.c
     tools/bench_small.c
@@ -254,6 +257,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c
@@ -263,6 +267,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_runs.c
     tests/test_gauge.c
     tests/test_geometry.c
+    tests/test_gradient_kernel.c
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
@@ -273,6 +278,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_model.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c

@@ -4,15 +4,26 @@
 #define pack_rows WORD(ota_pack_rows)
 #define pack_keys WORD(ota_pack_keys)
 
+/* Several sums side by side, which the compiler makes one vector. */
+static bool WORD(all_finite)(const REAL *x, int64_t count) {
+    enum { LANES = 16 };
+    REAL zero[LANES] = {0}, all = (REAL)0;
+    const int64_t whole = count / LANES * LANES;
+    for (int64_t k = 0; k < whole; k += LANES) {
+        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
+    }
+    for (int64_t k = whole; k < count; k++) zero[0] += x[k] - x[k];
+    for (int l = 0; l < LANES; l++) all += zero[l];
+    return all == (REAL)0;
+}
+
 /* What is not finite becomes 0. */
 static bool WORD(make_finite)(REAL *x, int64_t count) {
-    bool finite = true;
+    if (WORD(all_finite)(x, count)) return true;
     for (int64_t k = 0; k < count; k++) {
-        if (x[k] - x[k] == (REAL)0) continue;
-        x[k] = (REAL)0;
-        finite = false;
+        if (!(x[k] - x[k] == (REAL)0)) x[k] = (REAL)0;
     }
-    return finite;
+    return false;
 }
 
 static void WORD(pack_keys_of)(const tile_head *h) {
@@ -30,7 +41,8 @@ static void WORD(pack_values_of)(const tile_head *h) {
     REAL *values = slot->values;
     slot->broken_count = 0;
     pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
-    for (int64_t j = 0; j < m; j++) {
+    const bool finite = WORD(all_finite)(values, m * width);
+    for (int64_t j = 0; j < m && !finite; j++) {
         if (!WORD(make_finite)(values + j * width, width)) slot->broken[slot->broken_count++] = j;
     }
     const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, m, width);
@@ -128,8 +140,14 @@ static WORD(row_facts)
 
 /* U_i . P_i / mu_i, the row's advantage, from its output. */
 static double WORD(advantage_of)(const REAL *upstream, const REAL *out, int64_t width) {
-    double sum = 0.0;
-    for (int64_t w = 0; w < width; w++) sum += (double)upstream[w] * (double)out[w];
+    enum { LANES = 8 };
+    double part[LANES] = {0}, sum = 0.0;
+    const int64_t whole = width / LANES * LANES;
+    for (int64_t w = 0; w < whole; w += LANES) {
+        for (int l = 0; l < LANES; l++) part[l] += (double)upstream[w + l] * (double)out[w + l];
+    }
+    for (int64_t w = whole; w < width; w++) sum += (double)upstream[w] * (double)out[w];
+    for (int l = 0; l < LANES; l++) sum += part[l];
     return sum;
 }
 
@@ -158,8 +176,7 @@ static void WORD(prepare_row)(const tile_head *h, int64_t query, const WORD(row_
     *shift = idle ? (REAL)INFINITY : (REAL)facts->shift;
     *advantage = idle ? (REAL)0 : (REAL)(a * gain);
     *mass = a;
-    for (int64_t w = 0; w < width; w++)
-        upstream[w] = idle ? (REAL)0 : (REAL)((double)upstream[w] * gain);
+    KERNELS(plan)->multiply(upstream, width, idle ? (REAL)0 : (REAL)gain);
 }
 
 static void WORD(rows_task)(void *context, int64_t piece, int worker) {
@@ -199,8 +216,9 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
 /* ---- tiles ------------------------------------------------------------------------------------ */
 
 /* sum += factor part, part = 0. */
-static void WORD(move_part)(REAL *part, int64_t count, double factor, double *sum) {
-    for (int64_t k = 0; k < count; k++) sum[k] += factor * (double)part[k];
+static void WORD(move_part)(const ota_plan *plan, REAL *part, int64_t count, double factor,
+                            double *sum) {
+    KERNELS(plan)->accumulate(part, count, factor, sum);
     memset(part, 0, (size_t)count * sizeof *part);
 }
 
@@ -245,10 +263,10 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
                                  : NULL;
         KERNELS(plan)->gradient(&block);
         if (++blocks % FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last) continue;
-        if (of_keys)
-            WORD(move_part)(w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);
-        if (of_values)
-            WORD(move_part)(w->values_grad, keys * values, 1.0, seat->values_sum + from * values);
+        if (of_keys) WORD(move_part)
+        (plan, w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);
+        if (of_values) WORD(move_part)
+        (plan, w->values_grad, keys * values, 1.0, seat->values_sum + from * values);
     }
 }
 
@@ -272,7 +290,8 @@ static void WORD(unit_task)(void *context, int64_t piece, int worker) {
         WORD(key_tile)(h, w, at, at + OTA_KEY_TILE < to ? OTA_KEY_TILE : to - at, first, last);
         if (++tiles % FOLD_TILES != 0 && at + OTA_KEY_TILE < to) continue;
         WORD(move_part)
-        (w->queries_grad, (last - first) * width, h->rate, h->seat->queries_sum + first * width);
+        (plan, w->queries_grad, (last - first) * width, h->rate,
+         h->seat->queries_sum + first * width);
     }
 }
 

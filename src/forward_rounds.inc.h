@@ -67,14 +67,18 @@ static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t f
 static void WORD(survey_row)(const WORD(rounds_walk) * rounds, int64_t chunk, const REAL *row,
                              const REAL *query, double top) {
     const ota_plan *plan = rounds->seat_walk->w->plan;
+    const ota_resolved *r = &plan->resolved;
     ota_survey *survey = &rounds->seat_walk->seat->surveys[chunk];
     if (!rounds->raw) {
         if (rounds->absorbed) top = (double)KERNELS(plan)->maximum(row, NULL, plan->dense_stride);
         survey->high = fmax(survey->high, top);
-        survey->low = fmin(survey->low, (double)KERNELS(plan)->lowest(row, plan->dense_stride));
+        int64_t forbidden;
+        survey->low = fmin(survey->low, (double)KERNELS(plan)->lowest(row, r->keys, &forbidden));
+        survey->forbidden |= forbidden > 0;
     }
+    survey->forbidden |= rounds->raw && rounds->masked;
     REAL norm = 0;
-    for (int64_t q = 0; q < plan->resolved.width; q++) norm += query[q] * query[q];
+    for (int64_t q = 0; q < r->width; q++) norm += query[q] * query[q];
     survey->norm = fmax(survey->norm, (double)norm);
 }
 
@@ -359,6 +363,8 @@ typedef struct WORD(rounds_progress) {
     ota_extrapolation history;
     double *before; /* g before a step */
     double residual, last, best, marker;
+    bool allowed; /* to extrapolate */
+    bool slow;    /* plain rounds */
     bool accelerated, extrapolated;
 } WORD(rounds_progress);
 
@@ -374,15 +380,30 @@ static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling, doubl
     at->residual = ota_scaling_residual(scaling);
     if (at->residual + floor <= tolerance) return true;
     const double rate = at->residual / at->last, ahead = log((tolerance - floor) / at->residual);
-    if (d->rounds >= ROUNDS_SETTLED && !(ahead / log(rate) < ROUNDS_AHEAD && rate < 1.0))
-        at->accelerated = true;
+    const bool soon = rate < 1.0 && ahead / log(rate) < (at->allowed ? ROUNDS_AHEAD : ROUNDS_SHARE);
+    at->slow |= d->rounds >= ROUNDS_SETTLED && !soon;
+    at->accelerated = at->slow && at->allowed;
     at->best = fmin(at->best, at->residual);
     return false;
 }
 
+/* Extrapolated rounds would meet exact or capped columns in the limit where no plan of positive weights
+ * does: where pairs are forbidden, the general solver looks for one first. Asked for by name, Sinkhorn is
+ * Sinkhorn. */
+static bool WORD(may_extrapolate)(const WORD(rounds_walk) * rounds) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    if (plan->solver != &ota_solver_coupled) return false;
+    bool forbidden = false;
+    for (int64_t chunk = 0; chunk < WORD(live_chunks)(plan); chunk++)
+        forbidden |= s->seat->surveys[chunk].forbidden;
+    return !forbidden || s->dense->rule == OTA_COLUMNS_RELAXED;
+}
+
 /* Has the residual stood still, or has the head had its share of rounds? */
-static bool WORD(is_slow)(const ota_dense *d, WORD(rounds_progress) * at) {
-    if (d->rounds > ROUNDS_SHARE && d->rounds > d->columns) return true;
+static bool WORD(is_slow)(const ota_dense *d, WORD(rounds_progress) * at, bool named) {
+    if (!named && at->slow && !at->allowed) return true;
+    if (!named && d->rounds > ROUNDS_SHARE && d->rounds > d->columns) return true;
     if (d->rounds % ROUNDS_STALL != ROUNDS_STALL - 1) return false;
     const bool stalled = at->best > stall_ratio * at->marker;
     at->marker = at->best;
@@ -456,11 +477,15 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
         }
         if (last) return ROUNDS_DONE;
         if (rounds->careful) {
-            if (rounds->first) floor = WORD(rounds_floor)(rounds);
+            if (rounds->first) {
+                floor = WORD(rounds_floor)(rounds);
+                progress.allowed = WORD(may_extrapolate)(rounds);
+            }
             if (!(settings->tolerance >= 2.0 * floor)) return ROUNDS_COARSE;
             rounds->met = WORD(within)(rounds, scaling, floor, &progress);
             if (rounds->met) return ROUNDS_DONE;
-            if (!plan->streamed && WORD(is_slow)(d, &progress)) return ROUNDS_SLOW;
+            const bool named = plan->solver != &ota_solver_coupled;
+            if (!plan->streamed && WORD(is_slow)(d, &progress, named)) return ROUNDS_SLOW;
             if (isnan(progress.residual)) return ROUNDS_LOST;
             if (d->rounds >= settings->max_rounds) return ROUNDS_SPENT;
         }

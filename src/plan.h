@@ -49,6 +49,7 @@ typedef struct ota_worker {
  * not raw products) and the largest |q|^2. */
 typedef struct ota_survey {
     double low, high, norm;
+    bool forbidden; /* some pair */
 } ota_survey;
 
 /* All scores of one head being solved. */

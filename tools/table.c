@@ -332,6 +332,9 @@ const tool_flag tool_flags[] = {
     {"scaling", 0, false, NULL, NULL, NULL,
      "compare two threads with one, beside the fma-ceiling's own", BENCH, METHOD, false,
      FIELD(scaling), tool_parse_switch},
+    {"gradients", 0, false, NULL, NULL, NULL,
+     "time the gradients of queries, keys and values instead", BENCH, METHOD, false,
+     FIELD(gradients), tool_parse_switch},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
 

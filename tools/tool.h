@@ -65,7 +65,7 @@ typedef struct tool_settings {
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
-    bool self_test, small, scaling;
+    bool self_test, small, scaling, gradients;
     tool_list model_methods;
     const char *ids, *points, *prompt;
     tool_whole context, stride, tokens;

@@ -1,8 +1,7 @@
 """Attention on JAX arrays: traced, compiled, differentiated and mapped like any JAX function.
 
-The library is called back from the compiled program (jax.pure_callback). A handler of jax.ffi would have to be
-compiled against the headers of one jaxlib, or mirror their structs; the callback holds for every version, and
-costs microseconds a call where an attention takes more.
+The library is called back from the compiled program (jax.pure_callback). A handler of jax.ffi would have to
+be compiled against the headers of one jaxlib, or mirror their structs; the callback holds for every version.
 """
 
 from __future__ import annotations
@@ -145,8 +144,8 @@ def attention(
     dropout_p : float
         Needs ``dropout_seed=``, an int.
     method, **arguments
-        As in `otattn.attention` without `return_aux`. Arrays among them (bias, temperature, alpha, cap, strength,
-        masses, sink, slopes) may be traced and get gradients; everything else is static.
+        As in `otattn.attention` without `return_aux`. Arrays among them (bias, temperature, alpha, cap,
+        strength, masses, sink, slopes) may be traced and get gradients; everything else is static.
 
     Returns
     -------

@@ -69,17 +69,17 @@ def test_a_stopped_run_ends_with_the_same_numbers(
     example: Callable[[str], ModuleType], tmp_path: Path, text: Path
 ) -> None:
     language, loop = example("language"), example("loop")
-    arguments = [*SMALL, *TINY_TEXT, "--steps", "4", "--method", "softmax", "--text", str(text), "--folder"]
+    arguments = [*SMALL, *TINY_TEXT, "--steps", "6", "--method", "softmax", "--text", str(text), "--folder"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert language.main([*arguments, str(whole)])
-    # The clock of the second run passes its budget after three steps.
-    times = iter([0.0, 1.0, 2.0, 3.0, 1e9])
+    # The clock of the second run passes its budget after four steps, between two evaluations.
+    times = iter([0.0, 1.0, 2.0, 3.0, 4.0, 1e9])
     real, loop.time.monotonic = loop.time.monotonic, lambda: next(times)
     try:
         assert not language.main([*arguments, str(stopped), "--budget", "1"])
     finally:
         loop.time.monotonic = real
-    assert [row.get("step") for row in records(stopped, "language-16")] == [None, 2]
+    assert [row.get("step") for row in records(stopped, "language-16")] == [None, 3]
     assert language.main([*arguments, str(stopped)])
     first, second = (without_times(records(folder, "language-16")) for folder in (whole, stopped))
     # The mean loss since the last evaluation counts only the steps behind the stop.

@@ -86,7 +86,7 @@ def draw_llama(kind: str) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
             shapes[f"blk.{layer}.{name}.weight"] = (rows, 256)
         for name in ("ffn_up", "ffn_gate", "ffn_down"):
             shapes[f"blk.{layer}.{name}.weight"] = (256, 256)
-    tensors = {}
+    tensors: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
     for name, shape in shapes.items():
         if len(shape) == 1:
             values = 1 + generator.normal(size=shape) * 0.2

@@ -13,12 +13,17 @@ static real maximum(const real *s, const real *h, int64_t count) {
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
 
-static real lowest(const real *s, int64_t count) {
+static real lowest(const real *s, int64_t count, int64_t *forbidden) {
     vec none = vec_set((real)INFINITY), low = none;
+    *forbidden = 0;
     for (int64_t j = 0; j < count; j += LANES) {
         vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
-        low = vec_min(low, vec_select(mask_equal(x, vec_set(NO_SCORE)), none, x));
+        vmask closed = mask_equal(x, vec_set(NO_SCORE));
+        *forbidden += mask_count(closed);
+        low = vec_min(low, vec_select(closed, none, x));
     }
+    /* The lanes past the end count as closed. */
+    *forbidden -= (LANES - count % LANES) % LANES;
     return -vec_reduce_max(vec_sub(vec_set(0), low));
 }
 
@@ -215,7 +220,7 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
         for (int64_t j = start; j < full; j += LANES)
             linear_dots(count, kernel, ldk, v, j, LANES, part);
         if (full < end) linear_dots(count, kernel, ldk, v, full, end - full, part);
-        UNROLL for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
+        for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
@@ -233,6 +238,10 @@ static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t 
     int64_t row = 0;
     for (; row + LINEAR_ROWS <= rows; row += LINEAR_ROWS) {
         linear_group(LINEAR_ROWS, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
+    for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
+        linear_group(LINEAR_ROWS / 2, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
     for (; row < rows; row++) {
