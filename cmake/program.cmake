@@ -8,7 +8,8 @@ pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 # Everything but main.c, so that tests can call the parts.
 add_library(otattn_tools STATIC ${OTATTN_PROGRAM_SOURCES})
 target_include_directories(otattn_tools PUBLIC tools)
-target_link_libraries(otattn_tools PUBLIC otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP)
+target_link_libraries(otattn_tools PUBLIC otattn_static otattn_model PkgConfig::JANSSON
+    PkgConfig::LIBZIP)
 if(TARGET otattn_analysis)
     target_link_libraries(otattn_tools PUBLIC otattn_analysis)
 endif()

@@ -9,6 +9,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_layout.c
     src/backward_prefix.c
     src/backward_sums.c
+    src/backward_tiles.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -45,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/assignment.c
     src/solver/assignment_sparse.c
     src/solver/coupled.c
+    src/solver/extrapolation.c
     src/solver/hard.c
     src/solver/interior.c
     src/solver/newton.c
@@ -59,7 +61,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/sinkhorn.c
     src/solver/solver.c
     src/solver/transport.c
-    src/solver/unrolled.c)
+    src/solver/unrolled.c
+    src/solver/unrolled_along.c
+    src/tangents.c
+    src/tangents_check.c
+    src/tangents_coupled.c
+    src/tangents_masses.c
+    src/tangents_rows.c
+    src/tangents_scores.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
@@ -67,6 +76,8 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
     src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_neon_f32.c
+    src/backend/cpu/kernels_neon_f64.c
     src/backend/cpu/kernels_portable_f32.c
     src/backend/cpu/kernels_portable_f64.c)
 
@@ -95,6 +106,55 @@ set(OTATTN_SPECTRA_SOURCES
     analysis/spectra.c
     analysis/spectra_coupling.c)
 
+# Checkpoints and their forward passes.
+set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
+set(OTATTN_MODEL_SOURCES
+    model/architecture.c
+    model/attention.c
+    model/bind.c
+    model/cache.c
+    model/capture.c
+    model/checkpoint.c
+    model/config.c
+    model/elements.c
+    model/files.c
+    model/gguf.c
+    model/linear.c
+    model/methods.c
+    model/model.c
+    model/ops.c
+    model/ops_portable.c
+    model/safetensors.c
+    model/session.c
+    model/team.c
+    model/walk.c)
+
+# The same arithmetic for newer processors; the level is the word after ops_ in the name.
+set(OTATTN_MODEL_LEVEL_SOURCES
+    model/ops_avx2.c
+    model/ops_avx512.c)
+
+# The tokenizers of libotattn_model.
+set(OTATTN_TOKENIZER_SOURCES
+    model/added.c
+    model/bpe.c
+    model/buffer.c
+    model/byte_alphabet.c
+    model/decode.c
+    model/encode.c
+    model/normalize.c
+    model/pretokenize.c
+    model/token_json.c
+    model/tokenizer.c
+    model/tokenizer_create.c
+    model/tokenizer_files.c
+    model/tokenizer_json.c
+    model/tokenizer_lists.c
+    model/tokenizer_steps.c
+    model/utf8.c
+    model/vocabulary.c
+    model/wordpiece.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
@@ -104,6 +164,9 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench_ceiling.c
     tools/bench_draw.c
     tools/bench_random.c
+    tools/bench_scaling.c
+    tools/bench_small.c
+    tools/capture.c
     tools/certify.c
     tools/certify_coupling.c
     tools/compare.c
@@ -118,15 +181,19 @@ set(OTATTN_PROGRAM_SOURCES
     tools/files_error.c
     tools/files_types.c
     tools/flags.c
+    tools/generate.c
     tools/gradient.c
     tools/hamming.c
     tools/heatmap.c
     tools/help.c
+    tools/info.c
     tools/json.c
     tools/method_flags.c
+    tools/model.c
     tools/npy.c
     tools/npz.c
     tools/output.c
+    tools/perplexity.c
     tools/plan.c
     tools/problem_flags.c
     tools/progress.c
@@ -139,6 +206,8 @@ set(OTATTN_PROGRAM_SOURCES
     tools/store.c
     tools/suggest.c
     tools/table.c
+    tools/text.c
+    tools/tokenize.c
     tools/topics.c
     tools/verify.c
     tools/verify/alignment.c
@@ -162,6 +231,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c
+    tools/verify/sizes.c
     tools/verify/solvers.c
     tools/verify/studies.c)
 
@@ -170,9 +240,11 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
     tests/test_bounds.c
+    tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
     tests/test_combinatorial.c
@@ -184,6 +256,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c
@@ -193,6 +266,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_runs.c
     tests/test_gauge.c
     tests/test_geometry.c
+    tests/test_gradient_kernel.c
     tests/test_half.c
     tests/test_hamming.c
     tests/test_hilbert.c
@@ -203,8 +277,13 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_model.c
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
     tests/test_simplex.c
-    tests/test_spectra.c)
+    tests/test_spectra.c
+    tests/test_tangents.c
+    tests/test_tokenizer.c
+    tests/test_tokenizer_files.c
+    tests/test_tolerance.c)

@@ -287,8 +287,8 @@ typedef struct ota_problem {
     ota_custom custom; /* of OTA_CUSTOM */
 
     /* 0 <= dropout < 1: `out` is made of D_ij P_ij instead of P_ij, D_ij = 0 with this probability, else
-       1 / (1 - dropout). Everything else (coupling, statistics, certificates) is of the plan P; backward
-       follows D. The pair (i, j) of batch b and head h is dropped when word j mod 4 of
+       1 / (1 - dropout). Everything else (coupling, statistics, certificates) is of the plan P; backward and
+       jvp follow D. The pair (i, j) of batch b and head h is dropped when word j mod 4 of
            philox(key = words 0, 1 of philox(seed; offset, b, h); counter = i, floor(j / 4))
        is below dropout 2^32, philox being Philox 4x32 with 10 rounds, 64-bit numbers taken low word
        first, b and h as one word each. The same bits for any threads, kernels and shapes. */
@@ -458,7 +458,7 @@ typedef struct ota_result {
     int64_t pruned_pairs;
     /* kernel entries flushed to zero by the linear domain [TOT-108] */
     int64_t underflowed;
-    int promoted;               /* potentials computed in f64 although the data is narrower */
+    int promoted;               /* every head was worked on in f64 although the data is narrower */
     double temperature_reached; /* smallest temperature solved when a schedule stopped early */
     int64_t head;               /* batch * heads + head index of the worst head */
     char sentence[512];         /* why the status is not OTA_OK, in one sentence, or "" */
@@ -529,6 +529,10 @@ typedef struct ota_gradients {
     /* out {batch|1, heads|1, 1, keys}, of problem.column_mass or, absent, of its default 1 (capped,
        online, and the exact masses of the columns axis) */
     ota_array column_mass;
+    /* 1: a forward of this very problem, by this plan or another, came out well and wrote what stands
+       in the arrays; then the plan needs none of its own, and softmax on free columns that finds out
+       and lse there makes no pass for them */
+    int solved;
 } ota_gradients;
 
 /* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,
@@ -546,20 +550,43 @@ OTA_API ota_status ota_backward(ota_plan *plan, const ota_arrays *arrays,
                                 const ota_gradients *gradients, ota_result *result,
                                 ota_error *error);
 
-/* Tangents of one direction; arrays as in ota_gradients. */
+/* Tangents of one direction. All arrays are owned by the caller, any float type; an absent input stands
+ * still, an absent output is not wanted. Every input exists where its gradient does in ota_gradients. */
 typedef struct ota_tangents {
-    size_t size;        /* sizeof(ota_tangents) */
-    ota_array scores;   /* in [batch, heads, queries, keys] dS of the final scores */
+    size_t size; /* sizeof(ota_tangents) */
+    ota_array
+        scores; /* in [batch, heads, queries, keys] dS of the final scores, besides the rest */
     ota_array values;   /* in, shape of arrays->values: dV */
     ota_array coupling; /* out [batch, heads, queries, keys] dP */
     ota_array out;      /* out [batch, heads, queries, values width] dP V + P dV */
+
+    ota_array queries; /* in, shape of problem.queries: dQ */
+    ota_array keys;    /* in, shape of problem.keys: dK */
+    ota_array matrix;  /* in, shape of problem.scores: d problem.scores */
+    /* in: NULL, or problem.term_count arrays in the order of problem.terms, shaped as in ota_gradients */
+    const ota_array *terms;
+    ota_array temperature;  /* in {1,1,1,heads} or {1,1,1,1} (the same for all heads) */
+    ota_array order;        /* in {1,1,1,1} alpha; entmax only */
+    ota_array cap;          /* in {1,1,1,1} capped and online */
+    ota_array strength;     /* in {1,1,1,1} rho of relaxed columns, or lambda of elastic ones */
+    ota_array row_strength; /* in {1,1,1,1} RHO of relaxed rows */
+    /* in {batch|1, heads|1, 1, queries}; column masses that follow the rows' follow this too */
+    ota_array row_mass;
+    ota_array column_mass; /* in {batch|1, heads|1, 1, keys} */
 } ota_tangents;
 
-/* The derivative of the last ota_forward along one direction, with the arrays that ota_backward needs.
- * dP is also the product of dS with the Hessian of the optimal value max <P, S> - tau R(P) - ..., whose
- * gradient in S is P: symmetric and positive semidefinite [LIT-30, DER-16]. Free, exact, relaxed and
- * capped columns in tolerance mode; anything else is OTA_UNSUPPORTED. Status, residual and precision
- * as in ota_backward. */
+/* The derivative of the last ota_forward along one direction, with the arrays that ota_backward needs:
+ *
+ *     dS   = scale (dQ K^T + Q dK^T) through the terms, + d terms + tangents.scores, row by row
+ *     U_ij = dS_ij - (S_ij + f_i + g_j) / tau dtau + dalpha's part
+ *     dP   = w_ij (U_ij + df_i + dg_j) / tau         w, and which systems give df and dg: as in ota_backward
+ *
+ * for every method that ota_backward differentiates, its transpose up to rounding: the sum of dout times
+ * out_grad equals that of all tangents times their gradients. In tolerance mode with scores alone, dP is the
+ * product of dS with the Hessian of the optimal value max <P, S> - tau R(P) - ..., whose gradient in S is P:
+ * symmetric and positive semidefinite [LIT-30, DER-16]. Computed in f64. Status and residual as in
+ * ota_backward; rows that forward could not compute are NaN. A direction in which no plan exists (masses whose
+ * totals part ways) is OTA_NOT_CONVERGED. */
 OTA_API ota_status ota_jvp(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *tangents,
                            ota_result *result, ota_error *error);
 

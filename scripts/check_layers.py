@@ -21,7 +21,7 @@ JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
 OUTSIDE = {"analysis", "model", "tools", "examples"}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 # Files of the plan layer lie in src/ itself; what a name starts with says so.
-PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
+PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"

@@ -159,7 +159,7 @@ static void recentre(ota_backward_job *job, ota_adjoint *system) {
     }
 }
 
-static void find_used(const ota_backward_job *job, unsigned char *used) {
+void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     const ota_plan *plan = job->plan;
     const int64_t n = plan->dense_rows, m = plan->dense_columns;
     for (int64_t j = 0; j < m; j++) {
@@ -200,7 +200,7 @@ static ota_status run_implicit(ota_backward_job *job) {
     if (status != OTA_OK) return status;
     rule.a = system.a;
     rule.b = system.b;
-    find_used(job, s->held);
+    ota_backward_find_used(job, s->held);
     rule.used = s->held;
     ota_sums_of_masses(job, &rule);
     return OTA_OK;
@@ -255,13 +255,63 @@ static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, doub
         nu[j] *= head->mass / total;
 }
 
-static ota_status run_unrolled(ota_backward_job *job) {
+void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
     const int64_t n = plan->dense_rows, m = plan->dense_columns;
     double *mu = s->dense[0], *nu = s->dense[1];
+    *head = (ota_dense){.rows = n,
+                        .columns = m,
+                        .scores = s->matrix,
+                        .stride = plan->dense_stride,
+                        .tau = job->law.tau,
+                        .order = 1.0,
+                        .sink = job->law.sink,
+                        .mu = mu,
+                        .nu = nu,
+                        .row_strength = job->law.row_strength,
+                        .rule = p->columns,
+                        .strength = p->strength,
+                        .lambda = p->lambda,
+                        .start = p->start,
+                        .end = p->end,
+                        .settings = &r->settings,
+                        .kernels = plan->kernels,
+                        .pool = plan->pool,
+                        .f = s->dense[2],
+                        .g = s->dense[3]};
+    if (ota_array_present(&p->lambdas)) {
+        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
+        head->lambdas = s->dense[4];
+    }
+    load_masses(job, head, mu, nu);
+    const ota_array *start = &job->arrays->start_potential;
+    for (int64_t j = 0; j < m; j++) {
+        const double g = ota_array_present(start) && !plan->transposed
+                             ? ota_array_get(start, job->batch, job->head, 0, j)
+                             : 0.0;
+        head->g[j] = isfinite(g) ? g : 0.0;
+        if (p->columns == OTA_COLUMNS_CAPPED && head->g[j] > 0.0) head->g[j] = 0.0;
+    }
+    *rounds = (ota_unrolled){.head = head,
+                             .steps = s->steps,
+                             .memory = s->step_memory,
+                             .partial = s->partial[0],
+                             .more_partial = s->partial[1],
+                             .row_scratch = s->partial[2],
+                             .f_grad = s->dense[5],
+                             .g_grad = s->dense[6],
+                             .gradient = s->gradient,
+                             .sums = {.row = s->dense[7], .column = s->vectors}};
+}
+
+static ota_status run_unrolled(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->dense_rows, m = plan->dense_columns;
     each_chunk(job, tasks_of(job)->widen);
     for (int64_t j = 0; j < n && plan->transposed; j++) {
         for (int64_t i = m; i < plan->dense_stride; i++) {
@@ -269,49 +319,9 @@ static ota_status run_unrolled(ota_backward_job *job) {
             s->gradient[j * plan->dense_stride + i] = 0.0;
         }
     }
-    ota_dense head = {.rows = n,
-                      .columns = m,
-                      .scores = s->matrix,
-                      .stride = plan->dense_stride,
-                      .tau = job->law.tau,
-                      .order = 1.0,
-                      .sink = job->law.sink,
-                      .mu = mu,
-                      .nu = nu,
-                      .row_strength = job->law.row_strength,
-                      .rule = p->columns,
-                      .strength = p->strength,
-                      .lambda = p->lambda,
-                      .start = p->start,
-                      .end = p->end,
-                      .settings = &r->settings,
-                      .kernels = plan->kernels,
-                      .pool = plan->pool,
-                      .f = s->dense[2],
-                      .g = s->dense[3]};
-    if (ota_array_present(&p->lambdas)) {
-        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
-        head.lambdas = s->dense[4];
-    }
-    load_masses(job, &head, mu, nu);
-    const ota_array *start = &job->arrays->start_potential;
-    for (int64_t j = 0; j < m; j++) {
-        const double g = ota_array_present(start) && !plan->transposed
-                             ? ota_array_get(start, job->batch, job->head, 0, j)
-                             : 0.0;
-        head.g[j] = isfinite(g) ? g : 0.0;
-        if (p->columns == OTA_COLUMNS_CAPPED && head.g[j] > 0.0) head.g[j] = 0.0;
-    }
-    ota_unrolled u = {.head = &head,
-                      .steps = s->steps,
-                      .memory = s->step_memory,
-                      .partial = s->partial[0],
-                      .more_partial = s->partial[1],
-                      .row_scratch = s->partial[2],
-                      .f_grad = s->dense[5],
-                      .g_grad = s->dense[6],
-                      .gradient = s->gradient,
-                      .sums = {.row = s->dense[7], .column = s->vectors}};
+    ota_dense head;
+    ota_unrolled u;
+    ota_backward_rounds(job, &head, &u);
     ota_status status = ota_unrolled_replay(&u);
     if (status == OTA_OK) status = ota_unrolled_reverse(&u);
     if (status != OTA_OK) return status;
@@ -329,8 +339,8 @@ static ota_status run_unrolled(ota_backward_job *job) {
                                 .b = u.sums.column,
                                 .f = u.found_f,
                                 .g = head.g,
-                                .row_sum = mu,
-                                .column_sum = nu,
+                                .row_sum = head.mu,
+                                .column_sum = head.nu,
                                 .used = s->held,
                                 .finished = true};
     ota_sums_of_masses(job, &rule);
@@ -424,17 +434,20 @@ static ota_status run_head(ota_backward_job *job) {
 }
 
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
-                            const ota_tangents *along, ota_result *found) {
+                            ota_result *found) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = plan->backward;
     ota_backward_job job = {.plan = plan,
                             .arrays = arrays,
                             .want = want,
-                            .along = along,
                             .space = s,
                             .slot = plan->slots,
                             .mode = ota_backward_mode_of(plan)};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
+    if (ota_tiles_fit(plan, want)) {
+        found->status = ota_tiles_run(plan, arrays, want);
+        return found->status;
+    }
     job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
                (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
     found->status = OTA_OK;

@@ -76,6 +76,8 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
+    struct ota_tile_space *tiles; /* softmax on free columns; else NULL */
+    struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
 
 /* One head at work. */
@@ -83,7 +85,6 @@ typedef struct ota_backward_job {
     ota_plan *plan;
     const ota_arrays *arrays;
     const ota_gradients *want;
-    const ota_tangents *along; /* jvp: coupling_grad is dS, scores is dP; NULL: backward */
     ota_backward_space *space;
     ota_slot *slot;
     ota_row_law law;
@@ -96,9 +97,21 @@ typedef struct ota_backward_job {
     uint32_t dropout_key[2];
 } ota_backward_job;
 
-/* backward.c: one run over all heads after the doors; `along` NULL for backward. */
+/* backward.c: one run over all heads after the doors. */
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
-                            const ota_tangents *along, ota_result *found);
+                            ota_result *found);
+
+/* Keys that some query may use, as 0 or 1 for every column of the solver. */
+void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
+/* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
+ * keys lie in the space. */
+void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
+
+/* backward_tiles.c: softmax on free columns in tiles, where only gradients of queries, keys, values and row
+ * masses are wanted. */
+struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan);
+bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want);
+ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
@@ -109,10 +122,21 @@ const char *ota_backward_describe(const ota_plan *plan);
 /* backward_check.c: the door. `full` becomes a full-size copy. */
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *given, ota_gradients *full, ota_error *error);
-/* Likewise for jvp; `want` is the backward that computes it. */
-ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
-                              const ota_tangents *given, ota_tangents *full, ota_gradients *want,
+/* Array `field` of gradients or tangents (`noun`): whether it exists and has the shape of `gradient`, its type
+ * and strides. */
+ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
+                              const char *noun, const char *field, const char *gradient, bool input,
                               ota_error *error);
+/* Likewise of sorted term t (the sink: t = term_count). */
+ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const char *noun, int t,
+                             bool input, ota_error *error);
+/* The field of the problem or of forward's arrays that `out` overlaps, or NULL. */
+const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
+                                 const ota_array *out);
+/* What the implicit way reads of forward's outputs. */
+ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, ota_error *error);
+/* Quiet NaN into an array, if it is present. */
+void ota_poison(const ota_array *a);
 /* Quiet NaN into every gradient that is wanted. */
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want);
 /* The array that takes the gradient of sorted term t (the sink: t = term_count); NULL: none. */
@@ -139,5 +163,18 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule);
 
 /* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */
 ota_status ota_backward_prefix(ota_backward_job *job);
+
+/* Vectors of one block's system, as in solver/adjoint.h. */
+typedef struct ota_block_parts {
+    double *mu, *nu, *den, *right_of_rows, *right, *extra, *f, *upstream;
+} ota_block_parts;
+/* One leading block, solved unless its last row is without mass. */
+typedef ota_status ota_block_visit(ota_backward_job *job, const ota_dense *block,
+                                   const ota_block_parts *v);
+/* Solves every leading block of the scores in space->matrix. */
+ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit);
+/* The block's system with slopes in space->slopes; a and b into the space. */
+ota_status ota_prefix_system(ota_backward_job *job, const ota_dense *block,
+                             const ota_block_parts *v, double scale);
 
 #endif

@@ -72,38 +72,39 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     return NULL;
 }
 
-static ota_status misfit(const ota_array *a, const char *field, const int64_t want[4],
-                         ota_error *error) {
+static ota_status misfit(const ota_array *a, const char *noun, const char *field,
+                         const int64_t want[4], ota_error *error) {
     return ota_fail(error, OTA_EINVAL, field, "make the shapes agree",
-                    "gradient %s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                    "%s %s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                     "] where [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "] is needed",
-                    field, a->size[0], a->size[1], a->size[2], a->size[3], want[0], want[1],
+                    noun, field, a->size[0], a->size[1], a->size[2], a->size[3], want[0], want[1],
                     want[2], want[3]);
 }
 
 /* `one`: which dimensions may be 1 instead. */
-static ota_status check_one(const ota_array *a, const char *field, const int64_t want[4],
-                            const bool one[4], bool input, ota_error *error) {
+static ota_status check_one(const ota_array *a, const char *noun, const char *field,
+                            const int64_t want[4], const bool one[4], bool input,
+                            ota_error *error) {
     if (a->type < OTA_F64 || a->type > OTA_F16) {
         return ota_fail(error, OTA_EINVAL, field, "convert it",
-                        "gradient %s has type %d, wanted f64, f32, bf16 or f16", field,
+                        "%s %s has type %d, wanted f64, f32, bf16 or f16", noun, field,
                         (int)a->type);
     }
     bool empty = false;
     for (int k = 0; k < 4; k++) {
         if (a->size[k] != want[k] && !(one[k] && a->size[k] == 1))
-            return misfit(a, field, want, error);
+            return misfit(a, noun, field, want, error);
         empty |= a->size[k] == 0;
     }
     if (empty) return OTA_OK;
     if (a->data == NULL) {
-        return ota_fail(error, OTA_EINVAL, field, "point it at the elements",
-                        "gradient %s has no data", field);
+        return ota_fail(error, OTA_EINVAL, field, "point it at the elements", "%s %s has no data",
+                        noun, field);
     }
     const size_t bytes = ota_type_bytes(a->type);
     if ((uintptr_t)a->data % bytes != 0) {
         return ota_fail(error, OTA_EALIGN, field, "copy it to aligned memory",
-                        "gradient %s is not aligned to %zu bytes", field, bytes);
+                        "%s %s is not aligned to %zu bytes", noun, field, bytes);
     }
     for (int k = 0; k < 4; k++) {
         int64_t reach;
@@ -111,12 +112,12 @@ static ota_status check_one(const ota_array *a, const char *field, const int64_t
             __builtin_mul_overflow(a->size[k] - 1, a->stride[k], &reach) ||
             reach > INT64_MAX / 64 || reach < -(INT64_MAX / 64)) {
             return ota_fail(error, OTA_EOVERFLOW, field, "use smaller strides",
-                            "gradient %s spans more than 2^57 elements", field);
+                            "%s %s spans more than 2^57 elements", noun, field);
         }
     }
     if (!input && ota_array_overlaps_itself(a)) {
         return ota_fail(error, OTA_EALIAS, field, "give every element its own place",
-                        "gradient %s overlaps itself", field);
+                        "%s %s overlaps itself", noun, field);
     }
     return OTA_OK;
 }
@@ -144,8 +145,8 @@ static void shape_of(const ota_plan *plan, int shape, int64_t want[4], bool one[
     }
 }
 
-static ota_status check_term(const ota_plan *plan, const ota_gradients *want, int t,
-                             ota_error *error) {
+ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const char *noun, int t,
+                             bool input, ota_error *error) {
     static const char *const fields[] = {[OTA_TERM_DENSE] = "bias",
                                          [OTA_TERM_ALIBI] = "alibi",
                                          [OTA_TERM_RELATIVE] = "relative_bias",
@@ -153,19 +154,32 @@ static ota_status check_term(const ota_plan *plan, const ota_gradients *want, in
                                          [OTA_TERM_SOFTCAP] = "softcap",
                                          [OTA_TERM_SINK] = "sink"};
     const ota_resolved *r = &plan->resolved;
-    const ota_array *a = ota_gradient_of_term(r, want, t);
-    if (a == NULL) return OTA_OK;
     const ota_term *term = t == r->term_count ? &r->sink : &r->terms[t];
     const bool none[4] = {false};
     int64_t shape[4] = {1, 1, 1, 1};
     if (ota_array_present(&term->array) && term->kind != OTA_TERM_SOFTCAP)
         memcpy(shape, term->array.size, sizeof shape);
-    return check_one(a, fields[term->kind], shape, none, false, error);
+    return check_one(a, noun, fields[term->kind], shape, none, input, error);
 }
 
-/* Output `out` against everything that is read and every output before it. */
-static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
-                              const ota_gradients *g, const ota_array *out) {
+ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
+                              const char *noun, const char *field, const char *gradient, bool input,
+                              ota_error *error) {
+    int k = 0;
+    while (strcmp(rows[k].field, gradient) != 0) k++;
+    const char *why = meaningless(plan, arrays, gradient);
+    if (why != NULL) {
+        return ota_fail(error, OTA_EINVAL, field, "leave it out", "there is no %s %s here: %s",
+                        noun, field, why);
+    }
+    int64_t want[4];
+    bool one[4];
+    shape_of(plan, rows[k].shape, want, one);
+    return check_one(a, noun, field, want, one, input, error);
+}
+
+const char *ota_overlapped_input(const ota_plan *plan, const ota_arrays *arrays,
+                                 const ota_array *out) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const struct {
@@ -181,9 +195,7 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
                   {"values", &arrays->values},
                   {"row_potential", &arrays->row_potential},
                   {"column_potential", &arrays->column_potential},
-                  {"start_potential", &arrays->start_potential},
-                  {"out_grad", &g->out_grad},
-                  {"coupling_grad", &g->coupling_grad}};
+                  {"start_potential", &arrays->start_potential}};
     for (size_t k = 0; k < sizeof inputs / sizeof inputs[0]; k++) {
         if (ota_arrays_overlap(out, inputs[k].array)) return inputs[k].field;
     }
@@ -194,9 +206,18 @@ static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
     for (int k = 0; k < r->support_count; k++) {
         if (ota_arrays_overlap(out, &r->supports[k].array)) return "supports";
     }
+    return NULL;
+}
+
+/* Output `out` against everything that is read and every output before it. */
+static const char *overlapped(const ota_plan *plan, const ota_arrays *arrays,
+                              const ota_gradients *g, const ota_array *out) {
+    const ota_problem *p = &plan->resolved.problem;
+    const char *read = ota_overlapped_input(plan, arrays, out);
+    if (read != NULL) return read;
+    /* Inputs come first. */
     for (int k = 0; k < ROWS; k++) {
         const ota_array *other = field_of(g, &rows[k]);
-        if (rows[k].input) continue;
         if (other == out) return NULL;
         if (ota_arrays_overlap(out, other)) return rows[k].field;
     }
@@ -216,9 +237,7 @@ static ota_status check_alias(const ota_plan *plan, const ota_arrays *arrays,
                     "gradient %s overlaps %s", field, other);
 }
 
-/* What an implicit backward reads of forward's outputs. */
-static ota_status check_potentials(const ota_plan *plan, const ota_arrays *arrays,
-                                   ota_error *error) {
+ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
     if (ota_backward_mode_of(plan) != OTA_BACKWARD_IMPLICIT) return OTA_OK;
     const struct {
         const char *field;
@@ -281,70 +300,22 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
     for (int k = 0; k < ROWS && status == OTA_OK; k++) {
         const ota_array *a = field_of(full, &rows[k]);
         if (!ota_array_present(a)) continue;
-        const char *why = meaningless(plan, arrays, rows[k].field);
-        if (why != NULL) {
-            return ota_fail(error, OTA_EINVAL, rows[k].field, "leave it out",
-                            "there is no gradient %s here: %s", rows[k].field, why);
-        }
-        int64_t want[4];
-        bool one[4];
-        shape_of(plan, rows[k].shape, want, one);
-        status = check_one(a, rows[k].field, want, one, rows[k].input, error);
+        status = ota_check_of_field(plan, arrays, a, "gradient", rows[k].field, rows[k].field,
+                                    rows[k].input, error);
         if (status == OTA_OK && !rows[k].input)
             status = check_alias(plan, arrays, full, a, rows[k].field, error);
     }
     const ota_resolved *r = &plan->resolved;
     for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0) && status == OTA_OK; t++) {
         const ota_array *a = ota_gradient_of_term(r, full, t);
-        status = check_term(plan, full, t, error);
-        if (status == OTA_OK && a != NULL)
-            status = check_alias(plan, arrays, full, a, "terms", error);
+        if (a == NULL) continue;
+        status = ota_check_of_term(plan, a, "gradient", t, false, error);
+        if (status == OTA_OK) status = check_alias(plan, arrays, full, a, "terms", error);
     }
-    return status == OTA_OK ? check_potentials(plan, arrays, error) : status;
+    return status == OTA_OK ? ota_check_potentials(plan, arrays, error) : status;
 }
 
-ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
-                              const ota_tangents *given, ota_tangents *full, ota_gradients *want,
-                              ota_error *error) {
-    memset(full, 0, sizeof *full);
-    if (given == NULL || given->size == 0) {
-        return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
-                        given == NULL ? "tangents is NULL" : "tangents.size is 0");
-    }
-    memcpy(full, given, given->size < sizeof *full ? given->size : sizeof *full);
-    const ota_gradients same = {
-        .size = sizeof same, .coupling_grad = full->scores, .scores = full->coupling};
-    ota_status status = ota_gradients_check(plan, arrays, &same, want, error);
-    const struct {
-        const ota_array *array;
-        const char *field;
-        int shape;
-        bool input;
-    } more[] = {{&full->values, "values", VALUES, true}, {&full->out, "out", OUT, false}};
-    for (int k = 0; k < 2 && status == OTA_OK; k++) {
-        const ota_array *a = more[k].array;
-        int64_t size[4];
-        bool one[4];
-        if (!ota_array_present(a)) continue;
-        if (!ota_array_present(&arrays->values)) {
-            return ota_fail(error, OTA_EINVAL, more[k].field, "give arrays.values",
-                            "there is no tangent %s here: arrays.values are absent", more[k].field);
-        }
-        shape_of(plan, more[k].shape, size, one);
-        status = check_one(a, more[k].field, size, one, more[k].input, error);
-        if (status == OTA_OK && !more[k].input)
-            status = check_alias(plan, arrays, want, a, more[k].field, error);
-    }
-    if (status != OTA_OK) return status;
-    if (ota_arrays_overlap(&full->out, &full->values) ||
-        ota_arrays_overlap(&full->coupling, &full->values)) {
-        return ota_fail(error, OTA_EALIAS, "values", "give it memory of its own",
-                        "tangent values overlap an output");
-    }
-    return OTA_OK;
-}
-
-static void poison(const ota_array *a) {
+void ota_poison(const ota_array *a) {
     if (!ota_array_present(a)) return;
     for (int64_t b = 0; b < a->size[0]; b++) {
         for (int64_t h = 0; h < a->size[1]; h++) {
@@ -357,8 +328,8 @@ static void poison(const ota_array *a) {
 
 void ota_gradients_poison(const ota_plan *plan, const ota_gradients *want) {
     for (int k = 0; k < ROWS; k++) {
-        if (!rows[k].input) poison(field_of(want, &rows[k]));
+        if (!rows[k].input) ota_poison(field_of(want, &rows[k]));
     }
     for (int64_t k = 0; want->terms != NULL && k < plan->resolved.problem.term_count; k++)
-        poison(&want->terms[k]);
+        ota_poison(&want->terms[k]);
 }

@@ -1,9 +1,5 @@
-/* ota_backward and ota_jvp: what they refuse, and how a run is reported.
- *
- * At a solution P is the gradient in S of the optimal value  max <P, S> - tau R(P) - ...,  so the Jacobian
- * dP/dS is that value's Hessian: symmetric, and its product with a tangent dS is the product of its
- * transpose with it, which backward computes for dL/dP = dS [LIT-30, DER-16]. */
-#include "backward.h"
+/* ota_backward and ota_jvp: what they refuse, and how a run is reported. */
+#include "tangents.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,8 +35,11 @@ static ota_status refuse(const ota_plan *plan, ota_error *error) {
 }
 
 /* What the last forward came to; `head` is the one at fault. */
-static ota_status check_forward(const ota_plan *plan, int64_t *head, ota_error *error) {
+static ota_status check_forward(const ota_plan *plan, bool solved, int64_t *head,
+                                ota_error *error) {
     const ota_resolved *r = &plan->resolved;
+    /* Which pairs were pruned, only the plan that did it knows. */
+    if (solved && !r->settings.prune) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         const ota_tally *tally = &plan->tallies[k];
         *head = k;
@@ -84,6 +83,18 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
     return OTA_OK;
 }
 
+/* Rows that were empty or could not be computed, as their lse tells. */
+static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *found) {
+    const ota_resolved *r = &plan->resolved;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        for (int64_t i = 0; i < r->queries; i++) {
+            const double x = ota_array_get(lse, k / r->heads, k % r->heads, 0, i);
+            found->empty_rows += x <= -INFINITY;
+            found->nonfinite_rows += isnan(x);
+        }
+    }
+}
+
 static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
     if (result != NULL) {
         const size_t size = result->size;
@@ -101,84 +112,91 @@ static ota_status check_result(const ota_result *result, ota_error *error) {
                     "result.size is 0");
 }
 
+/* What is to be done of one call, after its door. */
+typedef struct entry {
+    ota_plan *plan;
+    const ota_arrays *arrays;
+    const ota_gradients *want; /* of backward, else NULL */
+    const ota_tangents *along; /* of jvp */
+} entry;
+
 /* Everything that is asked for becomes NaN. */
-static void poison(const ota_plan *plan, const ota_gradients *want, const ota_tangents *along) {
-    ota_gradients_poison(plan, want);
-    if (along == NULL) return;
-    const ota_gradients rest = {.scores = along->out};
-    ota_gradients_poison(plan, &rest);
+static void poison(const entry *e) {
+    if (e->want != NULL) {
+        ota_gradients_poison(e->plan, e->want);
+        return;
+    }
+    ota_poison(&e->along->coupling);
+    ota_poison(&e->along->out);
 }
 
-/* After the doors: `along` NULL for backward. */
-static ota_status differentiate(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
-                                const ota_tangents *along, ota_result *result, ota_error *error) {
+static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
+    ota_plan *plan = e->plan;
     ota_result found = {.size = sizeof found, .status = OTA_OK, .promoted = plan->promoted};
-    ota_status status = check_forward(plan, &found.head, error);
-    if (status == OTA_OK) status = check_finite(plan, arrays, error);
+    const bool solved = e->want != NULL && e->want->solved != 0;
+    ota_status status = check_forward(plan, solved, &found.head, error);
+    if (status == OTA_OK) status = check_finite(plan, e->arrays, error);
     if (status != OTA_OK) {
-        if (status == OTA_NOT_CONVERGED) poison(plan, want, along);
+        if (status == OTA_NOT_CONVERGED) poison(e);
         return status;
     }
-    status = ota_backward_run(plan, arrays, want, along, &found);
+    status = e->want != NULL ? ota_backward_run(plan, e->arrays, e->want, &found)
+                             : ota_tangents_run(plan, e->arrays, e->along, &found);
     found.status = status;
-    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(plan, want, along);
-    for (int64_t k = 0; k < plan->resolved.batch * plan->resolved.heads; k++) {
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
+    if (solved && ota_array_present(&e->arrays->lse)) count_rows(plan, &e->arrays->lse, &found);
+    for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
         found.empty_rows += plan->tallies[k].empty_rows;
         found.nonfinite_rows += plan->tallies[k].nonfinite_rows;
     }
     if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
     if (status == OTA_NOT_CONVERGED) {
         (void)snprintf(found.sentence, sizeof found.sentence,
-                       "head %" PRId64 ": the linear system of backward stopped at a relative "
+                       "head %" PRId64 ": the linear system of %s stopped at a relative "
                        "residual of %.3g",
-                       found.head, found.backward_residual);
+                       found.head, e->want != NULL ? "backward" : "jvp", found.backward_residual);
     } else if (found.status != OTA_OK) {
         (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
     }
     return report(&found, result, error);
 }
 
-ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
-                        ota_result *result, ota_error *error) {
+/* What both refuse. */
+static ota_status check_call(const ota_plan *plan, const ota_arrays *given,
+                             const ota_result *result, ota_arrays *arrays, ota_error *error) {
     if (plan == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
-    ota_arrays arrays;
-    ota_gradients want;
     ota_status status = check_result(result, error);
     if (status == OTA_OK) status = refuse(plan, error);
     if (status == OTA_OK)
-        status = ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
+        status = ota_arrays_check(&plan->resolved, plan->values_width, given, arrays, error);
+    return status;
+}
+
+static ota_status check_capacities(const ota_arrays *arrays, ota_error *error) {
+    if (!ota_array_present(&arrays->remaining)) return OTA_OK;
+    return ota_fail(error, OTA_UNSUPPORTED, "remaining", "start from full capacities",
+                    "backward does not know the capacities forward started from");
+}
+
+ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
+                        ota_result *result, ota_error *error) {
+    ota_arrays arrays;
+    ota_gradients want;
+    ota_status status = check_call(plan, given, result, &arrays, error);
     if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, gradients, &want, error);
-    if (status == OTA_OK && ota_array_present(&arrays.remaining)) {
-        status = ota_fail(error, OTA_UNSUPPORTED, "remaining", "start from full capacities",
-                          "backward does not know the capacities forward started from");
-    }
-    return status == OTA_OK ? differentiate(plan, &arrays, &want, NULL, result, error) : status;
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    const entry e = {plan, &arrays, &want, NULL};
+    return status == OTA_OK ? differentiate(&e, result, error) : status;
 }
 
 ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
                    ota_result *result, ota_error *error) {
-    if (plan == NULL)
-        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
     ota_arrays arrays;
-    ota_gradients want;
     ota_tangents along;
-    ota_status status = check_result(result, error);
-    if (status == OTA_OK) status = refuse(plan, error);
-    const ota_backward_mode mode = ota_backward_mode_of(plan);
-    if (status == OTA_OK && mode != OTA_BACKWARD_FREE && mode != OTA_BACKWARD_IMPLICIT) {
-        status = ota_fail(error, OTA_UNSUPPORTED, "method",
-                          "use free, exact, relaxed or capped columns in tolerance mode",
-                          "directional derivatives exist for solutions of one problem; elastic, "
-                          "online and prefix columns and fixed rounds are none");
-    }
-    if (status == OTA_OK && plan->resolved.problem.dropout > 0.0) {
-        status = ota_fail(error, OTA_UNSUPPORTED, "dropout", "set it to 0",
-                          "directional derivatives are those of the plan without dropout");
-    }
-    if (status == OTA_OK)
-        status = ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
-    if (status == OTA_OK)
-        status = ota_tangents_check(plan, &arrays, tangents, &along, &want, error);
-    return status == OTA_OK ? differentiate(plan, &arrays, &want, &along, result, error) : status;
+    ota_status status = check_call(plan, given, result, &arrays, error);
+    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &along, error);
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    const entry e = {plan, &arrays, NULL, &along};
+    return status == OTA_OK ? differentiate(&e, result, error) : status;
 }

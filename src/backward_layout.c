@@ -4,7 +4,7 @@
  *     coupled      one matrix [dense_rows][dense_stride] of slopes; fixed rounds and prefix one more,
  *                  and (rows + 2 columns) numbers a round
  *     terms        f64 sums in the shape of every shared term */
-#include "backward.h"
+#include "tangents.h"
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -131,6 +131,8 @@ void ota_backward_lay_out(ota_plan *plan) {
         if (placed) s->workers[k] = worker;
     }
     if (plan->path == OTA_PATH_DENSE) take_coupled(plan, s, mode);
+    s->tiles = ota_tiles_lay_out(plan);
+    s->tangents = ota_tangents_lay_out(plan, s->lane);
     if (!placed) return;
     *home = space;
     plan->backward = home;

@@ -11,7 +11,6 @@
 #undef form_tile
 #undef form_upstream
 #undef load_rows
-#undef out_tangent
 #undef outer_terms
 #undef pairs
 #undef row_parameters

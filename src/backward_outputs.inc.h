@@ -94,22 +94,6 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
     sums[OTA_SUM_ORDER] = by_order;
 }
 
-/* d out = dP V + P dV of a block whose dP and P lie in upstream and weights. */
-static void WORD(out_tangent)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                              int64_t rows) {
-    const ota_plan *plan = job->plan;
-    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->stride;
-    REAL *out = w->gradients;
-    if (!ota_array_present(&job->along->out) || width == 0) return;
-    memset(out, 0, (size_t)(rows * width) * sizeof(REAL));
-    KERNELS(plan)->apply(w->upstream, stride, job->slot->values, width, rows, m, width, out, width);
-    if (ota_array_present(&job->along->values)) {
-        KERNELS(plan)->apply(w->weights, stride, job->space->packed_values, width, rows, m, width,
-                             out, width);
-    }
-    unpack_rows(&job->along->out, job->batch, job->head, first, rows, out, width);
-}
-
 static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int64_t first,
                              int64_t rows, int64_t chunk) {
     const ota_plan *plan = job->plan;
@@ -135,7 +119,6 @@ static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int6
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
         outer_terms(job, i, chunk, u);
     }
-    if (job->along != NULL) out_tangent(job, w, first, rows);
     if (ota_array_present(&want->scores)) {
         unpack_rows(&want->scores, job->batch, job->head, first, rows, w->upstream, stride);
     }

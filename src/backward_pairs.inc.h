@@ -15,7 +15,6 @@
 #define form_tile WORD(form_tile)
 #define form_upstream WORD(form_upstream)
 #define load_rows WORD(load_rows)
-#define out_tangent WORD(out_tangent)
 #define outer_terms WORD(outer_terms)
 #define pairs WORD(pairs)
 #define row_parameters WORD(row_parameters)
@@ -47,8 +46,7 @@ static void WORD(pack_head)(ota_backward_job *job) {
         pack_rows(&r->problem.keys, job->batch, job->key_head, 0, r->keys, keys, r->width);
         (void)all_finite(keys, r->keys * r->width);
     }
-    const bool tangent = job->along != NULL && ota_array_present(&job->along->out);
-    if (!(tangent || ota_array_present(&job->want->out_grad)) || plan->values_width == 0) return;
+    if (!ota_array_present(&job->want->out_grad) || plan->values_width == 0) return;
     REAL *values = slot->values, *packed = job->space->packed_values;
     pack_rows(&job->arrays->values, job->batch, job->key_head, 0, r->keys, values,
               plan->values_width);
@@ -56,11 +54,6 @@ static void WORD(pack_head)(ota_backward_job *job) {
         if (!all_finite(values + j * plan->values_width, plan->values_width))
             slot->broken[slot->broken_count++] = j;
     }
-    if (tangent && ota_array_present(&job->along->values)) {
-        pack_rows(&job->along->values, job->batch, job->key_head, 0, r->keys, packed,
-                  plan->values_width);
-    }
-    if (tangent) return;
     ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, r->keys, plan->values_width);
     pack_keys(&plain, 0, 0, r->keys, packed);
 }

@@ -34,12 +34,8 @@ static double slope_of(double p, double order) {
     return order > 1.0 ? pow(p, 2.0 - order) : p;
 }
 
-typedef struct block_parts {
-    double *mu, *nu, *den, *right_of_rows, *right, *extra, *f, *upstream;
-} block_parts;
-
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
-static void form_system(ota_backward_job *job, const ota_dense *block, const block_parts *v,
+static void form_system(ota_backward_job *job, const ota_dense *block, const ota_block_parts *v,
                         double *slopes, double *scale) {
     const int64_t last = block->rows - 1, stride = block->stride;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
@@ -70,7 +66,7 @@ static void form_system(ota_backward_job *job, const ota_dense *block, const blo
 }
 
 /* Adds the block's share to dL/dS, the masses, the temperature and the order. */
-static void spread(ota_backward_job *job, const ota_dense *block, const block_parts *v,
+static void spread(ota_backward_job *job, const ota_dense *block, const ota_block_parts *v,
                    const double *slopes, const double *a, const double *b) {
     ota_backward_space *s = job->space;
     const int64_t last = block->rows - 1, stride = block->stride;
@@ -101,14 +97,55 @@ static void spread(ota_backward_job *job, const ota_dense *block, const block_pa
     s->order += by_order;
 }
 
-ota_status ota_backward_prefix(ota_backward_job *job) {
+static ota_status add_block(ota_backward_job *job, const ota_dense *block,
+                            const ota_block_parts *v) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *s = job->space;
+    const int64_t stride = block->stride;
+    double *row = s->gradient + (block->rows - 1) * stride;
+    memcpy(v->upstream, row, (size_t)plan->resolved.keys * sizeof *row);
+    memset(row, 0, (size_t)stride * sizeof *row);
+    if (!(v->mu[block->rows - 1] > 0.0)) return OTA_OK;
+    double scale = 0.0;
+    form_system(job, block, v, s->slopes, &scale);
+    const ota_status status = ota_prefix_system(job, block, v, scale);
+    if (status == OTA_OK) spread(job, block, v, s->slopes, s->a, s->b);
+    return status;
+}
+
+ota_status ota_prefix_system(ota_backward_job *job, const ota_dense *block,
+                             const ota_block_parts *v, double scale) {
+    const ota_resolved *r = &job->plan->resolved;
+    ota_backward_space *s = job->space;
+    ota_adjoint system = {.rows = block->rows,
+                          .columns = block->columns,
+                          .stride = block->stride,
+                          .slopes = s->slopes,
+                          .den = v->den,
+                          .extra = v->extra,
+                          .held = s->held,
+                          .row_right = v->right_of_rows,
+                          .right = v->right,
+                          .scale = scale,
+                          .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                          .settings = &r->settings,
+                          .pool = job->plan->pool,
+                          .partial = s->partial[0],
+                          .vectors = s->vectors,
+                          .a = s->a,
+                          .b = s->b};
+    const ota_status status = ota_adjoint_solve(&system);
+    if (system.residual > job->residual) job->residual = system.residual;
+    return status;
+}
+
+ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     const int64_t n = r->queries, m = r->keys, stride = plan->dense_stride;
     double *const *d = s->dense;
-    block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
-    double *slopes = s->slopes;
+    const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
     ota_dense head = {.rows = n,
                       .columns = m,
                       .scores = s->matrix,
@@ -133,45 +170,22 @@ ota_status ota_backward_prefix(ota_backward_job *job) {
     }
     memset(s->held, 0, (size_t)s->lane);
     for (int64_t i = 0; i < n; i++) {
-        const ota_status going = ota_interrupted(&r->settings);
-        if (going != OTA_OK) return going;
+        ota_status status = ota_interrupted(&r->settings);
+        if (status != OTA_OK) return status;
         ota_dense block = head;
-        double *row = s->gradient + i * stride, scale = 0.0;
         block.rows = i + 1;
         block.columns = m - n + i + 1;
         block.warm = i > 0;
-        memcpy(v.upstream, row, (size_t)m * sizeof *row);
-        memset(row, 0, (size_t)stride * sizeof *row);
         memset(plan->seats[0].plan + i * stride, 0, (size_t)stride * sizeof(double));
         block_masses(job, &block, v.mu, v.nu, &block.mass);
-        if (!(v.mu[i] > 0.0)) continue;
         for (int64_t j = 0; j < block.columns; j++) {
             if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;
         }
-        ota_status status = ota_solver_coupled.solve(&block);
+        if (v.mu[i] > 0.0) status = ota_solver_coupled.solve(&block);
+        if (status >= OTA_OK) status = visit(job, &block, &v);
         if (status < OTA_OK) return status;
-        form_system(job, &block, &v, slopes, &scale);
-        ota_adjoint system = {.rows = block.rows,
-                              .columns = block.columns,
-                              .stride = stride,
-                              .slopes = slopes,
-                              .den = v.den,
-                              .extra = v.extra,
-                              .held = s->held,
-                              .row_right = v.right_of_rows,
-                              .right = v.right,
-                              .scale = scale,
-                              .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
-                              .settings = &r->settings,
-                              .pool = plan->pool,
-                              .partial = s->partial[0],
-                              .vectors = s->vectors,
-                              .a = s->a,
-                              .b = s->b};
-        status = ota_adjoint_solve(&system);
-        if (system.residual > job->residual) job->residual = system.residual;
-        if (status != OTA_OK) return status;
-        spread(job, &block, &v, slopes, s->a, s->b);
     }
     return OTA_OK;
 }
+
+ota_status ota_backward_prefix(ota_backward_job *job) { return ota_prefix_walk(job, add_block); }

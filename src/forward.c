@@ -16,6 +16,27 @@ static const double log2_e = 1.4426950408889634;
 /* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
 static const double RAW_LEAST = 1.0e-30;
 
+/* What came of rounds on a kernel. */
+typedef enum rounds_end {
+    ROUNDS_DONE,
+    ROUNDS_STOPPED, /* cancelled or late */
+    ROUNDS_LOST,    /* sums left the range of the type */
+    ROUNDS_COARSE,  /* the type's arithmetic cannot certify what is asked */
+    ROUNDS_SLOW,    /* another method is cheaper */
+    ROUNDS_SPENT,   /* max_rounds */
+    ROUNDS_SHUT,    /* some mass has no place */
+    ROUNDS_WILD     /* scores that are NaN or infinite */
+} rounds_end;
+
+enum {
+    ROUNDS_SETTLED = 6, /* rounds before the rate says anything */
+    ROUNDS_AHEAD = 12,  /* plain rounds that are cheaper than a start of the extrapolation */
+    ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
+    ROUNDS_STALL =
+        50 /* less than 10 % in so many rounds: the general solver looks for the reason */
+};
+static const double stall_ratio = 0.9;
+
 typedef struct walk {
     ota_plan *plan;
     const ota_arrays *arrays;
@@ -153,6 +174,33 @@ static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
 #define REAL_LIFT OTA_LIFT_F64
 #include "forward.inc.h"
 
+/* ---- heads ------------------------------------------------------------------------------------ */
+
+static void run_head(walk *w, int64_t index, int64_t seat) {
+    const ota_plan *plan = w->plan;
+    const bool narrow = plan->mixed || !plan->wide;
+    if (!narrow || !run_seat_f32(w, index, seat)) (void)run_seat_f64(w, index, seat);
+}
+
+static void head_task(void *context, int64_t index, int worker) {
+    run_head(context, index, worker);
+}
+
+static void walk_heads(walk *w) {
+    const ota_plan *plan = w->plan;
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    if (!ota_plan_has_seats(plan)) {
+        if (plan->wide)
+            walk_rows_f64(w);
+        else
+            walk_rows_f32(w);
+    } else if (heads >= plan->worker_count) {
+        ota_parallel(plan->pool, heads, head_task, w);
+    } else {
+        for (int64_t k = 0; k < heads; k++) run_head(w, k, 0);
+    }
+}
+
 /* ---- results ---------------------------------------------------------------------------------- */
 
 /* Failures outrank caveats; among failures the first head's. */
@@ -165,6 +213,8 @@ static void sum_up(const walk *w, ota_result *result) {
     const ota_plan *plan = w->plan;
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
     *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = plan->promoted};
+    for (int64_t k = 0; plan->mixed && k < heads; k++)
+        result->promoted = (k == 0 || result->promoted) && plan->tallies[k].promoted;
     result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
     for (int64_t k = 0; k < heads; k++) {
         const ota_tally *t = &plan->tallies[k];
@@ -250,10 +300,7 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
         plan->tallies[k] = (ota_tally){0};
         if (plan->sentences != NULL) plan->sentences[k][0] = '\0';
     }
-    if (plan->wide)
-        walk_heads_f64(&w);
-    else
-        walk_heads_f32(&w);
+    walk_heads(&w);
     if (atomic_load(&w.stopped) != OTA_OK) {
         for (int64_t k = 0; k < heads; k++) poison_head(&arrays, k / r->heads, k % r->heads);
     }

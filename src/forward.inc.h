@@ -160,8 +160,14 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
             dropout_row(&plan->resolved, key, first + k, 0, m, p + k * stride);
     }
     REAL *out = worker->out;
-    for (int64_t k = 0; k < rows * width; k++) out[k] = (REAL)0;
-    KERNELS(plan)->apply(p, stride, slot->values, width, rows, m, width, out, width);
+    for (int64_t k = 0, last; k < rows; k = last) {
+        last = k + 1;
+        if (found[k].applied) continue;
+        while (last < rows && !found[last].applied) last++;
+        memset(out + k * width, 0, (size_t)((last - k) * width) * sizeof *out);
+        KERNELS(plan)->apply(p + k * stride, stride, slot->values, width, last - k, m, width,
+                             out + k * width, width);
+    }
     for (int64_t k = 0; k < rows; k++) {
         for (int64_t q = 0; q < width && (broken[k] || found[k].nonfinite); q++)
             out[k * width + q] = (REAL)NAN;
@@ -182,6 +188,28 @@ static ota_row_law WORD(row_law)(const ota_plan *plan, int64_t head) {
 
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
+/* An entmax row as a list of keys; its output is formed from the list unless most keys are on it. `row`, the
+ * scores, becomes the weights where someone reads them. */
+static void WORD(list_row)(walk *w, const ota_slot *slot, ota_worker *worker,
+                           const ota_row_law *law, int64_t begin, int64_t end, double mu, REAL *row,
+                           REAL *out, ota_row_found *found) {
+    const ota_plan *plan = w->plan;
+    const ota_row_room *room = &worker->keys;
+    const REAL *kept = room->kept;
+    const int64_t width = plan->values_width;
+    end = begin < end ? end : begin;
+    const int64_t count = WORD(ota_row_entmax)(law, row + begin, end - begin, mu, room, found);
+    found->applied = 2 * count <= plan->key_count;
+    if (found->applied && ota_array_present(&w->arrays->out)) {
+        KERNELS(plan)->apply_kept(kept, room->where, count,
+                                  (const REAL *)slot->values + begin * width, width, width, out);
+    }
+    if (found->applied && !w->more_than_out && slot->broken_count == 0) return;
+    const REAL rest = found->nonfinite ? (REAL)NAN : (REAL)0;
+    for (int64_t j = 0; j < plan->key_count; j++) row[j] = rest;
+    for (int64_t i = 0; i < count; i++) row[begin + room->where[i]] = kept[i];
+}
+
 static void WORD(solve_block)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
                               int64_t head, int64_t first, int64_t rows, bool with_out,
                               ota_tally *tally, double *receiver) {
@@ -194,7 +222,15 @@ static void WORD(solve_block)(walk *w, const ota_slot *slot, ota_worker *worker,
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = s + k * plan->stride;
         mu[k] = ota_row_mass(&plan->resolved, batch, head, first + k);
-        WORD(ota_row_solve)(&law, row, NULL, plan->key_count, mu[k], row, &found[k]);
+        if (worker->keys.where != NULL) {
+            int64_t begin, end;
+            ota_row_range(&plan->resolved, batch, first + k, plan->key_count, &begin, &end);
+            WORD(list_row)
+            (w, slot, worker, &law, begin, end, mu[k], row,
+             (REAL *)worker->out + k * plan->values_width, &found[k]);
+        } else {
+            WORD(ota_row_solve)(&law, row, NULL, plan->key_count, mu[k], row, &found[k]);
+        }
     }
     finish_rows(w, slot, worker, batch, head, first, rows, s, plan->stride, found, mu, with_out,
                 tally, receiver);
@@ -312,15 +348,16 @@ static void WORD(row_task)(void *context, int64_t index, int worker_index) {
     int64_t first, last;
     chunk_rows(r->queries, chunk, &first, &last);
     const bool fused = plan->path == OTA_PATH_FUSED;
+    const bool with_out = plan->path == OTA_PATH_BLOCKS;
     for (int64_t at = first; fused && at < last; at += OTA_ROW_BLOCK) {
         if (interrupted(w)) return;
         fuse_block(w, slot, worker, batch, head, at,
                    at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at, tally);
     }
-    for (int64_t at = first; (!fused || w->more_than_out) && at < last; at += OTA_BLOCK_ROWS) {
+    for (int64_t at = first; (with_out || w->more_than_out) && at < last; at += OTA_BLOCK_ROWS) {
         if (interrupted(w)) return;
         const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
-        WORD(solve_block)(w, slot, worker, batch, head, at, rows, !fused, tally, receiver);
+        WORD(solve_block)(w, slot, worker, batch, head, at, rows, with_out, tally, receiver);
     }
 }
 
@@ -377,6 +414,8 @@ static double WORD(total_mass)(const walk *w, int64_t batch, int64_t head) {
     return sum;
 }
 
+#include "forward_cache.inc.h"
+
 static void WORD(walk_rows)(walk *w) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
@@ -385,8 +424,10 @@ static void WORD(walk_rows)(walk *w) {
         w->first_slot_head = first;
         w->slots = first + plan->slot_count < key_heads ? plan->slot_count : key_heads - first;
         const int64_t parts = w->slots * plan->group;
-        ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
-        if (plan->path == OTA_PATH_ORDERED)
+        if (plan->path != OTA_PATH_CACHE) ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
+        if (plan->path == OTA_PATH_CACHE)
+            WORD(walk_cache)(w, parts);
+        else if (plan->path == OTA_PATH_ORDERED)
             ota_parallel(plan->pool, parts, WORD(ordered_task), w);
         else
             ota_parallel(plan->pool, parts * OTA_CHUNKS, WORD(row_task), w);
@@ -404,18 +445,6 @@ static void WORD(walk_rows)(walk *w) {
     }
 }
 #include "forward_stored.inc.h"
-
-static void WORD(walk_heads)(walk *w) {
-    ota_plan *plan = w->plan;
-    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (!ota_plan_has_seats(plan)) {
-        WORD(walk_rows)(w);
-    } else if (heads >= plan->worker_count) {
-        ota_parallel(plan->pool, heads, WORD(dense_task), w);
-    } else {
-        for (int64_t k = 0; k < heads; k++) WORD(run_seat)(w, k, 0);
-    }
-}
 
 #undef dropout_row
 #undef pack_rows

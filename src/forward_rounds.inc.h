@@ -1,4 +1,4 @@
-/* A fixed number of rounds on a stored kernel, body for REAL = float or double (forward.c). One head:
+/* Rounds on a kernel, a fixed number or to a tolerance, body for REAL = float or double (forward.c). One head:
  *
  *     K_ij = 2^((S_ij + a_j - m_i) c) 2^lift   [queries][stride], m_i the row's maximum, c = log2(e) / tau
  *     round: u_i = mu_i / (sum_j K_ij v_j + sink_i),  c_j = sum_i u_i K_ij,  v by scaling.h
@@ -6,13 +6,19 @@
  *
  * K is formed block by block from the products and its first round runs while the block is in the
  * second cache; the last round is the emission, so K is read once a round. The residual is the column
- * sums of the last round. What the kernel cannot carry (NaN, infinities, sums that underflow, masses
- * without a place) is left to the plan's solver on stored scores. */
+ * sums of the last round; to a tolerance, the emission takes u from the round that met it. A streamed
+ * plan has no room for K and forms its blocks again every round, with the same bits. What the kernel
+ * cannot carry (NaN, infinities, sums that underflow, masses without a place) is left to the plan's
+ * solver on stored scores. */
 
-/* Blocks of whole score rows stay in the second cache together with the values. */
+/* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
+ * linear_round takes at once, so that a block's bits are those of its chunk. */
 static int64_t WORD(rows_at_once)(const ota_plan *plan) {
     const size_t row = (size_t)plan->dense_stride * sizeof(REAL);
-    return row <= ((size_t)8 << 10) ? OTA_ROW_BLOCK : row <= ((size_t)16 << 10) ? 24 : 12;
+    return row <= ((size_t)8 << 10)    ? OTA_ROW_BLOCK
+           : row <= ((size_t)16 << 10) ? 24
+           : row <= ((size_t)32 << 10) ? 16
+                                       : 8;
 }
 
 typedef struct WORD(rounds_walk) {
@@ -22,8 +28,12 @@ typedef struct WORD(rounds_walk) {
     bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
     bool absorbed;     /* a is not 0 */
     bool masked;       /* some pair may be forbidden */
+    bool first;        /* the round that finds keys in use, and range and norms for the floor */
+    bool met;          /* u belongs to the scalings as they are */
+    bool careful;      /* to a tolerance */
     _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
     _Atomic bool shut; /* an empty row with mass */
+    _Atomic bool wild; /* NaN or an infinite score */
 } WORD(rounds_walk);
 
 /* Without the lift: the least sum of a row whose largest entry is 1 and whose scalings are bounded
@@ -36,14 +46,13 @@ static double *WORD(column_part)(const WORD(rounds_walk) * rounds, int64_t chunk
     return s->seat->parts + chunk * s->w->plan->dense_stride;
 }
 
-static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t first,
-                            int64_t rows) {
+static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t first, int64_t rows,
+                            const REAL *kernel) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_plan *plan = s->w->plan;
     const ota_seat *seat = s->seat;
     const int64_t stride = plan->dense_stride;
-    KERNELS(plan)->linear_round((const REAL *)seat->scores + first * stride, stride, rows, stride,
-                                seat->bias, seat->mu + first,
+    KERNELS(plan)->linear_round(kernel, stride, rows, stride, seat->bias, seat->mu + first,
                                 rounds->sink > -INFINITY ? seat->sinks + first : NULL,
                                 seat->u + first, WORD(column_part)(rounds, chunk));
     bool lost = false;
@@ -54,8 +63,28 @@ static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t f
     if (lost) atomic_store_explicit(&rounds->lost, true, memory_order_relaxed);
 }
 
+/* What the floor of the arithmetic needs: range of the scores, squared norms of the queries. */
+static void WORD(survey_row)(const WORD(rounds_walk) * rounds, int64_t chunk, const REAL *row,
+                             const REAL *query, double top) {
+    const ota_plan *plan = rounds->seat_walk->w->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_survey *survey = &rounds->seat_walk->seat->surveys[chunk];
+    if (!rounds->raw) {
+        if (rounds->absorbed) top = (double)KERNELS(plan)->maximum(row, NULL, plan->dense_stride);
+        survey->high = fmax(survey->high, top);
+        int64_t forbidden;
+        survey->low = fmin(survey->low, (double)KERNELS(plan)->lowest(row, r->keys, &forbidden));
+        survey->forbidden |= forbidden > 0;
+    }
+    survey->forbidden |= rounds->raw && rounds->masked;
+    REAL norm = 0;
+    for (int64_t q = 0; q < r->width; q++) norm += query[q] * query[q];
+    survey->norm = fmax(survey->norm, (double)norm);
+}
+
 /* One row of scores, or raw products, into a row of K. */
-static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *row) {
+static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t query,
+                             const REAL *vector, REAL *row) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_plan *plan = s->w->plan;
     ota_seat *seat = s->seat;
@@ -64,9 +93,13 @@ static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *ro
     const double top = keys > rounds->sink || isnan(keys) ? keys : rounds->sink;
     const double mu = ota_row_mass(&plan->resolved, s->batch, s->head, query);
     const bool empty = top <= -INFINITY;
-    if (!(fabs(top) < (double)REAL_TOP / 8.0) && !empty)
-        atomic_store_explicit(&rounds->lost, true, memory_order_relaxed);
+    if (!(fabs(top) < (double)REAL_TOP / 8.0) && !empty) {
+        atomic_store_explicit(isfinite(top) ? &rounds->lost : &rounds->wild, true,
+                              memory_order_relaxed);
+    }
     if (empty && mu > 0.0) atomic_store_explicit(&rounds->shut, true, memory_order_relaxed);
+    if (rounds->first && rounds->careful && keys > -INFINITY)
+        WORD(survey_row)(rounds, chunk, row, vector, keys);
     const REAL shift = empty ? (REAL)0 : (REAL)top;
     KERNELS(plan)->lifted(row, a, plan->dense_stride, shift, rounds->c, row);
     seat->mu[query] = empty ? 0.0 : mu;
@@ -77,35 +110,62 @@ static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *ro
                              : 0.0;
 }
 
+/* K of queries [at, at + rows), which belong to one chunk. */
+static void WORD(form_block)(WORD(rounds_walk) * rounds, ota_worker *worker, int64_t chunk,
+                             int64_t at, int64_t rows, REAL *to) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    const int64_t stride = plan->dense_stride;
+    int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
+    const double zeros[OTA_ROW_BLOCK] = {0};
+    WORD(raw_rows)(s->w, s->slot, worker, s->batch, s->head, at, rows, begin, end, to, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *row = to + k * stride;
+        if (!rounds->raw) {
+            WORD(ota_row_scores)
+            (&plan->resolved, s->batch, s->head, at + k, begin[k], end[k], row + begin[k]);
+        }
+        WORD(shut_outside)(row, begin[k], end[k], stride);
+    }
+    if (rounds->masked && rounds->first) {
+        KERNELS(plan)->columns_top(to, stride, rows, stride, zeros,
+                                   (REAL *)s->seat->tops + chunk * stride);
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        WORD(kernel_row)
+        (rounds, chunk, at + k, (const REAL *)worker->queries + k * plan->resolved.width,
+         to + k * stride);
+    }
+}
+
+/* Where the block of a chunk that begins at row `at` lies. */
+static REAL *WORD(block_of)(const WORD(rounds_walk) * rounds, const ota_worker *worker,
+                            int64_t at) {
+    const ota_plan *plan = rounds->seat_walk->w->plan;
+    return plan->streamed ? worker->block
+                          : (REAL *)rounds->seat_walk->seat->scores + at * plan->dense_stride;
+}
+
 static void WORD(form_kernel)(void *context, int64_t chunk, int worker_index) {
     WORD(rounds_walk) *rounds = context;
     const WORD(seat_walk) *s = rounds->seat_walk;
     ota_plan *plan = s->w->plan;
+    ota_worker *worker = &plan->workers[worker_index];
     const int64_t stride = plan->dense_stride, step = WORD(rows_at_once)(plan);
-    int64_t first, last, begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
+    int64_t first, last;
     chunk_rows(plan->resolved.queries, chunk, &first, &last);
     if (first == last) return;
-    REAL *tops = rounds->masked ? (REAL *)s->seat->tops + chunk * stride : NULL;
-    const double zeros[OTA_ROW_BLOCK] = {0};
     memset(WORD(column_part)(rounds, chunk), 0, (size_t)stride * sizeof(double));
-    for (int64_t j = 0; rounds->masked && j < stride; j++) tops[j] = (REAL)-INFINITY;
+    if (rounds->first) {
+        REAL *tops = rounds->masked ? (REAL *)s->seat->tops + chunk * stride : NULL;
+        for (int64_t j = 0; rounds->masked && j < stride; j++) tops[j] = (REAL)-INFINITY;
+        s->seat->surveys[chunk] = (ota_survey){.low = INFINITY, .high = -INFINITY};
+    }
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = at + step < last ? step : last - at;
-        REAL *to = (REAL *)s->seat->scores + at * stride;
-        WORD(raw_rows)
-        (s->w, s->slot, &plan->workers[worker_index], s->batch, s->head, at, rows, begin, end, to,
-         stride);
-        for (int64_t k = 0; k < rows; k++) {
-            REAL *row = to + k * stride;
-            if (!rounds->raw) {
-                WORD(ota_row_scores)
-                (&plan->resolved, s->batch, s->head, at + k, begin[k], end[k], row + begin[k]);
-            }
-            WORD(shut_outside)(row, begin[k], end[k], stride);
-        }
-        if (rounds->masked) KERNELS(plan)->columns_top(to, stride, rows, stride, zeros, tops);
-        for (int64_t k = 0; k < rows; k++) WORD(kernel_row)(rounds, at + k, to + k * stride);
-        WORD(turn_rows)(rounds, chunk, at, rows);
+        REAL *to = WORD(block_of)(rounds, worker, at);
+        WORD(form_block)(rounds, worker, chunk, at, rows, to);
+        WORD(turn_rows)(rounds, chunk, at, rows, to);
     }
 }
 
@@ -117,7 +177,9 @@ static void WORD(turn_chunk)(void *context, int64_t chunk, int worker_index) {
     chunk_rows(plan->resolved.queries, chunk, &first, &last);
     if (first == last) return;
     memset(WORD(column_part)(rounds, chunk), 0, (size_t)plan->dense_stride * sizeof(double));
-    WORD(turn_rows)(rounds, chunk, first, last - first);
+    WORD(turn_rows)
+    (rounds, chunk, first, last - first,
+     (const REAL *)rounds->seat_walk->seat->scores + first * plan->dense_stride);
 }
 
 /* P of one row over its K, and what the row's outputs need. */
@@ -173,13 +235,15 @@ static void WORD(emit_rounds)(void *context, int64_t chunk, int worker_index) {
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = at + step < last ? step : last - at;
         ota_row_found found[OTA_ROW_BLOCK];
-        REAL *p = (REAL *)s->seat->scores + at * stride;
-        WORD(turn_rows)(rounds, chunk, at, rows);
+        ota_worker *worker = &plan->workers[worker_index];
+        REAL *p = WORD(block_of)(rounds, worker, at);
+        if (plan->streamed) WORD(form_block)(rounds, worker, chunk, at, rows, p);
+        if (!rounds->met) WORD(turn_rows)(rounds, chunk, at, rows, p);
         for (int64_t k = 0; k < rows; k++)
             WORD(plan_row)(rounds, at + k, p + k * stride, &found[k]);
         WORD(finish_rows)
-        (w, s->slot, &plan->workers[worker_index], s->batch, s->head, at, rows, p, stride, found,
-         s->seat->mu + at, true, tally, receiver);
+        (w, s->slot, worker, s->batch, s->head, at, rows, p, stride, found, s->seat->mu + at, true,
+         tally, receiver);
     }
 }
 
@@ -255,76 +319,229 @@ static bool WORD(turn)(WORD(rounds_walk) * rounds, bool form) {
     WORD(round_scaling)(rounds);
     if (form) WORD(begin_rounds)(rounds);
     atomic_store(&rounds->lost, false);
-    ota_parallel(plan->pool, WORD(live_chunks)(plan), form ? WORD(form_kernel) : WORD(turn_chunk),
-                 rounds);
+    ota_parallel(plan->pool, WORD(live_chunks)(plan),
+                 form || plan->streamed ? WORD(form_kernel) : WORD(turn_chunk), rounds);
     WORD(gather_columns)(rounds);
-    return !atomic_load(&rounds->lost) && !atomic_load(&rounds->shut);
+    return !atomic_load(&rounds->lost) && !atomic_load(&rounds->shut) &&
+           !atomic_load(&rounds->wild);
 }
 
-/* Runs one head. False: the solver on stored scores has to do it. */
-static bool WORD(run_rounds)(WORD(seat_walk) * s, ota_tally *tally) {
+/* The least residual that this arithmetic can be asked for (numeric policy 3.5). Products of queries and
+ * keys are wrong by a share of their norms, whatever range the scores have. */
+static double WORD(rounds_floor)(const WORD(rounds_walk) * rounds) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    const double u = sizeof(REAL) == sizeof(double) ? 0x1p-53 : 0x1p-24;
+    ota_survey all = {.low = INFINITY, .high = -INFINITY};
+    for (int64_t chunk = 0; chunk < WORD(live_chunks)(plan); chunk++) {
+        const ota_survey *one = &s->seat->surveys[chunk];
+        all.low = fmin(all.low, one->low);
+        all.high = fmax(all.high, one->high);
+        all.norm = fmax(all.norm, one->norm);
+    }
+    double reach = all.high > all.low ? (all.high - all.low) / 4.0 : 0.0;
+    const REAL *keys = s->slot->packed_keys;
+    const int64_t width = plan->resolved.width;
+    double key_norm = 0.0;
+    for (int64_t j = 0; !plan->resolved.from_matrix && j < plan->key_count; j += OTA_PANEL) {
+        REAL norm[OTA_PANEL] = {0};
+        for (int64_t q = 0; q < width; q++) {
+            const REAL *lane = keys + j * width + q * OTA_PANEL;
+            for (int64_t l = 0; l < OTA_PANEL; l++) norm[l] += lane[l] * lane[l];
+        }
+        /* Keys that nobody may use hold whatever they hold. */
+        for (int64_t l = 0; l < OTA_PANEL && j + l < plan->key_count; l++) {
+            if (!rounds->masked || s->seat->used[j + l] != 0)
+                key_norm = fmax(key_norm, (double)norm[l]);
+        }
+    }
+    reach += fabs(plan->resolved.scale) * sqrt(all.norm) * sqrt(key_norm);
+    return 8.0 * u + u * reach / rounds->t;
+}
+
+typedef struct WORD(rounds_progress) {
+    ota_extrapolation history;
+    double *before; /* g before a step */
+    double residual, last, best, marker;
+    bool allowed; /* to extrapolate */
+    bool slow;    /* plain rounds */
+    bool accelerated, extrapolated;
+} WORD(rounds_progress);
+
+/* After a turn, to a tolerance: is the plan of these u and v within it? */
+static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling, double floor,
+                         WORD(rounds_progress) * at) {
+    const ota_dense *d = rounds->seat_walk->dense;
+    const double tolerance = d->settings->tolerance;
+    const double growth = ota_scaling_constant(scaling);
+    double *u = rounds->seat_walk->seat->u;
+    for (int64_t i = 0; i < d->rows && (growth > 1.0 || growth < 1.0); i++) u[i] /= growth;
+    at->last = at->residual;
+    at->residual = ota_scaling_residual(scaling);
+    if (at->residual + floor <= tolerance) return true;
+    const double rate = at->residual / at->last, ahead = log((tolerance - floor) / at->residual);
+    const bool soon = rate < 1.0 && ahead / log(rate) < (at->allowed ? ROUNDS_AHEAD : ROUNDS_SHARE);
+    at->slow |= d->rounds >= ROUNDS_SETTLED && !soon;
+    at->accelerated = at->slow && at->allowed;
+    at->best = fmin(at->best, at->residual);
+    return false;
+}
+
+/* Extrapolated rounds would meet exact or capped columns in the limit where no plan of positive weights
+ * does: where pairs are forbidden, the general solver looks for one first. Asked for by name, Sinkhorn is
+ * Sinkhorn. */
+static bool WORD(may_extrapolate)(const WORD(rounds_walk) * rounds) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    if (plan->solver != &ota_solver_coupled) return false;
+    bool forbidden = false;
+    for (int64_t chunk = 0; chunk < WORD(live_chunks)(plan); chunk++)
+        forbidden |= s->seat->surveys[chunk].forbidden;
+    return !forbidden || s->dense->rule == OTA_COLUMNS_RELAXED;
+}
+
+/* Has the residual stood still, or has the head had its share of rounds? */
+static bool WORD(is_slow)(const ota_dense *d, WORD(rounds_progress) * at, bool named) {
+    if (!named && at->slow && !at->allowed) return true;
+    if (!named && d->rounds > ROUNDS_SHARE && d->rounds > d->columns) return true;
+    if (d->rounds % ROUNDS_STALL != ROUNDS_STALL - 1) return false;
+    const bool stalled = at->best > stall_ratio * at->marker;
+    at->marker = at->best;
+    return stalled;
+}
+
+/* One column update, extrapolated once plain rounds have shown to be slow. */
+static ota_scaling_state WORD(advance)(const WORD(rounds_walk) * rounds, ota_scaling *scaling,
+                                       WORD(rounds_progress) * at) {
+    ota_dense *d = rounds->seat_walk->dense;
+    const size_t bytes = (size_t)d->columns * sizeof *d->g;
+    if (!at->accelerated) return ota_scaling_step(scaling);
+    if (at->extrapolated && !(at->residual <= at->last)) {
+        memcpy(d->g, at->history.plain, bytes);
+        ota_extrapolation_forget(&at->history);
+        at->extrapolated = false;
+        at->residual = INFINITY;
+        return ota_scaling_restore(scaling);
+    }
+    ota_scaling_potentials(scaling);
+    memcpy(at->before, d->g, bytes);
+    const ota_scaling_state state = ota_scaling_step(scaling);
+    if (state == OTA_SCALING_LOST) return state;
+    ota_scaling_potentials(scaling);
+    at->extrapolated = ota_extrapolate(&at->history, at->before, d->g, d->columns,
+                                       d->rule == OTA_COLUMNS_CAPPED ? 0.0 : INFINITY);
+    return at->extrapolated ? ota_scaling_restore(scaling) : state;
+}
+
+static void WORD(start_rounds)(WORD(seat_walk) * s, ota_scaling *scaling) {
     walk *w = s->w;
-    ota_plan *plan = w->plan;
+    const ota_plan *plan = w->plan;
     ota_dense *d = s->dense;
-    ota_seat *seat = s->seat;
-    const ota_resolved *r = &plan->resolved;
-    const int64_t asked = r->settings.rounds;
-    WORD(rounds_walk) rounds = {.seat_walk = s, .t = d->tau, .sink = d->sink};
-    ota_scaling scaling = {.head = d,
-                           .target = seat->target,
-                           .sum = seat->sums,
-                           .scaling = seat->scaling,
-                           .absorbed = seat->absorbed};
-    if (d->tau < RAW_LEAST || d->tau > 1.0 / RAW_LEAST) return false;
     d->warm = ota_array_present(&w->arrays->start_potential);
     for (int64_t j = 0; j < plan->dense_columns; j++) {
         const double start =
             d->warm ? ota_array_get(&w->arrays->start_potential, s->batch, s->head, 0, j) : 0.0;
         d->g[j] = isfinite(start) && !(d->rule == OTA_COLUMNS_CAPPED && start > 0.0) ? start : 0.0;
-        seat->scaling[j] = 1.0;
-        seat->absorbed[j] = 0.0;
+        s->seat->scaling[j] = 1.0;
+        s->seat->absorbed[j] = 0.0;
     }
+    if (d->warm) ota_scaling_absorb(scaling);
+    const ota_resolved *r = &plan->resolved;
     WORD(pack_slot)(w, s->slot, s->batch, s->head / (r->heads / r->key_heads));
-    rounds.absorbed = d->warm;
-    if (d->warm) ota_scaling_absorb(&scaling);
-    bool form = true;
-    for (int64_t round = 0;; round++) {
-        if (round < asked || form) {
-            if (!WORD(turn)(&rounds, form)) return false;
-            if (round == 0 && !WORD(weigh_kernel)(&rounds, &scaling)) return false;
-        }
-        if (round >= asked) break;
-        const ota_status stopped = ota_interrupted(&r->settings);
-        if (stopped != OTA_OK) {
-            tally->result.status = stopped;
-            return true;
-        }
-        if (d->tell != NULL) {
-            ota_scaling_potentials(&scaling);
-            ota_scaling_measure(&scaling);
-            d->tell(d->tell_context, round, d->column_error);
-        }
-        form = false;
-        const ota_scaling_state state = ota_scaling_step(&scaling);
-        if (state == OTA_SCALING_LOST) return false;
-        if (state == OTA_SCALING_OUTSIDE) {
-            ota_scaling_potentials(&scaling);
-            ota_scaling_absorb(&scaling);
-            form = rounds.absorbed = true;
-        }
+}
+
+/* Turns until the rounds are done or the tolerance is met. ROUNDS_DONE leaves u or v for the emission. */
+static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *scaling,
+                                    ota_status *stopped) {
+    ota_dense *d = rounds->seat_walk->dense;
+    const ota_plan *plan = rounds->seat_walk->w->plan;
+    const ota_settings *settings = &plan->resolved.settings;
+    double *memory = rounds->seat_walk->seat->history;
+    WORD(rounds_progress)
+    progress = {.residual = INFINITY, .best = INFINITY, .marker = INFINITY};
+    if (rounds->careful) {
+        ota_extrapolation_place(&progress.history, memory, plan->dense_stride);
+        progress.before = memory + OTA_ANDERSON_VECTORS * plan->dense_stride;
     }
+    double floor = 0.0;
+    bool form = true;
+    for (d->rounds = 0;; d->rounds++) {
+        const bool last = settings->fixed && d->rounds >= settings->rounds;
+        rounds->first = d->rounds == 0;
+        if (!last || form) {
+            if (!WORD(turn)(rounds, form))
+                return atomic_load(&rounds->wild)   ? ROUNDS_WILD
+                       : atomic_load(&rounds->shut) ? ROUNDS_SHUT
+                                                    : ROUNDS_LOST;
+            if (rounds->first && !WORD(weigh_kernel)(rounds, scaling)) return ROUNDS_SHUT;
+        }
+        if (last) return ROUNDS_DONE;
+        if (rounds->careful) {
+            if (rounds->first) {
+                floor = WORD(rounds_floor)(rounds);
+                progress.allowed = WORD(may_extrapolate)(rounds);
+            }
+            if (!(settings->tolerance >= 2.0 * floor)) return ROUNDS_COARSE;
+            rounds->met = WORD(within)(rounds, scaling, floor, &progress);
+            if (rounds->met) return ROUNDS_DONE;
+            const bool named = plan->solver != &ota_solver_coupled;
+            if (!plan->streamed && WORD(is_slow)(d, &progress, named)) return ROUNDS_SLOW;
+            if (isnan(progress.residual)) return ROUNDS_LOST;
+            if (d->rounds >= settings->max_rounds) return ROUNDS_SPENT;
+        }
+        *stopped = ota_interrupted(settings);
+        if (*stopped != OTA_OK) return ROUNDS_STOPPED;
+        if (d->tell != NULL) {
+            ota_scaling_potentials(scaling);
+            ota_scaling_measure(scaling);
+            d->tell(d->tell_context, d->rounds, d->column_error);
+        }
+        const ota_scaling_state state = WORD(advance)(rounds, scaling, &progress);
+        if (state == OTA_SCALING_LOST) return ROUNDS_LOST;
+        form = state == OTA_SCALING_OUTSIDE;
+        if (!form) continue;
+        /* Differences of a caller's scores may need more than a in the kernel's type carries. */
+        if (plan->mixed && plan->resolved.from_matrix && sizeof(REAL) < sizeof(double))
+            return ROUNDS_COARSE;
+        if (!progress.extrapolated) ota_scaling_potentials(scaling);
+        ota_scaling_absorb(scaling);
+        rounds->absorbed = true;
+    }
+}
+
+/* Runs one head; ROUNDS_DONE or ROUNDS_STOPPED end it. */
+static rounds_end WORD(run_rounds)(WORD(seat_walk) * s, ota_tally *tally) {
+    ota_plan *plan = s->w->plan;
+    ota_dense *d = s->dense;
+    ota_seat *seat = s->seat;
+    const ota_settings *settings = &plan->resolved.settings;
+    WORD(rounds_walk)
+    rounds = {.seat_walk = s, .t = d->tau, .sink = d->sink, .careful = !settings->fixed};
+    ota_scaling scaling = {.head = d,
+                           .target = seat->target,
+                           .sum = seat->sums,
+                           .scaling = seat->scaling,
+                           .absorbed = seat->absorbed};
+    if (d->tau < RAW_LEAST || d->tau > 1.0 / RAW_LEAST) return ROUNDS_LOST;
+    WORD(start_rounds)(s, &scaling);
+    rounds.absorbed = d->warm;
+    ota_status stopped = OTA_OK;
+    rounds_end end = WORD(turn_rounds)(&rounds, &scaling, &stopped);
+    const bool partial = end == ROUNDS_SPENT && plan->streamed && settings->allow_partial;
+    if (end == ROUNDS_STOPPED) tally->result.status = stopped;
+    if (end != ROUNDS_DONE && !partial) return end;
     ota_scaling_potentials(&scaling);
+    rounds.first = false;
     WORD(round_scaling)(&rounds);
     atomic_store(&rounds.lost, false);
     ota_parallel(plan->pool, OTA_CHUNKS, WORD(emit_rounds), &rounds);
-    WORD(gather_columns)(&rounds);
-    if (atomic_load(&rounds.lost)) return false;
+    if (!rounds.met) WORD(gather_columns)(&rounds);
+    if (atomic_load(&rounds.lost)) return ROUNDS_LOST;
     ota_scaling_measure(&scaling);
-    d->rounds = asked;
-    tally->result.rounds = asked;
+    tally->result.rounds = d->rounds;
     tally->result.column_error = d->column_error;
     tally->temperature_reached = d->tau;
-    tally->result.status = OTA_FIXED_ITERS;
+    tally->result.status = settings->fixed ? OTA_FIXED_ITERS : partial ? OTA_PARTIAL : OTA_OK;
     tally->solver = ota_solver_sinkhorn.name;
-    return true;
+    return ROUNDS_DONE;
 }

@@ -246,7 +246,8 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
         (void)snprintf(plan->sentences[index], sizeof plan->sentences[index],
                        "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
                        "reaches at this range of scores and temperature",
-                       index, r->settings.tolerance, 2.0 * floor, plan->wide ? "f64" : "f32");
+                       index, r->settings.tolerance, 2.0 * floor,
+                       sizeof(REAL) == sizeof(double) ? "f64" : "f32");
         return OTA_TOL_UNREACHABLE;
     }
     d->method = NULL;
@@ -265,7 +266,29 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
 
 #include "forward_rounds.inc.h"
 
-static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
+/* Why a streamed plan, which has no stored scores to go on with, gives up. */
+static ota_status WORD(give_up)(const ota_plan *plan, int64_t index, rounds_end end) {
+    static const struct {
+        ota_status status;
+        const char *why;
+    } words[] = {
+        [ROUNDS_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
+        [ROUNDS_COARSE] = {OTA_TOL_UNREACHABLE,
+                           "the tolerance is below what the arithmetic of rounds reaches"},
+        [ROUNDS_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
+        [ROUNDS_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
+        [ROUNDS_SHUT] = {OTA_INFEASIBLE, "some mass has no place"},
+        [ROUNDS_WILD] = {OTA_NONFINITE, "the scores hold NaN or +inf and the columns couple all "
+                                        "rows"},
+    };
+    (void)snprintf(plan->sentences[index], sizeof plan->sentences[index],
+                   "head %" PRId64 ": %s; without workspace_limit, stored scores would go on",
+                   index, words[end].why);
+    return words[end].status;
+}
+
+/* One head. False: this arithmetic is too narrow for it, f64 has to do it. */
+static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
     ota_seat *seat = &plan->seats[seat_index];
@@ -274,7 +297,7 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
     const ota_problem *p = &r->problem;
     ota_dense d = {.rows = plan->dense_rows,
                    .columns = plan->dense_columns,
-                   .narrow = !plan->wide,
+                   .narrow = sizeof(REAL) == sizeof(float),
                    .scores = seat->scores,
                    .stride = plan->dense_stride,
                    .tau = ota_head_temperature(r, head),
@@ -302,12 +325,18 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
                    .plan = seat->plan};
     for (int64_t j = 0; j < plan->dense_columns; j++) d.g[j] = 0.0;
     WORD(seat_walk) s = {w, seat, &plan->slots[seat_index], &d, batch, head, seat_index};
-    if (interrupted(w)) return;
-    const bool rounds = plan->path == OTA_PATH_ROUNDS && WORD(run_rounds)(&s, tally);
-    if (!rounds) tally->result.status = WORD(solve_dense)(&s, tally);
+    if (interrupted(w)) return true;
+    const rounds_end end =
+        plan->path == OTA_PATH_ROUNDS ? WORD(run_rounds)(&s, tally) : ROUNDS_LOST;
+    const bool rounds = end == ROUNDS_DONE;
+    if (plan->mixed && d.narrow && !rounds && end != ROUNDS_STOPPED) return false;
+    if (plan->streamed && !rounds && end != ROUNDS_STOPPED)
+        tally->result.status = WORD(give_up)(plan, index, end);
+    else if (!rounds && end != ROUNDS_STOPPED)
+        tally->result.status = WORD(solve_dense)(&s, tally);
     if (tally->result.status == OTA_CANCELLED || tally->result.status == OTA_TIMEOUT) {
         atomic_store(&w->stopped, tally->result.status);
-        return;
+        return true;
     }
     if (tally->result.status >= OTA_OK) {
         REAL *bias = seat->bias;
@@ -320,9 +349,7 @@ static void WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
             put(&w->arrays->column_potential, batch, head, j, column[j]);
         }
     }
+    tally->promoted = plan->promoted || (plan->mixed && !d.narrow);
     settle_head(w, batch, head, d.mass);
-}
-
-static void WORD(dense_task)(void *context, int64_t index, int worker) {
-    WORD(run_seat)(context, index, worker);
+    return true;
 }

@@ -17,8 +17,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static bool is_coupled(const ota_plan *plan) { return plan->solver->solve != NULL; }
 
-/* A fixed number of plain rounds that starts and ends on rows. The matrix of a caller may hold
- * differences of scores that only f64 potentials carry (numeric policy 3.2), so in f32 it is asked for. */
+/* Plain rounds that start and end on rows, a fixed number or to a tolerance. */
 static bool runs_on_kernel(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
@@ -29,12 +28,10 @@ static bool runs_on_kernel(const ota_plan *plan) {
     /* Columns that never move leave softmax, bit for bit. */
     const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
                                          !ota_array_present(&p->lambdas));
-    if (idle) return false;
-    return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) &&
-           s->fixed && plain && !plan->transposed && p->start == OTA_SIDE_ROWS &&
-           p->end == OTA_SIDE_ROWS && p->rows == OTA_ROWS_HARD && r->order > 0.0 &&
-           !(r->order > 1.0) &&
-           (!r->from_matrix || r->type == OTA_F64 || s->precision != OTA_PRECISION_AUTO);
+    if (s->fixed ? idle : p->columns == OTA_COLUMNS_ELASTIC) return false;
+    return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
+           !plan->transposed && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
+           p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
 }
 
 static void choose_path(ota_plan *plan) {
@@ -45,9 +42,8 @@ static void choose_path(ota_plan *plan) {
     const char *why;
     if (runs_on_kernel(plan)) {
         plan->path = OTA_PATH_ROUNDS;
-        plan->stored_solver = &ota_solver_log;
-        why = "a fixed number of rounds reads exp(scores), formed once, and the last makes the "
-              "output";
+        if (r->settings.fixed) plan->stored_solver = &ota_solver_log;
+        why = "rounds read exp(scores), formed once, and the last makes the output";
     } else if (is_coupled(plan) || plan->transposed) {
         plan->path = OTA_PATH_DENSE;
         why = plan->transposed ? "the transposed problem is solved on stored scores"
@@ -58,6 +54,10 @@ static void choose_path(ota_plan *plan) {
     } else if (p->dropout > 0.0) {
         plan->path = OTA_PATH_BLOCKS;
         why = "weights are dropped from whole score rows, one block per worker";
+    } else if (plan->solver == &ota_solver_softmax && !r->from_matrix &&
+               r->queries <= OTA_FEW_QUERIES && !r->settings.gradients) {
+        plan->path = OTA_PATH_CACHE;
+        why = "few queries: keys and values are read once, where they lie";
     } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
         plan->path = OTA_PATH_FUSED;
         why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
@@ -66,6 +66,12 @@ static void choose_path(ota_plan *plan) {
         why = "rows are independent: one block of score rows per worker";
     }
     plan->wide = r->type == OTA_F64;
+    /* Fixed rounds from queries and keys need f64 potentials only, which they have. To a tolerance f32
+     * may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
+    plan->mixed = plan->path == OTA_PATH_ROUNDS && !plan->wide &&
+                  r->settings.precision == OTA_PRECISION_AUTO &&
+                  (!r->settings.fixed || r->from_matrix);
+    if (plan->mixed) plan->wide = true;
     if (plan->path == OTA_PATH_DENSE && is_coupled(plan) && !plan->wide) {
         plan->promoted = plan->solver->wide || r->settings.precision != OTA_PRECISION_F32;
         plan->wide = plan->promoted;
@@ -73,6 +79,22 @@ static void choose_path(ota_plan *plan) {
         plan->promoted = plan->wide = true;
     }
     (void)snprintf(plan->why, sizeof plan->why, "%s", why);
+}
+
+/* Are rows solved as lists of keys? */
+static bool keeps_lists(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    /* Dropout walks whole rows. */
+    return plan->solver == &ota_solver_entmax && plan->path == OTA_PATH_BLOCKS &&
+           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
+}
+
+static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
+    size_t row_bytes;
+    if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
+        a->overflowed = true;
+    else
+        *to = ota_arena_take(a, (size_t)rows, row_bytes);
 }
 
 static void take_worker(ota_plan *plan, ota_worker *w) {
@@ -88,18 +110,19 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
     w->scores = ota_arena_take(a, (size_t)plan->stride, OTA_BLOCK_ROWS * real);
     if (plan->path == OTA_PATH_FUSED)
         w->attend = ota_arena_take(a, (size_t)ota_attend_scratch(plan->values_width), real);
+    if (keeps_lists(plan)) {
+        const size_t room = (size_t)plan->stride + OTA_KEEP_ROOM;
+        w->keys.kept = ota_arena_take(a, room, real);
+        w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
+        w->keys.wide = ota_arena_take(a, room, sizeof(double));
+    }
+    if (plan->streamed) take_matrix(a, OTA_ROW_BLOCK, plan->dense_stride, real, &w->block);
+    if (plan->path == OTA_PATH_CACHE)
+        w->strip = ota_arena_take(a, (size_t)most(r->width, plan->values_width), OTA_PANEL * real);
     if (plan->path == OTA_PATH_ORDERED) {
         w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
     }
-}
-
-static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
-    size_t row_bytes;
-    if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
-        a->overflowed = true;
-    else
-        *to = ota_arena_take(a, (size_t)rows, row_bytes);
 }
 
 static void take_rounds(ota_plan *plan, ota_seat *seat) {
@@ -113,7 +136,11 @@ static void take_rounds(ota_plan *plan, ota_seat *seat) {
     for (size_t k = 0; k < sizeof column_vectors / sizeof column_vectors[0]; k++)
         *column_vectors[k] = ota_arena_take(a, stride, sizeof(double));
     seat->line = ota_arena_take(a, stride, ota_plan_real(plan));
-    void *parts = NULL;
+    seat->surveys = ota_arena_take(a, OTA_CHUNKS, sizeof *seat->surveys);
+    void *parts = NULL, *history = NULL;
+    if (!r->settings.fixed)
+        take_matrix(a, OTA_ANDERSON_VECTORS + 1, plan->dense_stride, sizeof(double), &history);
+    seat->history = history;
     take_matrix(a, OTA_CHUNKS, plan->dense_stride, sizeof(double), &parts);
     seat->parts = parts;
     if (!r->row_terms && r->support_count == 0) return;
@@ -125,7 +152,8 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     void *plan_matrix = NULL;
-    take_matrix(a, plan->dense_rows, plan->dense_stride, ota_plan_real(plan), &seat->scores);
+    if (!plan->streamed)
+        take_matrix(a, plan->dense_rows, plan->dense_stride, ota_plan_real(plan), &seat->scores);
     const bool wants_plan = is_coupled(plan) && (plan->solver->needs_plan || r->settings.prune);
     if (wants_plan)
         take_matrix(a, plan->dense_rows, plan->dense_stride, sizeof(double), &plan_matrix);
@@ -141,7 +169,7 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     seat->lambdas = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     seat->bias = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     if (plan->path == OTA_PATH_ROUNDS) take_rounds(plan, seat);
-    if (is_coupled(plan) && plan->stored_solver->workspace != NULL) {
+    if (is_coupled(plan) && plan->stored_solver->workspace != NULL && !plan->streamed) {
         const size_t bytes =
             plan->stored_solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
         if (bytes == SIZE_MAX)
@@ -165,6 +193,11 @@ static void lay_out(ota_plan *plan) {
     char(*sentences)[512] = is_coupled(plan) ? ota_arena_take(a, heads, sizeof *sentences) : NULL;
     const size_t parts = (size_t)(plan->slot_count * plan->group) * OTA_CHUNKS;
     ota_tally *block_tallies = ota_arena_take(a, parts, sizeof(ota_tally));
+    const size_t pieces = plan->path == OTA_PATH_CACHE ? parts * (size_t)r->queries : 0;
+    double *piece_top = ota_arena_take(a, pieces, sizeof(double));
+    double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
+    void *piece_out = NULL;
+    take_matrix(a, (int64_t)pieces, plan->values_width, real, &piece_out);
     void *receivers = NULL;
     take_matrix(a, (int64_t)parts, plan->stride, sizeof(double), &receivers);
     if (placed) {
@@ -175,6 +208,9 @@ static void lay_out(ota_plan *plan) {
         plan->sentences = sentences;
         plan->block_tallies = block_tallies;
         plan->receivers = receivers;
+        plan->piece_top = piece_top;
+        plan->piece_sum = piece_sum;
+        plan->piece_out = piece_out;
     }
     for (int64_t k = 0; k < plan->slot_count; k++) {
         ota_slot slot = {0};
@@ -219,6 +255,11 @@ static void choose_sizes(ota_plan *plan, int threads) {
     plan->slot_count = least(key_heads, most(threads, (1 << 20) / elements));
 }
 
+static bool is_over(const ota_plan *plan) {
+    const size_t limit = plan->resolved.settings.workspace_limit;
+    return limit > 0 && (ota_arena_overflowed(&plan->arena) || plan->arena.used > limit);
+}
+
 static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
@@ -236,12 +277,20 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     choose_sizes(plan, ota_pool_threads(plan->pool));
     plan->key_count = r->keys;
     lay_out(plan);
+    if (plan->path == OTA_PATH_ROUNDS && is_over(plan)) {
+        plan->streamed = true;
+        (void)snprintf(plan->why, sizeof plan->why,
+                       "workspace_limit leaves no room for the scores of a head: every round forms "
+                       "exp(scores) again");
+        plan->arena = (ota_arena){0};
+        lay_out(plan);
+    }
     if (ota_arena_overflowed(&plan->arena)) {
         return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
                         "the workspace for %" PRId64 " queries and %" PRId64 " keys overflows",
                         r->queries, r->keys);
     }
-    if (r->settings.workspace_limit > 0 && plan->arena.used > r->settings.workspace_limit) {
+    if (is_over(plan)) {
         return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
                         "workspace_limit is %zu bytes but the smallest plan here needs %zu",
                         r->settings.workspace_limit, plan->arena.used);
@@ -329,8 +378,9 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
 }
 
 size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
-    static const char *const paths[] = {"fused tiles", "row blocks", "rows in order",
-                                        "stored scores", "stored kernel"};
+    static const char *const paths[] = {"fused tiles",   "keys in place", "row blocks",
+                                        "rows in order", "stored scores", "stored kernel"};
+    const char *path = plan->streamed ? "streamed kernel" : paths[plan->path];
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     static const char *const sides[] = {"rows", "columns"};
     const ota_resolved *r = &plan->resolved;
@@ -344,10 +394,13 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
          ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
-    line(&to, "type: %s in, %s inside%s\n", types[r->type], plan->wide ? "f64" : "f32",
-         plan->promoted ? " (promoted)" : "");
+    line(&to, "type: %s in, %s inside%s\n", types[r->type],
+         plan->wide && !plan->mixed ? "f64" : "f32",
+         plan->mixed      ? " (f64 where a head needs it)"
+         : plan->promoted ? " (promoted)"
+                          : "");
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
-    line(&to, "path: %s (%s)\n", paths[plan->path], plan->why);
+    line(&to, "path: %s (%s)\n", path, plan->why);
     line(&to, "kernel: %s\n", plan->kernels->name);
     line(&to, "threads: %d%s\n", plan->worker_count,
          s->executor != NULL ? " (the caller's executor)" : "");

@@ -3,20 +3,23 @@
 #define OTA_PLAN_H
 
 #include "base/base.h"
+#include "solver/extrapolation.h"
 #include "solver/rows.h"
 #include "solver/solver.h"
 
 /* How a plan walks the problem. */
 typedef enum ota_path {
     OTA_PATH_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
+    OTA_PATH_CACHE,   /* the same for few queries: keys and values read where they lie */
     OTA_PATH_BLOCKS,  /* rows alone, a block of whole score rows per worker */
     OTA_PATH_ORDERED, /* rows in order, one worker per head (online) */
     OTA_PATH_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
-    OTA_PATH_ROUNDS   /* fixed rounds on exp(scores) of a head, the last with the output */
+    OTA_PATH_ROUNDS   /* rounds on exp(scores) of a head, the last with the output */
 } ota_path;
 
 enum {
     OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
+    OTA_FEW_QUERIES = 4, /* most queries of the cache path */
     OTA_CHUNKS = 32      /* row chunks per head whose receiver sums are added in order */
 };
 
@@ -35,9 +38,19 @@ typedef struct ota_worker {
     void *out;     /* [OTA_ROW_BLOCK][values_width] */
     void *attend;
     void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
+    void *block;            /* [OTA_ROW_BLOCK][dense_stride], streamed rounds */
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
+    ota_row_room keys;      /* entmax rows as lists */
+    void *strip;            /* [OTA_PANEL][width or values_width], cache path */
 } ota_worker;
+
+/* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
+ * not raw products) and the largest |q|^2. */
+typedef struct ota_survey {
+    double low, high, norm;
+    bool forbidden; /* some pair */
+} ota_survey;
 
 /* All scores of one head being solved. */
 typedef struct ota_seat {
@@ -52,6 +65,8 @@ typedef struct ota_seat {
     double *u, *shift, *sinks;                  /* [dense_rows] */
     double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
     double *parts;                              /* [OTA_CHUNKS][dense_stride] */
+    ota_survey *surveys;                        /* [OTA_CHUNKS] */
+    double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
 } ota_seat;
@@ -60,6 +75,7 @@ typedef struct ota_tally {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double temperature_reached;
+    bool promoted;
     const char *solver; /* that found this head's plan; NULL: the plan's */
 } ota_tally;
 
@@ -73,6 +89,8 @@ struct ota_plan {
     ota_path path;
     bool wide; /* T = double, else float */
     bool promoted;
+    bool mixed;    /* laid out for f64, heads are tried in f32 first */
+    bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
     bool transposed;
     int64_t values_width;
     int64_t group;  /* query heads per key head */
@@ -83,7 +101,10 @@ struct ota_plan {
     ota_slot *slots;
     ota_worker *workers;
     ota_seat *seats;
-    double *receivers;                   /* [slot_count * group][OTA_CHUNKS][keys] */
+    double *receivers; /* [slot_count * group][OTA_CHUNKS][keys] */
+    /* cache path: one entry a query of the heads in flight and a piece of the keys */
+    double *piece_top, *piece_sum;
+    void *piece_out;                     /* [entries][values_width] T */
     ota_tally *tallies;                  /* [batch * heads] */
     ota_tally *block_tallies;            /* [slot_count * group][OTA_CHUNKS] */
     char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
@@ -91,6 +112,17 @@ struct ota_plan {
     int64_t key_count;                   /* keys that exist: all, or a decode step's */
     char why[160];                       /* why this solver and path */
 };
+
+/* Keys of one of at most OTA_CHUNKS pieces. */
+static inline int64_t ota_piece_keys(int64_t keys) {
+    const int64_t least = 512, share = (keys + OTA_CHUNKS - 1) / OTA_CHUNKS;
+    return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
+}
+
+/* How many pieces that makes of the keys that exist. */
+static inline int64_t ota_pieces(int64_t keys) {
+    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+}
 
 /* Do heads work in seats, on a matrix of queries x keys? */
 static inline bool ota_plan_has_seats(const ota_plan *plan) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -784,5 +785,5 @@ int main(void) {
         cmocka_unit_test(bad_couplings),
         cmocka_unit_test(unproven_changes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -553,7 +554,7 @@ static void refusals(void **unused) {
     assert_int_equal(ota_gauge(a, b, OTA_BF16, 2, 2, NULL, NULL, &result, &error), OTA_EINVAL);
     assert_string_equal(error.field, "type");
     assert_int_equal(ota_gauge(NULL, b, OTA_F64, 2, 2, NULL, NULL, &result, &error), OTA_EINVAL);
-    assert_int_equal(ota_gauge(a, b, OTA_F64, INT64_MAX / 2, 4, NULL, NULL, &result, &error),
+    assert_int_equal(ota_gauge(a, b, OTA_F64, INT64_MAX / 256 + 1, 4, NULL, NULL, &result, &error),
                      OTA_EOVERFLOW);
     options.size = 1;
     assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, &options, NULL, &result, &error), OTA_EINVAL);
@@ -577,9 +578,21 @@ static void refusals(void **unused) {
     a[2] = 1.7e308, b[2] = -1.7e308;
     assert_int_equal(ota_gauge(a, b, OTA_F64, 2, 2, NULL, NULL, &result, NULL), OTA_EINVAL);
     const double z[2] = {0, 0}, shift[2] = {0, (double)NAN};
-    double distance[1], limit[1];
+    double distance[2], limit[2];
     assert_int_equal(ota_gauge_coherence(z, z, 0, 1, 2, z, z, distance, limit, &error), OTA_EINVAL);
     assert_string_equal(error.field, "layers");
+    assert_int_equal(
+        ota_gauge_coherence(z, z, INT64_MAX / 16 + 1, 1, 2, z, z, distance, limit, &error),
+        OTA_EOVERFLOW);
+    assert_string_equal(error.field, "layers");
+    const double *const arrays[3][3] = {{shift, z, z}, {z, shift, z}, {z, z, shift}};
+    static const char *const fields[3] = {"start", "moves", "row_shift"};
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(ota_gauge_coherence(arrays[k][0], arrays[k][1], 1, 2, 1, arrays[k][2], z,
+                                             distance, limit, &error),
+                         OTA_EINVAL);
+        assert_string_equal(error.field, fields[k]);
+    }
     assert_int_equal(ota_gauge_coherence(z, z, 1, 1, 2, z, shift, distance, limit, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "column_shift");
@@ -602,5 +615,5 @@ int main(void) {
         cmocka_unit_test(extremes),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -388,5 +389,5 @@ int main(void) {
         cmocka_unit_test(fenchel),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

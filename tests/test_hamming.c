@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -269,5 +270,5 @@ int main(void) {
         cmocka_unit_test(disjoint_and_equal),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

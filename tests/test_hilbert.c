@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -533,6 +534,9 @@ static void refusals(void **unused) {
     assert_int_equal(ota_coupling_spectrum_of(empty_column, 2, 2, 0, &s, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "column 1"));
     assert_int_equal(ota_coupling_spectrum_of(good, 0, 2, 0, &s, &error), OTA_EINVAL);
+    assert_int_equal(ota_coupling_spectrum_of(good, INT64_MAX / 128 + 1, 2, 0, &s, &error),
+                     OTA_EOVERFLOW);
+    assert_int_equal(ota_contraction_of(good, INT64_MAX / 128 + 1, 2, &c, &error), OTA_EOVERFLOW);
     const double wide[9] = {5, 1, 2, 1, 4, 1, 2, 1, 6};
     assert_int_equal(ota_coupling_spectrum_of(wide, 3, 3, 2, &s, &error), OTA_NOT_CONVERGED);
     assert_true(s.rounds == 4 && s.second > 0.0);
@@ -556,5 +560,5 @@ int main(void) {
         cmocka_unit_test(spectrum),        cmocka_unit_test(rates),
         cmocka_unit_test(over_relaxation), cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

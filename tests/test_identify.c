@@ -13,6 +13,7 @@
 
 #include "analysis/identify.h"
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -242,5 +243,5 @@ int main(void) {
         cmocka_unit_test(unbalanced_plans_are_traced),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

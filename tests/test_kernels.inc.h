@@ -428,6 +428,64 @@ static void NAME(test_powers)(void **state) {
     report(&seen, "LIT-10 LIT-11", __func__);
 }
 
+/* ---- rows with few weights ------------------------------------------------------------------ */
+
+static void NAME(test_keep)(void **state) {
+    (void)state;
+    source from = {17};
+    worst seen = {0, ""};
+    const T floors[] = {(T)-INFINITY, (T)-0.5, (T)1.5, (T)INFINITY};
+    const int64_t widths[] = {1, 15, 16, 64, 65, 130};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT * 4; i++) {
+            guards all = {.place = place};
+            int64_t count = SIZES[i / 4], width = widths[i % 6], expected = 0;
+            T floor = floors[i % 4];
+            T *s = NAME(normals)(&all, &from, count, 1);
+            if (count > 2) s[count / 2] = (T)-INFINITY;
+            if (count > 3) s[count / 3] = floor;
+            T *kept = NAME(room)(&all, count + OTA_KEEP_ROOM);
+            T *same = NAME(room)(&all, count + OTA_KEEP_ROOM);
+            int32_t *where = guarded(&all, count + OTA_KEEP_ROOM, sizeof *where);
+            T *v = NAME(normals)(&all, &from, count * width, 1), *out = NAME(room)(&all, width);
+            int64_t got = kernels->keep(s, count, floor, kept, where);
+            for (int64_t j = 0; j < count; j++) {
+                if (!(s[j] > floor)) continue;
+                assert_true(expected < got && kept[expected] == s[j] && where[expected] == j);
+                expected++;
+            }
+            assert_int_equal(got, expected);
+            kernels->apply_kept(kept, where, got, v, width, width, out);
+            for (int64_t w = 0; w < width; w++) {
+                long double exact = 0, size = 0;
+                for (int64_t q = 0; q < got; q++) {
+                    long double term = (long double)kept[q] * v[where[q] * width + w];
+                    exact += term;
+                    size += fabsl(term);
+                }
+                note(&seen, fabsl(out[w] - exact), 64 * UNIT * size + TINY, "%s %ld kept of %ld",
+                     LEVELS[level]->name, (long)got, (long)count);
+            }
+            T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
+            kernels->dots(q, v, width, count, width, dot);
+            for (int64_t j = 0; j < count; j++) {
+                long double exact = 0, size = 0;
+                for (int64_t w = 0; w < width; w++) {
+                    exact += (long double)q[w] * v[j * width + w];
+                    size += fabsl((long double)q[w] * v[j * width + w]);
+                }
+                note(&seen, fabsl(dot[j] - exact), 16 * UNIT * size + TINY, "%s dot of %ld",
+                     LEVELS[level]->name, (long)width);
+            }
+            if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
+            assert_int_equal(kernels->keep(same, count, floor, same, where), got);
+            assert_true(NAME(same)(same, kept, got));
+            release(&all);
+        }
+    }
+    report(&seen, "LIT-10", __func__);
+}
+
 /* ---- products ------------------------------------------------------------------------------- */
 
 static void NAME(pack)(const T *k, int64_t keys, int64_t width, T *packed) {

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -756,5 +757,5 @@ int main(void) {
         cmocka_unit_test(chain_rule),
         cmocka_unit_test(bad_input),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

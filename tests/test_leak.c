@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
 
@@ -97,5 +98,5 @@ int main(void) {
         cmocka_unit_test(the_number_is_right),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

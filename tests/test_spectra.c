@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "analysis_random.h"
+#include "held_memory.h"
 #include "otattn_analysis.h"
 #include "otattn_spectra.h"
 #include "spec.h"
@@ -297,5 +298,5 @@ int main(void) {
         cmocka_unit_test(eigenvalues),
         cmocka_unit_test(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

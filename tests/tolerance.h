@@ -85,6 +85,10 @@ static inline double gradient_slack(double size) { return 1.0e-6 * size + 1.0e-9
 /* The factor of u M in numeric policy 3.3: M is the gradient's own formula on absolute values. */
 static inline double gradient_growth(double bound) { return 32.0 + 8.0 * bound; }
 
+/* A product with the derivative against one with its transpose: both solve their linear systems to the relative
+ * residual that numeric policy 3.3 asks of f64. `size`: sum of the absolute terms. */
+static inline double adjoint_slack(double size) { return 1.0e-10 * size; }
+
 /* Sums of a few hundred f64 terms of this size that cancel. */
 static inline double cancelled_sum(double size) { return 64.0 * DBL_EPSILON * size; }
 

@@ -3,7 +3,10 @@
  * solver reports (from the coupling where potentials do not define it), and max_error is the largest
  * difference of P V from the timed buffer.
  *
- *     ns_per_pair = seconds / (n m)     gflops = 2 n m (d + w) / seconds, whatever the method did */
+ *     ns_per_pair = seconds / (n m)     gflops = 2 n m (d + w) / seconds, whatever the method did
+ *
+ * A shape with d = 0 is plain transport: S_ij = -|x_i - y_j|^2 of random points of the unit square is given
+ * as a matrix [n][m], and the timed output is P [n][m] itself. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -21,7 +24,8 @@ static const double MOST_SECONDS = 2.0;
 typedef struct bench_case {
     int64_t queries, keys, width;
     ota_type type;
-    void *q, *k, *v, *out;
+    void *q, *k, *v, *out; /* d = 0: out is P */
+    void *scores;          /* d = 0, else NULL */
     double *row_potential, *column_potential, *coupling;
 } bench_case;
 
@@ -41,6 +45,7 @@ static void free_case(bench_case *c) {
     free(c->k);
     free(c->v);
     free(c->out);
+    free(c->scores);
     free(c->row_potential);
     free(c->column_potential);
     free(c->coupling);
@@ -57,6 +62,31 @@ static int random_array(tool_context *context, uint64_t *state, ota_type type, s
     return code;
 }
 
+static int square_distances(tool_context *context, uint64_t *state, bench_case *c) {
+    const size_t bytes = ota_type_bytes(c->type);
+    void *points = NULL;
+    int code =
+        tool_memory(context, (size_t)(c->queries * c->keys) * bytes, "the costs", &c->scores);
+    if (code == 0) {
+        code = tool_memory(context, (size_t)(2 * (c->queries + c->keys)) * sizeof(double),
+                           "the points", &points);
+    }
+    double *x = points;
+    for (int64_t k = 0; k < 2 * (c->queries + c->keys) && code == 0; k++)
+        x[k] = tool_random_uniform(state);
+    const double *y = x + 2 * c->queries;
+    for (int64_t i = 0; i < c->queries && code == 0; i++) {
+        for (int64_t j = 0; j < c->keys; j++) {
+            const double right = x[2 * i] - y[2 * j], up = x[2 * i + 1] - y[2 * j + 1];
+            const double score = -(right * right + up * up);
+            tool_convert(&score, OTA_F64, (char *)c->scores + (size_t)(i * c->keys + j) * bytes,
+                         c->type, 1);
+        }
+    }
+    free(points);
+    return code;
+}
+
 static int make_case(tool_context *context, const char *shape, bench_case *c) {
     int64_t *const sizes[3] = {&c->queries, &c->keys, &c->width};
     const char *at = shape;
@@ -64,23 +94,29 @@ static int make_case(tool_context *context, const char *shape, bench_case *c) {
         char text[24];
         const size_t length = strcspn(at, "x");
         (void)snprintf(text, sizeof text, "%.*s", (int)(length < 23 ? length : 23), at);
-        if (!tool_integer(text, sizes[k]) || *sizes[k] < 1 || *sizes[k] > (int64_t)1 << 24 ||
+        if (!tool_integer(text, sizes[k]) || *sizes[k] < (k < 2) || *sizes[k] > (int64_t)1 << 24 ||
             (at[length] == 'x') != (k < 2)) {
-            return tool_refuse_flag(context, "shapes", "write NxMxD, such as 1024x1024x64",
-                                    "--shapes '%.40s' is no shape", shape);
+            return tool_refuse_flag(
+                context, "shapes",
+                "write NxMxD, such as 1024x1024x64; D = 0 gives a matrix of scores",
+                "--shapes '%.40s' is no shape", shape);
         }
         at += length + 1;
     }
     const char *dtype = context->settings.dtype != NULL ? context->settings.dtype : "f32";
     c->type = tool_type_of(dtype);
     uint64_t state = (uint64_t)context->settings.seed.value + 1;
-    int code = random_array(context, &state, c->type, (size_t)(c->queries * c->width), &c->q);
+    const bool plain = c->width == 0;
+    int code = plain ? square_distances(context, &state, c) : 0;
+    if (code == 0)
+        code = random_array(context, &state, c->type, (size_t)(c->queries * c->width), &c->q);
     if (code == 0)
         code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->k);
     if (code == 0)
         code = random_array(context, &state, c->type, (size_t)(c->keys * c->width), &c->v);
     void *memory[3] = {NULL, NULL, NULL};
-    const size_t bytes[3] = {(size_t)(c->queries * c->width) * ota_type_bytes(c->type),
+    const int64_t wide = plain ? c->keys : c->width;
+    const size_t bytes[3] = {(size_t)(c->queries * wide) * ota_type_bytes(c->type),
                              (size_t)c->queries * sizeof(double), (size_t)c->keys * sizeof(double)};
     for (int k = 0; k < 3 && code == 0; k++) {
         code = tool_memory(context, bytes[k], "the output", &memory[k]);
@@ -98,10 +134,11 @@ static bool potentials_define(const ota_problem *problem) {
 
 /* One row of P in double. */
 static void plan_row(const bench_case *c, const ota_problem *problem, int64_t i, double *row) {
-    const double scale = 1.0 / sqrt((double)c->width);
+    const double scale = c->width > 0 ? 1.0 / sqrt((double)c->width) : 1.0;
     const double tau = problem->temperature > 0.0 ? problem->temperature : 1.0;
     for (int64_t j = 0; j < c->keys; j++) {
-        double score = 0.0;
+        double score =
+            c->scores == NULL ? 0.0 : tool_element(c->scores, c->type, (size_t)(i * c->keys + j));
         for (int64_t d = 0; d < c->width; d++) {
             score += tool_element(c->q, c->type, (size_t)(i * c->width + d)) *
                      tool_element(c->k, c->type, (size_t)(j * c->width + d));
@@ -122,6 +159,11 @@ static double error_of(const bench_case *c, const ota_problem *problem, double *
             memcpy(row, c->coupling + i * c->keys, (size_t)c->keys * sizeof *row);
         else
             plan_row(c, problem, i, row);
+        for (int64_t j = 0; j < c->keys && c->width == 0; j++) {
+            const double away =
+                fabs(row[j] - tool_element(c->out, c->type, (size_t)(i * c->keys + j)));
+            if (!(away <= worst)) worst = away;
+        }
         for (int64_t w = 0; w < c->width; w++) {
             double sum = 0.0;
             for (int64_t j = 0; j < c->keys; j++) {
@@ -169,6 +211,10 @@ static ota_status run_row(tool_context *context, bench_case *c, const ota_proble
     ota_arrays arrays = {.size = sizeof arrays,
                          .values = over(c->v, c->type, c->keys, c->width),
                          .out = over(c->out, c->type, c->queries, c->width)};
+    if (c->width == 0) {
+        arrays.values = arrays.out = (ota_array){0};
+        arrays.coupling = over(c->out, c->type, c->queries, c->keys);
+    }
     if (potentials_define(problem)) {
         arrays.row_potential = over(c->row_potential, OTA_F64, 1, c->queries);
         arrays.column_potential = over(c->column_potential, OTA_F64, 1, c->keys);
@@ -185,6 +231,8 @@ static ota_status run_row(tool_context *context, bench_case *c, const ota_proble
     }
     ota_plan_free(plan);
     if (status < 0) return status;
+    /* The potentials say more than a plan rounded to its type. */
+    if (c->width == 0 && potentials_define(problem)) arrays.coupling = (ota_array){0};
     ota_certificate certificate = {.size = sizeof certificate};
     const ota_status judged = ota_certify(problem, options, &arrays, &certificate, NULL, error);
     if (judged < 0) return judged;
@@ -194,9 +242,13 @@ static ota_status run_row(tool_context *context, bench_case *c, const ota_proble
 }
 
 static int bench_method(tool_context *context, bench_case *c, const char *method, bench_row *row) {
-    ota_problem problem = {.size = sizeof problem,
-                           .queries = over(c->q, c->type, c->queries, c->width),
-                           .keys = over(c->k, c->type, c->keys, c->width)};
+    ota_problem problem = {.size = sizeof problem};
+    if (c->width == 0) {
+        problem.scores = over(c->scores, c->type, c->queries, c->keys);
+    } else {
+        problem.queries = over(c->q, c->type, c->queries, c->width);
+        problem.keys = over(c->k, c->type, c->keys, c->width);
+    }
     ota_options options = {.size = sizeof options,
                            .threads = (int)context->settings.threads.value,
                            .cpu = context->settings.cpu,
@@ -235,6 +287,7 @@ static int bench_method(tool_context *context, bench_case *c, const char *method
 typedef struct report {
     json_t *rows;
     double ceiling; /* 0 until it is measured */
+    double read;    /* of the matrix of this shape, 0 until it is measured */
     bool headed;
 } report;
 
@@ -259,8 +312,23 @@ static void add_ceiling(tool_context *context, report *r, const bench_row *row) 
     }
 }
 
+/* What reading the matrix of a shape once costs: on it plain transport lives. */
+static void add_read_ceiling(tool_context *context, report *r, const bench_case *c,
+                             const bench_row *row) {
+    const size_t bytes = (size_t)(c->queries * c->keys) * ota_type_bytes(c->type);
+    r->read = tool_bench_read(row->kernel, c->scores, bytes);
+    (void)json_array_append_new(r->rows,
+                                json_pack("{sssssssssfso}", "name", "read-ceiling", "shape",
+                                          row->shape, "dtype", tool_type_name(c->type), "kernel",
+                                          row->kernel, "gbytes", r->read, "peer", json_null()));
+    if (!context->settings.json)
+        (void)printf("read-ceiling: %.4g Gbyte/s on 1 thread, %s\n", r->read, row->shape);
+}
+
 static void add_row(tool_context *context, report *r, const bench_case *c, const bench_row *row) {
     if (!(r->ceiling > 0.0) && row->kernel[0] != '\0') add_ceiling(context, r, row);
+    if (!(r->read > 0.0) && row->kernel[0] != '\0' && c->width == 0)
+        add_read_ceiling(context, r, c, row);
     const double pairs = (double)c->queries * (double)c->keys;
     const bool ran = row->status >= 0;
     const double none = (double)NAN;
@@ -282,6 +350,11 @@ static void add_row(tool_context *context, report *r, const bench_case *c, const
     (void)json_object_set_new(object, "ns_per_pair", tool_json_real(ns));
     (void)json_object_set_new(object, "gflops", tool_json_real(gflops));
     (void)json_object_set_new(object, "share_of_ceiling", tool_json_real(gflops / r->ceiling));
+    const double bytes = pairs * (double)ota_type_bytes(c->type) * (double)row->rounds;
+    if (c->width == 0) {
+        (void)json_object_set_new(object, "gbytes",
+                                  tool_json_real(ran ? bytes / row->seconds * 1e-9 : none));
+    }
     (void)json_object_set_new(object, "peer", json_null());
     (void)json_object_set_new(object, "peer_ns_per_pair", json_null());
     (void)json_object_set_new(object, "ratio", json_null());
@@ -312,6 +385,7 @@ static int bench_shape(tool_context *context, const char *shape, char **methods,
                        report *r) {
     bench_case c = {.queries = 0};
     int code = make_case(context, shape, &c);
+    r->read = 0.0;
     for (int k = 0; k < count && code == 0; k++) {
         bench_row row = {.status = OTA_UNSOLVED};
         code = bench_method(context, &c, methods[k], &row);
@@ -336,6 +410,8 @@ static int bench_all(tool_context *context, char **methods, int count, report *r
 
 int tool_bench(tool_context *context) {
     if (context->settings.random.given) return tool_bench_random(context);
+    if (context->settings.small) return tool_bench_small(context);
+    if (context->settings.scaling) return tool_bench_scaling(context);
     const char *list =
         context->settings.methods != NULL ? context->settings.methods : standard_methods;
     char *methods[MOST_METHODS];

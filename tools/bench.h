@@ -11,6 +11,15 @@
  * 10^9 operations a second (a multiply-add is two): what `kernel` could reach at most, in f32. */
 double tool_bench_ceiling(const char *kernel, int threads);
 
+/* Best of a few sweeps of one thread over `data`, in 10^9 bytes a second. */
+double tool_bench_read(const char *kernel, const void *data, size_t bytes);
+
+/* `otattn bench --small`. */
+int tool_bench_small(tool_context *context);
+
+/* `otattn bench --scaling`. */
+int tool_bench_scaling(tool_context *context);
+
 /* `otattn bench --random`. */
 int tool_bench_random(tool_context *context);
 

@@ -1,7 +1,9 @@
 /* What the vector units of this machine reach: chains of multiply-adds that depend on nothing but
  * themselves, enough of them to hide the latency (4 cycles, 2 units: 8; 12 to be safe). One row per
  * instruction-set level; a level this compiler or processor lacks falls back to the portable row. A try
- * lasts some milliseconds, as the calls do that are set against it, so that both meet a busy machine's gaps. */
+ * lasts some milliseconds, as the calls do that are set against it, so that both meet a busy machine's gaps.
+ *
+ * Beside it, how fast one thread reads a matrix of a given size again and again with the same vectors. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <pthread.h>
@@ -10,6 +12,7 @@
 #include "bench.h"
 
 enum { CHAINS = 12, ROUNDS = 1000000, MOST_THREADS = 256, TRIES = 16 };
+static const double LEAST_READ = 1.0e8;
 
 static float portable_body(int64_t rounds, float factor, float term) {
     float chain[CHAINS];
@@ -50,20 +53,55 @@ __attribute__((target("avx512f"))) static float avx512_body(int64_t rounds, floa
 }
 #endif
 
+/* Written once; each caller below compiles it for its own instructions. */
+static inline __attribute__((always_inline)) float read_all(const float *data, int64_t count) {
+    enum { SUMS = 8, LANES = 16 };
+    typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+    lanes sum[SUMS];
+    memset(sum, 0, sizeof sum);
+    for (int64_t k = 0; k + SUMS * LANES <= count; k += SUMS * LANES) {
+        for (int s = 0; s < SUMS; s++) sum[s] += *(const lanes *)(data + k + s * LANES);
+    }
+    float total = 0.0F;
+    for (int s = 0; s < SUMS; s++) {
+        for (int l = 0; l < LANES; l++) total += sum[s][l];
+    }
+    return total;
+}
+
+static float portable_read(const float *data, int64_t count) { return read_all(data, count); }
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static float avx2_read(const float *data, int64_t count) {
+    return read_all(data, count);
+}
+__attribute__((target("avx512f"))) static float avx512_read(const float *data, int64_t count) {
+    return read_all(data, count);
+}
+#endif
+
 typedef struct ceiling_row {
     const char *kernel;
     int lanes;
     float (*body)(int64_t rounds, float factor, float term);
+    float (*read)(const float *data, int64_t count);
 } ceiling_row;
 
 static const ceiling_row rows[] = {
-    {"portable", 1, portable_body},
+    {"portable", 1, portable_body, portable_read},
 #if defined(__x86_64__)
-    {"avx2", 8, avx2_body},
-    {"avx512", 16, avx512_body},
-    {"amx", 16, avx512_body},
+    {"avx2", 8, avx2_body, avx2_read},
+    {"avx512", 16, avx512_body, avx512_read},
+    {"amx", 16, avx512_body, avx512_read},
 #endif
 };
+
+static const ceiling_row *row_of(const char *kernel) {
+    const ceiling_row *row = &rows[0];
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (strcmp(rows[k].kernel, kernel) == 0) row = &rows[k];
+    }
+    return row;
+}
 
 typedef struct job {
     const ceiling_row *row;
@@ -79,10 +117,7 @@ static void *run(void *user) {
 }
 
 double tool_bench_ceiling(const char *kernel, int threads) {
-    const ceiling_row *row = &rows[0];
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (strcmp(rows[k].kernel, kernel) == 0) row = &rows[k];
-    }
+    const ceiling_row *row = row_of(kernel);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     double best = 0.0;
     for (int try = 0; try < TRIES; try++) {
@@ -105,6 +140,22 @@ double tool_bench_ceiling(const char *kernel, int threads) {
         const double seconds = (double)(tool_now_ns() - begun) / 1e9;
         const double operations = 2.0 * CHAINS * ROUNDS * (double)row->lanes * (double)running;
         best = fmax(best, operations / seconds * 1e-9);
+    }
+    return best;
+}
+
+double tool_bench_read(const char *kernel, const void *data, size_t bytes) {
+    const ceiling_row *row = row_of(kernel);
+    const int64_t count = (int64_t)(bytes / sizeof(float));
+    /* Some milliseconds a try, or one sweep where that is longer. */
+    const int64_t sweeps = 1 + (int64_t)(LEAST_READ / (double)(bytes + 1));
+    double best = 0.0;
+    volatile float result = 0.0F;
+    for (int try = 0; try < TRIES; try++) {
+        const int64_t begun = tool_now_ns();
+        for (int64_t s = 0; s < sweeps; s++) result = result + row->read(data, count);
+        const double seconds = (double)(tool_now_ns() - begun) / 1e9;
+        best = fmax(best, (double)bytes * (double)sweeps / seconds * 1e-9);
     }
     return best;
 }

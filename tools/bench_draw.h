@@ -55,6 +55,7 @@ typedef struct tool_draw_memory {
     double coupling[TOOL_DRAW_LARGE * TOOL_DRAW_LARGE];
     double row_mass[TOOL_DRAW_LARGE], column_mass[TOOL_DRAW_LARGE], bias[TOOL_DRAW_LARGE];
     double row_potential[TOOL_DRAW_LARGE], column_potential[TOOL_DRAW_LARGE];
+    double sink[TOOL_DRAW_LARGE];
     unsigned char mask[TOOL_DRAW_LARGE * TOOL_DRAW_LARGE];
 } tool_draw_memory;
 

@@ -83,6 +83,7 @@ static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) 
                              ota_array_of(s->column_potential, OTA_F64, 1, 1, 1, d->m)};
     if (!tool_potentials_tell(p)) {
         arrays.coupling = ota_array_of(s->coupling, OTA_F64, 1, 1, d->n, d->m);
+        arrays.sink = ota_array_of(s->sink, OTA_F64, 1, 1, 1, d->n);
     }
     ota_result result = {.size = sizeof result};
     ota_error error = {.message = ""};

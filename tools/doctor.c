@@ -186,7 +186,7 @@ int tool_doctor(tool_context *context) {
     (void)json_object_set_new(object, "blas", json_false());
     (void)json_object_set_new(object, "cuda", json_false());
     (void)json_object_set_new(object, "mpi", json_false());
-    (void)json_object_set_new(object, "model", json_false());
+    (void)json_object_set_new(object, "model", json_true());
     (void)json_object_set_new(object, "checks", checks);
     if (context->settings.json) return tool_print_json(stdout, object);
     print_text(object, checks);

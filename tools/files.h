@@ -109,6 +109,10 @@ int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, 
 /* `metadata` (may be NULL) becomes __metadata__. */
 int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t count,
                            const tool_metadata *metadata, size_t metadata_count, tool_error *error);
+/* Only the header of a safetensors file whose elements the caller then writes in this order, dense and
+ * little-endian; `data` is not used. */
+int tool_write_safetensors_header(tool_output *output, const tool_array *arrays, size_t count,
+                                  tool_error *error);
 /* One of the three above by the output's name; .npy and `-` hold exactly one array. */
 int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t count,
                       tool_error *error);

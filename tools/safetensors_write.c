@@ -79,3 +79,18 @@ int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t
     for (size_t i = 0; code == 0 && i < count; i++) code = write_data(output, &arrays[i], error);
     return code;
 }
+
+int tool_write_safetensors_header(tool_output *output, const tool_array *arrays, size_t count,
+                                  tool_error *error) {
+    json_t *top = json_object();
+    int64_t offset = 0;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        tool_array promised = arrays[i];
+        promised.data = &offset; /* any address: the elements come later */
+        code = add_to_header(top, output, &promised, &offset, error);
+    }
+    if (code == 0) code = write_header(output, top, error);
+    json_decref(top);
+    return code;
+}

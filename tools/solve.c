@@ -67,6 +67,9 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
                       (s->certified && only_coupling_tells))) {
         code = allocate(context, "coupling", s->certified || advantage ? OTA_F64 : out_type,
                         p->batch, p->heads, p->queries, p->keys, &s->coupling);
+        /* A coupling does not hold what the sink took. */
+        if (code == 0 && s->certified)
+            code = allocate(context, "sink", OTA_F64, p->batch, p->heads, 1, p->queries, &s->sink);
     }
     if (code == 0 && advantage) {
         code = allocate(context, "advantage", OTA_F64, p->batch, p->heads, p->queries, p->keys,
@@ -178,6 +181,7 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
                          .row_potential = solution->row_potential,
                          .column_potential = solution->column_potential,
                          .receiver = solution->receiver,
+                         .sink = solution->sink,
                          .start_potential = problem->start_potential,
                          .heads = solution->heads};
     if ((wanted & TOOL_WANT_OUT) == 0) arrays.values = (ota_array){.data = NULL};
@@ -199,6 +203,7 @@ void tool_solution_free(tool_solution *solution) {
     free(solution->out.data);
     free(solution->coupling.data);
     free(solution->row_potential.data);
+    free(solution->sink.data);
     free(solution->column_potential.data);
     free(solution->receiver.data);
     free(solution->advantage.data);

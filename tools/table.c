@@ -18,7 +18,13 @@ enum {
     VERIFY = 1 << 10,
     ALIGN = 1 << 11,
     CERTIFY = 1 << 12,
-    ALL = (1 << 13) - 1,
+    TOKENIZE = 1 << 13,
+    INFO = 1 << 14,
+    CAPTURE = 1 << 15,
+    PERPLEXITY = 1 << 16,
+    GENERATE = 1 << 17,
+    ALL = (1 << 18) - 1,
+    RUN = CAPTURE | PERPLEXITY | GENERATE,
     SOLVE = ATTEND | PLAN | COMPARE | CERTIFY,
     WRITE = ATTEND | PLAN
 };
@@ -96,6 +102,36 @@ const tool_command tool_commands[] = {
      "to "
      "notice.",
      "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
+    {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
+     "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
+     "vocab.bpe), or with vocab.txt; or one tokenizer.json or vocab.txt. TEXT is a file, - for "
+     "standard input, which is also read when neither it nor --text is given. Prints the ids on "
+     "one line, with the special ones that the model's configuration sets around a text. --decode "
+     "goes back: for byte-level BPE every byte comes back, whatever the text was.",
+     "otattn tokenize gpt2/ --text 'Hello world' --json", tool_tokenize, TOKENIZE},
+    {"info", "MODEL", 1, 1, "what a checkpoint is",
+     "Prints architecture, sizes, parameters and, with --json, every tensor of a model, from its "
+     "headers alone. MODEL is a folder with config.json and model.safetensors or its shards, a "
+     ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT and Llama types are "
+     "known.",
+     "otattn info ./gpt2 --json", tool_info, INFO},
+    {"capture", "MODEL", 1, 1, "arrays from inside a run of a model",
+     "Runs the tokens of --ids through the model, with any attention method in any layer or head, "
+     "and writes the arrays asked for under TransformerLens names. They are streamed to the file: "
+     "memory holds one at a time.",
+     "otattn capture ./gpt2 --ids ids.npy --points hook_resid_pre,attn.hook_pattern -o "
+     "run.safetensors",
+     tool_capture, CAPTURE},
+    {"perplexity", "MODEL", 1, 1, "how well a causal model predicts its text",
+     "Cuts the tokens of --ids into windows and prints the mean negative log-likelihood of each "
+     "token given those before it in its window, and its exponential. The protocol (context, "
+     "stride, tokens) is printed with the number.",
+     "otattn perplexity ./gpt2 --ids ids.npy --context 1024 --method softmax/online:4@3-11",
+     tool_perplexity, PERPLEXITY},
+    {"generate", "MODEL", 1, 1, "the continuation of a prompt",
+     "Continues the tokens of --ids by --tokens more on a KV cache; greedy unless --sample. Only "
+     "methods whose rows do not depend on later tokens can run so: free and online columns.",
+     "otattn generate ./gpt2 --ids prompt.npy --tokens 50", tool_generate, GENERATE},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -110,12 +146,12 @@ const tool_command tool_commands[] = {
 };
 const int tool_command_count = (int)(sizeof tool_commands / sizeof tool_commands[0]);
 
-enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, OUTPUT, OTHER };
+enum { METHOD, SCORES, PAIRS, MASSES, SOLVING, MACHINE, TEXTS, OUTPUT, OTHER };
 
 const char *const tool_groups[] = {
-    "Method",           "Scores and biases", "Which pairs may carry weight",
-    "Masses",           "How it is solved",  "Machine",
-    "Input and output", "General",
+    "Method", "Scores and biases", "Which pairs may carry weight",
+    "Masses", "How it is solved",  "Machine",
+    "Text",   "Input and output",  "General",
 };
 const int tool_group_count = (int)(sizeof tool_groups / sizeof tool_groups[0]);
 
@@ -130,6 +166,13 @@ const tool_flag tool_flags[] = {
     {"methods", 'm', false, "M,M,...", NULL, "one of each kind",
      "the methods to run; a comma before a digit belongs to the method", COMPARE | BENCH, METHOD,
      false, FIELD(methods), tool_parse_text},
+    {"method", 'm', false, "M[@PLACE,...]", NULL, "softmax",
+     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; repeatable, the "
+     "last "
+     "wins",
+     RUN, METHOD, false, FIELD(model_methods), tool_parse_list},
+    {"temperature", 't', false, "T", NULL, "1", "a factor on the model's own temperature", RUN,
+     METHOD, false, FIELD(temperature), tool_parse_text},
     {"rows", 0, false, "hard|relaxed:RHO", NULL, "hard",
      "row masses exact, or relaxed with strength RHO (with relaxed columns: unbalanced transport)",
      SOLVE, METHOD, true, FIELD(rows), tool_parse_text},
@@ -168,6 +211,14 @@ const tool_flag tool_flags[] = {
      "one more key with this logit and no value; one, or one per head", SOLVE, SCORES, true,
      FIELD(sink), tool_parse_text},
 
+    {"sink", 0, false, "LOGIT", NULL, NULL, "one more key with this logit and no value", RUN,
+     SCORES, false, FIELD(sink), tool_parse_text},
+    {"window", 'w', false, "L,R", NULL, NULL, "keys i-L to i+R only; -1 = no limit", RUN, PAIRS,
+     false, FIELD(window), tool_parse_text},
+    {"lengths", 0, false, "F", NULL, NULL,
+     "int64 [batch]: tokens of each sequence, the rest padding", CAPTURE, PAIRS, false,
+     FIELD(lengths), tool_parse_text},
+
     {"causal", 'c', true, "CORNER", "top-left bottom-right", "top-left if n = m",
      "key j for query i only if j <= i (+ m-n at the bottom-right corner)", SOLVE, PAIRS, false,
      FIELD(causal), tool_parse_choice},
@@ -194,13 +245,13 @@ const tool_flag tool_flags[] = {
      FIELD(column_mass), tool_parse_text},
 
     {"tolerance", 0, false, "E", NULL, "1e-5, 1e-9 for f64",
-     "on the larger of row_error and column_error", SOLVE | HAMMING | ALIGN, SOLVING, true,
+     "on the larger of row_error and column_error", SOLVE | HAMMING | ALIGN | RUN, SOLVING, true,
      FIELD(tolerance), tool_parse_positive},
-    {"max-rounds", 0, false, "N", NULL, "1000", "give up after N rounds", SOLVE | HAMMING | ALIGN,
-     SOLVING, true, FIELD(max_rounds), tool_parse_natural},
+    {"max-rounds", 0, false, "N", NULL, "1000", "give up after N rounds",
+     SOLVE | HAMMING | ALIGN | RUN, SOLVING, true, FIELD(max_rounds), tool_parse_natural},
     {"rounds", 0, false, "K", NULL, NULL,
-     "exactly K rounds, whatever the error (status fixed_iters); 0 is softmax", SOLVE, SOLVING,
-     true, FIELD(rounds), tool_parse_count},
+     "exactly K rounds, whatever the error (status fixed_iters); 0 is softmax", SOLVE | RUN,
+     SOLVING, true, FIELD(rounds), tool_parse_count},
     {"anneal", 0, false, "START:FACTOR[:ROUNDS][,keep-v]", NULL, NULL,
      "begin at temperature START and multiply it by FACTOR every ROUNDS rounds", SOLVE, SOLVING,
      true, FIELD(anneal), tool_parse_text},
@@ -232,15 +283,15 @@ const tool_flag tool_flags[] = {
      SOLVING, true, FIELD(strict), tool_parse_switch},
 
     {"threads", 'j', false, "N", NULL, "all processors",
-     "how many threads; no result depends on it", SOLVE | ASSIGN | DEMO | BENCH, MACHINE, false,
-     FIELD(threads), tool_parse_natural},
+     "how many threads; no result depends on it", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
+     false, FIELD(threads), tool_parse_natural},
     {"cpu", 0, false, "LEVEL", "portable avx2 avx512 amx neon", "the newest here",
-     "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH, MACHINE, false, FIELD(cpu),
+     "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE, false, FIELD(cpu),
      tool_parse_choice},
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",
      SOLVE, MACHINE, false, FIELD(memory), tool_parse_natural},
     {"seed", 0, false, "S", NULL, "1", "seed of whatever is drawn at random",
-     SOLVE | BENCH | VERIFY, MACHINE, false, FIELD(seed), tool_parse_count},
+     SOLVE | BENCH | VERIFY | GENERATE, MACHINE, false, FIELD(seed), tool_parse_count},
 
     {"epsilon", 'e', false, "E", NULL, "must be given", "weight of the entropy", HAMMING, METHOD,
      false, FIELD(epsilon), tool_parse_positive},
@@ -262,22 +313,68 @@ const tool_flag tool_flags[] = {
      false, FIELD(only), tool_parse_text},
     {"repeat", 0, false, "N", NULL, "1", "run each check on N different draws", VERIFY, METHOD,
      false, FIELD(repeat), tool_parse_natural},
+    {"size", 0, false, "N", NULL, "each study's own",
+     "with -o: queries and keys, or the vocabulary, of the studies", VERIFY, METHOD, false,
+     FIELD(size), tool_parse_natural},
+    {"samples", 0, false, "N", NULL, "each study's own",
+     "with -o: how many kernels, epsilons, shifts or pairs a study tries", VERIFY, METHOD, false,
+     FIELD(samples), tool_parse_natural},
+    {"rounds", 0, false, "N", NULL, "each study's own",
+     "with -o: elastic rounds, most Sinkhorn rounds, or pairs of vectors a kernel", VERIFY, METHOD,
+     false, FIELD(rounds), tool_parse_natural},
     {"self-test", 0, false, NULL, NULL, NULL,
      "put outputs of the library off by ten times the tolerance: every id must notice", VERIFY,
      METHOD, false, FIELD(self_test), tool_parse_switch},
     {"shapes", 0, false, "NxMxD,...", NULL, "1024x1024x64", "queries x keys x width, timed in turn",
      BENCH, METHOD, false, FIELD(shapes), tool_parse_text},
+    {"small", 0, false, NULL, NULL, NULL, "time plans, small calls and decoding instead", BENCH,
+     METHOD, false, FIELD(small), tool_parse_switch},
+    {"scaling", 0, false, NULL, NULL, NULL,
+     "compare two threads with one, beside the fma-ceiling's own", BENCH, METHOD, false,
+     FIELD(scaling), tool_parse_switch},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
+
+    {"text", 0, false, "TEXT", NULL, "the operand, else standard input", "the text itself",
+     TOKENIZE, TEXTS, false, FIELD(text), tool_parse_text},
+    {"no-special", 0, false, NULL, NULL, NULL,
+     "leave out the ids around a text ([CLS], [SEP], BOS); with --decode, every special id",
+     TOKENIZE, TEXTS, false, FIELD(no_special), tool_parse_switch},
+    {"plain", 0, false, NULL, NULL, NULL,
+     "spellings of special tokens in the text, such as <|endoftext|>, are plain characters",
+     TOKENIZE, TEXTS, false, FIELD(plain), tool_parse_switch},
+    {"decode", 0, false, NULL, NULL, NULL,
+     "the text holds ids separated by white space: print what they stand for", TOKENIZE, TEXTS,
+     false, FIELD(decode), tool_parse_switch},
+    {"count", 0, false, NULL, NULL, NULL, "print how many ids there are, and nothing else",
+     TOKENIZE, TEXTS, false, FIELD(count), tool_parse_switch},
+    {"pieces", 0, false, NULL, NULL, NULL, "print an id and its piece on every line", TOKENIZE,
+     TEXTS, false, FIELD(pieces), tool_parse_switch},
+    {"ids", 0, false, "F", NULL, NULL, "int64 [count] or [batch,count]: the tokens to run", RUN,
+     OUTPUT, false, FIELD(ids), tool_parse_text},
+    {"points", 0, false, "LIST", NULL, "embedding, residual stream, patterns, last norm",
+     "what to capture: names, names without blocks.L. for every layer, or all", CAPTURE, OUTPUT,
+     false, FIELD(points), tool_parse_text},
+    {"context", 0, false, "N", NULL, "the model's positions", "tokens of a window", PERPLEXITY,
+     OUTPUT, false, FIELD(context), tool_parse_natural},
+    {"stride", 0, false, "N", NULL, "the context: no overlap",
+     "tokens between the beginnings of windows", PERPLEXITY, OUTPUT, false, FIELD(stride),
+     tool_parse_natural},
+    {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, OUTPUT, false,
+     FIELD(tokens), tool_parse_natural},
+    {"sample", 0, false, NULL, NULL, NULL, "draw from the model's distribution by --seed", GENERATE,
+     OUTPUT, false, FIELD(sample), tool_parse_switch},
+    {"echo", 0, false, NULL, NULL, NULL, "print the prompt too", GENERATE, OUTPUT, false,
+     FIELD(echo), tool_parse_switch},
 
     {"dtype", 0, false, "TYPE", "f64 f32 f16 bf16", "that of the files",
      "round the inputs to this type first and compute on them", SOLVE | BENCH, OUTPUT, false,
      FIELD(dtype), tool_parse_choice},
     {"out-dtype", 0, false, "TYPE", "f64 f32 f16 bf16", "that of the files", "type of the outputs",
-     WRITE, OUTPUT, false, FIELD(out_dtype), tool_parse_choice},
+     WRITE | CAPTURE, OUTPUT, false, FIELD(out_dtype), tool_parse_choice},
     {"out", 'o', false, "F", NULL, NULL,
      "where the result goes (.npy, .npz, .safetensors, - for npy on standard output)",
-     WRITE | ASSIGN | DEMO, OUTPUT, false, FIELD(out), tool_parse_text},
+     WRITE | ASSIGN | DEMO | CAPTURE, OUTPUT, false, FIELD(out), tool_parse_text},
     {"out", 'o', false, "F", NULL, NULL,
      "page F.html, checks F.csv, or a folder for both and every study's table and figure", VERIFY,
      OUTPUT, false, FIELD(out), tool_parse_text},
@@ -308,7 +405,7 @@ const tool_flag tool_flags[] = {
      "differentiate the solution, or the rounds that ran", WRITE, OUTPUT, false, FIELD(backward),
      tool_parse_choice},
     {"force", 'f', false, NULL, NULL, NULL, "write over existing files",
-     WRITE | ASSIGN | DEMO | VERIFY, OUTPUT, false, FIELD(force), tool_parse_switch},
+     WRITE | ASSIGN | DEMO | VERIFY | CAPTURE, OUTPUT, false, FIELD(force), tool_parse_switch},
     {"certify", 0, false, NULL, NULL, NULL,
      "compute the certificate above 2^28 pairs too, where it is left out", WRITE | COMPARE, OUTPUT,
      false, FIELD(certify), tool_parse_switch},

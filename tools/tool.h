@@ -61,11 +61,17 @@ typedef struct tool_settings {
     bool grad_scores, grad_parameters;
     bool force, certify, per_head, json, help, man, version;
     tool_real epsilon;
-    tool_whole random, first, repeat;
+    tool_whole random, first, repeat, size, samples;
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
-    bool self_test;
+    bool self_test, small, scaling;
+    tool_list model_methods;
+    const char *ids, *points, *prompt;
+    tool_whole context, stride, tokens;
+    bool sample, echo;
+    const char *text;
+    bool no_special, plain, decode, count, pieces;
 } tool_settings;
 
 /* ---- context ---- */
@@ -138,6 +144,11 @@ int tool_doctor(tool_context *context);
 int tool_help(tool_context *context);
 int tool_completions(tool_context *context);
 int tool_verify(tool_context *context);
+int tool_tokenize(tool_context *context);
+int tool_info(tool_context *context);
+int tool_capture(tool_context *context);
+int tool_perplexity(tool_context *context);
+int tool_generate(tool_context *context);
 
 /* ---- flags.c ---- */
 
@@ -225,6 +236,12 @@ void tool_store_free(tool_store *store);
  * machine has no such amount left. */
 int tool_memory(tool_context *context, size_t size, const char *label, void **out);
 
+/* ---- text.c ---- */
+
+/* --text, or the file that operand `operand` names (- or left out: standard input); at most 64 MiB. *text
+ * has a NUL behind *size bytes and is freed by the caller. */
+int tool_read_text(tool_context *context, int operand, char **text, size_t *size);
+
 /* ---- convert.c ---- */
 
 /* "f64" ...; "?" for what has no name. */
@@ -295,7 +312,7 @@ typedef struct tool_solution {
     char solver[32], kernel[32];
     int threads;
     size_t bytes;
-    ota_array out, coupling, row_potential, column_potential, receiver; /* owned */
+    ota_array out, coupling, row_potential, column_potential, receiver, sink; /* owned */
     ota_array advantage;                                                /* owned */
     tool_gradients *gradients; /* owned; NULL without --grad */
     double backward_residual;
@@ -335,5 +352,20 @@ void tool_advantage(const tool_problem *problem, const tool_gradients *gradients
 int tool_gradients_write(tool_context *context, const tool_gradients *gradients, const char *path,
                          tool_output *output);
 void tool_gradients_free(tool_gradients *gradients);
+
+/* ---- model.c: checkpoints for info, capture, perplexity, generate ---- */
+
+typedef struct ota_model ota_model;
+typedef struct ota_session ota_session;
+
+/* The model that the first operand names, in a folder, a file or the hub cache. */
+int tool_model_open(tool_context *context, ota_model **model);
+/* A session by the flags: methods, temperature, rounds, window, sink, threads. Its warning, if any, is
+ * passed on. `cache` 0: none. */
+int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
+                      int64_t cache, ota_session **session);
+/* Token ids [batch, count] of --ids; *ids lies in the store. Every id is below `vocabulary`. */
+int tool_model_ids(tool_context *context, const ota_model *model, const int64_t **ids,
+                   int64_t *batch, int64_t *count);
 
 #endif

@@ -285,6 +285,7 @@ static int conclude(verification *v) {
 int tool_verify(tool_context *context) {
     verification v = {.context = context};
     int code = choose(&v);
+    if (code == 0) code = tool_check_sizes(context);
     if (code == 0) code = run_all(&v);
     if (code == 0) code = conclude(&v);
     free(v.trial.memory);

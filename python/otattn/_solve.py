@@ -147,6 +147,19 @@ def is_implicit(settings: Settings) -> bool:
     return problem.columns in _COUPLED and options.rounds == 0 and problem.regulariser != c.HARD
 
 
+def is_closed_form(settings: Settings) -> bool:
+    """Whether a row's plan is what its log-sum-exp says: softmax on free columns."""
+    problem, _ = _template(settings)
+    free = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_ROWS
+    return bool(free and problem.regulariser == c.SOFTMAX and problem.rows == c.ROWS_HARD)
+
+
+def needs_no_forward(settings: Settings) -> bool:
+    """Whether backward can do with what an earlier forward wrote."""
+    problem, _ = _template(settings)
+    return bool(problem.axis == c.AXIS_ROWS and not settings.prune and not settings.allow_partial)
+
+
 class Job:
     """One call, ready for a plan: structs, what they point to, and the key of plans that fit it."""
 
@@ -316,10 +329,13 @@ class Handle:
         )
         return status
 
-    def backward(self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View]) -> None:
+    def backward(
+        self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View], solved: bool = False
+    ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
         gradients = c.Gradients()
         gradients.size = ctypes.sizeof(c.Gradients)
+        gradients.solved = int(solved)
         for name, view in given.items():
             _pack(gradients, _GRADIENTS[name], *view)
         terms = (c.Array * max(1, len(job.term_names)))()
@@ -529,14 +545,21 @@ def needs_coupling(settings: Settings) -> bool:
 
 
 def differentiate(
-    job: Job, outputs: Mapping[str, View], given: Mapping[str, View], wanted: Mapping[str, View]
+    job: Job,
+    outputs: Mapping[str, View],
+    given: Mapping[str, View],
+    wanted: Mapping[str, View],
+    solved: bool,
 ) -> None:
-    """Solves once more and differentiates; `outputs` are what backward reads of forward."""
+    """Differentiates; `outputs` are what backward reads of forward, which runs again unless `solved`."""
     handle = acquire(job)
     try:
-        status = handle.forward(job, outputs)
-        if status < 0:
-            settle(job, handle, status)
-        handle.backward(job, given, wanted)
+        if solved:
+            handle.bind_arrays(job, outputs)
+        else:
+            status = handle.forward(job, outputs)
+            if status < 0:
+                settle(job, handle, status)
+        handle.backward(job, given, wanted, solved)
     finally:
         pool.give(handle)

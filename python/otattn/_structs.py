@@ -290,6 +290,7 @@ class Gradients(ctypes.Structure):
         ("row_strength", Array),
         ("row_mass", Array),
         ("column_mass", Array),
+        ("solved", ctypes.c_int),
     )
 
 
@@ -300,6 +301,17 @@ class Tangents(ctypes.Structure):
         ("values", Array),
         ("coupling", Array),
         ("out", Array),
+        ("queries", Array),
+        ("keys", Array),
+        ("matrix", Array),
+        ("terms", ctypes.c_void_p),
+        ("temperature", Array),
+        ("order", Array),
+        ("cap", Array),
+        ("strength", Array),
+        ("row_strength", Array),
+        ("row_mass", Array),
+        ("column_mass", Array),
     )
 
 

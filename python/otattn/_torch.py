@@ -1,8 +1,8 @@
 """torch in, torch out: two operators, torch.ops.otattn.solve and torch.ops.otattn.gradients.
 
 Both take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and the
-names of the results that are wanted. Forward keeps nothing but the column potential; backward solves again
-from there and differentiates, so a training step holds no plan.
+names of the results that are wanted. Forward keeps nothing but the column potential or, for softmax, the
+log-sum-exp of every row; backward differentiates from there, so a training step holds no plan.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._settings import OPERANDS, Settings, settings_of, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
-from ._solve import Info, Job, Operand, View, differentiate, is_implicit, needs_coupling, solve
+from ._solve import (
+    Info,
+    Job,
+    Operand,
+    View,
+    differentiate,
+    is_closed_form,
+    is_implicit,
+    needs_coupling,
+    needs_no_forward,
+    solve,
+)
 from ._torch_repeat import operator_repeat
 
 Tensor = torch.Tensor
@@ -47,7 +58,7 @@ _library = torch.library.Library("otattn", "DEF")
 _library.define(f"solve({_operands}, str settings, str outputs) -> Tensor[]")
 _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
-    "str settings, str wanted) -> Tensor[]"
+    "Tensor? out, Tensor? saved, str settings, str wanted) -> Tensor[]"
 )
 
 
@@ -82,19 +93,25 @@ def _sizes(query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Any
     return (*query.shape[:3], keys, key_heads, 0 if value is None else value.shape[3])
 
 
-def _allocate(
-    names: list[str], query: Tensor, sizes: tuple[Any, ...], implicit: bool = False
-) -> list[Tensor]:
+def _kept(settings: Settings, names: list[str]) -> str:
+    """The output of forward that backward starts from, or ""."""
+    if is_implicit(settings):
+        return "column_potential"
+    return "lse" if "out" in names and is_closed_form(settings) else ""
+
+
+def _allocate(names: list[str], query: Tensor, sizes: tuple[Any, ...], kept: str = "") -> list[Tensor]:
     found = []
     for name in names:
         shape: tuple[Any, ...]
         if name == "facts":
             shape = (_FACTS,)
-        elif name == "saved" and not implicit:
+        elif name == "saved" and not kept:
             shape = (0,)
         else:
-            shape = output_shape("column_potential" if name == "saved" else name, sizes)
-        found.append(query.new_empty(shape, dtype=_output_type(name, query.dtype)))
+            shape = output_shape(kept if name == "saved" else name, sizes)
+        dtype = _output_type(kept if name == "saved" and kept else name, query.dtype)
+        found.append(query.new_empty(shape, dtype=dtype))
     return found
 
 
@@ -109,12 +126,13 @@ def _solve_cpu(*arguments: Any) -> list[Tensor]:
     settings, names = settings_of(text), wanted.split(",")
     job = Job(settings, [_operand(x) for x in operands])
     query: Tensor = operands[0]
-    found = dict(zip(names, _allocate(names, query, job.sizes, is_implicit(settings)), strict=True))
+    kept = _kept(settings, names)
+    found = dict(zip(names, _allocate(names, query, job.sizes, kept), strict=True))
     whole = dict(found)
     facts, saved = whole.pop("facts", None), whole.pop("saved", None)
-    separate = "column_potential" in names
-    if saved is not None and saved.numel() > 0 and not separate:
-        whole["column_potential"] = saved
+    separate = kept in names
+    if saved is not None and kept and not separate:
+        whole[kept] = saved
     if job.options.allow_partial:
         # NotConverged judges its certificate from the potentials.
         missing = [name for name in ("row_potential", "column_potential") if name not in whole]
@@ -127,9 +145,9 @@ def _solve_cpu(*arguments: Any) -> list[Tensor]:
         numbers = (info.rounds, info.row_error, info.column_error, info.empty_rows, info.nonfinite_rows)
         record = [_WORDS.index(info.status), *numbers, *(certificate or Certificate())]
         facts.copy_(torch.tensor(record, dtype=torch.float64))
-    if saved is not None and saved.numel() > 0 and separate:
+    if saved is not None and separate:
         # Results of an operator may not share memory.
-        saved.copy_(found["column_potential"])
+        saved.copy_(found[kept])
     return [found[name] for name in names]
 
 
@@ -139,21 +157,35 @@ _WORDS = ("ok", "fixed_iters", "partial", "nonfinite_rows")
 def _solve_fake(*arguments: Any) -> list[Tensor]:
     *operands, text, wanted = arguments
     query, key, value = operands[:3]
-    return _allocate(wanted.split(","), query, _sizes(query, key, value), is_implicit(settings_of(text)))
+    names = wanted.split(",")
+    return _allocate(names, query, _sizes(query, key, value), _kept(settings_of(text), names))
 
 
 # ---- backward ------------------------------------------------------------------------------------
 
 
 def _gradients_cpu(*arguments: Any) -> list[Tensor]:
-    *operands, out_grad, coupling_grad, receiver_grad, text, wanted = arguments
+    *operands, out_grad, coupling_grad, receiver_grad, out, saved, text, wanted = arguments
     settings, names = settings_of(text), wanted.split(",")
     job = Job(settings, [_operand(x) for x in operands], gradients=True)
     query: Tensor = operands[0]
-    outputs: list[str] = []
-    if is_implicit(settings):
-        outputs = ["column_potential", "row_potential"]
-    held = _allocate(outputs, query, job.sizes)
+    implicit = is_implicit(settings)
+    solved = needs_no_forward(settings) and (saved is not None or not implicit)
+    outputs: dict[str, Any] = {}
+    if saved is not None:
+        # vmap repeats with stride 0, which no output of the library may have.
+        saved, out = saved.contiguous(), out if out is None else out.contiguous()
+    if implicit:
+        names_of = ["column_potential", "row_potential"]
+        outputs = dict(zip(names_of, _allocate(names_of, query, job.sizes), strict=True))
+        # The multipliers answer for the solution, wherever its search began.
+        job.start = None
+        if solved:
+            outputs = {"column_potential": saved}
+        elif saved is not None and settings.axis == "rows":
+            job.start = _view(saved)
+    elif saved is not None and out is not None:
+        outputs = {"out": out, "lse": saved}
     given: dict[str, View] = {}
     if out_grad is not None:
         given["out_grad"] = _view(out_grad)
@@ -166,9 +198,10 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     results = _gradients_fake(*arguments)
     differentiate(
         job,
-        {name: _view(x) for name, x in zip(outputs, held, strict=True)},
+        {name: _view(x) for name, x in outputs.items()},
         given,
         {name: _view(x) for name, x in zip(names, results, strict=True)},
+        solved,
     )
     return results
 
@@ -184,10 +217,13 @@ def _gradients_fake(*arguments: Any) -> list[Tensor]:
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     *operands, text, wanted = inputs
     names = wanted.split(",")
-    start = None
-    if "saved" in names and is_implicit(settings_of(text)):
-        start = output[names.index("saved")]
-    ctx.save_for_backward(*operands, start)
+    out = saved = None
+    kept = _kept(settings_of(text), names) if "saved" in names else ""
+    if kept:
+        saved = output[names.index("saved")]
+    if kept == "lse":
+        out = output[names.index("out")]
+    ctx.save_for_backward(*operands, out, saved)
     ctx.text, ctx.names = text, names
     ctx.mark_non_differentiable(
         *(x for name, x in zip(names, output, strict=True) if name not in ("out", "coupling", "receiver"))
@@ -198,7 +234,7 @@ def _backward(
     ctx: Any, gradients: list[Tensor | None], op: Callable[..., Any] | None = None
 ) -> tuple[Any, ...]:
     op = op or torch.ops.otattn.gradients
-    *operands, start = ctx.saved_tensors
+    *operands, out, saved = ctx.saved_tensors
     given = dict(zip(ctx.names, gradients, strict=True))
     wanted = [
         name
@@ -209,9 +245,7 @@ def _backward(
     upstream = [given.get(name) for name in ("out", "coupling", "receiver")]
     if not wanted or all(x is None for x in upstream):
         return tuple(results)
-    if start is not None:
-        operands[_PLACE["start_potential"]] = start
-    found = op(*operands, *upstream, ctx.text, ",".join(wanted))
+    found = op(*operands, *upstream, out, saved, ctx.text, ",".join(wanted))
     for name, gradient in zip(wanted, found, strict=True):
         results[_PLACE[name]] = gradient
     return tuple(results)
@@ -285,7 +319,7 @@ def _solve_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
 
 
 def _gradients_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-    return _vmap(torch.ops.otattn.gradients, _COUNT + 3, info, dims, arguments)
+    return _vmap(torch.ops.otattn.gradients, _COUNT + 5, info, dims, arguments)
 
 
 _library.impl("solve", _solve_cpu, "CPU")

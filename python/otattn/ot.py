@@ -134,9 +134,20 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _run(
-    M: Any, a: Any, b: Any, warn: bool, tol: float | None, max_iter: int | None, **arguments: Any
+    M: Any,
+    a: Any,
+    b: Any,
+    warn: bool,
+    tol: float | None,
+    max_iter: int | None,
+    *,
+    judged: bool = True,
+    **arguments: Any,
 ) -> Any:
-    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them."""
+    """Plan and aux; rows and columns without mass are masked, since no logarithm reaches them.
+
+    The certificate of a plan costs more than many plans do: `judged` asks for it.
+    """
     mask = None
     if bool((a == 0).any()) or bool((b == 0).any()):
         mask = (a > 0)[:, None] & (b > 0)[None, :]
@@ -149,7 +160,7 @@ def _run(
             row_mass=a,
             column_mass=b,
             allow_partial=True,
-            return_aux=AuxRequest(potentials=True, certificate=True),
+            return_aux=AuxRequest(potentials=True, certificate=judged),
             **limits,
             **arguments,
         )
@@ -251,9 +262,8 @@ def sinkhorn(
         return (_stack(values), {}) if log else _stack(values)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
-    plan, aux = _run(
-        M, a, b, warn, stopThr, numItermax, method="softmax/exact", temperature=reg, start_potential=start
-    )
+    how = {"method": "softmax/exact", "temperature": reg, "start_potential": start, "judged": log}
+    plan, aux = _run(M, a, b, warn, stopThr, numItermax, **how)
     if not log:
         return plan
     log_u, log_v = (x / reg for x in aux.potentials)

@@ -134,7 +134,7 @@ def test_opcheck(method: str) -> None:
 def test_opcheck_of_the_gradients(method: str) -> None:
     *arrays, text, _ = operands(method, False)
     plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arrays]
-    arguments = (*plain, torch.ones(1, 2, 4, 3, dtype=torch.float64), None, None, text, "query,key,value")
+    arguments = (*plain, torch.ones(1, 2, 4, 3, dtype=torch.float64), *[None] * 4, text, "query,key,value")
     opcheck(torch.ops.otattn.gradients.default, arguments)
 
 

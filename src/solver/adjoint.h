@@ -90,6 +90,25 @@ typedef struct ota_unrolled {
     ota_unrolled_sums sums;
 } ota_unrolled;
 
+/* One key's update and its derivatives. */
+typedef struct ota_key_update {
+    double next;     /* the new g */
+    double by_g;     /* d next / d g */
+    double by_level; /* d next / d (t log target) = - d next / d (t L) */
+    double by_t;     /* d next / d t at fixed L */
+    double by_strength;
+} ota_key_update;
+
+/* Tangents of what the rounds were given; those of the scores lie in `gradient`. */
+typedef struct ota_unrolled_along {
+    double temperature, strength, row_strength, sink;
+    const double *row, *column; /* [rows] dmu, [columns] d target */
+} ota_unrolled_along;
+
+ota_key_update ota_unrolled_key(const ota_dense *head, double t, int64_t j, double g, double level);
+/* kappa of a row update: 1, or of relaxed rows. */
+double ota_unrolled_row_share(const ota_dense *head, double t);
+
 /* Steps of the rounds that forward runs for these settings, and numbers of memory they need; SIZE_MAX on
  * overflow. */
 size_t ota_unrolled_steps(const ota_resolved *r);
@@ -98,5 +117,7 @@ size_t ota_unrolled_numbers(const ota_resolved *r, int64_t rows, int64_t columns
 ota_status ota_unrolled_replay(ota_unrolled *u);
 /* Reverses them. */
 ota_status ota_unrolled_reverse(ota_unrolled *u);
+/* unrolled_along.c: moves them; f_grad and g_grad become the tangents of f and g. */
+ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along);
 
 #endif

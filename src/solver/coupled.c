@@ -83,7 +83,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     }
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
         state->history =
-            ota_arena_take(arena, times(2 * OTA_ANDERSON_DEPTH + 3, state->lane), number);
+            ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->lane), number);
     }
     /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs.
      * */

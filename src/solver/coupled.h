@@ -13,6 +13,7 @@
 
 #include "problem/feasible.h"
 #include "problem/marginal.h"
+#include "solver/extrapolation.h"
 #include "solver/rows.h"
 #include "solver/solver.h"
 
@@ -33,7 +34,6 @@ typedef enum ota_needs {
 } ota_needs;
 
 enum {
-    OTA_ANDERSON_DEPTH = 5,
     OTA_NEWTON_VECTORS = 12,
     OTA_NEWTON_DENSE = 1024, /* keys up to which the Hessian is formed and factored */
     /* Pairs up to which the search for unusable pairs and Newton inside "auto" are affordable. */

@@ -14,7 +14,7 @@ enum { THRESHOLD_STEPS = 1200 };
 /* The threshold t of  ||[x - t]_+||_p = target  by Newton on the p-norm, which is convex and decreasing in
  * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
 typedef struct threshold_search {
-    double low, high, t, target, power, miss;
+    double low, high, t, target, power, miss, accuracy;
     int steps;
 } threshold_search;
 
@@ -27,15 +27,23 @@ static threshold_search threshold_begin(double mass, double power, double entrie
     search.high = -pow(mass / entries, 1.0 / power);
     search.t = search.low;
     search.miss = INFINITY;
+    search.accuracy = 1.0e-16;
     return search;
+}
+
+/* first^(1/p) without pow for the common orders. */
+static double norm_of(double first, double p) {
+    if (!(p > 1.0) && !(p < 1.0)) return first;
+    if (!(p > 2.0) && !(p < 2.0)) return sqrt(first);
+    return pow(first, 1.0 / p);
 }
 
 /* One step; false when the threshold can no longer be improved. */
 static bool threshold_step(threshold_search *search, double first, double second) {
-    const double norm =
-        search->power > 1.0 || search->power < 1.0 ? pow(first, 1.0 / search->power) : first;
+    const double norm = norm_of(first, search->power);
     const double excess = norm - search->target;
-    if (fabs(excess) <= 1.0e-16 * search->target || ++search->steps > THRESHOLD_STEPS) return false;
+    if (fabs(excess) <= search->accuracy * search->target || ++search->steps > THRESHOLD_STEPS)
+        return false;
     if (excess > 0.0)
         search->low = search->t;
     else
@@ -62,9 +70,23 @@ static double power_of(double y, double p) {
     return pow(y, p);
 }
 
+/* Keeps the entries above `low`, in place and without branches that would often be missed. */
+static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) {
+    int64_t left = 0;
+    for (int64_t i = 0; i < count; i++) {
+        x[left] = x[i];
+        where[left] = where[i];
+        left += x[i] > low;
+    }
+    return left;
+}
+
+/* Weights of entmax rows follow the f64 sums of the kept keys: a threshold this good rounds to the same
+ * weights in f32. */
 #define REAL float
 #define WORD(name) name##_f32
 #define TABLE(law) ((law)->kernels->f32)
+#define ACCURACY 1.0e-9
 #define REAL_MAX FLT_MAX
 #define TAU_MIN 1.0e-30
 #include "solver/rows.inc.h"
@@ -72,11 +94,13 @@ static double power_of(double y, double p) {
 #undef WORD
 #undef TABLE
 #undef REAL_MAX
+#undef ACCURACY
 #undef TAU_MIN
 
 #define REAL double
 #define WORD(name) name##_f64
 #define TABLE(law) ((law)->kernels->f64)
+#define ACCURACY 1.0e-16
 #define REAL_MAX DBL_MAX
 #define TAU_MIN DBL_MIN
 #include "solver/rows.inc.h"

@@ -37,6 +37,7 @@ typedef struct ota_row_found {
     bool empty;       /* no allowed key and no sink */
     bool nonfinite;   /* NaN or +inf met: all weights are NaN */
     bool infeasible;  /* online: the keys left cannot take mu */
+    bool applied;     /* the row's output has been formed already */
 } ota_row_found;
 
 /* Weights of keys [0, count) into p (p may be s itself). */
@@ -44,6 +45,24 @@ void ota_row_solve_f32(const ota_row_law *law, const float *s, const float *h, i
                        double mu, float *p, ota_row_found *found);
 void ota_row_solve_f64(const ota_row_law *law, const double *s, const double *h, int64_t count,
                        double mu, double *p, ota_row_found *found);
+/* p_j = e^((s_j - shift) / tau) for scores of any size, p may be s; returns the sum. shift is a T. */
+double ota_row_exponentials_f32(const ota_row_law *law, const float *s, int64_t count, double shift,
+                                float *p);
+double ota_row_exponentials_f64(const ota_row_law *law, const double *s, int64_t count,
+                                double shift, double *p);
+/* What one row of kept keys works in; elements for count + OTA_KEEP_ROOM keys. */
+typedef struct ota_row_room {
+    void *kept;     /* T: scores, in the end weights */
+    int32_t *where; /* their keys */
+    double *wide;
+} ota_row_room;
+
+/* Entmax as a list: weight kept[i] at key where[i] of [0, count), all others 0; returns how many (0 for an
+ * empty, nonfinite or massless row). count < 2^31. */
+int64_t ota_row_entmax_f32(const ota_row_law *law, const float *s, int64_t count, double mu,
+                           const ota_row_room *room, ota_row_found *found);
+int64_t ota_row_entmax_f64(const ota_row_law *law, const double *s, int64_t count, double mu,
+                           const ota_row_room *room, ota_row_found *found);
 /* Weights from both potentials as they are (no row update). */
 void ota_row_weights_f32(const ota_row_law *law, const float *s, const float *h, int64_t count,
                          double f, float *p, ota_row_found *found);

@@ -44,6 +44,11 @@ static double WORD(exponentials)(const ota_row_law *law, const REAL *s, const RE
     return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
 }
 
+double WORD(ota_row_exponentials)(const ota_row_law *law, const REAL *s, int64_t count,
+                                  double shift, REAL *p) {
+    return WORD(exponentials)(law, s, NULL, count, shift, p);
+}
+
 static void WORD(softmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
                               double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
@@ -104,6 +109,52 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
     found->sink *= factor;
     found->mass = sum * factor;
     found->potential = -shift - search.t / k;
+}
+
+/* Every key whose weight may be positive has x = (s - top) k above low = -mu^(1/p), since the largest x is 0
+ * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
+ * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. */
+int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+                             const ota_row_room *room, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, NULL, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
+    const double power = 1.0 / (law->order - 1.0);
+    const double k = fmin((law->order - 1.0) / law->tau, DBL_MAX);
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    search.accuracy = ACCURACY;
+    const double slack = 1.0e-6 * (fabs(top) + search.target / k);
+    const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
+    REAL *kept = room->kept;
+    double *wide = room->wide;
+    int64_t left = TABLE(law)->keep(s, count, (REAL)floor, kept, room->where);
+    /* Where differences leave the range of a double, halves do not. */
+    const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
+    for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;
+    double first, second;
+    for (;;) {
+        const int64_t above = law->kernels->f64->power_sums(wide, NULL, left, 0.0, 1.0, search.t,
+                                                            power, &first, &second);
+        if (has_sink && sink_x > search.t) {
+            first += power_of(sink_x - search.t, power);
+            second += power_of(sink_x - search.t, power - 1.0);
+        }
+        if (!threshold_step(&search, first, second)) break;
+        if (above < left - left / 4) left = drop_below(wide, room->where, left, search.low);
+    }
+    left = drop_below(wide, room->where, left, search.t);
+    const double sum =
+        law->kernels->f64->powers(wide, NULL, left, 0.0, 1.0, search.t, power, 1.0, wide);
+    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
+    const double factor = mu / (sum + found->sink);
+    for (int64_t i = 0; i < left; i++) kept[i] = (REAL)(wide[i] * factor);
+    found->sink *= factor;
+    found->mass = sum * factor;
+    found->potential = -top - search.t / k;
+    return left;
 }
 
 /* sum_j weight(x_j + y) with the sink, and its derivative. */

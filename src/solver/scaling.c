@@ -22,6 +22,9 @@ bool ota_scaling_begin(ota_scaling *s) {
     double total = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] != 0;
+        /* A solve to a tolerance names such a key and refuses. */
+        const bool shut = exact && !used && !head->settings->fixed;
+        if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
         if (used || exact) total += head->nu[j];
         s->target[j] = !used && head->rule == OTA_COLUMNS_RELAXED ? 0.0 : head->nu[j];
     }
@@ -66,7 +69,11 @@ void ota_scaling_potentials(ota_scaling *s) {
     const ota_dense *head = s->head;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = s->scaling[j];
-        head->g[j] = v > 1.0 || v < 1.0 ? s->absorbed[j] + head->tau * log(v) : s->absorbed[j];
+        const double a = s->absorbed[j];
+        head->g[j] = v > 1.0 || v < 1.0 ? a + head->tau * log(v) : a;
+        /* A key at its ceiling has g = 0, whatever rounding its scaling went through. */
+        if (head->rule == OTA_COLUMNS_CAPPED && fabs(head->g[j]) <= 8.0 * DBL_EPSILON * fabs(a))
+            head->g[j] = 0.0;
     }
 }
 
@@ -84,6 +91,18 @@ void ota_scaling_absorb(ota_scaling *s) {
     }
 }
 
+ota_scaling_state ota_scaling_restore(ota_scaling *s) {
+    const ota_dense *head = s->head;
+    const double high = bound[head->narrow];
+    ota_scaling_state state = OTA_SCALING_INSIDE;
+    for (int64_t j = 0; j < head->columns; j++) {
+        if (!(s->scaling[j] > 0.0)) continue;
+        s->scaling[j] = exp((head->g[j] - s->absorbed[j]) / head->tau);
+        if (!(s->scaling[j] <= high && s->scaling[j] * high >= 1.0)) state = OTA_SCALING_OUTSIDE;
+    }
+    return state;
+}
+
 void ota_scaling_measure(ota_scaling *s) {
     ota_dense *head = s->head;
     double error = 0.0;
@@ -98,4 +117,41 @@ void ota_scaling_measure(ota_scaling *s) {
         }
     }
     head->column_error = error / head->mass;
+}
+
+double ota_scaling_residual(ota_scaling *s) {
+    const ota_dense *head = s->head;
+    double residual = 0.0;
+    if (head->rule != OTA_COLUMNS_EXACT) ota_scaling_potentials(s);
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double c = s->scaling[j] * s->sum[j], target = s->target[j], g = head->g[j];
+        if (head->rule == OTA_COLUMNS_RELAXED) {
+            residual += target > 0.0 ? fabs(c - target * exp(-g / head->strength)) : c;
+        } else if (head->rule == OTA_COLUMNS_CAPPED) {
+            residual += c > target ? c - target : g < 0.0 || g > 0.0 ? target - c : 0.0;
+        } else {
+            residual += fabs(c - target);
+        }
+    }
+    return residual / head->mass;
+}
+
+double ota_scaling_constant(ota_scaling *s) {
+    const ota_dense *head = s->head;
+    /* With a sink the constant moves weight between the sink and the keys: no closed form. */
+    if (head->rule != OTA_COLUMNS_RELAXED || head->sink > -INFINITY) return 1.0;
+    double reached = 0.0, wanted = 0.0;
+    ota_scaling_potentials(s);
+    for (int64_t j = 0; j < head->columns; j++) {
+        if (!(s->target[j] > 0.0) || !(s->scaling[j] > 0.0)) continue;
+        reached += s->scaling[j] * s->sum[j];
+        wanted += s->target[j] * exp(-head->g[j] / head->strength);
+    }
+    const double factor = exp(log(wanted / reached) * head->strength / head->tau);
+    if (!isfinite(factor) || !(factor > 0.0)) return 1.0;
+    for (int64_t j = 0; j < head->columns; j++) {
+        s->scaling[j] *= factor;
+        s->sum[j] /= factor;
+    }
+    return factor;
 }

@@ -36,7 +36,15 @@ ota_scaling_state ota_scaling_step(ota_scaling *s);
 void ota_scaling_potentials(ota_scaling *s);
 /* a = head->g in the kernel's type, v = what is left. */
 void ota_scaling_absorb(ota_scaling *s);
+/* v from head->g with a as it is. */
+ota_scaling_state ota_scaling_restore(ota_scaling *s);
 /* head->column_error of the plan with column sums c v. */
 void ota_scaling_measure(ota_scaling *s);
+/* The column residual that decides (numeric policy 3.5): for caps with the complementarity that is
+ * violated. Fills head->g where the rule asks for it. */
+double ota_scaling_residual(ota_scaling *s);
+/* Relaxed columns: moves g by the constant that makes the dual stationary along constants. Returns the
+ * factor of v, whose inverse belongs on u; no weight moves. 1 for every other rule. */
+double ota_scaling_constant(ota_scaling *s);
 
 #endif

@@ -121,7 +121,7 @@ static const double *scores_of(const ota_dense *head, int64_t i) {
     return (const double *)head->scores + i * head->stride;
 }
 
-static double row_share(const ota_dense *head, double t) {
+double ota_unrolled_row_share(const ota_dense *head, double t) {
     return head->row_strength < INFINITY ? head->row_strength / (head->row_strength + t) : 1.0;
 }
 
@@ -184,20 +184,13 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
 
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
 
-typedef struct key_update {
-    double next;     /* the new g */
-    double by_g;     /* d next / d g */
-    double by_level; /* d next / d (t log target) = - d next / d (t L) */
-    double by_t;     /* d next / d t at fixed L */
-    double by_strength;
-} key_update;
-
-static key_update update_key(const ota_dense *head, double t, int64_t j, double g, double level) {
+ota_key_update ota_unrolled_key(const ota_dense *head, double t, int64_t j, double g,
+                                double level) {
     const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
     const ota_marginal rule = ota_column_marginal(head->rule, t, head->strength, lambda);
     const double omega = head->settings->relaxation;
     const bool relaxed = omega < 1.0 || omega > 1.0;
-    key_update found = {.next = g, .by_g = 1.0};
+    ota_key_update found = {.next = g, .by_g = 1.0};
     if (!(g > -INFINITY) || !(level > -INFINITY) || !(rule.gain > 0.0)) return found;
     const double ratio = log(head->nu[j]) - level;
     const double next = ota_marginal_update(rule, t, g, ratio);
@@ -249,7 +242,7 @@ ota_status ota_unrolled_replay(ota_unrolled *u) {
         step->f = f;
         column_levels(u, step, f);
         for (int64_t j = 0; j < head->columns; j++)
-            head->g[j] = update_key(head, step->t, j, step->g[j], step->level[j]).next;
+            head->g[j] = ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]).next;
     }
     u->found_f = f;
     return OTA_OK;
@@ -296,7 +289,8 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
     ota_unrolled *u = job->u;
     const ota_dense *head = u->head;
     const ota_step *step = job->step;
-    const double t = step->t, kappa = row_share(head, t), slack = head->row_strength + t;
+    const double t = step->t, kappa = ota_unrolled_row_share(head, t),
+                 slack = head->row_strength + t;
     double *p = part(u->row_scratch, head, chunk), *column = part(u->partial, head, chunk);
     double temperature = 0.0, strength = 0.0, sinks = 0.0;
     int64_t first, last;
@@ -372,7 +366,8 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
     double *lift = u->more_partial, *pull = lift + head->stride;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g_grad = u->g_grad[j];
-        const key_update update = update_key(head, step->t, j, step->g[j], step->level[j]);
+        const ota_key_update update =
+            ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]);
         lift[j] = step->level[j] > -INFINITY ? -step->t * step->level[j] : -INFINITY;
         pull[j] = update.by_level * g_grad;
         if (update.by_level > 0.0) u->sums.column[j] += step->t * pull[j] / head->nu[j];

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,12 +96,37 @@ static int write_checks(verification *v, const char *path) {
     return write_text(v, &g, path);
 }
 
+/* The caption with its numbers in place of {size}, {samples} and {rounds}. */
+static void write_caption(const tool_study *study, const study_sizes *sizes, study_points *points) {
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"{size}", sizes->size}, {"{samples}", sizes->samples}, {"{rounds}", sizes->rounds}};
+    char *to = points->caption;
+    const char *const end = to + sizeof points->caption - NUMBER;
+    for (const char *from = study->caption; *from != '\0' && to < end;) {
+        bool number = false;
+        for (int k = 0; k < 3 && !number; k++) {
+            const size_t length = strlen(numbers[k].name);
+            number = strncmp(from, numbers[k].name, length) == 0;
+            if (!number) continue;
+            to += snprintf(to, NUMBER, "%" PRId64, numbers[k].value);
+            from += length;
+        }
+        if (!number) *to++ = *from++;
+    }
+    *to = '\0';
+}
+
 static void run_study(verification *v, const tool_study *study, study_points *points) {
+    const study_sizes sizes = tool_study_sizes(v->context, study);
     points->count = 0;
+    write_caption(study, &sizes, points);
     v->trial.dice = tool_check_dice(v->context, study->id, study->figure, 0);
     v->trial.used = 0;
     v->trial.fault = 0.0;
-    study->run(&v->trial, points);
+    study->run(&v->trial, &sizes, points);
 }
 
 static json_t *datasets_of(const tool_study *study, const study_points *points) {
@@ -164,7 +190,7 @@ static void add_study(tool_report *report, const tool_study *study, const study_
     const size_t rows = (size_t)points->count;
     cells c = cells_of(rows, 3);
     json_t *datasets = datasets_of(study, points);
-    tool_table numbers = {study->caption, study->fields, 3, c.cells, rows};
+    tool_table numbers = {points->caption, study->fields, 3, c.cells, rows};
     for (size_t k = 0; c.cells != NULL && c.texts != NULL && k < rows; k++) {
         (void)snprintf(c.texts[3 * k + 1], NUMBER, "%.6g", points->x[k]);
         (void)snprintf(c.texts[3 * k + 2], NUMBER, "%.6g", points->y[k]);
@@ -173,8 +199,8 @@ static void add_study(tool_report *report, const tool_study *study, const study_
         c.cells[3 * k + 2] = c.texts[3 * k + 2];
     }
     const tool_figure figure = {
-        study->figure,  study->title, datasets,
-        study->caption, study->text,  c.cells != NULL && c.texts != NULL ? &numbers : NULL};
+        study->figure,   study->title, datasets,
+        points->caption, study->text,  c.cells != NULL && c.texts != NULL ? &numbers : NULL};
     tool_report_section(report, study->title);
     tool_report_text(report, study->text);
     tool_report_figure(report, &figure);
@@ -248,7 +274,7 @@ static int write_page(verification *v, const char *path, study_points *points) {
 
 /* ---- where to ---- */
 
-static bool ends_with(const char *path, const char *end) {
+bool tool_ends_with(const char *path, const char *end) {
     const size_t size = strlen(path), tail = strlen(end);
     return size >= tail && strcmp(path + size - tail, end) == 0;
 }
@@ -282,11 +308,11 @@ static int write_folder(verification *v, const char *folder, study_points *point
 
 int tool_verify_write(verification *v, const char *path) {
     const ota_error error = {{0}, {0}, {0}};
-    if (ends_with(path, ".csv")) return write_checks(v, path);
+    if (tool_ends_with(path, ".csv")) return write_checks(v, path);
     study_points *points = malloc(sizeof *points);
     if (points == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     const int code =
-        ends_with(path, ".html") ? write_page(v, path, points) : write_folder(v, path, points);
+        tool_ends_with(path, ".html") ? write_page(v, path, points) : write_folder(v, path, points);
     free(points);
     return code;
 }

@@ -42,5 +42,9 @@ const char *tool_form_text(const tool_check *check);
  * verify.html, checks.csv and, for every study that --only names, its table NAME.csv and its figure
  * NAME.vl.json. Returns 0 or the exit code. */
 int tool_verify_write(verification *v, const char *path);
+bool tool_ends_with(const char *path, const char *end);
+
+/* sizes.c: refuses numbers that no chosen study can take. Returns 0 or the exit code. */
+int tool_check_sizes(tool_context *context);
 
 #endif

@@ -12,17 +12,22 @@ static void add_point(study_points *points, const char *series, double x, double
 
 /* d_H(K x, K y) / d_H(x, y): random x, y; and y of two levels, 1 and h at two places and next to nothing
  * elsewhere, x the same but for a small step at one place: these come near the bound tanh(Delta/4). */
-static void contraction(trial *t, study_points *points) {
-    enum { SIZE = 6 };
-    for (int kernel = 0; kernel < 40; kernel++) {
-        double *l = normals(t, SIZE * SIZE, 0.05 + 0.03 * kernel), best[2] = {0.0, 0.0};
+static void contraction(trial *t, const study_sizes *sizes, study_points *points) {
+    const int64_t n = sizes->size;
+    double *x = numbers(t, n), *y = numbers(t, n), *kx = numbers(t, n), *ky = numbers(t, n);
+    const size_t used = t->used;
+    for (int64_t kernel = 0; kernel < sizes->samples; kernel++) {
+        const double spread = 0.05 + 0.03 * (double)kernel * (40.0 / (double)sizes->samples);
+        double *l = normals(t, n * n, spread), best[2] = {0.0, 0.0};
         ota_contraction bound;
-        if (ota_contraction_of(l, SIZE, SIZE, &bound, NULL) < 0) continue;
-        for (int trials = 0; trials < 2000; trials++) {
-            double x[SIZE], y[SIZE], kx[SIZE] = {0.0}, ky[SIZE] = {0.0}, before = 0.0, after = 0.0;
+        if (ota_contraction_of(l, n, n, &bound, NULL) < 0) continue;
+        for (int64_t k = 0; k < n * n; k++) l[k] = exp(l[k]);
+        for (int64_t trials = 0; trials < sizes->rounds; trials++) {
+            double before = 0.0, after = 0.0;
             const bool levels = trials % 2 != 0;
-            const int64_t one = below(t, SIZE), other = (one + 1 + below(t, SIZE - 1)) % SIZE;
-            for (int j = 0; j < SIZE; j++) {
+            const int64_t one = below(t, n), other = (one + 1 + below(t, n - 1)) % n;
+            for (int64_t j = 0; j < n; j++) {
+                kx[j] = ky[j] = 0.0;
                 y[j] = levels ? 1e-12 : exp(normal(t));
                 x[j] = levels ? 1e-12 : exp(normal(t));
             }
@@ -31,36 +36,36 @@ static void contraction(trial *t, study_points *points) {
                 x[other] = y[other] = exp(between(t, -4.0, 4.0));
                 x[one] += 1e-3;
             }
-            for (int k = 0; k < SIZE * SIZE; k++) {
-                kx[k / SIZE] += exp(l[k]) * x[k % SIZE];
-                ky[k / SIZE] += exp(l[k]) * y[k % SIZE];
+            for (int64_t k = 0; k < n * n; k++) {
+                kx[k / n] += l[k] * x[k % n];
+                ky[k / n] += l[k] * y[k % n];
             }
-            if (ota_hilbert(x, y, SIZE, &before, NULL) < 0 || before == 0.0) continue;
-            if (ota_hilbert(kx, ky, SIZE, &after, NULL) < 0) continue;
+            if (ota_hilbert(x, y, n, &before, NULL) < 0 || before == 0.0) continue;
+            if (ota_hilbert(kx, ky, n, &after, NULL) < 0) continue;
             best[levels] = fmax(best[levels], after / before);
         }
         add_point(points, "random vectors", bound.rate, best[0]);
         add_point(points, "two-level vectors", bound.rate, best[1]);
         add_point(points, "bound", bound.rate, bound.rate);
+        t->used = used;
     }
 }
 
-/* Rounds to 1e-6 at Hamming cost, V = 4000; what Birkhoff's contraction allows at most; and table 5. */
-static void iterations(trial *t, study_points *points) {
-    enum { SIZE = 4000 };
+/* Rounds to 1e-6 at Hamming cost; what Birkhoff's contraction allows at most; and table 5. */
+static void iterations(trial *t, const study_sizes *sizes, study_points *points) {
+    const int64_t V = sizes->size;
     static const double printed[3][2] = {{1.0, 42.0}, {0.1, 187.0}, {0.01, 824.0}};
-    double *p = distribution(t, SIZE, 1.0), *far = distribution(t, SIZE, 1.0),
-           *near = copy_of(t, p, SIZE);
-    double *u = numbers(t, SIZE), *v = numbers(t, SIZE), sum = 0.0;
-    for (int j = 0; j < SIZE; j++) sum += near[j] *= exp(0.5 * normal(t));
-    for (int j = 0; j < SIZE; j++) near[j] /= sum;
-    for (int k = 0; k <= 12; k++) {
-        const double epsilon = pow(10.0, -0.125 * k);
+    double *p = distribution(t, V, 1.0), *far = distribution(t, V, 1.0), *near = copy_of(t, p, V);
+    double *u = numbers(t, V), *v = numbers(t, V), sum = 0.0;
+    for (int64_t j = 0; j < V; j++) sum += near[j] *= exp(0.5 * normal(t));
+    for (int64_t j = 0; j < V; j++) near[j] /= sum;
+    for (int64_t k = 0; k < sizes->samples; k++) {
+        const double epsilon = pow(10.0, -0.125 * (double)k);
         const double diameter = ota_hamming_diameter(epsilon);
         for (int kind = 0; kind < 2; kind++) {
             ota_hamming_result r;
-            if (ota_hamming(p, kind == 0 ? far : near, SIZE, epsilon, OTA_HAMMING_SINKHORN, 1e-6,
-                            100000, u, v, &r, NULL) < 0) {
+            if (ota_hamming(p, kind == 0 ? far : near, V, epsilon, OTA_HAMMING_SINKHORN, 1e-6,
+                            sizes->rounds, u, v, &r, NULL) < 0) {
                 continue;
             }
             add_point(points, kind == 0 ? "independent pair" : "near pair", epsilon,
@@ -75,62 +80,62 @@ static void iterations(trial *t, study_points *points) {
         add_point(points, "printed in table 5", printed[k][0], printed[k][1]);
 }
 
-/* Imbalance after each round of the elastic update, n = 24. */
-static void elastic_path(trial *t, study_points *points) {
-    enum { N = 24, ROUNDS = 16 };
+/* Imbalance after each round of the elastic update. */
+static void elastic_path(trial *t, const study_sizes *sizes, study_points *points) {
+    const int64_t n = sizes->size;
     static const char *const names[] = {"0", "0.25", "0.5", "1"};
-    double *s = normals(t, N * N, 1.0);
+    double *s = normals(t, n * n, 1.0);
     const size_t used = t->used;
     for (int k = 0; k < 4; k++) {
-        for (int round = 0; round <= ROUNDS; round++) {
-            head *h = tool_head(t, N, N, s);
+        for (int64_t round = 0; round <= sizes->rounds; round++) {
+            head *h = tool_head(t, n, n, s);
             h->problem.lambda = atof(names[k]);
             h->problem.columns = OTA_COLUMNS_ELASTIC;
             h->problem.steps = round;
             tool_solve_head(t, h, NULL, 1.0, 0.0);
-            add_point(points, names[k], round, h->certificate.delta);
+            add_point(points, names[k], (double)round, h->certificate.delta);
             t->used = used;
         }
     }
 }
 
-/* One key raised by a shift, n = 24: imbalance of four rules. */
-static void sink(trial *t, study_points *points) {
-    enum { N = 24 };
+/* One key raised by a shift: imbalance of four rules. */
+static void sink(trial *t, const study_sizes *sizes, study_points *points) {
+    const int64_t n = sizes->size;
     static const char *const methods[] = {"softmax", "elastic:0.5,4", "relaxed:1", "softmax/exact"};
-    double *s = normals(t, N * N, 1.0);
+    double *s = normals(t, n * n, 1.0);
     const size_t used = t->used;
-    for (int shift = 0; shift <= 16; shift++) {
-        double *moved = copy_of(t, s, N * N);
-        for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
+    for (int64_t shift = 0; shift < sizes->samples; shift++) {
+        double *moved = copy_of(t, s, n * n);
+        for (int64_t i = 0; i < n; i++) moved[i * n + 3] += (double)shift;
         for (int k = 0; k < 4; k++) {
-            head *h = tool_plan_of(t, N, N, moved, methods[k], 1.0, 0.0);
-            add_point(points, methods[k], shift, h->certificate.delta);
+            head *h = tool_plan_of(t, n, n, moved, methods[k], 1.0, 0.0);
+            add_point(points, methods[k], (double)shift, h->certificate.delta);
         }
         t->used = used;
     }
 }
 
-/* ||P - Q||_1 over the printed and over the sharp bound, random pairs and two permutations, n = 8. */
-static void tightness(trial *t, study_points *points) {
-    enum { N = 8, PAIRS = N * N };
+/* ||P - Q||_1 over the printed and over the sharp bound, random pairs and two permutations. */
+static void tightness(trial *t, const study_sizes *sizes, study_points *points) {
+    const int64_t n = sizes->size, pairs = n * n;
     const size_t used = t->used;
-    for (int trials = 0; trials < 160; trials++) {
+    for (int64_t trials = 0; trials < sizes->samples; trials++) {
         const bool cycle = trials % 4 == 0;
         const double size = pow(10.0, between(t, -1.5, 0.8));
-        double *s = normals(t, PAIRS, 1.0), *other = copy_of(t, s, PAIRS), l1 = 0.0;
-        for (int k = 0; k < PAIRS; k++) {
-            const bool on = k / N == k % N, next = (k / N + 1) % N == k % N;
+        double *s = normals(t, pairs, 1.0), *other = copy_of(t, s, pairs), l1 = 0.0;
+        for (int64_t k = 0; k < pairs; k++) {
+            const bool on = k / n == k % n, next = (k / n + 1) % n == k % n;
             if (cycle) s[k] = on ? size / 2.0 : next ? -size / 2.0 : -60.0;
             other[k] = !cycle ? s[k] + size * normal(t) : on || next ? -s[k] : s[k];
         }
-        head *p = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-11);
-        head *q = tool_plan_of(t, N, N, other, "softmax/exact", 1.0, 1e-11);
-        for (int k = 0; k < PAIRS; k++) l1 += fabs(p->p[k] - q->p[k]);
+        head *p = tool_plan_of(t, n, n, s, "softmax/exact", 1.0, 1e-11);
+        head *q = tool_plan_of(t, n, n, other, "softmax/exact", 1.0, 1e-11);
+        for (int64_t k = 0; k < pairs; k++) l1 += fabs(p->p[k] - q->p[k]);
         ota_gauge_result gauge;
         ota_score_bounds bounds;
-        if (ota_gauge(s, other, OTA_F64, N, N, NULL, NULL, &gauge, NULL) >= 0 &&
-            ota_score_bounds_of(s, other, N, N, 1.0, gauge.residual, NULL, &bounds, NULL) >= 0) {
+        if (ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL) >= 0 &&
+            ota_score_bounds_of(s, other, n, n, 1.0, gauge.residual, NULL, &bounds, NULL) >= 0) {
             add_point(points, cycle ? "printed, two permutations" : "printed, random pairs",
                       bounds.sup, l1 / bounds.printed);
             add_point(points, cycle ? "sharp, two permutations" : "sharp, random pairs", bounds.sup,
@@ -151,7 +156,11 @@ const tool_study tool_studies[] = {
      "at least, where Delta is its projective diameter. This is why Sinkhorn converges at all. "
      "Each "
      "kernel stands at its bound; no pair of vectors may lie above the diagonal.",
-     "Largest d_H(Kx, Ky) / d_H(x, y) found for 40 kernels of 6 x 6.",
+     "Largest d_H(Kx, Ky) / d_H(x, y) found for {samples} kernels of {size} x {size}, {rounds} "
+     "pairs each.",
+     {2, 6, 64},
+     {2, 40, 170},
+     {2, 2000, 100000},
      contraction},
     {"TOT-90",
      "iterations",
@@ -163,7 +172,10 @@ const tool_study tool_studies[] = {
      "rounds to a column error of 1e-6 have a bound that no pair of distributions can exceed: 12 "
      "at "
      "epsilon = 1. The 42 that table 5 prints there cannot come from this kernel.",
-     "Rounds to 1e-6, vocabulary of 4000, both axes logarithmic.",
+     "Rounds to 1e-6, vocabulary of {size}, both axes logarithmic.",
+     {2, 4000, 1000000},
+     {2, 13, 33},
+     {1, 100000, 10000000},
      iterations},
     {"ELA-17",
      "elastic",
@@ -173,7 +185,10 @@ const tool_study tool_studies[] = {
      "Elastic rounds lead from softmax (round 0) to the doubly stochastic plan. Every lambda above "
      "0 "
      "ends there; it only sets the speed, which the second singular value of that plan predicts.",
-     "How far the worst key is from its even share after so many rounds, n = 24.",
+     "How far the worst key is from its even share after so many rounds, n = {size}.",
+     {2, 24, 512},
+     {0, 0, 0},
+     {1, 16, 120},
      elastic_path},
     {"CETA-33",
      "sink",
@@ -183,7 +198,10 @@ const tool_study tool_studies[] = {
      "One key's scores are raised by a common shift. Under softmax it ends with all the mass, n - "
      "1 more "
      "than its share. A doubly stochastic plan does not notice: the shift is a change of gauge.",
-     "Largest deviation of a column sum from 1 against the shift, n = 24.",
+     "Largest deviation of a column sum from 1 against the shift, n = {size}.",
+     {4, 24, 512},
+     {2, 17, 120},
+     {0, 0, 0},
      sink},
     {"DER-17",
      "tightness",
@@ -196,7 +214,10 @@ const tool_study tool_studies[] = {
      "The "
      "second is met by plans on two permutations however far they move, the first in the limit "
      "only.",
-     "||P - Q||_1 over its bound against max|S - T| / tau, n = 8.",
+     "||P - Q||_1 over its bound against max|S - T| / tau, n = {size}.",
+     {2, 8, 256},
+     {4, 160, 256},
+     {0, 0, 0},
      tightness},
 };
 const int tool_study_count = (int)(sizeof tool_studies / sizeof tool_studies[0]);

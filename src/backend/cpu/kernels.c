@@ -11,6 +11,8 @@ static const ota_kernels ROWS[] = {
 #if defined(__x86_64__)
     {"avx2", OTA_CPU_AVX2, &ota_avx2_f32, &ota_avx2_f64},
     {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_avx512_f32, &ota_avx512_f64},
+#elif defined(__aarch64__)
+    {"neon", OTA_CPU_NEON, &ota_neon_f32, &ota_neon_f64},
 #endif
 };
 

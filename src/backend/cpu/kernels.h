@@ -28,7 +28,9 @@ enum {
     OTA_KEY_TILE = 128, /* keys per inner tile */
     OTA_PANEL = 64,     /* keys per packed panel: [panel][width][64] */
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
-    OTA_LIFT_F64 = 512
+    OTA_LIFT_F64 = 512,
+    OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
+    OTA_KEEP_ROOM = 16 /* elements that `keep` may write past the last one kept */
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
@@ -36,6 +38,35 @@ enum {
 static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
     return (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL * width;
 }
+
+/* Gradients of one block of rows against one tile of keys (gradient.inc.h), with
+ * P_ij = 2^((S_ij + h_j - shift_i) c), dS_ij = P_ij (U_ij - a_i - b_j), U = upstream V^T:
+ *
+ *     queries [rows][width], keys [key_count][width], upstream [rows][values_width]   finite, packed densely
+ *     packed_keys, packed_values      panels from the tile's first key on, which is `first`; widths > 0
+ *     key_bias, key_advantage         h, b [key_count], or NULL
+ *     begin, end, scale, c, terms     as in the block of attend
+ *     shift [rows]                    units of S; +inf: no weight, NaN: P is NaN on the row's keys
+ *     advantage [rows]                a, finite
+ *     queries_grad [rows][width] += dS K      keys_grad [key_count][width] += dS^T Q
+ *     values_grad [key_count][values_width] += P^T upstream                           each may be NULL
+ *     scratch                         OTA_GRADIENT_SCRATCH elements, 64-byte aligned */
+#define OTA_GRADIENT_BLOCK(NAME, T)                                                                \
+    typedef struct NAME {                                                                          \
+        const T *queries, *keys, *upstream, *packed_keys, *packed_values;                          \
+        const T *key_bias, *key_advantage;                                                         \
+        int64_t rows, key_count, width, values_width, first;                                       \
+        const int64_t *begin, *end;                                                                \
+        T scale, c;                                                                                \
+        void (*terms)(void *context, int64_t row, int64_t first, int64_t last, T *tile_row);       \
+        void *terms_context;                                                                       \
+        const T *shift, *advantage;                                                                \
+        T *queries_grad, *keys_grad, *values_grad;                                                 \
+        T *scratch;                                                                                \
+    } NAME;
+
+OTA_GRADIENT_BLOCK(ota_kernels_f32_gradient, float)
+OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
 
 #define OTA_KERNEL_TABLE(NAME, T)                                                                                \
     /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/        \
@@ -65,14 +96,19 @@ static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
                                                                                                                  \
     typedef struct NAME {                                                                                        \
         void (*attend)(const NAME##_attend *block);                                                              \
+        void (*gradient)(const NAME##_gradient *block);                                                          \
         /* s[r*lds + j] = q_r . k_j for rows x keys, keys packed, q dense [rows][width] */                       \
         void (*products)(const T *q, const T *packed_keys, int64_t rows, int64_t keys,                           \
                          int64_t width, T *s, int64_t lds);                                                      \
+        /* s[j] = q . k_j, keys k[j*ldk + w] as they lie */                                                      \
+        void (*dots)(const T *q, const T *k, int64_t ldk, int64_t count, int64_t width, T *s);                   \
         /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */        \
         void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                            \
                       int64_t keys, int64_t values_width, T *out, int64_t ldo);                                  \
         /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                               \
         T (*maximum)(const T *s, const T *h, int64_t count);                                                     \
+        /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                      \
+        T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                                                 \
         /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */               \
         double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                       \
         /* p_j *= factor; returns nothing */                                                                     \
@@ -119,6 +155,12 @@ static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
         /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                \
         double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                \
                          T factor, T *out);                                                                      \
+        /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
+           room for count + OTA_KEEP_ROOM elements; kept may be s. */     \
+        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                            \
+        /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
+        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
+                           int64_t ldv, int64_t values_width, T *out);                                           \
     } NAME;
 
 OTA_KERNEL_TABLE(ota_kernels_f32, float)
@@ -128,11 +170,11 @@ OTA_KERNEL_TABLE(ota_kernels_f64, double)
 int64_t ota_attend_scratch(int64_t values_width);
 
 /* One table per level and type, each its own file. */
-extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32;
-extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64;
+extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32, ota_neon_f32;
+extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64, ota_neon_f64;
 
 typedef struct ota_kernels {
-    const char *name;  /* "portable", "avx2", "avx512" */
+    const char *name;  /* "portable", "avx2", "avx512", "neon" */
     unsigned features; /* cpu.c bits needed */
     const ota_kernels_f32 *f32;
     const ota_kernels_f64 *f64;

@@ -6,7 +6,8 @@
  *     #include "kernels.inc.h"
  *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
- * kernel and the products, passes.inc.h the passes over rows and matrices of scores. Fused products are
+ * kernel and the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
+ * of scores, sparse.inc.h rows with few weights. Fused products are
  * written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
@@ -25,6 +26,7 @@
 #ifdef OTA_REAL_F64
 typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
+typedef ota_kernels_f64_gradient gradient_block;
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
@@ -36,6 +38,7 @@ static const real EXP2[] = {0x1.e9471c875b804p-32, 0x1.e61c1058a1947p-28, 0x1.b5
 #else
 typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
+typedef ota_kernels_f32_gradient gradient_block;
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
@@ -142,13 +145,18 @@ static ALWAYS_INLINE double total_of(const total *from) {
 static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 
 #include "attend.inc.h"
+#include "gradient.inc.h"
 #include "passes.inc.h"
+#include "sparse.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
+    .gradient = gradient,
     .products = products,
+    .dots = dots,
     .apply = apply,
     .maximum = maximum,
+    .lowest = lowest,
     .exponentials = exponentials,
     .multiply = multiply,
     .sum = sum,
@@ -163,6 +171,8 @@ const kernel_table OTA_TABLE = {
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
+    .keep = keep,
+    .apply_kept = apply_kept,
 };
 
 #endif

@@ -3,7 +3,7 @@
  * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
  * a lane in T before they join an f64. */
 
-enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4 };
+enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 
 static real maximum(const real *s, const real *h, int64_t count) {
     vec top = vec_set(NO_SCORE);
@@ -11,6 +11,20 @@ static real maximum(const real *s, const real *h, int64_t count) {
         top = vec_max_nan(load_scores(s, h, j, smaller(LANES, count - j), 1), top);
     }
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
+}
+
+static real lowest(const real *s, int64_t count, int64_t *forbidden) {
+    vec none = vec_set((real)INFINITY), low = none;
+    *forbidden = 0;
+    for (int64_t j = 0; j < count; j += LANES) {
+        vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
+        vmask closed = mask_equal(x, vec_set(NO_SCORE));
+        *forbidden += mask_count(closed);
+        low = vec_min(low, vec_select(closed, none, x));
+    }
+    /* The lanes past the end count as closed. */
+    *forbidden -= (LANES - count % LANES) % LANES;
+    return -vec_reduce_max(vec_sub(vec_set(0), low));
 }
 
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
@@ -175,43 +189,59 @@ static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t col
 
 /* `count` rows at a time, a constant where this is expanded, so that v and the columns are read once
  * for all of them; every row's own sum is formed the same way whatever the count. */
+static ALWAYS_INLINE void linear_dots(int count, const real *kernel, int64_t ldk, const real *v,
+                                      int64_t j, int64_t lanes, vec *part) {
+    vec right = load_lanes(v + j, lanes);
+    UNROLL for (int i = 0; i < count; i++) {
+        part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
+    }
+}
+
+static ALWAYS_INLINE void linear_columns(int count, const real *kernel, int64_t ldk,
+                                         const real *left, int64_t j, int64_t lanes,
+                                         double *column) {
+    vec part = vec_set(0);
+    UNROLL for (int i = 0; i < count; i++) {
+        part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set(left[i]), part);
+    }
+    accumulate_lanes(column + j, part, lanes);
+}
+
 static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ldk, int64_t columns,
                                        const real *v, const double *mass, const double *sink,
                                        double *u, double *column) {
-    total dot[ROWS_AT_ONCE] = {{0, 0}};
+    total dot[LINEAR_ROWS] = {{0, 0}};
+    real left[LINEAR_ROWS];
+    const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, columns);
-        vec part[ROWS_AT_ONCE];
+        int64_t end = smaller(start + SWEEP, columns), full = smaller(end, whole);
+        vec part[LINEAR_ROWS];
         UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
-        for (int64_t j = start; j < end; j += LANES) {
-            int64_t lanes = smaller(LANES, end - j);
-            vec right = load_lanes(v + j, lanes);
-            UNROLL for (int i = 0; i < count; i++) {
-                part[i] = vec_fma(load_lanes(kernel + i * ldk + j, lanes), right, part[i]);
-            }
-        }
+        for (int64_t j = start; j < full; j += LANES)
+            linear_dots(count, kernel, ldk, v, j, LANES, part);
+        if (full < end) linear_dots(count, kernel, ldk, v, full, end - full, part);
         UNROLL for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
         u[i] = mass[i] > 0 ? mass[i] / row_sum : 0;
+        left[i] = (real)u[i];
     }
-    for (int64_t j = 0; j < columns; j += LANES) {
-        int64_t lanes = smaller(LANES, columns - j);
-        vec part = vec_set(0);
-        UNROLL for (int i = 0; i < count; i++) {
-            part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set((real)u[i]), part);
-        }
-        accumulate_lanes(column + j, part, lanes);
-    }
+    for (int64_t j = 0; j < whole; j += LANES)
+        linear_columns(count, kernel, ldk, left, j, LANES, column);
+    if (whole < columns) linear_columns(count, kernel, ldk, left, whole, columns - whole, column);
 }
 
 static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
                          const real *v, const double *mass, const double *sink, double *u,
                          double *column) {
     int64_t row = 0;
-    for (; row + ROWS_AT_ONCE <= rows; row += ROWS_AT_ONCE) {
-        linear_group(ROWS_AT_ONCE, kernel + row * ldk, ldk, columns, v, mass + row,
+    for (; row + LINEAR_ROWS <= rows; row += LINEAR_ROWS) {
+        linear_group(LINEAR_ROWS, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
+    for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
+        linear_group(LINEAR_ROWS / 2, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
     for (; row < rows; row++) {
@@ -258,66 +288,70 @@ static ALWAYS_INLINE double lower_power(double y, double p) {
     return pow(y, p - 1);
 }
 
-static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                          double p, double *first, double *second) {
-    threshold at = threshold_of(shift, k, t);
-    bool square = p == 2.0;
-    bool general = p != 1.0 && p != 2.0;
-    total totals[2] = {{0, 0}, {0, 0}};
+/* p = 1 or, with `square`, 2; apart from the others because their calls to pow would send every vector to
+ * memory. */
+static ALWAYS_INLINE int64_t plain_sums(const real *s, const real *h, int64_t count,
+                                        const threshold *at, bool square, double *first,
+                                        double *second) {
+    total ones = {0, 0};
+    total twos = {0, 0};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
-        vec ones = vec_set(0);
-        vec twos = vec_set(0);
+        vec sum = vec_set(0);
+        vec squares = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, smaller(LANES, end - j), &at);
+            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at);
             above += mask_count(mask_above(y, vec_set(0)));
-            if (general) {
-                real lane[LANES];
-                vec_store(lane, y);
-                for (int l = 0; l < LANES; l++) {
-                    if (lane[l] <= 0) continue;
-                    double power = lower_power((double)lane[l], p);
-                    total_add(&totals[0], power * (double)lane[l]);
-                    total_add(&totals[1], power);
-                }
-            } else {
-                ones = vec_add(ones, y);
-                if (square) twos = vec_fma(y, y, twos);
-            }
+            sum = vec_add(sum, y);
+            if (square) squares = vec_fma(y, y, squares);
         }
-        if (!general) {
-            total_add(&totals[square ? 1 : 0], (double)vec_reduce_add(ones));
-            if (square) total_add(&totals[0], (double)vec_reduce_add(twos));
-        }
+        total_add(&ones, (double)vec_reduce_add(sum));
+        if (square) total_add(&twos, (double)vec_reduce_add(squares));
     }
-    *first = total_of(&totals[0]);
-    *second = p == 1.0 ? (double)above : total_of(&totals[1]);
+    *first = total_of(square ? &twos : &ones);
+    *second = square ? total_of(&ones) : (double)above;
     return above;
 }
 
-static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                     double p, real factor, real *out) {
+static int64_t general_sums(const real *s, const real *h, int64_t count, const threshold *at,
+                            double p, double *first, double *second) {
+    total totals[2] = {{0, 0}, {0, 0}};
+    int64_t above = 0;
+    for (int64_t j = 0; j < count; j += LANES) {
+        real lane[LANES];
+        vec_store(lane, above_threshold(s, h, j, smaller(LANES, count - j), at));
+        for (int l = 0; l < LANES; l++) {
+            if (lane[l] <= 0) continue;
+            double power = lower_power((double)lane[l], p);
+            total_add(&totals[0], power * (double)lane[l]);
+            total_add(&totals[1], power);
+            above += lane[l] > 0;
+        }
+    }
+    *first = total_of(&totals[0]);
+    *second = total_of(&totals[1]);
+    return above;
+}
+
+static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                          double p, double *first, double *second) {
     threshold at = threshold_of(shift, k, t);
-    bool square = p == 2.0;
-    bool general = p != 1.0 && p != 2.0;
+    if (p == 1.0) return plain_sums(s, h, count, &at, false, first, second);
+    if (p == 2.0) return plain_sums(s, h, count, &at, true, first, second);
+    return general_sums(s, h, count, &at, p, first, second);
+}
+
+static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t count,
+                                         const threshold *at, bool square, real factor, real *out) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
             int64_t lanes = smaller(LANES, end - j);
-            vec y = above_threshold(s, h, j, lanes, &at);
+            vec y = above_threshold(s, h, j, lanes, at);
             if (square) y = vec_mul(y, y);
-            if (general) {
-                real lane[LANES];
-                vec_store(lane, y);
-                for (int l = 0; l < LANES; l++) {
-                    double y_l = (double)lane[l];
-                    lane[l] = lane[l] <= 0 ? 0 : (real)(lower_power(y_l, p) * y_l);
-                }
-                y = vec_load(lane);
-            }
             y = vec_mul(y, vec_set(factor));
             store_lanes(out + j, y, lanes);
             sum = vec_add(sum, y);
@@ -325,4 +359,33 @@ static double powers(const real *s, const real *h, int64_t count, real shift, re
         total_add(&all, (double)vec_reduce_add(sum));
     }
     return total_of(&all);
+}
+
+static double general_powers(const real *s, const real *h, int64_t count, const threshold *at,
+                             double p, real factor, real *out) {
+    total all = {0, 0};
+    for (int64_t start = 0; start < count; start += RUN) {
+        double sum = 0;
+        for (int64_t j = start; j < smaller(start + RUN, count); j += LANES) {
+            int64_t lanes = smaller(LANES, count - j);
+            real lane[LANES];
+            vec_store(lane, above_threshold(s, h, j, lanes, at));
+            for (int64_t l = 0; l < lanes; l++) {
+                double y = (double)lane[l];
+                real power = lane[l] <= 0 ? 0 : (real)(lower_power(y, p) * y) * factor;
+                out[j + l] = power;
+                sum += (double)power;
+            }
+        }
+        total_add(&all, sum);
+    }
+    return total_of(&all);
+}
+
+static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
+                     double p, real factor, real *out) {
+    threshold at = threshold_of(shift, k, t);
+    if (p == 1.0) return plain_powers(s, h, count, &at, false, factor, out);
+    if (p == 2.0) return plain_powers(s, h, count, &at, true, factor, out);
+    return general_powers(s, h, count, &at, p, factor, out);
 }

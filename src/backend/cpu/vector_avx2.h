@@ -80,6 +80,24 @@ static inline int64_t mask_count(vmask mask) {
     return __builtin_popcount((unsigned)WORD(movemask)(mask));
 }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(blendv)(no, yes, mask); }
+static inline void vec_keep(real *to, vmask mask, vec x) {
+    const int bits = WORD(movemask)(mask);
+    real lane[LANES];
+    vec_store(lane, x);
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = lane[l];
+        count += bits >> l & 1;
+    }
+}
+static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
+    const int bits = WORD(movemask)(mask);
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = first + l;
+        count += bits >> l & 1;
+    }
+}
 #ifdef OTA_REAL_F64
 static inline real vec_reduce_add(vec x) {
     __m128d two = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));

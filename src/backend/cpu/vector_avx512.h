@@ -57,6 +57,21 @@ static inline int64_t mask_count(vmask mask) { return __builtin_popcount(mask); 
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return WORD(mask_blend)(mask, no, yes);
 }
+/* The compressing store to memory is slow on some processors; through a register it is not. */
+static inline void vec_keep(real *to, vmask mask, vec x) {
+    vec_store(to, WORD(maskz_compress)(mask, x));
+}
+static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
+#ifdef OTA_REAL_F64
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i place = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_maskz_compress_epi32(mask, place));
+#else
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i place = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(mask, place));
+#endif
+}
 static inline real vec_reduce_add(vec x) { return WORD(reduce_add)(x); }
 static inline real vec_reduce_max(vec x) { return WORD(reduce_max)(x); }
 static inline vec vec_round(vec x) {

@@ -12,6 +12,8 @@
  *     mask_range(low, high)          lanes low <= lane < high
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
  *     vec_select(mask, yes, no)
+ *     vec_keep(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
+ *     mask_places(to, mask, first)   first + lane of each lane of the mask; writes LANES int32
  *     vec_reduce_add, vec_reduce_max one fixed order per level
  *     vec_round                      nearest integer, ties to even, for |x| below half the fraction
  *     vec_scale(x, n)                x 2^n for integers |n| <= 200 (f32) or 1200 (f64), x within
@@ -99,6 +101,22 @@ static inline int64_t mask_count(vmask mask) {
     int64_t count = 0;
     for (int lane = 0; lane < LANES; lane++) count -= mask[lane];
     return count;
+}
+static inline void vec_keep(real *to, vmask mask, vec x) {
+    real lane[LANES];
+    vec_store(lane, x);
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = lane[l];
+        count += mask[l] != 0;
+    }
+}
+static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = first + l;
+        count += mask[l] != 0;
+    }
 }
 static inline real vec_reduce_add(vec x) {
 #ifdef OTA_REAL_F64

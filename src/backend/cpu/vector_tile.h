@@ -4,6 +4,7 @@
  *     tile_product     out[r][c] = (factor ? factor[r] out[r][c] : 0) + sum_k a[r][k] b[k][c]
  *                      a [rows][length] with row stride lda, b [length][columns] with ldb,
  *                      out [rows][columns] with ldo
+ *     tile_product_turned  the same with a[k][r]: a [length][rows] with lda
  *
  * Every element is one chain of fused products over k from zero, whatever the tile it falls into, so
  * a result depends on neither its row's nor its column's place. The chain is as long as `length`:
@@ -23,9 +24,9 @@
 
 /* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
  * which goes with one vector. */
-static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, const real *a, int64_t lda,
-                                    const real *b, int64_t ldb, int64_t length, real *out,
-                                    int64_t ldo, const real *factor, int64_t lanes) {
+static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned, const real *a,
+                                    int64_t lda, const real *b, int64_t ldb, int64_t length,
+                                    real *out, int64_t ldo, const real *factor, int64_t lanes) {
     vec sum[TILE_ROWS][TILE_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) {
         UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = vec_set(0);
@@ -36,7 +37,7 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, const real
             right[v] = part ? vec_load_part(b, lanes) : vec_load(b + v * LANES);
         }
         UNROLL for (int r = 0; r < rows; r++) {
-            vec left = vec_set(a[r * lda + k]);
+            vec left = vec_set(turned ? a[k * lda + r] : a[r * lda + k]);
             UNROLL for (int v = 0; v < vectors; v++) {
                 sum[r][v] = vec_fma(left, right[v], sum[r][v]);
             }
@@ -62,17 +63,21 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, const real
 typedef void tile_function(const real *a, int64_t lda, const real *b, int64_t ldb, int64_t length,
                            real *out, int64_t ldo, const real *factor, int64_t lanes);
 
-#define TILE_VARIANT(ROWS, NAME, VECTORS, PART)                                                    \
+#define TILE_VARIANT(ROWS, NAME, VECTORS, PART, TURNED)                                            \
     static void tile_##ROWS##_##NAME(const real *a, int64_t lda, const real *b, int64_t ldb,       \
                                      int64_t length, real *out, int64_t ldo, const real *factor,   \
                                      int64_t lanes) {                                              \
-        tile_body(ROWS, VECTORS, PART, a, lda, b, ldb, length, out, ldo, factor, lanes);           \
+        tile_body(ROWS, VECTORS, PART, TURNED, a, lda, b, ldb, length, out, ldo, factor, lanes);   \
     }
 #define TILE_VARIANTS(ROWS)                                                                        \
-    TILE_VARIANT(ROWS, full, TILE_VECTORS, false)                                                  \
-    TILE_VARIANT(ROWS, half, TILE_VECTORS / 2, false)                                              \
-    TILE_VARIANT(ROWS, one, 1, false)                                                              \
-    TILE_VARIANT(ROWS, part, 1, true)
+    TILE_VARIANT(ROWS, full, TILE_VECTORS, false, false)                                           \
+    TILE_VARIANT(ROWS, half, TILE_VECTORS / 2, false, false)                                       \
+    TILE_VARIANT(ROWS, one, 1, false, false)                                                       \
+    TILE_VARIANT(ROWS, part, 1, true, false)                                                       \
+    TILE_VARIANT(ROWS, turned_full, TILE_VECTORS, false, true)                                     \
+    TILE_VARIANT(ROWS, turned_half, TILE_VECTORS / 2, false, true)                                 \
+    TILE_VARIANT(ROWS, turned_one, 1, false, true)                                                 \
+    TILE_VARIANT(ROWS, turned_part, 1, true, true)
 
 TILE_VARIANTS(6)
 TILE_VARIANTS(4)
@@ -84,16 +89,22 @@ typedef struct tile_height {
     tile_function *full, *half, *one, *part;
 } tile_height;
 
-static const tile_height TILE_HEIGHTS[] = {
-    {6, tile_6_full, tile_6_half, tile_6_one, tile_6_part},
-    {4, tile_4_full, tile_4_half, tile_4_one, tile_4_part},
-    {2, tile_2_full, tile_2_half, tile_2_one, tile_2_part},
-    {1, tile_1_full, tile_1_half, tile_1_one, tile_1_part},
-};
+#define TILE_HEIGHT(ROWS, PREFIX)                                                                  \
+    {                                                                                              \
+        ROWS, tile_##ROWS##_##PREFIX##full, tile_##ROWS##_##PREFIX##half,                          \
+            tile_##ROWS##_##PREFIX##one, tile_##ROWS##_##PREFIX##part                              \
+    }
 
-static inline void tile_product(const real *a, int64_t lda, const real *b, int64_t ldb,
-                                int64_t rows, int64_t columns, int64_t length, real *out,
-                                int64_t ldo, const real *factor) {
+static const tile_height TILE_HEIGHTS[] = {TILE_HEIGHT(6, ), TILE_HEIGHT(4, ), TILE_HEIGHT(2, ),
+                                           TILE_HEIGHT(1, )};
+static const tile_height TURNED_HEIGHTS[] = {TILE_HEIGHT(6, turned_), TILE_HEIGHT(4, turned_),
+                                             TILE_HEIGHT(2, turned_), TILE_HEIGHT(1, turned_)};
+
+/* `step` leads from one row of a to the next. */
+static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step, const real *a,
+                                    int64_t lda, const real *b, int64_t ldb, int64_t rows,
+                                    int64_t columns, int64_t length, real *out, int64_t ldo,
+                                    const real *factor) {
     for (int64_t column = 0; column < columns;) {
         int64_t left = columns - column;
         int64_t lanes = left >= TILE_VECTORS * LANES       ? TILE_VECTORS * LANES
@@ -101,18 +112,30 @@ static inline void tile_product(const real *a, int64_t lda, const real *b, int64
                         : left >= LANES                    ? LANES
                                                            : left;
         int64_t row = 0;
-        for (const tile_height *height = TILE_HEIGHTS; row < rows; height++) {
+        for (const tile_height *height = heights; row < rows; height++) {
             tile_function *product = lanes == TILE_VECTORS * LANES       ? height->full
                                      : lanes == TILE_VECTORS / 2 * LANES ? height->half
                                      : lanes == LANES                    ? height->one
                                                                          : height->part;
             for (; row + height->rows <= rows; row += height->rows) {
-                product(a + row * lda, lda, b + column, ldb, length, out + row * ldo + column, ldo,
+                product(a + row * step, lda, b + column, ldb, length, out + row * ldo + column, ldo,
                         factor ? factor + row : NULL, lanes);
             }
         }
         column += lanes;
     }
+}
+
+static inline void tile_product(const real *a, int64_t lda, const real *b, int64_t ldb,
+                                int64_t rows, int64_t columns, int64_t length, real *out,
+                                int64_t ldo, const real *factor) {
+    tile_walk(TILE_HEIGHTS, lda, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
+}
+
+static inline void tile_product_turned(const real *a, int64_t lda, const real *b, int64_t ldb,
+                                       int64_t rows, int64_t columns, int64_t length, real *out,
+                                       int64_t ldo, const real *factor) {
+    tile_walk(TURNED_HEIGHTS, 1, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
 }
 
 #endif

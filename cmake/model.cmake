@@ -1,0 +1,38 @@
+# libotattn_model: checkpoints, their forward passes, tokenizers. It sees the public headers only.
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(JANSSON IMPORTED_TARGET jansson)
+if(NOT JANSSON_FOUND)
+    message(STATUS "no jansson: libotattn_model is not built")
+    return()
+endif()
+
+add_library(otattn_model STATIC ${OTATTN_MODEL_SOURCES})
+set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
+target_link_libraries(otattn_model PUBLIC otattn_static
+    PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
+
+foreach(source IN LISTS OTATTN_MODEL_LEVEL_SOURCES)
+    string(REGEX REPLACE ".*/ops_([a-z0-9]+).*" "\\1" level "${source}")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "${OTATTN_PROCESSOR_${level}}")
+        set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS
+            "${OTATTN_FLAGS_${level}};-fno-math-errno;-fno-trapping-math")
+        target_sources(otattn_model PRIVATE "${source}")
+        string(TOUPPER "OTATTN_MODEL_${level}" definition)
+        target_compile_definitions(otattn_model PRIVATE ${definition})
+    endif()
+endforeach()
+
+# Linear layers: OpenBLAS where it is found, else plain loops.
+find_path(OTATTN_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas)
+find_library(OTATTN_CBLAS_LIBRARY NAMES openblas)
+if(OTATTN_BLAS AND OTATTN_CBLAS_INCLUDE AND OTATTN_CBLAS_LIBRARY)
+    target_include_directories(otattn_model SYSTEM PRIVATE "${OTATTN_CBLAS_INCLUDE}")
+    target_compile_definitions(otattn_model PRIVATE OTATTN_CBLAS)
+    target_link_libraries(otattn_model PRIVATE $<BUILD_INTERFACE:${OTATTN_CBLAS_LIBRARY}>
+        $<INSTALL_INTERFACE:openblas>)
+    set(OTATTN_MODEL_BLAS "-lopenblas")
+endif()
+
+install(TARGETS otattn_model EXPORT otattnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${OTATTN_MODEL_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,0 +1,127 @@
+"""Trains a causal model of bytes on a text, with any attention method that a causal model can use.
+
+The first 90 % of the text train; bits a byte are reported on the rest, every byte of it once, with at
+least half a context before it (the first ones excepted). sink_rate is the share of heads whose
+queries give the first key more than 0.3 of their mass on average, first_key that mass averaged over heads.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from layers import Block
+from loop import Batch, parser, run_all
+from torch import Tensor, nn
+
+METHODS = ["torch", "softmax", "entmax:1.5", "softmax/online:4", "softmax/prefix"]
+SINK = 0.3
+
+
+class Transformer(nn.Module):
+    """Bytes (batch, context) to logits of the next ones (batch, context, 256)."""
+
+    def __init__(self, method: str, context: int, width: int, depth: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(256, width)
+        # Bytes mean little by themselves: a sum over the last four, each with its own map of channels.
+        self.near = nn.Conv1d(width, width, 4, groups=width)
+        self.places = nn.Parameter(0.1 * torch.randn(context, width))
+        self.drop = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            Block(method, width, heads, causal=True, dropout=dropout) for _ in range(depth)
+        )
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
+
+    def tokens(self, text: Tensor) -> Tensor:
+        x = self.embed(text)
+        near = self.near(nn.functional.pad(x.transpose(1, 2), (3, 0))).transpose(1, 2)
+        return self.drop(x + near + self.places[: text.shape[1]])
+
+    def forward(self, text: Tensor) -> Tensor:
+        x = self.tokens(text)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+    def first_key_mass(self, text: Tensor) -> Tensor:
+        """(layers, heads): mean weight on the first key over the batch and the queries behind the first."""
+        x, found = self.tokens(text), []
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            found.append(block.weights(x)[:, :, 1:, 0].double().mean((0, 2)))
+            x = block(x)
+        return torch.stack(found)
+
+
+class Language:
+    metric = "bits"
+
+    def __init__(self, path: Path, context: int, sizes: dict[str, Any], judged: int) -> None:
+        if not path.is_file():
+            raise SystemExit(f"{path} is missing; give the text with --text")
+        text = torch.from_numpy(np.fromfile(path, np.uint8)).long()
+        cut = len(text) * 9 // 10
+        self.train, self.rest = text[:cut], text[cut:]
+        self.name = f"language-{context}"
+        self.context, self.sizes, self.judged = context, sizes, judged
+        self.facts = {"text": path.name, "bytes": len(text), "context": context, "judged": judged, **sizes}
+
+    def model(self, method: str) -> nn.Module:
+        return Transformer(method, self.context, **self.sizes)
+
+    def batch(self, generator: torch.Generator, size: int) -> Batch:
+        starts = torch.randint(len(self.train) - self.context, (size, 1), generator=generator)
+        windows = self.train[starts + torch.arange(self.context + 1)]
+        return windows[:, :-1], windows[:, 1:]
+
+    def evaluate(self, model: nn.Module, last: bool) -> dict[str, float]:
+        text = self.rest if last else self.rest[: self.judged]
+        inputs, targets = self.windows(text)
+        assert isinstance(model, Transformer)
+        nats = torch.zeros((), dtype=torch.float64)
+        for part, wanted in zip(inputs.split(16), targets.split(16), strict=True):
+            loss = nn.functional.cross_entropy(model(part).flatten(0, 1), wanted.flatten(), reduction="none")
+            nats += loss.double().sum()
+        counted = int((targets >= 0).sum())
+        mass = model.first_key_mass(inputs[:4])
+        return {
+            "bits": nats.item() / counted / math.log(2.0),
+            "judged_bytes": counted,
+            "sink_rate": (mass > SINK).double().mean().item(),
+            "first_key": mass.mean().item(),
+        }
+
+    def windows(self, text: Tensor) -> Batch:
+        """Windows that begin every half context, one at the end; targets of the window before are -100."""
+        end = len(text) - 1 - self.context
+        starts = torch.tensor([*range(0, end, self.context // 2), end])
+        found = text[starts[:, None] + torch.arange(self.context + 1)]
+        inputs, targets = found[:, :-1], found[:, 1:].clone()
+        seen = (self.context - starts.diff())[:, None] > torch.arange(self.context)
+        targets[1:] = targets[1:].masked_fill(seen, -100)
+        return inputs, targets
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    flags = parser(__doc__.splitlines()[0], METHODS, 6000, 32, 2e-3)
+    flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
+    flags.add_argument("--context", type=int, default=256)
+    flags.add_argument("--width", type=int, default=256)
+    flags.add_argument("--depth", type=int, default=4)
+    flags.add_argument("--heads", type=int, default=4)
+    flags.add_argument("--dropout", type=float, default=0.1)
+    flags.add_argument(
+        "--judged", type=int, default=20000, help="bytes judged before the last step, which judges all"
+    )
+    options = flags.parse_args(arguments)
+    sizes = {name: getattr(options, name) for name in ("width", "depth", "heads", "dropout")}
+    return run_all(Language(options.text, options.context, sizes, options.judged), options)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 3)

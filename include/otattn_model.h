@@ -1,0 +1,148 @@
+/* otattn_model.h: transformer checkpoints (GPT-2, BERT, Llama type) run with any attention method.
+ *
+ *     ota_model *model;  ota_session *session;  ota_error error;
+ *     ota_model_open(&model, "folder or file.gguf or hub name", NULL, &error);
+ *     ota_session_options options = {.size = sizeof options, .batch = 1, .tokens = 128};
+ *     ota_session_create(&session, model, &options, &error);
+ *     ota_model_run run = {.size = sizeof run, .ids = ids, .batch = 1, .count = 128};
+ *     run.states = states;                                      [batch, count, width] after the last norm
+ *     ota_session_run(session, &run, &error);
+ *     ota_session_logits(session, states, 128, 0, logits, &error);         [128, vocabulary]
+ *
+ * A model is read-only after opening and may be shared by sessions in several threads; a session is
+ * used by one thread at a time. Weights stay memory-mapped in the type the file has; arithmetic is
+ * f32. Attention goes through otattn.h only. Status and error rules are those of otattn.h. Built as
+ * libotattn_model where jansson is found. */
+#ifndef OTATTN_MODEL_H
+#define OTATTN_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+#include "otattn_tensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ota_model ota_model;     /* opaque: weights and what the configuration says */
+typedef struct ota_session ota_session; /* opaque: plans, buffers and cache of one use of a model */
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+/* Zero means the default in brackets. */
+typedef struct ota_model_options {
+    size_t size; /* sizeof(ota_model_options) */
+    /* folder of the hub cache for bare names [NULL: such names are not looked up]; the program fills
+       it from HF_HUB_CACHE and its kin */
+    const char *hub_cache;
+    ota_tensor_limits tensors;
+} ota_model_options;
+
+/* `name`: a folder with config.json and model.safetensors or its shards, a .gguf file, or the name of
+ * a model in the hub cache. Every file is checked against the loader limits and every tensor's shape
+ * against the configuration. *model is NULL on failure. */
+OTA_API ota_status ota_model_open(ota_model **model, const char *name,
+                                  const ota_model_options *options, ota_error *error);
+/* Frees everything; NULL is fine; its sessions must be freed before. */
+OTA_API void ota_model_free(ota_model *model);
+
+typedef struct ota_model_facts {
+    size_t size;              /* sizeof(ota_model_facts), set by the caller */
+    const char *architecture; /* "gpt2", "bert", "llama" */
+    const char *format;       /* "safetensors" or "gguf" */
+    const char *path;         /* folder or file the name meant */
+    const char *dtype;        /* stored type of most parameters: "F32", "Q4_1" */
+    const char *head;         /* how logits are made: "tied", "own", "mlm" or "none" */
+    int64_t layers, heads, kv_heads, width, head_width, inner;
+    int64_t vocabulary, positions;
+    int64_t parameters; /* those the forward pass uses, shared ones once */
+    int causal;
+    double norm_epsilon;
+    double rope_base; /* 0: learned positions */
+} ota_model_facts;
+
+/* Texts belong to the model. */
+OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *facts,
+                                      ota_error *error);
+/* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
+OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+/* Zero means the default in every field but `size`, `batch` and `tokens`. */
+typedef struct ota_session_options {
+    size_t size;    /* sizeof(ota_session_options) */
+    int64_t batch;  /* most sequences of one run */
+    int64_t tokens; /* most tokens of one sequence in one run */
+    /* positions of the KV cache; 0: none. With a cache each run continues the sequences */
+    int64_t cache;
+    /* `method_count` texts METHOD[@PLACE,...], PLACE = L, A-B, L.H or A-B.H, layers and heads counted
+       from 0; later texts win. None: softmax everywhere */
+    const char *const *methods;
+    int64_t method_count;
+    double temperature; /* factor on the model's own; 0: 1 */
+    double tolerance;   /* as in ota_options */
+    int64_t rounds, max_rounds;
+    const int64_t *window; /* NULL, or {left, right} as in OTA_SUPPORT_WINDOW */
+    const double *sink;    /* NULL, or the logit of a sink in every head */
+    int threads;           /* 0: the CPUs this process may use */
+    const char *cpu;
+    const int *cancel;
+} ota_session_options;
+
+OTA_API ota_status ota_session_create(ota_session **session, const ota_model *model,
+                                      const ota_session_options *options, ota_error *error);
+OTA_API void ota_session_free(ota_session *session);
+/* All bytes the session holds apart from the plans, which the first run of a shape makes. */
+OTA_API size_t ota_session_bytes(const ota_session *session);
+/* What a reader should know about the methods chosen: a sentence, or "" (causal leak). */
+OTA_API const char *ota_session_warning(const ota_session *session);
+
+/* One captured array, f32, dense, valid during the call only; TransformerLens names and shapes
+ * ("blocks.3.attn.hook_pattern" [batch, heads, queries, keys]). Not OTA_OK stops the run with that
+ * status. */
+typedef struct ota_capture {
+    const char *name;
+    int rank;
+    int64_t shape[4];
+    const float *data;
+} ota_capture;
+
+typedef struct ota_model_run {
+    size_t size;        /* sizeof(ota_model_run) */
+    const int64_t *ids; /* [batch, count] */
+    int64_t batch, count;
+    const int64_t
+        *lengths;         /* [batch], or NULL: count; ids beyond are padding, unseen by the rest */
+    const int64_t *types; /* [batch, count] BERT's token types, or NULL: 0 */
+    int64_t first; /* position of the first token: 0 begins anew, else what the cache holds */
+    float *states; /* out [batch, count, width] after the last norm, or NULL */
+    /* asked once for every point that exists; NULL: nothing is captured */
+    int (*wanted)(void *user, const char *name);
+    ota_status (*capture)(void *user, const ota_capture *capture, ota_error *error);
+    void *user;
+} ota_model_run;
+
+OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
+                                   ota_error *error);
+/* logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
+OTA_API ota_status ota_session_logits(ota_session *session, const float *states, int64_t rows,
+                                      int normalise, float *logits, ota_error *error);
+/* A point of capture. */
+typedef struct ota_capture_point {
+    char name[96];
+    int rank;
+    int64_t shape[4];
+} ota_capture_point;
+
+/* The points of a run of `batch` new sequences of `count` tokens, in the order in which the run meets
+ * them; 0 past the end. */
+OTA_API int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_t count,
+                            ota_capture_point *point);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* otattn_tensors.h: the table of contents of a .safetensors file, read as if the file were hostile.
+ *
+ * One reader for the program's arrays and for model checkpoints. It reads the header only: where a
+ * tensor's bytes lie is for the caller to read or map. Part of libotattn_model. */
+#ifndef OTATTN_TENSORS_H
+#define OTATTN_TENSORS_H
+
+#include <stdint.h>
+
+#include "otattn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { OTA_TENSOR_RANK = 8, OTA_TENSOR_NAME = 1024 };
+
+/* One tensor: row-major, little-endian, `bytes` bytes from file offset `offset` on. The texts belong
+ * to the table. */
+typedef struct ota_tensor {
+    const char *name;
+    const char *stored; /* the file's word for the element type: "F32", "BF16", "Q4_1" */
+    unsigned bits;      /* of one element; 0 for types stored in blocks */
+    int rank;
+    int64_t shape[OTA_TENSOR_RANK];
+    int64_t count; /* product of the shape */
+    int64_t offset, bytes;
+    int64_t place; /* file offset of its entry, for messages */
+} ota_tensor;
+
+/* 0 means the default in brackets. */
+typedef struct ota_tensor_limits {
+    int64_t header_bytes; /* [100,000,000] */
+    int64_t tensors;      /* [1,000,000] */
+} ota_tensor_limits;
+
+typedef struct ota_tensors ota_tensors; /* opaque */
+
+/* Reads and checks the header of an open regular file of `size` bytes: strict JSON, valid names, no
+ * duplicate, shapes that fit their bytes, tensors that tile the data without hole or overlap. The
+ * descriptor and `path` (for messages: "path: at byte N: rule") stay the caller's and are not used
+ * after the call. Statuses: OTA_EFORMAT, OTA_ELIMIT, OTA_ENOMEM, OTA_EIO. */
+OTA_API ota_status ota_safetensors_open(ota_tensors **table, int descriptor, int64_t size,
+                                        const char *path, const ota_tensor_limits *limits,
+                                        ota_error *error);
+OTA_API void ota_tensors_free(ota_tensors *table);
+/* How many, and each in the file's own order; NULL outside. */
+OTA_API int64_t ota_tensors_count(const ota_tensors *table);
+OTA_API const ota_tensor *ota_tensors_at(const ota_tensors *table, int64_t index);
+/* The string under `key` of __metadata__; *value is freed by the caller, NULL when there is none. */
+OTA_API ota_status ota_tensors_metadata(const ota_tensors *table, const char *key, char **value,
+                                        ota_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

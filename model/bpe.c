@@ -1,0 +1,274 @@
+/* Byte-level BPE: a word starts as its bytes, and the neighbours whose merge has the lowest rank are
+ * merged, the leftmost first, until no two neighbours have a merge.
+ *
+ * Words of up to SCANNED symbols: the least rank is found by scanning rank[n], where rank[i] belongs to
+ * the symbols i and i+1; n is small, so that a scan is a few vector instructions. Longer ones: a heap of
+ * (rank, position) over a doubly linked list, n log n in all; an entry is out of date when its rank is no
+ * longer its position's. The order of merges is the same in both. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "tokenizer_parts.h"
+
+enum { SCANNED = 64 };
+#define NO_RANK UINT32_MAX
+
+/* ---- building ---- */
+
+ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
+                         ota_text left, ota_text right, const char *path, int64_t offset,
+                         ota_error *error) {
+    char both[OTA_TOKEN_PIECE_MOST];
+    if (left.size + right.size > sizeof both)
+        return ota_token_fail(error, OTA_ELIMIT, path, offset, "a merge makes more than %d bytes",
+                              OTA_TOKEN_PIECE_MOST);
+    memcpy(both, left.data, left.size);
+    memcpy(both + left.size, right.data, right.size);
+    const int32_t a = ota_vocabulary_find(vocabulary, left.data, left.size),
+                  b = ota_vocabulary_find(vocabulary, right.data, right.size),
+                  product = ota_vocabulary_find(vocabulary, both, left.size + right.size);
+    if (a < 0 || b < 0 || product < 0) {
+        const ota_text missing = a < 0   ? left
+                                 : b < 0 ? right
+                                         : (ota_text){both, left.size + right.size};
+        return ota_token_fail(error, OTA_EFORMAT, path, offset,
+                              "a merge needs the piece \"%.*s\", which the vocabulary lacks",
+                              (int)(missing.size < 80 ? missing.size : 80), missing.data);
+    }
+    if (list->count >= OTA_TOKEN_MERGES_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, path, offset, "a tokenizer has at most %d merges",
+                              OTA_TOKEN_MERGES_MOST);
+    void *merges = list->merges;
+    const bool grown = ota_token_grow(&merges, &list->room, list->count + 1, sizeof *list->merges);
+    list->merges = merges;
+    if (!grown) return ota_token_no_memory(error);
+    list->merges[list->count] = (ota_merge){
+        .pair = (uint64_t)a << 32 | (uint64_t)b, .rank = (uint32_t)list->count, .product = product};
+    list->count++;
+    return OTA_OK;
+}
+
+ota_status ota_bpe_merge_line(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
+                              ota_text line, const char *path, int64_t offset, ota_error *error) {
+    const char *blank = line.size == 0 ? NULL : memchr(line.data, ' ', line.size);
+    const size_t left = blank == NULL ? 0 : (size_t)(blank - line.data);
+    if (left == 0 || left + 1 == line.size || memchr(blank + 1, ' ', line.size - left - 1) != NULL)
+        return ota_token_fail(error, OTA_EFORMAT, path, offset,
+                              "a merge must be two pieces with one blank between them");
+    return ota_bpe_merge(vocabulary, list, (ota_text){line.data, left},
+                         (ota_text){blank + 1, line.size - left - 1}, path, offset, error);
+}
+
+static inline uint64_t slot_of(const ota_bpe *bpe, uint64_t pair) {
+    uint64_t slot = ota_token_spread(pair) & bpe->mask;
+    while (bpe->merges[slot].pair != pair && bpe->merges[slot].pair != UINT64_MAX)
+        slot = (slot + 1) & bpe->mask;
+    return slot;
+}
+
+/* The bytes a piece stands for; a piece with a character outside of the byte alphabet is taken as it
+ * is. `raw` has room for piece.size bytes. */
+static size_t to_bytes(ota_text piece, char *raw) {
+    size_t used = 0;
+    for (size_t at = 0; at < piece.size;) {
+        utf8proc_int32_t character = -1;
+        const utf8proc_ssize_t bytes =
+            utf8proc_iterate((const utf8proc_uint8_t *)piece.data + at,
+                             (utf8proc_ssize_t)(piece.size - at), &character);
+        const int byte = bytes > 0 ? ota_token_character_byte(character) : -1;
+        if (byte < 0) {
+            memcpy(raw, piece.data, piece.size);
+            return piece.size;
+        }
+        raw[used++] = (char)byte;
+        at += (size_t)bytes;
+    }
+    return used;
+}
+
+static bool build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary) {
+    ota_vocabulary *raw = &bpe->raw;
+    const size_t count = (size_t)vocabulary->count;
+    raw->bytes = malloc((size_t)vocabulary->begin[count] + 1);
+    raw->begin = malloc((count + 1) * sizeof *raw->begin);
+    if (raw->bytes == NULL || raw->begin == NULL) return false;
+    raw->count = vocabulary->count;
+    raw->longest = vocabulary->longest;
+    raw->begin[0] = 0;
+    for (int32_t id = 0; id < vocabulary->count; id++) {
+        const size_t used =
+            to_bytes(ota_vocabulary_text(vocabulary, id), raw->bytes + raw->begin[id]);
+        raw->begin[id + 1] = raw->begin[id] + (uint32_t)used;
+    }
+    return !bpe->whole_word || ota_vocabulary_index(raw);
+}
+
+ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
+                         const ota_token_merge_list *list, ota_error *error) {
+    uint64_t slots = 16;
+    while (slots < 2 * (uint64_t)list->count) slots *= 2;
+    bpe->mask = slots - 1;
+    bpe->merge_count = (uint32_t)list->count;
+    bpe->merges = malloc(slots * sizeof *bpe->merges);
+    if (bpe->merges == NULL || !build_raw(bpe, vocabulary)) return ota_token_no_memory(error);
+    memset(bpe->merges, 0xFF, slots * sizeof *bpe->merges);
+    /* A pair that is there twice has the rank of its last line, as in the peers. */
+    for (size_t k = 0; k < list->count; k++)
+        bpe->merges[slot_of(bpe, list->merges[k].pair)] = list->merges[k];
+    for (unsigned byte = 0; byte < 256; byte++) {
+        utf8proc_uint8_t letter[4];
+        const utf8proc_ssize_t size = utf8proc_encode_char(ota_token_byte_character(byte), letter);
+        bpe->byte_ids[byte] = ota_vocabulary_find(vocabulary, (const char *)letter, (size_t)size);
+    }
+    return OTA_OK;
+}
+
+void ota_bpe_free(ota_bpe *bpe) {
+    free(bpe->merges);
+    ota_vocabulary_free(&bpe->raw);
+}
+
+/* ---- one word ---- */
+
+/* rank [n], product [n] of symbols i and its right neighbour; previous, next [n]; heap [n] for long words. */
+typedef struct symbols {
+    int32_t *id, *product, *previous, *next;
+    uint32_t *rank;
+    uint64_t *heap; /* rank << 32 | position, least first */
+    size_t count, heap_count;
+} symbols;
+
+static inline void look_up(const ota_bpe *bpe, symbols *word, size_t at, size_t right) {
+    const uint64_t pair = (uint64_t)(uint32_t)word->id[at] << 32 | (uint32_t)word->id[right];
+    const ota_merge *merge = &bpe->merges[slot_of(bpe, pair)];
+    word->rank[at] = merge->rank; /* of an empty slot: NO_RANK */
+    word->product[at] = merge->product;
+}
+
+static void merge_by_scan(const ota_bpe *bpe, symbols *word) {
+    size_t count = word->count;
+    for (size_t i = 0; i + 1 < count; i++) look_up(bpe, word, i, i + 1);
+    while (count > 1) {
+        uint32_t least = NO_RANK;
+        for (size_t i = 0; i + 1 < count; i++)
+            least = word->rank[i] < least ? word->rank[i] : least;
+        if (least == NO_RANK) break;
+        size_t at = 0;
+        while (word->rank[at] != least) at++;
+        word->id[at] = word->product[at];
+        const size_t after = count - at - 2;
+        memmove(word->id + at + 1, word->id + at + 2, after * sizeof *word->id);
+        memmove(word->rank + at, word->rank + at + 1, after * sizeof *word->rank);
+        memmove(word->product + at, word->product + at + 1, after * sizeof *word->product);
+        count--;
+        if (at > 0) look_up(bpe, word, at - 1, at);
+        if (at + 1 < count) look_up(bpe, word, at, at + 1);
+    }
+    word->count = count;
+}
+
+static void sift_down(uint64_t *heap, size_t count, size_t at) {
+    const uint64_t entry = heap[at];
+    for (size_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= entry) break;
+        heap[at] = heap[child];
+    }
+    heap[at] = entry;
+}
+
+static void push(symbols *word, size_t at) {
+    if (word->rank[at] == NO_RANK) return;
+    const uint64_t entry = (uint64_t)word->rank[at] << 32 | at;
+    size_t child = word->heap_count++;
+    for (size_t parent; child > 0 && word->heap[parent = (child - 1) / 2] > entry; child = parent)
+        word->heap[child] = word->heap[parent];
+    word->heap[child] = entry;
+}
+
+/* Each merge takes one entry out and puts at most two in: 3 n entries are enough. */
+static void merge_by_heap(const ota_bpe *bpe, symbols *word) {
+    const size_t count = word->count;
+    word->heap_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        word->previous[i] = (int32_t)i - 1;
+        word->next[i] = i + 1 < count ? (int32_t)i + 1 : -1;
+        word->rank[i] = NO_RANK;
+        if (i + 1 < count) look_up(bpe, word, i, i + 1);
+        push(word, i);
+    }
+    while (word->heap_count > 0) {
+        const uint64_t entry = word->heap[0];
+        word->heap[0] = word->heap[--word->heap_count];
+        if (word->heap_count > 0) sift_down(word->heap, word->heap_count, 0);
+        const size_t at = (uint32_t)entry;
+        if (word->rank[at] != (uint32_t)(entry >> 32)) continue;
+        const size_t right = (size_t)word->next[at];
+        const int32_t beyond = word->next[right], before = word->previous[at];
+        word->id[at] = word->product[at];
+        word->rank[right] = word->rank[at] = NO_RANK;
+        word->next[at] = beyond;
+        if (beyond >= 0) {
+            word->previous[beyond] = (int32_t)at;
+            look_up(bpe, word, at, (size_t)beyond);
+            push(word, at);
+        }
+        if (before >= 0) {
+            look_up(bpe, word, (size_t)before, at);
+            push(word, (size_t)before);
+        }
+    }
+    size_t kept = 0;
+    for (int32_t at = 0; at >= 0 && count > 0; at = word->next[at]) word->id[kept++] = word->id[at];
+    word->count = kept;
+}
+
+/* The arrays for n symbols lie one after another: 3 n entries of 8 bytes, then five of 4. */
+static bool lay_out(ota_token_encoder *encoder, size_t size, symbols *word) {
+    const size_t each = 3 * sizeof *word->heap + 5 * sizeof *word->id;
+    if (size > encoder->symbol_room || encoder->symbols == NULL) {
+        const size_t room = size < 1024 ? 1024 : size + size / 2;
+        void *grown = room > SIZE_MAX / each ? NULL : malloc(room * each);
+        if (grown == NULL) return false;
+        free(encoder->symbols);
+        encoder->symbols = grown;
+        encoder->symbol_room = room;
+    }
+    const size_t room = encoder->symbol_room;
+    word->heap = encoder->symbols;
+    word->rank = (uint32_t *)(word->heap + 3 * room);
+    word->id = (int32_t *)(word->rank + room);
+    word->product = word->id + room;
+    word->previous = word->product + room;
+    word->next = word->previous + room;
+    return true;
+}
+
+ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t size) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    const ota_bpe *bpe = &tokenizer->bpe;
+    if (bpe->whole_word) {
+        const int32_t id = ota_vocabulary_find(&bpe->raw, text, size);
+        if (id >= 0) {
+            ota_token_put(encoder, id);
+            return OTA_OK;
+        }
+    }
+    symbols word = {.count = 0};
+    if (!lay_out(encoder, size, &word)) return ota_token_no_memory(encoder->error);
+    bool unknown = false;
+    for (size_t i = 0; i < size; i++) {
+        int32_t id = bpe->byte_ids[(unsigned char)text[i]];
+        const bool lacking = id < 0;
+        if (lacking) id = unknown && tokenizer->fuse_unknown ? -1 : tokenizer->unknown;
+        unknown = lacking;
+        if (id >= 0) word.id[word.count++] = id;
+    }
+    if (word.count <= SCANNED)
+        merge_by_scan(bpe, &word);
+    else
+        merge_by_heap(bpe, &word);
+    for (size_t i = 0; i < word.count; i++) ota_token_put(encoder, word.id[i]);
+    return OTA_OK;
+}

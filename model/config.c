@@ -1,0 +1,247 @@
+/* config.json -> ota_config, by the table of architectures; and strict reading of JSON files. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_MOST = 64 };
+
+/* ---- JSON ---- */
+
+static bool too_deep(const json_t *tree, int depth) {
+    const char *key;
+    json_t *value;
+    size_t index;
+    if (depth > DEPTH_MOST) return true;
+    if (json_is_object(tree)) {
+        json_object_foreach((json_t *)(uintptr_t)tree, key, value) {
+            if (too_deep(value, depth + 1)) return true;
+        }
+    } else if (json_is_array(tree)) {
+        json_array_foreach(tree, index, value) {
+            if (too_deep(value, depth + 1)) return true;
+        }
+    }
+    return false;
+}
+
+ota_status ota_json_file(const char *path, bool trusted, int64_t most, json_t **tree,
+                         ota_error *error) {
+    char *text;
+    size_t size;
+    *tree = NULL;
+    ota_status status = ota_file_text(path, trusted, most, &text, &size, error);
+    if (status != OTA_OK) return status;
+    json_error_t cause;
+    *tree = json_loadb(text, size, JSON_REJECT_DUPLICATES, &cause);
+    free(text);
+    if (*tree == NULL)
+        return ota_refuse_at(error, path, cause.position > 0 ? cause.position : 0,
+                             "not valid JSON: %.120s", cause.text);
+    if (!json_is_object(*tree))
+        status = ota_refuse_at(error, path, 0, "the file must hold a JSON object");
+    else if (too_deep(*tree, 1))
+        status = ota_refuse_at(error, path, 0, "the JSON is nested more than 64 deep");
+    if (status != OTA_OK) {
+        json_decref(*tree);
+        *tree = NULL;
+    }
+    return status;
+}
+
+/* ---- single keys ---- */
+
+typedef struct reader {
+    const char *path;
+    const json_t *tree;
+    ota_error *error;
+} reader;
+
+static ota_status refuse_key(const reader *r, const char *key, const char *rule) {
+    return ota_refuse_at(r->error, r->path, 0, "\"%s\": %s", key, rule);
+}
+
+static const json_t *value_of(const reader *r, const char *key) {
+    const json_t *value = json_object_get(r->tree, key);
+    return value == NULL || json_is_null(value) ? NULL : value;
+}
+
+static ota_status read_size(const reader *r, const ota_size_key *key, ota_config *config) {
+    const json_t *value = value_of(r, key->hub);
+    int64_t *field = (int64_t *)(void *)((char *)config + key->offset);
+    if (value == NULL) {
+        *field = key->standard;
+        return key->standard >= 0 ? OTA_OK : refuse_key(r, key->hub, "is missing");
+    }
+    if (!json_is_integer(value)) return refuse_key(r, key->hub, "must be an exact integer");
+    *field = json_integer_value(value);
+    if (*field < key->least || *field > key->most)
+        return ota_refuse_at(r->error, r->path, 0, "\"%s\" is %lld, outside %lld to %lld", key->hub,
+                             (long long)*field, (long long)key->least, (long long)key->most);
+    return OTA_OK;
+}
+
+static ota_status read_truth(const reader *r, const char *key, bool standard, bool *out) {
+    const json_t *value = value_of(r, key);
+    *out = standard;
+    if (value == NULL) return OTA_OK;
+    if (!json_is_boolean(value)) return refuse_key(r, key, "must be true or false");
+    *out = json_is_true(value);
+    return OTA_OK;
+}
+
+static ota_status read_real(const reader *r, const char *key, double *out) {
+    const json_t *value = value_of(r, key);
+    if (value == NULL) return OTA_OK;
+    if (!json_is_number(value)) return refuse_key(r, key, "must be a number");
+    *out = json_number_value(value);
+    return OTA_OK;
+}
+
+static ota_status read_activation(const reader *r, const char *key, ota_activation *out) {
+    static const struct {
+        const char *word;
+        ota_activation activation;
+    } words[] = {
+        {"gelu", OTA_GELU},
+        {"gelu_python", OTA_GELU},
+        {"gelu_new", OTA_GELU_TANH},
+        {"gelu_fast", OTA_GELU_TANH},
+        {"gelu_pytorch_tanh", OTA_GELU_TANH},
+        {"relu", OTA_RELU},
+        {"silu", OTA_SILU},
+        {"swish", OTA_SILU},
+        {"tanh", OTA_TANH},
+    };
+    const json_t *value = value_of(r, key);
+    if (value == NULL) return OTA_OK;
+    if (!json_is_string(value)) return refuse_key(r, key, "must be a word");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i].word, json_string_value(value)) == 0) {
+            *out = words[i].activation;
+            return OTA_OK;
+        }
+    }
+    ota_refuse_at(r->error, r->path, 0, "\"%s\": the activation \"%.40s\" is not known", key,
+                  json_string_value(value));
+    return OTA_UNSUPPORTED;
+}
+
+/* Rotary settings stand at the top in older files and in an object of their own in newer ones. */
+static ota_status read_rope(const reader *r, ota_config *config) {
+    static const char *const objects[] = {"rope_parameters", "rope_scaling"};
+    ota_status status = read_real(r, "rope_theta", &config->rope_base);
+    for (size_t i = 0; status == OTA_OK && i < 2; i++) {
+        const json_t *object = value_of(r, objects[i]);
+        if (object == NULL) continue;
+        if (!json_is_object(object)) return refuse_key(r, objects[i], "must be an object");
+        const reader inner = {.path = r->path, .tree = object, .error = r->error};
+        const json_t *type = value_of(&inner, "rope_type");
+        if (type == NULL) type = value_of(&inner, "type");
+        if (type != NULL &&
+            (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0)) {
+            (void)refuse_key(r, objects[i], "only plain rotary positions are known, no scaling");
+            return OTA_UNSUPPORTED;
+        }
+        status = read_real(&inner, "rope_theta", &config->rope_base);
+    }
+    return status;
+}
+
+/* What would change the forward pass and is not carried out is refused, not passed over. */
+static ota_status refuse_variants(const reader *r) {
+    static const char *const never[] = {"add_cross_attention", "is_decoder", "use_sliding_window"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        bool set;
+        const ota_status status = read_truth(r, never[i], false, &set);
+        if (status != OTA_OK) return status;
+        if (set) {
+            (void)refuse_key(r, never[i], "such models are not run");
+            return OTA_UNSUPPORTED;
+        }
+    }
+    const json_t *positions = value_of(r, "position_embedding_type");
+    if (positions != NULL &&
+        (!json_is_string(positions) || strcmp(json_string_value(positions), "absolute") != 0)) {
+        (void)refuse_key(r, "position_embedding_type", "only absolute positions are known");
+        return OTA_UNSUPPORTED;
+    }
+    return OTA_OK;
+}
+
+/* ---- the whole ---- */
+
+static ota_status find_architecture(const reader *r, const ota_architecture **out) {
+    const json_t *type = value_of(r, "model_type");
+    if (!json_is_string(type)) return refuse_key(r, "model_type", "must name the architecture");
+    *out = ota_architecture_named(json_string_value(type));
+    if (*out != NULL) return OTA_OK;
+    (void)ota_refuse_at(r->error, r->path, 0,
+                        "\"model_type\": the architecture \"%.40s\" is not known",
+                        json_string_value(type));
+    return ota_advise(r->error, OTA_UNSUPPORTED, "gpt2, bert and llama checkpoints can be read");
+}
+
+static ota_status read_tree(const reader *r, const ota_architecture **architecture,
+                            ota_config *config) {
+    ota_status status = find_architecture(r, architecture);
+    if (status != OTA_OK) return status;
+    const ota_architecture *row = *architecture;
+    for (int i = 0; status == OTA_OK && i < row->key_count; i++)
+        status = read_size(r, &row->keys[i], config);
+    config->activation = row->gated ? OTA_SILU : row->post_norm ? OTA_GELU : OTA_GELU_TANH;
+    config->norm_epsilon = row->rms ? 1e-6 : row->post_norm ? 1e-12 : 1e-5;
+    config->rope_base = row->rotary ? 10000 : 0;
+    bool scaled = true;
+    if (status == OTA_OK) status = refuse_variants(r);
+    if (status == OTA_OK) status = read_real(r, row->epsilon_key, &config->norm_epsilon);
+    if (status == OTA_OK) status = read_activation(r, row->activation_key, &config->activation);
+    if (status == OTA_OK)
+        status = read_truth(r, "tie_word_embeddings", row->tied_by_default, &config->tied);
+    if (status == OTA_OK) status = read_truth(r, "scale_attn_weights", true, &scaled);
+    if (status == OTA_OK)
+        status = read_truth(r, "scale_attn_by_inverse_layer_idx", false, &config->scaled_by_layer);
+    config->unscaled = !scaled;
+    if (status == OTA_OK && row->rotary) status = read_rope(r, config);
+    return status;
+}
+
+ota_status ota_config_finish(const ota_architecture *architecture, ota_config *config,
+                             const char *path, ota_error *error) {
+    int64_t *sizes = config->sizes;
+    const int64_t width = sizes[OTA_SIZE_WIDTH];
+    if (config->kv_heads == 0) config->kv_heads = config->heads;
+    if (config->head_width == 0) {
+        if (width % config->heads != 0)
+            return ota_refuse_at(error, path, 0, "the width %lld is no multiple of %lld heads",
+                                 (long long)width, (long long)config->heads);
+        config->head_width = width / config->heads;
+    }
+    if (config->heads % config->kv_heads != 0)
+        return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
+                             (long long)config->heads, (long long)config->kv_heads);
+    if (architecture->rotary &&
+        (config->head_width % 2 != 0 || !(config->rope_base > 1) || config->rope_base > 1e12))
+        return ota_refuse_at(error, path, 0,
+                             "rotary positions need an even head width and a base above 1");
+    if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
+        return ota_refuse_at(error, path, 0, "the norm's epsilon must lie between 0 and 1");
+    if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
+    sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
+    sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
+    sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
+    return OTA_OK;
+}
+
+ota_status ota_config_read(const char *path, const ota_architecture **architecture,
+                           ota_config *config, ota_error *error) {
+    json_t *tree;
+    ota_status status = ota_json_file(path, true, OTA_CONFIG_BYTES, &tree, error);
+    if (status != OTA_OK) return status;
+    const reader r = {.path = path, .tree = tree, .error = error};
+    *config = (ota_config){0};
+    status = read_tree(&r, architecture, config);
+    json_decref(tree);
+    if (status == OTA_OK) status = ota_config_finish(*architecture, config, path, error);
+    return status;
+}

@@ -1,0 +1,215 @@
+/* Encoding of a text: the frame of special ids, added tokens, normalisation, words, and a cache of short
+ * words.
+ *
+ * The cache maps a word of at most 24 bytes to the place in the output where its ids were first written,
+ * so a hit copies a few integers and nothing is allocated for a word. It is one array, direct-mapped: a
+ * later word replaces an earlier one in the same slot. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer_parts.h"
+
+enum { CACHE_LEAST = 64, CACHE_MOST = 1 << 15 };
+
+/* Steps of one match before it is given up; the longest honest one, over a megabyte of blanks, takes a
+ * few for each. */
+enum { MATCH_STEPS = 1 << 23 };
+
+static ota_status encode_word(ota_token_encoder *encoder, const char *word, size_t size) {
+    return encoder->tokenizer->model == OTA_TOKEN_BPE ? ota_bpe_word(encoder, word, size)
+                                                      : ota_wordpiece_word(encoder, word, size);
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+    const uint64_t product = (a ^ UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
+    return (product ^ product >> 32) + b * UINT64_C(0xc4ceb9fe1a85ec53);
+}
+
+ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size) {
+    if (size > OTA_TOKEN_CACHED_WORD) return encode_word(encoder, word, size);
+    uint64_t key[3] = {0, 0, 0};
+    memcpy(key, word, size);
+    uint64_t hash = mix(mix(key[0], key[1]), key[2]);
+    hash ^= hash >> 29;
+    ota_token_cached *cached = &encoder->cache[hash & encoder->cache_mask];
+    if (cached->size == size && cached->word[0] == key[0] && cached->word[1] == key[1] &&
+        cached->word[2] == key[2]) {
+        /* What was not written for want of room will not be read either: place < count. */
+        for (int64_t k = cached->place; k < (int64_t)cached->place + cached->count; k++)
+            ota_token_put(encoder, k < encoder->capacity ? encoder->ids[k] : 0);
+        return OTA_OK;
+    }
+    const int64_t place = encoder->count;
+    const ota_status status = encode_word(encoder, word, size);
+    if (status != OTA_OK || place > UINT32_MAX) return status;
+    *cached = (ota_token_cached){.word = {key[0], key[1], key[2]},
+                                 .place = (uint32_t)place,
+                                 .size = (uint8_t)size,
+                                 .count = (uint8_t)(encoder->count - place)};
+    return OTA_OK;
+}
+
+/* A stretch without added tokens, normalised. Bytes that are no UTF-8 are a word of their own. */
+static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
+    ota_status status = OTA_OK;
+    for (size_t at = 0; at < text.size && status == OTA_OK;) {
+        const size_t valid = ota_token_valid(text.data + at, text.size - at);
+        status = ota_token_cut_words(encoder, (ota_text){text.data + at, valid});
+        at += valid;
+        if (at == text.size || status != OTA_OK) break;
+        const size_t broken = ota_token_broken(text.data + at, text.size - at);
+        status = ota_token_word(encoder, text.data + at, broken);
+        at += broken;
+    }
+    return status;
+}
+
+/* Stretches between the added tokens of the second kind, which are looked for in normalised text. */
+static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, bool plain) {
+    const ota_added_set *set = &encoder->tokenizer->normal_added;
+    ota_added_match match;
+    ota_status status = OTA_OK;
+    size_t at = 0;
+    while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, at, &match)) {
+        status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});
+        ota_token_put(encoder, match.id);
+        at = match.end;
+    }
+    if (status != OTA_OK) return status;
+    return encode_plain(encoder, (ota_text){text.data + at, text.size - at});
+}
+
+/* U+FFFD for every broken part; BPE keeps the bytes. */
+static bool append_broken(ota_token_encoder *encoder, ota_token_buffer *out, ota_text broken) {
+    if (encoder->tokenizer->model == OTA_TOKEN_BPE)
+        return ota_token_append(out, broken.data, broken.size);
+    for (size_t at = 0; at < broken.size;
+         at += ota_token_broken_part(broken.data + at, broken.size - at))
+        if (!ota_token_append(out, "\xEF\xBF\xBD", 3)) return false;
+    return true;
+}
+
+static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_buffer *out) {
+    for (size_t at = 0; at < text.size;) {
+        const size_t valid = ota_token_valid(text.data + at, text.size - at);
+        if (!ota_token_append(out, text.data + at, valid))
+            return ota_token_no_memory(encoder->error);
+        at += valid;
+        if (at == text.size) break;
+        const size_t broken = ota_token_broken(text.data + at, text.size - at);
+        if (!append_broken(encoder, out, (ota_text){text.data + at, broken}))
+            return ota_token_no_memory(encoder->error);
+        at += broken;
+    }
+    return OTA_OK;
+}
+
+/* Normalises the valid stretches of `text` into encoder->normal. */
+static ota_status normalize_all(ota_token_encoder *encoder, ota_text text) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    ota_token_buffer whole = {0}, repaired = {0};
+    ota_status status = OTA_OK;
+    if (tokenizer->model == OTA_TOKEN_WORDPIECE &&
+        ota_token_valid(text.data, text.size) < text.size) {
+        status = repair(encoder, text, &repaired);
+        text = (ota_text){repaired.bytes, repaired.used};
+    }
+    for (size_t at = 0; at < text.size && status == OTA_OK;) {
+        const size_t valid = ota_token_valid(text.data + at, text.size - at);
+        if (!ota_normalize(tokenizer->normal, tokenizer->normal_count,
+                           (ota_text){text.data + at, valid}, &encoder->normal, &encoder->spare) ||
+            !ota_token_append(&whole, encoder->normal.bytes, encoder->normal.used))
+            status = ota_token_no_memory(encoder->error);
+        at += valid;
+        if (at == text.size || status != OTA_OK) break;
+        const size_t broken = ota_token_broken(text.data + at, text.size - at);
+        if (!ota_token_append(&whole, text.data + at, broken))
+            status = ota_token_no_memory(encoder->error);
+        at += broken;
+    }
+    free(repaired.bytes);
+    free(encoder->normal.bytes);
+    encoder->normal = whole;
+    return status;
+}
+
+static ota_status encode_stretch(ota_token_encoder *encoder, ota_text text, bool plain) {
+    if (text.size == 0) return OTA_OK;
+    if (encoder->tokenizer->normal_count == 0 && encoder->tokenizer->model == OTA_TOKEN_BPE)
+        return encode_normalized(encoder, text, plain);
+    const ota_status status = normalize_all(encoder, text);
+    if (status != OTA_OK) return status;
+    return encode_normalized(encoder, (ota_text){encoder->normal.bytes, encoder->normal.used},
+                             plain);
+}
+
+static ota_status encode_all(ota_token_encoder *encoder, ota_text text, unsigned flags) {
+    const ota_tokenizer *tokenizer = encoder->tokenizer;
+    const bool framed = (flags & OTA_ENCODE_NO_SPECIAL) == 0,
+               plain = (flags & OTA_ENCODE_PLAIN) != 0;
+    for (int k = 0; k < tokenizer->before.count && framed; k++)
+        ota_token_put(encoder, tokenizer->before.ids[k]);
+    ota_added_match match;
+    ota_status status = OTA_OK;
+    size_t at = 0;
+    while (!plain && status == OTA_OK &&
+           ota_added_next(&tokenizer->raw_added, text.data, text.size, at, &match)) {
+        status = encode_stretch(encoder, (ota_text){text.data + at, match.begin - at}, plain);
+        ota_token_put(encoder, match.id);
+        at = match.end;
+    }
+    if (status == OTA_OK)
+        status = encode_stretch(encoder, (ota_text){text.data + at, text.size - at}, plain);
+    for (int k = 0; k < tokenizer->after.count && framed; k++)
+        ota_token_put(encoder, tokenizer->after.ids[k]);
+    return status;
+}
+
+static bool prepare(ota_token_encoder *encoder, int64_t text_size) {
+    uint64_t slots = CACHE_LEAST;
+    while (slots < CACHE_MOST && slots < (uint64_t)text_size / 8) slots *= 2;
+    encoder->cache = calloc(slots, sizeof *encoder->cache);
+    encoder->cache_mask = slots - 1;
+    encoder->match = pcre2_match_data_create(1, NULL);
+    encoder->match_context = pcre2_match_context_create(NULL);
+    if (encoder->cache == NULL || encoder->match == NULL || encoder->match_context == NULL)
+        return false;
+    (void)pcre2_set_match_limit(encoder->match_context, MATCH_STEPS);
+    return true;
+}
+
+static void release(ota_token_encoder *encoder) {
+    free(encoder->cache);
+    pcre2_match_data_free(encoder->match);
+    pcre2_match_context_free(encoder->match_context);
+    free(encoder->normal.bytes);
+    free(encoder->spare.bytes);
+    for (int k = 0; k < OTA_TOKEN_STEPS_MOST; k++) free(encoder->prefixed[k].bytes);
+    free(encoder->symbols);
+}
+
+ota_status ota_tokenizer_encode(const ota_tokenizer *tokenizer, const char *text, int64_t text_size,
+                                unsigned flags, int32_t *ids, int64_t capacity, int64_t *count,
+                                ota_error *error) {
+    if (tokenizer == NULL || count == NULL || (text == NULL && text_size > 0) || text_size < 0 ||
+        capacity < 0 || (ids == NULL && capacity > 0))
+        return ota_token_fail(
+            error, OTA_EINVAL, "", -1,
+            "tokenizer, count, text and ids must not be NULL and sizes not below 0");
+    *count = 0;
+    if (text_size > OTA_TOKEN_TEXT_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, "", -1,
+                              "the text has %lld bytes, above the limit of %d",
+                              (long long)text_size, OTA_TOKEN_TEXT_MOST);
+    ota_token_encoder encoder = {
+        .tokenizer = tokenizer, .ids = ids, .capacity = capacity, .error = error};
+    ota_status status = prepare(&encoder, text_size) ? OTA_OK : ota_token_no_memory(error);
+    if (status == OTA_OK)
+        status =
+            encode_all(&encoder, (ota_text){text == NULL ? "" : text, (size_t)text_size}, flags);
+    release(&encoder);
+    if (status == OTA_OK) *count = encoder.count;
+    return status;
+}

@@ -1,0 +1,223 @@
+/* Opening of hostile files and the sentences about them: see files.h. */
+#define _GNU_SOURCE
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- sentences ---- */
+
+/* Bytes of the UTF-8 character at `text`, 0 where it is broken (RFC 3629). */
+static size_t character_at(const unsigned char *text, size_t left, uint32_t *character) {
+    const size_t extra = text[0] < 0x80             ? 0
+                         : (text[0] & 0xE0) == 0xC0 ? 1
+                         : (text[0] & 0xF0) == 0xE0 ? 2
+                         : (text[0] & 0xF8) == 0xF0 ? 3
+                                                    : SIZE_MAX;
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    if (extra >= left) return 0;
+    uint32_t value = extra == 0 ? text[0] : text[0] & (0x3FU >> extra);
+    for (size_t i = 1; i <= extra; i++) {
+        if ((text[i] & 0xC0) != 0x80) return 0;
+        value = value << 6 | (text[i] & 0x3FU);
+    }
+    *character = value;
+    const bool broken = value < least[extra] || value > 0x10FFFF || (value >> 11) == 0x1B;
+    return broken ? 0 : extra + 1;
+}
+
+static void clean_text(char *text) {
+    const size_t size = strlen(text);
+    for (size_t i = 0; i < size;) {
+        uint32_t character = 0;
+        size_t bytes = character_at((unsigned char *)text + i, size - i, &character);
+        if (bytes == 0 || character < 0x20 || (character >= 0x7F && character < 0xA0)) {
+            text[i] = '?';
+            bytes = 1;
+        }
+        i += bytes;
+    }
+}
+
+bool ota_name_is_valid(const char *name, size_t size) {
+    if (size == 0 || size > OTA_TENSOR_NAME) return false;
+    for (size_t i = 0; i < size;) {
+        uint32_t character = 0;
+        const size_t bytes = character_at((const unsigned char *)name + i, size - i, &character);
+        if (bytes == 0 || character < 0x20) return false;
+        i += bytes;
+    }
+    return true;
+}
+
+const char *ota_path_end(const char *path) {
+    const size_t longest = 224, length = strlen(path);
+    return length > longest ? path + (length - longest) : path;
+}
+
+static void start(ota_error *error) {
+    error->field[0] = '\0';
+    error->hint[0] = '\0';
+}
+
+ota_status ota_refuse(ota_error *error, ota_status status, const char *format, ...) {
+    if (error == NULL) return status;
+    va_list arguments;
+    start(error);
+    va_start(arguments, format);
+    (void)vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    clean_text(error->message);
+    return status;
+}
+
+ota_status ota_refuse_at(ota_error *error, const char *path, int64_t offset, const char *format,
+                         ...) {
+    if (error == NULL) return OTA_EFORMAT;
+    start(error);
+    const int used = snprintf(error->message, sizeof error->message,
+                              "%s: at byte %lld: ", ota_path_end(path), (long long)offset);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->message + used, sizeof error->message - (size_t)used, format, arguments);
+    va_end(arguments);
+    clean_text(error->message);
+    return OTA_EFORMAT;
+}
+
+ota_status ota_advise(ota_error *error, ota_status status, const char *format, ...) {
+    if (error == NULL) return status;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->hint, sizeof error->hint, format, arguments);
+    va_end(arguments);
+    clean_text(error->hint);
+    return status;
+}
+
+/* ---- files ---- */
+
+ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_error *error) {
+    *file = (ota_file){.descriptor = -1, .path = path};
+    /* Without O_NONBLOCK opening a FIFO would wait for its writer. */
+    const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (trusted ? 0 : O_NOFOLLOW);
+    file->descriptor = open(path, flags);
+    struct stat status;
+    if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) {
+        const int cause = errno;
+        ota_file_close(file);
+        if (cause == ELOOP && !trusted)
+            return ota_refuse_at(error, path, 0, "is a symbolic link, which an index may not name");
+        return ota_refuse(error, OTA_EIO, "%s: cannot be opened: %s", ota_path_end(path),
+                          strerror(cause));
+    }
+    if (!S_ISREG(status.st_mode)) {
+        ota_file_close(file);
+        return ota_refuse(error, OTA_EFORMAT, "%s: is %s, not a regular file", ota_path_end(path),
+                          S_ISDIR(status.st_mode) ? "a folder" : "a pipe, device or socket");
+    }
+    file->size = status.st_size;
+    return OTA_OK;
+}
+
+ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int64_t offset,
+                            ota_error *error) {
+    const size_t most = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
+    for (size_t done = 0; done < size;) {
+        const size_t piece = size - done < most ? size - done : most;
+        const ssize_t got =
+            pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return ota_refuse(error, OTA_EIO, "%s: at byte %lld: cannot be read: %s",
+                              ota_path_end(file->path), (long long)offset + (long long)done,
+                              strerror(errno));
+        if (got == 0)
+            return ota_refuse_at(error, file->path, offset + (int64_t)done,
+                                 "the file ends %zu bytes too early", size - done);
+        done += (size_t)got;
+    }
+    return OTA_OK;
+}
+
+ota_status ota_file_recheck(const ota_file *file, ota_error *error) {
+    struct stat status;
+    if (fstat(file->descriptor, &status) != 0)
+        return ota_refuse(error, OTA_EIO, "%s: cannot be read: %s", ota_path_end(file->path),
+                          strerror(errno));
+    if (status.st_size != file->size)
+        return ota_refuse_at(error, file->path, file->size,
+                             "the file changed its size while it was read");
+    return OTA_OK;
+}
+
+void ota_file_close(ota_file *file) {
+    if (file->descriptor >= 0) (void)close(file->descriptor);
+    file->descriptor = -1;
+}
+
+ota_status ota_file_text(const char *path, bool trusted, int64_t most, char **text, size_t *size,
+                         ota_error *error) {
+    ota_file file;
+    *text = NULL;
+    ota_status status = ota_file_open(path, trusted, &file, error);
+    if (status != OTA_OK) return status;
+    if (file.size > most) {
+        status = ota_refuse(
+            error, OTA_ELIMIT, "%s: at byte %lld: the file has %lld bytes, above the limit of %lld",
+            ota_path_end(path), (long long)most, (long long)file.size, (long long)most);
+    } else if ((*text = malloc((size_t)file.size + 1)) == NULL) {
+        status = ota_refuse(error, OTA_ENOMEM, "%s: no memory is left for its %lld bytes",
+                            ota_path_end(path), (long long)file.size);
+    } else {
+        *size = (size_t)file.size;
+        (*text)[*size] = '\0';
+        status = ota_file_read_at(&file, *text, *size, 0, error);
+        if (status == OTA_OK) status = ota_file_recheck(&file, error);
+    }
+    ota_file_close(&file);
+    if (status != OTA_OK) {
+        free(*text);
+        *text = NULL;
+    }
+    return status;
+}
+
+/* ---- shapes and paths ---- */
+
+ota_status ota_shape_check(const int64_t *shape, int rank, const char *path, int64_t offset,
+                           int64_t *count, ota_error *error) {
+    const int64_t dimension_limit = (int64_t)1 << 48, product_limit = (int64_t)1 << 62;
+    int64_t product = 1;
+    bool empty = false;
+    for (int k = 0; k < rank; k++) {
+        if (shape[k] < 0 || shape[k] > dimension_limit)
+            return ota_refuse_at(error, path, offset,
+                                 "dimension %d of the shape is %lld, outside 0 to 2^48", k,
+                                 (long long)shape[k]);
+        if (shape[k] == 0)
+            empty = true;
+        else if (product > product_limit / shape[k])
+            return ota_refuse_at(error, path, offset,
+                                 "the product of the shape's nonzero dimensions is above 2^62");
+        else
+            product *= shape[k];
+    }
+    *count = empty ? 0 : product;
+    return OTA_OK;
+}
+
+char *ota_path_join(const char *folder, const char *name) {
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path != NULL) (void)snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+bool ota_path_exists(const char *path) { return access(path, F_OK) == 0; }

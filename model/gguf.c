@@ -1,0 +1,428 @@
+/* The .gguf format, versions 2 and 3, little-endian.
+ *
+ *   "GGUF" | u32 version | u64 tensors | u64 pairs | pairs | tensor entries | padding | data
+ *   pair:   string key | u32 type | value          string: u64 length | bytes
+ *   entry:  string name | u32 rank | u64 dims[rank], fastest first | u32 type | u64 offset in the data
+ *   data begins at, and every offset is, a multiple of general.alignment (32 where it is not given)
+ *
+ * The shape of a tensor here is row-major: dims reversed. Source: the format note of ggml. */
+#include "gguf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAIRS_MOST = 1 << 16, KEY_MOST = 1 << 10, ARRAY_DEPTH = 4, STANDARD_ALIGNMENT = 32 };
+
+typedef enum value_type {
+    UINT8,
+    INT8,
+    UINT16,
+    INT16,
+    UINT32,
+    INT32,
+    FLOAT32,
+    TRUTH,
+    STRING,
+    ARRAY,
+    UINT64,
+    INT64,
+    FLOAT64,
+    VALUE_TYPES
+} value_type;
+
+static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+typedef struct cursor {
+    const char *path;
+    const unsigned char *map;
+    int64_t at, size;
+    ota_error *error;
+} cursor;
+
+static ota_status refuse(const cursor *c, const char *rule) {
+    return ota_refuse_at(c->error, c->path, c->at, "%s", rule);
+}
+
+static uint64_t number_at(const unsigned char *bytes, int size) {
+    uint64_t value = 0;
+    for (int i = size - 1; i >= 0; i--) value = value << 8 | bytes[i];
+    return value;
+}
+
+static ota_status read_number(cursor *c, int size, uint64_t *value) {
+    *value = 0;
+    if (c->size - c->at < size) return refuse(c, "the file ends inside its header");
+    *value = number_at(c->map + c->at, size);
+    c->at += size;
+    return OTA_OK;
+}
+
+static ota_status read_string(cursor *c, const unsigned char **text, size_t *size) {
+    uint64_t length;
+    *text = NULL;
+    *size = 0;
+    ota_status status = read_number(c, 8, &length);
+    if (status != OTA_OK) return status;
+    if (length > (uint64_t)(c->size - c->at)) {
+        c->at -= 8;
+        return refuse(c, "a string goes beyond the end of the file");
+    }
+    *text = c->map + c->at;
+    *size = (size_t)length;
+    c->at += (int64_t)length;
+    return OTA_OK;
+}
+
+/* ---- metadata ---- */
+
+static ota_status skip_value(cursor *c, uint64_t type, int depth) {
+    const unsigned char *text;
+    size_t size;
+    uint64_t inner, count;
+    if (type >= VALUE_TYPES) return refuse(c, "a value has a type that is not known");
+    if (type == STRING) return read_string(c, &text, &size);
+    if (type != ARRAY) {
+        if (c->size - c->at < value_bytes[type]) return refuse(c, "the file ends inside a value");
+        c->at += value_bytes[type];
+        return OTA_OK;
+    }
+    if (depth == ARRAY_DEPTH) return refuse(c, "arrays are nested more than 4 deep");
+    ota_status status = read_number(c, 4, &inner);
+    if (status == OTA_OK) status = read_number(c, 8, &count);
+    if (status != OTA_OK) return status;
+    if (inner >= VALUE_TYPES) return refuse(c, "an array has a type that is not known");
+    const int64_t least = value_bytes[inner] > 0 ? value_bytes[inner] : 8;
+    if (count > (uint64_t)((c->size - c->at) / least))
+        return refuse(c, "an array goes beyond the end of the file");
+    if (value_bytes[inner] > 0) {
+        c->at += (int64_t)count * value_bytes[inner];
+        return OTA_OK;
+    }
+    for (uint64_t i = 0; status == OTA_OK && i < count; i++)
+        status = skip_value(c, inner, depth + 1);
+    return status;
+}
+
+static int by_key(const void *left, const void *right) {
+    const ota_gguf_pair *a = left, *b = right;
+    const size_t shorter = a->key_size < b->key_size ? a->key_size : b->key_size;
+    const int order = memcmp(a->key, b->key, shorter);
+    return order != 0 ? order : (a->key_size > b->key_size) - (a->key_size < b->key_size);
+}
+
+static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
+    if (count > PAIRS_MOST) {
+        (void)refuse(c, "the file promises more than 65,536 metadata pairs");
+        return OTA_ELIMIT;
+    }
+    gguf->pairs = calloc((size_t)count + 1, sizeof *gguf->pairs);
+    if (gguf->pairs == NULL)
+        return ota_refuse(c->error, OTA_ENOMEM, "no memory is left for a file's metadata");
+    for (uint64_t i = 0; i < count; i++) {
+        ota_gguf_pair *pair = &gguf->pairs[i];
+        uint64_t type;
+        const int64_t place = c->at;
+        ota_status status = read_string(c, &pair->key, &pair->key_size);
+        if (status == OTA_OK && (pair->key_size > KEY_MOST ||
+                                 !ota_name_is_valid((const char *)pair->key, pair->key_size))) {
+            c->at = place;
+            status = refuse(c, "a key must be 1 to 1024 bytes without control characters");
+        }
+        if (status == OTA_OK) status = read_number(c, 4, &type);
+        if (status != OTA_OK) return status;
+        pair->type = (uint32_t)type;
+        pair->offset = c->at;
+        if ((status = skip_value(c, type, 0)) != OTA_OK) return status;
+        gguf->pair_count++;
+    }
+    qsort(gguf->pairs, (size_t)count, sizeof *gguf->pairs, by_key);
+    for (int64_t i = 1; i < gguf->pair_count; i++) {
+        const ota_gguf_pair *pair = &gguf->pairs[i];
+        if (by_key(pair - 1, pair) == 0)
+            return ota_refuse_at(c->error, c->path, pair->offset, "the key \"%.*s\" is there twice",
+                                 (int)pair->key_size, (const char *)pair->key);
+    }
+    return OTA_OK;
+}
+
+static const ota_gguf_pair *find_pair(const ota_gguf *gguf, const char *key) {
+    const ota_gguf_pair wanted = {.key = (const unsigned char *)key, .key_size = strlen(key)};
+    return bsearch(&wanted, gguf->pairs, (size_t)gguf->pair_count, sizeof wanted, by_key);
+}
+
+/* ---- tensors ---- */
+
+/* A type that is no weight of ours keeps its number, so that a listing can show it. */
+static ota_status read_type(cursor *c, ota_tensor *one) {
+    uint64_t number;
+    ota_status status = read_number(c, 4, &number);
+    if (status != OTA_OK) return status;
+    const ota_element *type = ota_element_of_gguf((int64_t)number);
+    if (type == NULL) {
+        (void)ota_refuse_at(c->error, c->path, c->at - 4,
+                            "ggml's tensor type %" PRIu64 " is not read", number);
+        return ota_advise(c->error, OTA_UNSUPPORTED,
+                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 and Q6_K are");
+    }
+    one->stored = type->word;
+    one->bits = type->block == 1 ? (unsigned)(8 * type->bytes) : 0;
+    if (one->rank > 0 && one->shape[one->rank - 1] % type->block != 0)
+        return refuse(c, "a row does not fill whole blocks of its type");
+    if (one->count / type->block > INT64_MAX / type->bytes)
+        return refuse(c, "a tensor is larger than any file");
+    one->bytes = one->count / type->block * type->bytes;
+    return OTA_OK;
+}
+
+static ota_status read_shape(cursor *c, ota_tensor *one) {
+    uint64_t rank, size;
+    ota_status status = read_number(c, 4, &rank);
+    if (status != OTA_OK) return status;
+    if (rank > OTA_TENSOR_RANK) {
+        (void)refuse(c, "a tensor has more than 8 dimensions");
+        return OTA_ELIMIT;
+    }
+    one->rank = (int)rank;
+    for (int k = one->rank - 1; k >= 0; k--) {
+        if ((status = read_number(c, 8, &size)) != OTA_OK) return status;
+        one->shape[k] = size > INT64_MAX ? -1 : (int64_t)size;
+    }
+    return ota_shape_check(one->shape, one->rank, c->path, one->place, &one->count, c->error);
+}
+
+static ota_status read_entry(cursor *c, ota_tensors *table) {
+    const unsigned char *text;
+    size_t size;
+    uint64_t offset;
+    ota_tensor one = {.place = c->at};
+    ota_status status = read_string(c, &text, &size);
+    if (status != OTA_OK) return status;
+    if (!ota_name_is_valid((const char *)text, size))
+        return ota_refuse_at(c->error, c->path, one.place,
+                             "a name must be 1 to 1024 bytes without control characters");
+    char name[OTA_TENSOR_NAME + 1];
+    memcpy(name, text, size);
+    name[size] = '\0';
+    if ((status = read_shape(c, &one)) != OTA_OK) return status;
+    if ((status = read_type(c, &one)) != OTA_OK) return status;
+    if ((status = read_number(c, 8, &offset)) != OTA_OK) return status;
+    one.offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset;
+    return ota_tensors_add(table, &one, name, c->error);
+}
+
+static int by_offset(const void *left, const void *right) {
+    const ota_tensor *a = left, *b = right;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* Tensors lie one behind the other, each padded to the alignment. */
+static ota_status place_tensors(cursor *c, int64_t alignment, ota_tensors *table) {
+    table->data = (c->at + alignment - 1) / alignment * alignment;
+    const int64_t room = c->size - table->data;
+    int64_t covered = 0;
+    if (room < 0 && table->count > 0) return refuse(c, "the file ends before its data");
+    if (table->count > 1) qsort(table->tensors, table->count, sizeof *table->tensors, by_offset);
+    for (size_t i = 0; i < table->count; i++) {
+        ota_tensor *one = &table->tensors[i];
+        const char *rule = one->offset % alignment != 0         ? "is not aligned"
+                           : one->offset < covered              ? "begins inside another tensor"
+                           : one->offset - covered >= alignment ? "begins after a hole"
+                           : one->offset > room || one->bytes > room - one->offset
+                               ? "goes beyond the end of the file"
+                               : NULL;
+        if (rule != NULL)
+            return ota_refuse_at(c->error, c->path, one->place, "\"%.80s\" %s", one->name, rule);
+        covered = one->offset + one->bytes;
+        one->offset += table->data;
+    }
+    if (room - covered >= alignment)
+        return ota_refuse_at(c->error, c->path, table->data + covered,
+                             "bytes follow the last tensor");
+    return OTA_OK;
+}
+
+static ota_status read_alignment(cursor *c, const ota_gguf *gguf, int64_t *alignment) {
+    const ota_gguf_pair *pair = find_pair(gguf, "general.alignment");
+    *alignment = STANDARD_ALIGNMENT;
+    if (pair == NULL) return OTA_OK;
+    if (pair->type == UINT32) *alignment = (int64_t)number_at(c->map + pair->offset, 4);
+    if (pair->type != UINT32 || *alignment < 8 || *alignment > 65536 ||
+        (*alignment & (*alignment - 1)) != 0)
+        return ota_refuse_at(c->error, c->path, pair->offset,
+                             "general.alignment must be a power of two from 8 to 65,536");
+    return OTA_OK;
+}
+
+/* ---- the whole ---- */
+
+static ota_status read_header(cursor *c, const ota_tensor_limits *limits, ota_gguf *gguf) {
+    uint64_t magic, version, tensors, pairs;
+    const int64_t tensor_limit = limits != NULL && limits->tensors > 0 ? limits->tensors : 1000000;
+    int64_t alignment;
+    ota_status status = read_number(c, 4, &magic);
+    if (status == OTA_OK && magic != 0x46554747U) {
+        c->at = 0;
+        return refuse(c, "the file does not begin with GGUF");
+    }
+    if (status == OTA_OK) status = read_number(c, 4, &version);
+    if (status == OTA_OK && version != 2 && version != 3) {
+        c->at = 4;
+        return refuse(c, "only little-endian gguf of version 2 or 3 is read");
+    }
+    if (status == OTA_OK) status = read_number(c, 8, &tensors);
+    if (status == OTA_OK) status = read_number(c, 8, &pairs);
+    if (status != OTA_OK) return status;
+    if (tensors > (uint64_t)tensor_limit) {
+        (void)refuse(c, "the file promises more tensors than the limit");
+        return OTA_ELIMIT;
+    }
+    if ((status = read_pairs(c, pairs, gguf)) != OTA_OK) return status;
+    if ((status = read_alignment(c, gguf, &alignment)) != OTA_OK) return status;
+    for (uint64_t i = 0; i < tensors; i++)
+        if ((status = read_entry(c, gguf->shard.table)) != OTA_OK) return status;
+    return place_tensors(c, alignment, gguf->shard.table);
+}
+
+ota_status ota_gguf_open(const char *path, const ota_tensor_limits *limits, ota_gguf *gguf,
+                         ota_error *error) {
+    *gguf = (ota_gguf){0};
+    ota_status status = ota_checkpoint_map(path, true, &gguf->shard, error);
+    if (status != OTA_OK) return status;
+    gguf->shard.table = calloc(1, sizeof *gguf->shard.table);
+    if (gguf->shard.table == NULL)
+        return ota_refuse(error, OTA_ENOMEM, "no memory is left for a file's tensors");
+    cursor c = {.path = path, .map = gguf->shard.map, .size = gguf->shard.size, .error = error};
+    return read_header(&c, limits, gguf);
+}
+
+void ota_gguf_close(ota_gguf *gguf) {
+    ota_checkpoint one = {.shards = malloc(sizeof *one.shards), .shard_count = 1};
+    if (one.shards != NULL) {
+        *one.shards = gguf->shard;
+        ota_checkpoint_close(&one);
+    }
+    free(gguf->pairs);
+    *gguf = (ota_gguf){0};
+}
+
+/* ---- configuration ---- */
+
+typedef struct pair_reader {
+    const ota_gguf *gguf;
+    const char *family;
+    ota_error *error;
+} pair_reader;
+
+static const ota_gguf_pair *find_family(const pair_reader *r, const char *key, char name[128]) {
+    (void)snprintf(name, 128, "%s.%s", r->family, key);
+    return find_pair(r->gguf, name);
+}
+
+static ota_status read_size(const pair_reader *r, const ota_size_key *key, ota_config *config) {
+    char name[128];
+    const char *path = r->gguf->shard.path;
+    int64_t *field = (int64_t *)(void *)((char *)config + key->offset);
+    if (key->gguf == NULL) return OTA_OK;
+    const ota_gguf_pair *pair = find_family(r, key->gguf, name);
+    *field = key->standard;
+    if (pair == NULL)
+        return key->standard >= 0 ? OTA_OK
+                                  : ota_refuse_at(r->error, path, 0, "\"%s\" is missing", name);
+    if (pair->type != UINT32 && pair->type != UINT64 && pair->type != INT32)
+        return ota_refuse_at(r->error, path, pair->offset, "\"%s\" must be an integer", name);
+    const uint64_t value =
+        number_at(r->gguf->shard.map + pair->offset, (int)value_bytes[pair->type]);
+    *field = value > INT32_MAX ? -1 : (int64_t)value;
+    if (*field < key->least || *field > key->most)
+        return ota_refuse_at(r->error, path, pair->offset, "\"%s\" lies outside %lld to %lld", name,
+                             (long long)key->least, (long long)key->most);
+    return OTA_OK;
+}
+
+static ota_status read_real(const pair_reader *r, const char *key, double *out) {
+    char name[128];
+    const ota_gguf_pair *pair = find_family(r, key, name);
+    float value;
+    if (pair == NULL) return OTA_OK;
+    if (pair->type != FLOAT32)
+        return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset, "\"%s\" must be an f32",
+                             name);
+    memcpy(&value, r->gguf->shard.map + pair->offset, sizeof value);
+    *out = (double)value;
+    return OTA_OK;
+}
+
+/* The number of words is that of the embedding's rows. */
+static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_error *error) {
+    const ota_tensors *table = gguf->shard.table;
+    for (size_t i = 0; i < table->count; i++) {
+        const ota_tensor *one = &table->tensors[i];
+        if (strcmp(one->name, "token_embd.weight") != 0 || one->rank != 2) continue;
+        if (one->shape[0] < 1 || one->shape[0] > 1 << 20) break;
+        config->sizes[OTA_SIZE_VOCABULARY] = one->shape[0];
+        return OTA_OK;
+    }
+    return ota_refuse_at(error, gguf->shard.path, 0,
+                         "token_embd.weight must be a matrix of 1 to 2^20 rows");
+}
+
+static ota_status refuse_scaling(const pair_reader *r) {
+    char name[128];
+    const ota_gguf_pair *pair = find_family(r, "rope.scaling.type", name);
+    const ota_tensors *table = r->gguf->shard.table;
+    bool scaled = pair != NULL;
+    if (pair != NULL && pair->type == STRING) {
+        const unsigned char *text = r->gguf->shard.map + pair->offset;
+        scaled = number_at(text, 8) != 4 || memcmp(text + 8, "none", 4) != 0;
+    }
+    for (size_t i = 0; i < table->count; i++)
+        scaled = scaled || strcmp(table->tensors[i].name, "rope_freqs.weight") == 0;
+    if (!scaled) return OTA_OK;
+    (void)ota_refuse_at(r->error, r->gguf->shard.path, 0,
+                        "only plain rotary positions are known, no scaling");
+    return OTA_UNSUPPORTED;
+}
+
+static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture **architecture,
+                                    ota_error *error) {
+    const ota_gguf_pair *pair = find_pair(gguf, "general.architecture");
+    char name[64] = "";
+    if (pair == NULL || pair->type != STRING)
+        return ota_refuse_at(error, gguf->shard.path, 0,
+                             "general.architecture must name the architecture");
+    const uint64_t size = number_at(gguf->shard.map + pair->offset, 8);
+    if (size < sizeof name) memcpy(name, gguf->shard.map + pair->offset + 8, (size_t)size);
+    *architecture = ota_architecture_named(name);
+    if (*architecture != NULL) return OTA_OK;
+    (void)ota_refuse_at(error, gguf->shard.path, pair->offset,
+                        "the architecture \"%.40s\" is not known", name);
+    return ota_advise(error, OTA_UNSUPPORTED, "gpt2, bert and llama checkpoints can be read");
+}
+
+ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **architecture,
+                           ota_config *config, ota_error *error) {
+    *config = (ota_config){0};
+    ota_status status = find_architecture(gguf, architecture, error);
+    if (status != OTA_OK) return status;
+    const ota_architecture *row = *architecture;
+    const pair_reader r = {.gguf = gguf, .family = row->name, .error = error};
+    for (int i = 0; status == OTA_OK && i < row->key_count; i++)
+        status = read_size(&r, &row->keys[i], config);
+    config->activation = row->gated ? OTA_SILU : row->post_norm ? OTA_GELU : OTA_GELU_TANH;
+    config->norm_epsilon = 1e-5;
+    config->rope_base = row->rotary ? 10000 : 0;
+    config->interleaved_rope = true;
+    config->tied = true;
+    if (status == OTA_OK) status = read_real(&r, row->gguf_epsilon_key, &config->norm_epsilon);
+    if (status == OTA_OK && row->rotary)
+        status = read_real(&r, "rope.freq_base", &config->rope_base);
+    if (status == OTA_OK && row->rotary) status = refuse_scaling(&r);
+    if (status == OTA_OK) status = count_words(gguf, config, error);
+    if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);
+    for (size_t i = 0; i < gguf->shard.table->count; i++)
+        if (strcmp(gguf->shard.table->tensors[i].name, "output.weight") == 0) config->tied = false;
+    return status;
+}

@@ -1,0 +1,131 @@
+/* Linear layers: y[n, out] = x[n, in] W^T + b, W stored [out, in], or [in, out] where it is input-major.
+ *
+ * Outputs are cut into blocks of fixed size, so that every thread count gives the same bits; workers
+ * take blocks. Weights that are not f32 are decoded block by block. For a few rows each output is a dot
+ * product, for more a block is one matrix product by CBLAS where that is built in. */
+#include "session.h"
+
+#include <string.h>
+
+#ifdef OTATTN_CBLAS
+#include <cblas.h>
+#endif
+
+/* Up to so many rows a matrix product costs more than its dot products. */
+enum { FEW_ROWS = 3, BLOCK = 384, FEW_BLOCK = 64 };
+
+typedef struct job {
+    ota_session *session;
+    const ota_weight *weight;
+    const float *bias;
+    const float *x;
+    float *y;
+    int64_t x_stride, y_stride, n, inputs, outputs, block;
+} job;
+
+void ota_linear_prepare(void) {
+#ifdef OTATTN_CBLAS
+    openblas_set_num_threads(1);
+#endif
+}
+
+/* y[n, count] += x[n, in] w^T, w [count, in] or, input-major, [in, count] with rows `stride` apart. */
+static void multiply(const job *j, const float *w, int64_t stride, int64_t first, int64_t count) {
+    float *y = j->y + first;
+#ifdef OTATTN_CBLAS
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, j->weight->input_major ? CblasNoTrans : CblasTrans,
+                (int)j->n, (int)count, (int)j->inputs, 1.0F, j->x, (int)j->x_stride, w, (int)stride,
+                1.0F, y, (int)j->y_stride);
+#else
+    for (int64_t i = 0; i < j->n; i++) {
+        const float *x = j->x + i * j->x_stride;
+        float *row = y + i * j->y_stride;
+        if (!j->weight->input_major)
+            for (int64_t o = 0; o < count; o++)
+                row[o] += j->session->ops->dot(x, w + o * stride, j->inputs);
+        else
+            for (int64_t k = 0; k < j->inputs; k++)
+                for (int64_t o = 0; o < count; o++) row[o] += x[k] * w[k * stride + o];
+    }
+#endif
+}
+
+static void start_block(const job *j, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < j->n; i++) {
+        float *row = j->y + i * j->y_stride + first;
+        if (j->bias != NULL)
+            memcpy(row, j->bias + first, (size_t)count * sizeof *row);
+        else
+            memset(row, 0, (size_t)count * sizeof *row);
+    }
+}
+
+static const unsigned char *row_at(const ota_weight *w, int64_t row) {
+    return w->data + row * (w->columns / w->type->block * w->type->bytes);
+}
+
+/* The block's weights as f32: in place, or decoded into the worker's panel. */
+static const float *block_weights(const job *j, int64_t first, int64_t count, int worker,
+                                  int64_t *stride) {
+    const ota_weight *w = j->weight;
+    *stride = w->columns;
+    if (w->values != NULL) return w->values + (w->input_major ? first : first * w->columns);
+    float *panel = j->session->panels + worker * j->session->panel;
+    void (*decode)(const unsigned char *, float *, int64_t) =
+        j->session->ops->decode[ota_element_index(w->type)];
+    if (!w->input_major) {
+        decode(row_at(w, first), panel, count * w->columns);
+        return panel;
+    }
+    *stride = count;
+    for (int64_t k = 0; k < w->rows; k++)
+        decode(row_at(w, k) + first * w->type->bytes, panel + k * count, count);
+    return panel;
+}
+
+static void run_block(void *context, int64_t index, int worker) {
+    const job *j = context;
+    const int64_t first = index * j->block;
+    const int64_t left = j->outputs - first, count = left < j->block ? left : j->block;
+    int64_t stride;
+    start_block(j, first, count);
+    const float *w = block_weights(j, first, count, worker, &stride);
+    multiply(j, w, stride, first, count);
+}
+
+/* A row of weights is decoded when its dot products are due, so that it stays in the first cache. */
+static void run_few(void *context, int64_t index, int worker) {
+    const job *j = context;
+    const ota_weight *w = j->weight;
+    const ota_ops *ops = j->session->ops;
+    float *panel = j->session->panels + worker * j->session->panel;
+    const int64_t first = index * j->block;
+    const int64_t last = first + j->block < j->outputs ? first + j->block : j->outputs;
+    for (int64_t o = first; o < last; o++) {
+        const float *row = w->values + o * w->columns;
+        if (w->values == NULL) {
+            ops->decode[ota_element_index(w->type)](row_at(w, o), panel, w->columns);
+            row = panel;
+        }
+        for (int64_t i = 0; i < j->n; i++)
+            j->y[i * j->y_stride + o] = ops->dot(j->x + i * j->x_stride, row, j->inputs) +
+                                        (j->bias != NULL ? j->bias[o] : 0.0F);
+    }
+}
+
+void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
+                const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride) {
+    job j = {.session = session,
+             .weight = weight,
+             .bias = bias != NULL && ota_weight_present(bias) ? bias->values : NULL,
+             .x = x,
+             .y = y,
+             .x_stride = x_stride,
+             .y_stride = y_stride,
+             .n = n,
+             .inputs = weight->input_major ? weight->rows : weight->columns,
+             .outputs = weight->input_major ? weight->columns : weight->rows};
+    const bool few = n <= FEW_ROWS && !weight->input_major;
+    j.block = few ? FEW_BLOCK : weight->values != NULL ? BLOCK : OTA_PANEL_ROWS;
+    ota_team_run(session->team, (j.outputs + j.block - 1) / j.block, few ? run_few : run_block, &j);
+}

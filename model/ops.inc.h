@@ -1,0 +1,135 @@
+/* The row arithmetic, written once in plain loops that compilers turn into vectors, and compiled per
+ * level by ops_LEVEL.c, which defines OPS_TABLE, OPS_NAME and OPS_LANES.
+ *
+ *   sums run in 16 lanes, element i in lane i mod 16, and the lanes are added pairwise
+ *   exp(x) = 2^k p(r), k = round(x / log 2), r = x - k log 2 in two parts, |r| <= log 2 / 2, p of degree
+ *   6 (Taylor), relative error below 2e-7
+ *   gelu(x) = x Phi(x);  gelu_tanh(x) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
+ *   silu(x) = x / (1 + exp(-x)) */
+#include "elements.inc.h"
+#include "ops.h"
+
+#include <math.h>
+
+enum { LANES = 16 };
+
+static inline float fold(float *lanes) {
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int k = 0; k < width; k++) lanes[k] += lanes[k + width];
+    return lanes[0];
+}
+
+static float row_dot(const float *a, const float *b, int64_t count) {
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int k = 0; k < LANES; k++) lanes[k] += a[i + k] * b[i + k];
+    for (; i < count; i++) lanes[i % LANES] += a[i] * b[i];
+    return fold(lanes);
+}
+
+static float row_sum(const float *x, int64_t count) {
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int k = 0; k < LANES; k++) lanes[k] += x[i + k];
+    for (; i < count; i++) lanes[i % LANES] += x[i];
+    return fold(lanes);
+}
+
+static float squares_around(const float *x, float centre, int64_t count) {
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const float d = x[i + k] - centre;
+            lanes[k] += d * d;
+        }
+    for (; i < count; i++) lanes[i % LANES] += (x[i] - centre) * (x[i] - centre);
+    return fold(lanes);
+}
+
+static void row_layer_norm(const float *x, const float *weight, const float *bias, double epsilon,
+                           float *out, int64_t count) {
+    const float mean = row_sum(x, count) / (float)count;
+    const double variance = (double)squares_around(x, mean, count) / (double)count;
+    const float factor = (float)(1.0 / sqrt(variance + epsilon));
+    for (int64_t i = 0; i < count; i++) out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+}
+
+static void row_rms_norm(const float *x, const float *weight, double epsilon, float *out,
+                         int64_t count) {
+    const double mean = (double)squares_around(x, 0, count) / (double)count;
+    const float factor = (float)(1.0 / sqrt(mean + epsilon));
+    for (int64_t i = 0; i < count; i++) out[i] = x[i] * factor * weight[i];
+}
+
+static inline float row_exp(float x) {
+    const float limited = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;
+    /* Adding and taking away 1.5 * 2^23 rounds to a whole number. */
+    const float shifted = limited * 0x1.715476p+0F + 0x1.8p23F;
+    const float k = shifted - 0x1.8p23F;
+    const float r = (limited - k * 0x1.62e4p-1F) - k * 0x1.7f7d1cp-20F;
+    float p = 1.0F / 720;
+    p = p * r + 1.0F / 120;
+    p = p * r + 1.0F / 24;
+    p = p * r + 1.0F / 6;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const uint32_t power = (uint32_t)((int32_t)k + 127) << 23;
+    float scale;
+    memcpy(&scale, &power, sizeof scale);
+    return p * scale;
+}
+
+static void row_activate(ota_activation activation, float *x, int64_t count) {
+    switch (activation) {
+    case OTA_GELU:
+        for (int64_t i = 0; i < count; i++)
+            x[i] = x[i] * 0.5F * (1.0F + erff(x[i] * 0x1.6a09e6p-1F));
+        break;
+    case OTA_GELU_TANH:
+        for (int64_t i = 0; i < count; i++) {
+            const float u = 0x1.988454p-1F * (x[i] + 0.044715F * x[i] * x[i] * x[i]);
+            x[i] = x[i] / (1.0F + row_exp(-2.0F * u));
+        }
+        break;
+    case OTA_RELU:
+        for (int64_t i = 0; i < count; i++) x[i] = x[i] > 0 ? x[i] : 0;
+        break;
+    case OTA_SILU:
+        for (int64_t i = 0; i < count; i++) x[i] = x[i] / (1.0F + row_exp(-x[i]));
+        break;
+    case OTA_TANH:
+        for (int64_t i = 0; i < count; i++) x[i] = tanhf(x[i]);
+        break;
+    }
+}
+
+static void row_add(float *x, const float *y, int64_t count) {
+    for (int64_t i = 0; i < count; i++) x[i] += y[i];
+}
+
+static void row_multiply(float *x, const float *y, int64_t count) {
+    for (int64_t i = 0; i < count; i++) x[i] *= y[i];
+}
+
+const ota_ops OPS_TABLE = {
+    .name = OPS_NAME,
+    .decode = {[OTA_STORED_F32] = decode_f32,
+               [OTA_STORED_F16] = decode_f16,
+               [OTA_STORED_BF16] = decode_bf16,
+               [OTA_STORED_Q4_0] = decode_q4_0,
+               [OTA_STORED_Q4_1] = decode_q4_1,
+               [OTA_STORED_Q5_0] = decode_q5_0,
+               [OTA_STORED_Q5_1] = decode_q5_1,
+               [OTA_STORED_Q8_0] = decode_q8_0,
+               [OTA_STORED_Q6_K] = decode_q6_k},
+    .dot = row_dot,
+    .layer_norm = row_layer_norm,
+    .rms_norm = row_rms_norm,
+    .activate = row_activate,
+    .add = row_add,
+    .multiply = row_multiply,
+};

@@ -1,0 +1,145 @@
+/* Making and freeing sessions: the door's checks, buffers, rotary tables. */
+#define _POSIX_C_SOURCE 200809L
+#include "session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the door ---- */
+
+static ota_status check_options(const ota_model *model, const ota_session_options *options,
+                                ota_error *error) {
+    const int64_t positions = ota_model_size(model, OTA_SIZE_POSITIONS);
+    if (options == NULL || options->size != sizeof *options)
+        return ota_refuse(error, OTA_EINVAL, "options.size is not that of ota_session_options");
+    if (options->batch < 1 || options->batch > 1 << 20)
+        return ota_refuse(error, OTA_EINVAL, "batch is %lld, wanted 1 to 2^20",
+                          (long long)options->batch);
+    if (options->tokens < 1 || options->tokens > positions) {
+        (void)ota_refuse(error, OTA_EINVAL, "tokens is %lld, and the model has %lld positions",
+                         (long long)options->tokens, (long long)positions);
+        return ota_advise(error, OTA_EINVAL, "cut the text into windows");
+    }
+    if (options->cache != 0 && (options->cache < options->tokens || options->cache > positions))
+        return ota_refuse(error, OTA_EINVAL, "cache is %lld, wanted tokens to %lld positions",
+                          (long long)options->cache, (long long)positions);
+    if (options->cache != 0 && !model->architecture->causal)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "a model that looks both ways has no use for a cache");
+    if (options->method_count > 0 && options->methods == NULL)
+        return ota_refuse(error, OTA_EINVAL, "methods is NULL and method_count is not 0");
+    return OTA_OK;
+}
+
+/* ---- buffers ---- */
+
+static ota_status make(ota_session *s, int64_t rows, int64_t columns, float **out,
+                       ota_error *error) {
+    size_t floats, bytes;
+    if (__builtin_mul_overflow((size_t)rows, (size_t)columns, &floats) ||
+        __builtin_mul_overflow(floats, sizeof **out, &bytes) || bytes > (size_t)INT64_MAX - 64)
+        return ota_refuse(error, OTA_EOVERFLOW, "a buffer is larger than any memory");
+    bytes = (bytes + 63) / 64 * 64;
+    *out = bytes > 0 ? aligned_alloc(64, bytes) : NULL;
+    if (*out == NULL)
+        return ota_refuse(error, OTA_ENOMEM, "no memory is left for %zu bytes of a session", bytes);
+    s->bytes += bytes;
+    return OTA_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static ota_status make_buffers(ota_session *s, ota_error *error) {
+    const int64_t *size = s->model->config.sizes;
+    const int64_t rows = s->options.batch * s->options.tokens;
+    const int64_t width = larger(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
+    s->panel = OTA_PANEL_ROWS * larger(width, size[OTA_SIZE_INNER]);
+    ota_status status = make(s, rows, width, &s->x, error);
+    if (status == OTA_OK) status = make(s, rows, width, &s->h, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->merged, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_QUERY], &s->mixed, error);
+    if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_INNER], &s->inner, error);
+    if (status == OTA_OK && s->model->architecture->gated)
+        status = make(s, rows, size[OTA_SIZE_INNER], &s->gate, error);
+    if (status == OTA_OK) status = make(s, rows, width, &s->spare, error);
+    if (status == OTA_OK) status = make(s, ota_team_threads(s->team), s->panel, &s->panels, error);
+    s->wanted = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->wanted);
+    s->lengths = calloc((size_t)s->options.batch, sizeof *s->lengths);
+    if (status == OTA_OK && (s->wanted == NULL || s->lengths == NULL))
+        status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
+    return status;
+}
+
+/* Angle of position t and pair k: t / base^(2k / width). Frequency and angle are rounded to f32, as in the
+ * programs that such models were trained with; cosine and sine are not rounded twice. */
+static ota_status make_rotations(ota_session *s, ota_error *error) {
+    const ota_config *config = &s->model->config;
+    const int64_t half = config->head_width / 2;
+    if (!s->model->architecture->rotary) return OTA_OK;
+    s->positions = larger(s->options.tokens, s->options.cache);
+    ota_status status = make(s, s->positions, half, &s->cosines, error);
+    if (status == OTA_OK) status = make(s, s->positions, half, &s->sines, error);
+    for (int64_t k = 0; status == OTA_OK && k < half; k++) {
+        const float frequency =
+            (float)(1 / pow(config->rope_base, 2 * (double)k / (double)config->head_width));
+        for (int64_t t = 0; t < s->positions; t++) {
+            const float angle = (float)t * frequency;
+            s->cosines[t * half + k] = (float)cos((double)angle);
+            s->sines[t * half + k] = (float)sin((double)angle);
+        }
+    }
+    return status;
+}
+
+ota_status ota_session_create(ota_session **session, const ota_model *model,
+                              const ota_session_options *options, ota_error *error) {
+    *session = NULL;
+    ota_status status = check_options(model, options, error);
+    if (status != OTA_OK) return status;
+    ota_session *s = calloc(1, sizeof *s);
+    if (s == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
+    s->model = model;
+    s->options = *options;
+    s->options.methods = NULL;
+    s->options.window = NULL;
+    s->options.sink = NULL;
+    s->ops = ota_ops_named(options->cpu);
+    s->bytes = sizeof *s;
+    ota_linear_prepare();
+    s->team = ota_team_create(options->threads);
+    if (s->team == NULL)
+        status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session's threads");
+    if (status == OTA_OK) {
+        s->executor = ota_team_executor(s->team);
+        status = ota_session_methods(s, options, error);
+    }
+    if (status == OTA_OK) status = make_buffers(s, error);
+    if (status == OTA_OK) status = make_rotations(s, error);
+    if (status == OTA_OK) status = ota_session_cache_create(s, error);
+    if (status == OTA_OK)
+        *session = s;
+    else
+        ota_session_free(s);
+    return status;
+}
+
+void ota_session_free(ota_session *s) {
+    if (s == NULL) return;
+    ota_session_free_plans(s);
+    free(s->slots);
+    ota_team_free(s->team);
+    float *const buffers[] = {s->x,     s->h,     s->merged, s->mixed,   s->inner,
+                              s->gate,  s->spare, s->panels, s->pattern, s->cosines,
+                              s->sines, s->keys,  s->values};
+    for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
+    free(s->remaining);
+    free(s->lengths);
+    free(s->assigned);
+    free(s->wanted);
+    free(s);
+}
+
+size_t ota_session_bytes(const ota_session *session) { return session->bytes; }
+
+const char *ota_session_warning(const ota_session *session) { return session->warning; }

@@ -1,0 +1,201 @@
+/* The life of a tokenizer: opening by path, the last checks, what can be asked of it. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tokenizer_parts.h"
+
+/* ---- building blocks of the readers ---- */
+
+ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_error *error) {
+    ota_added_set *set = token.normalized ? &tokenizer->normal_added : &tokenizer->raw_added;
+    const ota_text text = ota_vocabulary_text(&tokenizer->vocabulary, token.id);
+    if (!token.normalized) {
+        return ota_added_put(set, text, token) ? OTA_OK : ota_token_no_memory(error);
+    }
+    /* It is looked for in normalised text, so it is normalised itself. */
+    ota_token_buffer out = {0}, spare = {0};
+    const bool fine =
+        ota_normalize(tokenizer->normal, tokenizer->normal_count, text, &out, &spare) &&
+        (out.used == 0 || ota_added_put(set, (ota_text){out.bytes, out.used}, token));
+    free(out.bytes);
+    free(spare.bytes);
+    return fine ? OTA_OK : ota_token_no_memory(error);
+}
+
+ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool invert,
+                             const char *pattern, ota_error *error) {
+    if (tokenizer->cut_count == OTA_TOKEN_STEPS_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, "", -1, "a pre-tokenizer has at most %d steps",
+                              OTA_TOKEN_STEPS_MOST);
+    ota_cut *cut = &tokenizer->cuts[tokenizer->cut_count++];
+    *cut = (ota_cut){.rule = rule, .invert = invert};
+    if (pattern == NULL) return OTA_OK;
+    return ota_cut_compile(cut, (ota_text){pattern, strlen(pattern)}, false, "", -1, error);
+}
+
+bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind) {
+    if (tokenizer->normal_count == OTA_TOKEN_STEPS_MOST) return false;
+    tokenizer->normal[tokenizer->normal_count++] = kind;
+    return true;
+}
+
+ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error) {
+    bool room = ota_tokenizer_normal(tokenizer, OTA_NORMAL_CLEAN) &&
+                ota_tokenizer_normal(tokenizer, OTA_NORMAL_SPACE_CHINESE);
+    if (!keep_case)
+        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_NFD) &&
+               ota_tokenizer_normal(tokenizer, OTA_NORMAL_STRIP_ACCENTS) &&
+               ota_tokenizer_normal(tokenizer, OTA_NORMAL_LOWERCASE);
+    if (!room)
+        return ota_token_fail(error, OTA_ELIMIT, "", -1, "a normalizer has at most %d steps",
+                              OTA_TOKEN_STEPS_MOST);
+    const ota_status status =
+        ota_tokenizer_cut(tokenizer, OTA_CUT_REMOVED, false, ota_cut_space, error);
+    if (status != OTA_OK) return status;
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, ota_cut_punctuation, error);
+}
+
+static void mark(ota_tokenizer *tokenizer, const ota_added_set *set) {
+    for (size_t k = 0; k < set->count; k++) {
+        tokenizer->kinds[set->tokens[k].id] |= OTA_TOKEN_IS_ADDED;
+        if (set->tokens[k].special) tokenizer->kinds[set->tokens[k].id] |= OTA_TOKEN_IS_SPECIAL;
+    }
+}
+
+ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error) {
+    ota_added_sort(&tokenizer->raw_added);
+    ota_added_sort(&tokenizer->normal_added);
+    tokenizer->kinds = calloc((size_t)tokenizer->vocabulary.count + 1, 1);
+    if (tokenizer->kinds == NULL) return ota_token_no_memory(error);
+    mark(tokenizer, &tokenizer->raw_added);
+    mark(tokenizer, &tokenizer->normal_added);
+    return OTA_OK;
+}
+
+void ota_tokenizer_free(ota_tokenizer *tokenizer) {
+    if (tokenizer == NULL) return;
+    ota_vocabulary_free(&tokenizer->vocabulary);
+    ota_bpe_free(&tokenizer->bpe);
+    for (int k = 0; k < tokenizer->cut_count; k++) ota_cut_free(&tokenizer->cuts[k]);
+    ota_added_free(&tokenizer->raw_added);
+    ota_added_free(&tokenizer->normal_added);
+    free(tokenizer->kinds);
+    free(tokenizer);
+}
+
+/* ---- opening ---- */
+
+enum { PATH_MOST = 4096 };
+
+/* folder/name into `path`; true when there is such a file. */
+static bool have(const char *folder, const char *name, char *path) {
+    const int length = snprintf(path, PATH_MOST, "%s/%s", folder, name);
+    return length > 0 && length < PATH_MOST && access(path, F_OK) == 0;
+}
+
+static ota_status open_json(ota_tokenizer *tokenizer, const char *path, ota_error *error) {
+    ota_token_file file;
+    ota_status status = ota_token_file_read(path, &file, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_json(tokenizer, &file, error);
+    ota_token_file_free(&file);
+    return status;
+}
+
+static ota_status open_lists(ota_tokenizer *tokenizer, const char *vocabulary_path,
+                             const char *merges_path, ota_error *error) {
+    ota_token_file vocabulary = {0}, merges = {0};
+    ota_status status = ota_token_file_read(vocabulary_path, &vocabulary, error);
+    if (status == OTA_OK) status = ota_token_file_read(merges_path, &merges, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_lists(tokenizer, &vocabulary, &merges, error);
+    ota_token_file_free(&vocabulary);
+    ota_token_file_free(&merges);
+    return status;
+}
+
+static ota_status open_lines(ota_tokenizer *tokenizer, const char *path, bool keep_case,
+                             ota_error *error) {
+    ota_token_file file;
+    ota_status status = ota_token_file_read(path, &file, error);
+    if (status == OTA_OK) status = ota_tokenizer_read_lines(tokenizer, &file, keep_case, error);
+    ota_token_file_free(&file);
+    return status;
+}
+
+static ota_status open_folder(ota_tokenizer *tokenizer, const char *folder, ota_error *error) {
+    char path[PATH_MOST], other[PATH_MOST];
+    if (have(folder, "tokenizer.json", path)) return open_json(tokenizer, path, error);
+    if ((have(folder, "vocab.json", path) || have(folder, "encoder.json", path)) &&
+        (have(folder, "merges.txt", other) || have(folder, "vocab.bpe", other)))
+        return open_lists(tokenizer, path, other, error);
+    if (have(folder, "vocab.txt", path)) {
+        bool keep_case = false;
+        if (have(folder, "tokenizer_config.json", other)) {
+            const ota_status status = ota_tokenizer_read_case(other, &keep_case, error);
+            if (status != OTA_OK) return status;
+        }
+        return open_lines(tokenizer, path, keep_case, error);
+    }
+    return ota_token_fail(error, OTA_EIO, folder, -1,
+                          "holds no tokenizer: tokenizer.json, vocab.json (encoder.json) with "
+                          "merges.txt (vocab.bpe), or vocab.txt");
+}
+
+ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_error *error) {
+    if (tokenizer == NULL || path == NULL)
+        return ota_token_fail(error, OTA_EINVAL, "", -1, "%s is NULL",
+                              tokenizer == NULL ? "tokenizer" : "path");
+    *tokenizer = NULL;
+    struct stat state;
+    const bool folder = stat(path, &state) == 0 && S_ISDIR(state.st_mode);
+    const size_t length = strlen(path);
+    const bool json = length >= 5 && strcmp(path + length - 5, ".json") == 0;
+    ota_tokenizer *made = calloc(1, sizeof *made);
+    if (made == NULL) return ota_token_no_memory(error);
+    made->unknown = -1;
+    ota_status status = folder ? open_folder(made, path, error)
+                        : json ? open_json(made, path, error)
+                               : open_lines(made, path, false, error);
+    if (status == OTA_OK) status = ota_tokenizer_finish(made, error);
+    if (status != OTA_OK) {
+        ota_tokenizer_free(made);
+        return status;
+    }
+    *tokenizer = made;
+    return OTA_OK;
+}
+
+/* ---- questions ---- */
+
+const char *ota_tokenizer_model(const ota_tokenizer *tokenizer) {
+    return tokenizer->model == OTA_TOKEN_BPE ? "bpe" : "wordpiece";
+}
+
+int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer) { return tokenizer->vocabulary.count; }
+
+static bool is_id(const ota_tokenizer *tokenizer, int64_t id) {
+    return id >= 0 && id < tokenizer->vocabulary.count;
+}
+
+ota_text ota_tokenizer_piece(const ota_tokenizer *tokenizer, int64_t id) {
+    if (!is_id(tokenizer, id)) return (ota_text){NULL, 0};
+    return ota_vocabulary_text(&tokenizer->vocabulary, (int32_t)id);
+}
+
+int64_t ota_tokenizer_id(const ota_tokenizer *tokenizer, ota_text piece) {
+    return ota_vocabulary_find(&tokenizer->vocabulary, piece.data, piece.size);
+}
+
+int ota_tokenizer_is_special(const ota_tokenizer *tokenizer, int64_t id) {
+    return is_id(tokenizer, id) && (tokenizer->kinds[id] & OTA_TOKEN_IS_SPECIAL) != 0;
+}
+
+int64_t ota_tokenizer_frame(const ota_tokenizer *tokenizer, int after, int32_t *ids,
+                            int64_t capacity) {
+    const ota_token_frame *frame = after ? &tokenizer->after : &tokenizer->before;
+    for (int k = 0; k < frame->count && k < capacity; k++) ids[k] = frame->ids[k];
+    return frame->count;
+}

@@ -1,0 +1,140 @@
+/* A tokenizer from parts in memory, as a GGUF file holds them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer_parts.h"
+
+static const struct {
+    const char *name;
+    const char *const *first, *const *second; /* patterns cut by one after the other */
+} cut_rows[] = {{"gpt-2", &ota_cut_gpt2, NULL},
+                {"smollm", &ota_cut_number, &ota_cut_gpt2},
+                {"llama-3", &ota_cut_llama3, NULL}};
+
+static ota_status add_cuts(ota_tokenizer *tokenizer, const char *name, ota_error *error) {
+    if (name == NULL) name = cut_rows[0].name;
+    for (size_t k = 0; k < sizeof cut_rows / sizeof *cut_rows; k++) {
+        if (strcmp(name, cut_rows[k].name) != 0) continue;
+        ota_status status =
+            ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, *cut_rows[k].first, error);
+        if (status == OTA_OK && cut_rows[k].second != NULL)
+            status =
+                ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, *cut_rows[k].second, error);
+        return status;
+    }
+    return ota_token_fail(error, OTA_UNSUPPORTED, "", -1,
+                          "the pre-tokenizer \"%.60s\" is not one of gpt-2, smollm, llama-3", name);
+}
+
+static ota_status add_pieces(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                             const char *source, ota_error *error) {
+    ota_token_list list = {.path = source};
+    ota_status status = OTA_OK;
+    for (int64_t k = 0; k < parts->piece_count && status == OTA_OK; k++) {
+        const size_t begin = list.text.used;
+        const ota_text piece = parts->pieces[k];
+        if (ota_token_valid(piece.data, piece.size) < piece.size)
+            status = ota_token_fail(error, OTA_EFORMAT, source, -1, "piece %lld is not UTF-8",
+                                    (long long)k);
+        else if (!ota_token_append(&list.text, piece.data, piece.size))
+            status = ota_token_no_memory(error);
+        else
+            status = ota_token_list_add(&list, begin, k, -1, error);
+    }
+    if (status == OTA_OK) status = ota_vocabulary_build(&tokenizer->vocabulary, &list, error);
+    ota_token_list_free(&list);
+    return status;
+}
+
+static ota_status add_kinds(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                            ota_error *error) {
+    ota_status status = OTA_OK;
+    for (int64_t k = 0; k < parts->piece_count && parts->kinds != NULL && status == OTA_OK; k++) {
+        const int32_t kind = parts->kinds[k];
+        const bool special = kind == OTA_PIECE_CONTROL || kind == OTA_PIECE_UNKNOWN;
+        if (special || kind == OTA_PIECE_USER)
+            status = ota_tokenizer_add(tokenizer, (ota_added){.id = (int32_t)k, .special = special},
+                                       error);
+    }
+    return status;
+}
+
+static ota_status add_frame(const ota_tokenizer *tokenizer, ota_text piece, ota_token_frame *frame,
+                            const char *source, ota_error *error) {
+    if (piece.data == NULL) return OTA_OK;
+    frame->ids[0] = ota_vocabulary_find(&tokenizer->vocabulary, piece.data, piece.size);
+    frame->count = 1;
+    if (frame->ids[0] >= 0) return OTA_OK;
+    return ota_token_fail(error, OTA_EFORMAT, source, -1, "the vocabulary lacks \"%.*s\"",
+                          (int)(piece.size < 80 ? piece.size : 80), piece.data);
+}
+
+static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                           const char *source, ota_error *error) {
+    ota_token_merge_list merges = {0};
+    ota_status status = OTA_OK;
+    for (int64_t k = 0; k < parts->merge_count && status == OTA_OK; k++)
+        status = ota_bpe_merge_line(&tokenizer->vocabulary, &merges, parts->merges[k], source, -1,
+                                    error);
+    tokenizer->bpe.whole_word = parts->keep_whole_word != 0;
+    if (status == OTA_OK)
+        status = ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &merges, error);
+    free(merges.merges);
+    return status == OTA_OK ? add_cuts(tokenizer, parts->cut, error) : status;
+}
+
+static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                                 const char *source, ota_error *error) {
+    const ota_text unknown = parts->unknown.data != NULL ? parts->unknown : (ota_text){"[UNK]", 5};
+    ota_token_frame found = {.count = 0};
+    tokenizer->clean_up = true;
+    tokenizer->wordpiece = (ota_wordpiece){.prefix = "##", .prefix_size = 2, .longest_word = 100};
+    const ota_status status = add_frame(tokenizer, unknown, &found, source, error);
+    tokenizer->unknown = found.ids[0];
+    return status == OTA_OK ? ota_tokenizer_bert(tokenizer, parts->keep_case != 0, error) : status;
+}
+
+static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                       ota_error *error) {
+    const char *source = parts->source == NULL ? "" : parts->source,
+               *model = parts->model == NULL ? "" : parts->model;
+    const bool bpe = strcmp(model, "bpe") == 0;
+    if (!bpe && strcmp(model, "wordpiece") != 0)
+        return ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
+                              "the tokenizer's model \"%.40s\" is not one of bpe and wordpiece",
+                              model);
+    tokenizer->model = bpe ? OTA_TOKEN_BPE : OTA_TOKEN_WORDPIECE;
+    ota_status status = add_pieces(tokenizer, parts, source, error);
+    if (status == OTA_OK)
+        status = bpe ? make_bpe(tokenizer, parts, source, error)
+                     : make_wordpiece(tokenizer, parts, source, error);
+    if (status == OTA_OK) status = add_kinds(tokenizer, parts, error);
+    if (status == OTA_OK)
+        status = add_frame(tokenizer, parts->begin, &tokenizer->before, source, error);
+    if (status == OTA_OK)
+        status = add_frame(tokenizer, parts->end, &tokenizer->after, source, error);
+    return status == OTA_OK ? ota_tokenizer_finish(tokenizer, error) : status;
+}
+
+ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
+                                ota_error *error) {
+    if (tokenizer == NULL || parts == NULL || parts->size == 0 || parts->piece_count < 0 ||
+        parts->merge_count < 0 || (parts->pieces == NULL && parts->piece_count > 0) ||
+        (parts->merges == NULL && parts->merge_count > 0))
+        return ota_token_fail(error, OTA_EINVAL, "", -1,
+                              "tokenizer, parts, parts.size, pieces and merges must be given");
+    *tokenizer = NULL;
+    /* A caller built with an older header knows fewer fields. */
+    ota_tokenizer_parts filled = {.size = sizeof filled};
+    memcpy(&filled, parts, parts->size < sizeof filled ? parts->size : sizeof filled);
+    ota_tokenizer *made = calloc(1, sizeof *made);
+    if (made == NULL) return ota_token_no_memory(error);
+    made->unknown = -1;
+    const ota_status status = make(made, &filled, error);
+    if (status != OTA_OK) {
+        ota_tokenizer_free(made);
+        return status;
+    }
+    *tokenizer = made;
+    return OTA_OK;
+}

@@ -1,0 +1,344 @@
+/* tokenizer.json: {"added_tokens": [...], "normalizer", "pre_tokenizer", "post_processor", "decoder",
+ * "model": {"type", "vocab": {"piece": id}, "merges": ["left right" or ["left", "right"]], ...}, ...}
+ *
+ * One walk notes where the members lie; then vocabulary and added tokens, merges, and the small members,
+ * in the order in which they need each other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "token_json.h"
+
+enum { ADDED, NORMALIZER, PRE_TOKENIZER, POST_PROCESSOR, DECODER, MODEL, TOP_MEMBERS };
+static const char *const top_names[TOP_MEMBERS] = {"added_tokens",   "normalizer", "pre_tokenizer",
+                                                   "post_processor", "decoder",    "model"};
+enum { VOCAB, MERGES, MODEL_MEMBERS };
+static const char *const model_names[MODEL_MEMBERS] = {"vocab", "merges"};
+
+typedef struct reading {
+    ota_tokenizer *tokenizer;
+    ota_token_json json;
+    ota_text top[TOP_MEMBERS], model[MODEL_MEMBERS];
+    json_t *others, *settings; /* the small members of the file and of its model */
+    ota_token_list list;
+    ota_token_merge_list merges;
+    ota_added *added;
+    size_t added_count, added_room;
+    bool byte_level;
+} reading;
+
+/* ---- where the members lie ---- */
+
+/* Spans of the named members of an object; the others become trees in `small`. */
+static ota_status walk(reading *r, ota_token_json *json, const char *const *names, int count,
+                       ota_text *spans, json_t *small) {
+    ota_token_buffer key = {0};
+    bool first = true, more = true;
+    ota_status status = ota_token_json_open(json, '{');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(json, '{', &first, &more);
+        if (status != OTA_OK || !more) break;
+        const size_t place = json->at;
+        ota_text span = {NULL, 0};
+        key.used = 0;
+        status = ota_token_json_key(json, &key);
+        if (status == OTA_OK && !ota_token_append(&key, "", 1))
+            status = ota_token_no_memory(json->error);
+        if (status == OTA_OK) status = ota_token_json_skip(json, &span);
+        if (status != OTA_OK) break;
+        int k = 0;
+        while (k < count && strcmp(names[k], key.bytes) != 0) k++;
+        if ((k < count && spans[k].data != NULL) || json_object_get(small, key.bytes) != NULL) {
+            status = ota_token_json_refuse(json, place, "a key is there twice");
+        } else if (k < count) {
+            spans[k] = span;
+        } else {
+            json_t *tree;
+            status = ota_token_json_tree(&r->json, span, &tree);
+            if (status == OTA_OK && json_object_set_new(small, key.bytes, tree) != 0)
+                status = ota_token_no_memory(json->error);
+        }
+    }
+    free(key.bytes);
+    return status;
+}
+
+static ota_status find_members(reading *r) {
+    ota_token_json json = r->json;
+    ota_status status = walk(r, &json, top_names, TOP_MEMBERS, r->top, r->others);
+    if (status == OTA_OK) status = ota_token_json_finish(&json);
+    if (status != OTA_OK) return status;
+    if (r->top[MODEL].data == NULL)
+        return ota_token_json_refuse(&r->json, 0, "a tokenizer must have a model");
+    json = ota_token_json_within(&r->json, r->top[MODEL]);
+    status = walk(r, &json, model_names, MODEL_MEMBERS, r->model, r->settings);
+    if (status == OTA_OK && r->model[VOCAB].data == NULL)
+        status = ota_token_json_refuse(&r->json, (size_t)ota_token_json_place(&json, r->top[MODEL]),
+                                       "a model must have a vocab");
+    return status;
+}
+
+/* ---- vocabulary ---- */
+
+ota_status ota_token_read_vocabulary(ota_token_json json, ota_token_list *list) {
+    bool first = true, more = true;
+    ota_status status = ota_token_json_open(&json, '{');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(&json, '{', &first, &more);
+        if (status != OTA_OK || !more) break;
+        const size_t place = json.at, begin = list->text.used;
+        int64_t id = 0;
+        status = ota_token_json_key(&json, &list->text);
+        if (status == OTA_OK) status = ota_token_json_integer(&json, &id);
+        if (status == OTA_OK)
+            status = ota_token_list_add(list, begin, id, (int64_t)place, json.error);
+    }
+    return status == OTA_OK ? ota_token_json_finish(&json) : status;
+}
+
+static bool truth(const json_t *object, const char *key) {
+    return json_is_true(json_object_get(object, key));
+}
+
+/* One element of added_tokens: a new piece, or one the vocabulary has already. */
+static ota_status read_added(reading *r, const json_t *tree, int64_t place, const int32_t *places) {
+    ota_token_list *list = &r->list;
+    const json_t *id = json_object_get(tree, "id"), *content = json_object_get(tree, "content");
+    if (!json_is_integer(id) || !json_is_string(content) || json_string_length(content) == 0)
+        return ota_token_fail(r->json.error, OTA_EFORMAT, list->path, place,
+                              "an added token must have an integer id and a content that is not "
+                              "empty");
+    const int64_t value = json_integer_value(id);
+    const char *text = json_string_value(content);
+    const size_t size = json_string_length(content), begin = list->text.used;
+    const int32_t there = value >= 0 && value < OTA_TOKEN_PIECES_MOST ? places[value] : -1;
+    ota_status status = OTA_OK;
+    if (there >= 0) {
+        const ota_token_entry *entry = &list->entries[there];
+        if (entry->size != size || memcmp(list->text.bytes + entry->begin, text, size) != 0)
+            status = ota_token_fail(r->json.error, OTA_EFORMAT, list->path, place,
+                                    "the added token's id %lld belongs to another piece",
+                                    (long long)value);
+    } else if (!ota_token_append(&list->text, text, size)) {
+        status = ota_token_no_memory(r->json.error);
+    } else {
+        status = ota_token_list_add(list, begin, value, place, r->json.error);
+    }
+    void *added = r->added;
+    if (status == OTA_OK &&
+        !ota_token_grow(&added, &r->added_room, r->added_count + 1, sizeof *r->added))
+        status = ota_token_no_memory(r->json.error);
+    r->added = added;
+    if (status != OTA_OK) return status;
+    r->added[r->added_count++] = (ota_added){.id = (int32_t)value,
+                                             .single_word = truth(tree, "single_word"),
+                                             .strip_left = truth(tree, "lstrip"),
+                                             .strip_right = truth(tree, "rstrip"),
+                                             .normalized = truth(tree, "normalized"),
+                                             .special = truth(tree, "special")};
+    return OTA_OK;
+}
+
+/* Each element is a tree of its own, so that many of them take no more memory than one. */
+static ota_status walk_added(reading *r, const int32_t *places) {
+    ota_token_json json = ota_token_json_within(&r->json, r->top[ADDED]);
+    bool first = true, more = true;
+    ota_status status = ota_token_json_open(&json, '[');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(&json, '[', &first, &more);
+        if (status != OTA_OK || !more) break;
+        ota_text span;
+        json_t *tree = NULL;
+        status = ota_token_json_skip(&json, &span);
+        json.trees = 0;
+        if (status == OTA_OK) status = ota_token_json_tree(&json, span, &tree);
+        if (status == OTA_OK)
+            status = read_added(r, tree, ota_token_json_place(&json, span), places);
+        json_decref(tree);
+    }
+    return status == OTA_OK ? ota_token_json_finish(&json) : status;
+}
+
+static ota_status read_pieces(reading *r) {
+    ota_status status =
+        ota_token_read_vocabulary(ota_token_json_within(&r->json, r->model[VOCAB]), &r->list);
+    if (status != OTA_OK) return status;
+    if (r->top[ADDED].data != NULL) {
+        int32_t *places = malloc(OTA_TOKEN_PIECES_MOST * sizeof *places);
+        if (places == NULL) return ota_token_no_memory(r->json.error);
+        memset(places, 0xFF, OTA_TOKEN_PIECES_MOST * sizeof *places);
+        for (size_t k = 0; k < r->list.count; k++) places[r->list.entries[k].id] = (int32_t)k;
+        status = walk_added(r, places);
+        free(places);
+    }
+    if (status != OTA_OK) return status;
+    return ota_vocabulary_build(&r->tokenizer->vocabulary, &r->list, r->json.error);
+}
+
+/* ---- merges ---- */
+
+/* ["left", "right"]: pieces may hold blanks then. */
+static ota_status read_pair(ota_token_json *json, ota_token_buffer *text, size_t *left) {
+    bool first = true, more;
+    ota_status status = ota_token_json_open(json, '[');
+    for (int k = 0; k < 2 && status == OTA_OK; k++) {
+        status = ota_token_json_next(json, '[', &first, &more);
+        if (status == OTA_OK && !more)
+            status = ota_token_json_refuse(json, json->at - 1, "a merge must be two pieces");
+        if (status == OTA_OK) status = ota_token_json_string(json, text);
+        if (k == 0) *left = text->used;
+    }
+    if (status == OTA_OK) status = ota_token_json_next(json, '[', &first, &more);
+    if (status == OTA_OK && more)
+        status = ota_token_json_refuse(json, json->at, "a merge must be two pieces");
+    return status;
+}
+
+static ota_status read_merges(reading *r) {
+    if (r->model[MERGES].data == NULL)
+        return ota_token_json_refuse(&r->json,
+                                     (size_t)ota_token_json_place(&r->json, r->top[MODEL]),
+                                     "a BPE model must have merges");
+    ota_token_json json = ota_token_json_within(&r->json, r->model[MERGES]);
+    const ota_vocabulary *vocabulary = &r->tokenizer->vocabulary;
+    const char *path = r->list.path;
+    ota_token_buffer text = {0};
+    bool first = true, more = true;
+    ota_status status = ota_token_json_open(&json, '[');
+    while (status == OTA_OK) {
+        status = ota_token_json_next(&json, '[', &first, &more);
+        if (status != OTA_OK || !more) break;
+        const size_t place = json.at;
+        size_t left = 0;
+        text.used = 0;
+        if (json.at < json.end && json.file->text[json.at] == '[') {
+            status = read_pair(&json, &text, &left);
+            if (status == OTA_OK)
+                status = ota_bpe_merge(vocabulary, &r->merges, (ota_text){text.bytes, left},
+                                       (ota_text){text.bytes + left, text.used - left}, path,
+                                       (int64_t)place, json.error);
+        } else {
+            status = ota_token_json_string(&json, &text);
+            if (status == OTA_OK)
+                status =
+                    ota_bpe_merge_line(vocabulary, &r->merges, (ota_text){text.bytes, text.used},
+                                       path, (int64_t)place, json.error);
+        }
+    }
+    free(text.bytes);
+    return status == OTA_OK ? ota_token_json_finish(&json) : status;
+}
+
+/* ---- the model's settings ---- */
+
+static ota_status read_unknown(reading *r, const char *standard) {
+    const json_t *unknown = json_object_get(r->settings, "unk_token");
+    const char *text = json_is_string(unknown) ? json_string_value(unknown) : standard;
+    if (text == NULL) return OTA_OK;
+    r->tokenizer->unknown = ota_vocabulary_find(&r->tokenizer->vocabulary, text, strlen(text));
+    if (r->tokenizer->unknown >= 0) return OTA_OK;
+    return ota_token_fail(r->json.error, OTA_EFORMAT, r->list.path,
+                          ota_token_json_place(&r->json, r->top[MODEL]),
+                          "the vocabulary lacks unk_token \"%.80s\"", text);
+}
+
+/* A setting that changes the ids in a way this reader does not know. */
+static ota_status refuse_settings(const reading *r) {
+    static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const char *found = truth(r->settings, "byte_fallback") ? "byte_fallback" : NULL;
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+        const json_t *text = json_object_get(r->settings, texts[k]);
+        if (json_is_string(text) && json_string_length(text) > 0) found = texts[k];
+    }
+    if (found == NULL) return OTA_OK;
+    return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
+                          ota_token_json_place(&r->json, r->top[MODEL]), "byte-level BPE has no %s",
+                          found);
+}
+
+static ota_status read_bpe(reading *r) {
+    ota_tokenizer *tokenizer = r->tokenizer;
+    tokenizer->model = OTA_TOKEN_BPE;
+    if (!r->byte_level)
+        return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
+                              ota_token_json_place(&r->json, r->top[MODEL]),
+                              "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel");
+    ota_status status = refuse_settings(r);
+    if (status == OTA_OK) status = read_unknown(r, NULL);
+    if (status == OTA_OK) status = read_merges(r);
+    if (status != OTA_OK) return status;
+    tokenizer->fuse_unknown = truth(r->settings, "fuse_unk");
+    tokenizer->bpe.whole_word = truth(r->settings, "ignore_merges");
+    return ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &r->merges, r->json.error);
+}
+
+static ota_status read_wordpiece(reading *r) {
+    ota_wordpiece *wordpiece = &r->tokenizer->wordpiece;
+    r->tokenizer->model = OTA_TOKEN_WORDPIECE;
+    const json_t *prefix = json_object_get(r->settings, "continuing_subword_prefix"),
+                 *most = json_object_get(r->settings, "max_input_chars_per_word");
+    const char *text = json_is_string(prefix) ? json_string_value(prefix) : "##";
+    wordpiece->prefix_size = strlen(text);
+    wordpiece->longest_word = json_is_integer(most) ? json_integer_value(most) : 100;
+    if (wordpiece->prefix_size >= sizeof wordpiece->prefix || wordpiece->longest_word < 1)
+        return ota_token_fail(r->json.error, OTA_EFORMAT, r->list.path,
+                              ota_token_json_place(&r->json, r->top[MODEL]),
+                              "continuing_subword_prefix must be below 32 bytes and "
+                              "max_input_chars_per_word above 0");
+    memcpy(wordpiece->prefix, text, wordpiece->prefix_size);
+    return read_unknown(r, "[UNK]");
+}
+
+/* ---- all of it ---- */
+
+static ota_status read_small(reading *r) {
+    ota_status status = OTA_OK;
+    for (int k = NORMALIZER; k <= DECODER && status == OTA_OK; k++) {
+        if (r->top[k].data == NULL) continue;
+        const ota_token_member member = {r->list.path, ota_token_json_place(&r->json, r->top[k]),
+                                         r->json.error};
+        json_t *tree = NULL;
+        status = ota_token_json_tree(&r->json, r->top[k], &tree);
+        if (status == OTA_OK && !json_is_null(tree)) {
+            if (k == NORMALIZER) status = ota_token_normalizer(r->tokenizer, tree, &member, 0);
+            if (k == PRE_TOKENIZER)
+                status = ota_token_pre_tokenizer(r->tokenizer, tree, &member, 0, &r->byte_level);
+            if (k == POST_PROCESSOR)
+                status = ota_token_post_processor(r->tokenizer, tree, &member, 0);
+            if (k == DECODER) status = ota_token_decoder(r->tokenizer, tree, &member, 0);
+        }
+        json_decref(tree);
+    }
+    return status;
+}
+
+static ota_status read_model(reading *r) {
+    const char *type = json_string_value(json_object_get(r->settings, "type"));
+    if (type == NULL) type = r->model[MERGES].data != NULL ? "BPE" : "WordPiece";
+    if (strcmp(type, "BPE") == 0) return read_bpe(r);
+    if (strcmp(type, "WordPiece") == 0) return read_wordpiece(r);
+    return ota_token_fail(r->json.error, OTA_UNSUPPORTED, r->list.path,
+                          ota_token_json_place(&r->json, r->top[MODEL]),
+                          "the model \"%.40s\" is not one of BPE and WordPiece", type);
+}
+
+ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_file *file,
+                                   ota_error *error) {
+    reading r = {.tokenizer = tokenizer,
+                 .json = {.file = file, .end = file->size, .error = error},
+                 .others = json_object(),
+                 .settings = json_object(),
+                 .list = {.path = file->path}};
+    ota_status status =
+        r.others == NULL || r.settings == NULL ? ota_token_no_memory(error) : find_members(&r);
+    if (status == OTA_OK) status = read_pieces(&r);
+    if (status == OTA_OK) status = read_small(&r);
+    if (status == OTA_OK) status = read_model(&r);
+    for (size_t k = 0; k < r.added_count && status == OTA_OK; k++)
+        status = ota_tokenizer_add(tokenizer, r.added[k], error);
+    json_decref(r.others);
+    json_decref(r.settings);
+    ota_token_list_free(&r.list);
+    free(r.merges.merges);
+    free(r.added);
+    return status;
+}

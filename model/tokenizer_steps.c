@@ -1,0 +1,279 @@
+/* The small members of tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder. Each is an
+ * object with a type; types are rows of a table, Sequence holds a list of others. */
+#include <string.h>
+
+#include "token_json.h"
+
+enum { DEPTH_MOST = 4 };
+
+static const char *type_of(const json_t *tree) {
+    const char *type = json_string_value(json_object_get(tree, "type"));
+    return type == NULL ? "" : type;
+}
+
+static ota_status refuse(const ota_token_member *member, ota_status status, const char *what,
+                         const char *name) {
+    return ota_token_fail(member->error, status, member->path, member->offset,
+                          "%s \"%.60s\" is not known here", what, name);
+}
+
+/* true where the key is absent and `standard` is. */
+static bool setting(const json_t *tree, const char *key, bool standard) {
+    const json_t *value = json_object_get(tree, key);
+    return json_is_boolean(value) ? json_is_true(value) : standard;
+}
+
+static ota_status too_many(const ota_token_member *member) {
+    return ota_token_fail(member->error, OTA_ELIMIT, member->path, member->offset,
+                          "more than %d steps, or lists in lists more than %d deep",
+                          OTA_TOKEN_STEPS_MOST, DEPTH_MOST);
+}
+
+/* ---- normalizer ---- */
+
+static const struct {
+    const char *type;
+    ota_normal_kind kind;
+} normal_rows[] = {{"NFC", OTA_NORMAL_NFC},
+                   {"NFD", OTA_NORMAL_NFD},
+                   {"NFKC", OTA_NORMAL_NFKC},
+                   {"NFKD", OTA_NORMAL_NFKD},
+                   {"Lowercase", OTA_NORMAL_LOWERCASE},
+                   {"StripAccents", OTA_NORMAL_STRIP_MARKS}};
+
+static bool bert_normalizer(ota_tokenizer *tokenizer, const json_t *tree) {
+    const bool lower = setting(tree, "lowercase", true);
+    bool room = true;
+    if (setting(tree, "clean_text", true))
+        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_CLEAN);
+    if (setting(tree, "handle_chinese_chars", true))
+        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_SPACE_CHINESE);
+    if (setting(tree, "strip_accents", lower))
+        room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_NFD) &&
+               ota_tokenizer_normal(tokenizer, OTA_NORMAL_STRIP_ACCENTS);
+    if (lower) room = room && ota_tokenizer_normal(tokenizer, OTA_NORMAL_LOWERCASE);
+    return room;
+}
+
+ota_status ota_token_normalizer(ota_tokenizer *tokenizer, const json_t *tree,
+                                const ota_token_member *member, int depth) {
+    const char *type = type_of(tree);
+    if (depth > DEPTH_MOST) return too_many(member);
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *list = json_object_get(tree, "normalizers");
+        ota_status status = OTA_OK;
+        for (size_t k = 0; k < json_array_size(list) && status == OTA_OK; k++)
+            status = ota_token_normalizer(tokenizer, json_array_get(list, k), member, depth + 1);
+        return status;
+    }
+    if (strcmp(type, "BertNormalizer") == 0)
+        return bert_normalizer(tokenizer, tree) ? OTA_OK : too_many(member);
+    for (size_t k = 0; k < sizeof normal_rows / sizeof *normal_rows; k++)
+        if (strcmp(type, normal_rows[k].type) == 0)
+            return ota_tokenizer_normal(tokenizer, normal_rows[k].kind) ? OTA_OK : too_many(member);
+    return refuse(member, OTA_UNSUPPORTED, "the normalizer", type);
+}
+
+/* ---- pre_tokenizer ---- */
+
+static const struct {
+    const char *name;
+    ota_cut_rule rule;
+} rule_rows[] = {{"Isolated", OTA_CUT_ISOLATED},
+                 {"Removed", OTA_CUT_REMOVED},
+                 {"MergedWithPrevious", OTA_CUT_WITH_PREVIOUS},
+                 {"MergedWithNext", OTA_CUT_WITH_NEXT},
+                 {"Contiguous", OTA_CUT_CONTIGUOUS}};
+
+static ota_status read_rule(const json_t *tree, const ota_token_member *member,
+                            ota_cut_rule *rule) {
+    const char *name = json_string_value(json_object_get(tree, "behavior"));
+    if (name == NULL) name = "Isolated";
+    for (size_t k = 0; k < sizeof rule_rows / sizeof *rule_rows; k++) {
+        if (strcmp(name, rule_rows[k].name) != 0) continue;
+        *rule = rule_rows[k].rule;
+        return OTA_OK;
+    }
+    return refuse(member, OTA_UNSUPPORTED, "the behavior", name);
+}
+
+static ota_status byte_level(ota_tokenizer *tokenizer, const json_t *tree,
+                             const ota_token_member *member) {
+    ota_status status = OTA_OK;
+    if (setting(tree, "add_prefix_space", true))
+        status = ota_tokenizer_cut(tokenizer, OTA_CUT_PREFIX_SPACE, false, NULL, member->error);
+    if (status == OTA_OK && setting(tree, "use_regex", true))
+        status = ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, ota_cut_gpt2, member->error);
+    return status;
+}
+
+static ota_status split(ota_tokenizer *tokenizer, const json_t *tree,
+                        const ota_token_member *member) {
+    const json_t *pattern = json_object_get(tree, "pattern"),
+                 *regex = json_object_get(pattern, "Regex"),
+                 *literal = json_object_get(pattern, "String"),
+                 *text = json_is_string(regex) ? regex : literal;
+    ota_cut_rule rule = OTA_CUT_ISOLATED;
+    ota_status status = read_rule(tree, member, &rule);
+    if (status != OTA_OK) return status;
+    if (!json_is_string(text))
+        return ota_token_fail(member->error, OTA_EFORMAT, member->path, member->offset,
+                              "Split needs a pattern, {\"Regex\": ...} or {\"String\": ...}");
+    status =
+        ota_tokenizer_cut(tokenizer, rule, setting(tree, "invert", false), NULL, member->error);
+    if (status != OTA_OK) return status;
+    return ota_cut_compile(&tokenizer->cuts[tokenizer->cut_count - 1],
+                           (ota_text){json_string_value(text), json_string_length(text)},
+                           text == literal, member->path, member->offset, member->error);
+}
+
+static ota_status digits(ota_tokenizer *tokenizer, const json_t *tree,
+                         const ota_token_member *member) {
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false,
+                             setting(tree, "individual_digits", false) ? ota_cut_number
+                                                                       : ota_cut_numbers,
+                             member->error);
+}
+
+static ota_status blanks(ota_tokenizer *tokenizer, const json_t *tree,
+                         const ota_token_member *member) {
+    (void)tree;
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_REMOVED, false, ota_cut_space, member->error);
+}
+
+static ota_status words(ota_tokenizer *tokenizer, const json_t *tree,
+                        const ota_token_member *member) {
+    (void)tree;
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_REMOVED, true, ota_cut_words, member->error);
+}
+
+static ota_status punctuation(ota_tokenizer *tokenizer, const json_t *tree,
+                              const ota_token_member *member) {
+    ota_cut_rule rule = OTA_CUT_ISOLATED;
+    const ota_status status = read_rule(tree, member, &rule);
+    if (status != OTA_OK) return status;
+    return ota_tokenizer_cut(tokenizer, rule, false, ota_cut_punctuation, member->error);
+}
+
+static ota_status bert(ota_tokenizer *tokenizer, const json_t *tree,
+                       const ota_token_member *member) {
+    const ota_status status = blanks(tokenizer, tree, member);
+    if (status != OTA_OK) return status;
+    return ota_tokenizer_cut(tokenizer, OTA_CUT_ISOLATED, false, ota_cut_punctuation,
+                             member->error);
+}
+
+static const struct {
+    const char *type;
+    ota_status (*add)(ota_tokenizer *, const json_t *, const ota_token_member *);
+} cut_rows[] = {{"ByteLevel", byte_level},   {"Split", split},
+                {"Digits", digits},          {"BertPreTokenizer", bert},
+                {"WhitespaceSplit", blanks}, {"Punctuation", punctuation},
+                {"Whitespace", words}};
+
+ota_status ota_token_pre_tokenizer(ota_tokenizer *tokenizer, const json_t *tree,
+                                   const ota_token_member *member, int depth, bool *ends_in_bytes) {
+    const char *type = type_of(tree);
+    if (depth > DEPTH_MOST) return too_many(member);
+    if (*ends_in_bytes)
+        return ota_token_fail(member->error, OTA_UNSUPPORTED, member->path, member->offset,
+                              "a pre_tokenizer after ByteLevel is not known here");
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *list = json_object_get(tree, "pretokenizers");
+        ota_status status = OTA_OK;
+        for (size_t k = 0; k < json_array_size(list) && status == OTA_OK; k++)
+            status = ota_token_pre_tokenizer(tokenizer, json_array_get(list, k), member, depth + 1,
+                                             ends_in_bytes);
+        return status;
+    }
+    for (size_t k = 0; k < sizeof cut_rows / sizeof *cut_rows; k++) {
+        if (strcmp(type, cut_rows[k].type) != 0) continue;
+        *ends_in_bytes = cut_rows[k].add == byte_level;
+        return cut_rows[k].add(tokenizer, tree, member);
+    }
+    return refuse(member, OTA_UNSUPPORTED, "the pre_tokenizer", type);
+}
+
+/* ---- post_processor ---- */
+
+static ota_status frame_id(ota_tokenizer *tokenizer, ota_token_frame *frame, const json_t *id,
+                           const ota_token_member *member) {
+    const int64_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (value < 0 || value >= tokenizer->vocabulary.count || frame->count == OTA_TOKEN_FRAME_MOST)
+        return ota_token_fail(member->error, OTA_EFORMAT, member->path, member->offset,
+                              "the post_processor's ids must be in the vocabulary, at most %d on "
+                              "each side",
+                              OTA_TOKEN_FRAME_MOST);
+    frame->ids[frame->count++] = (int32_t)value;
+    return OTA_OK;
+}
+
+/* {"single": [{"SpecialToken": {"id": "[CLS]"}}, {"Sequence": {"id": "A"}}, ...],
+ *  "special_tokens": {"[CLS]": {"ids": [101]}}} */
+static ota_status template(ota_tokenizer *tokenizer, const json_t *tree,
+                           const ota_token_member *member) {
+    const json_t *single = json_object_get(tree, "single"),
+                 *special = json_object_get(tree, "special_tokens");
+    ota_token_frame *frame = &tokenizer->before;
+    ota_status status = OTA_OK;
+    for (size_t k = 0; k < json_array_size(single) && status == OTA_OK; k++) {
+        const json_t *item = json_array_get(single, k),
+                     *token = json_object_get(item, "SpecialToken");
+        if (token == NULL) {
+            frame = &tokenizer->after;
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(token, "id"));
+        const json_t *ids =
+            name == NULL ? NULL : json_object_get(json_object_get(special, name), "ids");
+        if (!json_is_array(ids))
+            return refuse(member, OTA_EFORMAT, "the special token", name == NULL ? "" : name);
+        for (size_t i = 0; i < json_array_size(ids) && status == OTA_OK; i++)
+            status = frame_id(tokenizer, frame, json_array_get(ids, i), member);
+    }
+    return status;
+}
+
+/* {"cls": ["[CLS]", 101], "sep": ["[SEP]", 102]} */
+static ota_status pair(ota_tokenizer *tokenizer, const json_t *tree,
+                       const ota_token_member *member) {
+    const ota_status status = frame_id(tokenizer, &tokenizer->before,
+                                       json_array_get(json_object_get(tree, "cls"), 1), member);
+    if (status != OTA_OK) return status;
+    return frame_id(tokenizer, &tokenizer->after, json_array_get(json_object_get(tree, "sep"), 1),
+                    member);
+}
+
+ota_status ota_token_post_processor(ota_tokenizer *tokenizer, const json_t *tree,
+                                    const ota_token_member *member, int depth) {
+    const char *type = type_of(tree);
+    if (depth > DEPTH_MOST) return too_many(member);
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *list = json_object_get(tree, "processors");
+        ota_status status = OTA_OK;
+        for (size_t k = 0; k < json_array_size(list) && status == OTA_OK; k++)
+            status =
+                ota_token_post_processor(tokenizer, json_array_get(list, k), member, depth + 1);
+        return status;
+    }
+    if (strcmp(type, "TemplateProcessing") == 0) return template(tokenizer, tree, member);
+    if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0)
+        return pair(tokenizer, tree, member);
+    /* ByteLevel only trims offsets, which are not kept here. */
+    if (strcmp(type, "ByteLevel") == 0) return OTA_OK;
+    return refuse(member, OTA_UNSUPPORTED, "the post_processor", type);
+}
+
+/* ---- decoder ---- */
+
+ota_status ota_token_decoder(ota_tokenizer *tokenizer, const json_t *tree,
+                             const ota_token_member *member, int depth) {
+    const char *type = type_of(tree);
+    (void)depth;
+    if (strcmp(type, "WordPiece") == 0) {
+        tokenizer->clean_up = setting(tree, "cleanup", true);
+        return OTA_OK;
+    }
+    if (strcmp(type, "ByteLevel") == 0) return OTA_OK;
+    return refuse(member, OTA_UNSUPPORTED, "the decoder", type);
+}

@@ -1,0 +1,131 @@
+/* The pieces of a vocabulary: text by id and id by text.
+ *
+ * Pieces lie one after another, piece i at bytes[begin[i] ... begin[i+1]). The index is open addressing
+ * with linear steps in a table of at least twice as many slots as pieces. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer_parts.h"
+
+ota_status ota_token_list_add(ota_token_list *list, size_t begin, int64_t id, int64_t offset,
+                              ota_error *error) {
+    const size_t size = list->text.used - begin;
+    if (size == 0)
+        return ota_token_fail(error, OTA_EFORMAT, list->path, offset, "a piece must not be empty");
+    if (size > OTA_TOKEN_PIECE_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, list->path, offset,
+                              "a piece has %zu bytes, above the limit of %d", size,
+                              OTA_TOKEN_PIECE_MOST);
+    if (id < 0)
+        return ota_token_fail(error, OTA_EFORMAT, list->path, offset,
+                              "id %lld is below 0; ids count from 0", (long long)id);
+    if (list->count >= OTA_TOKEN_PIECES_MOST || id >= OTA_TOKEN_PIECES_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, list->path, offset,
+                              "a vocabulary has at most %d pieces", OTA_TOKEN_PIECES_MOST);
+    void *entries = list->entries;
+    const bool grown =
+        ota_token_grow(&entries, &list->room, list->count + 1, sizeof *list->entries);
+    list->entries = entries;
+    if (!grown) return ota_token_no_memory(error);
+    list->entries[list->count++] =
+        (ota_token_entry){.begin = begin, .size = size, .id = id, .offset = offset};
+    return OTA_OK;
+}
+
+void ota_token_list_free(ota_token_list *list) {
+    free(list->text.bytes);
+    free(list->entries);
+}
+
+/* places[id] = entry of the list; every id below count exactly once. */
+static ota_status order_by_id(const ota_token_list *list, int32_t *places, ota_error *error) {
+    for (size_t k = 0; k < list->count; k++) places[k] = -1;
+    for (size_t k = 0; k < list->count; k++) {
+        const ota_token_entry *entry = &list->entries[k];
+        if (entry->id >= (int64_t)list->count)
+            return ota_token_fail(error, OTA_EFORMAT, list->path, entry->offset,
+                                  "id %lld leaves a hole: %zu pieces have the ids 0 to %zu",
+                                  (long long)entry->id, list->count, list->count - 1);
+        if (places[entry->id] >= 0)
+            return ota_token_fail(error, OTA_EFORMAT, list->path, entry->offset,
+                                  "id %lld is given twice", (long long)entry->id);
+        places[entry->id] = (int32_t)k;
+    }
+    return OTA_OK;
+}
+
+static bool make_slots(ota_vocabulary *vocabulary) {
+    uint64_t slots = 16;
+    while (slots < 2 * (uint64_t)vocabulary->count) slots *= 2;
+    vocabulary->slots = malloc(slots * sizeof *vocabulary->slots);
+    if (vocabulary->slots == NULL) return false;
+    memset(vocabulary->slots, 0xFF, slots * sizeof *vocabulary->slots);
+    vocabulary->mask = slots - 1;
+    return true;
+}
+
+/* The slot of a text, or the empty one where it belongs. */
+static uint64_t slot_of(const ota_vocabulary *vocabulary, const char *text, size_t size) {
+    uint64_t slot = ota_token_spread(ota_token_hash(OTA_TOKEN_HASH_START, text, size));
+    for (slot &= vocabulary->mask; vocabulary->slots[slot] >= 0;
+         slot = (slot + 1) & vocabulary->mask) {
+        const ota_text piece = ota_vocabulary_text(vocabulary, vocabulary->slots[slot]);
+        if (piece.size == size && memcmp(piece.data, text, size) == 0) break;
+    }
+    return slot;
+}
+
+ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list *list,
+                                ota_error *error) {
+    int32_t *places = malloc((list->count + 1) * sizeof *places);
+    vocabulary->bytes = malloc(list->text.used + 1);
+    vocabulary->begin = malloc((list->count + 1) * sizeof *vocabulary->begin);
+    vocabulary->count = (int32_t)list->count;
+    ota_status status = OTA_OK;
+    if (places == NULL || vocabulary->bytes == NULL || vocabulary->begin == NULL ||
+        !make_slots(vocabulary))
+        status = ota_token_no_memory(error);
+    if (status == OTA_OK) status = order_by_id(list, places, error);
+    size_t used = 0;
+    for (size_t id = 0; id < list->count && status == OTA_OK; id++) {
+        const ota_token_entry *entry = &list->entries[places[id]];
+        memcpy(vocabulary->bytes + used, list->text.bytes + entry->begin, entry->size);
+        vocabulary->begin[id] = (uint32_t)used;
+        used += entry->size;
+        vocabulary->begin[id + 1] = (uint32_t)used;
+        if (entry->size > vocabulary->longest) vocabulary->longest = entry->size;
+        const uint64_t slot = slot_of(vocabulary, list->text.bytes + entry->begin, entry->size);
+        if (vocabulary->slots[slot] >= 0)
+            status = ota_token_fail(
+                error, OTA_EFORMAT, list->path, entry->offset, "piece \"%.*s\" is there twice",
+                (int)(entry->size < 80 ? entry->size : 80), list->text.bytes + entry->begin);
+        vocabulary->slots[slot] = (int32_t)id;
+    }
+    free(places);
+    return status;
+}
+
+bool ota_vocabulary_index(ota_vocabulary *vocabulary) {
+    if (!make_slots(vocabulary)) return false;
+    for (int32_t id = 0; id < vocabulary->count; id++) {
+        const ota_text piece = ota_vocabulary_text(vocabulary, id);
+        const uint64_t slot = slot_of(vocabulary, piece.data, piece.size);
+        if (vocabulary->slots[slot] < 0) vocabulary->slots[slot] = id;
+    }
+    return true;
+}
+
+void ota_vocabulary_free(ota_vocabulary *vocabulary) {
+    free(vocabulary->bytes);
+    free(vocabulary->begin);
+    free(vocabulary->slots);
+}
+
+int32_t ota_vocabulary_find(const ota_vocabulary *vocabulary, const char *text, size_t size) {
+    return vocabulary->slots == NULL ? -1 : vocabulary->slots[slot_of(vocabulary, text, size)];
+}
+
+ota_text ota_vocabulary_text(const ota_vocabulary *vocabulary, int32_t id) {
+    const uint32_t begin = vocabulary->begin[id];
+    return (ota_text){vocabulary->bytes + begin, vocabulary->begin[id + 1] - begin};
+}

@@ -1,0 +1,375 @@
+/* The forward pass: one walk over the layers for every architecture; what differs is in its table row.
+ *
+ *   pre-norm    x += O attention(W norm_1 x);   x += down act(up norm_2 x)
+ *   post-norm   x = norm_1(x + O attention(W x));   x = norm_2(x + down act(up x))
+ *   gated       down (act(gate h) * up h) in place of down act(up h)
+ *
+ * x, h [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
+#include "session.h"
+
+#include <string.h>
+
+enum { ROWS_PER_TASK = 8 };
+
+/* ---- rows in parallel ---- */
+
+typedef struct rows_job {
+    ota_session *session;
+    const ota_weight *weight, *bias;
+    const float *from;
+    float *to;
+    int64_t rows, width;
+} rows_job;
+
+static void run_rows(ota_session *s, int64_t rows, void (*body)(void *, int64_t, int),
+                     void *context) {
+    ota_team_run(s->team, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK, body, context);
+}
+
+static int64_t last_row(const rows_job *j, int64_t index) {
+    const int64_t end = (index + 1) * ROWS_PER_TASK;
+    return end < j->rows ? end : j->rows;
+}
+
+static void norm_rows(void *context, int64_t index, int worker) {
+    const rows_job *j = context;
+    const ota_ops *ops = j->session->ops;
+    const double epsilon = j->session->model->config.norm_epsilon;
+    (void)worker;
+    for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
+        const float *from = j->from + i * j->width;
+        float *to = j->to + i * j->width;
+        if (j->session->model->architecture->rms)
+            ops->rms_norm(from, j->weight->values, epsilon, to, j->width);
+        else
+            ops->layer_norm(from, j->weight->values, j->bias->values, epsilon, to, j->width);
+    }
+}
+
+static void normalise(ota_session *s, const ota_weight *weight, const float *from, float *to,
+                      int64_t rows) {
+    rows_job j = {.session = s,
+                  .weight = weight,
+                  .bias = weight + 1,
+                  .from = from,
+                  .to = to,
+                  .rows = rows,
+                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
+    run_rows(s, rows, norm_rows, &j);
+}
+
+static void activate_rows(void *context, int64_t index, int worker) {
+    const rows_job *j = context;
+    const ota_ops *ops = j->session->ops;
+    (void)worker;
+    for (int64_t i = index * ROWS_PER_TASK; i < last_row(j, index); i++) {
+        float *row = j->to + i * j->width;
+        ops->activate(j->session->model->config.activation, row, j->width);
+        if (j->from != NULL) ops->multiply(row, j->from + i * j->width, j->width);
+    }
+}
+
+static void add_rows(void *context, int64_t index, int worker) {
+    const rows_job *j = context;
+    (void)worker;
+    const int64_t first = index * ROWS_PER_TASK;
+    j->session->ops->add(j->to + first * j->width, j->from + first * j->width,
+                         (last_row(j, index) - first) * j->width);
+}
+
+static void add_to(ota_session *s, float *to, const float *from, int64_t rows) {
+    rows_job j = {.session = s,
+                  .from = from,
+                  .to = to,
+                  .rows = rows,
+                  .width = ota_model_size(s->model, OTA_SIZE_WIDTH)};
+    run_rows(s, rows, add_rows, &j);
+}
+
+/* ---- embedding ---- */
+
+static void embed_row(const ota_session *s, ota_role role, int64_t row, float *out) {
+    const ota_weight *w = &s->model->weights[role];
+    s->ops->decode[ota_element_index(w->type)](
+        w->data + row * (w->columns / w->type->block * w->type->bytes), out, w->columns);
+}
+
+static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
+    if (role == OTA_EMBED) return s->run->ids[token];
+    if (role == OTA_TYPE) return s->run->types != NULL ? s->run->types[token] : 0;
+    return s->run->first + token % s->run->count;
+}
+
+/* x = the sum of the tables the model has, each captured by itself. */
+static ota_status embed(ota_session *s) {
+    static const struct {
+        ota_role role;
+        ota_point point;
+    } tables[] = {{OTA_EMBED, OTA_POINT_EMBED},
+                  {OTA_POSITION, OTA_POINT_POSITION},
+                  {OTA_TYPE, OTA_POINT_TYPE}};
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t rows = s->run->batch * s->run->count;
+    for (int k = 0; k < 3; k++) {
+        if (!ota_weight_present(&s->model->weights[tables[k].role])) continue;
+        float *to = k == 0 ? s->x : s->h;
+        for (int64_t i = 0; i < rows; i++)
+            embed_row(s, tables[k].role, row_index(s, tables[k].role, i), to + i * width);
+        if (k > 0) add_to(s, s->x, s->h, rows);
+        const ota_status status = ota_session_capture(s, tables[k].point, 0, to, width);
+        if (status != OTA_OK) return status;
+    }
+    if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
+    normalise(s, &s->model->weights[OTA_EMBED_NORM], s->x, s->x, rows);
+    return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->x, width);
+}
+
+/* ---- attention ---- */
+
+typedef struct rotation {
+    const ota_session *session;
+    int64_t rows;
+} rotation;
+
+static void rotate_head(const ota_session *s, float *x, int64_t position) {
+    const int64_t half = s->model->config.head_width / 2;
+    const float *cosine = s->cosines + position * half, *sine = s->sines + position * half;
+    const bool interleaved = s->model->config.interleaved_rope;
+    const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
+    for (int64_t k = 0; k < half; k++) {
+        float *pair = x + k * step;
+        const float a = pair[0], b = pair[apart];
+        pair[0] = a * cosine[k] - b * sine[k];
+        pair[apart] = b * cosine[k] + a * sine[k];
+    }
+}
+
+static void rotate_rows(void *context, int64_t index, int worker) {
+    const rotation *r = context;
+    const ota_session *s = r->session;
+    const ota_config *config = &s->model->config;
+    const int64_t stride = config->sizes[OTA_SIZE_MERGED];
+    const int64_t end = (index + 1) * ROWS_PER_TASK, last = end < r->rows ? end : r->rows;
+    (void)worker;
+    /* Keys follow the queries, head by head. */
+    for (int64_t i = index * ROWS_PER_TASK; i < last; i++)
+        for (int64_t head = 0; head < config->heads + config->kv_heads; head++)
+            rotate_head(s, s->merged + i * stride + head * config->head_width,
+                        s->run->first + i % s->run->count);
+}
+
+static ota_status capture_merged(ota_session *s, int64_t layer, ota_point first, int parts) {
+    const ota_config *config = &s->model->config;
+    const int64_t stride = config->sizes[OTA_SIZE_MERGED], query = config->sizes[OTA_SIZE_QUERY],
+                  key = config->sizes[OTA_SIZE_KEY];
+    const int64_t columns[] = {0, query, query + key};
+    ota_status status = OTA_OK;
+    for (int k = 0; status == OTA_OK && k < parts; k++)
+        status = ota_session_capture(s, (ota_point)((int)first + k), layer, s->merged + columns[k],
+                                     stride);
+    return status;
+}
+
+static void project(ota_session *s, const ota_block *block, const float *h, int64_t rows) {
+    const int64_t *size = s->model->config.sizes;
+    const ota_weight *w = block->weights;
+    const int64_t width = size[OTA_SIZE_WIDTH], stride = size[OTA_SIZE_MERGED];
+    if (ota_weight_present(&w[OTA_MERGED])) {
+        ota_linear(s, &w[OTA_MERGED], &w[OTA_MERGED_BIAS], h, width, rows, s->merged, stride);
+        return;
+    }
+    const int64_t value = size[OTA_SIZE_QUERY] + size[OTA_SIZE_KEY];
+    ota_linear(s, &w[OTA_QUERY], &w[OTA_QUERY_BIAS], h, width, rows, s->merged, stride);
+    ota_linear(s, &w[OTA_KEY], &w[OTA_KEY_BIAS], h, width, rows, s->merged + size[OTA_SIZE_QUERY],
+               stride);
+    ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->merged + value, stride);
+}
+
+/* h holds the block's input on entry, the attention's output on return. */
+static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
+    const ota_block *block = &s->model->blocks[layer];
+    const ota_config *config = &s->model->config;
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+    const float *input = s->model->architecture->post_norm ? s->x : s->h;
+    project(s, block, input, rows);
+    ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
+    if (status == OTA_OK && s->model->architecture->rotary) {
+        rotation r = {.session = s, .rows = rows};
+        run_rows(s, rows, rotate_rows, &r);
+        status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
+    }
+    ota_session_cache_append(s, layer);
+    if (status == OTA_OK) status = ota_session_attend(s, layer);
+    if (status == OTA_OK)
+        status = ota_session_capture_pattern(s, layer,
+                                             s->run->first > 0 ? s->options.cache : s->run->count);
+    if (status == OTA_OK) status = ota_session_capture(s, OTA_POINT_MIXED, layer, s->mixed, query);
+    if (status != OTA_OK) return status;
+    ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->mixed, query,
+               rows, s->h, width);
+    return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->h, width);
+}
+
+/* ---- the rest of a block ---- */
+
+/* `input` [rows, width] -> h */
+static ota_status feed_forward(ota_session *s, int64_t layer, const float *input, int64_t rows) {
+    const ota_weight *w = s->model->blocks[layer].weights;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t inner = ota_model_size(s->model, OTA_SIZE_INNER);
+    const bool gated = s->model->architecture->gated;
+    float *up = gated ? s->gate : s->inner;
+    ota_linear(s, &w[OTA_UP], &w[OTA_UP_BIAS], input, width, rows, up, inner);
+    if (gated) ota_linear(s, &w[OTA_GATE], &w[OTA_GATE_BIAS], input, width, rows, s->inner, inner);
+    ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->inner, inner);
+    if (status == OTA_OK && gated)
+        status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner);
+    rows_job j = {
+        .session = s, .from = gated ? up : NULL, .to = s->inner, .rows = rows, .width = inner};
+    run_rows(s, rows, activate_rows, &j);
+    if (status == OTA_OK)
+        status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner);
+    if (status != OTA_OK) return status;
+    ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->inner, inner, rows, s->h, width);
+    return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->h, width);
+}
+
+/* x += h, captured; post-norm: then normed, captured. */
+static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role norm, ota_point sum,
+                       ota_point normalised) {
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    add_to(s, s->x, s->h, rows);
+    const ota_status status = ota_session_capture(s, sum, layer, s->x, width);
+    if (status != OTA_OK || !s->model->architecture->post_norm) return status;
+    normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->x, rows);
+    return ota_session_capture(s, normalised, layer, s->x, width);
+}
+
+/* Pre-norm: h = norm x, captured. */
+static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role norm,
+                          ota_point point) {
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    if (s->model->architecture->post_norm) return OTA_OK;
+    normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->h, rows);
+    return ota_session_capture(s, point, layer, s->h, width);
+}
+
+static ota_status run_block(ota_session *s, int64_t layer) {
+    const int64_t rows = s->run->batch * s->run->count;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const bool post = s->model->architecture->post_norm;
+    ota_status status = ota_session_capture(s, OTA_POINT_RESID_PRE, layer, s->x, width);
+    if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
+    if (status == OTA_OK) status = attend(s, layer, rows);
+    if (status == OTA_OK)
+        status = join(s, layer, rows, OTA_NORM_1, OTA_POINT_RESID_MID, OTA_POINT_NORMALIZED_MID);
+    if (status == OTA_OK) status = prepare(s, layer, rows, OTA_NORM_2, OTA_POINT_NORMALIZED_2);
+    if (status == OTA_OK) status = feed_forward(s, layer, post ? s->x : s->h, rows);
+    if (status == OTA_OK)
+        status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_NORMALIZED_POST);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static ota_status check_tokens(const ota_session *s, const ota_model_run *run, ota_error *error) {
+    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
+    for (int64_t i = 0; i < run->batch * run->count; i++) {
+        if (run->ids[i] < 0 || run->ids[i] >= words)
+            return ota_refuse(error, OTA_EINVAL,
+                              "token %lld is %lld, and the vocabulary has %lld words", (long long)i,
+                              (long long)run->ids[i], (long long)words);
+        if (run->types != NULL &&
+            (run->types[i] < 0 || run->types[i] >= ota_model_size(s->model, OTA_SIZE_TYPES)))
+            return ota_refuse(error, OTA_EINVAL, "the type of token %lld is out of range",
+                              (long long)i);
+    }
+    for (int64_t b = 0; run->lengths != NULL && b < run->batch; b++)
+        if (run->lengths[b] < 1 || run->lengths[b] > run->count)
+            return ota_refuse(error, OTA_EINVAL, "length %lld is %lld, wanted 1 to %lld",
+                              (long long)b, (long long)run->lengths[b], (long long)run->count);
+    return OTA_OK;
+}
+
+static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_error *error) {
+    if (run == NULL || run->size != sizeof *run || run->ids == NULL)
+        return ota_refuse(error, OTA_EINVAL,
+                          "run is NULL, has no ids, or its size is not that of ota_model_run");
+    if (run->batch < 1 || run->batch > s->options.batch || run->count < 1 ||
+        run->count > s->options.tokens)
+        return ota_refuse(error, OTA_EINVAL,
+                          "the run has %lld sequences of %lld tokens, the session was made for "
+                          "%lld of %lld",
+                          (long long)run->batch, (long long)run->count, (long long)s->options.batch,
+                          (long long)s->options.tokens);
+    if (run->first != 0 && (run->first != s->cached || run->first + run->count > s->options.cache))
+        return ota_refuse(error, OTA_EINVAL,
+                          "first is %lld, but the cache holds %lld positions of %lld",
+                          (long long)run->first, (long long)s->cached, (long long)s->options.cache);
+    if (s->options.cache > 0 && run->lengths != NULL)
+        return ota_refuse(error, OTA_UNSUPPORTED, "a cache holds sequences of one length only");
+    return check_tokens(s, run, error);
+}
+
+ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *error) {
+    ota_status status = check_run(s, run, error);
+    if (status != OTA_OK) return status;
+    const int64_t rows = run->batch * run->count;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    s->run = run;
+    s->error = error;
+    if (run->lengths != NULL)
+        memcpy(s->lengths, run->lengths, (size_t)run->batch * sizeof *s->lengths);
+    s->cached = 0;
+    status = ota_session_capture_begin(s);
+    if (status == OTA_OK) status = embed(s);
+    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++)
+        status = run_block(s, layer);
+    if (status != OTA_OK) return status;
+    if (s->options.cache > 0) s->cached = run->first + run->count;
+    const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
+    if (ota_weight_present(norm)) normalise(s, norm, s->x, s->x, rows);
+    if (run->states != NULL) memcpy(run->states, s->x, (size_t)(rows * width) * sizeof *s->x);
+    return ota_session_capture(s, OTA_POINT_FINAL, 0, s->x, width);
+}
+
+/* ---- logits ---- */
+
+/* One block of rows at a time through the session's own buffers. */
+static ota_status logits_block(ota_session *s, const float *states, int64_t rows, bool normed,
+                               float *logits) {
+    const ota_weight *w = s->model->weights;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
+    const float *from = states;
+    if (normed && ota_weight_present(&w[OTA_FINAL_NORM])) {
+        normalise(s, &w[OTA_FINAL_NORM], states, s->x, rows);
+        from = s->x;
+    }
+    if (s->model->head == OTA_HEAD_MLM) {
+        ota_linear(s, &w[OTA_HEAD_DENSE], &w[OTA_HEAD_DENSE_BIAS], from, width, rows, s->h, width);
+        rows_job j = {.session = s, .to = s->h, .rows = rows, .width = width};
+        run_rows(s, rows, activate_rows, &j);
+        normalise(s, &w[OTA_HEAD_NORM], s->h, s->h, rows);
+        from = s->h;
+    }
+    ota_linear(s, &w[OTA_HEAD], &w[OTA_HEAD_BIAS], from, width, rows, logits, words);
+    return OTA_OK;
+}
+
+ota_status ota_session_logits(ota_session *s, const float *states, int64_t rows, int normalised,
+                              float *logits, ota_error *error) {
+    const int64_t most = s->options.batch * s->options.tokens;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
+    if (s->model->head == OTA_HEAD_ABSENT)
+        return ota_refuse(error, OTA_UNSUPPORTED, "%s: the checkpoint has no head for logits",
+                          ota_path_end(s->model->path));
+    for (int64_t done = 0; done < rows; done += most) {
+        const int64_t part = rows - done < most ? rows - done : most;
+        const ota_status status =
+            logits_block(s, states + done * width, part, normalised != 0, logits + done * words);
+        if (status != OTA_OK) return status;
+    }
+    return OTA_OK;
+}

@@ -1,0 +1,138 @@
+/* The vector words on 64-bit ARM's Advanced SIMD (NEON): `vec` is 4 f32 or, with OTA_REAL_F64, 2 f64. The list
+ * of words and what each promises stands in vector_portable.h. Tested under emulation; speed unmeasured. */
+#ifndef OTA_VECTOR_NEON_H
+#define OTA_VECTOR_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+
+#ifdef OTA_REAL_F64
+typedef double real;
+typedef float64x2_t vec;
+typedef uint64x2_t vmask;
+enum { LANES = 2, FRACTION_BITS = 52 };
+#define WORD(name) name##q_f64
+#define MASK(name) name##q_u64
+#define DOWN_EXPONENT 600.0
+#define DOWN_POWER 0x1p-600
+#else
+typedef float real;
+typedef float32x4_t vec;
+typedef uint32x4_t vmask;
+enum { LANES = 4, FRACTION_BITS = 23 };
+#define WORD(name) name##q_f32
+#define MASK(name) name##q_u32
+#define DOWN_EXPONENT 100.0f
+#define DOWN_POWER 0x1p-100f
+#endif
+
+/* 24 sums, 4 vectors of b and one of a fit 32 registers. */
+enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
+
+static inline vec vec_load(const real *from) { return WORD(vld1)(from); }
+static inline vec vec_load_part(const real *from, int64_t count) {
+    real lane[LANES] = {0};
+    for (int l = 0; l < LANES; l++) {
+        if (l < count) lane[l] = from[l];
+    }
+    return vec_load(lane);
+}
+static inline void vec_store(real *to, vec x) { WORD(vst1)(to, x); }
+static inline void vec_store_part(real *to, vec x, int64_t count) {
+    real lane[LANES];
+    vec_store(lane, x);
+    for (int l = 0; l < LANES; l++) {
+        if (l < count) to[l] = lane[l];
+    }
+}
+static inline vec vec_set(real x) {
+#ifdef OTA_REAL_F64
+    return vdupq_n_f64(x);
+#else
+    return vdupq_n_f32(x);
+#endif
+}
+static inline real vec_first(vec x) { return x[0]; }
+static inline vec vec_add(vec a, vec b) { return WORD(vadd)(a, b); }
+static inline vec vec_sub(vec a, vec b) { return WORD(vsub)(a, b); }
+static inline vec vec_mul(vec a, vec b) { return WORD(vmul)(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return WORD(vfma)(c, a, b); }
+static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(vbsl)(mask, yes, no); }
+static inline vmask mask_equal(vec a, vec b) { return WORD(vceq)(a, b); }
+static inline vmask mask_above(vec a, vec b) { return WORD(vcgt)(a, b); }
+static inline vmask mask_and(vmask a, vmask b) { return MASK(vand)(a, b); }
+/* The instructions for maxima answer NaN for NaN on either side; the words promise b. */
+static inline vec vec_max(vec a, vec b) { return vec_select(mask_above(a, b), a, b); }
+static inline vec vec_min(vec a, vec b) { return vec_select(mask_above(b, a), a, b); }
+static inline real vec_reduce_max(vec x) {
+    real top = x[0];
+    for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
+    return top;
+}
+static inline vec vec_round(vec x) { return WORD(vrndn)(x); }
+#ifdef OTA_REAL_F64
+static inline vmask mask_nan(vec x) { return veorq_u64(vceqq_f64(x, x), vdupq_n_u64(UINT64_MAX)); }
+static inline vmask mask_range(int64_t low, int64_t high) {
+    const uint64_t lane[LANES] = {low <= 0 && high > 0 ? UINT64_MAX : 0,
+                                  low <= 1 && high > 1 ? UINT64_MAX : 0};
+    return vld1q_u64(lane);
+}
+static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u64(vshrq_n_u64(mask, 63)); }
+static inline real vec_reduce_add(vec x) { return vaddvq_f64(x); }
+static inline vec vec_power_of_two(vec n) {
+    const int64x2_t exponent = vaddq_s64(vcvtq_s64_f64(n), vdupq_n_s64(1023));
+    return vreinterpretq_f64_s64(vshlq_n_s64(exponent, FRACTION_BITS));
+}
+static inline void vec_accumulate(double *to, vec x) { vst1q_f64(to, vaddq_f64(vld1q_f64(to), x)); }
+#else
+static inline vmask mask_nan(vec x) { return vmvnq_u32(vceqq_f32(x, x)); }
+static inline vmask mask_range(int64_t low, int64_t high) {
+    uint32_t lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = l >= low && l < high ? UINT32_MAX : 0;
+    return vld1q_u32(lane);
+}
+static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u32(vshrq_n_u32(mask, 31)); }
+static inline real vec_reduce_add(vec x) {
+    const float32x2_t two = vadd_f32(vget_low_f32(x), vget_high_f32(x));
+    return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+static inline vec vec_power_of_two(vec n) {
+    const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(exponent, FRACTION_BITS));
+}
+static inline void vec_accumulate(double *to, vec x) {
+    vst1q_f64(to, vaddq_f64(vld1q_f64(to), vcvt_f64_f32(vget_low_f32(x))));
+    vst1q_f64(to + 2, vaddq_f64(vld1q_f64(to + 2), vcvt_high_f64_f32(x)));
+}
+#endif
+static inline void vec_keep(real *to, vmask mask, vec x) {
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = x[l];
+        count += mask[l] != 0;
+    }
+}
+static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
+    int count = 0;
+    for (int l = 0; l < LANES; l++) {
+        to[count] = first + l;
+        count += mask[l] != 0;
+    }
+}
+static inline vec vec_scale(vec x, vec n) {
+    const vec half = vec_round(vec_mul(n, vec_set((real)0.5)));
+    return vec_mul(vec_mul(x, vec_power_of_two(half)), vec_power_of_two(vec_sub(n, half)));
+}
+static inline vec vec_scale_down(vec x, vec n) {
+    const vec power = vec_power_of_two(vec_add(n, vec_set(DOWN_EXPONENT)));
+    return vec_mul(vec_mul(x, power), vec_set(DOWN_POWER));
+}
+
+#undef WORD
+#undef MASK
+#undef DOWN_EXPONENT
+#undef DOWN_POWER
+
+#include "vector_tile.h"
+
+#endif

@@ -1,0 +1,44 @@
+/* Backward of softmax as recomputing tiles, shared by backward_tiles.c and backward_tiles.inc.h.
+ *
+ * Queries and keys are cut into `cuts` pieces each, by shapes alone. Step t of a head works on the units
+ * (keys w, queries (t + w) mod cuts), w = 0 ... cuts - 1: no two units of a step share a piece, so they run
+ * side by side, and every sum is added in the same order whatever the threads. */
+#ifndef OTA_BACKWARD_TILES_H
+#define OTA_BACKWARD_TILES_H
+
+#include "backward.h"
+
+/* One key head at work; T = the plan's type, whose packed keys and values lie in the plan's slot of the
+ * same number. */
+typedef struct ota_tile_seat {
+    void *queries, *upstream;   /* [queries][width], [queries][values_width]: finite */
+    void *keys, *packed_values; /* [keys][width] finite, panels                      */
+    void *shift, *advantage;    /* [queries]                                         */
+    int64_t *begin, *end;       /* [queries]                                         */
+    double *queries_sum, *keys_sum,
+        *values_sum; /* [queries][width], [keys][width], [..][values_width] */
+} ota_tile_seat;
+
+/* Scratch of one worker. */
+typedef struct ota_tile_worker {
+    void *scratch;                 /* OTA_GRADIENT_SCRATCH                           */
+    void *queries_grad;            /* [rows of a piece][width]                       */
+    void *keys_grad, *values_grad; /* [OTA_KEY_TILE][width], [..][values_width]      */
+} ota_tile_worker;
+
+struct ota_tile_space {
+    int64_t cuts;
+    ota_tile_seat *seats; /* one a worker */
+    ota_tile_worker *workers;
+};
+
+/* Rows or keys [first, last) of a piece; whole blocks of `block`. */
+static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, int64_t piece,
+                                  int64_t *first, int64_t *last) {
+    const int64_t share = (count + cuts - 1) / cuts;
+    const int64_t step = (share + block - 1) / block * block;
+    *first = piece * step < count ? piece * step : count;
+    *last = *first + step < count ? *first + step : count;
+}
+
+#endif

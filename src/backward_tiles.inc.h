@@ -1,0 +1,299 @@
+/* Body of backward_tiles.c for REAL = float or double. n = queries, m = keys; shapes are those of
+ * backward_tiles.h. */
+
+#define pack_rows WORD(ota_pack_rows)
+#define pack_keys WORD(ota_pack_keys)
+
+/* Several sums side by side, which the compiler makes one vector. */
+static bool WORD(all_finite)(const REAL *x, int64_t count) {
+    enum { LANES = 16 };
+    REAL zero[LANES] = {0}, all = (REAL)0;
+    const int64_t whole = count / LANES * LANES;
+    for (int64_t k = 0; k < whole; k += LANES) {
+        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
+    }
+    for (int64_t k = whole; k < count; k++) zero[0] += x[k] - x[k];
+    for (int l = 0; l < LANES; l++) all += zero[l];
+    return all == (REAL)0;
+}
+
+/* What is not finite becomes 0. */
+static bool WORD(make_finite)(REAL *x, int64_t count) {
+    if (WORD(all_finite)(x, count)) return true;
+    for (int64_t k = 0; k < count; k++) {
+        if (!(x[k] - x[k] == (REAL)0)) x[k] = (REAL)0;
+    }
+    return false;
+}
+
+static void WORD(pack_keys_of)(const tile_head *h) {
+    const ota_resolved *r = &h->run->plan->resolved;
+    ota_tile_seat *seat = h->seat;
+    pack_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->slot->packed_keys);
+    pack_rows(&r->problem.keys, h->batch, h->key_head, 0, r->keys, seat->keys, r->width);
+    (void)WORD(make_finite)(seat->keys, r->keys * r->width);
+}
+
+static void WORD(pack_values_of)(const tile_head *h) {
+    const ota_plan *plan = h->run->plan;
+    const int64_t m = plan->resolved.keys, width = plan->values_width;
+    ota_slot *slot = h->slot;
+    REAL *values = slot->values;
+    slot->broken_count = 0;
+    pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
+    const bool finite = WORD(all_finite)(values, m * width);
+    for (int64_t j = 0; j < m && !finite; j++) {
+        if (!WORD(make_finite)(values + j * width, width)) slot->broken[slot->broken_count++] = j;
+    }
+    const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, m, width);
+    pack_keys(&plain, 0, 0, m, h->seat->packed_values);
+}
+
+static void WORD(pack_task)(void *context, int64_t half, int worker) {
+    (void)worker;
+    if (half == 0)
+        WORD(pack_keys_of)(context);
+    else
+        WORD(pack_values_of)(context);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------- */
+
+static void WORD(terms)(void *context, int64_t row, int64_t first, int64_t last, REAL *tile_row) {
+    const tile_terms *t = context;
+    WORD(ota_row_scores)(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
+}
+
+/* Potential and output of a block of rows, as the fused forward finds them: P = 2^((S - top) c) / sum. */
+static void WORD(solve_rows)(const tile_head *h, const ota_worker *w, int64_t first, int64_t rows,
+                             REAL *out) {
+    const ota_plan *plan = h->run->plan;
+    const ota_resolved *r = &plan->resolved;
+    tile_terms terms = {r, h->batch, h->head, first};
+    pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
+    const ATTEND block = {.queries = w->queries,
+                          .packed_keys = h->slot->packed_keys,
+                          .values = h->slot->values,
+                          .rows = rows,
+                          .width = r->width,
+                          .values_width = plan->values_width,
+                          .begin = h->seat->begin + first,
+                          .end = h->seat->end + first,
+                          .scale = (REAL)r->scale,
+                          .c = (REAL)(log2_e / h->tau),
+                          .sink = (REAL)h->sink,
+                          .terms = r->row_terms ? WORD(terms) : NULL,
+                          .terms_context = &terms,
+                          .out = out,
+                          .row_max = w->top,
+                          .row_sum = w->sum,
+                          .scratch = w->attend};
+    KERNELS(plan)->attend(&block);
+}
+
+/* Does the row use a key whose values are not finite? A score of -inf does not. */
+static bool WORD(uses_broken)(const tile_head *h, const REAL *query_row, int64_t query) {
+    const ota_resolved *r = &h->run->plan->resolved;
+    const REAL *keys = h->seat->keys;
+    for (int64_t q = 0; q < h->slot->broken_count; q++) {
+        const int64_t key = h->slot->broken[q];
+        if (key < h->seat->begin[query] || key >= h->seat->end[query]) continue;
+        REAL score = (REAL)0;
+        for (int64_t w = 0; w < r->width; w++) score += query_row[w] * keys[key * r->width + w];
+        WORD(ota_row_scores)(r, h->batch, h->head, query, key, key + 1, &score);
+        if (!(score <= (REAL)-INFINITY)) return true;
+    }
+    return false;
+}
+
+/* What a row's weights are made of: P = mu factor 2^((S - shift) c), and P V / mu. */
+typedef struct WORD(row_facts) {
+    double shift, factor;
+    const REAL *out;
+    bool empty, bad;
+} WORD(row_facts);
+
+static WORD(row_facts) WORD(facts_of_solved)(const tile_head *h, const ota_worker *w, int64_t query,
+                                             int64_t k, const REAL *out) {
+    const double top = (double)((const REAL *)w->top)[k], sum = (double)((const REAL *)w->sum)[k];
+    WORD(row_facts) found = {.shift = top, .factor = 1.0 / sum, .out = out};
+    found.bad = !(sum - sum <= 0.0) || top >= INFINITY || isnan(top);
+    found.empty = !found.bad && !(sum > 0.0);
+    if (!found.bad && h->slot->broken_count > 0) {
+        const int64_t width = h->run->plan->resolved.width;
+        found.bad = WORD(uses_broken)(h, (const REAL *)w->queries + k * width, query);
+    }
+    return found;
+}
+
+static WORD(row_facts)
+    WORD(facts_of_given)(const tile_head *h, int64_t query, double mu, REAL *out, int64_t width) {
+    const double lse = ota_array_get(&h->run->arrays->lse, h->batch, h->head, 0, query);
+    const WORD(row_facts) found = {.shift = lse * h->tau,
+                                   .factor = 1.0,
+                                   .out = out,
+                                   .empty = lse <= -INFINITY,
+                                   .bad = isnan(lse) || lse >= INFINITY};
+    for (int64_t w = 0; w < width; w++) out[w] = (REAL)((double)out[w] / mu);
+    return found;
+}
+
+/* U_i . P_i / mu_i, the row's advantage, from its output. */
+static double WORD(advantage_of)(const REAL *upstream, const REAL *out, int64_t width) {
+    enum { LANES = 8 };
+    double part[LANES] = {0}, sum = 0.0;
+    const int64_t whole = width / LANES * LANES;
+    for (int64_t w = 0; w < whole; w += LANES) {
+        for (int l = 0; l < LANES; l++) part[l] += (double)upstream[w + l] * (double)out[w + l];
+    }
+    for (int64_t w = whole; w < width; w++) sum += (double)upstream[w] * (double)out[w];
+    for (int l = 0; l < LANES; l++) sum += part[l];
+    return sum;
+}
+
+static void WORD(prepare_row)(const tile_head *h, int64_t query, const WORD(row_facts) * facts,
+                              double mu) {
+    const ota_plan *plan = h->run->plan;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t width = plan->values_width;
+    ota_tile_seat *seat = h->seat;
+    REAL *upstream = (REAL *)seat->upstream + query * width;
+    REAL *shift = (REAL *)seat->shift + query, *advantage = (REAL *)seat->advantage + query;
+    double *mass = plan->backward->row_mass + (h->batch * r->heads + h->head) * r->queries + query;
+    const bool finite = WORD(make_finite)(upstream, width);
+    const double a = facts->empty || facts->bad || !(mu > 0.0)
+                         ? 0.0
+                         : WORD(advantage_of)(upstream, facts->out, width);
+    const double gain = mu * facts->factor;
+    if (facts->bad || (!finite && !facts->empty) || !(a - a <= 0.0)) {
+        memset(upstream, 0, (size_t)width * sizeof *upstream);
+        *shift = (REAL)NAN;
+        *advantage = (REAL)0;
+        *mass = (double)NAN;
+        return;
+    }
+    const bool idle = facts->empty || !(mu > 0.0);
+    *shift = idle ? (REAL)INFINITY : (REAL)facts->shift;
+    *advantage = idle ? (REAL)0 : (REAL)(a * gain);
+    *mass = a;
+    KERNELS(plan)->multiply(upstream, width, idle ? (REAL)0 : (REAL)gain);
+}
+
+static void WORD(rows_task)(void *context, int64_t piece, int worker) {
+    const tile_head *h = context;
+    const ota_plan *plan = h->run->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_arrays *a = h->run->arrays;
+    ota_tile_seat *seat = h->seat;
+    const ota_worker *w = &plan->workers[worker];
+    const int64_t width = plan->values_width;
+    int64_t first, last;
+    ota_tile_piece(r->queries, h->run->space->cuts, OTA_ROW_BLOCK, piece, &first, &last);
+    for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
+        const int64_t rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
+        REAL *queries = (REAL *)seat->queries + at * r->width, *out = w->out;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        for (int64_t k = at; k < at + rows; k++)
+            ota_row_range(r, h->batch, k, r->keys, &seat->begin[k], &seat->end[k]);
+        if (h->run->given)
+            pack_rows(&a->out, h->batch, h->head, at, rows, out, width);
+        else
+            WORD(solve_rows)(h, w, at, rows, out);
+        pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
+        (void)WORD(make_finite)(queries, rows * r->width);
+        pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
+                  (REAL *)seat->upstream + at * width, width);
+        for (int64_t k = 0; k < rows; k++) {
+            const double mu = ota_row_mass(r, h->batch, h->head, at + k);
+            const WORD(row_facts) facts =
+                h->run->given ? WORD(facts_of_given)(h, at + k, mu, out + k * width, width)
+                              : WORD(facts_of_solved)(h, w, at + k, k, out + k * width);
+            WORD(prepare_row)(h, at + k, &facts, mu);
+        }
+    }
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------ */
+
+/* sum += factor part, part = 0. */
+static void WORD(move_part)(const ota_plan *plan, REAL *part, int64_t count, double factor,
+                            double *sum) {
+    KERNELS(plan)->accumulate(part, count, factor, sum);
+    memset(part, 0, (size_t)count * sizeof *part);
+}
+
+/* One tile of keys against the rows [first, last). */
+static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from, int64_t keys,
+                           int64_t first, int64_t last) {
+    enum { FOLD_BLOCKS = 16 };
+    const ota_plan *plan = h->run->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_gradients *want = h->run->want;
+    const ota_tile_seat *seat = h->seat;
+    const int64_t width = r->width, values = plan->values_width;
+    const bool of_keys = ota_array_present(&want->keys),
+               of_values = ota_array_present(&want->values);
+    tile_terms terms = {r, h->batch, h->head, 0};
+    GRADIENT block = {.keys = (const REAL *)seat->keys + from * width,
+                      .packed_keys = (const REAL *)h->slot->packed_keys + from * width,
+                      .packed_values = (const REAL *)seat->packed_values + from * values,
+                      .key_count = keys,
+                      .width = width,
+                      .values_width = values,
+                      .first = from,
+                      .scale = (REAL)r->scale,
+                      .c = (REAL)(log2_e / h->tau),
+                      .terms = r->row_terms ? WORD(terms) : NULL,
+                      .terms_context = &terms,
+                      .keys_grad = of_keys ? w->keys_grad : NULL,
+                      .values_grad = of_values ? w->values_grad : NULL,
+                      .scratch = w->scratch};
+    int64_t blocks = 0;
+    for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
+        terms.first = at;
+        block.rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
+        block.queries = (const REAL *)seat->queries + at * width;
+        block.upstream = (const REAL *)seat->upstream + at * values;
+        block.begin = seat->begin + at;
+        block.end = seat->end + at;
+        block.shift = (const REAL *)seat->shift + at;
+        block.advantage = (const REAL *)seat->advantage + at;
+        block.queries_grad = ota_array_present(&want->queries)
+                                 ? (REAL *)w->queries_grad + (at - first) * width
+                                 : NULL;
+        KERNELS(plan)->gradient(&block);
+        if (++blocks % FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last) continue;
+        if (of_keys) WORD(move_part)
+        (plan, w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);
+        if (of_values) WORD(move_part)
+        (plan, w->values_grad, keys * values, 1.0, seat->values_sum + from * values);
+    }
+}
+
+static void WORD(unit_task)(void *context, int64_t piece, int worker) {
+    enum { FOLD_TILES = 8 };
+    const tile_head *h = context;
+    const ota_plan *plan = h->run->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_tile_worker *w = &h->run->space->workers[worker];
+    const int64_t cuts = h->run->space->cuts, width = r->width;
+    int64_t first, last, from, to;
+    ota_tile_piece(r->queries, cuts, OTA_ROW_BLOCK, (piece + h->step) % cuts, &first, &last);
+    ota_tile_piece(r->keys, cuts, OTA_KEY_TILE, piece, &from, &to);
+    if (ota_interrupted(&r->settings) != OTA_OK) return;
+    const size_t real = sizeof(REAL);
+    memset(w->queries_grad, 0, (size_t)((last - first) * width) * real);
+    memset(w->keys_grad, 0, (size_t)(OTA_KEY_TILE * width) * real);
+    memset(w->values_grad, 0, (size_t)(OTA_KEY_TILE * plan->values_width) * real);
+    int64_t tiles = 0;
+    for (int64_t at = from; at < to; at += OTA_KEY_TILE) {
+        WORD(key_tile)(h, w, at, at + OTA_KEY_TILE < to ? OTA_KEY_TILE : to - at, first, last);
+        if (++tiles % FOLD_TILES != 0 && at + OTA_KEY_TILE < to) continue;
+        WORD(move_part)
+        (plan, w->queries_grad, (last - first) * width, h->rate,
+         h->seat->queries_sum + first * width);
+    }
+}
+
+#undef pack_rows
+#undef pack_keys

@@ -1,0 +1,101 @@
+/* The inside of ota_jvp, shared by its files. All in f64, whatever the plan's type.
+ *
+ * The tangent of a pair has the form of backward's gradient of one: what moves the pair at fixed potentials
+ * stands in the place of dL/dP, and the multipliers are a = -df, b = -dg [DER-12..14]:
+ *
+ *     dP_ij = w_ij (U_ij - a_i - b_j) / tau            w = P^(2 - alpha)
+ *     U_ij  = dS_ij - x_ij dtau + tau h(P_ij) dalpha   x = (S_ij + f_i + g_j) / tau
+ *     h(p)  = p^k (1 - k log p) / k^2                  k = alpha - 1
+ *
+ * The rules of rows and columns, differentiated, are backward's system with other right sides:
+ *
+ *     den_i a_i + sum_j w_ij b_j             = sum_j w_ij U_ij - tau dR_i
+ *     (D_j + extra_j) b_j + sum_i w_ij a_i   = sum_i w_ij U_ij - tau dC_j
+ *
+ * dR, dC: how the sums that rows and columns must have move with masses, cap and strengths. */
+#ifndef OTA_TANGENTS_H
+#define OTA_TANGENTS_H
+
+#include "backward.h"
+
+/* Scratch of one worker: a block of OTA_BLOCK_ROWS rows. */
+typedef struct ota_tangent_worker {
+    double *scores, *along, *weights, *change; /* [OTA_BLOCK_ROWS][stride] S, U, P, dP */
+    double *queries, *queries_along;           /* [OTA_BLOCK_ROWS][width] */
+    double *out;                               /* [OTA_BLOCK_ROWS][values_width] */
+    double *line;                              /* [stride] */
+} ota_tangent_worker;
+
+typedef struct ota_tangent_space {
+    double *keys, *keys_along;        /* [width][stride]: turned, so that scores are sums of rows */
+    double *values, *values_along;    /* [keys][values_width], what is not finite 0 */
+    bool *broken;                     /* [stride] a value or its tangent is not finite */
+    double *room, *room_along;        /* [stride] online: capacity left and its tangent */
+    bool *shut;                       /* [stride] online: the row took what was left */
+    double *row_moved, *column_moved; /* [lane] dR, dC */
+    double *row_sum, *column_sum;     /* [lane] of P, the sink's included */
+    ota_tangent_worker *workers;
+} ota_tangent_space;
+
+/* One head at work; `base` has an empty `want`, and its space takes f, g, a and b. */
+typedef struct ota_tangent_job {
+    ota_backward_job base;
+    const ota_tangents *along;
+    ota_tangent_space *space;
+    double temperature, order, sink; /* tangents of this head's numbers */
+    bool held;                       /* f is given, rows are not solved */
+} ota_tangent_job;
+
+/* What is found of a row besides its weights: the sink's weight, w and U, and the sum of all. */
+typedef struct ota_tangent_row {
+    double sum, sink_slope, sink_along;
+} ota_tangent_row;
+
+/* tangents_check.c: the door. `full` becomes a full-size copy. */
+ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
+                              const ota_tangents *given, ota_tangents *full, ota_error *error);
+
+/* tangents_scores.c: keys and values of a head; then S and dS of rows [first, first + rows) into the worker's
+ * `scores` and `along`. What `along` holds on forbidden pairs means nothing. */
+void ota_tangents_load(ota_tangent_job *job);
+void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                         int64_t rows);
+/* Tangent of sorted term t (the sink: t = term_count); NULL: it stands still. */
+const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *along, int t);
+/* A tangent that is a number, or one a head; 0 where it is absent. */
+double ota_tangent_number(const ota_array *a, int64_t head);
+
+/* tangents_rows.c: w of a pair of weight p. */
+double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p);
+/* dS -> U, in place, of `count` pairs of a row with weights p. */
+void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
+                           int64_t count, double *u);
+/* P and U of row k of a block, which is `query`; f into the space. */
+ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                   int64_t query);
+/* dP of all pairs of a block and d out = dP V + P dV, from a and b. */
+void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                       int64_t rows);
+/* Writes what stands in `change` and `weights`; both are spent. */
+void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                      int64_t rows);
+/* Rows alone, and rows in order: all of a head. */
+void ota_tangents_free(ota_tangent_job *job);
+void ota_tangents_online(ota_tangent_job *job);
+
+/* tangents_masses.c: dR of a row of the solver's orientation, and dC of its columns once all rows are known. */
+double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,
+                           bool finished);
+void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to);
+
+/* tangents_coupled.c: a and b of a head by conjugate gradients, or from its rounds; prefix writes its rows. */
+ota_status ota_tangents_implicit(ota_tangent_job *job);
+ota_status ota_tangents_rounds(ota_tangent_job *job);
+ota_status ota_tangents_prefix(ota_tangent_job *job);
+
+/* tangents.c: reserves the workspace (measuring or placed); one run over all heads after the doors. */
+ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane);
+ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+                            ota_result *found);
+
+#endif

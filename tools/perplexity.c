@@ -1,0 +1,157 @@
+/* `otattn perplexity MODEL`: how well a causal model predicts each token from those before it.
+ *
+ *     nll = mean over predicted t of -log softmax(logits[t - 1])[id_t]        perplexity = exp(nll)
+ *
+ * Windows of `context` tokens start `stride` apart; each predicts the tokens that no window before it
+ * has predicted, all but its first. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn_model.h"
+#include "tool.h"
+
+enum { ROWS = 32 }; /* of logits at a time */
+
+typedef struct score {
+    tool_context *context;
+    ota_session *session;
+    const int64_t *ids;
+    int64_t count, width, vocabulary, window, stride;
+    float *states, *logits;
+    double sum;
+    int64_t predicted, windows;
+} score;
+
+static double nll_of(const float *logits, int64_t count, int64_t id) {
+    float most = logits[0];
+    for (int64_t k = 1; k < count; k++) most = logits[k] > most ? logits[k] : most;
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - most);
+    return log(sum) + (double)(most - logits[id]);
+}
+
+/* Tokens first + 1 ... last - 1 of the window that begins at `begin`. */
+static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
+    ota_error error = {0};
+    for (int64_t t = first; t + 1 < last; t += ROWS) {
+        const int64_t rows = last - 1 - t < ROWS ? last - 1 - t : ROWS;
+        const ota_status status = ota_session_logits(s->session, s->states + (t - begin) * s->width,
+                                                     rows, 0, s->logits, &error);
+        if (status < 0) return tool_fail_status(s->context, status, &error);
+        for (int64_t k = 0; k < rows; k++)
+            s->sum += nll_of(s->logits + k * s->vocabulary, s->vocabulary, s->ids[t + k + 1]);
+        s->predicted += rows;
+    }
+    return 0;
+}
+
+static int run_windows(score *s) {
+    tool_progress progress;
+    ota_error error = {0};
+    int code = 0;
+    tool_progress_begin(&progress, "perplexity");
+    for (int64_t begin = 0, done = 1; code == 0 && done < s->count; begin += s->stride) {
+        const int64_t end = begin + s->window < s->count ? begin + s->window : s->count;
+        const ota_model_run run = {.size = sizeof run,
+                                   .ids = s->ids + begin,
+                                   .batch = 1,
+                                   .count = end - begin,
+                                   .states = s->states};
+        const ota_status status = ota_session_run(s->session, &run, &error);
+        if (status < 0) code = tool_fail_status(s->context, status, &error);
+        /* The first token of a window has nothing before it. */
+        const int64_t from = done > begin + 1 ? done : begin + 1;
+        if (code == 0) code = predict(s, begin, from - 1, end);
+        done = end;
+        s->windows++;
+        tool_progress_update(&progress, (double)done, (double)s->count, "tokens");
+        if (end == s->count) break;
+    }
+    tool_progress_end(&progress);
+    return code;
+}
+
+static int read_sizes(score *s, int64_t positions) {
+    const tool_settings *settings = &s->context->settings;
+    s->window = settings->context.given ? settings->context.value : positions;
+    s->stride = settings->stride.given ? settings->stride.value : s->window;
+    if (s->window < 2 || s->window > positions)
+        return tool_refuse_flag(s->context, "context", "leave it out for all the model has",
+                                "--context is %" PRId64 ", wanted 2 to %" PRId64 " positions",
+                                s->window, positions);
+    if (s->stride > s->window)
+        return tool_refuse_flag(s->context, "stride", "a larger one would leave tokens out",
+                                "--stride %" PRId64 " is larger than the context of %" PRId64,
+                                s->stride, s->window);
+    if (s->count < 2)
+        return tool_refuse_flag(s->context, "ids", "give at least two tokens",
+                                "there is no token to predict");
+    if (s->window > s->count) s->window = s->count;
+    return 0;
+}
+
+static int print_result(const score *s, const char *head) {
+    const double nll = s->sum / (double)s->predicted;
+    if (!s->context->settings.json) {
+        (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
+                     " windows of %" PRId64 ", stride %" PRId64 "\n",
+                     exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
+        return 0;
+    }
+    json_t *object =
+        json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:s}", "command", "perplexity",
+                  "status", "ok", "nll_per_token", tool_json_real(nll), "perplexity",
+                  tool_json_real(exp(nll)), "bits_per_byte", json_null(), "tokens",
+                  (json_int_t)s->predicted, "windows", (json_int_t)s->windows, "context",
+                  (json_int_t)s->window, "stride", (json_int_t)s->stride, "head", head);
+    (void)json_object_set(object, "warnings", s->context->warnings);
+    return tool_print_json(stdout, object);
+}
+
+static int refuse_model(tool_context *context, const ota_model_facts *facts) {
+    if (!facts->causal)
+        return tool_refuse_flag(context, "model", "use a gpt2 or llama checkpoint",
+                                "%s looks both ways, so it predicts no next token",
+                                facts->architecture);
+    return 0;
+}
+
+static int score_model(score *s, const ota_model *model, const ota_model_facts *facts) {
+    int64_t batch;
+    void *states = NULL, *logits = NULL;
+    int code = refuse_model(s->context, facts);
+    if (code == 0) code = tool_model_ids(s->context, model, &s->ids, &batch, &s->count);
+    if (code == 0 && batch != 1)
+        code = tool_refuse_flag(s->context, "ids", "give one text, [count]",
+                                "--ids holds %" PRId64 " sequences", batch);
+    if (code == 0) code = read_sizes(s, facts->positions);
+    if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
+    if (code == 0)
+        code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
+                           &states);
+    if (code == 0)
+        code = tool_memory(s->context, (size_t)(ROWS * s->vocabulary) * sizeof(float), "logits",
+                           &logits);
+    s->states = states;
+    s->logits = logits;
+    if (code == 0) code = run_windows(s);
+    if (code == 0) code = print_result(s, facts->head);
+    free(states);
+    free(logits);
+    ota_session_free(s->session);
+    return code;
+}
+
+int tool_perplexity(tool_context *context) {
+    ota_model *model;
+    ota_model_facts facts = {.size = sizeof facts};
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    (void)ota_model_describe(model, &facts, NULL);
+    score s = {.context = context, .width = facts.width, .vocabulary = facts.vocabulary};
+    code = score_model(&s, model, &facts);
+    ota_model_free(model);
+    return code;
+}
