@@ -142,6 +142,7 @@ set(OTATTN_TOKENIZER_SOURCES
     model/byte_alphabet.c
     model/decode.c
     model/encode.c
+    model/model_tokenizer.c
     model/normalize.c
     model/pretokenize.c
     model/token_json.c
