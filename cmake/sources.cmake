@@ -142,6 +142,7 @@ set(OTATTN_TOKENIZER_SOURCES
     model/byte_alphabet.c
     model/decode.c
     model/encode.c
+    model/model_tokenizer.c
     model/normalize.c
     model/pretokenize.c
     model/token_json.c
@@ -163,6 +164,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/bench.c
     tools/bench_ceiling.c
     tools/bench_draw.c
+    tools/bench_gradients.c
     tools/bench_random.c
     tools/bench_scaling.c
     tools/bench_small.c

@@ -69,6 +69,13 @@ OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *f
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
 OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
 
+typedef struct ota_tokenizer ota_tokenizer; /* otattn_tokenizer.h */
+
+/* The tokenizer of the checkpoint: its folder's files, or what its .gguf holds. Freed by
+ * ota_tokenizer_free. Only where the library has tokenizers (PCRE2 and utf8proc). */
+OTA_API ota_status ota_model_tokenizer(const ota_model *model, ota_tokenizer **tokenizer,
+                                       ota_error *error);
+
 /* ---- running -------------------------------------------------------------------------------- */
 
 /* Zero means the default in every field but `size`, `batch` and `tokens`. */

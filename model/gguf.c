@@ -15,24 +15,7 @@
 
 enum { PAIRS_MOST = 1 << 16, KEY_MOST = 1 << 10, ARRAY_DEPTH = 4, STANDARD_ALIGNMENT = 32 };
 
-typedef enum value_type {
-    UINT8,
-    INT8,
-    UINT16,
-    INT16,
-    UINT32,
-    INT32,
-    FLOAT32,
-    TRUTH,
-    STRING,
-    ARRAY,
-    UINT64,
-    INT64,
-    FLOAT64,
-    VALUE_TYPES
-} value_type;
-
-static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+static const int64_t value_bytes[OTA_GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 typedef struct cursor {
     const char *path;
@@ -81,9 +64,9 @@ static ota_status skip_value(cursor *c, uint64_t type, int depth) {
     const unsigned char *text;
     size_t size;
     uint64_t inner, count;
-    if (type >= VALUE_TYPES) return refuse(c, "a value has a type that is not known");
-    if (type == STRING) return read_string(c, &text, &size);
-    if (type != ARRAY) {
+    if (type >= OTA_GGUF_TYPES) return refuse(c, "a value has a type that is not known");
+    if (type == OTA_GGUF_STRING) return read_string(c, &text, &size);
+    if (type != OTA_GGUF_ARRAY) {
         if (c->size - c->at < value_bytes[type]) return refuse(c, "the file ends inside a value");
         c->at += value_bytes[type];
         return OTA_OK;
@@ -92,7 +75,7 @@ static ota_status skip_value(cursor *c, uint64_t type, int depth) {
     ota_status status = read_number(c, 4, &inner);
     if (status == OTA_OK) status = read_number(c, 8, &count);
     if (status != OTA_OK) return status;
-    if (inner >= VALUE_TYPES) return refuse(c, "an array has a type that is not known");
+    if (inner >= OTA_GGUF_TYPES) return refuse(c, "an array has a type that is not known");
     const int64_t least = value_bytes[inner] > 0 ? value_bytes[inner] : 8;
     if (count > (uint64_t)((c->size - c->at) / least))
         return refuse(c, "an array goes beyond the end of the file");
@@ -147,9 +130,13 @@ static ota_status read_pairs(cursor *c, uint64_t count, ota_gguf *gguf) {
     return OTA_OK;
 }
 
-static const ota_gguf_pair *find_pair(const ota_gguf *gguf, const char *key) {
+const ota_gguf_pair *ota_gguf_find(const ota_gguf_pair *pairs, int64_t count, const char *key) {
     const ota_gguf_pair wanted = {.key = (const unsigned char *)key, .key_size = strlen(key)};
-    return bsearch(&wanted, gguf->pairs, (size_t)gguf->pair_count, sizeof wanted, by_key);
+    return bsearch(&wanted, pairs, (size_t)count, sizeof wanted, by_key);
+}
+
+static const ota_gguf_pair *find_pair(const ota_gguf *gguf, const char *key) {
+    return ota_gguf_find(gguf->pairs, gguf->pair_count, key);
 }
 
 /* ---- tensors ---- */
@@ -248,8 +235,8 @@ static ota_status read_alignment(cursor *c, const ota_gguf *gguf, int64_t *align
     const ota_gguf_pair *pair = find_pair(gguf, "general.alignment");
     *alignment = STANDARD_ALIGNMENT;
     if (pair == NULL) return OTA_OK;
-    if (pair->type == UINT32) *alignment = (int64_t)number_at(c->map + pair->offset, 4);
-    if (pair->type != UINT32 || *alignment < 8 || *alignment > 65536 ||
+    if (pair->type == OTA_GGUF_UINT32) *alignment = (int64_t)number_at(c->map + pair->offset, 4);
+    if (pair->type != OTA_GGUF_UINT32 || *alignment < 8 || *alignment > 65536 ||
         (*alignment & (*alignment - 1)) != 0)
         return ota_refuse_at(c->error, c->path, pair->offset,
                              "general.alignment must be a power of two from 8 to 65,536");
@@ -331,7 +318,8 @@ static ota_status read_size(const pair_reader *r, const ota_size_key *key, ota_c
     if (pair == NULL)
         return key->standard >= 0 ? OTA_OK
                                   : ota_refuse_at(r->error, path, 0, "\"%s\" is missing", name);
-    if (pair->type != UINT32 && pair->type != UINT64 && pair->type != INT32)
+    if (pair->type != OTA_GGUF_UINT32 && pair->type != OTA_GGUF_UINT64 &&
+        pair->type != OTA_GGUF_INT32)
         return ota_refuse_at(r->error, path, pair->offset, "\"%s\" must be an integer", name);
     const uint64_t value =
         number_at(r->gguf->shard.map + pair->offset, (int)value_bytes[pair->type]);
@@ -347,7 +335,7 @@ static ota_status read_real(const pair_reader *r, const char *key, double *out) 
     const ota_gguf_pair *pair = find_family(r, key, name);
     float value;
     if (pair == NULL) return OTA_OK;
-    if (pair->type != FLOAT32)
+    if (pair->type != OTA_GGUF_FLOAT32)
         return ota_refuse_at(r->error, r->gguf->shard.path, pair->offset, "\"%s\" must be an f32",
                              name);
     memcpy(&value, r->gguf->shard.map + pair->offset, sizeof value);
@@ -374,7 +362,7 @@ static ota_status refuse_scaling(const pair_reader *r) {
     const ota_gguf_pair *pair = find_family(r, "rope.scaling.type", name);
     const ota_tensors *table = r->gguf->shard.table;
     bool scaled = pair != NULL;
-    if (pair != NULL && pair->type == STRING) {
+    if (pair != NULL && pair->type == OTA_GGUF_STRING) {
         const unsigned char *text = r->gguf->shard.map + pair->offset;
         scaled = number_at(text, 8) != 4 || memcmp(text + 8, "none", 4) != 0;
     }
@@ -390,7 +378,7 @@ static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture
                                     ota_error *error) {
     const ota_gguf_pair *pair = find_pair(gguf, "general.architecture");
     char name[64] = "";
-    if (pair == NULL || pair->type != STRING)
+    if (pair == NULL || pair->type != OTA_GGUF_STRING)
         return ota_refuse_at(error, gguf->shard.path, 0,
                              "general.architecture must name the architecture");
     const uint64_t size = number_at(gguf->shard.map + pair->offset, 8);

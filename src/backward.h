@@ -76,7 +76,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
-    struct ota_tile_space *tiles; /* softmax on free columns; else NULL */
+    struct ota_tile_space *tiles;       /* softmax on free columns; else NULL */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
 

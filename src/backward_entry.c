@@ -83,9 +83,10 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
     return OTA_OK;
 }
 
-/* Rows that were empty or could not be computed, as their lse tells. */
+/* Rows that were empty or could not be computed, as their lse tells, which entropy plans have. */
 static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *found) {
     const ota_resolved *r = &plan->resolved;
+    if (!ota_array_present(lse) || !(r->order > 0.0) || r->order > 1.0) return;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         for (int64_t i = 0; i < r->queries; i++) {
             const double x = ota_array_get(lse, k / r->heads, k % r->heads, 0, i);
@@ -144,7 +145,7 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
                              : ota_tangents_run(plan, e->arrays, e->along, &found);
     found.status = status;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
-    if (solved && ota_array_present(&e->arrays->lse)) count_rows(plan, &e->arrays->lse, &found);
+    if (solved) count_rows(plan, &e->arrays->lse, &found);
     for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
         found.empty_rows += plan->tallies[k].empty_rows;
         found.nonfinite_rows += plan->tallies[k].nonfinite_rows;

@@ -360,6 +360,45 @@ static void test_same_bits(void **state) {
     spec_check("TOT-20", count, 0.0);
 }
 
+/* ---- without a forward of its own --------------------------------------------------------------- */
+
+/* A plan that never ran gives the bits of one that did, whatever the method; without the caller's word it
+ * refuses. */
+static void test_solved_elsewhere(void **state) {
+    (void)state;
+    static const char *const methods[] = {
+        "softmax",          "entmax:1.5",           "softmax/exact",
+        "softmax/capped:2", "softmax/elastic:.5,3", "softmax/online:2"};
+    double count = 0.0;
+    for (uint64_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        recipe w = base(k + 1);
+        w.method = methods[k];
+        w.n = w.m = 40;
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, OTA_F32, false);
+        expect_fine(t, make_plan(t));
+        const ota_status forward = run_forward(t);
+        assert_true(forward == OTA_OK || forward == OTA_FIXED_ITERS);
+        ota_gradients got = tiles_only(t);
+        got.solved = 1;
+        expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
+        double *kept[] = {keep_array(&got.queries), keep_array(&got.keys), keep_array(&got.values)};
+        ota_plan_free(t->plan);
+        expect_fine(t, make_plan(t));
+        got.solved = 0;
+        count += ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error) != OTA_EINVAL;
+        got.solved = 1;
+        expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
+        count += different(&got.queries, kept[0]) + different(&got.keys, kept[1]) +
+                 different(&got.values, kept[2]);
+        for (int q = 0; q < 3; q++) free(kept[q]);
+        tear_down(t);
+        free(t);
+    }
+    spec_check("LIT-21 DER-14", count, 0.0);
+}
+
 /* ---- what is not finite ----------------------------------------------------------------------- */
 
 static void put_poison(bench *t, uint64_t kind) {
@@ -435,6 +474,7 @@ static void test_not_finite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks_and_terms), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_not_finite)};
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_solved_elsewhere),
+        cmocka_unit_test(test_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

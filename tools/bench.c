@@ -412,6 +412,7 @@ int tool_bench(tool_context *context) {
     if (context->settings.random.given) return tool_bench_random(context);
     if (context->settings.small) return tool_bench_small(context);
     if (context->settings.scaling) return tool_bench_scaling(context);
+    if (context->settings.gradients) return tool_bench_gradients(context);
     const char *list =
         context->settings.methods != NULL ? context->settings.methods : standard_methods;
     char *methods[MOST_METHODS];

@@ -20,6 +20,9 @@ int tool_bench_small(tool_context *context);
 /* `otattn bench --scaling`. */
 int tool_bench_scaling(tool_context *context);
 
+/* `otattn bench --gradients`. */
+int tool_bench_gradients(tool_context *context);
+
 /* `otattn bench --random`. */
 int tool_bench_random(tool_context *context);
 

@@ -209,8 +209,7 @@ static int capture_to_file(capture *c, const int64_t *ids, int64_t batch, int64_
 
 int tool_capture(tool_context *context) {
     ota_model *model;
-    const int64_t *ids;
-    int64_t batch, count;
+    tool_tokens tokens;
     ota_model_facts facts = {.size = sizeof facts};
     if (context->settings.out == NULL)
         return tool_refuse_flag(context, "out", "write -o F.safetensors",
@@ -220,10 +219,11 @@ int tool_capture(tool_context *context) {
     capture c = {.context = context, .model = model, .type = OTA_F32};
     if (context->settings.out_dtype != NULL) c.type = tool_type_of(context->settings.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
-    code = tool_model_ids(context, model, &ids, &batch, &count);
-    if (code == 0) code = choose_points(&c, facts.layers, batch, count);
-    if (code == 0) code = capture_to_file(&c, ids, batch, count);
+    code = tool_tokens_load(context, model, false, &tokens);
+    if (code == 0) code = choose_points(&c, facts.layers, tokens.batch, tokens.count);
+    if (code == 0) code = capture_to_file(&c, tokens.ids, tokens.batch, tokens.count);
     if (code == 0) code = print_result(&c, context->settings.out);
+    tool_tokens_free(&tokens);
     free(c.arrays);
     ota_model_free(model);
     return code;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "otattn_model.h"
+#include "otattn_tokenizer.h"
 #include "tool.h"
 
 typedef struct generation {
@@ -18,6 +19,7 @@ typedef struct generation {
     int64_t prompt_count, wanted, made;
     int64_t width, vocabulary;
     float *states, *logits;
+    const ota_tokenizer *tokenizer; /* NULL: ids are printed */
     uint64_t seed;
     double prefill_seconds, decode_seconds;
 } generation;
@@ -46,6 +48,35 @@ static int64_t choose(const generation *g) {
     return best;
 }
 
+/* The bytes of `count` ids; the caller frees *text. */
+static int decode(const generation *g, const int64_t *ids, int64_t count, char **text,
+                  int64_t *size) {
+    ota_error error = {.message = ""};
+    int32_t *narrow = malloc((size_t)(count + 1) * sizeof *narrow);
+    ota_status status = narrow != NULL ? OTA_OK : OTA_ENOMEM;
+    for (int64_t k = 0; narrow != NULL && k < count; k++) narrow[k] = (int32_t)ids[k];
+    if (status == OTA_OK)
+        status = ota_tokenizer_decode(g->tokenizer, narrow, count, 0, NULL, 0, size, &error);
+    if (status == OTA_OK && (*text = malloc((size_t)*size + 1)) == NULL) status = OTA_ENOMEM;
+    if (status == OTA_OK)
+        status = ota_tokenizer_decode(g->tokenizer, narrow, count, 0, *text, *size, size, &error);
+    free(narrow);
+    return status < 0 ? tool_fail_status(g->context, status, &error) : 0;
+}
+
+/* At once: whoever reads sees the text grow. */
+static int print_text(const generation *g, const int64_t *ids, int64_t count) {
+    char *text = NULL;
+    int64_t size = 0;
+    const int code = decode(g, ids, count, &text, &size);
+    if (code == 0) {
+        (void)fwrite(text, 1, (size_t)size, stdout);
+        (void)fflush(stdout);
+    }
+    free(text);
+    return code;
+}
+
 /* Runs `count` ids from position `first` on and chooses the next id. */
 static int step(generation *g, const int64_t *ids, int64_t first, int64_t count) {
     ota_error error = {0};
@@ -62,12 +93,16 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
     if (status < 0) return tool_fail_status(g->context, status, &error);
     g->ids[g->made] = choose(g);
     g->made++;
-    return 0;
+    if (g->tokenizer == NULL || g->context->settings.json) return 0;
+    return print_text(g, &g->ids[g->made - 1], 1);
 }
 
 static int run_steps(generation *g) {
     int64_t begun = tool_now_ns();
-    int code = step(g, g->prompt, 0, g->prompt_count);
+    int code = 0;
+    if (g->context->settings.echo && g->tokenizer != NULL && !g->context->settings.json)
+        code = print_text(g, g->prompt, g->prompt_count);
+    if (code == 0) code = step(g, g->prompt, 0, g->prompt_count);
     g->prefill_seconds = (double)(tool_now_ns() - begun) * 1e-9;
     begun = tool_now_ns();
     while (code == 0 && g->made < g->wanted) {
@@ -94,8 +129,17 @@ static int print_result(const generation *g) {
                                    "ids", ids_json(g->ids, g->made), "prefill_seconds",
                                    tool_json_real(g->prefill_seconds), "decode_seconds",
                                    tool_json_real(g->decode_seconds));
+        char *text = NULL;
+        int64_t size = 0;
+        if (g->tokenizer != NULL && decode(g, g->ids, g->made, &text, &size) == 0)
+            (void)json_object_set_new(object, "text", json_stringn(text, (size_t)size));
+        free(text);
         (void)json_object_set(object, "warnings", g->context->warnings);
         return tool_print_json(stdout, object);
+    }
+    if (g->tokenizer != NULL) {
+        (void)putchar('\n');
+        return 0;
     }
     const char *between = "";
     for (int64_t k = 0; g->context->settings.echo && k < g->prompt_count; k++, between = " ")
@@ -125,10 +169,13 @@ static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch
 }
 
 static int generate(generation *g, const ota_model *model, const ota_model_facts *facts) {
-    int64_t batch = 1;
+    tool_tokens tokens;
     void *states = NULL, *logits = NULL, *ids = NULL;
-    int code = tool_model_ids(g->context, model, &g->prompt, &batch, &g->prompt_count);
-    if (code == 0) code = read_sizes(g, facts, batch);
+    int code = tool_tokens_load(g->context, model, true, &tokens);
+    g->prompt = tokens.ids;
+    g->prompt_count = tokens.count;
+    g->tokenizer = tokens.tokenizer;
+    if (code == 0) code = read_sizes(g, facts, tokens.batch);
     if (code == 0)
         code = tool_session_open(g->context, model, 1, g->prompt_count, g->prompt_count + g->wanted,
                                  &g->session);
@@ -147,6 +194,7 @@ static int generate(generation *g, const ota_model *model, const ota_model_facts
     free(states);
     free(logits);
     free(ids);
+    tool_tokens_free(&tokens);
     ota_session_free(g->session);
     return code;
 }

@@ -1,6 +1,8 @@
 /* `otattn info MODEL`: what a checkpoint is, by its headers alone. */
+#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "otattn_model.h"
 #include "tool.h"
@@ -11,6 +13,19 @@ static json_t *tensor_json(const ota_tensor *tensor) {
         (void)json_array_append_new(shape, json_integer(tensor->shape[k]));
     return json_pack("{s:s, s:o, s:s}", "name", tensor->name, "shape", shape, "dtype",
                      tensor->stored);
+}
+
+/* What the tokenizer is read from, or NULL. */
+static const char *tokenizer_source(const ota_model_facts *facts) {
+    static const char *const names[] = {"tokenizer.json", "vocab.json", "encoder.json",
+                                        "vocab.txt"};
+    char path[4096];
+    if (strcmp(facts->format, "gguf") == 0) return "gguf";
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const int used = snprintf(path, sizeof path, "%s/%s", facts->path, names[k]);
+        if (used > 0 && (size_t)used < sizeof path && access(path, R_OK) == 0) return names[k];
+    }
+    return NULL;
 }
 
 static int print_json(const ota_model *model, const ota_model_facts *facts) {
@@ -28,7 +43,9 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
     (void)json_object_set_new(object, "dtype", json_string(facts->dtype));
     (void)json_object_set_new(object, "head", json_string(facts->head));
     (void)json_object_set_new(object, "causal", json_boolean(facts->causal));
-    (void)json_object_set_new(object, "tokenizer", json_null());
+    (void)json_object_set_new(object, "tokenizer", json_string(tokenizer_source(facts)));
+    if (tokenizer_source(facts) == NULL)
+        (void)json_object_set_new(object, "tokenizer", json_null());
     (void)json_object_set_new(object, "tensors", tensors);
     return tool_print_json(stdout, object);
 }

@@ -1,10 +1,12 @@
-/* What the subcommands on models share: opening, sessions by flags, token ids. */
+/* What the subcommands on models share: opening, sessions by flags, tokens. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "otattn_model.h"
+#include "otattn_tokenizer.h"
 #include "tool.h"
 
 /* Where hub programs keep what they downloaded; the first variable that is set decides. */
@@ -91,32 +93,118 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
     return 0;
 }
 
-int tool_model_ids(tool_context *context, const ota_model *model, const int64_t **ids,
-                   int64_t *batch, int64_t *count) {
+/* ---- tokens ---- */
+
+static bool ends_with(const char *text, const char *tail) {
+    const size_t length = strlen(text), size = strlen(tail);
+    return length >= size && strcmp(text + length - size, tail) == 0;
+}
+
+int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer) {
+    const char *path = context->operands[0];
+    ota_error error = {.message = ""};
+    ota_model *model;
+    if (!ends_with(path, ".gguf") && access(path, F_OK) == 0) {
+        const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
+        return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    }
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    const ota_status status = ota_model_tokenizer(model, tokenizer, &error);
+    if (status < 0) code = tool_fail_status(context, status, &error);
+    ota_model_free(model);
+    return code;
+}
+
+/* A first guess of the room is nearly always enough; else the count says how much is. */
+int tool_encode(tool_context *context, const ota_tokenizer *tokenizer, const char *text,
+                size_t size, int32_t **ids, int64_t *count) {
+    const unsigned flags = (context->settings.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
+                           (context->settings.plain ? OTA_ENCODE_PLAIN : 0U);
+    int64_t room = (int64_t)size / 2 + 64;
+    ota_error error = {.message = ""};
+    for (;;) {
+        free(*ids);
+        *ids = malloc((size_t)room * sizeof **ids);
+        if (*ids == NULL)
+            return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+        const ota_status status =
+            ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags, *ids, room, count, &error);
+        if (status != OTA_OK) return tool_fail_status(context, status, &error);
+        if (*count <= room) return 0;
+        room = *count;
+    }
+}
+
+static int load_ids(tool_context *context, tool_tokens *tokens) {
     const tool_array *array;
-    ota_model_facts facts = {.size = sizeof facts};
-    ota_error error = {0};
     const char *spec = context->settings.ids;
-    if (spec == NULL)
-        return tool_refuse_flag(context, "ids",
-                                "give --ids F, an int64 array [count] or "
-                                "[batch,count]",
-                                "there are no tokens to run");
-    int code = tool_load(context, "ids", spec, OTA_NO_TYPE, &array);
+    if (context->operand_count > 1 || context->settings.text != NULL)
+        return tool_refuse_flag(context, "ids", "give one of them",
+                                "there are two texts: --ids and the text itself");
+    const int code = tool_load(context, "ids", spec, OTA_NO_TYPE, &array);
     if (code != 0) return code;
     if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2 || array->count == 0)
         return tool_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
                                 "ids '%.200s' is no array of token ids", spec);
-    const ota_status status = ota_model_describe(model, &facts, &error);
-    if (status < 0) return tool_fail_status(context, status, &error);
-    *ids = array->data;
-    *batch = array->rank == 2 ? array->shape[0] : 1;
-    *count = array->shape[array->rank - 1];
-    for (size_t k = 0; k < array->count; k++)
-        if ((*ids)[k] < 0 || (*ids)[k] >= facts.vocabulary)
-            return tool_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
-                                    "id %zu is %" PRId64 ", and the vocabulary has %" PRId64
-                                    " words",
-                                    k, (*ids)[k], facts.vocabulary);
+    tokens->ids = array->data;
+    tokens->batch = array->rank == 2 ? array->shape[0] : 1;
+    tokens->count = array->shape[array->rank - 1];
     return 0;
+}
+
+static int encode_text(tool_context *context, const char *text, size_t size, tool_tokens *tokens) {
+    int32_t *ids = NULL;
+    int code = tool_encode(context, tokens->tokenizer, text, size, &ids, &tokens->count);
+    if (code == 0 && tokens->count == 0)
+        code = tool_refuse_flag(context, "text", NULL, "the text has no token");
+    if (code == 0) {
+        tokens->owned = malloc((size_t)tokens->count * sizeof *tokens->owned);
+        if (tokens->owned == NULL)
+            code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+    }
+    for (int64_t k = 0; code == 0 && k < tokens->count; k++) tokens->owned[k] = ids[k];
+    free(ids);
+    tokens->ids = tokens->owned;
+    tokens->batch = 1;
+    return code;
+}
+
+static int load_text(tool_context *context, const ota_model *model, bool prompt,
+                     tool_tokens *tokens) {
+    char *text = NULL;
+    size_t size = 0;
+    ota_error error = {.message = ""};
+    const ota_status status = ota_model_tokenizer(model, &tokens->tokenizer, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (prompt && context->settings.prompt != NULL)
+        return encode_text(context, context->settings.prompt, strlen(context->settings.prompt),
+                           tokens);
+    int code = tool_read_text(context, 1, &text, &size);
+    if (code == 0) code = encode_text(context, text, size, tokens);
+    free(text);
+    return code;
+}
+
+int tool_tokens_load(tool_context *context, const ota_model *model, bool prompt,
+                     tool_tokens *tokens) {
+    ota_model_facts facts = {.size = sizeof facts};
+    *tokens = (tool_tokens){0};
+    int code = context->settings.ids != NULL ? load_ids(context, tokens)
+                                             : load_text(context, model, prompt, tokens);
+    (void)ota_model_describe(model, &facts, NULL);
+    for (int64_t k = 0; code == 0 && k < tokens->batch * tokens->count; k++)
+        if (tokens->ids[k] < 0 || tokens->ids[k] >= facts.vocabulary)
+            code = tool_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
+                                    "id %" PRId64 " is %" PRId64 ", and the vocabulary has %" PRId64
+                                    " words",
+                                    k, tokens->ids[k], facts.vocabulary);
+    if (code != 0) tool_tokens_free(tokens);
+    return code;
+}
+
+void tool_tokens_free(tool_tokens *tokens) {
+    ota_tokenizer_free(tokens->tokenizer);
+    free(tokens->owned);
+    *tokens = (tool_tokens){0};
 }

@@ -3,13 +3,14 @@
  *     nll = mean over predicted t of -log softmax(logits[t - 1])[id_t]        perplexity = exp(nll)
  *
  * Windows of `context` tokens start `stride` apart; each predicts the tokens that no window before it
- * has predicted, all but its first. */
+ * has predicted, all but its first. Bits per byte count the bytes of predicted tokens only. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "otattn_model.h"
+#include "otattn_tokenizer.h"
 #include "tool.h"
 
 enum { ROWS = 32 }; /* of logits at a time */
@@ -20,8 +21,9 @@ typedef struct score {
     const int64_t *ids;
     int64_t count, width, vocabulary, window, stride;
     float *states, *logits;
+    const ota_tokenizer *tokenizer; /* NULL: the text's bytes are not known */
     double sum;
-    int64_t predicted, windows;
+    int64_t predicted, windows, bytes;
 } score;
 
 static double nll_of(const float *logits, int64_t count, int64_t id) {
@@ -30,6 +32,20 @@ static double nll_of(const float *logits, int64_t count, int64_t id) {
     double sum = 0;
     for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - most);
     return log(sum) + (double)(most - logits[id]);
+}
+
+/* The text that tokens first ... last - 1 stand for. */
+static int count_bytes(score *s, int64_t first, int64_t last) {
+    ota_error error = {.message = ""};
+    for (int64_t t = first; t < last; t++) {
+        const int32_t id = (int32_t)s->ids[t];
+        int64_t size = 0;
+        const ota_status status = ota_tokenizer_decode(s->tokenizer, &id, 1, OTA_DECODE_NO_SPECIAL,
+                                                       NULL, 0, &size, &error);
+        if (status < 0) return tool_fail_status(s->context, status, &error);
+        s->bytes += size;
+    }
+    return 0;
 }
 
 /* Tokens first + 1 ... last - 1 of the window that begins at `begin`. */
@@ -44,7 +60,7 @@ static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
             s->sum += nll_of(s->logits + k * s->vocabulary, s->vocabulary, s->ids[t + k + 1]);
         s->predicted += rows;
     }
-    return 0;
+    return s->tokenizer != NULL ? count_bytes(s, first + 1, last) : 0;
 }
 
 static int run_windows(score *s) {
@@ -94,16 +110,18 @@ static int read_sizes(score *s, int64_t positions) {
 
 static int print_result(const score *s, const char *head) {
     const double nll = s->sum / (double)s->predicted;
+    const double bits = s->sum / log(2.0) / (double)s->bytes; /* not finite without bytes */
     if (!s->context->settings.json) {
         (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
                      " windows of %" PRId64 ", stride %" PRId64 "\n",
                      exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
+        if (s->bytes > 0) (void)printf("%.4f bits per byte\n", bits);
         return 0;
     }
     json_t *object =
         json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:s}", "command", "perplexity",
                   "status", "ok", "nll_per_token", tool_json_real(nll), "perplexity",
-                  tool_json_real(exp(nll)), "bits_per_byte", json_null(), "tokens",
+                  tool_json_real(exp(nll)), "bits_per_byte", tool_json_real(bits), "tokens",
                   (json_int_t)s->predicted, "windows", (json_int_t)s->windows, "context",
                   (json_int_t)s->window, "stride", (json_int_t)s->stride, "head", head);
     (void)json_object_set(object, "warnings", s->context->warnings);
@@ -119,13 +137,17 @@ static int refuse_model(tool_context *context, const ota_model_facts *facts) {
 }
 
 static int score_model(score *s, const ota_model *model, const ota_model_facts *facts) {
-    int64_t batch;
+    tool_tokens tokens;
     void *states = NULL, *logits = NULL;
     int code = refuse_model(s->context, facts);
-    if (code == 0) code = tool_model_ids(s->context, model, &s->ids, &batch, &s->count);
-    if (code == 0 && batch != 1)
+    if (code != 0) return code;
+    code = tool_tokens_load(s->context, model, false, &tokens);
+    s->ids = tokens.ids;
+    s->count = tokens.count;
+    s->tokenizer = tokens.tokenizer;
+    if (code == 0 && tokens.batch != 1)
         code = tool_refuse_flag(s->context, "ids", "give one text, [count]",
-                                "--ids holds %" PRId64 " sequences", batch);
+                                "--ids holds %" PRId64 " sequences", tokens.batch);
     if (code == 0) code = read_sizes(s, facts->positions);
     if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
     if (code == 0)
@@ -140,6 +162,7 @@ static int score_model(score *s, const ota_model *model, const ota_model_facts *
     if (code == 0) code = print_result(s, facts->head);
     free(states);
     free(logits);
+    tool_tokens_free(&tokens);
     ota_session_free(s->session);
     return code;
 }

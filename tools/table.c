@@ -115,23 +115,26 @@ const tool_command tool_commands[] = {
      ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT and Llama types are "
      "known.",
      "otattn info ./gpt2 --json", tool_info, INFO},
-    {"capture", "MODEL", 1, 1, "arrays from inside a run of a model",
-     "Runs the tokens of --ids through the model, with any attention method in any layer or head, "
+    {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
+     "Runs a text, or the tokens of --ids, through the model, with any attention method in any "
+     "layer or head, "
      "and writes the arrays asked for under TransformerLens names. They are streamed to the file: "
      "memory holds one at a time.",
-     "otattn capture ./gpt2 --ids ids.npy --points hook_resid_pre,attn.hook_pattern -o "
+     "otattn capture ./gpt2 text.txt --points hook_resid_pre,attn.hook_pattern -o "
      "run.safetensors",
      tool_capture, CAPTURE},
-    {"perplexity", "MODEL", 1, 1, "how well a causal model predicts its text",
-     "Cuts the tokens of --ids into windows and prints the mean negative log-likelihood of each "
+    {"perplexity", "MODEL [TEXT]", 1, 2, "how well a causal model predicts its text",
+     "Cuts the text, or the tokens of --ids, into windows and prints the mean negative "
+     "log-likelihood of each "
      "token given those before it in its window, and its exponential. The protocol (context, "
      "stride, tokens) is printed with the number.",
-     "otattn perplexity ./gpt2 --ids ids.npy --context 1024 --method softmax/online:4@3-11",
+     "otattn perplexity ./gpt2 wiki.txt --context 1024 --method softmax/online:4@3-11",
      tool_perplexity, PERPLEXITY},
-    {"generate", "MODEL", 1, 1, "the continuation of a prompt",
-     "Continues the tokens of --ids by --tokens more on a KV cache; greedy unless --sample. Only "
+    {"generate", "MODEL [TEXT]", 1, 2, "the continuation of a prompt",
+     "Continues the prompt, or the tokens of --ids, by --tokens more on a KV cache; greedy unless "
+     "--sample. Only "
      "methods whose rows do not depend on later tokens can run so: free and online columns.",
-     "otattn generate ./gpt2 --ids prompt.npy --tokens 50", tool_generate, GENERATE},
+     "otattn generate ./gpt2 --prompt 'Once upon a time' --tokens 50", tool_generate, GENERATE},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -332,17 +335,38 @@ const tool_flag tool_flags[] = {
     {"scaling", 0, false, NULL, NULL, NULL,
      "compare two threads with one, beside the fma-ceiling's own", BENCH, METHOD, false,
      FIELD(scaling), tool_parse_switch},
+    {"gradients", 0, false, NULL, NULL, NULL,
+     "time the gradients of queries, keys and values instead", BENCH, METHOD, false,
+     FIELD(gradients), tool_parse_switch},
     {"repeat", 0, false, "N", NULL, "5", "timings per row, of which the fastest counts", BENCH,
      METHOD, false, FIELD(repeat), tool_parse_natural},
 
+    {"ids", 0, false, "F", NULL, NULL, "int64 [count] or [batch,count]: the tokens to run", RUN,
+     TEXTS, false, FIELD(ids), tool_parse_text},
+    {"points", 0, false, "LIST", NULL, "embedding, residual stream, patterns, last norm",
+     "what to capture: names, names without blocks.L. for every layer, or all", CAPTURE, OUTPUT,
+     false, FIELD(points), tool_parse_text},
+    {"context", 0, false, "N", NULL, "the model's positions", "tokens of a window", PERPLEXITY,
+     TEXTS, false, FIELD(context), tool_parse_natural},
+    {"stride", 0, false, "N", NULL, "the context: no overlap",
+     "tokens between the beginnings of windows", PERPLEXITY, TEXTS, false, FIELD(stride),
+     tool_parse_natural},
+    {"prompt", 0, false, "TEXT", NULL, "the operand, else standard input", "what to continue",
+     GENERATE, TEXTS, false, FIELD(prompt), tool_parse_text},
+    {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, TEXTS, false,
+     FIELD(tokens), tool_parse_natural},
+    {"sample", 0, false, NULL, NULL, NULL, "draw from the model's distribution by --seed", GENERATE,
+     TEXTS, false, FIELD(sample), tool_parse_switch},
+    {"echo", 0, false, NULL, NULL, NULL, "print the prompt too", GENERATE, TEXTS, false,
+     FIELD(echo), tool_parse_switch},
     {"text", 0, false, "TEXT", NULL, "the operand, else standard input", "the text itself",
-     TOKENIZE, TEXTS, false, FIELD(text), tool_parse_text},
+     TOKENIZE | RUN, TEXTS, false, FIELD(text), tool_parse_text},
     {"no-special", 0, false, NULL, NULL, NULL,
      "leave out the ids around a text ([CLS], [SEP], BOS); with --decode, every special id",
-     TOKENIZE, TEXTS, false, FIELD(no_special), tool_parse_switch},
+     TOKENIZE | RUN, TEXTS, false, FIELD(no_special), tool_parse_switch},
     {"plain", 0, false, NULL, NULL, NULL,
      "spellings of special tokens in the text, such as <|endoftext|>, are plain characters",
-     TOKENIZE, TEXTS, false, FIELD(plain), tool_parse_switch},
+     TOKENIZE | RUN, TEXTS, false, FIELD(plain), tool_parse_switch},
     {"decode", 0, false, NULL, NULL, NULL,
      "the text holds ids separated by white space: print what they stand for", TOKENIZE, TEXTS,
      false, FIELD(decode), tool_parse_switch},
@@ -350,23 +374,6 @@ const tool_flag tool_flags[] = {
      TOKENIZE, TEXTS, false, FIELD(count), tool_parse_switch},
     {"pieces", 0, false, NULL, NULL, NULL, "print an id and its piece on every line", TOKENIZE,
      TEXTS, false, FIELD(pieces), tool_parse_switch},
-    {"ids", 0, false, "F", NULL, NULL, "int64 [count] or [batch,count]: the tokens to run", RUN,
-     OUTPUT, false, FIELD(ids), tool_parse_text},
-    {"points", 0, false, "LIST", NULL, "embedding, residual stream, patterns, last norm",
-     "what to capture: names, names without blocks.L. for every layer, or all", CAPTURE, OUTPUT,
-     false, FIELD(points), tool_parse_text},
-    {"context", 0, false, "N", NULL, "the model's positions", "tokens of a window", PERPLEXITY,
-     OUTPUT, false, FIELD(context), tool_parse_natural},
-    {"stride", 0, false, "N", NULL, "the context: no overlap",
-     "tokens between the beginnings of windows", PERPLEXITY, OUTPUT, false, FIELD(stride),
-     tool_parse_natural},
-    {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, OUTPUT, false,
-     FIELD(tokens), tool_parse_natural},
-    {"sample", 0, false, NULL, NULL, NULL, "draw from the model's distribution by --seed", GENERATE,
-     OUTPUT, false, FIELD(sample), tool_parse_switch},
-    {"echo", 0, false, NULL, NULL, NULL, "print the prompt too", GENERATE, OUTPUT, false,
-     FIELD(echo), tool_parse_switch},
-
     {"dtype", 0, false, "TYPE", "f64 f32 f16 bf16", "that of the files",
      "round the inputs to this type first and compute on them", SOLVE | BENCH, OUTPUT, false,
      FIELD(dtype), tool_parse_choice},

@@ -9,6 +9,7 @@
 typedef struct tokens {
     int32_t *ids;
     int64_t count;
+    double seconds; /* of encoding */
 } tokens;
 
 static int no_memory(tool_context *context) {
@@ -16,25 +17,6 @@ static int no_memory(tool_context *context) {
 }
 
 /* ---- text to ids ---- */
-
-/* A first guess of the room is nearly always enough; else the count says how much is. */
-static int encode(tool_context *context, const ota_tokenizer *tokenizer, const char *text,
-                  size_t size, tokens *out) {
-    const unsigned flags = (context->settings.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
-                           (context->settings.plain ? OTA_ENCODE_PLAIN : 0U);
-    int64_t room = (int64_t)size / 2 + 64;
-    ota_error error = {.message = ""};
-    for (;;) {
-        free(out->ids);
-        out->ids = malloc((size_t)room * sizeof *out->ids);
-        if (out->ids == NULL) return no_memory(context);
-        const ota_status status = ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags,
-                                                       out->ids, room, &out->count, &error);
-        if (status != OTA_OK) return tool_fail_status(context, status, &error);
-        if (out->count <= room) return 0;
-        room = out->count;
-    }
-}
 
 static json_t *base_object(void) {
     json_t *object = json_object();
@@ -57,6 +39,7 @@ static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer
         (void)json_object_set_new(object, "vocabulary",
                                   json_integer(ota_tokenizer_count(tokenizer)));
         (void)json_object_set_new(object, "count", json_integer(found->count));
+        (void)json_object_set_new(object, "seconds", tool_json_real(found->seconds));
         if (context->settings.count) {
             json_decref(ids);
             json_decref(pieces);
@@ -159,21 +142,23 @@ static int decode(tool_context *context, const ota_tokenizer *tokenizer, const t
 
 int tool_tokenize(tool_context *context) {
     ota_tokenizer *tokenizer = NULL;
-    ota_error error = {.message = ""};
     const tool_settings *settings = &context->settings;
     if (settings->decode && (settings->count || settings->pieces || settings->plain))
         return tool_refuse_flag(context, "decode", "leave one of them out",
                                 "--decode makes a text, --count, --pieces and --plain are about "
                                 "ids");
-    const ota_status status = ota_tokenizer_open(&tokenizer, context->operands[0], &error);
-    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    int code = tool_tokenizer_open(context, &tokenizer);
+    if (code != 0) return code;
     char *text = NULL;
     size_t size = 0;
-    tokens found = {NULL, 0};
-    int code = tool_read_text(context, 1, &text, &size);
+    tokens found = {.ids = NULL};
+    code = tool_read_text(context, 1, &text, &size);
+    const int64_t begun = tool_now_ns();
     if (code == 0)
-        code = settings->decode ? parse_ids(context, text, size, &found)
-                                : encode(context, tokenizer, text, size, &found);
+        code = settings->decode
+                   ? parse_ids(context, text, size, &found)
+                   : tool_encode(context, tokenizer, text, size, &found.ids, &found.count);
+    found.seconds = (double)(tool_now_ns() - begun) / 1e9;
     if (code == 0)
         code = settings->decode ? decode(context, tokenizer, &found)
                                 : print_ids(context, tokenizer, &found);

@@ -65,7 +65,7 @@ typedef struct tool_settings {
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
     const char *only;
-    bool self_test, small, scaling;
+    bool self_test, small, scaling, gradients;
     tool_list model_methods;
     const char *ids, *points, *prompt;
     tool_whole context, stride, tokens;
@@ -313,7 +313,7 @@ typedef struct tool_solution {
     int threads;
     size_t bytes;
     ota_array out, coupling, row_potential, column_potential, receiver, sink; /* owned */
-    ota_array advantage;                                                /* owned */
+    ota_array advantage;                                                      /* owned */
     tool_gradients *gradients; /* owned; NULL without --grad */
     double backward_residual;
 } tool_solution;
@@ -357,6 +357,7 @@ void tool_gradients_free(tool_gradients *gradients);
 
 typedef struct ota_model ota_model;
 typedef struct ota_session ota_session;
+typedef struct ota_tokenizer ota_tokenizer;
 
 /* The model that the first operand names, in a folder, a file or the hub cache. */
 int tool_model_open(tool_context *context, ota_model **model);
@@ -364,8 +365,23 @@ int tool_model_open(tool_context *context, ota_model **model);
  * passed on. `cache` 0: none. */
 int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
                       int64_t cache, ota_session **session);
-/* Token ids [batch, count] of --ids; *ids lies in the store. Every id is below `vocabulary`. */
-int tool_model_ids(tool_context *context, const ota_model *model, const int64_t **ids,
-                   int64_t *batch, int64_t *count);
+/* The tokenizer of what the first operand names; NULL in *tokenizer is a failure. */
+int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer);
+
+/* The tokens of a run: --ids, or the text encoded. */
+typedef struct tool_tokens {
+    const int64_t *ids; /* [batch, count], every one below the model's vocabulary */
+    int64_t batch, count;
+    ota_tokenizer *tokenizer; /* NULL with --ids */
+    int64_t *owned;
+} tool_tokens;
+
+/* `prompt`: --prompt is the text, else --text, the second operand or standard input. */
+int tool_tokens_load(tool_context *context, const ota_model *model, bool prompt,
+                     tool_tokens *tokens);
+void tool_tokens_free(tool_tokens *tokens);
+/* Ids of a text with its special tokens by the flags; *ids is freed by the caller. */
+int tool_encode(tool_context *context, const ota_tokenizer *tokenizer, const char *text,
+                size_t size, int32_t **ids, int64_t *count);
 
 #endif

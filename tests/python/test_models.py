@@ -388,9 +388,8 @@ def test_refusals(tmp_path: Path) -> None:
         "sparsemax@7",
     )
     refused(tmp_path, 2, "token by token", "generate", "model", "--ids", "ids.npy", "-m", "softmax/capped:2")
-    refused(
-        tmp_path, 3, "layer 1", "capture", "model", "--ids", "ids.npy", "-o", "x.safetensors", "-m", "ceta@1"
-    )
+    slow = "ceta{temperature=.001,max_rounds=1}@1"
+    refused(tmp_path, 3, "layer 1", "capture", "model", "--ids", "ids.npy", "-o", "x.safetensors", "-m", slow)
     assert not (tmp_path / "x.safetensors").exists()
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4])
     refused(tmp_path, 4, "the file holds", "info", "model")
@@ -411,3 +410,13 @@ def test_index_is_not_trusted(tmp_path: Path) -> None:
     save_file({"x": np.zeros(1, np.float32)}, folder / "extra.safetensors")
     index.write_text(json.dumps({**tree, "weight_map": {**tree["weight_map"], name: "extra.safetensors"}}))
     refused(tmp_path, 4, "does not hold it", "info", "model")
+
+
+def test_refusals_about_text(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "gpt2")
+    np.save(tmp_path / "ids.npy", draw_ids(1, 5)[0])
+    refused(tmp_path, 6, "", "perplexity", "model", "--text", "words")  # no tokenizer files
+    refused(tmp_path, 2, "two texts", "perplexity", "model", "--text", "words", "--ids", "ids.npy")
+    refused(tmp_path, 2, "wanted 2 to 64", "perplexity", "model", "--ids", "ids.npy", "--context", 65)
+    refused(tmp_path, 2, "larger than the context", "perplexity", "model", "--ids", "ids.npy", "--stride", 65)
+    refused(tmp_path, 2, "do not fit", "generate", "model", "--ids", "ids.npy", "--tokens", 60)

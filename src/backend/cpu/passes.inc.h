@@ -220,7 +220,7 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
         for (int64_t j = start; j < full; j += LANES)
             linear_dots(count, kernel, ldk, v, j, LANES, part);
         if (full < end) linear_dots(count, kernel, ldk, v, full, end - full, part);
-        UNROLL for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
+        for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
