@@ -13,9 +13,8 @@
 
 enum { CACHE_LEAST = 64, CACHE_MOST = 1 << 15 };
 
-/* Steps of one match before it is given up; the longest honest one, over a megabyte of blanks, takes a
- * few for each. */
-enum { MATCH_STEPS = 1 << 23 };
+/* Steps of one match before it is given up: an honest pattern takes a few for each byte. */
+enum { STEPS_AT_LEAST = 1 << 16, STEPS_PER_BYTE = 16 };
 
 static ota_status encode_word(ota_token_encoder *encoder, const char *word, size_t size) {
     return encoder->tokenizer->model == OTA_TOKEN_BPE ? ota_bpe_word(encoder, word, size)
@@ -176,7 +175,8 @@ static bool prepare(ota_token_encoder *encoder, int64_t text_size) {
     encoder->match_context = pcre2_match_context_create(NULL);
     if (encoder->cache == NULL || encoder->match == NULL || encoder->match_context == NULL)
         return false;
-    (void)pcre2_set_match_limit(encoder->match_context, MATCH_STEPS);
+    (void)pcre2_set_match_limit(encoder->match_context,
+                                (uint32_t)(STEPS_AT_LEAST + STEPS_PER_BYTE * text_size));
     return true;
 }
 

@@ -162,7 +162,7 @@ ota_status ota_token_json_skip(ota_token_json *json, ota_text *span) {
     skip_blanks(json);
     const char *text = json->file->text;
     const size_t begin = json->at;
-    int depth = 0;
+    int depth = 1; /* the object or list around it */
     for (; json->at < json->end; json->at++) {
         const char letter = text[json->at];
         if (letter == '"') {
@@ -177,8 +177,8 @@ ota_status ota_token_json_skip(ota_token_json *json, ota_text *span) {
                 return ota_token_json_refuse(json, json->at,
                                              "the JSON is nested more than 64 deep");
         } else if (letter == '}' || letter == ']') {
-            if (--depth < 0) break;
-        } else if (letter == ',' && depth == 0) {
+            if (--depth == 0) break;
+        } else if (letter == ',' && depth == 1) {
             break;
         } else if (letter == '-' && json->end - json->at > 2 && text[json->at + 1] == '0' &&
                    strchr(".eE", text[json->at + 2]) == NULL) {

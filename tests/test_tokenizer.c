@@ -172,6 +172,8 @@ static void test_special_pieces(void **state) {
     const int begin = add_piece(v, "<s>", OTA_PIECE_CONTROL);
     (void)add_piece(v, "<s><s>", OTA_PIECE_USER);
     (void)add_piece(v, "<x>", OTA_PIECE_NORMAL);
+    /* Its characters would stand for a blank and >, were it no added token. */
+    const int spelled = add_piece(v, "\u0120>", OTA_PIECE_USER);
     ota_tokenizer_parts parts = parts_of(v);
     parts.begin = v->pieces[begin];
     ota_tokenizer *tokenizer = create(&parts);
@@ -192,6 +194,8 @@ static void test_special_pieces(void **state) {
     const int32_t ids[] = {begin, 'h', 'i', begin};
     expect_text(tokenizer, ids, 4, 0, "<s>hi<s>", 8);
     expect_text(tokenizer, ids, 4, OTA_DECODE_NO_SPECIAL, "hi", 2);
+    expect_pieces(tokenizer, "a\u0120>", bare, "a \u0120>");
+    expect_text(tokenizer, &(const int32_t){spelled}, 1, 0, "\u0120>", 3);
     assert_int_equal(ota_tokenizer_id(tokenizer, (ota_text){"<s>", 3}), begin);
     assert_int_equal(ota_tokenizer_id(tokenizer, (ota_text){"<t>", 3}), -1);
     assert_null(ota_tokenizer_piece(tokenizer, -1).data);

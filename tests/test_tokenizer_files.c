@@ -41,6 +41,45 @@ static void test_tokenizer_json(void **state) {
     open_and_expect("t.json", "ab<\U0001F44D>c", "<\U0001F44D> ab <\U0001F44D>");
 }
 
+/* WordPiece on words cut by `steps`. */
+static void put_words(const char *path, const char *steps) {
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "{\"pre_tokenizer\": %s, \"model\": {\"type\": \"WordPiece\", \"vocab\": {"
+                   "\"[UNK]\": 0, \"a\": 1, \"b\": 2, \"aa\": 3, \"ab\": 4, \"ba\": 5, "
+                   "\"\uFFFD\": 6, \"##\uFFFD\": 7, \"##a\": 8}}}",
+                   steps);
+    put_text(path, text);
+}
+
+static void test_cuts_of_every_behavior(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {{"Isolated", "b a a b"},
+                                          {"Removed", "b b"},
+                                          {"MergedWithPrevious", "ba a b"},
+                                          {"MergedWithNext", "b a ab"},
+                                          {"Contiguous", "b aa b"}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char steps[160];
+        (void)snprintf(steps, sizeof steps,
+                       "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
+                       "\"%s\"}",
+                       rows[k][0]);
+        put_words("t.json", steps);
+        open_and_expect("t.json", "baab", rows[k][1]);
+    }
+}
+
+/* As many U+FFFD as the Unicode standard advises: one for each largest start of a character. */
+static void test_broken_bytes_of_wordpiece(void **state) {
+    (void)state;
+    put_words("t.json", "{\"type\": \"WhitespaceSplit\"}");
+    open_and_expect("t.json",
+                    "\xE4\xB8 \xE4\xB8\xFF \xED\xA0\x80 \xF0\x9F\x91"
+                    "a",
+                    "\uFFFD \uFFFD ##\uFFFD \uFFFD ##\uFFFD ##\uFFFD \uFFFD ##a");
+}
+
 static void test_folders(void **state) {
     (void)state;
     put_text("vocab.txt", "[UNK]\na\r\n##b\n");
@@ -239,7 +278,8 @@ static void test_absent_and_special_files(void **state) {
     assert_non_null(strstr(error.message, ".: holds no tokenizer"));
     assert_int_equal(mkfifo("pipe.json", 0600), 0);
     assert_int_equal(ota_tokenizer_open(&tokenizer, "pipe.json", &error), OTA_EFORMAT);
-    assert_string_equal(error.message, "pipe.json: is a pipe, device or socket, not a regular file");
+    assert_string_equal(error.message,
+                        "pipe.json: is a pipe, device or socket, not a regular file");
     assert_int_equal(unlink("pipe.json"), 0);
     put_text("big.json", "{}");
     assert_int_equal(truncate("big.json", (64 << 20) + 1), 0);
@@ -284,6 +324,8 @@ static void refuse_large(const char *before, const char *repeated, int count, co
 
 static void test_hostile_files_are_answered_at_once(void **state) {
     (void)state;
+    refuse_large("{\"x\": ", "[", 64, "at byte 69: the JSON is nested more than 64 deep");
+    refuse_large("{\"x\": ", "[", 63, "not valid JSON");
     refuse_large("{\"x\": ", "[", 16 << 20, "nested more than 64 deep");
     refuse_large("{\"x\": [", "[],", 4 << 20, "hold more than 1048576 bytes");
     refuse_large("{\"x\": \"", "abcdefgh", 2 << 20, "a string is not closed");
@@ -297,6 +339,8 @@ static void test_hostile_files_are_answered_at_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_tokenizer_json),
+        IN_FOLDER(test_cuts_of_every_behavior),
+        IN_FOLDER(test_broken_bytes_of_wordpiece),
         IN_FOLDER(test_folders),
         IN_FOLDER(test_broken_json),
         IN_FOLDER(test_broken_vocabulary),

@@ -9,6 +9,7 @@
 typedef struct tokens {
     int32_t *ids;
     int64_t count;
+    double seconds; /* of encoding */
 } tokens;
 
 static int no_memory(tool_context *context) {
@@ -38,6 +39,7 @@ static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer
         (void)json_object_set_new(object, "vocabulary",
                                   json_integer(ota_tokenizer_count(tokenizer)));
         (void)json_object_set_new(object, "count", json_integer(found->count));
+        (void)json_object_set_new(object, "seconds", tool_json_real(found->seconds));
         if (context->settings.count) {
             json_decref(ids);
             json_decref(pieces);
@@ -149,12 +151,14 @@ int tool_tokenize(tool_context *context) {
     if (code != 0) return code;
     char *text = NULL;
     size_t size = 0;
-    tokens found = {NULL, 0};
+    tokens found = {.ids = NULL};
     code = tool_read_text(context, 1, &text, &size);
+    const int64_t begun = tool_now_ns();
     if (code == 0)
         code = settings->decode
                    ? parse_ids(context, text, size, &found)
                    : tool_encode(context, tokenizer, text, size, &found.ids, &found.count);
+    found.seconds = (double)(tool_now_ns() - begun) / 1e9;
     if (code == 0)
         code = settings->decode ? decode(context, tokenizer, &found)
                                 : print_ids(context, tokenizer, &found);

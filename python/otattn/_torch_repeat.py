@@ -10,7 +10,7 @@ import torch
 from . import _repeat
 from ._arrays import output_shape
 from ._settings import Settings, settings_of
-from ._solve import Job, is_implicit
+from ._solve import Job
 from ._threads import thread_limit
 
 Tensor = torch.Tensor
@@ -28,6 +28,7 @@ def is_plain(*tensors: Tensor) -> bool:
     return True
 
 
+_WITH_SAVED = ["out", "saved"]
 _KINDS = (Tensor, torch.nn.Parameter)
 
 
@@ -55,19 +56,18 @@ def new_repeat(
     addresses = [0 if x is None else x.data_ptr() for x in given]
     if not _repeat.same_memory(operands[:4], addresses):
         return None
-    from ._torch import _output_type, _view
+    from ._torch import _kept, _output_type, _view
 
     job = Job(settings, operands)
     query = given[0]
     assert query is not None
-    implicit = is_implicit(settings)
     shapes, outputs = [], {}
-    for name_ in names:
-        field = "column_potential" if name_ == "saved" else name_
-        whole = output_shape(field, job.sizes) if name_ != "saved" or implicit else (0,)
-        kind = _output_type(name_, query.dtype)
+    for wanted in names:
+        field = _kept(settings, list(names)) if wanted == "saved" else wanted
+        whole = output_shape(field, job.sizes) if field else (0,)
+        kind = _output_type(field or wanted, query.dtype)
         shapes.append((whole, kind))
-        if name_ != "saved" or implicit:
+        if field:
             outputs[field] = _view(torch.empty(whole, dtype=kind))
     needed = ["row_potential", "column_potential"] if job.options.allow_partial else []
     keep = {
@@ -117,13 +117,17 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, repeat: _repeat.Repeat, *given: Tensor | None) -> Tensor | None:
+        from . import _torch
+
         settings = repeat.job.settings
         found = run(repeat, given)
         if found is None:
             return None
+        out, saved = found
+        kept = _torch._kept(settings, _WITH_SAVED)
         ctx.settings = settings
-        ctx.save_for_backward(*given, found[1] if found[1].numel() else None)
-        return found[0]
+        ctx.save_for_backward(*given, out if kept == "lse" else None, saved if kept else None)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -131,7 +135,7 @@ class _Solve(torch.autograd.Function):
 
         gradient: Tensor | None = gradients[0]
 
-        *given, start = ctx.saved_tensors
+        *given, out, saved = ctx.saved_tensors
         wanted = [
             name
             for name, needed in zip(("query", "key", "value"), ctx.needs_input_grad[1:4], strict=True)
@@ -142,10 +146,10 @@ class _Solve(torch.autograd.Function):
         if given[3] is not None:
             given[3] = given[3][(None,) * (4 - given[3].dim())]
         operands = [*given, *_torch.NOTHING]
-        operands[_torch._PLACE["start_potential"]] = start
         # With create_graph the operator says that there is no second derivative.
         call = torch.ops.otattn.gradients if torch.is_grad_enabled() else _torch._gradients_cpu
-        found = iter(call(*operands, gradient, None, None, _torch._text(ctx.settings), ",".join(wanted)))
+        upstream = (gradient, None, None, out, saved)
+        found = iter(call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted)))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
 
 
@@ -160,7 +164,7 @@ def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.R
     heads, queries = folded.query.shape[1:3]
     others = _torch._operands_of(extra, folded.batch, (heads, queries, folded.key.shape[2]), given[0])
     views = [_torch._operand(x) for x in (folded.query, folded.key, folded.value, *others)]
-    names = ["out", "saved"] if derivatives else ["out"]
+    names = _WITH_SAVED if derivatives else ["out"]
     shapes = [tuple(x.shape) for x in (folded.query, folded.key, folded.value)]
     if derivatives and shapes != [tuple(x.shape) for x in given[:3]]:
         # Gradients have the shapes of the operands, not of what they were broadcast from.

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._attention import _is_torch, coupling
 from ._aux import AuxOutput, AuxRequest
-from ._errors import PartialWarning
+from ._errors import NotConverged, PartialWarning
 
 __all__ = [
     "OTResult",
@@ -152,20 +152,28 @@ def _run(
     if bool((a == 0).any()) or bool((b == 0).any()):
         mask = (a > 0)[:, None] & (b > 0)[None, :]
         arguments["attn_mask"] = mask
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartialWarning)
-        plan, aux = coupling(
+
+    def solved(**limits: Any) -> Any:
+        return coupling(
             M,
             cost=True,
             row_mass=a,
             column_mass=b,
-            tolerance=tol,
-            max_rounds=max_iter,
             allow_partial=True,
             return_aux=AuxRequest(potentials=True, certificate=judged),
+            **limits,
             **arguments,
         )
-    if warn and aux.info.status == "partial":
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialWarning)
+        try:
+            never = tol is not None and tol <= 0.0
+            plan, aux = solved(rounds=max_iter) if never else solved(tolerance=tol, max_rounds=max_iter)
+        except NotConverged:
+            # No arithmetic reaches the tolerance; POT goes on to the last round and warns.
+            plan, aux = solved(rounds=max_iter)
+    if warn and aux.info.status in ("partial", "fixed_iters"):
         warnings.warn(
             f"after {aux.info.rounds} rounds the column error is {aux.info.column_error:.3g}; "
             "raise numItermax, stopThr or reg",
@@ -481,7 +489,7 @@ def solve(
     b: Any = None,
     reg: float | None = None,
     c: Any = None,
-    reg_type: str = "KL",
+    reg_type: Any = "KL",
     unbalanced: Any = None,
     unbalanced_type: str = "KL",
     method: str | None = None,
@@ -535,9 +543,15 @@ def solve(
     >>> round(float(result.value_linear), 6), result.status
     (0.268941, 'ok')
     """
+    if grad not in ("autodiff", "envelope", "last_step", "detach"):
+        raise ValueError(f"grad is {grad!r}, wanted 'autodiff', 'envelope', 'last_step' or 'detach'")
     M = _cost(M)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
-    kind = reg_type.lower()
+    if method not in (None, "emd", "sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "lbfgsb", "mm"):
+        raise ValueError(f"method is {method!r}, which does not exist; the library chooses its solver itself")
+    if grad == "detach":
+        M, a, b = (x.detach() if _is_torch(x) else x for x in (M, a, b))
+    kind = reg_type.lower() if isinstance(reg_type, str) else ""
     if kind not in ("kl", "entropy", "l2"):
         raise NotImplementedError(f"reg_type is {reg_type!r}, wanted 'KL', 'entropy' or 'L2'")
     if unbalanced is not None and unbalanced_type.lower() != "kl":
@@ -617,6 +631,24 @@ def _quadratic(M: Any, a: Any, b: Any, reg: float, strengths: Any, tol: Any, max
     )
 
 
+_APPROXIMATIONS = (
+    "1d",
+    "bsp",
+    "factored",
+    "gaussian",
+    "gaussian_hd",
+    "geomloss",
+    "geomloss_auto",
+    "geomloss_multiscale",
+    "geomloss_online",
+    "geomloss_tensorized",
+    "lowrank",
+    "max_sliced",
+    "nystroem",
+    "sliced",
+)
+
+
 def solve_sample(
     X_a: Any,
     X_b: Any,
@@ -624,6 +656,8 @@ def solve_sample(
     b: Any = None,
     metric: str = "sqeuclidean",
     reg: float | None = None,
+    *,
+    method: str | None = None,
     **arguments: Any,
 ) -> OTResult:
     """`solve` with ``M`` the squared (or plain) Euclidean distances of two point clouds.
@@ -633,12 +667,19 @@ def solve_sample(
     X_a : array, shape (n, width)
     X_b : array, shape (m, width)
     metric : {"sqeuclidean", "euclidean"}
+    method : str, optional
+        Approximations by name are not offered.
     a, b, reg, **arguments
         As in `solve`.
 
     Returns
     -------
     OTResult
+
+    Raises
+    ------
+    NotImplementedError
+        Naming the argument that is not offered.
 
     Examples
     --------
@@ -648,6 +689,15 @@ def solve_sample(
     """
     if metric not in ("sqeuclidean", "euclidean"):
         raise NotImplementedError(f"metric is {metric!r}, wanted 'sqeuclidean' or 'euclidean'")
+    if method in _APPROXIMATIONS:
+        raise NotImplementedError(
+            f"method is {method!r}, an approximation; here the problem itself is solved"
+        )
+    if method is not None:
+        raise ValueError(f"method is {method!r}, which does not exist")
+    for name in ("lazy", "batch_size", "rank", "n_projections", "scaler", "debias"):
+        if arguments.pop(name, None):
+            raise NotImplementedError(f"{name} is not offered: the whole cost matrix is solved as it is")
     difference = X_a[:, None, :] - X_b[None, :, :]
     M = (difference * difference).sum(-1)
     if metric == "euclidean":

@@ -82,8 +82,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->middle = ota_arena_take(arena, lane, number);
     }
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
-        state->history =
-            ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->lane), number);
+        state->history = ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->lane), number);
     }
     /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs.
      * */

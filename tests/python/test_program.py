@@ -53,6 +53,11 @@ def fixed_files(folder: Path) -> None:
     (folder / "text.npy").write_text("no array at all")
     (folder / "cut.gguf").write_bytes(b"GGUF\x03\0\0\0")
     (folder / "cut.npy").write_bytes((folder / "S.npy").read_bytes()[:-8])
+    (folder / "pieces.txt").write_text("[UNK]\na\n##b\n")
+    (folder / "twice.txt").write_text("[UNK]\na\na\n")
+    (folder / "hole.json").write_text('{"model": {"vocab": {"a": 0, "b": 2}, "merges": []}}')
+    (folder / "nested.json").write_text('{"x": ' + "[" * 100)
+    (folder / "characters.json").write_text('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
 
 
 COMMANDS = """
@@ -130,6 +135,17 @@ hamming p.npy p.npy
 hamming heavy.npy p.npy -e 1
 hamming p.npy p.npy -e 0
 hamming p.npy p.npy -e 1 --solver newtown
+tokenize
+tokenize missing.json
+tokenize hole.json --text a
+tokenize twice.txt --text a
+tokenize nested.json --text a
+tokenize characters.json --text a
+tokenize pieces.txt missing.txt
+tokenize pieces.txt S.npy --text a
+tokenize pieces.txt --decode --count
+tokenize pieces.txt --decode --text '1 x'
+tokenize pieces.txt --decode --text '1 9'
 bench --shapes 3x4
 help metods
 completions tcsh

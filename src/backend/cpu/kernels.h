@@ -107,8 +107,8 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
                       int64_t keys, int64_t values_width, T *out, int64_t ldo);                                  \
         /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                               \
         T (*maximum)(const T *s, const T *h, int64_t count);                                                     \
-        /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                      \
-        T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                                                 \
+        /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                          \
+        T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                              \
         /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */               \
         double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                       \
         /* p_j *= factor; returns nothing */                                                                     \

@@ -1,0 +1,94 @@
+"""The test suites of entmax and POT, run against otattn's fronts by the plugin otattn_fronts.
+
+entmax carries its tests in its wheel; POT's come in its source archive, which pip fetches into build/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+# What entmax tests and otattn does not offer: orders below 1, which some of its tests draw. There every
+# weight is positive and the regulariser's conjugate is bounded, so the library asks for order > 1.
+ENTMAX_LEFT_OUT = [
+    "test_entmax_grad and (0.2 or 0.5 or 0.75)",
+    "test_entmax_correct_multiple_alphas",
+    "test_entmax_grad_multiple_alphas",
+    "test_arbitrary_dimension",
+    "test_normmax_grad_multiple_alphas",
+    "test_budget_grad_multiple_k",
+]
+# Of POT: what is another problem or an approximation of one.
+POT_LEFT_OUT = [
+    "gromov",  # Gromov-Wasserstein
+    "bary",  # barycentres
+    "lazy",  # cost matrices that are never stored
+    "sample_methods or bsp",  # approximations: sliced, Gaussian, low rank, 1d, ...
+    "debias or scaler",  # Sinkhorn divergence, scaling of the cost
+    "NotImplemented",  # its list of refusals, not ours
+    "geomloss",  # its wrapper of that package
+    "device",  # tensorflow, jax and GPUs
+]
+POT_TAKEN = "test_sinkhorn or test_solve or zero_mass or bad_method or (convergence_warning and not bary)"
+
+
+def run(front: str, folder: Path, *arguments: str) -> int:
+    """Runs pytest on them; the number of tests that passed, when none failed."""
+    environment = dict(os.environ, OTATTN_FRONTS=front, OMP_NUM_THREADS="1")
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    for name in ("JAX", "TENSORFLOW", "CUPY"):
+        environment[f"POT_BACKEND_DISABLE_{name}"] = "1"
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-p", "otattn_fronts", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found is not None, done.stdout[-2000:]
+    return int(found.group(1))
+
+
+def test_entmax(tmp_path: Path) -> None:
+    names = [f"entmax.test_{name}" for name in ("losses", "mask", "root_finding", "topk")]
+    chosen = " and ".join(f"not ({name})" for name in ENTMAX_LEFT_OUT)
+    assert run("entmax", tmp_path, "--pyargs", *names, "-k", chosen) >= 105
+
+
+def archive_of_pot(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = f"POT=={version('POT')}"
+    found = sorted(folder.glob("pot-*.tar.gz"))
+    if not found:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "POT"]
+        done = subprocess.run(
+            [*command, "-d", str(folder), wanted], capture_output=True, text=True, timeout=600
+        )
+        found = sorted(folder.glob("pot-*.tar.gz"))
+        if not found:
+            pytest.skip(f"pip could not download the source of {wanted}: {done.stderr[-200:]}")
+    return found[-1]
+
+
+def test_pot(root: Path) -> None:
+    folder = root / "build/suites"
+    with tarfile.open(archive_of_pot(folder)) as archive:
+        for member in archive.getmembers():
+            if member.isfile() and Path(member.name).name in ("test_bregman.py", "test_solvers.py"):
+                content = archive.extractfile(member)
+                assert content is not None
+                (folder / Path(member.name).name).write_bytes(content.read())
+    chosen = f"({POT_TAKEN}) and " + " and ".join(f"not ({name})" for name in POT_LEFT_OUT)
+    assert run("pot", folder, "test_bregman.py", "test_solvers.py", "-k", chosen) >= 85
