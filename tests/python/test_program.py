@@ -167,7 +167,7 @@ info S.npy
 info cut.gguf
 capture cut.gguf
 capture cut.gguf --ids whole.npy -o run.safetensors
-perplexity cut.gguf --context -1
+perplexity cut.gguf
 generate cut.gguf --prompt x
 """.strip().splitlines()
 
