@@ -51,8 +51,6 @@ def fixed_files(folder: Path) -> None:
         heavy=np.full(4, 0.3), mass=np.full(6, 2.0), short=np.ones(3),
     )  # fmt: skip
     (folder / "text.npy").write_text("no array at all")
-    (folder / "hollow").mkdir()
-    (folder / "hollow" / "config.json").write_text('{"model_type": "gpt2", "n_layer": 2.0}')
     (folder / "cut.gguf").write_bytes(b"GGUF\x03\0\0\0")
     (folder / "cut.npy").write_bytes((folder / "S.npy").read_bytes()[:-8])
     (folder / "pieces.txt").write_text("[UNK]\na\n##b\n")
@@ -166,11 +164,10 @@ align five.npy
 info
 info nowhere
 info S.npy
-info hollow
 info cut.gguf
-capture hollow
-capture hollow --ids whole.npy -o run.safetensors
-perplexity hollow --context 1
+capture cut.gguf
+capture cut.gguf --ids whole.npy -o run.safetensors
+perplexity cut.gguf
 generate cut.gguf --prompt x
 """.strip().splitlines()
 
