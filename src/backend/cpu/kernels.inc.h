@@ -47,7 +47,7 @@ static const real LARGEST_C = 0x1p120f;
 static const real EXP2[] = {0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f,
                             0x1.c6af78p-5f,  0x1.ebfbd8p-3f,  0x1.62e43p-1f};
 #endif
-enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64 };
+enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64, SHORT = 8 * LANES };
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
