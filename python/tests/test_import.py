@@ -10,7 +10,8 @@ import sys, time
 import numpy
 begin = time.process_time()
 import otattn
-print(time.process_time() - begin, *sorted({"torch", "jax", "transformers", "scipy", "altair"} & set(sys.modules)))
+seconds = time.process_time() - begin
+print(seconds, *sorted({"torch", "jax", "transformers", "scipy", "altair"} & set(sys.modules)))
 """
 
 
