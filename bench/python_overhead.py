@@ -1,4 +1,4 @@
-"""What a call from Python costs beyond the library's own forward: one head, 4 queries and keys, width 8.
+"""What a call from Python costs beyond the library's own forward: one head, 4 queries and keys of width 8.
 
     python bench/python_overhead.py
 
@@ -62,9 +62,8 @@ def main() -> None:
         ("NumPy, beyond that", microseconds(lambda: otattn.attention(x, x, x)) - bare),
     ]
     with torch.no_grad():
-        rows.append(
-            ("torch without grad, beyond that", microseconds(lambda: otattn.attention(t, t, t)) - bare)
-        )
+        ours = microseconds(lambda: otattn.attention(t, t, t))
+        rows.append(("torch without grad, beyond that", ours - bare))
         sdpa = torch.nn.functional.scaled_dot_product_attention
         rows.append(("torch's own attention, without grad", microseconds(lambda: sdpa(t, t, t))))
     rows += [
