@@ -408,7 +408,7 @@ static ota_status run_head(ota_backward_job *job) {
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
-    if (plan->path == OTA_PATH_DENSE && plan->wide) s->matrix = plan->seats[0].scores;
+    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = plan->seats[0].scores;
     const ota_status status = find_multipliers(job);
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
     if (status != OTA_OK) {
@@ -420,12 +420,17 @@ static ota_status run_head(ota_backward_job *job) {
         s->cap = s->strength = s->row_strength = (double)NAN;
         s->temperature[job->head] = s->sink[job->head] = (double)NAN;
     }
-    each_chunk(job, tasks_of(job)->rows);
-    ota_sums_of_head(job);
+    if (!job->tiled) {
+        each_chunk(job, tasks_of(job)->rows);
+        ota_sums_of_head(job);
+    } else {
+        ota_tiles_run_coupled(job);
+    }
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
     }
-    if (ota_array_present(&job->want->keys) || ota_array_present(&job->want->values)) {
+    if (!job->tiled &&
+        (ota_array_present(&job->want->keys) || ota_array_present(&job->want->values))) {
         const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
         ota_parallel(plan->pool, tiles, tasks_of(job)->keys, job);
     }
@@ -444,7 +449,8 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             .slot = plan->slots,
                             .mode = ota_backward_mode_of(plan)};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
-    if (ota_tiles_fit(plan, want)) {
+    job.tiled = ota_tiles_fit(plan, want);
+    if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
         found->status = ota_tiles_run(plan, arrays, want);
         return found->status;
     }

@@ -76,7 +76,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
-    struct ota_tile_space *tiles;       /* softmax on free columns; else NULL */
+    struct ota_tile_space *tiles;       /* softmax on free or coupled columns, else NULL */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
 
@@ -93,6 +93,7 @@ typedef struct ota_backward_job {
     bool biased; /* g is not 0              */
     bool stored; /* dL/dS lies in gradient  */
     bool sums;   /* row sums are wanted     */
+    bool tiled;  /* outputs come from tiles */
     double residual;
     uint32_t dropout_key[2];
 } ota_backward_job;
@@ -107,11 +108,13 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
 
-/* backward_tiles.c: softmax on free columns in tiles, where only gradients of queries, keys, values and row
- * masses are wanted. */
+/* backward_tiles.c: softmax in tiles, where only gradients of queries, keys, values and masses are wanted. */
 struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan);
 bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want);
 ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want);
+/* The same for a head of coupled columns whose potentials and multipliers are found: the gradients of its queries
+ * written, those of keys and values added to the sums. */
+void ota_tiles_run_coupled(const ota_backward_job *job);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);

@@ -88,10 +88,15 @@ static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, m, plan->stride);
-        form_upstream(job, w, i, 1, 0, m, plan->stride);
-        const REAL *s = w->scores, *u = w->upstream;
+        const int64_t row = (i - first) % OTA_BLOCK_ROWS;
+        if (row == 0) {
+            const int64_t rows = last - i < OTA_BLOCK_ROWS ? last - i : OTA_BLOCK_ROWS;
+            load_rows(job, w, i, rows, true);
+            form_tile(job, w, i, rows, 0, m, plan->stride);
+            form_upstream(job, w, i, rows, 0, m, plan->stride);
+        }
+        const REAL *s = (const REAL *)w->scores + row * plan->stride;
+        const REAL *u = (const REAL *)w->upstream + row * plan->stride;
         REAL *p = w->weights;
         const double kept = space->f[i];
         const double mu = plan->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);

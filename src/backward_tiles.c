@@ -3,7 +3,9 @@
  *     P = exp((S - lse) / tau) mu    a_i = out_grad_i . out_i / mu_i    dS = P (U - a) / tau
  *     dV = P^T out_grad              dK = scale dS^T Q                  dQ = scale dS K
  *
- * with S, U = out_grad V^T one tile of OTA_ROW_BLOCK x OTA_KEY_TILE at a time, five products in one pass.
+ * Coupled columns whose potentials g and multipliers b are known have S + g and U - a - b instead.
+ *
+ * S and U = out_grad V^T are formed one tile of OTA_ROW_BLOCK x OTA_KEY_TILE at a time, five products in one pass.
  * Where the caller hands over what forward wrote there is no other pass. */
 #include "backward_tiles.h"
 
@@ -27,7 +29,8 @@ typedef struct tile_head {
     ota_slot *slot;
     int64_t batch, key_head, head;
     int64_t step;
-    double tau, sink, rate; /* rate = scale / tau */
+    double tau, sink, rate;      /* rate = scale / tau */
+    const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
 } tile_head;
 
 typedef struct tile_terms {
@@ -60,9 +63,9 @@ typedef struct tile_terms {
 typedef void task(void *context, int64_t index, int worker);
 
 static const struct {
-    task *pack, *rows, *unit;
-} tasks[2] = {{pack_task_f32, rows_task_f32, unit_task_f32},
-              {pack_task_f64, rows_task_f64, unit_task_f64}};
+    task *pack, *rows, *coupled_rows, *unit;
+} tasks[2] = {{pack_task_f32, rows_task_f32, coupled_rows_task_f32, unit_task_f32},
+              {pack_task_f64, rows_task_f64, coupled_rows_task_f64, unit_task_f64}};
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
@@ -84,20 +87,24 @@ static int64_t cuts_of(const ota_resolved *r) {
     return most(1, least(MOST_CUTS, least(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
-static void take_seat(ota_plan *plan, ota_tile_seat *seat) {
+static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const size_t real = ota_plan_real(plan), number = sizeof(double);
     const int64_t n = r->queries, m = r->keys, width = r->width, values = plan->values_width;
     seat->queries = take(a, n, width, real);
     seat->upstream = take(a, n, values, real);
-    seat->keys = take(a, m, width, real);
-    seat->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, values), real);
     seat->shift = ota_arena_take(a, (size_t)n, real);
     seat->advantage = ota_arena_take(a, (size_t)n, real);
     seat->begin = ota_arena_take(a, (size_t)n, sizeof *seat->begin);
     seat->end = ota_arena_take(a, (size_t)n, sizeof *seat->end);
     seat->queries_sum = take(a, n, width, number);
+    if (coupled) {
+        seat->key_advantage = ota_arena_take(a, (size_t)m, real);
+        return;
+    }
+    seat->keys = take(a, m, width, real);
+    seat->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, values), real);
     seat->keys_sum = take(a, m, width, number);
     seat->values_sum = take(a, m, values, number);
 }
@@ -118,15 +125,19 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
     const size_t workers = (size_t)plan->worker_count;
-    if (plan->path != OTA_PATH_FUSED) return NULL;
+    const ota_resolved *r = &plan->resolved;
+    const bool coupled = plan->path == OTA_PATH_DENSE && !plan->transposed && !r->from_matrix &&
+                         r->problem.regulariser == OTA_SOFTMAX &&
+                         ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT;
+    if (plan->path != OTA_PATH_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
     ota_tile_seat *seats = ota_arena_take(a, workers, sizeof *seats);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(&plan->resolved);
-    const int64_t seat_count = least(plan->worker_count, plan->slot_count);
+    const int64_t seat_count = coupled ? 1 : least(plan->worker_count, plan->slot_count);
     for (int64_t k = 0; k < seat_count; k++) {
         ota_tile_seat seat = {0};
-        take_seat(plan, &seat);
+        take_seat(plan, &seat, coupled);
         if (placed) seats[k] = seat;
     }
     for (int k = 0; k < plan->worker_count; k++) {
@@ -143,7 +154,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
 bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want) {
     const ota_resolved *r = &plan->resolved;
     const ota_array *const others[] = {&want->coupling_grad, &want->scores, &want->temperature};
-    if (plan->path != OTA_PATH_FUSED || r->width == 0 || plan->values_width == 0) return false;
+    if (plan->backward->tiles == NULL || r->width == 0 || plan->values_width == 0) return false;
     if (!ota_array_present(&want->out_grad)) return false;
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k])) return false;
@@ -164,7 +175,7 @@ static void clear(double *sum, int64_t rows, int64_t width) {
     memset(sum, 0, (size_t)(rows * width) * sizeof *sum);
 }
 
-static void run_query_head(tile_head *h) {
+static void run_query_head(tile_head *h, task *rows) {
     const ota_plan *plan = h->run->plan;
     const ota_resolved *r = &plan->resolved;
     const int64_t cuts = h->run->space->cuts;
@@ -172,7 +183,7 @@ static void run_query_head(tile_head *h) {
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
     clear(h->seat->queries_sum, r->queries, r->width);
-    ota_parallel(plan->pool, cuts, tasks[plan->wide].rows, h);
+    ota_parallel(plan->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
         ota_parallel(plan->pool, cuts, tasks[plan->wide].unit, h);
     put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
@@ -192,7 +203,7 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
     clear(h.seat->values_sum, r->keys, plan->values_width);
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
-        run_query_head(&h);
+        run_query_head(&h, tasks[plan->wide].rows);
     }
     put_sum(&run->want->keys, h.batch, h.key_head, h.seat->keys_sum);
     put_sum(&run->want->values, h.batch, h.key_head, h.seat->values_sum);
@@ -200,6 +211,24 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
 
 static void head_task(void *context, int64_t index, int worker) {
     run_key_head(context, index, worker);
+}
+
+void ota_tiles_run_coupled(const ota_backward_job *job) {
+    const ota_backward_space *s = job->space;
+    tile_run run = {.plan = job->plan, .arrays = job->arrays, .want = job->want, .space = s->tiles};
+    ota_tile_seat seat = s->tiles->seats[0];
+    seat.keys = s->keys;
+    seat.packed_values = s->packed_values;
+    seat.keys_sum = s->keys_sum;
+    seat.values_sum = s->values_sum;
+    tile_head h = {.run = &run,
+                   .seat = &seat,
+                   .slot = job->slot,
+                   .batch = job->batch,
+                   .key_head = job->key_head,
+                   .head = job->head,
+                   .job = job};
+    run_query_head(&h, tasks[job->plan->wide].coupled_rows);
 }
 
 ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want) {

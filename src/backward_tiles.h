@@ -11,12 +11,13 @@
 /* One key head at work; T = the plan's type, whose packed keys and values lie in the plan's slot of the
  * same number. */
 typedef struct ota_tile_seat {
-    void *queries, *upstream;   /* [queries][width], [queries][values_width]: finite */
-    void *keys, *packed_values; /* [keys][width] finite, panels                      */
-    void *shift, *advantage;    /* [queries]                                         */
-    int64_t *begin, *end;       /* [queries]                                         */
-    double *queries_sum, *keys_sum,
-        *values_sum; /* [queries][width], [keys][width], [..][values_width] */
+    void *queries, *upstream;      /* [queries][width], [queries][values_width]: finite */
+    void *keys, *packed_values;    /* [keys][width] finite, panels                      */
+    void *shift, *advantage;       /* [queries]                                         */
+    int64_t *begin, *end;          /* [queries]                                         */
+    double *queries_sum;           /* [queries][width]                                  */
+    double *keys_sum, *values_sum; /* [keys][width], [keys][values_width]            */
+    void *key_advantage; /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
 } ota_tile_seat;
 
 /* Scratch of one worker. */

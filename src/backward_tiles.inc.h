@@ -213,6 +213,45 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
     }
 }
 
+/* Rows whose potentials and multipliers are known: P = 2^((S + g + f) c), and U is not scaled. */
+static void WORD(prepare_coupled_row)(const tile_head *h, int64_t query) {
+    const ota_plan *plan = h->run->plan;
+    const ota_backward_space *space = h->job->space;
+    const int64_t width = plan->values_width;
+    REAL *upstream = (REAL *)h->seat->upstream + query * width;
+    const double f = space->f[query], a = space->a[query];
+    const bool idle = !(f > -INFINITY) && !isnan(f);
+    const bool bad = !WORD(make_finite)(upstream, width) || space->bad[query] || !(f < INFINITY) ||
+                     !(a - a <= 0.0);
+    if (bad || idle) memset(upstream, 0, (size_t)width * sizeof *upstream);
+    ((REAL *)h->seat->advantage)[query] = bad || idle ? (REAL)0 : (REAL)a;
+    ((REAL *)h->seat->shift)[query] = bad ? (REAL)NAN : idle ? (REAL)INFINITY : (REAL)-f;
+}
+
+static void WORD(coupled_rows_task)(void *context, int64_t piece, int worker) {
+    const tile_head *h = context;
+    const ota_resolved *r = &h->run->plan->resolved;
+    ota_tile_seat *seat = h->seat;
+    const int64_t width = h->run->plan->values_width;
+    int64_t first, last;
+    (void)worker;
+    ota_tile_piece(r->queries, h->run->space->cuts, OTA_ROW_BLOCK, piece, &first, &last);
+    if (first == last) return;
+    REAL *queries = (REAL *)seat->queries + first * r->width;
+    pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
+    (void)WORD(make_finite)(queries, (last - first) * r->width);
+    pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
+              (REAL *)seat->upstream + first * width, width);
+    for (int64_t k = first; k < last; k++) {
+        ota_row_range(r, h->batch, k, r->keys, &seat->begin[k], &seat->end[k]);
+        WORD(prepare_coupled_row)(h, k);
+    }
+    int64_t from, to;
+    ota_tile_piece(r->keys, h->run->space->cuts, OTA_KEY_TILE, piece, &from, &to);
+    for (int64_t j = from; j < to; j++)
+        ((REAL *)seat->key_advantage)[j] = (REAL)h->job->space->b[j];
+}
+
 /* ---- tiles ------------------------------------------------------------------------------------ */
 
 /* sum += factor part, part = 0. */
@@ -248,6 +287,10 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
                       .keys_grad = of_keys ? w->keys_grad : NULL,
                       .values_grad = of_values ? w->values_grad : NULL,
                       .scratch = w->scratch};
+    if (h->job != NULL) {
+        block.key_advantage = (const REAL *)seat->key_advantage + from;
+        block.key_bias = h->job->biased ? (const REAL *)h->job->space->bias + from : NULL;
+    }
     int64_t blocks = 0;
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         terms.first = at;

@@ -360,6 +360,68 @@ static void test_same_bits(void **state) {
     spec_check("TOT-20", count, 0.0);
 }
 
+/* ---- coupled columns ---------------------------------------------------------------------------- */
+
+/* The pairwise form has been judged by differences (test_backward.c); both forms start from the same multipliers,
+ * so they are u (32 + 8 B) of the largest gradient apart, B from the spread of the potentials and scores. */
+static void test_coupled(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax/exact", "softmax/relaxed:.7",
+                                          "softmax/capped:1.5"};
+    static const mask masks[] = {NO_MASK, BOOLEAN, WINDOW_OPEN, ADDITIVE};
+    static const added terms[] = {NOTHING, BIAS, SINK, TEMPERATURES};
+    double worst = 0.0;
+    int64_t tiled = 0;
+    for (uint64_t k = 0; k < 48; k++) {
+        recipe w = base(k + 1);
+        w.method = methods[k % 3];
+        w.mask = k % 3 == 0 ? NO_MASK : masks[k / 3 % 4];
+        w.added = terms[k / 4 % 4];
+        w.type = w.out_type = k % 2 == 0 ? OTA_F64 : OTA_F32;
+        w.heads = 4;
+        w.n = k % 7 == 0 ? 200 : 61;
+        w.m = k % 7 == 0 ? 260 : 131;
+        w.row_mass = k % 5 == 1 && w.method != methods[0];
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, OTA_F64, false);
+        const bool narrow = k % 8 == 3;
+        t->x.options.precision = narrow ? OTA_PRECISION_F32 : OTA_PRECISION_AUTO;
+        if (narrow) t->x.options.tolerance = 1e-4;
+        t->x.options.threads = 1 + (int)(k % 3);
+        expect_fine(t, make_plan(t));
+        const ota_status forward = run_forward(t);
+        ota_gradients got = tiles_only(t);
+        if (forward == OTA_OK && run_backward(t) == OTA_OK && ota_tiles_fit(t->plan, &got)) {
+            const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
+            double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2])};
+            expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
+            tiled++;
+            for (int q = 0; q < 3; q++) {
+                double *now = keep_array(all[q]), top = 0.0, away = 0.0;
+                const int64_t *size = all[q]->size, total = size[0] * size[1] * size[2] * size[3];
+                for (int64_t e = 0; e < total; e++) {
+                    top = fmax(top, fabs(kept[q][e]));
+                    const double here = fabs(now[e] - kept[q][e]);
+                    away = fmax(away, isnan(here) ? (double)INFINITY : here);
+                }
+                const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
+                const double u = unit_roundoff(narrow ? OTA_F32 : OTA_F64);
+                const double ratio = away / (u * gradient_growth(spread) * fmax(top, 1.0));
+                if (ratio > 1.0) print_recipe(&t->x);
+                worst = fmax(worst, ratio);
+                free(now);
+                free(kept[q]);
+            }
+        }
+        tear_down(t);
+        free(t);
+    }
+    print_message("%" PRId64 " problems, worst %.2g of the bound\n", tiled, worst);
+    assert_true(tiled >= 40);
+    spec_check("DER-13 DER-14", worst, 1.0);
+}
+
 /* ---- without a forward of its own --------------------------------------------------------------- */
 
 /* A plan that never ran gives the bits of one that did, whatever the method; without the caller's word it
@@ -473,8 +535,8 @@ static void test_not_finite(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks_and_terms), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_solved_elsewhere),
-        cmocka_unit_test(test_not_finite)};
+        cmocka_unit_test(test_masks_and_terms),  cmocka_unit_test(test_large),
+        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_coupled),
+        cmocka_unit_test(test_solved_elsewhere), cmocka_unit_test(test_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,7 +171,7 @@ def _gradients_cpu(*arguments: Any) -> list[Tensor]:
     query: Tensor = operands[0]
     implicit = is_implicit(settings)
     solved = needs_no_forward(settings) and (saved is not None or not implicit)
-    outputs: dict[str, Tensor] = {}
+    outputs: dict[str, Any] = {}
     if saved is not None:
         # vmap repeats with stride 0, which no output of the library may have.
         saved, out = saved.contiguous(), out if out is None else out.contiguous()

@@ -28,6 +28,7 @@ def is_plain(*tensors: Tensor) -> bool:
     return True
 
 
+_WITH_SAVED = ["out", "saved"]
 _KINDS = (Tensor, torch.nn.Parameter)
 
 
@@ -60,12 +61,11 @@ def new_repeat(
     job = Job(settings, operands)
     query = given[0]
     assert query is not None
-    kept = _kept(settings, list(names))
     shapes, outputs = [], {}
-    for name_ in names:
-        field = kept if name_ == "saved" else name_
+    for wanted in names:
+        field = _kept(settings, list(names)) if wanted == "saved" else wanted
         whole = output_shape(field, job.sizes) if field else (0,)
-        kind = _output_type(field or name_, query.dtype)
+        kind = _output_type(field or wanted, query.dtype)
         shapes.append((whole, kind))
         if field:
             outputs[field] = _view(torch.empty(whole, dtype=kind))
@@ -123,10 +123,11 @@ class _Solve(torch.autograd.Function):
         found = run(repeat, given)
         if found is None:
             return None
+        out, saved = found
+        kept = _torch._kept(settings, _WITH_SAVED)
         ctx.settings = settings
-        kept = _torch._kept(settings, ["out"])
-        ctx.save_for_backward(*given, found[0] if kept == "lse" else None, found[1] if kept else None)
-        return found[0]
+        ctx.save_for_backward(*given, out if kept == "lse" else None, saved if kept else None)
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -163,7 +164,7 @@ def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.R
     heads, queries = folded.query.shape[1:3]
     others = _torch._operands_of(extra, folded.batch, (heads, queries, folded.key.shape[2]), given[0])
     views = [_torch._operand(x) for x in (folded.query, folded.key, folded.value, *others)]
-    names = ["out", "saved"] if derivatives else ["out"]
+    names = _WITH_SAVED if derivatives else ["out"]
     shapes = [tuple(x.shape) for x in (folded.query, folded.key, folded.value)]
     if derivatives and shapes != [tuple(x.shape) for x in given[:3]]:
         # Gradients have the shapes of the operands, not of what they were broadcast from.

@@ -87,7 +87,7 @@ def test_the_same_gradients_as_the_operator(method: str) -> None:
             upstream = torch.randn_like(ours)
             found = torch.autograd.grad(ours, leaves, upstream)
             for a, b in zip(found, torch.autograd.grad(theirs, leaves, upstream), strict=True):
-                assert torch.equal(a, b)
+                assert (a - b).abs().max() <= 1e-14
     again = otattn.attention(*x, method=method)
     (first,) = torch.autograd.grad(again.sum(), leaves, create_graph=True)
     if first.requires_grad:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _structs as c
 from .._arrays import view_of
-from .._settings import Settings
+from .._settings import OPERANDS, Settings
 from .._solve import Job
 from ._call import Dims, Record, call, record
 
@@ -22,7 +22,7 @@ def _four(name: str, x: Any) -> Any:
 
 
 def _job(scores: Any, **settings: Any) -> Job:
-    return Job(Settings(**settings), (view_of(scores), *(None,) * 15))
+    return Job(Settings(**settings), (view_of(scores), *(None,) * (len(OPERANDS) - 1)))
 
 
 def causality_leak(

@@ -1,0 +1,90 @@
+"""What a call from Python costs beyond the library's own forward: one head, 4 queries and keys, width 8.
+
+    python bench/python_overhead.py
+
+Processor time of this thread, the least of many turns, in microseconds. The empty operator has the schema of
+otattn's and does nothing; it is registered the same way, with a derivative.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import otattn
+import torch
+from otattn._library import library
+from otattn._settings import OPERANDS
+
+
+def microseconds(call: Callable[[], Any], count: int = 500) -> float:
+    best = float("inf")
+    for _ in range(21):
+        begin = time.thread_time()
+        for _ in range(count):
+            call()
+        best = min(best, (time.thread_time() - begin) / count)
+    return 1e6 * best
+
+
+def empty_operator() -> Callable[..., Any]:
+    operands = ", ".join(f"Tensor {x}" if x == "query" else f"Tensor? {x}" for x in OPERANDS)
+    for_good = torch.library.Library("empty", "DEF")
+    for_good.define(f"solve({operands}, str settings, str outputs) -> Tensor[]")
+    for_good.impl("solve", lambda *a: [torch.empty_like(a[0])], "CPU")
+    torch.library.register_autograd(
+        "empty::solve",
+        lambda ctx, grads: (*3 * (grads[0],), *(len(OPERANDS) - 1) * (None,)),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:-2]),
+        lib=for_good,
+    )
+    nothing = (None,) * (len(OPERANDS) - 3)
+    return lambda x: (torch.ops.empty.solve(x, x, x, *nothing, "", "")[0], for_good)[0]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    otattn.set_num_threads(1)
+    x = np.random.default_rng(0).standard_normal((1, 1, 4, 8)).astype(np.float32)
+    t = torch.from_numpy(x)
+    leaf, upstream = t.clone().requires_grad_(), torch.ones_like(t)
+    plan = otattn.Plan(x, x, x)
+    plan.forward(x, x, x)
+    handle = plan._handle
+    arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
+    bare = microseconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
+    empty = empty_operator()
+    rows = [
+        ("the library's forward, by ctypes", bare),
+        ("NumPy, beyond that", microseconds(lambda: otattn.attention(x, x, x)) - bare),
+    ]
+    with torch.no_grad():
+        rows.append(
+            ("torch without grad, beyond that", microseconds(lambda: otattn.attention(t, t, t)) - bare)
+        )
+        sdpa = torch.nn.functional.scaled_dot_product_attention
+        rows.append(("torch's own attention, without grad", microseconds(lambda: sdpa(t, t, t))))
+    rows += [
+        ("torch with grad, forward", microseconds(lambda: otattn.attention(leaf, leaf, leaf), 200)),
+        ("empty operator with grad, forward", microseconds(lambda: empty(leaf), 200)),
+    ]
+    backward = torch.autograd.grad
+    rows += [
+        (
+            "torch, forward and backward",
+            microseconds(lambda: backward(otattn.attention(leaf, leaf, leaf), leaf, upstream), 100),
+        ),
+        (
+            "empty operator, forward and backward",
+            microseconds(lambda: backward(empty(leaf), leaf, upstream), 100),
+        ),
+    ]
+    for name, value in rows:
+        print(f"{name:<38} {value:7.1f}")
+
+
+if __name__ == "__main__":
+    main()
