@@ -108,7 +108,7 @@ class Language:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    flags = parser(__doc__.splitlines()[0], METHODS, 6000, 32, 2e-3)
+    flags = parser(__doc__.splitlines()[0], METHODS, 4000, 32, 2e-3)
     flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
     flags.add_argument("--context", type=int, default=256)
     flags.add_argument("--width", type=int, default=256)

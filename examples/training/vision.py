@@ -139,7 +139,7 @@ class Vision:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    flags = parser(__doc__.splitlines()[0], METHODS, 700, 32, 7e-3)
+    flags = parser(__doc__.splitlines()[0], METHODS, 800, 64, 7e-3)
     flags.add_argument("--data", choices=sorted(SIZES), default="digits")
     flags.add_argument("--path", type=Path, default=Path("/usr/share/datasets/fashion-mnist"))
     options = flags.parse_args(arguments)
