@@ -13,7 +13,8 @@
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
  * before the next was fitted; its relative error is 3.6e-9 (f32, degree 6) and 5.6e-18 (f64, degree
- * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included. */
+ * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included (1.1 units where
+ * the level has no fused product). */
 #ifndef OTA_KERNELS_INC_H
 #define OTA_KERNELS_INC_H
 
