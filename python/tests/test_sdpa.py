@@ -154,7 +154,8 @@ def check(case: Case) -> None:
         )
     expected = torch.autograd.grad(right, wide, upstream.double())
 
-    u = ROUNDOFF[torch.float64 if case.dtype == torch.float64 else torch.float32]
+    # In f64 the other side rounds as much.
+    u = 2 * ROUNDOFF[torch.float64] if case.dtype == torch.float64 else ROUNDOFF[torch.float32]
     groups = case.heads // case.key_heads
     with torch.no_grad():
         q, k, v = wide[0], *(x.repeat_interleave(groups, -3) for x in wide[1:3])
@@ -173,7 +174,9 @@ def check(case: Case) -> None:
         B = sizes.masked_fill(~allowed, 0.0).amax(-1, keepdim=True)
         compare("out", out, right, u * (P @ v.abs()) * (8 + 4 * B) + u * right.abs())
         U = upstream.double().abs() @ v.abs().mT
-        G = P * (U + (P * U).sum(-1, keepdim=True)) * (32 + 8 * B) * u
+        # Two-byte inputs: backward reads an out that was rounded to them.
+        narrow = ROUNDOFF[case.dtype] if case.dtype in (torch.float16, torch.bfloat16) else 0.0
+        G = P * (U + (P * U).sum(-1, keepdim=True)) * ((32 + 8 * B) * u + narrow)
         bounds = [
             scale * G @ k.abs(),
             summed(scale * G.mT @ q.abs(), tensors[1], groups),
