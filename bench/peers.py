@@ -64,31 +64,47 @@ def torch_data(shape: tuple[int, int, int]):
     return torch, make(n), make(m), make(m)
 
 
-def torch_softmax(shape: tuple[int, int, int]) -> Callable[[], object]:
-    torch, q, k, v = torch_data(shape)
-    return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+def softmax_by_torch(q, k, v):
+    import torch
+
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-def torch_entmax(shape: tuple[int, int, int]) -> Callable[[], object]:
-    _, q, k, v = torch_data(shape)
+def entmax_by_torch(q, k, v):
     from entmax import entmax15
 
-    scale = shape[2] ** -0.5
-    return lambda: entmax15(q @ k.transpose(-1, -2) * scale, dim=-1) @ v
+    return entmax15(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, dim=-1) @ v
 
 
-def torch_sinkhorn(half_steps: int) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+def sinkhorn_by_torch(half_steps: int):
+    def forward(q, k, v):
+        import torch
+
+        plan = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        for step in range(half_steps):
+            plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
+        return plan.exp() @ v
+
+    return forward
+
+
+def torch_forward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
     def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        torch, q, k, v = torch_data(shape)
-        scale = shape[2] ** -0.5
+        _, q, k, v = torch_data(shape)
+        return lambda: forward(q, k, v)
 
-        def run() -> object:
-            plan = q @ k.transpose(-1, -2) * scale
-            for step in range(half_steps):
-                plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
-            return plan.exp() @ v
+    return prepare
 
-        return run
+
+def torch_backward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+    """The backward pass alone, on a graph made once."""
+
+    def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
+        torch, *inputs = torch_data(shape)
+        leaves = [x.requires_grad_() for x in inputs]
+        out = forward(*leaves)
+        along = torch.randn_like(out)
+        return lambda: torch.autograd.grad(out, leaves, along, retain_graph=True)
 
     return prepare
 
@@ -211,14 +227,47 @@ def lap_assignment(shape: tuple[int, int, int]) -> Callable[[], object]:
 CACHES = {1024: "decode 1k", 16384: "decode 16k", 65536: "decode 64k"}
 
 ROWS = [
-    *(Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_softmax) for n in (64, 256, 1024, 4096)),
     *(
-        Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_entmax)
+        Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_forward(softmax_by_torch))
+        for n in (64, 256, 1024, 4096)
+    ),
+    *(
+        Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_forward(entmax_by_torch))
         for n in (256, 1024, 4096)
     ),
-    *(Row("decode", name, (1, n, 64), "torch SDPA f32", torch_softmax) for n, name in CACHES.items()),
     *(
-        Row("exact, 2 rounds", "ceta{rounds=2}", (n, n, 64), "5 half-steps in torch f32", torch_sinkhorn(5))
+        Row("gradients softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_backward(softmax_by_torch))
+        for n in (64, 256, 1024, 4096)
+    ),
+    Row(
+        "gradients entmax:1.5",
+        "entmax:1.5",
+        (1024, 1024, 64),
+        "torch + entmax15 f32",
+        torch_backward(entmax_by_torch),
+    ),
+    *(
+        Row(
+            "gradients exact",
+            "ceta{rounds=2}",
+            (n, n, 64),
+            "5 half-steps in torch f32",
+            torch_backward(sinkhorn_by_torch(5)),
+        )
+        for n in (256, 1024)
+    ),
+    *(
+        Row("decode", name, (1, n, 64), "torch SDPA f32", torch_forward(softmax_by_torch))
+        for n, name in CACHES.items()
+    ),
+    *(
+        Row(
+            "exact, 2 rounds",
+            "ceta{rounds=2}",
+            (n, n, 64),
+            "5 half-steps in torch f32",
+            torch_forward(sinkhorn_by_torch(5)),
+        )
         for n in (256, 1024, 2048)
     ),
     Row("exact to 1e-5", "ceta", (1024, 1024, 64), "POT sinkhorn f64", pot_sinkhorn),
@@ -278,6 +327,8 @@ def ours(program: str, row: Row, threads: int) -> Timed:
         return our_decode(program, row, threads)
     shape = "x".join(map(str, row.shape))
     words = [program, "bench", "--json", "--methods", row.method, "--shapes", shape]
+    if row.name.startswith("gradients"):
+        words.append("--gradients")
     words += ["--repeat", "3", "--threads", str(threads), "--dtype", row.dtype]
     found = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
     ceilings = {r["name"]: r for r in found["rows"] if r["name"].endswith("-ceiling")}
@@ -285,7 +336,7 @@ def ours(program: str, row: Row, threads: int) -> Timed:
     return Timed(
         timed["ns_per_pair"],
         timed["max_error"],
-        ceilings.get("fma-ceiling", {}).get("gflops"),
+        timed["ceiling"] if "ceiling" in timed else ceilings.get("fma-ceiling", {}).get("gflops"),
         ceilings.get("read-ceiling", {}).get("gbytes"),
     )
 

@@ -221,3 +221,8 @@ char *ota_path_join(const char *folder, const char *name) {
 }
 
 bool ota_path_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool ota_path_is_folder(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}

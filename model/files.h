@@ -51,5 +51,6 @@ ota_status ota_shape_check(const int64_t *shape, int rank, const char *path, int
 /* "folder/name", freed by the caller; NULL without memory. */
 char *ota_path_join(const char *folder, const char *name);
 bool ota_path_exists(const char *path);
+bool ota_path_is_folder(const char *path);
 
 #endif

@@ -102,11 +102,11 @@ static void run_few(void *context, int64_t index, int worker) {
     const int64_t first = index * j->block;
     const int64_t last = first + j->block < j->outputs ? first + j->block : j->outputs;
     for (int64_t o = first; o < last; o++) {
-        const float *row = w->values + o * w->columns;
-        if (w->values == NULL) {
+        const float *row = panel;
+        if (w->values != NULL)
+            row = w->values + o * w->columns;
+        else
             ops->decode[ota_element_index(w->type)](row_at(w, o), panel, w->columns);
-            row = panel;
-        }
         for (int64_t i = 0; i < j->n; i++)
             j->y[i * j->y_stride + o] = ops->dot(j->x + i * j->x_stride, row, j->inputs) +
                                         (j->bias != NULL ? j->bias[o] : 0.0F);

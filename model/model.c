@@ -81,8 +81,10 @@ static ota_status open_named(ota_model *model, const char *name, const ota_model
     }
     if ((model->path = strdup(name)) == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a path");
-    return ends_with(name, ".gguf") ? open_gguf(model, limits, error)
-                                    : open_folder(model, false, limits, error);
+    if (ends_with(name, ".gguf")) return open_gguf(model, limits, error);
+    if (ota_path_is_folder(name)) return open_folder(model, false, limits, error);
+    return ota_refuse(error, OTA_EFORMAT, "%s: is neither a folder nor a .gguf file",
+                      ota_path_end(name));
 }
 
 ota_status ota_model_open(ota_model **model, const char *name, const ota_model_options *options,

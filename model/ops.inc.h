@@ -65,7 +65,8 @@ static void row_rms_norm(const float *x, const float *weight, double epsilon, fl
 }
 
 static inline float row_exp(float x) {
-    const float limited = x < -87.0F ? -87.0F : x > 88.0F ? 88.0F : x;
+    /* NaN becomes -87 too: who calls this multiplies by x itself. */
+    const float limited = x > -87.0F ? (x < 88.0F ? x : 88.0F) : -87.0F;
     /* Adding and taking away 1.5 * 2^23 rounds to a whole number. */
     const float shifted = limited * 0x1.715476p+0F + 0x1.8p23F;
     const float k = shifted - 0x1.8p23F;

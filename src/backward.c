@@ -408,7 +408,7 @@ static ota_status run_head(ota_backward_job *job) {
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
-    if (plan->path == OTA_PATH_DENSE && plan->wide) s->matrix = plan->seats[0].scores;
+    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = plan->seats[0].scores;
     const ota_status status = find_multipliers(job);
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
     if (status != OTA_OK) {

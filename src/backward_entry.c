@@ -133,7 +133,9 @@ static void poison(const entry *e) {
 
 static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
     ota_plan *plan = e->plan;
-    ota_result found = {.size = sizeof found, .status = OTA_OK, .promoted = plan->promoted};
+    ota_result found = {.size = sizeof found,
+                        .status = OTA_OK,
+                        .promoted = plan->wide && plan->resolved.type != OTA_F64};
     const bool solved = e->want != NULL && e->want->solved != 0;
     ota_status status = check_forward(plan, solved, &found.head, error);
     if (status == OTA_OK) status = check_finite(plan, e->arrays, error);

@@ -10,7 +10,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
-    if (plan->path != OTA_PATH_DENSE) return OTA_BACKWARD_FREE;
+    if (!ota_plan_has_seats(plan)) return OTA_BACKWARD_FREE;
     if (plan->solver->solve == NULL) return OTA_BACKWARD_IMPLICIT;
     if (plan->resolved.problem.columns == OTA_COLUMNS_PREFIX) return OTA_BACKWARD_PREFIX;
     return plan->resolved.settings.fixed ? OTA_BACKWARD_UNROLLED : OTA_BACKWARD_IMPLICIT;
@@ -130,7 +130,7 @@ void ota_backward_lay_out(ota_plan *plan) {
         take_worker(plan, &worker);
         if (placed) s->workers[k] = worker;
     }
-    if (plan->path == OTA_PATH_DENSE) take_coupled(plan, s, mode);
+    if (ota_plan_has_seats(plan)) take_coupled(plan, s, mode);
     s->tiles = ota_tiles_lay_out(plan);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     if (!placed) return;

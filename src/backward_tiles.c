@@ -126,7 +126,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
     const bool placed = a->base != NULL;
     const size_t workers = (size_t)plan->worker_count;
     const ota_resolved *r = &plan->resolved;
-    const bool coupled = plan->path == OTA_PATH_DENSE && !plan->transposed && !r->from_matrix &&
+    const bool coupled = ota_plan_has_seats(plan) && !plan->transposed && !r->from_matrix &&
                          r->problem.regulariser == OTA_SOFTMAX &&
                          ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT;
     if (plan->path != OTA_PATH_FUSED && !coupled) return NULL;
@@ -155,7 +155,7 @@ bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want) {
     const ota_resolved *r = &plan->resolved;
     const ota_array *const others[] = {&want->coupling_grad, &want->scores, &want->temperature};
     if (plan->backward->tiles == NULL || r->width == 0 || plan->values_width == 0) return false;
-    if (!ota_array_present(&want->out_grad)) return false;
+    if (!ota_array_present(&want->out_grad) || r->problem.dropout > 0.0) return false;
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k])) return false;
     }

@@ -24,7 +24,7 @@ static bool runs_on_kernel(const ota_plan *plan) {
     const ota_settings *s = &r->settings;
     const bool plain = !(s->anneal_start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
                        !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
-                       s->center == OTA_CENTER_NONE && !s->prune && !s->gradients;
+                       s->center == OTA_CENTER_NONE && !s->prune && !(s->gradients && s->fixed);
     /* Columns that never move leave softmax, bit for bit. */
     const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
                                          !ota_array_present(&p->lambdas));
@@ -277,7 +277,8 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     choose_sizes(plan, ota_pool_threads(plan->pool));
     plan->key_count = r->keys;
     lay_out(plan);
-    if (plan->path == OTA_PATH_ROUNDS && is_over(plan)) {
+    /* Backward has its slopes where forward has its scores. */
+    if (plan->path == OTA_PATH_ROUNDS && is_over(plan) && !r->settings.gradients) {
         plan->streamed = true;
         (void)snprintf(plan->why, sizeof plan->why,
                        "workspace_limit leaves no room for the scores of a head: every round forms "

@@ -110,7 +110,7 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
     memset(s->g, 0, (size_t)plan->stride * sizeof *s->g);
     memset(s->b, 0, (size_t)plan->stride * sizeof *s->b);
-    if (plan->path == OTA_PATH_DENSE && plan->wide) s->matrix = plan->seats[0].scores;
+    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = plan->seats[0].scores;
     const ota_status status = follow_head(job);
     if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
     return status;

@@ -104,7 +104,8 @@ int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer) {
     const char *path = context->operands[0];
     ota_error error = {.message = ""};
     ota_model *model;
-    if (!ends_with(path, ".gguf") && access(path, F_OK) == 0) {
+    const bool file = ends_with(path, ".json") || ends_with(path, ".txt");
+    if (file || (!ends_with(path, ".gguf") && access(path, F_OK) == 0)) {
         const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
         return status < 0 ? tool_fail_status(context, status, &error) : 0;
     }

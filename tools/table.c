@@ -120,7 +120,7 @@ const tool_command tool_commands[] = {
      "layer or head, "
      "and writes the arrays asked for under TransformerLens names. They are streamed to the file: "
      "memory holds one at a time.",
-     "otattn capture ./gpt2 text.txt --points hook_resid_pre,attn.hook_pattern -o "
+     "otattn capture ./gpt2 text.txt --points attn.hook_pattern -o "
      "run.safetensors",
      tool_capture, CAPTURE},
     {"perplexity", "MODEL [TEXT]", 1, 2, "how well a causal model predicts its text",

@@ -262,8 +262,8 @@ def sinkhorn(
         return (_stack(values), {}) if log else _stack(values)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
     start = None if warmstart is None else reg * warmstart[1]
-    how = {"method": "softmax/exact", "temperature": reg, "start_potential": start, "judged": log}
-    plan, aux = _run(M, a, b, warn, stopThr, numItermax, **how)
+    how = {"method": "softmax/exact", "temperature": reg, "start_potential": start}
+    plan, aux = _run(M, a, b, warn, stopThr, numItermax, judged=log, **how)
     if not log:
         return plan
     log_u, log_v = (x / reg for x in aux.potentials)

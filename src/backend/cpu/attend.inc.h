@@ -93,10 +93,14 @@ static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t 
                                       vec factor) {
     vec sum = vec_set(0);
     if (whole) {
-        UNROLL for (int64_t j = 0; j < OTA_KEY_TILE; j += LANES) {
-            vec p = vec_exp2_down(vec_mul(vec_sub(vec_load(x + j), shift), factor));
-            vec_store(x + j, p);
-            sum = vec_add(sum, p);
+        UNROLL for (int64_t run = 0; run < OTA_KEY_TILE; run += SHORT) {
+            vec part = vec_set(0);
+            UNROLL for (int64_t j = run; j < smaller(run + SHORT, OTA_KEY_TILE); j += LANES) {
+                vec p = vec_exp2_down(vec_mul(vec_sub(vec_load(x + j), shift), factor));
+                vec_store(x + j, p);
+                part = vec_add(part, p);
+            }
+            sum = vec_add(sum, part);
         }
     } else {
         for (int64_t j = low / LANES * LANES; j < high; j += LANES) {

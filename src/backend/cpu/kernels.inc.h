@@ -13,7 +13,8 @@
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
  * before the next was fitted; its relative error is 3.6e-9 (f32, degree 6) and 5.6e-18 (f64, degree
- * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included. */
+ * 11), so 2^0 = 1 and the rest is within one unit in the last place, subnormals included (1.1 units where
+ * the level has no fused product). */
 #ifndef OTA_KERNELS_INC_H
 #define OTA_KERNELS_INC_H
 
@@ -46,7 +47,7 @@ static const real LARGEST_C = 0x1p120f;
 static const real EXP2[] = {0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f,
                             0x1.c6af78p-5f,  0x1.ebfbd8p-3f,  0x1.62e43p-1f};
 #endif
-enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64 };
+enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64, SHORT = 8 * LANES };
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -1,7 +1,8 @@
 /* Passes over one row of scores and over matrices of scores: maxima, exponentials, sums, the steps of
  * the scaling methods and of entmax. Part of kernels.inc.h. s + h is the score of a pair with the
  * column's potential added; lanes past the end of a row count as -inf. Sums run over at most RUN terms
- * a lane in T before they join an f64. */
+ * a lane in T before they join an f64; sums of weights, of which one may outweigh all others, in short
+ * runs of 8 that are then added [numeric policy 3.4]. */
 
 enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 
@@ -36,12 +37,16 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec sum = vec_set(0);
-        for (int64_t j = start; j < end; j += LANES) {
-            int64_t lanes = smaller(LANES, end - j);
-            vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
-            vec weight = vec_exp2(vec_mul(x, factor));
-            store_lanes(p + j, weight, lanes);
-            sum = vec_add(sum, weight);
+        for (int64_t run = start; run < end; run += SHORT) {
+            vec part = vec_set(0);
+            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
+                int64_t lanes = smaller(LANES, end - j);
+                vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
+                vec weight = vec_exp2(vec_mul(x, factor));
+                store_lanes(p + j, weight, lanes);
+                part = vec_add(part, weight);
+            }
+            sum = vec_add(sum, part);
         }
         total_add(&all, (double)vec_reduce_add(sum));
     }
@@ -67,11 +72,14 @@ static double sum(const real *p, int64_t count) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
-        vec part = vec_set(0);
-        for (int64_t j = start; j < end; j += LANES) {
-            part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
+        vec sum = vec_set(0);
+        for (int64_t run = start; run < end; run += SHORT) {
+            vec part = vec_set(0);
+            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES)
+                part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
+            sum = vec_add(sum, part);
         }
-        total_add(&all, (double)vec_reduce_add(part));
+        total_add(&all, (double)vec_reduce_add(sum));
     }
     return total_of(&all);
 }
@@ -215,12 +223,18 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
     const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, columns), full = smaller(end, whole);
-        vec part[LINEAR_ROWS];
-        UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
-        for (int64_t j = start; j < full; j += LANES)
-            linear_dots(count, kernel, ldk, v, j, LANES, part);
-        if (full < end) linear_dots(count, kernel, ldk, v, full, end - full, part);
-        for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(part[i]));
+        vec part[LINEAR_ROWS], sum[LINEAR_ROWS];
+        UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
+        for (int64_t run = start; run < end; run += SHORT) {
+            const int64_t stop = smaller(run + SHORT, full);
+            UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
+            for (int64_t j = run; j < stop; j += LANES)
+                linear_dots(count, kernel, ldk, v, j, LANES, part);
+            if (run + SHORT >= end && full < end)
+                linear_dots(count, kernel, ldk, v, full, end - full, part);
+            UNROLL for (int i = 0; i < count; i++) sum[i] = vec_add(sum[i], part[i]);
+        }
+        for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(sum[i]));
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
@@ -348,13 +362,17 @@ static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t c
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
         vec sum = vec_set(0);
-        for (int64_t j = start; j < end; j += LANES) {
-            int64_t lanes = smaller(LANES, end - j);
-            vec y = above_threshold(s, h, j, lanes, at);
-            if (square) y = vec_mul(y, y);
-            y = vec_mul(y, vec_set(factor));
-            store_lanes(out + j, y, lanes);
-            sum = vec_add(sum, y);
+        for (int64_t run = start; run < end; run += SHORT) {
+            vec part = vec_set(0);
+            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
+                int64_t lanes = smaller(LANES, end - j);
+                vec y = above_threshold(s, h, j, lanes, at);
+                if (square) y = vec_mul(y, y);
+                y = vec_mul(y, vec_set(factor));
+                store_lanes(out + j, y, lanes);
+                part = vec_add(part, y);
+            }
+            sum = vec_add(sum, part);
         }
         total_add(&all, (double)vec_reduce_add(sum));
     }
@@ -364,20 +382,16 @@ static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t c
 static double general_powers(const real *s, const real *h, int64_t count, const threshold *at,
                              double p, real factor, real *out) {
     total all = {0, 0};
-    for (int64_t start = 0; start < count; start += RUN) {
-        double sum = 0;
-        for (int64_t j = start; j < smaller(start + RUN, count); j += LANES) {
-            int64_t lanes = smaller(LANES, count - j);
-            real lane[LANES];
-            vec_store(lane, above_threshold(s, h, j, lanes, at));
-            for (int64_t l = 0; l < lanes; l++) {
-                double y = (double)lane[l];
-                real power = lane[l] <= 0 ? 0 : (real)(lower_power(y, p) * y) * factor;
-                out[j + l] = power;
-                sum += (double)power;
-            }
+    for (int64_t j = 0; j < count; j += LANES) {
+        int64_t lanes = smaller(LANES, count - j);
+        real lane[LANES];
+        vec_store(lane, above_threshold(s, h, j, lanes, at));
+        for (int64_t l = 0; l < lanes; l++) {
+            double y = (double)lane[l];
+            real power = lane[l] <= 0 ? 0 : (real)(lower_power(y, p) * y) * factor;
+            out[j + l] = power;
+            total_add(&all, (double)power);
         }
-        total_add(&all, sum);
     }
     return total_of(&all);
 }
