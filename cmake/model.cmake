@@ -23,16 +23,13 @@ foreach(source IN LISTS OTATTN_MODEL_LEVEL_SOURCES)
     endif()
 endforeach()
 
-# Linear layers: OpenBLAS where it is found, else plain loops.
-find_path(OTATTN_CBLAS_INCLUDE cblas.h PATH_SUFFIXES openblas)
-find_library(OTATTN_CBLAS_LIBRARY NAMES openblas)
-if(OTATTN_BLAS AND OTATTN_CBLAS_INCLUDE AND OTATTN_CBLAS_LIBRARY)
-    target_include_directories(otattn_model SYSTEM PRIVATE "${OTATTN_CBLAS_INCLUDE}")
-    target_compile_definitions(otattn_model PRIVATE OTATTN_CBLAS)
-    target_link_libraries(otattn_model PRIVATE $<BUILD_INTERFACE:${OTATTN_CBLAS_LIBRARY}>
-        $<INSTALL_INTERFACE:openblas>)
-    set(OTATTN_MODEL_BLAS "-lopenblas")
+# Linear layers: OpenBLAS where a session finds it at run time, else plain loops.
+if(OTATTN_BLAS)
+    set(OTATTN_MODEL_BLAS_NAME "libopenblas.so.0" CACHE STRING "What sessions of models open for it")
+    target_compile_definitions(otattn_model PRIVATE
+        OTATTN_MODEL_BLAS_NAME="${OTATTN_MODEL_BLAS_NAME}")
 endif()
+target_link_libraries(otattn_model PRIVATE ${CMAKE_DL_LIBS})
 
 install(TARGETS otattn_model EXPORT otattnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${OTATTN_MODEL_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

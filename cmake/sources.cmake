@@ -112,6 +112,7 @@ set(OTATTN_MODEL_SOURCES
     model/architecture.c
     model/attention.c
     model/bind.c
+    model/blas.c
     model/cache.c
     model/capture.c
     model/checkpoint.c

@@ -31,6 +31,10 @@ typedef struct ota_session ota_session; /* opaque: plans, buffers and cache of o
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* The library that linear layers use; NULL where none is found: plain loops then. A session opens it and sets
+ * it to one thread, for the whole process. */
+OTA_API const char *ota_model_blas(void);
+
 /* Zero means the default in brackets. */
 typedef struct ota_model_options {
     size_t size; /* sizeof(ota_model_options) */

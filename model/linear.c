@@ -2,14 +2,10 @@
  *
  * Outputs are cut into blocks of fixed size, so that every thread count gives the same bits; workers
  * take blocks. Weights that are not f32 are decoded block by block. For a few rows each output is a dot
- * product, for more a block is one matrix product by CBLAS where that is built in. */
+ * product, for more a block is one matrix product by OpenBLAS where that is found. */
 #include "session.h"
 
 #include <string.h>
-
-#ifdef OTATTN_CBLAS
-#include <cblas.h>
-#endif
 
 /* Up to so many rows a matrix product costs more than its dot products. */
 enum { FEW_ROWS = 3, BLOCK = 384, FEW_BLOCK = 64 };
@@ -23,20 +19,17 @@ typedef struct job {
     int64_t x_stride, y_stride, n, inputs, outputs, block;
 } job;
 
-void ota_linear_prepare(void) {
-#ifdef OTATTN_CBLAS
-    openblas_set_num_threads(1);
-#endif
-}
-
 /* y[n, count] += x[n, in] w^T, w [count, in] or, input-major, [in, count] with rows `stride` apart. */
 static void multiply(const job *j, const float *w, int64_t stride, int64_t first, int64_t count) {
     float *y = j->y + first;
-#ifdef OTATTN_CBLAS
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, j->weight->input_major ? CblasNoTrans : CblasTrans,
-                (int)j->n, (int)count, (int)j->inputs, 1.0F, j->x, (int)j->x_stride, w, (int)stride,
-                1.0F, y, (int)j->y_stride);
-#else
+    const ota_blas_sgemm sgemm = j->session->blas.sgemm;
+    if (sgemm != NULL) {
+        sgemm(OTA_BLAS_ROW_MAJOR, OTA_BLAS_AS_IT_IS,
+              j->weight->input_major ? OTA_BLAS_AS_IT_IS : OTA_BLAS_TRANSPOSED, (int)j->n,
+              (int)count, (int)j->inputs, 1.0F, j->x, (int)j->x_stride, w, (int)stride, 1.0F, y,
+              (int)j->y_stride);
+        return;
+    }
     for (int64_t i = 0; i < j->n; i++) {
         const float *x = j->x + i * j->x_stride;
         float *row = y + i * j->y_stride;
@@ -47,7 +40,6 @@ static void multiply(const job *j, const float *w, int64_t stride, int64_t first
             for (int64_t k = 0; k < j->inputs; k++)
                 for (int64_t o = 0; o < count; o++) row[o] += x[k] * w[k * stride + o];
     }
-#endif
 }
 
 static void start_block(const job *j, int64_t first, int64_t count) {

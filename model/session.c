@@ -106,7 +106,7 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     s->options.sink = NULL;
     s->ops = ota_ops_named(options->cpu);
     s->bytes = sizeof *s;
-    ota_linear_prepare();
+    s->blas = ota_blas_open();
     s->team = ota_team_create(options->threads);
     if (s->team == NULL)
         status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session's threads");
@@ -137,6 +137,7 @@ void ota_session_free(ota_session *s) {
     free(s->lengths);
     free(s->assigned);
     free(s->wanted);
+    ota_blas_close(&s->blas);
     free(s);
 }
 

@@ -2,6 +2,7 @@
 #ifndef OTATTN_MODEL_SESSION_H
 #define OTATTN_MODEL_SESSION_H
 
+#include "blas.h"
 #include "model.h"
 #include "ops.h"
 #include "team.h"
@@ -58,6 +59,7 @@ struct ota_session {
     ota_team *team;
     ota_executor executor;
     const ota_ops *ops;
+    ota_blas blas;
     size_t bytes;
 
     /* buffers [batch * tokens, ...], each an allocation of its own */
@@ -97,8 +99,6 @@ ota_status ota_session_methods(ota_session *session, const ota_session_options *
 /* linear.c: y [n, out] = x [n, in] W^T + b; rows of x and y are `x_stride`, `y_stride` apart */
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
-/* One thread a call: those of the session share the work. */
-void ota_linear_prepare(void);
 
 /* attention.c: session->mixed from session->merged */
 ota_status ota_session_attend(ota_session *session, int64_t layer);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "otattn_model.h"
 #include "tool.h"
 
 enum { QUERIES = 37, KEYS = 53, WIDTH = 24, VALUES = 19 };
@@ -175,6 +176,7 @@ int tool_doctor(tool_context *context) {
                          "the %s kernel gives a wrong answer on this machine", wrong);
     }
     json_t *object = json_object();
+    json_t *blas = ota_model_blas() != NULL ? json_string(ota_model_blas()) : json_false();
     (void)json_object_set_new(object, "command", json_string("doctor"));
     (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
     (void)json_object_set_new(object, "version", json_string(ota_version()));
@@ -183,7 +185,7 @@ int tool_doctor(tool_context *context) {
     (void)json_object_set_new(object, "solvers", names(ota_solver_name));
     (void)json_object_set_new(object, "methods", methods());
     (void)json_object_set_new(object, "threads", json_integer(threads));
-    (void)json_object_set_new(object, "blas", json_false());
+    (void)json_object_set_new(object, "blas", blas);
     (void)json_object_set_new(object, "cuda", json_false());
     (void)json_object_set_new(object, "mpi", json_false());
     (void)json_object_set_new(object, "model", json_true());
