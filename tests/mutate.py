@@ -195,8 +195,8 @@ class Bench:
         self.stop = threading.Event()
         self.copy(root)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        self.must(["cmake", "-S", str(self.tree), "-B", str(self.build), *generator, "-DOTATTN_PROGRAM=OFF",
-            "-DOTATTN_TESTS=ON"])  # fmt: skip
+        parts = ["-DOTATTN_PROGRAM=OFF", "-DOTATTN_MODEL=OFF", "-DOTATTN_TESTS=ON"]
+        self.must(["cmake", "-S", str(self.tree), "-B", str(self.build), *generator, *parts])
         if not self.make():
             sys.exit("mutate: the copy does not build")
         self.tests = sorted(
