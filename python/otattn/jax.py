@@ -74,13 +74,17 @@ def _shaped(found: Any, operand: Any, lead: tuple[int, ...]) -> Any:
     return found.reshape(operand.shape).astype(operand.dtype)
 
 
+# jax gives its constructor no types.
+_shape: Any = jax.ShapeDtypeStruct
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(static: Any, operands: Any) -> Any:
     query, key, value = operands[:3]
     lead = jnp.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     heads = () if query.ndim == key.ndim == value.ndim == 2 else (_heads(operands),)
     shape = (*lead, *heads, query.shape[-2], value.shape[-1])
-    return _call(static, operands, _forward, jax.ShapeDtypeStruct(shape, query.dtype))
+    return _call(static, operands, _forward, _shape(shape, query.dtype))
 
 
 def _heads(operands: Any) -> int:
@@ -93,7 +97,7 @@ def _attend_forward(static: Any, operands: Any) -> Any:
 
 def _attend_backward(static: Any, operands: Any, gradient: Any) -> Any:
     wanted = [k for k, x in enumerate(operands) if x is not None and _NAMES[k] not in _WITHOUT_GRADIENT]
-    shapes = tuple(jax.ShapeDtypeStruct(operands[k].shape, operands[k].dtype) for k in wanted)
+    shapes = tuple(_shape(operands[k].shape, operands[k].dtype) for k in wanted)
     names = [name for name, x in zip(_NAMES, operands, strict=True) if x is not None]
     plain = all(name in _NAMES[:5] for name in names)
 
