@@ -86,6 +86,8 @@ ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list
         !make_slots(vocabulary))
         status = ota_token_no_memory(error);
     if (status == OTA_OK) status = order_by_id(list, places, error);
+    /* No piece sets it where there is none. */
+    if (status == OTA_OK) vocabulary->begin[0] = 0;
     size_t used = 0;
     for (size_t id = 0; id < list->count && status == OTA_OK; id++) {
         const ota_token_entry *entry = &list->entries[places[id]];
