@@ -5,6 +5,7 @@
 #ifndef OTATTN_TENSORS_H
 #define OTATTN_TENSORS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "otattn.h"
@@ -35,6 +36,12 @@ typedef struct ota_tensor_limits {
 } ota_tensor_limits;
 
 typedef struct ota_tensors ota_tensors; /* opaque */
+
+/* May files name an array so? 1 to OTA_TENSOR_NAME bytes of UTF-8 (RFC 3629) without C0 control characters. */
+OTA_API bool ota_name_is_valid(const char *name, size_t size);
+/* What came out of a file and goes into a message: broken bytes and control characters (C0, DEL, C1) of the
+ * NUL-terminated text become '?'. */
+OTA_API void ota_text_clean(char *text);
 
 /* Reads and checks the header of an open regular file of `size` bytes: strict JSON, valid names, no
  * duplicate, shapes that fit their bytes, tensors that tile the data without hole or overlap. The

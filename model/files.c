@@ -10,33 +10,22 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utf8proc.h>
 
 /* ---- sentences ---- */
 
 /* Bytes of the UTF-8 character at `text`, 0 where it is broken (RFC 3629). */
-static size_t character_at(const unsigned char *text, size_t left, uint32_t *character) {
-    const size_t extra = text[0] < 0x80             ? 0
-                         : (text[0] & 0xE0) == 0xC0 ? 1
-                         : (text[0] & 0xF0) == 0xE0 ? 2
-                         : (text[0] & 0xF8) == 0xF0 ? 3
-                                                    : SIZE_MAX;
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (extra >= left) return 0;
-    uint32_t value = extra == 0 ? text[0] : text[0] & (0x3FU >> extra);
-    for (size_t i = 1; i <= extra; i++) {
-        if ((text[i] & 0xC0) != 0x80) return 0;
-        value = value << 6 | (text[i] & 0x3FU);
-    }
-    *character = value;
-    const bool broken = value < least[extra] || value > 0x10FFFF || (value >> 11) == 0x1B;
-    return broken ? 0 : extra + 1;
+static size_t character_at(const char *text, size_t left, utf8proc_int32_t *character) {
+    const utf8proc_ssize_t bytes =
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);
+    return bytes > 0 ? (size_t)bytes : 0;
 }
 
-static void clean_text(char *text) {
+void ota_text_clean(char *text) {
     const size_t size = strlen(text);
     for (size_t i = 0; i < size;) {
-        uint32_t character = 0;
-        size_t bytes = character_at((unsigned char *)text + i, size - i, &character);
+        utf8proc_int32_t character = 0;
+        size_t bytes = character_at(text + i, size - i, &character);
         if (bytes == 0 || character < 0x20 || (character >= 0x7F && character < 0xA0)) {
             text[i] = '?';
             bytes = 1;
@@ -48,8 +37,8 @@ static void clean_text(char *text) {
 bool ota_name_is_valid(const char *name, size_t size) {
     if (size == 0 || size > OTA_TENSOR_NAME) return false;
     for (size_t i = 0; i < size;) {
-        uint32_t character = 0;
-        const size_t bytes = character_at((const unsigned char *)name + i, size - i, &character);
+        utf8proc_int32_t character = 0;
+        const size_t bytes = character_at(name + i, size - i, &character);
         if (bytes == 0 || character < 0x20) return false;
         i += bytes;
     }
@@ -73,7 +62,7 @@ ota_status ota_refuse(ota_error *error, ota_status status, const char *format, .
     va_start(arguments, format);
     (void)vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
-    clean_text(error->message);
+    ota_text_clean(error->message);
     return status;
 }
 
@@ -87,7 +76,7 @@ ota_status ota_refuse_at(ota_error *error, const char *path, int64_t offset, con
     va_start(arguments, format);
     (void)vsnprintf(error->message + used, sizeof error->message - (size_t)used, format, arguments);
     va_end(arguments);
-    clean_text(error->message);
+    ota_text_clean(error->message);
     return OTA_EFORMAT;
 }
 
@@ -97,7 +86,7 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
     va_start(arguments, format);
     (void)vsnprintf(error->hint, sizeof error->hint, format, arguments);
     va_end(arguments);
-    clean_text(error->hint);
+    ota_text_clean(error->hint);
     return status;
 }
 

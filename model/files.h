@@ -21,8 +21,6 @@ ota_status ota_advise(ota_error *error, ota_status status, const char *format, .
     __attribute__((format(printf, 3, 4)));
 /* The end of a path too long for a sentence. */
 const char *ota_path_end(const char *path);
-/* 1 to OTA_TENSOR_NAME bytes of UTF-8 without C0 control characters. */
-bool ota_name_is_valid(const char *name, size_t size);
 
 typedef struct ota_file {
     int descriptor;

@@ -171,27 +171,32 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     }
 }
 
-static ota_status run_implicit(ota_backward_job *job) {
+ota_adjoint ota_backward_system(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
+    const ota_backward_space *s = job->space;
+    return (ota_adjoint){.rows = plan->dense_rows,
+                         .columns = plan->dense_columns,
+                         .stride = plan->dense_stride,
+                         .slopes = s->matrix,
+                         .den = s->dense[0],
+                         .row_right = s->dense[1],
+                         .extra = s->dense[3],
+                         .held = s->held,
+                         .right = s->dense[6],
+                         .enough = plan->resolved.type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                         .settings = &plan->resolved.settings,
+                         .pool = plan->pool,
+                         .partial = s->partial[0],
+                         .vectors = s->vectors,
+                         .a = plan->transposed ? s->b : s->a,
+                         .b = plan->transposed ? s->a : s->b};
+}
+
+static ota_status run_implicit(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     load_potentials(job);
     each_chunk(job, tasks_of(job)->slopes);
-    ota_adjoint system = {.rows = plan->dense_rows,
-                          .columns = plan->dense_columns,
-                          .stride = plan->dense_stride,
-                          .slopes = s->matrix,
-                          .den = s->dense[0],
-                          .row_right = s->dense[1],
-                          .extra = s->dense[3],
-                          .held = s->held,
-                          .right = s->dense[6],
-                          .enough = plan->resolved.type == OTA_F64 ? 1.0e-10 : 1.0e-6,
-                          .settings = &plan->resolved.settings,
-                          .pool = plan->pool,
-                          .partial = s->partial[0],
-                          .vectors = s->vectors,
-                          .a = plan->transposed ? s->b : s->a,
-                          .b = plan->transposed ? s->a : s->b};
+    ota_adjoint system = ota_backward_system(job);
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
     recentre(job, &system);

@@ -102,6 +102,9 @@ typedef struct ota_backward_job {
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             ota_result *found);
 
+/* The semi-dual system of the head at work on the arrays of its space, but for what the column rule adds. */
+ota_adjoint ota_backward_system(const ota_backward_job *job);
+
 /* Keys that some query may use, as 0 or 1 for every column of the solver. */
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable

@@ -207,27 +207,10 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
 }
 
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *s = job->base.space;
     load_potentials(job);
-    ota_status status = plan->transposed ? form_turned(job) : form_straight(job);
+    ota_status status = job->base.plan->transposed ? form_turned(job) : form_straight(job);
     if (status != OTA_OK) return status;
-    ota_adjoint system = {.rows = plan->dense_rows,
-                          .columns = plan->dense_columns,
-                          .stride = plan->dense_stride,
-                          .slopes = s->matrix,
-                          .den = s->dense[0],
-                          .row_right = s->dense[1],
-                          .extra = s->dense[3],
-                          .held = s->held,
-                          .right = s->dense[6],
-                          .enough = plan->resolved.type == OTA_F64 ? 1.0e-10 : 1.0e-6,
-                          .settings = &plan->resolved.settings,
-                          .pool = plan->pool,
-                          .partial = s->partial[0],
-                          .vectors = s->vectors,
-                          .a = plan->transposed ? s->b : s->a,
-                          .b = plan->transposed ? s->a : s->b};
+    ota_adjoint system = ota_backward_system(&job->base);
     bind_columns(job, &system);
     status = ota_adjoint_solve(&system);
     job->base.residual = system.residual;

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "otattn.h"
+#include "otattn_tensors.h"
 
 enum {
     TOOL_EXIT_INTERNAL = 1,
@@ -26,7 +27,7 @@ enum {
     TOOL_EXIT_IO = 6 /* missing, unreadable, unwritable, disk full */
 };
 
-enum { TOOL_MAX_RANK = 8, TOOL_MAX_NAME = 1024 };
+enum { TOOL_MAX_RANK = 8, TOOL_MAX_NAME = OTA_TENSOR_NAME };
 
 /* Filled on failure: valid UTF-8 without control characters, whatever the file's names hold.
  * `field` is the caller's (the flag that named the file): no call here reads or writes it. */

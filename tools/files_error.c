@@ -7,53 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at `text`, 0 where it is broken; overlong forms, surrogates and
- * values above U+10FFFF are broken (RFC 3629). */
-static size_t character_at(const unsigned char *text, size_t left, uint32_t *character) {
-    static const struct {
-        unsigned char mask, lead;
-        uint32_t least;
-    } forms[] = {{0x80, 0x00, 0}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
-    for (size_t extra = 0; extra < 4; extra++) {
-        if ((text[0] & forms[extra].mask) != forms[extra].lead) continue;
-        if (left <= extra) return 0;
-        uint32_t value = text[0] & (uint32_t)(unsigned char)~forms[extra].mask;
-        for (size_t i = 1; i <= extra; i++) {
-            if ((text[i] & 0xC0) != 0x80) return 0;
-            value = value << 6 | (text[i] & 0x3FU);
-        }
-        *character = value;
-        bool broken = value < forms[extra].least || value > 0x10FFFF || (value >> 11) == 0x1B;
-        return broken ? 0 : extra + 1;
-    }
-    return 0;
-}
-
-static void clean_text(char *text) {
-    size_t size = strlen(text);
-    for (size_t i = 0; i < size;) {
-        uint32_t character = 0;
-        size_t bytes = character_at((unsigned char *)text + i, size - i, &character);
-        if (bytes == 0 || character < 0x20 || (character >= 0x7F && character < 0xA0)) {
-            text[i] = '?';
-            /* The second byte of a C1 character is a broken byte of its own at the next step. */
-            bytes = 1;
-        }
-        i += bytes;
-    }
-}
-
-bool tool_name_is_valid(const char *name, size_t size) {
-    if (size == 0 || size > TOOL_MAX_NAME) return false;
-    for (size_t i = 0; i < size;) {
-        uint32_t character = 0;
-        size_t bytes = character_at((const unsigned char *)name + i, size - i, &character);
-        if (bytes == 0 || character < 0x20) return false;
-        i += bytes;
-    }
-    return true;
-}
-
 const char *tool_short_path(const char *path) {
     const size_t longest = 224;
     size_t length = strlen(path);
@@ -61,7 +14,7 @@ const char *tool_short_path(const char *path) {
 }
 
 static int finish(tool_error *error, int exit_code) {
-    clean_text(error->message);
+    ota_text_clean(error->message);
     error->hint[0] = '\0';
     return error->exit_code = exit_code;
 }
@@ -89,7 +42,7 @@ int tool_hint(tool_error *error, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(error->hint, sizeof error->hint, format, arguments);
     va_end(arguments);
-    clean_text(error->hint);
+    ota_text_clean(error->hint);
     return error->exit_code;
 }
 

@@ -19,8 +19,6 @@ int tool_fail_at(tool_error *error, const char *label, int64_t offset, const cha
 int tool_hint(tool_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The end of a path too long for a sentence. */
 const char *tool_short_path(const char *path);
-/* An array's name: 1 to TOOL_MAX_NAME bytes of UTF-8 without C0 control characters. */
-bool tool_name_is_valid(const char *name, size_t size);
 
 /* ---- memory ---- */
 

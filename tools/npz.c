@@ -129,7 +129,7 @@ static bool has_plain_name(zip_t *zip, const zip_stat_t *entry) {
     const char *raw = zip_get_name(zip, entry->index, ZIP_FL_ENC_RAW);
     for (size_t i = 0; raw != NULL && raw[i] != '\0'; i++)
         if ((unsigned char)raw[i] < 0x20) return false;
-    return raw != NULL && tool_name_is_valid(entry->name, strlen(entry->name));
+    return raw != NULL && ota_name_is_valid(entry->name, strlen(entry->name));
 }
 
 static int check_entry(const tool_file *file, zip_t *zip, const zip_stat_t *entry, uint64_t *total,
@@ -305,7 +305,7 @@ static int add_array(zip_t *zip, tool_output *output, const tool_array *array, c
     snprintf(entry, sizeof entry, "%s.npy", array->name);
     zip_buffer_fragment_t parts[2] = {{(zip_uint8_t *)*header, size},
                                       {(zip_uint8_t *)array->data, (zip_uint64_t)bytes}};
-    zip_source_t *source = tool_name_is_valid(array->name, strlen(array->name))
+    zip_source_t *source = ota_name_is_valid(array->name, strlen(array->name))
                                ? zip_source_buffer_fragment(zip, parts, bytes > 0 ? 2 : 1, 0)
                                : NULL;
     if (source == NULL)

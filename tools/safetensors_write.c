@@ -16,7 +16,7 @@ static int add_to_header(json_t *top, const tool_output *output, const tool_arra
     int64_t bytes;
     int code = tool_output_check(output, array, &count, &bytes, error);
     if (code != 0) return code;
-    if (!tool_name_is_valid(array->name, strlen(array->name)) ||
+    if (!ota_name_is_valid(array->name, strlen(array->name)) ||
         json_object_get(top, array->name) != NULL || strcmp(array->name, "__metadata__") == 0)
         return tool_fail(error, TOOL_EXIT_INTERNAL, "%s: array without a valid name of its own",
                          tool_short_path(tool_output_path(output)));
