@@ -109,6 +109,39 @@ def torch_backward(forward: Callable[..., object]) -> Callable[[tuple[int, int, 
     return prepare
 
 
+def torch_bf16(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+    def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
+        torch, *inputs = torch_data(shape)
+        few = [x.to(torch.bfloat16) for x in inputs]
+        return lambda: forward(*few)
+
+    return prepare
+
+
+def onnx_attention(shape: tuple[int, int, int]) -> Callable[[], object]:
+    """ONNX Runtime's fused MultiHeadAttention with one head, as a model of one node."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    n, m, d = shape
+    kind = TensorProto.FLOAT
+    rows = {"query": n, "key": m, "value": m}
+    takes = [helper.make_tensor_value_info(name, kind, [1, size, d]) for name, size in rows.items()]
+    gives = [helper.make_tensor_value_info("output", kind, [1, n, d])]
+    node = helper.make_node("MultiHeadAttention", list(rows), ["output"], domain="com.microsoft", num_heads=1)
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "attention", takes, gives)
+    model = helper.make_model(graph, opset_imports=sets, ir_version=9)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    _, *inputs = torch_data(shape)
+    data = {name: x[0].numpy() for name, x in zip(rows, inputs, strict=True)}
+    return lambda: session.run(None, data)
+
+
 def pot_sinkhorn(shape: tuple[int, int, int]) -> Callable[[], object]:
     import ot
 
@@ -231,6 +264,11 @@ ROWS = [
         Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_forward(softmax_by_torch))
         for n in (64, 256, 1024, 4096)
     ),
+    *(Row("softmax", "softmax", (n, n, 64), "ONNX Runtime f32", onnx_attention) for n in (256, 1024, 4096)),
+    *(
+        Row("softmax bf16", "softmax", (n, n, 64), "torch SDPA bf16", torch_bf16(softmax_by_torch), "bf16")
+        for n in (256, 1024, 4096)
+    ),
     *(
         Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_forward(entmax_by_torch))
         for n in (256, 1024, 4096)
@@ -269,6 +307,16 @@ ROWS = [
             torch_forward(sinkhorn_by_torch(5)),
         )
         for n in (256, 1024, 2048)
+    ),
+    *(
+        Row(
+            "exact, 10 rounds",
+            "ceta{rounds=10}",
+            (n, n, 64),
+            "21 half-steps in torch f32",
+            torch_forward(sinkhorn_by_torch(21)),
+        )
+        for n in (1024, 2048)
     ),
     Row("exact to 1e-5", "ceta", (1024, 1024, 64), "POT sinkhorn f64", pot_sinkhorn),
     *(
