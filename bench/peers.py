@@ -55,12 +55,12 @@ class Timed:
     read: float | None = None
 
 
-def torch_data(shape: tuple[int, int, int]):
+def torch_data(shape: tuple[int, int, int], kind: str = "float32"):
     import torch
 
     n, m, d = shape
     generator = torch.Generator().manual_seed(0)
-    make = lambda rows: torch.randn(1, 1, rows, d, generator=generator)  # noqa: E731
+    make = lambda rows: torch.randn(1, 1, rows, d, generator=generator).to(getattr(torch, kind))  # noqa: E731
     return torch, make(n), make(m), make(m)
 
 
@@ -88,32 +88,27 @@ def sinkhorn_by_torch(half_steps: int):
     return forward
 
 
-def torch_forward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+def torch_forward(
+    forward: Callable[..., object], kind: str = "float32"
+) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
     def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        _, q, k, v = torch_data(shape)
+        _, q, k, v = torch_data(shape, kind)
         return lambda: forward(q, k, v)
 
     return prepare
 
 
-def torch_backward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+def torch_backward(
+    forward: Callable[..., object], kind: str = "float32"
+) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
     """The backward pass alone, on a graph made once."""
 
     def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        torch, *inputs = torch_data(shape)
+        torch, *inputs = torch_data(shape, kind)
         leaves = [x.requires_grad_() for x in inputs]
         out = forward(*leaves)
         along = torch.randn_like(out)
         return lambda: torch.autograd.grad(out, leaves, along, retain_graph=True)
-
-    return prepare
-
-
-def torch_bf16(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
-    def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        torch, *inputs = torch_data(shape)
-        few = [x.to(torch.bfloat16) for x in inputs]
-        return lambda: forward(*few)
 
     return prepare
 
@@ -266,7 +261,15 @@ ROWS = [
     ),
     *(Row("softmax", "softmax", (n, n, 64), "ONNX Runtime f32", onnx_attention) for n in (256, 1024, 4096)),
     *(
-        Row("softmax bf16", "softmax", (n, n, 64), "torch SDPA bf16", torch_bf16(softmax_by_torch), "bf16")
+        Row(
+            name,
+            "softmax",
+            (n, n, 64),
+            "torch SDPA bf16",
+            direction(softmax_by_torch, "bfloat16"),
+            "bf16",
+        )
+        for name, direction in (("softmax bf16", torch_forward), ("gradients softmax bf16", torch_backward))
         for n in (256, 1024, 4096)
     ),
     *(
