@@ -88,6 +88,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/bounds.c
     analysis/certify.c
     analysis/compose.c
+    analysis/events.c
+    analysis/evolve.c
+    analysis/evolve_positions.c
+    analysis/evolve_ranks.c
+    analysis/figures.c
     analysis/gauge.c
     analysis/gauge_bounds.c
     analysis/geometry.c
@@ -99,7 +104,14 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/identify_scores.c
     analysis/layers.c
     analysis/leak.c
-    analysis/simplex.c)
+    analysis/patterns.c
+    analysis/simplex.c
+    analysis/sweep.c
+    analysis/sweep_portable.c)
+
+# Passes over logits for newer processors; the level is the word after sweep_ in the name.
+set(OTATTN_ANALYSIS_LEVEL_SOURCES
+    analysis/sweep_avx2.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
@@ -259,6 +271,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_evolve.c
     tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
