@@ -133,6 +133,7 @@ set(OTATTN_MODEL_SOURCES
     model/files.c
     model/gguf.c
     model/linear.c
+    model/logits.c
     model/methods.c
     model/model.c
     model/ops.c
