@@ -215,6 +215,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/progress.c
     tools/report/embedded.c
     tools/report/report.c
+    tools/report/run.c
+    tools/report/run_cells.c
+    tools/report/run_load.c
+    tools/report/run_pool.c
+    tools/report/run_tables.c
+    tools/report/run_text.c
+    tools/report_command.c
     tools/safetensors.c
     tools/safetensors_write.c
     tools/solve.c
