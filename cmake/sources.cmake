@@ -122,6 +122,7 @@ set(OTATTN_MODEL_SOURCES
     model/gguf.c
     model/linear.c
     model/methods.c
+    model/methods_file.c
     model/model.c
     model/ops.c
     model/ops_portable.c

@@ -90,7 +90,7 @@ typedef struct ota_session_options {
     /* positions of the KV cache; 0: none. With a cache each run continues the sequences */
     int64_t cache;
     /* `method_count` texts METHOD[@PLACE,...], PLACE = L, A-B, L.H or A-B.H, layers and heads counted
-       from 0; later texts win. None: softmax everywhere */
+       from 0, or @FILE, a JSON file of them; later texts win. None: softmax everywhere */
     const char *const *methods;
     int64_t method_count;
     double temperature; /* factor on the model's own; 0: 1 */

@@ -7,11 +7,12 @@
 #include "ops.h"
 #include "team.h"
 
-enum { OTA_METHODS_MOST = 64, OTA_PANEL_ROWS = 128 };
+enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };
 
 typedef struct ota_method {
     ota_problem problem; /* method, temperature */
     ota_options options;
+    char *text; /* what it was made from; NULL for the first, plain softmax */
 } ota_method;
 
 /* A plan and what its problem borrows. */
@@ -75,9 +76,9 @@ struct ota_session {
     int64_t cached;         /* positions filled */
     int64_t *lengths;       /* [batch] */
 
-    ota_method methods[OTA_METHODS_MOST];
-    int method_count;
-    unsigned char *assigned; /* [layers * heads] -> methods */
+    ota_method *methods;
+    int method_count, method_room;
+    uint16_t *assigned; /* [layers * heads] -> methods */
     int64_t window[2];
     double sink;
     bool windowed, sinking;
@@ -95,6 +96,15 @@ struct ota_session {
 /* methods.c: options -> methods, assignment, warning */
 ota_status ota_session_methods(ota_session *session, const ota_session_options *options,
                                ota_error *error);
+
+/* Heads at `places` (NULL: all) get the method that the text spells. */
+ota_status ota_session_set_method(ota_session *session, const ota_session_options *options,
+                                  const char *method, const char *places, ota_error *error);
+void ota_session_free_methods(ota_session *session);
+
+/* methods_file.c: every method of a JSON file */
+ota_status ota_session_methods_file(ota_session *session, const ota_session_options *options,
+                                    const char *path, ota_error *error);
 
 /* linear.c: y [n, out] = x [n, in] W^T + b; rows of x and y are `x_stride`, `y_stride` apart */
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,

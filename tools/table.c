@@ -169,10 +169,9 @@ const tool_flag tool_flags[] = {
     {"methods", 'm', false, "M,M,...", NULL, "one of each kind",
      "the methods to run; a comma before a digit belongs to the method", COMPARE | BENCH, METHOD,
      false, FIELD(methods), tool_parse_text},
-    {"method", 'm', false, "M[@PLACE,...]", NULL, "softmax",
-     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; repeatable, the "
-     "last "
-     "wins",
+    {"method", 'm', false, "M[@PLACE,...]|@FILE", NULL, "softmax",
+     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; @FILE: a JSON file "
+     "of methods and places; repeatable, the last wins",
      RUN, METHOD, false, FIELD(model_methods), tool_parse_list},
     {"temperature", 't', false, "T", NULL, "1", "a factor on the model's own temperature", RUN,
      METHOD, false, FIELD(temperature), tool_parse_text},
