@@ -118,6 +118,7 @@ set(OTATTN_MODEL_SOURCES
     model/checkpoint.c
     model/config.c
     model/elements.c
+    model/exits.c
     model/files.c
     model/gguf.c
     model/linear.c

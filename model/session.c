@@ -136,6 +136,7 @@ void ota_session_free(ota_session *s) {
     free(s->remaining);
     free(s->lengths);
     ota_session_free_methods(s);
+    ota_session_free_exits(s);
     free(s->wanted);
     ota_blas_close(&s->blas);
     free(s);

@@ -54,6 +54,14 @@ typedef enum ota_point {
     OTA_POINTS
 } ota_point;
 
+/* Tokens that stop before the last layer. */
+typedef struct ota_exits {
+    float *states, *logits; /* [batch * tokens, width] where tokens stopped, [rows, vocabulary] */
+    int64_t *streak,
+        *layers;     /* [batch * tokens] blocks in a row above the threshold, blocks used */
+    int64_t running; /* tokens that have not stopped */
+} ota_exits;
+
 struct ota_session {
     const ota_model *model;
     ota_session_options options; /* pointers of the caller's are not kept, but cancel */
@@ -90,6 +98,7 @@ struct ota_session {
     /* of the run in progress */
     const ota_model_run *run;
     bool *wanted; /* [layers * OTA_POINTS] */
+    ota_exits exits;
     ota_error *error;
 };
 
@@ -118,6 +127,12 @@ void ota_session_free_plans(ota_session *session);
 ota_status ota_session_cache_create(ota_session *session, ota_error *error);
 /* Appends the run's keys and values of the layer. */
 void ota_session_cache_append(ota_session *session, int64_t layer);
+
+/* exits.c */
+ota_status ota_session_exits_begin(ota_session *session);
+/* Behind block `layer`: puts back tokens that stopped, stops those that may. */
+ota_status ota_session_exits_stop(ota_session *session, int64_t layer);
+void ota_session_free_exits(ota_session *session);
 
 /* capture.c */
 ota_status ota_session_capture_begin(ota_session *session);

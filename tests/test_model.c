@@ -313,6 +313,53 @@ static ota_status stop(void *user, const ota_capture *capture, ota_error *error)
     return OTA_CANCELLED;
 }
 
+/* Tokens that stop early do so on a cache as in a whole run; the threshold 1 stops none. */
+static void test_exits(void **state) {
+    (void)state;
+    checkpoint c;
+    float whole[COUNT * WIDTH], states[COUNT * WIDTH], plain[COUNT * WIDTH];
+    int64_t layers[COUNT], used[COUNT], stopped = 0;
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_session *session = open_session(model, (ota_session_options){.cache = POSITIONS});
+    ota_model_run run = {.size = sizeof run,
+                         .ids = tokens,
+                         .batch = 1,
+                         .count = COUNT,
+                         .states = plain,
+                         .layers = layers};
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    run.states = whole;
+    run.exit_threshold = 1;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_memory_equal(whole, plain, sizeof whole);
+    for (int k = 0; k < COUNT; k++) assert_int_equal(layers[k], LAYERS);
+    run.exit_threshold = 0.13;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    for (int64_t t = 0; t < COUNT; t++) {
+        const ota_model_run one = {.size = sizeof one,
+                                   .ids = tokens + t,
+                                   .batch = 1,
+                                   .count = 1,
+                                   .first = t,
+                                   .states = states + t * WIDTH,
+                                   .exit_threshold = run.exit_threshold,
+                                   .layers = used + t};
+        assert_int_equal(ota_session_run(session, &one, NULL), OTA_OK);
+        assert_int_equal(used[t], layers[t]);
+        stopped += used[t] < LAYERS;
+        for (int k = 0; k < WIDTH; k++)
+            assert_true(fabs((double)(states[t * WIDTH + k] - whole[t * WIDTH + k])) <= slack);
+    }
+    assert_in_range(stopped, 1, COUNT - 1);
+    run.wanted = want_all;
+    run.capture = stop;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_UNSUPPORTED);
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
 static void test_captures(void **state) {
     (void)state;
     checkpoint c;
@@ -497,8 +544,9 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward), IN_FOLDER(test_cache),        IN_FOLDER(test_captures),
-        IN_FOLDER(test_door),    IN_FOLDER(test_methods_file), IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_forward),       IN_FOLDER(test_cache), IN_FOLDER(test_captures),
+        IN_FOLDER(test_exits),         IN_FOLDER(test_door),  IN_FOLDER(test_methods_file),
+        IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

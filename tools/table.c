@@ -350,6 +350,10 @@ const tool_flag tool_flags[] = {
     {"stride", 0, false, "N", NULL, "the context: no overlap",
      "tokens between the beginnings of windows", PERPLEXITY, TEXTS, false, FIELD(stride),
      tool_parse_natural},
+    {"exit", 0, false, "THETA[,K]", NULL, NULL,
+     "a token stops at the layer where its largest probability has been above THETA for K (1) "
+     "layers",
+     PERPLEXITY | GENERATE, TEXTS, false, FIELD(exit), tool_parse_text},
     {"prompt", 0, false, "TEXT", NULL, "the operand, else standard input", "what to continue",
      GENERATE, TEXTS, false, FIELD(prompt), tool_parse_text},
     {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, TEXTS, false,
