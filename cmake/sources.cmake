@@ -130,11 +130,13 @@ set(OTATTN_MODEL_SOURCES
     model/checkpoint.c
     model/config.c
     model/elements.c
+    model/exits.c
     model/files.c
     model/gguf.c
     model/linear.c
     model/logits.c
     model/methods.c
+    model/methods_file.c
     model/model.c
     model/ops.c
     model/ops_portable.c

@@ -90,7 +90,7 @@ typedef struct ota_session_options {
     /* positions of the KV cache; 0: none. With a cache each run continues the sequences */
     int64_t cache;
     /* `method_count` texts METHOD[@PLACE,...], PLACE = L, A-B, L.H or A-B.H, layers and heads counted
-       from 0; later texts win. None: softmax everywhere */
+       from 0, or @FILE, a JSON file of them; later texts win. None: softmax everywhere */
     const char *const *methods;
     int64_t method_count;
     double temperature; /* factor on the model's own; 0: 1 */
@@ -134,6 +134,12 @@ typedef struct ota_model_run {
     int (*wanted)(void *user, const char *name);
     ota_status (*capture)(void *user, const ota_capture *capture, ota_error *error);
     void *user;
+    /* Above 0: a token stops once the largest probability that its logits give was above this behind
+       `exit_transitions` blocks in a row [0: 1]. Its state stays as it is, and layers that it does not
+       reach make its key and value from that state. Not together with `capture`. [TOT-119] */
+    double exit_threshold;
+    int64_t exit_transitions;
+    int64_t *layers; /* out [batch, count] blocks that each token went through, or NULL */
 } ota_model_run;
 
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,

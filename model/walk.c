@@ -191,13 +191,10 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
     ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->merged + value, stride);
 }
 
-/* h holds the block's input on entry, the attention's output on return. */
-static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
-    const ota_block *block = &s->model->blocks[layer];
-    const ota_config *config = &s->model->config;
-    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+/* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
+static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
     const float *input = s->model->architecture->post_norm ? s->x : s->h;
-    project(s, block, input, rows);
+    project(s, &s->model->blocks[layer], input, rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
     if (status == OTA_OK && s->model->architecture->rotary) {
         rotation r = {.session = s, .rows = rows};
@@ -205,6 +202,15 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
     }
     ota_session_cache_append(s, layer);
+    return status;
+}
+
+/* h holds the block's input on entry, the attention's output on return. */
+static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
+    const ota_block *block = &s->model->blocks[layer];
+    const ota_config *config = &s->model->config;
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+    ota_status status = make_keys(s, layer, rows);
     if (status == OTA_OK) status = ota_session_attend(s, layer);
     if (status == OTA_OK)
         status = ota_session_capture_pattern(s, layer,
@@ -274,6 +280,30 @@ static ota_status run_block(ota_session *s, int64_t layer) {
     return status;
 }
 
+/* Every token has stopped: the layer only makes what later tokens attend to. */
+static ota_status pass_block(ota_session *s, int64_t layer) {
+    const int64_t rows = s->run->batch * s->run->count;
+    if (s->options.cache == 0) return OTA_OK;
+    const ota_status status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
+    return status == OTA_OK ? make_keys(s, layer, rows) : status;
+}
+
+static ota_status run_blocks(ota_session *s) {
+    const bool exits = s->run->exit_threshold > 0;
+    ota_status status = OTA_OK;
+    if (exits) status = ota_session_exits_begin(s);
+    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++) {
+        const bool stopped = exits && s->exits.running == 0;
+        status = stopped ? pass_block(s, layer) : run_block(s, layer);
+        if (status == OTA_OK && exits && !stopped) status = ota_session_exits_stop(s, layer);
+    }
+    for (int64_t i = 0; status == OTA_OK && s->run->layers != NULL; i++) {
+        if (i == s->run->batch * s->run->count) break;
+        s->run->layers[i] = exits ? s->exits.layers[i] : s->model->config.layers;
+    }
+    return status;
+}
+
 /* ---- the whole ---- */
 
 static ota_status check_tokens(const ota_session *s, const ota_model_run *run, ota_error *error) {
@@ -312,6 +342,12 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
                           (long long)run->first, (long long)s->cached, (long long)s->options.cache);
     if (s->options.cache > 0 && run->lengths != NULL)
         return ota_refuse(error, OTA_UNSUPPORTED, "a cache holds sequences of one length only");
+    if (run->exit_threshold > 0 && run->capture != NULL)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "captures are of whole runs, not of tokens that stop early");
+    if (run->exit_threshold > 0 && s->model->head == OTA_HEAD_ABSENT)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "tokens stop by their logits, and the checkpoint has no head");
     return check_tokens(s, run, error);
 }
 
@@ -327,8 +363,7 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *
     s->cached = 0;
     status = ota_session_capture_begin(s);
     if (status == OTA_OK) status = embed(s);
-    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++)
-        status = run_block(s, layer);
+    if (status == OTA_OK) status = run_blocks(s);
     if (status != OTA_OK) return status;
     if (s->options.cache > 0) s->cached = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
