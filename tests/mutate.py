@@ -253,8 +253,7 @@ class Bench:
         return sorted(tests, key=worth, reverse=True)
 
     def plant(self, fault: Fault) -> None:
-        """Writes the fault and takes the one before it back: one build does both."""
-        self.restore()
+        """Writes the fault. The one before it was taken back without a build: one build does both."""
         path = self.tree / fault.file
         text = path.read_text(encoding="utf-8")
         self.planted = path, text
@@ -316,8 +315,8 @@ def read_equivalent(root: Path) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def lines_of(root: Path, fault: Fault) -> tuple[str, str]:
-    text = (root / fault.file).read_text(encoding="utf-8")
+def lines_of(tree: Path, fault: Fault) -> tuple[str, str]:
+    text = (tree / fault.file).read_text(encoding="utf-8")
     row = fault.line - 1
     return text.split("\n")[row].strip(), fault.plant(text).split("\n")[row].strip()
 
@@ -396,24 +395,25 @@ def main() -> int:
     options = parser.parse_args()
     if options.self_test:
         return self_test()
-    faults = all_faults(root)
     if options.list:
-        for fault in faults:
+        for fault in all_faults(root):
             print(
                 f"{fault.file}:{fault.line}:{fault.column + 1} {fault.kind}: {fault.before} -> {fault.after}"
             )
         return 0
-    random.Random(options.seed).shuffle(faults)
     options.folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough)
     equivalent = read_equivalent(root)
+    bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough)
+    faults = all_faults(bench.tree)
+    random.Random(options.seed).shuffle(faults)
     verdicts: list[Verdict] = []
     drawn = 0
     for fault in faults:
         if sum(v.outcome != "equivalent" for v in verdicts) >= options.count:
             break
         drawn += 1
-        old, new = lines_of(root, fault)
+        bench.restore()
+        old, new = lines_of(bench.tree, fault)
         why = equivalent.get((fault.file, old, new)) or equivalent.get((fault.file, old, "*"))
         by = None if why else bench.judge(fault)
         if why is None and by is None:
@@ -421,6 +421,7 @@ def main() -> int:
         outcome = "equivalent" if why else "caught" if by else "survived"
         verdicts.append(Verdict(fault, old, new, outcome, why or by or ""))
         print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {why or by or ''}", flush=True)
+    bench.restore()
     return report(verdicts, drawn, options.table, options.least)
 
 
