@@ -276,8 +276,10 @@ set(OTATTN_TEST_SOURCES
     tests/test_compose.c
     tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
