@@ -265,6 +265,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
@@ -310,6 +311,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_report.c
     tests/test_rounds.c
     tests/test_simplex.c
+    tests/test_slopes.c
     tests/test_spectra.c
     tests/test_tangents.c
     tests/test_tokenizer.c
