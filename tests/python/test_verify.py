@@ -138,14 +138,6 @@ def test_what_is_not_understood_ends_with_2(tmp_path: Path, words: tuple[str, ..
     assert result["status"] == "invalid" and result["error"]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_two_hundred_repeats_raise_no_alarm(tmp_path: Path, seed: int) -> None:
-    """200 repeats in ten runs of 20, each with draws of its own."""
-    result = answer(tmp_path, "verify", "--seed", 100 + seed, "--repeat", 20, timeout=1200)
-    assert result["ids_ok"] == result["ids_checked"]
-
-
 def test_the_page_and_the_tables_are_written(tmp_path: Path) -> None:
     result = answer(tmp_path, "verify", "--only", "DER-1?", "-o", "run")
     assert result["outputs"] == {"out": "run"}
