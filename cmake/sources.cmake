@@ -258,7 +258,11 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/saturation.c
     tools/verify/sizes.c
     tools/verify/solvers.c
-    tools/verify/studies.c)
+    tools/verify/studies.c
+    tools/verify/studies_elastic.c
+    tools/verify/studies_examples.c
+    tools/verify/studies_rows.c
+    tools/verify/studies_story.c)
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c

@@ -1,7 +1,8 @@
 """Reports in a real browser: nothing is fetched, no script fails, charts are drawn, text stays text.
 
-Two pages: the demo's, and the hostile page of the C test test_report, whose every string tries to
-become markup. Chromium runs headless and offline; without it these tests are skipped with the reason.
+Three pages: the demo's, that of `verify` with its studies, and the hostile page of the C test
+test_report, whose every string tries to become markup. Chromium runs headless and offline; without it
+these tests are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -64,6 +65,13 @@ def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    page = tmp_path_factory.mktemp("report") / "verify.html"
+    subprocess.run([PROGRAM, "verify", "-o", page], check=True, capture_output=True, timeout=120)
+    return page
+
+
+@pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer = BUILD / "tests" / "test_report"
     page = tmp_path_factory.mktemp("report") / "hostile.html"
@@ -73,7 +81,7 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.fixture(params=["demo_page", "hostile_page"])
+@pytest.fixture(params=["demo_page", "verify_page", "hostile_page"])
 def page(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
@@ -126,12 +134,14 @@ def test_page_is_complete_in_itself(page: Path) -> None:
     assert re.search(r"@import|url\(", text[: text.index("</style>")]) is None
 
 
-def test_every_chart_has_words_and_numbers(demo_page: Path) -> None:
-    text = demo_page.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["demo_page", "verify_page"])
+def test_every_chart_has_words_and_numbers(name: str, request: pytest.FixtureRequest) -> None:
+    page = request.getfixturevalue(name)
+    text = page.read_text(encoding="utf-8")
     charts = text.count('<figure class="chart"')
     assert charts >= 15
     assert text.count("<details><summary>Numbers") + text.count("<details open><summary>Numbers") == charts
-    if has_charts(demo_page):
+    if has_charts(page):
         labels = outline(text).labels
         assert len(labels) == charts
         assert all(label is not None and len(label) > 40 for label in labels)
