@@ -310,6 +310,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
     tests/test_report.c
