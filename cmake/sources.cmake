@@ -10,6 +10,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_prefix.c
     src/backward_sums.c
     src/backward_tiles.c
+    src/backward_unrolled.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -63,6 +64,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/transport.c
     src/solver/unrolled.c
     src/solver/unrolled_along.c
+    src/solver/unrolled_kernel.c
     src/tangents.c
     src/tangents_check.c
     src/tangents_coupled.c
