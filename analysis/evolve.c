@@ -23,7 +23,8 @@ static ota_status check_vocabulary(int64_t vocabulary, ota_error *error) {
 
 size_t ota_evolve_row_bytes(int64_t vocabulary) {
     if (!fits(vocabulary)) return 0;
-    return ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
+    return (size_t)vocabulary * sizeof(double) +
+           ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
 }
 
 size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
@@ -46,28 +47,31 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
     sweep_scan scan;
     sweep->scan(logits, vocabulary, &scan);
     if (scan.broken) return refuse_logits(logits, vocabulary, error);
-    int32_t *const ranks = memory, *const top = ranks + vocabulary;
+    double *const masses = memory;
+    int32_t *const ranks = (int32_t *)(void *)(masses + vocabulary), *const top =
+                                                                         ranks + vocabulary;
     const double n = (double)vocabulary;
-    *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
+    *row = (ota_evolve_row){
+        .logits = logits, .vocabulary = vocabulary, .masses = masses, .ranks = ranks, .top = top};
     row->rank_squares = ota_evolve_ranks(logits, vocabulary, ranks, top, scratch);
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
-    sweep_weights weights;
-    sweep->weigh(logits, vocabulary, row->index, row->mean, &weights);
-    row->rest = weights.rest;
-    row->log_sum_exp = scan.most + log1p(weights.rest);
-    row->entropy = log1p(weights.rest) + weights.energy / (1.0 + weights.rest);
-    row->max_probability = 1.0 / (1.0 + weights.rest);
-    row->tail = weights.rest / (1.0 + weights.rest);
-    row->deviation = scan.least < scan.most ? sqrt(weights.squares / n) : 0.0;
+    sweep_sums sums;
+    sweep->weigh(logits, vocabulary, row->index, row->mean, masses, &sums);
+    row->rest = sums.rest;
+    row->log_sum_exp = scan.most + log1p(sums.rest);
+    row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
+    row->max_probability = 1.0 / (1.0 + sums.rest);
+    row->tail = sums.rest / (1.0 + sums.rest);
+    row->deviation = scan.least < scan.most ? sqrt(sums.squares / n) : 0.0;
     return OTA_OK;
 }
 
 /* ---- two rows -------------------------------------------------------------------------------- */
 
 static sweep_side side_of(const ota_evolve_row *row) {
-    return (sweep_side){row->logits, row->ranks, row->max_logit, row->mean, row->max_probability};
+    return (sweep_side){row->logits, row->masses, row->ranks, row->mean, row->max_probability};
 }
 
 static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
@@ -82,8 +86,6 @@ static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *af
         .count = before->vocabulary,
     };
 }
-
-static double variation(const sweep_distances *d) { return fmin(1.0, fmax(d->rise, d->fall)); }
 
 /* shared[t] of the counts[t] largest are among the counts[t] largest of both. */
 static void share_tops(const ota_evolve_row *before, const ota_evolve_row *after, double *shared) {
@@ -129,8 +131,8 @@ ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_
     const double n = (double)before->vocabulary;
     double tops[4];
     share_tops(before, after, tops);
-    t->tv = t->w1 = variation(&changes.distances);
-    t->kl = fmax(0.0, changes.distances.kl);
+    t->tv = t->w1 = fmin(1.0, fmax(changes.rise, changes.fall));
+    t->kl = fmax(0.0, changes.kl);
     t->js = fmax(0.0, changes.js);
     t->entropy_change = after->entropy - before->entropy;
     t->top1 = tops[0];
@@ -155,28 +157,23 @@ ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_
     return OTA_OK;
 }
 
-static sweep_distances distances_of(const ota_evolve_row *before, const ota_evolve_row *after) {
-    const sweep_pair pair = pair_of(before, after);
-    sweep_distances distances;
-    ota_sweep_newest()->measure(&pair, &distances);
-    return distances;
-}
-
 ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
                                  const ota_evolve_row *final, ota_prediction *prediction,
                                  ota_error *error) {
     ota_status status = check_pair(row, first, error);
     if (status == OTA_OK) status = check_pair(row, final, error);
     if (status != OTA_OK) return status;
-    const sweep_distances to_final = distances_of(row, final),
-                          from_first = distances_of(first, row);
+    const sweep_pair pair = pair_of(row, final);
+    const sweep_side start = side_of(first);
+    sweep_place place;
+    ota_sweep_newest()->place(&pair, &start, &place);
     *prediction = (ota_prediction){
         .entropy = row->entropy,
         .max_probability = row->max_probability,
         .tail = row->tail,
         .log_sum_exp = row->log_sum_exp,
-        .kl_to_final = fmax(0.0, to_final.kl),
-        .drift = 2.0 * variation(&from_first),
+        .kl_to_final = fmax(0.0, place.kl),
+        .drift = fmin(2.0, place.drift),
         .index = row->index,
         .agrees = row->index == final->index,
     };

@@ -871,6 +871,7 @@ typedef struct ota_evolve_row {
     double mean;            /* of z */
     double rank_squares;    /* sum of ranks^2 */
     double rest;            /* tail / p_1 */
+    const double *masses;   /* [vocabulary]: p / p_1; borrowed */
     /* [vocabulary]: twice the mean rank of equals, less the middle; borrowed */
     const int32_t *ranks;
     /* indices of the min(100, vocabulary) largest, falling; borrowed */
@@ -911,6 +912,7 @@ OTA_API ota_status ota_evolve_transition(const ota_evolve_row *before, const ota
 /* What one state predicts, seen from the first and from the last state of the same token. */
 typedef struct ota_prediction {
     double entropy, max_probability, tail, log_sum_exp; /* as in ota_evolve_row */
+    /* the next two are right to rounding of 1, unlike a transition's, which keep their digits near 0 */
     double kl_to_final; /* KL(p^final | p) = sum p^final log(p^final / p) */
     double drift;       /* ||p - p^0||_1 [TOT-26] */
     int64_t index;
