@@ -23,8 +23,7 @@ static ota_status check_vocabulary(int64_t vocabulary, ota_error *error) {
 
 size_t ota_evolve_row_bytes(int64_t vocabulary) {
     if (!fits(vocabulary)) return 0;
-    return (size_t)vocabulary * sizeof(double) +
-           ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
+    return ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
 }
 
 size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
@@ -47,18 +46,15 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
     sweep_scan scan;
     sweep->scan(logits, vocabulary, &scan);
     if (scan.broken) return refuse_logits(logits, vocabulary, error);
-    double *const masses = memory;
-    int32_t *const ranks = (int32_t *)(void *)(masses + vocabulary), *const top =
-                                                                         ranks + vocabulary;
+    int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
-    *row = (ota_evolve_row){
-        .logits = logits, .vocabulary = vocabulary, .masses = masses, .ranks = ranks, .top = top};
+    *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
     row->rank_squares = ota_evolve_ranks(logits, vocabulary, ranks, top, scratch);
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
     sweep_sums sums;
-    sweep->weigh(logits, vocabulary, row->index, row->mean, masses, &sums);
+    sweep->weigh(logits, vocabulary, row->index, row->mean, &sums);
     row->rest = sums.rest;
     row->log_sum_exp = scan.most + log1p(sums.rest);
     row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
@@ -71,7 +67,7 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
 /* ---- two rows -------------------------------------------------------------------------------- */
 
 static sweep_side side_of(const ota_evolve_row *row) {
-    return (sweep_side){row->logits, row->masses, row->ranks, row->mean, row->max_probability};
+    return (sweep_side){row->logits, row->ranks, row->max_logit, row->mean, row->max_probability};
 }
 
 static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {

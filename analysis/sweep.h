@@ -18,12 +18,11 @@ typedef struct sweep_sums {
     double squares; /* of (z - mean)^2 */
 } sweep_sums;
 
-/* One side of a comparison; weights share = probabilities. */
+/* One side of a comparison; exp(z - top) share is the probability. */
 typedef struct sweep_side {
     const float *logits;
-    const double *weights;
     const int32_t *ranks;
-    double mean, share;
+    double top, mean, share;
 } sweep_side;
 
 /* From b (before) to a (after): x = log(a/b) = (w - z) - common - level. */
@@ -51,9 +50,7 @@ typedef struct sweep_place {
 typedef struct ota_sweep {
     const char *name;
     void (*scan)(const float *z, int64_t count, sweep_scan *scan);
-    /* weights [count] = exp(z - top) */
-    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, double *weights,
-                  sweep_sums *sums);
+    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums);
     void (*compare)(const sweep_pair *pair, sweep_changes *changes);
     void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
 } ota_sweep;

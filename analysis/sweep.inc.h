@@ -129,13 +129,6 @@ static inline const float *block_of(const float *z, int64_t start, int live, flo
 }
 
 /* The same, filled up with 0. */
-static inline const double *weights_of(const double *weights, int64_t start, int live,
-                                       double *room) {
-    if (live == BLOCK) return weights + start;
-    for (int k = 0; k < BLOCK; k++) room[k] = k < live ? weights[start + k] : 0.0;
-    return room;
-}
-
 static inline const int32_t *ranks_of(const int32_t *ranks, int64_t start, int live,
                                       int32_t *room) {
     if (live == BLOCK) return ranks + start;
@@ -179,8 +172,7 @@ static void scan(const float *z, int64_t count, sweep_scan *scan) {
     }
 }
 
-static void weigh(const float *z, int64_t count, int64_t leader, double mean, double *weights,
-                  sweep_sums *sums) {
+static void weigh(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums) {
     float room[BLOCK];
     double weight[BLOCK], energy[BLOCK], square[BLOCK];
     double rest[BLOCK] = {0.0}, energies[BLOCK] = {0.0}, squares[BLOCK] = {0.0};
@@ -195,7 +187,6 @@ static void weigh(const float *z, int64_t count, int64_t leader, double mean, do
             square[k] = (x - mean) * (x - mean);
         }
         for (int k = live; k < BLOCK; k++) weight[k] = energy[k] = square[k] = 0.0;
-        memcpy(weights + start, weight, (size_t)live * sizeof *weights);
         if (leader >= start && leader < start + BLOCK) weight[leader - start] = 0.0;
         add_to(rest, weight);
         add_to(energies, energy);
@@ -216,15 +207,19 @@ typedef struct pair_sums {
         high[BLOCK];
 } pair_sums;
 
-static inline void read_pair(const sweep_pair *pair, const double *before, const double *after,
-                             const float *z, const float *w, int live, pair_block *p) {
-    const double b_share = pair->before.share, a_share = pair->after.share;
+/* Probabilities of a block. */
+static inline void weigh_block(const sweep_side *side, const float *z, int live, double *p) {
+    const double top = side->top, share = side->share;
+    for (int k = 0; k < BLOCK; k++) p[k] = exponential((double)z[k] - top) * share;
+    for (int k = live; k < BLOCK; k++) p[k] = 0.0;
+}
+
+static inline void read_pair(const sweep_pair *pair, const float *z, const float *w, int live,
+                             pair_block *p) {
     const double common = pair->common, level = pair->level;
-    for (int k = 0; k < BLOCK; k++) {
-        p->b[k] = before[k] * b_share;
-        p->a[k] = after[k] * a_share;
-        p->x[k] = (((double)w[k] - (double)z[k]) - common) - level;
-    }
+    weigh_block(&pair->before, z, live, p->b);
+    weigh_block(&pair->after, w, live, p->a);
+    for (int k = 0; k < BLOCK; k++) p->x[k] = (((double)w[k] - (double)z[k]) - common) - level;
     for (int k = live; k < BLOCK; k++) p->x[k] = 0.0;
     for (int k = 0; k < BLOCK; k++) {
         const double x = p->x[k];
@@ -280,7 +275,6 @@ static inline void add_changes(const sweep_pair *pair, const float *z, const flo
 
 static void compare(const sweep_pair *pair, sweep_changes *changes) {
     float z_room[BLOCK], w_room[BLOCK];
-    double b_room[BLOCK], a_room[BLOCK];
     int32_t b_ranks[BLOCK], a_ranks[BLOCK];
     const sweep_side *const b = &pair->before, *const a = &pair->after;
     pair_block block;
@@ -291,8 +285,7 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
         const int live = live_of(start, pair->count);
         const float *const z = block_of(b->logits, start, live, z_room);
         const float *const w = block_of(a->logits, start, live, w_room);
-        read_pair(pair, weights_of(b->weights, start, live, b_room),
-                  weights_of(a->weights, start, live, a_room), z, w, live, &block);
+        read_pair(pair, z, w, live, &block);
         add_distances(pair, start, &block, &sums);
         add_js(&block, sums.js);
         add_changes(pair, z, w, ranks_of(b->ranks, start, live, b_ranks),
@@ -310,23 +303,20 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
 /* ---- three rows ------------------------------------------------------------------------------ */
 
 static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *place) {
-    float z_room[BLOCK], w_room[BLOCK];
-    double b_room[BLOCK], a_room[BLOCK], f_room[BLOCK], kl[BLOCK] = {0.0}, drift[BLOCK] = {0.0};
-    const sweep_side *const b = &pair->before, *const a = &pair->after;
-    const double b_share = b->share, a_share = a->share, f_share = first->share;
+    float z_room[BLOCK], w_room[BLOCK], f_room[BLOCK];
+    double p[BLOCK], q[BLOCK], from[BLOCK], kl[BLOCK] = {0.0}, drift[BLOCK] = {0.0};
     const double common = pair->common, level = pair->level;
     for (int64_t start = 0; start < pair->count; start += BLOCK) {
         const int live = live_of(start, pair->count);
-        const float *const z = block_of(b->logits, start, live, z_room);
-        const float *const w = block_of(a->logits, start, live, w_room);
-        const double *const before = weights_of(b->weights, start, live, b_room);
-        const double *const after = weights_of(a->weights, start, live, a_room);
-        const double *const from = weights_of(first->weights, start, live, f_room);
+        const float *const z = block_of(pair->before.logits, start, live, z_room);
+        const float *const w = block_of(pair->after.logits, start, live, w_room);
+        weigh_block(&pair->before, z, live, p);
+        weigh_block(&pair->after, w, live, q);
+        weigh_block(first, block_of(first->logits, start, live, f_room), live, from);
         for (int k = 0; k < BLOCK; k++) {
             const double x = (((double)w[k] - (double)z[k]) - common) - level;
-            const double p = before[k] * b_share, q = after[k] * a_share;
-            kl[k] += q * x - (q - p);
-            drift[k] += size_of(p - from[k] * f_share);
+            kl[k] += q[k] * x - (q[k] - p[k]);
+            drift[k] += size_of(p[k] - from[k]);
         }
     }
     *place = (sweep_place){fold(kl), fold(drift)};

@@ -857,7 +857,8 @@ OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns,
  * ota_spectrum_of (otattn_spectra.h); exact alignment by ota_gauge, its chain by ota_gauge_coherence;
  * statistics of Table 3 by ota_summary_of; cumulative bounds by ota_drift_bound. [TOT-26..29, 41, 42, 63..91] */
 
-/* One row of logits and what every comparison with another one needs. */
+/* One row of logits and what every comparison with another one needs. Predictions read the logits; transitions
+ * also ranks and top, which live in the caller's memory. */
 typedef struct ota_evolve_row {
     const float *logits; /* [vocabulary], borrowed */
     int64_t vocabulary;
