@@ -177,6 +177,22 @@ set(OTATTN_TOKENIZER_SOURCES
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
+    tools/analyze/analyze.c
+    tools/analyze/columns.c
+    tools/analyze/csv.c
+    tools/analyze/events.c
+    tools/analyze/figures.c
+    tools/analyze/folder.c
+    tools/analyze/measure.c
+    tools/analyze/metrics.c
+    tools/analyze/model_hash.c
+    tools/analyze/record.c
+    tools/analyze/sha256.c
+    tools/analyze/states.c
+    tools/analyze/tables.c
+    tools/analyze/variants.c
+    tools/analyze/windows.c
+    tools/analyze/work.c
     tools/assign.c
     tools/attend.c
     tools/bench.c
