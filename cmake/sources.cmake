@@ -201,10 +201,16 @@ set(OTATTN_PROGRAM_SOURCES
     tools/problem_flags.c
     tools/progress.c
     tools/report/embedded.c
+    tools/report/pack.c
     tools/report/report.c
     tools/report/run.c
     tools/report/run_cells.c
+    tools/report/run_compare.c
+    tools/report/run_depth.c
+    tools/report/run_events.c
+    tools/report/run_heads.c
     tools/report/run_load.c
+    tools/report/run_methods.c
     tools/report/run_pool.c
     tools/report/run_tables.c
     tools/report/run_text.c

@@ -185,7 +185,7 @@ def write(
             for t in (0.5, 0.7, 1.0, 1.4, 2.0)
         ],
     )
-    cells = min(tokens, 128)
+    cells = min(tokens, 96)
     maps = np.stack([np.stack([pool(pattern(rng, tokens, 12 * s), cells) for s in row]) for row in pull])
     lens = [[texts[int(rng.integers(tokens))] for _ in range(tokens)] for _ in range(layers + 1)]
     save_file(
