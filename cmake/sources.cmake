@@ -88,6 +88,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/bounds.c
     analysis/certify.c
     analysis/compose.c
+    analysis/events.c
+    analysis/evolve.c
+    analysis/evolve_positions.c
+    analysis/evolve_ranks.c
+    analysis/figures.c
     analysis/gauge.c
     analysis/gauge_bounds.c
     analysis/geometry.c
@@ -99,7 +104,14 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/identify_scores.c
     analysis/layers.c
     analysis/leak.c
-    analysis/simplex.c)
+    analysis/patterns.c
+    analysis/simplex.c
+    analysis/sweep.c
+    analysis/sweep_portable.c)
+
+# Passes over logits for newer processors; the level is the word after sweep_ in the name.
+set(OTATTN_ANALYSIS_LEVEL_SOURCES
+    analysis/sweep_avx2.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
@@ -118,10 +130,13 @@ set(OTATTN_MODEL_SOURCES
     model/checkpoint.c
     model/config.c
     model/elements.c
+    model/exits.c
     model/files.c
     model/gguf.c
     model/linear.c
+    model/logits.c
     model/methods.c
+    model/methods_file.c
     model/model.c
     model/ops.c
     model/ops_portable.c
@@ -256,6 +271,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
@@ -267,11 +283,14 @@ set(OTATTN_TEST_SOURCES
     tests/test_compose.c
     tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_evolve.c
     tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
@@ -298,6 +317,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_report.c
     tests/test_rounds.c
     tests/test_simplex.c
+    tests/test_slopes.c
     tests/test_spectra.c
     tests/test_tangents.c
     tests/test_tokenizer.c

@@ -135,7 +135,8 @@ void ota_session_free(ota_session *s) {
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->remaining);
     free(s->lengths);
-    free(s->assigned);
+    ota_session_free_methods(s);
+    ota_session_free_exits(s);
     free(s->wanted);
     ota_blas_close(&s->blas);
     free(s);

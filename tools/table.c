@@ -177,10 +177,9 @@ const tool_flag tool_flags[] = {
     {"methods", 'm', false, "M,M,...", NULL, "one of each kind",
      "the methods to run; a comma before a digit belongs to the method", COMPARE | BENCH, METHOD,
      false, FIELD(methods), tool_parse_text},
-    {"method", 'm', false, "M[@PLACE,...]", NULL, "softmax",
-     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; repeatable, the "
-     "last "
-     "wins",
+    {"method", 'm', false, "M[@PLACE,...]|@FILE", NULL, "softmax",
+     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; @FILE: a JSON file "
+     "of methods and places; repeatable, the last wins",
      RUN, METHOD, false, FIELD(model_methods), tool_parse_list},
     {"temperature", 't', false, "T", NULL, "1", "a factor on the model's own temperature", RUN,
      METHOD, false, FIELD(temperature), tool_parse_text},
@@ -359,6 +358,10 @@ const tool_flag tool_flags[] = {
     {"stride", 0, false, "N", NULL, "the context: no overlap",
      "tokens between the beginnings of windows", PERPLEXITY, TEXTS, false, FIELD(stride),
      tool_parse_natural},
+    {"exit", 0, false, "THETA[,K]", NULL, NULL,
+     "a token stops at the layer where its largest probability has been above THETA for K (1) "
+     "layers",
+     PERPLEXITY | GENERATE, TEXTS, false, FIELD(exit), tool_parse_text},
     {"prompt", 0, false, "TEXT", NULL, "the operand, else standard input", "what to continue",
      GENERATE, TEXTS, false, FIELD(prompt), tool_parse_text},
     {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, TEXTS, false,
