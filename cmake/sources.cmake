@@ -316,6 +316,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
+    tests/test_run_report.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c

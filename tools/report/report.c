@@ -82,6 +82,15 @@ static size_t sequence_length(const unsigned char *text, size_t available) {
     return 0;
 }
 
+/* Marks that turn the direction of the text after them, and separators that end a line of script: the
+ * three-byte sequences of U+200E, U+200F, U+2028 to U+202E and U+2066 to U+2069. */
+static bool is_deceptive(const unsigned char *text, size_t length) {
+    if (length != 3 || text[0] != 0xe2) return false;
+    const unsigned char last = text[2];
+    return (text[1] == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae))) ||
+           (text[1] == 0x81 && last >= 0xa6 && last <= 0xa9);
+}
+
 static void escape_bytes(tool_report *report, const char *text, size_t size) {
     static const struct {
         char character;
@@ -96,8 +105,8 @@ static void escape_bytes(tool_report *report, const char *text, size_t size) {
         }
         if (markup != NULL)
             append(report, markup);
-        else if (length == 0 || ((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t') ||
-                 *text == 0x7f)
+        else if (length == 0 || is_deceptive((const unsigned char *)text, length) ||
+                 ((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t') || *text == 0x7f)
             append(report, "\xef\xbf\xbd");
         else
             append_bytes(report, text, length);
