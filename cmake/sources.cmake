@@ -234,10 +234,16 @@ set(OTATTN_PROGRAM_SOURCES
     tools/problem_flags.c
     tools/progress.c
     tools/report/embedded.c
+    tools/report/pack.c
     tools/report/report.c
     tools/report/run.c
     tools/report/run_cells.c
+    tools/report/run_compare.c
+    tools/report/run_depth.c
+    tools/report/run_events.c
+    tools/report/run_heads.c
     tools/report/run_load.c
+    tools/report/run_methods.c
     tools/report/run_pool.c
     tools/report/run_tables.c
     tools/report/run_text.c
@@ -333,6 +339,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
+    tests/test_run_report.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c
