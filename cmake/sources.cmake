@@ -127,6 +127,7 @@ set(OTATTN_MODEL_SOURCES
     model/model.c
     model/ops.c
     model/ops_portable.c
+    model/rope.c
     model/safetensors.c
     model/session.c
     model/team.c
