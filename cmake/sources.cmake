@@ -287,6 +287,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
+    tests/test_row_math.c
     tests/test_simplex.c
     tests/test_spectra.c
     tests/test_tangents.c
