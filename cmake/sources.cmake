@@ -88,6 +88,11 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/bounds.c
     analysis/certify.c
     analysis/compose.c
+    analysis/events.c
+    analysis/evolve.c
+    analysis/evolve_positions.c
+    analysis/evolve_ranks.c
+    analysis/figures.c
     analysis/gauge.c
     analysis/gauge_bounds.c
     analysis/geometry.c
@@ -99,7 +104,14 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/identify_scores.c
     analysis/layers.c
     analysis/leak.c
-    analysis/simplex.c)
+    analysis/patterns.c
+    analysis/simplex.c
+    analysis/sweep.c
+    analysis/sweep_portable.c)
+
+# Passes over logits for newer processors; the level is the word after sweep_ in the name.
+set(OTATTN_ANALYSIS_LEVEL_SOURCES
+    analysis/sweep_avx2.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
@@ -122,6 +134,7 @@ set(OTATTN_MODEL_SOURCES
     model/files.c
     model/gguf.c
     model/linear.c
+    model/logits.c
     model/methods.c
     model/methods_file.c
     model/model.c
@@ -205,6 +218,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/progress.c
     tools/report/embedded.c
     tools/report/report.c
+    tools/report/run.c
+    tools/report/run_cells.c
+    tools/report/run_load.c
+    tools/report/run_pool.c
+    tools/report/run_tables.c
+    tools/report/run_text.c
+    tools/report_command.c
     tools/safetensors.c
     tools/safetensors_write.c
     tools/solve.c
@@ -246,6 +266,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
     tests/test_block.c
@@ -257,11 +278,14 @@ set(OTATTN_TEST_SOURCES
     tests/test_compose.c
     tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_evolve.c
     tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
@@ -289,6 +313,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_rounds.c
     tests/test_row_math.c
     tests/test_simplex.c
+    tests/test_slopes.c
     tests/test_spectra.c
     tests/test_tangents.c
     tests/test_tokenizer.c

@@ -119,6 +119,13 @@ ota_status ota_session_methods_file(ota_session *session, const ota_session_opti
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
 
+/* walk.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
+void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
+                           float *to, int64_t rows);
+/* to = activation(to), times `factor` unless NULL; all [rows, width] */
+void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
+                          int64_t width);
+
 /* attention.c: session->mixed from session->merged */
 ota_status ota_session_attend(ota_session *session, int64_t layer);
 void ota_session_free_plans(ota_session *session);

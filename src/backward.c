@@ -64,13 +64,14 @@ typedef struct task_table {
     void (*replay_online)(ota_backward_job *job);
     void (*reverse_online)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);
+    void (*load_advantage)(ota_backward_job *job);
 } task_table;
 
 static const task_table tables[2] = {
     {pack_head_f32, rows_task_f32, keys_task_f32, slopes_task_f32, turned_task_f32, widen_task_f32,
-     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32},
+     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32, load_advantage_f32},
     {pack_head_f64, rows_task_f64, keys_task_f64, slopes_task_f64, turned_task_f64, widen_task_f64,
-     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64}};
+     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64, load_advantage_f64}};
 
 static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->plan->wide]; }
 
@@ -391,6 +392,50 @@ static ota_status find_multipliers(ota_backward_job *job) {
     }
 }
 
+/* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
+static bool may_list(const ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_gradients *want = job->want;
+    const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
+    if (job->mode != OTA_BACKWARD_FREE || plan->workers[0].keys.wide == NULL || job->sums)
+        return false;
+    for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
+        if (ota_array_present(whole[k])) return false;
+    }
+    for (int t = 0; t < r->term_count; t++) {
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP || ota_gradient_of_term(r, want, t) != NULL)
+            return false;
+    }
+    return ota_array_present(&want->out_grad) && plan->values_width > 0;
+}
+
+static void run_strips(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const bool of_keys =
+        ota_array_present(&job->want->keys) || ota_array_present(&job->want->values);
+    const int64_t tiles = of_keys ? (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE : 0;
+    job->lists = may_list(job);
+    tasks_of(job)->load_advantage(job);
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term_sum *sum = &s->terms[t];
+        if (sum->length > 0)
+            memset(sum->partial, 0, (size_t)(OTA_ADJOINT_CHUNKS * sum->length) * sizeof(double));
+    }
+    for (int64_t first = 0; first < r->queries; first += s->strip.rows) {
+        const int64_t left = r->queries - first;
+        job->strip_first = first;
+        job->strip_rows = left < s->strip.rows ? left : s->strip.rows;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        ota_parallel(plan->pool, (job->strip_rows + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS,
+                     tasks_of(job)->rows, job);
+        ota_parallel(plan->pool, tiles, tasks_of(job)->keys, job);
+    }
+    ota_sums_of_head(job);
+}
+
 static ota_status run_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
@@ -425,19 +470,12 @@ static ota_status run_head(ota_backward_job *job) {
         s->cap = s->strength = s->row_strength = (double)NAN;
         s->temperature[job->head] = s->sink[job->head] = (double)NAN;
     }
-    if (!job->tiled) {
-        each_chunk(job, tasks_of(job)->rows);
-        ota_sums_of_head(job);
-    } else {
+    if (job->tiled)
         ota_tiles_run_coupled(job);
-    }
+    else
+        run_strips(job);
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
-    }
-    if (!job->tiled &&
-        (ota_array_present(&job->want->keys) || ota_array_present(&job->want->values))) {
-        const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
-        ota_parallel(plan->pool, tiles, tasks_of(job)->keys, job);
     }
     const ota_status stopped = ota_interrupted(&r->settings);
     return stopped != OTA_OK ? stopped : status;

@@ -33,19 +33,29 @@ typedef enum ota_row_sum {
     OTA_ROW_SUMS
 } ota_row_sum;
 
-/* Scratch of one worker, T = the plan's type; block = max(OTA_BLOCK_ROWS x stride, OTA_ROW_BLOCK x OTA_KEY_TILE). */
+/* Scratch of one worker, T = the plan's type; block = OTA_BLOCK_ROWS x strip stride. */
 typedef struct ota_backward_worker {
     void *scores, *upstream, *weights, *raw; /* [block]; raw only with a softcap           */
-    void *turned;                            /* [OTA_KEY_TILE][OTA_ROW_BLOCK]              */
+    void *slope;                             /* [stride] w of a row                        */
     void *product;                           /* [OTA_KEY_TILE][max(width, values_width)]   */
     void *queries, *gradients;               /* [OTA_ROW_BLOCK][width], [..][values_width] */
     void *line;                              /* [stride]                                   */
 } ota_backward_worker;
 
+/* What a strip of rows leaves for the keys (backward_outputs.inc.h), T = the plan's type. */
+typedef struct ota_strip {
+    int64_t rows, stride;     /* of every strip but the last; elements of a row */
+    void *weights, *slopes;   /* [rows][stride] P, dL/d(raw products)           */
+    int32_t *where;           /* [rows][stride], where rows may be lists        */
+    int64_t *count;           /* [rows] length of the list, -1: all keys        */
+    int64_t *low, *high;      /* [rows] keys outside these have no weight       */
+    void *queries, *upstream; /* [rows][width], [rows][values_width]           */
+} ota_strip;
+
 /* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
 typedef struct ota_term_sum {
     double *sum;
-    double *partial; /* [OTA_ADJOINT_CHUNKS][length] */
+    double *partial; /* [OTA_ADJOINT_CHUNKS][length], a chunk a block of the strip */
     int64_t length, count;
     bool direct; /* every pair has an entry of its own: written row by row */
 } ota_term_sum;
@@ -63,6 +73,8 @@ typedef struct ota_backward_space {
     double *partial[OTA_BACKWARD_PARTIALS]; /* [OTA_ADJOINT_CHUNKS][lane] */
     int64_t lane;                           /* max(queries, keys) rounded up */
     ota_backward_worker *workers;
+    ota_strip strip;
+    void *advantage; /* [stride] T: b */
     ota_term_sum terms[OTA_MAX_TERMS];
     double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
     double *temperature, *alibi, *sink; /* [heads] */
@@ -94,6 +106,8 @@ typedef struct ota_backward_job {
     bool stored; /* dL/dS lies in gradient  */
     bool sums;   /* row sums are wanted     */
     bool tiled;  /* outputs come from tiles */
+    bool lists;  /* rows may be lists       */
+    int64_t strip_first, strip_rows;
     double residual;
     uint32_t dropout_key[2];
 } ota_backward_job;

@@ -7,6 +7,7 @@
 #include "tangents.h"
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
@@ -53,19 +54,42 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
     sum->partial = take(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
 }
 
+/* Lists may write a little past their end. */
+static int64_t strip_stride(const ota_plan *plan) { return plan->stride + OTA_KEEP_ROOM; }
+
+static void take_strip(ota_plan *plan, ota_strip *strip) {
+    enum { MOST_BLOCKS = 16, ELEMENTS = 1 << 20 };
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t real = ota_plan_real(plan);
+    const int64_t stride = strip_stride(plan);
+    const int64_t blocks = (r->queries + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS;
+    const int64_t room = most(1, ELEMENTS / (stride * OTA_BLOCK_ROWS));
+    const int64_t rows = OTA_BLOCK_ROWS * least(most(1, blocks), least(room, MOST_BLOCKS));
+    strip->rows = rows;
+    strip->stride = stride;
+    strip->weights = take(a, rows, stride, real);
+    strip->slopes = take(a, rows, stride, real);
+    if (r->order > 1.0) strip->where = take(a, rows, stride, sizeof *strip->where);
+    strip->count = ota_arena_take(a, (size_t)rows, sizeof *strip->count);
+    strip->low = ota_arena_take(a, (size_t)rows, sizeof *strip->low);
+    strip->high = ota_arena_take(a, (size_t)rows, sizeof *strip->high);
+    strip->queries = take(a, rows, r->width, real);
+    strip->upstream = take(a, rows, plan->values_width, real);
+}
+
 static void take_worker(ota_plan *plan, ota_backward_worker *w) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const size_t real = ota_plan_real(plan);
-    const int64_t tile = (int64_t)OTA_ROW_BLOCK * OTA_KEY_TILE;
-    const int64_t block = most(tile, OTA_BLOCK_ROWS * plan->stride);
+    const int64_t block = OTA_BLOCK_ROWS * strip_stride(plan);
     bool softcap = false;
     for (int t = 0; t < r->term_count; t++) softcap |= r->terms[t].kind == OTA_TERM_SOFTCAP;
     w->scores = ota_arena_take(a, (size_t)block, real);
     w->upstream = ota_arena_take(a, (size_t)block, real);
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
-    w->turned = ota_arena_take(a, (size_t)tile, real);
+    w->slope = ota_arena_take(a, (size_t)plan->stride, real);
     w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width), real);
     w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
     w->gradients = take(a, OTA_ROW_BLOCK, plan->values_width + 1, real);
@@ -123,6 +147,8 @@ void ota_backward_lay_out(ota_plan *plan) {
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
+    s->advantage = ota_arena_take(a, (size_t)plan->stride, real);
+    take_strip(plan, &s->strip);
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
     s->workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_backward_worker));
     for (int k = 0; k < plan->worker_count; k++) {

@@ -23,7 +23,8 @@ enum {
     CAPTURE = 1 << 15,
     PERPLEXITY = 1 << 16,
     GENERATE = 1 << 17,
-    ALL = (1 << 18) - 1,
+    REPORT = 1 << 18,
+    ALL = (1 << 19) - 1,
     RUN = CAPTURE | PERPLEXITY | GENERATE,
     SOLVE = ATTEND | PLAN | COMPARE | CERTIFY,
     WRITE = ATTEND | PLAN
@@ -135,6 +136,13 @@ const tool_command tool_commands[] = {
      "--sample. Only "
      "methods whose rows do not depend on later tokens can run so: free and online columns.",
      "otattn generate ./gpt2 --prompt 'Once upon a time' --tokens 50", tool_generate, GENERATE},
+    {"report", "RUN", 1, 1, "the page, figures and tables of an analysed run",
+     "Reads metrics.json, manifest.json and tables/ of a folder that 'otattn analyze' wrote. "
+     "Writes report.html (one page that needs no network), figures/NAME.vl.json (Vega-Lite with "
+     "its data inside) and tables/NAME.tex. With --compare the page shows two runs beside each "
+     "other and "
+     "their differences with intervals.",
+     "otattn report run/ --compare run2/ -o both.html", tool_report_command, REPORT},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -388,6 +396,10 @@ const tool_flag tool_flags[] = {
     {"out", 'o', false, "F", NULL, NULL,
      "page F.html, checks F.csv, or a folder for both and every study's table and figure", VERIFY,
      OUTPUT, false, FIELD(out), tool_parse_text},
+    {"out", 'o', false, "F.html", NULL, "report.html in the folder", "where the page goes", REPORT,
+     OUTPUT, false, FIELD(out), tool_parse_text},
+    {"compare", 0, false, "RUN2", NULL, NULL, "the folder of a second run", REPORT, OUTPUT, false,
+     FIELD(compared), tool_parse_text},
     {"coupling", 0, false, "F", NULL, NULL, "write the coupling [...,n,m]", WRITE, OUTPUT, false,
      FIELD(coupling), tool_parse_text},
     {"row-potential", 0, false, "F", NULL, NULL, "write the row potential f [...,n]", WRITE, OUTPUT,

@@ -72,6 +72,7 @@ typedef struct tool_settings {
     bool sample, echo;
     const char *text;
     bool no_special, plain, decode, count, pieces;
+    const char *compared;
 } tool_settings;
 
 /* ---- context ---- */
@@ -149,6 +150,7 @@ int tool_info(tool_context *context);
 int tool_capture(tool_context *context);
 int tool_perplexity(tool_context *context);
 int tool_generate(tool_context *context);
+int tool_report_command(tool_context *context);
 
 /* ---- flags.c ---- */
 

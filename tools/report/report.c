@@ -278,6 +278,17 @@ json_t *tool_report_specification(const char *name, json_t *datasets) {
     return specification;
 }
 
+json_t *tool_report_theme(void) {
+    const tool_embedded *file = tool_embedded_find("theme.json");
+    json_t *themes =
+        file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
+    json_t *light = json_incref(json_object_get(themes, "light"));
+    json_decref(themes);
+    /* A page shows through; by itself a figure has the reader's own background. */
+    if (light != NULL) (void)json_object_del(light, "background");
+    return light;
+}
+
 void tool_report_figure(tool_report *report, const tool_figure *figure) {
     if (json_object_get(report->specifications, figure->name) == NULL) {
         json_t *specification = load_figure(figure->name);

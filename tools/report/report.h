@@ -61,6 +61,8 @@ void tool_report_figure(tool_report *report, const tool_figure *figure);
 /* The figure's complete Vega-Lite specification with its data inside, as for figures/NAME.vl.json of a
  * run folder: a new reference, or NULL. */
 json_t *tool_report_specification(const char *name, json_t *datasets);
+/* The light theme as a Vega configuration for such a specification: a new reference, or NULL. */
+json_t *tool_report_theme(void);
 /* Writes the page to `path` (refused if it exists and not `force`) and frees the report either way.
  * Returns 0 or the exit code. */
 int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error);

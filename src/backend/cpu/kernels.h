@@ -161,6 +161,20 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
         void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
                            int64_t ldv, int64_t values_width, T *out);                                           \
+        /* backward of rows (slopes.inc.h); w_j = p_j^power where p_j > 0, else 0 */                             \
+        void (*slope_weights)(const T *p, int64_t count, double power, T *w);                                    \
+        /* sum w (u - b) over w != 0, and sum w; b may be NULL */                                                \
+        double (*slope_mean)(const T *w, const T *u, const T *b, int64_t count, double *total);                  \
+        /* u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0; b may be NULL */                               \
+        void (*slopes)(const T *w, const T *b, int64_t count, T a, T rate, T *u);                                \
+        /* out[j*width + w] += sum_i p[i*ldp + j] x[i*width + w]; few rows: they are one chain of runs */        \
+        void (*apply_turned)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                    \
+                             int64_t width, T *out);                                                             \
+        /* s[i] = q . v_(where[i]), and out[where[i]*width + w] += p[i] x[w] */                                  \
+        void (*dots_kept)(const T *q, const int32_t *where, int64_t count, const T *v,                           \
+                          int64_t ldv, int64_t width, T *s);                                                     \
+        void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
+                            int64_t width, double *out);                                                         \
     } NAME;
 
 OTA_KERNEL_TABLE(ota_kernels_f32, float)

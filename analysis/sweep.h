@@ -1,0 +1,68 @@
+/* sweep.h: the passes over rows of logits z, w [count] that take the time of an evolution, one table per
+ * instruction-set level, bodies in sweep.inc.h. Every level gives the same bits: plain f64 products and sums
+ * in one order, no fused ones. */
+#ifndef OTATTN_ANALYSIS_SWEEP_H
+#define OTATTN_ANALYSIS_SWEEP_H
+
+#include <stdint.h>
+
+typedef struct sweep_scan {
+    double least, most;
+    double sum; /* of z - z_0 */
+    int broken; /* some entry is no finite number */
+} sweep_scan;
+
+typedef struct sweep_weights {
+    double rest;    /* sum of exp(z - top) without the leader */
+    double energy;  /* sum of exp(z - top) (top - z) */
+    double squares; /* sum of (z - mean)^2 */
+} sweep_weights;
+
+/* One side of a comparison. */
+typedef struct sweep_side {
+    const float *logits;
+    const int32_t *ranks;
+    double top, mean;
+    double share; /* exp(z - top) share = the probability */
+} sweep_side;
+
+/* Log ratio of probabilities: x = (w - z) - common - level. */
+typedef struct sweep_pair {
+    sweep_side before, after;
+    double common, level;
+    int64_t leader; /* left out of rise and fall */
+    int64_t count;
+} sweep_pair;
+
+typedef struct sweep_distances {
+    double rise, fall; /* sums of the positive and the negative parts of after - before */
+    double kl;         /* sum of after x - after + before */
+} sweep_distances;
+
+typedef struct sweep_changes {
+    sweep_distances distances;
+    double js;
+    double least, most; /* of w - z */
+    double product;     /* sum of (z - mean)(w - mean) */
+    double ranks;       /* sum of products of ranks */
+} sweep_changes;
+
+typedef struct ota_sweep {
+    const char *name;
+    void (*scan)(const float *z, int64_t count, sweep_scan *scan);
+    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean,
+                  sweep_weights *weights);
+    void (*measure)(const sweep_pair *pair, sweep_distances *distances);
+    void (*compare)(const sweep_pair *pair, sweep_changes *changes);
+} ota_sweep;
+
+extern const ota_sweep ota_sweep_portable;
+#ifdef OTATTN_ANALYSIS_AVX2
+extern const ota_sweep ota_sweep_avx2;
+#endif
+
+/* The levels this processor has, oldest first; NULL past the end. */
+const ota_sweep *ota_sweep_level(int index);
+const ota_sweep *ota_sweep_newest(void);
+
+#endif
