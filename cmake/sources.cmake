@@ -142,6 +142,7 @@ set(OTATTN_MODEL_SOURCES
     model/model.c
     model/ops.c
     model/ops_portable.c
+    model/rope.c
     model/safetensors.c
     model/session.c
     model/team.c
@@ -339,6 +340,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_report.c
     tests/test_rounds.c
+    tests/test_row_math.c
     tests/test_run_report.c
     tests/test_simplex.c
     tests/test_slopes.c
