@@ -43,6 +43,7 @@ class Build:
         programs = [
             p for p in (self.folder / "tests").glob("test_*") if p.is_file() and os.access(p, os.X_OK)
         ]
+        self.seconds: dict[str, float] = {}
         self.tests = sorted(p.name for p in programs)
 
     def path(self, test: str) -> Path:
