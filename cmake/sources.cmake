@@ -26,6 +26,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/plan.c
     src/problem/array.c
     src/problem/arrays_check.c
+    src/problem/bend.c
     src/problem/check.c
     src/problem/check_array.c
     src/problem/check_options.c
@@ -296,6 +297,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
+    tests/test_bend.c
     tests/test_block.c
     tests/test_bounds.c
     tests/test_cache.c
