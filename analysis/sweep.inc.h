@@ -322,4 +322,23 @@ static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *
     *place = (sweep_place){fold(kl), fold(drift)};
 }
 
-const ota_sweep SWEEP_TABLE = {SWEEP_NAME, scan, weigh, compare, place};
+/* ---- alignment ------------------------------------------------------------------------------- */
+
+static void widen(const float *restrict a, const float *restrict b, double shift, int64_t count,
+                  double *restrict low, double *restrict high) {
+    if (b == NULL) {
+        for (int64_t j = 0; j < count; j++) {
+            const double t = (double)a[j] - shift;
+            low[j] = t < low[j] ? t : low[j];
+            high[j] = t > high[j] ? t : high[j];
+        }
+        return;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        const double t = ((double)a[j] - (double)b[j]) - shift;
+        low[j] = t < low[j] ? t : low[j];
+        high[j] = t > high[j] ? t : high[j];
+    }
+}
+
+const ota_sweep SWEEP_TABLE = {SWEEP_NAME, scan, weigh, compare, place, widen};
