@@ -14,7 +14,7 @@
 #include "sweep.h"
 
 /* Columns that join at a time: so many a row, but never fewer than LEAST. */
-enum { A_ROW = 4, LEAST = 512 };
+enum { A_ROW = 2, LEAST = 512 };
 
 typedef struct excess {
     double size; /* high - low of a column */
@@ -30,6 +30,7 @@ typedef struct active {
     double *low, *high, *upper; /* [all columns]; upper: v of the greatest shifts */
     excess *found;              /* [all columns]: columns that shifts leave too much */
     int64_t count, most;
+    int64_t held; /* of them are gathered */
     int64_t some; /* join at a time */
 } active;
 
@@ -82,6 +83,11 @@ static int larger_first(const void *a, const void *b) {
     return x->column < y->column ? -1 : x->column > y->column ? 1 : 0;
 }
 
+static int lower_column_first(const void *a, const void *b) {
+    const excess *const x = a, *const y = b;
+    return x->column < y->column ? -1 : x->column > y->column ? 1 : 0;
+}
+
 static void choose(active *x, int64_t column) {
     if (x->count == x->most || x->chosen[column]) return;
     x->chosen[column] = true;
@@ -96,7 +102,10 @@ static int64_t choose_worst(active *x, double eta, double slack) {
         if (!x->chosen[j] && 0.5 * size > eta + slack) x->found[found++] = (excess){size, j};
     }
     qsort(x->found, (size_t)found, sizeof *x->found, larger_first);
-    for (int64_t t = 0; t < found && t < x->some; t++) choose(x, x->found[t].column);
+    const int64_t some = found < x->some ? found : x->some;
+    /* In the order of memory. */
+    qsort(x->found, (size_t)some, sizeof *x->found, lower_column_first);
+    for (int64_t t = 0; t < some; t++) choose(x, x->found[t].column);
     return found;
 }
 
@@ -111,10 +120,13 @@ static bool gather(active *x) {
     const gauge_state *const s = x->all;
     const int64_t passes = x->part.passes, told = x->part.told;
     ota_gauge_release(&x->part);
-    for (int64_t i = 0; i < s->d.rows; i++) {
-        for (int64_t t = 0; t < x->count; t++)
-            x->gathered[i * x->count + t] = entry(&s->d, i, x->columns[t]);
+    /* Rows grow from the last on, so that none is written over before it has moved. */
+    for (int64_t i = s->d.rows - 1; i >= 0; i--) {
+        double *const row = x->gathered + i * x->count;
+        memmove(row, x->gathered + i * x->held, (size_t)x->held * sizeof *row);
+        for (int64_t t = x->held; t < x->count; t++) row[t] = entry(&s->d, i, x->columns[t]);
     }
+    x->held = x->count;
     x->part.d = (matrix){x->gathered, NULL, OTA_F64, s->d.rows, x->count};
     x->part.options = s->options;
     x->part.scale = s->scale;
@@ -134,8 +146,8 @@ static void keep_certificate(active *x) {
     const gauge_state *const p = &x->part;
     s->passes = p->passes;
     s->told = p->told;
-    /* A part that ran out of passes may know less than the one before. */
-    if (s->cycle_length > 0 && !(p->lower > s->lower)) return;
+    /* A part that ran out of passes may know less than the one before, or nothing. */
+    if (p->cycle_length == 0 || (s->cycle_length > 0 && !(p->lower > s->lower))) return;
     s->lower = p->lower;
     s->cycle_length = p->cycle_length;
     for (int64_t t = 0; t < p->cycle_length; t++) {
@@ -151,11 +163,20 @@ static void keep_shifts(active *x) {
     for (int64_t j = 0; j < s->d.columns; j++) s->v[j] = 0.5 * (x->low[j] + x->high[j]);
 }
 
+/* Policies of the new part that begin at the shifts of the old one. */
+static ota_status start_at(gauge_state *s, const double *k) {
+    bool changed;
+    memcpy(s->k, k, (size_t)s->d.rows * sizeof *k);
+    const ota_status status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+    if (status == OTA_OK) ota_gauge_centre_rows(s);
+    return status;
+}
+
 /* Until no column is left more than the part's residual, which is then eta. OTA_ELIMIT: too many joined. */
 static ota_status minimise(active *x) {
-    for (;;) {
+    for (bool first = true;; first = false) {
         if (!gather(x)) return OTA_ENOMEM;
-        ota_status status = ota_gauge_start(&x->part);
+        ota_status status = first ? ota_gauge_start(&x->part) : start_at(&x->part, x->all->k);
         if (status == OTA_OK) status = ota_gauge_howard(&x->part);
         keep_certificate(x);
         if (status < 0 && status != OTA_NOT_CONVERGED) return status;

@@ -18,8 +18,10 @@
 #include <stdlib.h>
 
 #include "gauge_state.h"
+#include "sweep.h"
 
 static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
+    const ota_sweep *const sweep = ota_sweep_newest();
     for (int64_t j = 0; j < count; j++) {
         s->low[j] = HUGE_VAL, s->high[j] = -HUGE_VAL;
         s->low_at[j] = 0;
@@ -27,22 +29,16 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
     for (int64_t i = 0; i < s->d.rows; i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
         load(&s->d, i, first, count, s->strip);
-        const double k = s->k[i];
-        for (int64_t j = 0; j < count; j++) {
-            const double t = s->strip[j] - k;
-            const bool lower = t < s->low[j];
-            s->low[j] = lower ? t : s->low[j];
-            s->low_at[j] = lower ? i : s->low_at[j];
-            s->high[j] = t > s->high[j] ? t : s->high[j];
-        }
+        sweep->columns(s->strip, s->k[i], i, count, s->low, s->low_at, s->high);
     }
 }
 
 static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
+    const ota_sweep *const sweep = ota_sweep_newest();
     for (int64_t i = 0; i < s->d.rows; i++) {
         load(&s->d, i, first, count, s->strip);
         double high = s->row_high[i];
-        widen(s->strip, s->v + first, count, &s->row_low[i], &high);
+        sweep->row(s->strip, s->v + first, count, &s->row_low[i], &high);
         if (!(high > s->row_high[i])) continue;
         s->row_high[i] = high;
         if (high_at == NULL) continue;

@@ -56,6 +56,11 @@ typedef struct ota_sweep {
     /* low, high [count]: joined by a - b - shift; b may be NULL */
     void (*widen)(const float *a, const float *b, double shift, int64_t count, double *low,
                   double *high);
+    /* the same of x - shift; low_at [count] becomes `row` where low falls */
+    void (*columns)(const double *x, double shift, int64_t row, int64_t count, double *low,
+                    int64_t *low_at, double *high);
+    /* *low, *high: joined by all of x - shifts */
+    void (*row)(const double *x, const double *shifts, int64_t count, double *low, double *high);
 } ota_sweep;
 
 extern const ota_sweep ota_sweep_portable;
