@@ -7,8 +7,8 @@
  *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
  * kernel and the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
- * of scores, sparse.inc.h rows with few weights. Fused products are
- * written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
+ * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows. Fused
+ * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
@@ -149,6 +149,7 @@ static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 #include "gradient.inc.h"
 #include "passes.inc.h"
 #include "sparse.inc.h"
+#include "slopes.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -168,12 +169,19 @@ const kernel_table OTA_TABLE = {
     .columns_sum = columns_sum,
     .kernel_form = kernel_form,
     .linear_round = linear_round,
+    .linear_reverse = linear_reverse,
     .lifted = lifted,
     .weights = weights,
     .power_sums = power_sums,
     .powers = powers,
     .keep = keep,
     .apply_kept = apply_kept,
+    .slope_weights = slope_weights,
+    .slope_mean = slope_mean,
+    .slopes = slopes,
+    .apply_turned = apply_turned,
+    .dots_kept = dots_kept,
+    .spread_kept = spread_kept,
 };
 
 #endif
