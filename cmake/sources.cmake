@@ -97,7 +97,9 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/evolve_ranks.c
     analysis/figures.c
     analysis/gauge.c
+    analysis/gauge_active.c
     analysis/gauge_bounds.c
+    analysis/gauge_howard.c
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
@@ -324,6 +326,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_laws.c
     tests/test_forward_runs.c
     tests/test_gauge.c
+    tests/test_gauge_active.c
     tests/test_geometry.c
     tests/test_gradient_kernel.c
     tests/test_half.c
