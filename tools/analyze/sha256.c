@@ -31,15 +31,20 @@ static void compress(uint32_t state[8], const unsigned char *block) {
                (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
     }
     memcpy(s, state, sizeof s);
-    for (int t = 0; t < 64; t++) {
-        const uint32_t e = s[4], a = s[0];
-        const uint32_t one = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                             ((e & s[5]) ^ (~e & s[6])) + constants[t] + w[t];
-        const uint32_t two = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
-                             ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += one;
-        s[0] = one + two;
+    /* Word k of the eight lies at place (k - t) mod 8, so that nothing is moved. */
+    for (int t = 0; t < 64; t += 8) {
+#pragma GCC unroll 8
+        for (int u = 0; u < 8; u++) {
+            const uint32_t a = s[-u & 7], e = s[(4 - u) & 7];
+            const uint32_t b = s[(1 - u) & 7], c = s[(2 - u) & 7];
+            const uint32_t one = s[(7 - u) & 7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+                                 ((e & s[(5 - u) & 7]) ^ (~e & s[(6 - u) & 7])) + constants[t + u] +
+                                 w[t + u];
+            const uint32_t two =
+                (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+            s[(3 - u) & 7] += one;
+            s[(7 - u) & 7] = one + two;
+        }
     }
     for (int k = 0; k < 8; k++) state[k] += s[k];
 }
