@@ -185,6 +185,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/columns.c
     tools/analyze/csv.c
     tools/analyze/events.c
+    tools/analyze/example.c
     tools/analyze/figures.c
     tools/analyze/folder.c
     tools/analyze/measure.c

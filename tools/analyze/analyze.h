@@ -29,6 +29,7 @@ typedef struct run_variant {
     char name[160];
     const char *method; /* of all layers, over what --method says; NULL: only that */
     double temperature; /* factor, over what --temperature says; 0: only that */
+    int source;         /* the variant of records: 0 also where it would be the run itself again */
 } run_variant;
 
 typedef struct run_settings {
@@ -38,8 +39,9 @@ typedef struct run_settings {
     int64_t first, last; /* states measured */
     double tail, tv;     /* a saturation event: both 1 - p_max below tail, tv below tv */
     bool half;           /* states are rounded to f16 */
-    int variants;
-    int methods; /* variants 1 ... methods - 1 are methods, the rest temperatures */
+    int variants;        /* of records */
+    int lines;           /* of `variant` */
+    int methods;         /* lines 1 ... methods - 1 are methods, the rest temperatures */
     run_variant variant[VARIANTS_MOST];
     char *method_text[VARIANTS_MOST / 2]; /* storage of the variants' methods */
 } run_settings;
@@ -110,6 +112,7 @@ typedef enum run_column {
     COLUMN_TAIL,
     COLUMN_KL_TO_FINAL,
     COLUMN_DRIFT,
+    COLUMN_LENS,
     COLUMN_AGREEMENT,
     COLUMN_NORM,
     COLUMN_EFFECTIVE_RANK,

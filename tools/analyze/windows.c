@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyze.h"
+#include "results.h"
 
 static int encode(tool_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
@@ -135,6 +135,27 @@ void run_window_ids(const run_text *text, const run_window *window, int64_t *ids
     memcpy(ids, text->ids + window->first, (size_t)content * sizeof *ids);
     ids += content;
     for (int64_t k = 0; k < text->after_count; k++) *ids++ = text->after[k];
+}
+
+void run_spell(const run *r, int64_t id, char *text, size_t size) {
+    static const char line_end[] = "\xe2\x86\xb5";
+    const int32_t one = (int32_t)id;
+    char bytes[128];
+    int64_t length = 0;
+    size_t used = 0;
+    (void)snprintf(text, size, "%" PRId64, id);
+    if (r->text.tokenizer == NULL ||
+        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL) < 0)
+        return;
+    if (length > (int64_t)sizeof bytes) length = sizeof bytes;
+    for (int64_t k = 0; k < length && used + sizeof line_end < size; k++) {
+        const char *from = bytes[k] == '\n' ? line_end : &bytes[k];
+        const size_t part = bytes[k] == '\n' ? sizeof line_end - 1 : 1;
+        memcpy(text + used, from, part);
+        used += part;
+    }
+    text[used] = '\0';
+    ota_text_clean(text);
 }
 
 void run_text_free(run_text *text) {
