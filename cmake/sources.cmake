@@ -10,6 +10,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_prefix.c
     src/backward_sums.c
     src/backward_tiles.c
+    src/backward_unrolled.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -63,6 +64,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/transport.c
     src/solver/unrolled.c
     src/solver/unrolled_along.c
+    src/solver/unrolled_kernel.c
     src/tangents.c
     src/tangents_check.c
     src/tangents_coupled.c
@@ -176,6 +178,22 @@ set(OTATTN_TOKENIZER_SOURCES
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
+    tools/analyze/analyze.c
+    tools/analyze/columns.c
+    tools/analyze/csv.c
+    tools/analyze/events.c
+    tools/analyze/figures.c
+    tools/analyze/folder.c
+    tools/analyze/measure.c
+    tools/analyze/metrics.c
+    tools/analyze/model_hash.c
+    tools/analyze/record.c
+    tools/analyze/sha256.c
+    tools/analyze/states.c
+    tools/analyze/tables.c
+    tools/analyze/variants.c
+    tools/analyze/windows.c
+    tools/analyze/work.c
     tools/assign.c
     tools/attend.c
     tools/bench.c
@@ -217,10 +235,16 @@ set(OTATTN_PROGRAM_SOURCES
     tools/problem_flags.c
     tools/progress.c
     tools/report/embedded.c
+    tools/report/pack.c
     tools/report/report.c
     tools/report/run.c
     tools/report/run_cells.c
+    tools/report/run_compare.c
+    tools/report/run_depth.c
+    tools/report/run_events.c
+    tools/report/run_heads.c
     tools/report/run_load.c
+    tools/report/run_methods.c
     tools/report/run_pool.c
     tools/report/run_tables.c
     tools/report/run_text.c
@@ -259,7 +283,11 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/saturation.c
     tools/verify/sizes.c
     tools/verify/solvers.c
-    tools/verify/studies.c)
+    tools/verify/studies.c
+    tools/verify/studies_elastic.c
+    tools/verify/studies_examples.c
+    tools/verify/studies_rows.c
+    tools/verify/studies_story.c)
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
@@ -307,12 +335,14 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
     tests/test_row_math.c
+    tests/test_run_report.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c

@@ -169,6 +169,7 @@ const kernel_table OTA_TABLE = {
     .columns_sum = columns_sum,
     .kernel_form = kernel_form,
     .linear_round = linear_round,
+    .linear_reverse = linear_reverse,
     .lifted = lifted,
     .weights = weights,
     .power_sums = power_sums,
