@@ -15,6 +15,14 @@ target_link_libraries(otattn_tools PUBLIC otattn_static otattn_model PkgConfig::
 if(TARGET otattn_analysis)
     target_link_libraries(otattn_tools PUBLIC otattn_analysis)
 endif()
+# Several processes by MPI, or one.
+if(OTATTN_MPI)
+    find_package(MPI REQUIRED COMPONENTS C)
+    target_sources(otattn_tools PRIVATE tools/ranks_mpi.c)
+    target_link_libraries(otattn_tools PRIVATE MPI::MPI_C)
+else()
+    target_sources(otattn_tools PRIVATE tools/ranks_one.c)
+endif()
 otattn_embed_report(otattn_tools "${OTATTN_CHARTS}")
 
 add_executable(otattn_program tools/main.c)

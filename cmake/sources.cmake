@@ -343,6 +343,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+    tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
     tests/test_row_math.c
@@ -354,3 +355,8 @@ set(OTATTN_TEST_SOURCES
     tests/test_tokenizer.c
     tests/test_tokenizer_files.c
     tests/test_tolerance.c)
+
+# The processes of mpirun: one of the two is built.
+set(OTATTN_RANKS_SOURCES
+    tools/ranks_mpi.c
+    tools/ranks_one.c)
