@@ -53,14 +53,14 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
-    sweep_weights weights;
-    sweep->weigh(logits, vocabulary, row->index, row->mean, &weights);
-    row->rest = weights.rest;
-    row->log_sum_exp = scan.most + log1p(weights.rest);
-    row->entropy = log1p(weights.rest) + weights.energy / (1.0 + weights.rest);
-    row->max_probability = 1.0 / (1.0 + weights.rest);
-    row->tail = weights.rest / (1.0 + weights.rest);
-    row->deviation = scan.least < scan.most ? sqrt(weights.squares / n) : 0.0;
+    sweep_sums sums;
+    sweep->weigh(logits, vocabulary, row->index, row->mean, &sums);
+    row->rest = sums.rest;
+    row->log_sum_exp = scan.most + log1p(sums.rest);
+    row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
+    row->max_probability = 1.0 / (1.0 + sums.rest);
+    row->tail = sums.rest / (1.0 + sums.rest);
+    row->deviation = scan.least < scan.most ? sqrt(sums.squares / n) : 0.0;
     return OTA_OK;
 }
 
@@ -82,8 +82,6 @@ static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *af
         .count = before->vocabulary,
     };
 }
-
-static double variation(const sweep_distances *d) { return fmin(1.0, fmax(d->rise, d->fall)); }
 
 /* shared[t] of the counts[t] largest are among the counts[t] largest of both. */
 static void share_tops(const ota_evolve_row *before, const ota_evolve_row *after, double *shared) {
@@ -129,8 +127,8 @@ ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_
     const double n = (double)before->vocabulary;
     double tops[4];
     share_tops(before, after, tops);
-    t->tv = t->w1 = variation(&changes.distances);
-    t->kl = fmax(0.0, changes.distances.kl);
+    t->tv = t->w1 = fmin(1.0, fmax(changes.rise, changes.fall));
+    t->kl = fmax(0.0, changes.kl);
     t->js = fmax(0.0, changes.js);
     t->entropy_change = after->entropy - before->entropy;
     t->top1 = tops[0];
@@ -155,28 +153,23 @@ ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_
     return OTA_OK;
 }
 
-static sweep_distances distances_of(const ota_evolve_row *before, const ota_evolve_row *after) {
-    const sweep_pair pair = pair_of(before, after);
-    sweep_distances distances;
-    ota_sweep_newest()->measure(&pair, &distances);
-    return distances;
-}
-
 ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
                                  const ota_evolve_row *final, ota_prediction *prediction,
                                  ota_error *error) {
     ota_status status = check_pair(row, first, error);
     if (status == OTA_OK) status = check_pair(row, final, error);
     if (status != OTA_OK) return status;
-    const sweep_distances to_final = distances_of(row, final),
-                          from_first = distances_of(first, row);
+    const sweep_pair pair = pair_of(row, final);
+    const sweep_side start = side_of(first);
+    sweep_place place;
+    ota_sweep_newest()->place(&pair, &start, &place);
     *prediction = (ota_prediction){
         .entropy = row->entropy,
         .max_probability = row->max_probability,
         .tail = row->tail,
         .log_sum_exp = row->log_sum_exp,
-        .kl_to_final = fmax(0.0, to_final.kl),
-        .drift = 2.0 * variation(&from_first),
+        .kl_to_final = fmax(0.0, place.kl),
+        .drift = fmin(2.0, place.drift),
         .index = row->index,
         .agrees = row->index == final->index,
     };

@@ -71,7 +71,8 @@ OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int6
  * Every answer is a two-sided certificate: `residual`, measured at the shifts returned, is an upper
  * bound of R; `residual_lower`, the mean of one closed walk, is a lower bound. Arrays are dense, f64 or
  * f32, finite, at most 1e300 in size; arithmetic is f64. The calls allocate O(rows + columns), never a
- * copy of the matrix. Shifts are unique up to k + c, v - c: mean(k) = 0 is chosen.
+ * copy of the matrix; from 8192 columns on, minimax may gather up to an eighth of them in f64. Shifts are
+ * unique up to k + c, v - c: mean(k) = 0 is chosen.
  *
  * The same R serves as score certificate R(S - T) [DER-17] and as best centring of a kernel,
  * min log(max K / min K) = 2 R(log K); R4, the same over walks of four steps, gives the kernel's
@@ -857,7 +858,8 @@ OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns,
  * ota_spectrum_of (otattn_spectra.h); exact alignment by ota_gauge, its chain by ota_gauge_coherence;
  * statistics of Table 3 by ota_summary_of; cumulative bounds by ota_drift_bound. [TOT-26..29, 41, 42, 63..91] */
 
-/* One row of logits and what every comparison with another one needs. */
+/* One row of logits and what every comparison with another one needs. Predictions read the logits; transitions
+ * also ranks and top, which live in the caller's memory. */
 typedef struct ota_evolve_row {
     const float *logits; /* [vocabulary], borrowed */
     int64_t vocabulary;
@@ -871,6 +873,7 @@ typedef struct ota_evolve_row {
     double mean;            /* of z */
     double rank_squares;    /* sum of ranks^2 */
     double rest;            /* tail / p_1 */
+    const double *masses;   /* [vocabulary]: p / p_1; borrowed */
     /* [vocabulary]: twice the mean rank of equals, less the middle; borrowed */
     const int32_t *ranks;
     /* indices of the min(100, vocabulary) largest, falling; borrowed */
@@ -911,6 +914,7 @@ OTA_API ota_status ota_evolve_transition(const ota_evolve_row *before, const ota
 /* What one state predicts, seen from the first and from the last state of the same token. */
 typedef struct ota_prediction {
     double entropy, max_probability, tail, log_sum_exp; /* as in ota_evolve_row */
+    /* the next two are right to rounding of 1, unlike a transition's, which keep their digits near 0 */
     double kl_to_final; /* KL(p^final | p) = sum p^final log(p^final / p) */
     double drift;       /* ||p - p^0||_1 [TOT-26] */
     int64_t index;

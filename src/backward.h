@@ -37,10 +37,22 @@ typedef enum ota_row_sum {
 typedef struct ota_backward_worker {
     void *scores, *upstream, *weights, *raw; /* [block]; raw only with a softcap           */
     void *slope;                             /* [stride] w of a row                        */
-    void *product;                           /* [OTA_KEY_TILE][max(width, values_width)]   */
+    void *product;                           /* [OTA_KEY_TILE][max(width, values_width + 1)] */
     void *queries, *gradients;               /* [OTA_ROW_BLOCK][width], [..][values_width] */
     void *line;                              /* [stride]                                   */
 } ota_backward_worker;
+
+/* Fixed rounds on a stored kernel (backward_rounds.inc.h), which lies where forward has it; T = the plan's type. */
+typedef struct ota_rounds_space {
+    int64_t width;  /* values_width and the extra inner dimensions; 0: not for this plan */
+    void *rows;     /* [rows of a strip][width]: dL/dout and A */
+    void *packed;   /* panels of width: values and B */
+    double *sum;    /* [keys][values_width + 1] P^T (dL/dout, a) */
+    ota_dense head; /* of the head at work */
+    ota_kernel_rounds now;
+    int64_t at;   /* the round at work */
+    bool carried; /* P and dL/dS of the head at work come from its kernel */
+} ota_rounds_space;
 
 /* What a strip of rows leaves for the keys (backward_outputs.inc.h), T = the plan's type. */
 typedef struct ota_strip {
@@ -88,6 +100,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
+    ota_rounds_space rounds;
     struct ota_tile_space *tiles;       /* softmax on free or coupled columns, else NULL */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
@@ -102,11 +115,12 @@ typedef struct ota_backward_job {
     ota_row_law law;
     ota_backward_mode mode;
     int64_t batch, head, key_head;
-    bool biased; /* g is not 0              */
-    bool stored; /* dL/dS lies in gradient  */
-    bool sums;   /* row sums are wanted     */
-    bool tiled;  /* outputs come from tiles */
-    bool lists;  /* rows may be lists       */
+    bool biased;         /* g is not 0              */
+    bool stored;         /* dL/dS lies in gradient  */
+    bool sums;           /* row sums are wanted     */
+    bool tiled;          /* outputs come from tiles */
+    bool lists;          /* rows may be lists       */
+    bool may_use_kernel; /* fixed rounds */
     int64_t strip_first, strip_rows;
     double residual;
     uint32_t dropout_key[2];
@@ -121,6 +135,10 @@ ota_adjoint ota_backward_system(const ota_backward_job *job);
 
 /* Keys that some query may use, as 0 or 1 for every column of the solver. */
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
+/* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
+ota_dense ota_backward_head(const ota_backward_job *job);
+/* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */
+void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, double *nu);
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
@@ -136,6 +154,10 @@ void ota_tiles_run_coupled(const ota_backward_job *job);
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
+/* May some pair be forbidden? */
+static inline bool ota_backward_is_masked(const ota_plan *plan) {
+    return plan->resolved.row_terms || plan->resolved.support_count > 0;
+}
 /* How, in a few words for describe. */
 const char *ota_backward_describe(const ota_plan *plan);
 

@@ -24,6 +24,8 @@ const char *ota_backward_describe(const ota_plan *plan) {
         [OTA_BACKWARD_IMPLICIT] = "implicit, conjugate gradients on the semi-dual",
         [OTA_BACKWARD_UNROLLED] = "unrolled, the rounds in reverse",
         [OTA_BACKWARD_PREFIX] = "implicit, every leading block solved again (queries^3)"};
+    if (plan->backward != NULL && plan->backward->rounds.width > 0)
+        return "unrolled, the rounds in reverse on their stored kernel";
     return texts[ota_backward_mode_of(plan)];
 }
 
@@ -90,10 +92,24 @@ static void take_worker(ota_plan *plan, ota_backward_worker *w) {
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
     w->slope = ota_arena_take(a, (size_t)plan->stride, real);
-    w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width), real);
+    w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width + 1), real);
     w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
     w->gradients = take(a, OTA_ROW_BLOCK, plan->values_width + 1, real);
     w->line = ota_arena_take(a, (size_t)plan->stride, real);
+}
+
+/* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
+static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_rows) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t real = ota_plan_real(plan);
+    if (plan->path != OTA_PATH_ROUNDS || !r->settings.fixed || plan->values_width == 0 ||
+        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
+        return;
+    rounds->width = plan->values_width + ota_kernel_rounds_width(r->settings.rounds);
+    rounds->rows = take(a, strip_rows, rounds->width, real);
+    rounds->packed = ota_arena_take(a, (size_t)ota_packed_length(r->keys, rounds->width), real);
+    rounds->sum = take(a, r->keys, plan->values_width + 1, sizeof(double));
 }
 
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
@@ -157,6 +173,7 @@ void ota_backward_lay_out(ota_plan *plan) {
         if (placed) s->workers[k] = worker;
     }
     if (ota_plan_has_seats(plan)) take_coupled(plan, s, mode);
+    take_rounds(plan, &s->rounds, s->strip.rows);
     s->tiles = ota_tiles_lay_out(plan);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     if (!placed) return;

@@ -22,4 +22,5 @@
 #undef KERNELS
 #undef REAL_TYPE
 #undef REAL_MAX
+#undef REAL_LIFT
 #undef TAU_MIN

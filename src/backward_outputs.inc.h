@@ -8,35 +8,54 @@
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
-/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. */
-static void WORD(through_terms)(const ota_backward_job *job, const REAL *raw, int64_t query,
+/* dL/dS -> dL/d(scores before the softcap) in place; z, what was bent, over the softcap. Returns dL/dsoftcap. */
+static double WORD(through_softcap)(const REAL *z, int64_t count, bool wanted, REAL *gradient) {
+    enum { PIECE = 128 };
+    double along = 0.0;
+    for (int64_t first = 0; first < count; first += PIECE) {
+        const int64_t here = count - first < PIECE ? count - first : PIECE;
+        REAL bent[PIECE], left[PIECE], *g = gradient + first;
+        WORD(ota_bend)(z + first, here, bent, left);
+        for (int64_t j = 0; wanted && j < here; j++) {
+            if (!(g[j] < (REAL)0 || g[j] > (REAL)0)) continue;
+            along += (double)g[j] * ((double)bent[j] - (double)z[first + j] * (double)left[j]);
+        }
+        for (int64_t j = 0; j < here; j++) {
+            const REAL through = g[j] * left[j];
+            g[j] = g[j] < (REAL)0 || g[j] > (REAL)0 ? through : g[j];
+        }
+    }
+    return along;
+}
+
+/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
+static void WORD(through_terms)(const ota_backward_job *job, REAL *raw, int64_t query,
                                 int64_t chunk, REAL *gradient) {
     const ota_resolved *r = &job->plan->resolved;
-    const int64_t m = r->keys;
     ota_backward_space *space = job->space;
+    const int64_t m = r->keys, diagonal = query + m - 1;
     const ota_term *inside = NULL, *softcap = NULL;
-    int inside_at = 0;
+    int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP) softcap = &r->terms[t];
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+            softcap = &r->terms[t];
+            softcap_at = t;
+        }
         if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
         inside = &r->terms[t];
         inside_at = t;
     }
-    const int64_t diagonal = query + m - 1;
-    double along = 0.0;
-    for (int64_t j = 0; softcap != NULL && j < m; j++) {
-        const double g = (double)gradient[j];
-        if (!(g < 0.0 || g > 0.0)) continue;
-        double z = (double)raw[j];
-        if (inside != NULL) z += ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
-        z *= r->scale / softcap->value;
-        const double bent = tanh(z), left = (1.0 - bent) * (1.0 + bent);
-        along += g * (bent - z * left);
-        gradient[j] = (REAL)(g * left);
+    if (softcap != NULL) {
+        const REAL rate = (REAL)(r->scale / softcap->value);
+        for (int64_t j = 0; inside != NULL && j < m; j++)
+            raw[j] += (REAL)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
+        KERNELS(job->plan)->multiply(raw, m, rate);
+        const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
+        space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
+            WORD(through_softcap)(raw, m, wanted, gradient);
     }
     KERNELS(job->plan)->multiply(gradient, m, (REAL)r->scale);
-    space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] = along;
-    if (inside == NULL) return;
+    if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
     double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
     for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
 }
@@ -210,13 +229,29 @@ static void WORD(list_slopes)(const ota_backward_job *job, const ota_backward_wo
         KERNELS(plan)->apply_kept(u, where, count, space->keys, r->width, r->width, queries_grad);
 }
 
+/* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
+static void WORD(close_block)(const ota_backward_job *job, const ota_backward_worker *w,
+                              int64_t first, int64_t rows, int64_t block) {
+    const int64_t stride = job->space->strip.stride;
+    const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
+    for (int64_t k = 0; k < rows; k++)
+        outer_terms(job, first + k, block, (const REAL *)w->upstream + k * stride);
+    if (ota_array_present(whole[0]))
+        unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *raw = w->raw == NULL ? NULL : (REAL *)w->raw + k * stride;
+        through_terms(job, raw, first + k, block, (REAL *)w->upstream + k * stride);
+    }
+    if (ota_array_present(whole[1]))
+        unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
+}
+
 static void WORD(slopes_block)(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                                int64_t rows, int64_t block, bool solved) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
     const int64_t stride = space->strip.stride;
-    const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
     if (!job->stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
@@ -230,19 +265,46 @@ static void WORD(slopes_block)(ota_backward_job *job, const ota_backward_worker 
             WORD(find_weights)(job, i, s, p);
         pairs(job, i, s, free, u, p, w->slope);
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
-        outer_terms(job, i, block, u);
     }
-    if (ota_array_present(whole[0]))
-        unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
-    for (int64_t k = 0; k < rows; k++) {
-        const REAL *raw = w->raw == NULL ? NULL : (const REAL *)w->raw + k * stride;
-        through_terms(job, raw, first + k, block, (REAL *)w->upstream + k * stride);
-    }
-    if (ota_array_present(whole[1]))
-        unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
+    WORD(close_block)(job, w, first, rows, block);
     for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
         dropout_row(r, job->dropout_key, first + k, 0, r->keys, (REAL *)w->weights + k * stride);
     }
+}
+
+/* P of one row of fixed rounds. */
+static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REAL *p) {
+    const ota_plan *plan = job->plan;
+    const ota_kernel_rounds *rounds = &job->space->rounds.now;
+    const int64_t stride = plan->dense_stride;
+    const double u = ldexp(rounds->u[rounds->rounds * rounds->row_lane + query], -REAL_LIFT);
+    KERNELS(plan)->weights((const REAL *)plan->seats[0].scores + query * stride, stride, 1,
+                           plan->resolved.keys, job->space->bias, &u, p, stride);
+}
+
+/* P and dL/dS of fixed rounds from their kernel. */
+static void WORD(kernel_block)(const ota_backward_job *job, const ota_backward_worker *w,
+                               int64_t first, int64_t rows, int64_t at, int64_t block) {
+    const ota_plan *plan = job->plan;
+    const ota_backward_space *space = job->space;
+    const int64_t m = plan->resolved.keys, stride = space->strip.stride;
+    const int64_t width = space->rounds.width, values = plan->values_width;
+    REAL *long_rows = (REAL *)space->rounds.rows + at * width;
+    for (int64_t k = 0; k < rows; k++) {
+        double a[2 * OTA_KERNEL_ROUNDS + 1];
+        ota_kernel_rounds_row(&space->rounds.now, first + k, a);
+        REAL *row = long_rows + k * width;
+        memcpy(row, (const REAL *)w->gradients + k * values, (size_t)values * sizeof *row);
+        for (int64_t q = values; q < width; q++) row[q] = (REAL)-a[q - values];
+    }
+    KERNELS(plan)->products(long_rows, space->rounds.packed, rows, m, width, w->upstream, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *p = (REAL *)w->weights + k * stride;
+        WORD(kernel_weights)(job, first + k, p);
+        KERNELS(plan)->slopes(p, NULL, m, (REAL)0, (REAL)(1.0 / job->law.tau),
+                              (REAL *)w->upstream + k * stride);
+    }
+    WORD(close_block)(job, w, first, rows, block);
 }
 
 static void WORD(rows_task)(void *context, int64_t block, int worker) {
@@ -260,7 +322,9 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
     const ota_backward_worker w = WORD(worker_at)(job, worker, at);
     REAL *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    WORD(form_block)(job, &w, first, rows, &low, &high);
+    if (!job->space->rounds.carried || w.raw != NULL)
+        WORD(form_block)(job, &w, first, rows, &low, &high);
+    if (job->space->rounds.carried) low = 0, high = r->keys;
     for (int64_t k = 0; k < rows; k++) {
         strip->low[at + k] = low;
         strip->high[at + k] = high;
@@ -268,11 +332,13 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
     }
     const bool solved = job->lists;
     if (job->lists && row_lists(job, &w, worker, first, rows, at)) {
-        for (int64_t k = 0; k < rows; k++)
-            WORD(list_slopes)
-            (job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
+        for (int64_t k = 0; k < rows; k++) WORD(list_slopes)
+        (job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
     } else {
-        WORD(slopes_block)(job, &w, first, rows, block, solved);
+        if (job->space->rounds.carried)
+            WORD(kernel_block)(job, &w, first, rows, at, block);
+        else
+            WORD(slopes_block)(job, &w, first, rows, block, solved);
         if (out != NULL) {
             memset(out, 0, (size_t)(rows * r->width) * sizeof *out);
             KERNELS(plan)->apply((const REAL *)w.upstream + low, stride,
@@ -347,7 +413,8 @@ static void WORD(keys_task)(void *context, int64_t tile, int worker) {
         WORD(add_lists)(job, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
         WORD(add_rows)(job, w, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
     }
-    if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad)) {
+    if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad) &&
+        !job->space->rounds.carried) {
         const int64_t width = plan->values_width;
         WORD(add_lists)(job, strip->weights, strip->upstream, width, from, to, space->values_sum);
         WORD(add_rows)(job, w, strip->weights, strip->upstream, width, from, to, space->values_sum);

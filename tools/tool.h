@@ -53,6 +53,7 @@ typedef struct tool_settings {
     tool_whole max_rounds, rounds;
     const char *anneal, *relaxation, *center, *precision, *solver;
     bool prune, allow_partial, strict;
+    tool_real dropout;
     tool_whole threads, memory, seed;
     const char *cpu;
     const char *dtype, *out_dtype;
@@ -73,6 +74,8 @@ typedef struct tool_settings {
     const char *text;
     bool no_special, plain, decode, count, pieces;
     const char *compared;
+    const char *windows, *sampling, *layers, *saturation, *store, *temperatures;
+    bool resume;
 } tool_settings;
 
 /* ---- context ---- */
@@ -150,6 +153,7 @@ int tool_info(tool_context *context);
 int tool_capture(tool_context *context);
 int tool_perplexity(tool_context *context);
 int tool_generate(tool_context *context);
+int tool_analyze(tool_context *context);
 int tool_report_command(tool_context *context);
 
 /* ---- flags.c ---- */

@@ -24,6 +24,7 @@ from ._errors import (
     SolveError,
 )
 from ._library import library as _library
+from ._regulariser import Regulariser
 from ._solve import Info, release_memory
 from ._threads import get_num_threads, set_num_threads, threads
 
@@ -49,6 +50,7 @@ __all__ = [
     "PartialWarning",
     "Plan",
     "Potentials",
+    "Regulariser",
     "RowStats",
     "Run",
     "SolveError",

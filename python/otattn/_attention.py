@@ -10,6 +10,7 @@ from typing import Any
 from numpy import ndarray
 
 from ._arrays import numpy_attention, numpy_coupling, numpy_repeat
+from ._regulariser import Regulariser, word_of
 from ._settings import Settings, count, number
 
 
@@ -60,7 +61,9 @@ def _settings(
     dropout: float,
 ) -> Settings:
     if not isinstance(method, str):
-        raise TypeError(f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact'")
+        raise TypeError(
+            f"method is a {type(method).__name__}, wanted a string such as 'softmax/exact' or a Regulariser"
+        )
     if causal_align not in ("top_left", "bottom_right"):
         raise ValueError(f"causal_align is {causal_align!r}, wanted 'top_left' or 'bottom_right'")
     if scale is not None:
@@ -127,7 +130,7 @@ def prepare(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
     temperature: Any = 1.0,
     rounds: int | None = None,
     tolerance: float | None = None,
@@ -159,7 +162,7 @@ def prepare(
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
     settings = _maker()(
-        method,
+        word_of(method),
         scale,
         is_causal,
         causal_align,
@@ -211,7 +214,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
     temperature: Any = 1.0,
     rounds: int | None = None,
     tolerance: float | None = None,
@@ -265,9 +268,10 @@ def attention(
         Multiplies query key^T; default 1 / sqrt(width).
     enable_gqa : bool
         Several query heads share a key head.
-    method : str
+    method : str or Regulariser
         ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C,
-        elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces.
+        elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces. A
+        `Regulariser` is one of your own, on free columns.
     temperature : float or array, shape (heads,)
         Divides the scores.
     rounds, max_rounds : int, optional
@@ -451,7 +455,7 @@ def coupling(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
     temperature: Any = 1.0,
     rounds: int | None = None,
     tolerance: float | None = None,
@@ -502,7 +506,7 @@ def coupling(
            [0., 1.]])
     """
     settings = _maker()(
-        method,
+        word_of(method),
         scale,
         is_causal,
         causal_align,

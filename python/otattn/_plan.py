@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class Plan:
         folded = fold(query, key, value, self._gqa, expand)
         heads, queries = folded.query.shape[1:3]
         keep: list[Any] = [query, key, value]
+        self._shapes = (query.shape, key.shape, value.shape)
         others = operands_of(self._extra, folded.batch, heads, queries, folded.key.shape[2], keep)
         views = (view_of(folded.query), view_of(folded.key), view_of(folded.value))
         job = Job(self._settings, (*views, *others), self._gradients)
@@ -142,6 +143,94 @@ class Plan:
         self._handle.backward(job, given, wanted)
         return {name: float(x[0, 0, 0, 0]) if x.size == 1 else x for name, x in results.items()}
 
+    def jvp(self, tangents: Mapping[str, Any], coupling: bool = False) -> Any:
+        """Derivative of the last `forward` along one direction.
+
+        Parameters
+        ----------
+        tangents : dict
+            Name to the direction of that argument, an array of the argument's shape (a number where that is
+            one): query, key, value, bias, sink, alibi_slopes, relative_bias, temperature, alpha, cap,
+            strength, row_mass, column_mass. What is absent stands still. ``scores``, (..., heads, queries,
+            keys), is a direction of the final scores themselves. Units are those of the argument.
+        coupling : bool
+            Also return the derivative of the weights P.
+
+        Returns
+        -------
+        array, shape of out
+            ``dP value + P dvalue``; with `coupling` a pair with dP, (..., heads, queries, keys).
+
+        Raises
+        ------
+        NotDifferentiable
+            For hard plans.
+        NotConverged
+            When forward or the linear system of the derivative did not converge, or no plan exists that way.
+
+        Notes
+        -----
+        Computed in f64 whatever the type. For entropy plans in tolerance mode dP is the product of the
+        direction of the scores with the Hessian of the optimal value [LIT-30, DER-16].
+
+        Examples
+        --------
+        >>> import numpy as np, otattn
+        >>> x = np.arange(12.0).reshape(1, 1, 4, 3) / 12
+        >>> plan = otattn.Plan(x, x, x, method="softmax/exact", gradients=True)
+        >>> out = plan.forward(x, x, x)
+        >>> _, change = plan.jvp({"temperature": 1.0}, coupling=True)
+        >>> bool(abs(change.sum(-1)).max() < 1e-12)
+        True
+        """
+        if not self._gradients:
+            raise ValueError("gradients is False: make the plan with gradients=True")
+        job = self._job
+        keep: list[Any] = []
+        views = self._tangents(tangents, keep)
+        results = {
+            name: np.zeros(output_shape(name, job.sizes), self._dtype)
+            for name in (("out", "coupling") if coupling else ("out",))
+        }
+        self._handle.along(job, views, {name: view_of(x) for name, x in results.items()})
+        found = [x.reshape((*self._lead, *x.shape[2:])) for x in results.values()]
+        return tuple(found) if coupling else found[0]
+
+    def _tangents(self, tangents: Mapping[str, Any], keep: list[Any]) -> dict[str, View]:
+        """Views of directions in the shapes of the folded operands; `keep` holds what they show."""
+
+        def lend(x: Any) -> View:
+            keep.append(x)
+            return view_of(x)
+
+        batch, heads, queries, keys, _, _ = self._job.sizes
+        allowed = ("scores", *OPERANDS[:3], *OPERANDS[4:14])
+        found: dict[str, View] = {}
+        rest: list[Any] = [None] * 14
+        moved: list[Any] = [np.broadcast_to(np.zeros((), self._dtype), shape) for shape in self._shapes]
+        for name, value in tangents.items():
+            if name not in allowed:
+                raise ValueError(f"tangents has {name!r}, wanted names among {', '.join(allowed)}")
+            x = np.asarray(value)
+            x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+            if name == "scores":
+                whole = (*self._lead, queries, keys)
+                found[name] = lend(_of_shape(name, x, whole).reshape((batch, heads, queries, keys)))
+            elif name in OPERANDS[:3]:
+                place = OPERANDS.index(name)
+                moved[place] = _of_shape(name, x, self._shapes[place])
+            elif x.ndim == 0:
+                found[name] = lend(x.astype(np.float64).reshape((1, 1, 1, 1)))
+            else:
+                rest[OPERANDS.index(name) - 3] = x
+        folded = fold(moved[0], moved[1], moved[2], self._gqa, expand)
+        for name, x in zip(OPERANDS[:3], folded[:3], strict=True):
+            if name in tangents:
+                found[name] = lend(x)
+        others = operands_of(tuple(rest), folded.batch, heads, queries, keys, keep)
+        found |= {name: x for name, x in zip(OPERANDS[3:], others, strict=True) if isinstance(x, tuple)}
+        return found
+
     def _gradient_shape(self, name: str) -> tuple[tuple[int, ...], Any]:
         operand = self._job.operands[OPERANDS.index(name)]
         if isinstance(operand, tuple):
@@ -187,3 +276,9 @@ class Plan:
         handle = getattr(self, "_handle", None)
         if handle is not None:
             handle.free()
+
+
+def _of_shape(name: str, x: Any, shape: tuple[int, ...]) -> Any:
+    if x.shape != shape:
+        raise ValueError(f"the tangent of {name} has shape {x.shape}, wanted {shape}")
+    return x

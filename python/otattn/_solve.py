@@ -27,6 +27,7 @@ from ._errors import (
     status_word,
 )
 from ._library import library
+from ._regulariser import Regulariser, regulariser_named
 from ._settings import Settings
 from ._threads import thread_limit
 
@@ -50,6 +51,7 @@ def _offsets(kind: type[ctypes.Structure]) -> dict[str, int]:
 _PROBLEM = _offsets(c.Problem)
 _ARRAYS = _offsets(c.Arrays)
 _GRADIENTS = _offsets(c.Gradients)
+_TANGENTS = _offsets(c.Tangents)
 _TERM_ARRAY = c.Term.array.offset
 _SUPPORT_ARRAY = c.Support.array.offset
 _COUPLED = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED)
@@ -65,6 +67,8 @@ _GRADIENT_FIELDS = {
     "strength": "strength",
     "row_mass": "row_mass",
     "column_mass": "column_mass",
+    # Of tangents only.
+    "scores": "scores",
 }
 
 
@@ -73,13 +77,17 @@ def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
     """The structs of a call before any array, checked as far as words go."""
     problem, options = c.Problem(), c.Options()
     problem.size, options.size = ctypes.sizeof(problem), ctypes.sizeof(options)
-    error, reference = new_error()
-    check(
-        library.ota_method_parse(
-            settings.method.encode(), ctypes.byref(problem), ctypes.byref(options), reference
-        ),
-        error,
-    )
+    regulariser = regulariser_named(settings.method)
+    if regulariser is not None:
+        regulariser.fill(problem)
+    else:
+        error, reference = new_error()
+        check(
+            library.ota_method_parse(
+                settings.method.encode(), ctypes.byref(problem), ctypes.byref(options), reference
+            ),
+            error,
+        )
     problem.scale = settings.scale if settings.scale is not None else 0.0
     if settings.temperature != 1.0:
         problem.temperature = settings.temperature
@@ -169,6 +177,7 @@ class Job:
         "operands",
         "options",
         "problem",
+        "regulariser",
         "settings",
         "sizes",
         "start",
@@ -186,6 +195,8 @@ class Job:
         (alpha, cap, strength, row_mass, column_mass, lengths, start, seed) = operands[9:]
         assert isinstance(query, tuple)
         self.settings, self.start, self.operands = settings, start, operands
+        # Kept, since the struct only points at its functions.
+        self.regulariser: Regulariser | None = regulariser_named(settings.method)
         self.values = value
         width = value[5] if isinstance(value, tuple) else 0
         if isinstance(key, tuple):
@@ -254,6 +265,11 @@ class Job:
         shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:15])
         self.key = (settings, gradients, options.threads, shapes)
 
+    def reraise(self) -> None:
+        """Raises what a function of the caller's raised inside of the library."""
+        if self.regulariser is not None:
+            self.regulariser.reraise()
+
     def _put_terms(self, problem: c.Problem, terms: list[tuple[str, int, Operand]]) -> None:
         array = (c.Term * len(terms))()
         for k, (_, kind, operand) in enumerate(terms):
@@ -276,6 +292,16 @@ class Job:
         return array
 
 
+def gradient_field(job: Job, name: str) -> int | str:
+    """Where the gradient or tangent of an operand stands: a place among the terms, or a field."""
+    if name in job.term_names:
+        return job.term_names.index(name)
+    field = _GRADIENT_FIELDS.get(name)
+    if field is None:
+        raise ValueError(f"{name} has no part in this problem, so there is no derivative for it")
+    return "matrix" if name == "query" and not job.problem.keys.type else field
+
+
 def _positive(name: str, value: float) -> float:
     if not value > 0.0:
         raise ValueError(f"{name} is {value!r}, wanted more than 0")
@@ -285,21 +311,20 @@ def _positive(name: str, value: float) -> float:
 class Handle:
     """One ota_plan and the structs of its calls. Not for two threads at once."""
 
-    __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result")
+    __slots__ = ("arrays", "bytes", "error", "key", "pointer", "reference", "result", "terms")
 
     def __init__(self, job: Job) -> None:
         self.error, self.reference = new_error()
         pointer = ctypes.c_void_p()
-        check(
-            library.ota_plan_create(
-                ctypes.byref(pointer),
-                ctypes.byref(job.problem),
-                job.sizes[5],
-                ctypes.byref(job.options),
-                self.reference,
-            ),
-            self.error,
+        status = library.ota_plan_create(
+            ctypes.byref(pointer),
+            ctypes.byref(job.problem),
+            job.sizes[5],
+            ctypes.byref(job.options),
+            self.reference,
         )
+        job.reraise()
+        check(status, self.error)
         self.pointer: int | None = pointer.value
         self.key = job.key
         self.bytes: int = library.ota_plan_bytes(pointer)
@@ -308,7 +333,9 @@ class Handle:
         self.arrays = c.Arrays()
 
     def rebind(self, job: Job) -> None:
-        check(library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference), self.error)
+        status = library.ota_plan_rebind(self.pointer, ctypes.byref(job.problem), self.reference)
+        job.reraise()
+        check(status, self.error)
 
     def bind_arrays(self, job: Job, outputs: Mapping[str, View]) -> None:
         """Fills the struct of the next forward. `outputs` maps names of ota_arrays to views."""
@@ -327,6 +354,7 @@ class Handle:
         status: int = library.ota_forward(
             self.pointer, ctypes.byref(self.arrays), ctypes.byref(self.result), self.reference
         )
+        job.reraise()
         return status
 
     def backward(
@@ -338,16 +366,7 @@ class Handle:
         gradients.solved = int(solved)
         for name, view in given.items():
             _pack(gradients, _GRADIENTS[name], *view)
-        terms = (c.Array * max(1, len(job.term_names)))()
-        for name, view in wanted.items():
-            if name in job.term_names:
-                _pack(terms, job.term_names.index(name) * ctypes.sizeof(c.Array), *view)
-                continue
-            field = _GRADIENT_FIELDS[name]
-            if name == "query" and not job.problem.keys.type:
-                field = "matrix"
-            _pack(gradients, _GRADIENTS[field], *view)
-        gradients.terms = ctypes.addressof(terms)
+        self._put(job, gradients, _GRADIENTS, wanted)
         status = library.ota_backward(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -355,8 +374,40 @@ class Handle:
             ctypes.byref(self.result),
             self.reference,
         )
+        job.reraise()
         if status < 0:
             raise_status(status, self.error, sentence=self.result.sentence.decode())
+
+    def along(self, job: Job, tangents: Mapping[str, View], outputs: Mapping[str, View]) -> None:
+        """Derivatives of out and coupling along tangents by operand (or `scores`)."""
+        record = c.Tangents()
+        record.size = ctypes.sizeof(c.Tangents)
+        for name, view in outputs.items():
+            _pack(record, _TANGENTS[name], *view)
+        self._put(job, record, _TANGENTS, tangents)
+        status = library.ota_jvp(
+            self.pointer,
+            ctypes.byref(self.arrays),
+            ctypes.byref(record),
+            ctypes.byref(self.result),
+            self.reference,
+        )
+        job.reraise()
+        if status < 0:
+            raise_status(status, self.error, sentence=self.result.sentence.decode())
+
+    def _put(self, job: Job, record: Any, offsets: dict[str, int], views: Mapping[str, View]) -> None:
+        """Views by operand into the fields of ota_gradients or ota_tangents, which have the same names."""
+        terms = (c.Array * max(1, len(job.term_names)))()
+        for name, view in views.items():
+            field = gradient_field(job, name)
+            if isinstance(field, int):
+                _pack(terms, field * ctypes.sizeof(c.Array), *view)
+            else:
+                _pack(record, offsets[field], *view)
+        record.terms = ctypes.addressof(terms)
+        # The struct holds an address only.
+        self.terms = terms
 
     def free(self) -> None:
         if self.pointer is not None:
@@ -528,6 +579,7 @@ def solve_on(
     r = handle.result
     info = Info(status_word(status), r.rounds, r.row_error, r.column_error, r.empty_rows, r.nonfinite_rows)
     certificate = judge(job.problem, job.options, _judged(job, handle)) if certify else None
+    job.reraise()
     return info, certificate
 
 
@@ -561,5 +613,19 @@ def differentiate(
             if status < 0:
                 settle(job, handle, status)
         handle.backward(job, given, wanted, solved)
+    finally:
+        pool.give(handle)
+
+
+def differentiate_along(
+    job: Job, outputs: Mapping[str, View], tangents: Mapping[str, View], wanted: Mapping[str, View]
+) -> None:
+    """Solves again into `outputs` and writes the derivatives of out and coupling along `tangents`."""
+    handle = acquire(job)
+    try:
+        status = handle.forward(job, outputs)
+        if status < 0:
+            settle(job, handle, status)
+        handle.along(job, tangents, wanted)
     finally:
         pool.give(handle)

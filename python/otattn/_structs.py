@@ -708,6 +708,7 @@ class EvolveRow(ctypes.Structure):
         ("mean", ctypes.c_double),
         ("rank_squares", ctypes.c_double),
         ("rest", ctypes.c_double),
+        ("masses", ctypes.c_void_p),
         ("ranks", ctypes.c_void_p),
         ("top", ctypes.c_void_p),
     )

@@ -1,4 +1,4 @@
-"""torch in, torch out: two operators, torch.ops.otattn.solve and torch.ops.otattn.gradients.
+"""torch in, torch out: the operators solve, gradients and tangents of torch.ops.otattn.
 
 Both take the operands of a solve (four-dimensional, or scalars), the settings as one line of text, and the
 names of the results that are wanted. Forward keeps nothing but the column potential or, for softmax, the
@@ -18,6 +18,7 @@ from ._arrays import output_shape
 from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
+from ._regulariser import regulariser_named
 from ._settings import OPERANDS, Settings, settings_of, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 from ._solve import (
@@ -26,13 +27,14 @@ from ._solve import (
     Operand,
     View,
     differentiate,
+    differentiate_along,
     is_closed_form,
     is_implicit,
     needs_coupling,
     needs_no_forward,
     solve,
 )
-from ._torch_repeat import operator_repeat
+from ._torch_repeat import in_forward_mode, operator_repeat
 
 Tensor = torch.Tensor
 
@@ -60,6 +62,8 @@ _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
     "Tensor? out, Tensor? saved, str settings, str wanted) -> Tensor[]"
 )
+_tangents = ", ".join(f"Tensor? {name}_tangent" for name in _DIFFERENTIABLE)
+_library.define(f"tangents({_operands}, {_tangents}, str settings, str outputs) -> Tensor[]")
 
 
 # torch.compile looks through caches and warns about each, so it calls text_of itself.
@@ -225,6 +229,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
         out = output[names.index("out")]
     ctx.save_for_backward(*operands, out, saved)
     ctx.text, ctx.names = text, names
+    # A graph may be all that still holds it.
+    ctx.regulariser = regulariser_named(settings_of(text).method)
     ctx.mark_non_differentiable(
         *(x for name, x in zip(names, output, strict=True) if name not in ("out", "coupling", "receiver"))
     )
@@ -249,6 +255,54 @@ def _backward(
     for name, gradient in zip(wanted, found, strict=True):
         results[_PLACE[name]] = gradient
     return tuple(results)
+
+
+# ---- forward mode --------------------------------------------------------------------------------
+
+
+def _tangents_cpu(*arguments: Any) -> list[Tensor]:
+    *both, text, wanted = arguments
+    operands, tangents = both[:_COUNT], both[_COUNT:]
+    job = Job(settings_of(text), [_operand(x) for x in operands], gradients=True)
+    names = ["row_potential", "column_potential"]
+    kept = dict(zip(names, _allocate(names, operands[0], job.sizes), strict=True))
+    given = {name: x for name, x in zip(_DIFFERENTIABLE, tangents, strict=True) if x is not None}
+    results = _tangents_fake(*arguments)
+    differentiate_along(
+        job,
+        {name: _view(x) for name, x in kept.items()},
+        {name: _view(x) for name, x in given.items()},
+        {name: _view(x) for name, x in zip(wanted.split(","), results, strict=True)},
+    )
+    return results
+
+
+def _tangents_fake(*arguments: Any) -> list[Tensor]:
+    query, key, value = arguments[:3]
+    return _allocate(arguments[-1].split(","), query, _sizes(query, key, value))
+
+
+def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
+    """The tangents of what a solve returned, None for what has no derivative."""
+    given = [
+        None if x is None or tangent is None else tangent.to(x.dtype)
+        for x, tangent in zip(ctx.saved_tensors, tangents, strict=False)
+    ]
+    wanted = [name for name in ("out", "coupling", "receiver") if name in ctx.names]
+    fields = dict.fromkeys("out" if name == "out" else "coupling" for name in wanted)
+    places = [_PLACE[name] for name in _DIFFERENTIABLE]
+    moved = torch.ops.otattn.tangents(
+        *ctx.saved_tensors[:_COUNT], *(given[k] for k in places), ctx.text, ",".join(fields)
+    )
+    found = dict(zip(fields, moved, strict=True))
+    if "receiver" in wanted:
+        found["receiver"] = found["coupling"].sum(2, keepdim=True)
+    return tuple(found.get(name) if name in wanted else None for name in ctx.names)
+
+
+def _tangents_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
+    found = _one_by_one(torch.ops.otattn.tangents, info.batch_size, dims, arguments)
+    return found, [0] * len(found)
 
 
 def _no_setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
@@ -324,12 +378,15 @@ def _gradients_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
 
 _library.impl("solve", _solve_cpu, "CPU")
 _library.impl("gradients", _gradients_cpu, "CPU")
+_library.impl("tangents", _tangents_cpu, "CPU")
 torch.library.register_fake("otattn::solve", _solve_fake, lib=_library)
 torch.library.register_fake("otattn::gradients", _gradients_fake, lib=_library)
+torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)
 torch.library.register_autograd("otattn::solve", _backward, setup_context=_setup, lib=_library)
 torch.library.register_autograd("otattn::gradients", _no_second, setup_context=_no_setup, lib=_library)
 torch.library.register_vmap("otattn::solve", _solve_vmap, lib=_library)
 torch.library.register_vmap("otattn::gradients", _gradients_vmap, lib=_library)
+torch.library.register_vmap("otattn::tangents", _tangents_vmap, lib=_library)
 
 
 # ---- torch.func ----------------------------------------------------------------------------------
@@ -366,6 +423,11 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         _setup(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:_COUNT])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
+        return _along(ctx, tangents)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -502,7 +564,7 @@ def _call(
     if request is not None and not compiling:
         names.append("facts")
     # needs_grad does not see through the wrappers of torch.func.
-    transformed = not compiling and torch._C._are_functorch_transforms_active()
+    transformed = not compiling and (torch._C._are_functorch_transforms_active() or in_forward_mode())
     if transformed and "saved" not in names:
         names.append("saved")
     op: Any = _Solve.apply if transformed else torch.ops.otattn.solve

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _repeat
 from ._arrays import output_shape
+from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job
 from ._threads import thread_limit
@@ -18,9 +20,14 @@ _under_transform = torch._C._are_functorch_transforms_active
 _modes = torch._C._len_torch_dispatch_stack
 
 
+def in_forward_mode() -> bool:
+    """Inside of torch.autograd.forward_ad.dual_level, where tensors may carry tangents."""
+    return forward_ad._current_level >= 0
+
+
 def is_plain(*tensors: Tensor) -> bool:
     """Memory on this machine, and nobody looking on: no mode, no transformation, no compiler."""
-    if torch.compiler.is_compiling() or _under_transform() or _modes():
+    if torch.compiler.is_compiling() or _under_transform() or _modes() or in_forward_mode():
         return False
     for x in tensors:
         if type(x) not in _KINDS or not x.is_cpu or x.layout != torch.strided or x.is_neg():
@@ -182,7 +189,11 @@ def operator_repeat(operands: list[Tensor | None], text: str, wanted: str) -> li
     if wanted not in ("out", "out,saved") or key is None or value is None:
         return None
     assert query is not None
-    if any(x is not None for x in operands[4:]) or not (query.dim() == key.dim() == value.dim() == 4):
+    if (
+        any(x is not None for x in operands[4:])
+        or regulariser_named(settings_of(text).method)
+        or not (query.dim() == key.dim() == value.dim() == 4)
+    ):
         return None
     name = name_of((text, wanted), query, key, value, mask)
     repeat = _repeat.take(name)

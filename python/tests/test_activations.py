@@ -7,6 +7,7 @@ from typing import Any
 import entmax
 import numpy as np
 import pytest
+import spec
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +45,8 @@ def test_values_and_gradients(
     x = (scale * torch.randn(shape, dtype=torch.float64)).requires_grad_()
     weight = torch.randn(shape, dtype=torch.float64)
     found, expected = (getattr(module, name)(x, dim=dim, **arguments) for module in (ours, entmax))
-    assert (found - expected).abs().max() <= 1e-12
+    ids = "LIT-11 LIT-14" if "max" in name and "normmax" not in name else ""
+    spec.check(ids, (found - expected).detach().abs().max(), 1e-12)
     a, b = (torch.autograd.grad((y * weight).sum(), x)[0] for y in (found, expected))
     assert (a - b).abs().max() <= 1e-7 * (1 + b.abs().max())
     if "budget" not in name:

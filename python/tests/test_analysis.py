@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import otattn
 import pytest
+import spec
 import torch
 from otattn import _structs, analysis
 from scipy.special import logsumexp, softmax
 
 
-def close(a: Any, b: Any, tolerance: float = 1e-12) -> None:
-    assert np.abs(np.asarray(a) - np.asarray(b)).max() <= tolerance * (1 + np.abs(np.asarray(b)).max())
+def close(a: Any, b: Any, tolerance: float = 1e-12, ids: str = "") -> None:
+    """Equal to `tolerance` of the larger of 1 and b; the requirements `ids` that this shows go on record."""
+    error = np.abs(np.asarray(a) - np.asarray(b)).max()
+    spec.check(ids, error, tolerance * (1 + np.abs(np.asarray(b)).max()))
 
 
 def plan(rng: np.random.Generator, n: int = 6, m: int = 6) -> Any:
@@ -43,7 +46,7 @@ def test_hamming(rng: np.random.Generator) -> None:
     close(P.sum(1), p)
     close(P.sum(0), q)
     close(found.cost, (P * cost).sum())
-    close(found.objective, (P * cost).sum() + 0.7 * (P * np.log(P)).sum())
+    close(found.objective, (P * cost).sum() + 0.7 * (P * np.log(P)).sum(), ids="DER-05")
     close(found.tv, np.abs(p - q).sum() / 2)
     slow = analysis.hamming(p, q, 0.7, solver="sinkhorn", tolerance=1e-13)
     close(slow.cost, found.cost)
@@ -159,21 +162,22 @@ def test_distributions(rng: np.random.Generator) -> None:
 def test_geometry_of_the_softmax(rng: np.random.Generator) -> None:
     s, u, t = rng.standard_normal(6), rng.standard_normal(6), 0.7
     phi, p = analysis.softmax_potential(s, t)
-    close(phi, t * logsumexp(s / t))
+    close(phi, t * logsumexp(s / t), ids="LIT-23")
     close(p, softmax(s / t))
-    close(analysis.softmax_objective(p, s, t), -phi)
-    close(analysis.softmax_dual(s, t, t - phi), -phi)
-    close([analysis.fenchel(p, s, t).gap, analysis.fenchel(p, s, t).spread], 0)
+    close(analysis.softmax_objective(p, s, t), -phi, ids="LIT-02 LIT-22")
+    close(analysis.softmax_dual(s, t, t - phi), -phi, ids="LIT-24")
+    close(analysis.fenchel(p, s, t).gap, 0, ids="LIT-25")
+    close(analysis.fenchel(p, s, t).spread, 0, ids="LIT-26")
     F = (np.diag(p) - np.outer(p, p)) / t**2
     matrix, rank = analysis.fisher_matrix(p, t)
-    close(matrix, F)
+    close(matrix, F, ids="LIT-27")
     assert rank == 5
     close(analysis.fisher_product(p, u, t), F @ u)
-    close(analysis.softmax_jacobian(p, t), t * F)
+    close(analysis.softmax_jacobian(p, t), t * F, ids="LIT-18 LIT-30")
     value, gradient = analysis.advantage(p, u, t)
-    close(value, u - p @ u)
-    close(gradient, -t * F @ u)
-    close(analysis.natural_gradient(p, u, t), -np.linalg.pinv(F) @ gradient, 1e-9)
+    close(value, u - p @ u, ids="LIT-19")
+    close(gradient, -t * F @ u, ids="LIT-17 LIT-28")
+    close(analysis.natural_gradient(p, u, t), -np.linalg.pinv(F) @ gradient, 1e-9, "LIT-29")
     lower, upper = analysis.jacobian_norm(p)
     masses = [sum(x for k, x in enumerate(p) if subset >> k & 1) for subset in range(64)]
     best = max(4 * mass * (1 - mass) for mass in masses)
@@ -188,27 +192,30 @@ def test_certificates(rng: np.random.Generator) -> None:
     bounds, change = analysis.score_bounds(S, T, 1.0, residual), analysis.score_change(S, T, P, Q)
     close(change.l1, np.abs(P - Q).sum())
     close(change.energy, ((S - T) * (P - Q)).sum())
-    close(change.jeffreys, change.energy, 1e-9)
-    assert change.l1 <= bounds.sharp <= bounds.printed and change.l1 <= bounds.family
+    close(change.jeffreys, change.energy, 1e-9, "CETA-18")
+    spec.check("CETA-16 DER-17", change.l1, bounds.sharp)
+    spec.check("CETA-16", bounds.sharp, bounds.printed)
+    spec.check("DER-18", change.l1, bounds.family)
     close(bounds.sharp, 12 * np.tanh(residual / 2))
     V = rng.standard_normal((6, 3))
     W = V + 0.01
     moved = analysis.row_norm(P @ V, Q @ W)
     close(moved, np.linalg.norm(P @ V - Q @ W, axis=1).max())
     outputs = analysis.output_bounds(bounds, V, W)
-    assert moved <= outputs.sharp and moved <= outputs.printed
-    assert analysis.hull_excess(P @ V, V) <= 1e-15
+    spec.check("DER-19", moved, outputs.sharp)
+    spec.check("CETA-17", moved, outputs.printed)
+    spec.check("CETA-13", analysis.hull_excess(P @ V, V), 1e-15)
     close(analysis.hull_excess(V + 5, V), 5 + 0 * V.max(), 1.0)
-    assert analysis.nonexpansion(P, V, W + V**2) <= 1 + 1e-12
+    spec.check("CETA-14", analysis.nonexpansion(P, V, W + V**2), 1 + 1e-12)
     R = softmax(rng.standard_normal((6, 4)), -1)
     found = analysis.receiver(R)
-    close(found.mass, R.sum(0))
+    close(found.mass, R.sum(0), ids="CETA-19")
     close(found.largest, R.sum(0).max() / 1.5)
     X = rng.standard_normal((4, 3))
     close(analysis.mean_shift(found.mass, X, 6), (R @ X).mean(0) - X.mean(0))
     weights, columns, rest = analysis.birkhoff(P)
     rebuilt = sum(w * np.eye(6)[c] for w, c in zip(weights, columns, strict=True))
-    close(rebuilt, P, 1e-9)
+    close(rebuilt, P, 1e-9, "CETA-05")
     assert rest <= 1e-9
 
 
@@ -274,11 +281,11 @@ def test_positions(rng: np.random.Generator) -> None:
     i, j = np.arange(3)[:, None], np.arange(5)
     close(analysis.relative_costs(q, k, bias, 0.5), -(q @ k.T + bias[i - j + 4]) / 0.5)
     close(analysis.relative_costs(q, k, bias, 0.5, "outside"), -(q @ k.T) / 0.5 - bias[i - j + 4])
-    close(analysis.alibi_bias(0.3, 3, 5), -0.3 * np.abs(i - j))
+    close(analysis.alibi_bias(0.3, 3, 5), -0.3 * np.abs(i - j), ids="LIT-12")
     R = analysis.rope_matrix(6, 2.5)
-    close(R @ R.T, np.eye(6))
+    close(R @ R.T, np.eye(6), ids="TOT-51")
     p, V = softmax(rng.standard_normal(5)), rng.standard_normal((5, 2))
-    close(analysis.context(p, V), p @ V)
+    close(analysis.context(p, V), p @ V, ids="LIT-15")
 
 
 def test_layers(rng: np.random.Generator) -> None:
@@ -297,8 +304,8 @@ def test_layers(rng: np.random.Generator) -> None:
     right = mixed.transpose(1, 0, 2).reshape(5, 6) @ wo + bias
     close(found.out, right, 1e-10)
     close(found.parts.sum(0) + bias, found.out)
-    close(found.receiver, 1, 1e-10)
-    close(layer.block(x, 0.5), x + 0.5 * found.out)
+    close(found.receiver, 1, 1e-10, "CETA-11")
+    close(layer.block(x, 0.5), x + 0.5 * found.out, ids="CETA-27")
     normed = analysis.layernorm(x)[0]
     close(layer.block(x, 0.5, (None, None, 1e-5)), x + 0.5 * layer.forward(normed).out)
     means = layer.mean_change(x)
@@ -309,15 +316,16 @@ def test_layers(rng: np.random.Generator) -> None:
     assert output.measured <= output.sharp and weights.measured <= weights.sharp
     moved = layer.block_change(x, x2, 0.5, (None, None, 1e-5))
     assert moved.measured <= moved.sharp
-    close(analysis.identity_core(found.coupling[0], x, 0.3), 0.7 * x + 0.3 * found.coupling[0] @ x, 1e-9)
+    kept = 0.7 * x + 0.3 * found.coupling[0] @ x
+    close(analysis.identity_core(found.coupling[0], x, 0.3), kept, 1e-9, "CETA-28")
     close(analysis.spectral_norm(wq), np.linalg.norm(wq, 2), 1e-8)
     P = found.coupling[0]
     dout, dscores = rng.standard_normal((5, 3)), rng.standard_normal((5, 5))
     chain = analysis.head_chain_rule(q[0], k[0], v[0], P, dout, dscores)
     close(chain.dp, dout @ v[0].T)
     close(chain.dv, P.T @ dout)
-    close(chain.dq, dscores @ k[0] / np.sqrt(3))
-    close(chain.dk, dscores.T @ q[0] / np.sqrt(3))
+    close(chain.dq, dscores @ k[0] / np.sqrt(3), ids="LIT-21")
+    close(chain.dk, dscores.T @ q[0] / np.sqrt(3), ids="LIT-21")
     with pytest.raises(ValueError, match="heads is 4"):
         analysis.AttentionLayer(wq, wk, wv, wo, heads=4)
     with pytest.raises(ValueError, match=r"x has shape \(5, 4\), wanted \(queries, width=6\)"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import otattn
 import pytest
+import spec
 import torch
 import torch.nn.functional as F
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_softmax_is_sdpa(
     assert out.shape == expected.shape and out.dtype == expected.dtype
     extra = float(np.abs(m).max()) if mask in ("float", "row") else 0.0
     tolerance = bound(q.reshape(-1, width), k.reshape(-1, width), v, scale or width**-0.5, extra)
-    assert np.abs(out - np.nan_to_num(expected)).max(initial=0) <= tolerance
+    spec.check("LIT-01 LIT-05", np.abs(out - np.nan_to_num(expected)).max(initial=0), tolerance)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -121,7 +122,7 @@ def test_known_plans() -> None:
     assert np.abs(plan - 0.5).max() <= 1e-13
     assert np.array_equal(otattn.coupling(scores, method="hard"), [[1, 0], [1, 0]])
     sparse = otattn.coupling(np.array([[1.0, 0.9, -5.0]]), method="sparsemax")
-    assert np.abs(sparse - [[0.55, 0.45, 0.0]]).max() <= 4 * U64
+    spec.check("LIT-10", np.abs(sparse - [[0.55, 0.45, 0.0]]).max(), 4 * U64)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -200,7 +201,7 @@ def test_every_term(rng: np.random.Generator) -> None:
     )
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    assert np.abs(aux.coupling - weights[..., :-1]).max() <= 256 * U64
+    spec.check("LIT-12 TOT-50", np.abs(aux.coupling - weights[..., :-1]).max(), 256 * U64)
     assert np.abs(aux.row_stats.sink - weights[..., -1]).max() <= 256 * U64
     assert np.abs(out - weights[..., :-1] @ v).max() <= 256 * U64 * np.abs(v).max()
 
@@ -215,7 +216,7 @@ def test_masses_and_parameters(rng: np.random.Generator) -> None:
         q, q, v, method="softmax/exact", row_mass=row, column_mass=column, return_aux=request, tolerance=1e-12
     )
     assert np.abs(aux.coupling.sum(-1) - row).max() <= 1e-11
-    assert np.abs(aux.coupling.sum(-2) - column).max() <= 1e-11
+    spec.check("ELA-13", np.abs(aux.coupling.sum(-2) - column).max(), 1e-11)
     named = otattn.attention(q, q, v, method="entmax", alpha=1.7)
     assert np.array_equal(named, otattn.attention(q, q, v, method="entmax:1.7"))
     assert np.array_equal(

@@ -1,6 +1,6 @@
 """Folders as `otattn analyze` writes them, made from invented numbers, for tests of the report.
 
-    write(folder, layers=12, heads=12, tokens=512, hostile=False, seed=0)
+write(folder, layers=12, heads=12, tokens=512, hostile=False, noise=False, seed=0)
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ HOSTILE = [
     "\u0000\u0007\ud7ff",
     "=HYPERLINK(0)",
 ]
-TRANSITIONS = (
-    "tv w1 kl js entropy_change top1 top5 top10 top100 spearman relative_l2 cosine max_coordinate_change "
-    "max_logit_change logit_range_half logit_correlation effective_temperature bound_ratio "
-    "bound_ratio_sharp alignment alignment_per_sqrt_vocabulary norm_change"
-).split()
-LAYERS = "norm entropy max_probability agreement_with_final kl_to_final effective_rank mean_cosine".split()
-ATTENTION = "sink_rate first_key_mass receiver_max gini row_entropy max_weight support".split()
+TRANSITIONS = [
+    *("tv", "w1", "kl", "js", "entropy_change", "top1", "top5", "top10", "top100", "spearman"),
+    *("relative_l2", "cosine", "max_coordinate_change", "norm_change"),
+    *("max_logit_change", "logit_range_half", "logit_correlation", "effective_temperature"),
+    *("bound_ratio", "bound_ratio_sharp", "alignment", "alignment_per_sqrt_vocabulary"),
+]
+LAYERS = [
+    *("norm", "entropy", "max_probability", "agreement_with_final", "kl_to_final"),
+    *("effective_rank", "mean_cosine"),
+]
+ATTENTION = ["sink_rate", "first_key_mass", "receiver_max", "gini", "row_entropy", "max_weight", "support"]
 # Where a measure lies at depth 0 and at depth 1.
 ENDS = {
     "tv": (0.7, 0.2),
@@ -84,7 +88,9 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def pattern(rng: np.random.Generator, count: int, sink: float) -> np.ndarray:
     """A causal pattern whose first key draws the more the larger `sink` is."""
-    scores = rng.standard_normal((count, count)) * 2 - np.abs(np.subtract.outer(range(count), range(count))) / 20
+    scores = (
+        rng.standard_normal((count, count)) * 2 - np.abs(np.subtract.outer(range(count), range(count))) / 20
+    )
     scores[:, 0] += sink
     scores[np.triu_indices(count, 1)] = -np.inf
     weights = np.exp(scores - scores.max(1, keepdims=True))
@@ -99,7 +105,13 @@ def pool(weights: np.ndarray, cells: int) -> np.ndarray:
 
 
 def write(
-    folder: Path, layers: int = 12, heads: int = 12, tokens: int = 512, hostile: bool = False, seed: int = 0
+    folder: Path,
+    layers: int = 12,
+    heads: int = 12,
+    tokens: int = 512,
+    hostile: bool = False,
+    noise: bool = False,
+    seed: int = 0,
 ) -> Path:
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,7 +132,9 @@ def write(
     attention = [
         [
             {
-                name: figure((tokens / 8 if name == "receiver_max" else 1) * pull[layer, head] * rng.random(4))
+                name: figure(
+                    (tokens / 8 if name == "receiver_max" else 1) * pull[layer, head] * rng.random(4)
+                )
                 for name in ATTENTION
             }
             for head in range(heads)
@@ -151,7 +165,10 @@ def write(
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
     tables = folder / "tables"
-    write_csv(tables / "table1.csv", [{"layer range": "1-4", name: "0.08 ± 0.02"}, {"layer range": "5-8", name: "0.19 ± 0.03"}])
+    write_csv(
+        tables / "table1.csv",
+        [{"layer range": "1-4", name: "0.08 ± 0.02"}, {"layer range": "5-8", name: "0.19 ± 0.03"}],
+    )
     write_csv(tables / "table5.csv", [{"epsilon": 1.0, "tolerance": 1e-6, "mean": 3.2, "sd": 0.4, "max": 5}])
     write_csv(
         tables / "events.csv",
@@ -170,7 +187,13 @@ def write(
     write_csv(
         tables / "methods.csv",
         [
-            {"method": method, "output_change": change, "nll_per_token": nll, "perplexity": np.exp(nll), "receiver_max": top}
+            {
+                "method": method,
+                "output_change": change,
+                "nll_per_token": nll,
+                "perplexity": np.exp(nll),
+                "receiver_max": top,
+            }
             for method, change, nll, top in (
                 ("softmax", 0.0, 3.3, 61.0),
                 ("softmax/capped:2", 0.31, 4.1, 2.0),
@@ -181,12 +204,22 @@ def write(
     write_csv(
         tables / "temperatures.csv",
         [
-            {"temperature": t, "saturation": 0.005 / t, "relative_l2": 0.3 * t, "perplexity": 27 + 10 * abs(np.log(t))}
+            {
+                "temperature": t,
+                "saturation": 0.005 / t,
+                "relative_l2": 0.3 * t,
+                "perplexity": 27 + 10 * abs(np.log(t)),
+            }
             for t in (0.5, 0.7, 1.0, 1.4, 2.0)
         ],
     )
-    cells = min(tokens, 128)
-    maps = np.stack([np.stack([pool(pattern(rng, tokens, 12 * s), cells) for s in row]) for row in pull])
+    cells = min(tokens, 96)
+    # Noise packs worse than any pattern.
+    maps = (
+        rng.random((layers, heads, cells, cells))
+        if noise
+        else np.stack([np.stack([pool(pattern(rng, tokens, 12 * s), cells) for s in row]) for row in pull])
+    )
     lens = [[texts[int(rng.integers(tokens))] for _ in range(tokens)] for _ in range(layers + 1)]
     save_file(
         {
@@ -198,9 +231,3 @@ def write(
         metadata={"tokens": json.dumps(texts), "lens": json.dumps(lens)},
     )
     return folder
-
-
-if __name__ == "__main__":
-    import sys
-
-    write(Path(sys.argv[1]), hostile="hostile" in sys.argv, seed=len(sys.argv[1]))

@@ -188,8 +188,8 @@ static void say_bounds(run_page *page, int run) {
     const json_t *bounds = json_object_get(page->runs[run].metrics, "bounds");
     if (!json_is_object(bounds)) return;
     tool_run_say(page,
-                 "%s%s%.0f transitions were held against the Lipschitz bound |p' - p|_1 <= "
-                 "||W||_{2->inf} |h' - h|_2; %.0f broke it; the largest ratio is %.4g.",
+                 "%s%s%.0f transitions were held against the Lipschitz bound |p' - p|\xe2\x82\x81 "
+                 "\xe2\x89\xa4 w |h' - h|; %.0f broke it; the largest ratio is %.4g.",
                  page->count > 1 ? tool_run_name(page, run) : "", page->count > 1 ? ": " : "",
                  tool_run_number(bounds, "checked"), tool_run_number(bounds, "violations"),
                  tool_run_number(bounds, "largest"));
@@ -244,7 +244,9 @@ static tool_report *open_page(const run_folder *runs, int count) {
     return tool_report_open(title, lead);
 }
 
-static void (*const parts[])(run_page *) = {add_summary, tool_run_tables};
+static void (*const parts[])(run_page *) = {add_summary,    tool_run_compare, tool_run_depth,
+                                            tool_run_heads, tool_run_events,  tool_run_methods,
+                                            tool_run_tables};
 
 static int write_page(const run_folder *runs, int count, const char *path, tool_error *error) {
     run_page page = {open_page(runs, count), runs, count, 0, error};

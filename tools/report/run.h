@@ -30,7 +30,7 @@
 #include "files.h"
 
 /* Of a side of a pooled pattern. */
-enum { TOOL_PATTERN_CELLS = 128 };
+enum { TOOL_PATTERN_CELLS = 96 };
 
 /* The page goes to `page`, NULL: report.html of `folder`; what is there is written over. With `other`,
  * the folder of a second run (or NULL), every figure shows both runs, differences come with intervals,

@@ -66,7 +66,7 @@ static int read_json(const char *folder, const char *name, bool optional, json_t
     if (code == 0) code = read_file(path, optional, &text, &size, error);
     if (code != 0 || text == NULL) return code;
     json_error_t why;
-    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     free(text);
     if (*out == NULL)
         return tool_fail(error, TOOL_EXIT_FILE, "%s: line %d, column %d: %s", tool_short_path(path),
@@ -199,7 +199,7 @@ static int load_words(const char *path, const char *key, json_t **out, tool_erro
     char *text;
     int code = tool_safetensors_metadata(path, key, NULL, &text, error);
     if (code != 0 || text == NULL) return code;
-    *out = json_loads(text, 0, NULL);
+    *out = json_loads(text, JSON_ALLOW_NUL, NULL);
     free(text);
     if (json_is_array(*out)) return 0;
     return tool_fail(error, TOOL_EXIT_FILE, "%s: its '%s' is no array of texts",
@@ -232,7 +232,7 @@ static int check_example(const char *path, const run_example *example, tool_erro
         return mismatch(path, "max_probability", error);
     if (example->tv.rank != 0 && example->tv.shape[1] != count) return mismatch(path, "tv", error);
     const int64_t *shape = example->patterns.shape;
-    if (example->patterns.rank != 0 && (shape[2] != shape[3] || shape[2] > count))
+    if (example->patterns.count != 0 && (shape[2] != shape[3] || shape[2] > count))
         return mismatch(path, "patterns", error);
     return 0;
 }

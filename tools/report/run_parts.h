@@ -9,6 +9,7 @@
 
 #include "files.h"
 #include "report/report.h"
+#include "tool.h"
 
 /* ---- run_load.c ---- */
 
@@ -82,6 +83,30 @@ void tool_run_cell_number(run_cells *cells, double value);
 const tool_table *tool_run_cells_table(run_cells *cells, const char *caption);
 void tool_run_cells_free(run_cells *cells);
 
+/* ---- run_depth.c: the measures of transitions and layers ---- */
+
+typedef struct run_measure {
+    const char *section; /* NULL: that of the row above */
+    const char *file;    /* figures/FILE.vl.json */
+    const char *figure;
+    const char *part; /* of metrics.json */
+    const char *key;
+    const char *second; /* a second member drawn beside, or NULL */
+    bool probed;        /* there is a raw one, too */
+    const char *title, *caption;
+} run_measure;
+
+extern const run_measure tool_run_measures[];
+extern const size_t tool_run_measure_count;
+
+/* Where entry `index` of the measure's part stands: a transition at the state it leads to. */
+int tool_run_layer(const run_measure *of, size_t index);
+
+/* ---- run_compare.c ---- */
+
+/* Mean of the second figure less that of the first, and the ends of the difference's 95 % interval. */
+void tool_run_difference(const json_t *first, const json_t *second, double numbers[3]);
+
 /* ---- parts of the page ---- */
 
 void tool_run_depth(run_page *page);   /* run_depth.c: measures by depth */
@@ -96,6 +121,8 @@ void tool_run_tables(run_page *page);  /* run_tables.c: every table, and as LaTe
 /* A token's text as it can be read: blanks, line ends, controls and marks that turn the direction of
  * text become visible. *label is valid UTF-8, cut to fit. */
 void tool_run_label(const char *token, char *label, size_t size);
+/* The same of a string that may hold zero bytes; "?" for what is no string. */
+void tool_run_token(const json_t *token, char *label, size_t size);
 /* The text as LaTeX that prints it; freed by the caller, NULL when memory is short. */
 char *tool_run_latex(const char *text);
 

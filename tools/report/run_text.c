@@ -70,6 +70,19 @@ void tool_run_label(const char *token, char *label, size_t size) {
     }
 }
 
+void tool_run_token(const json_t *token, char *label, size_t size) {
+    if (!json_is_string(token)) {
+        (void)snprintf(label, size, "?");
+        return;
+    }
+    const char *text = json_string_value(token);
+    const bool cut = strlen(text) < json_string_length(token);
+    tool_run_label(text, label, size);
+    const size_t used = strlen(label);
+    /* What stands behind a zero byte is not shown. */
+    if (cut) (void)snprintf(label + used, size - used, "\\u{0}");
+}
+
 static const char *latex_mark(uint32_t point) {
     static const struct {
         uint32_t point;

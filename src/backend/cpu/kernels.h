@@ -141,6 +141,9 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
                              const T *v, const double *mass, const double *sink, double *u,                      \
                              double *column);                                                                    \
+        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                      \
+        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                      \
+                               const T *y, const double *factor, double *x, double *column);                     \
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. Made    \
            for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */ \
         void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                               \

@@ -1,0 +1,124 @@
+"""A regulariser of the caller's: R(P) = sum_ij Omega(P_ij), given by the functions that the rows need."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from . import _structs as c
+
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p, ctypes.c_double)
+_PREFIX = "custom:"
+_numbers = itertools.count()
+# Settings travel as text, so a regulariser is known by a word that is never used twice.
+_known: weakref.WeakValueDictionary[str, Regulariser] = weakref.WeakValueDictionary()
+
+
+class Regulariser:
+    """A separable regulariser for `method=`: weights are ``weight((S_ij + f_i) / temperature)``.
+
+    P minimises ``sum P C + temperature sum Omega(P_ij)`` with row sums fixed and columns free, f_i being what
+    meets the row's mass; masks, biases, sinks and gradients work as with any method. [LIT-34]
+
+    Parameters
+    ----------
+    weight : function of a float
+        The inverse of Omega', clipped at 0: never negative, never falling, continuous, for any finite
+        argument. Argument and result are pure numbers (score over temperature, mass).
+    slope : function of a float
+        The derivative of `weight`, 0 where that is clipped. Only derivatives use it.
+    value : function of a float, optional
+        Omega(p) up to a constant, for p >= 0. Without it the certificate has no primal, dual and gap.
+
+    Notes
+    -----
+    The functions are called for every pair, several times a solve and from several threads, one at a time.
+    A function compiled by ``numba.cfunc`` as ``float64(voidptr, float64)``, or a ctypes function
+    of that type, is called without Python between.
+
+    Raises
+    ------
+    TypeError
+        What is given cannot be called.
+    ValueError
+        At the first solve, when a sample of arguments shows that `weight` is negative, falls or jumps.
+    Exception
+        Whatever the functions raise leaves the call that used them.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> sparse = otattn.Regulariser(lambda x: max(x, 0.0), lambda x: float(x > 0.0), lambda p: p * p / 2)
+    >>> otattn.coupling(np.array([[1.0, 0.5, -2.0]]), method=sparse)
+    array([[0.75, 0.25, 0.  ]])
+    """
+
+    def __init__(
+        self,
+        weight: Callable[[float], float],
+        slope: Callable[[float], float],
+        value: Callable[[float], float] | None = None,
+    ) -> None:
+        self._error: BaseException | None = None
+        self._functions = [self._compiled("weight", weight), self._compiled("slope", slope)]
+        self._functions.append(_FUNCTION() if value is None else self._compiled("value", value))
+        self.word = f"{_PREFIX}{next(_numbers)}"
+        """What stands for it in settings."""
+        _known[self.word] = self
+
+    def _compiled(self, name: str, function: Any) -> Any:
+        if isinstance(function, _FUNCTION):
+            return function
+        if isinstance(address := getattr(function, "address", None), int):
+            # A callback of numba.
+            return _FUNCTION(address)
+        if not callable(function):
+            raise TypeError(f"{name} is a {type(function).__name__}, wanted a function of a float")
+
+        # Without the cycle through self, it goes away as soon as nobody uses it.
+        owner = weakref.ref(self)
+
+        def call(_user: Any, x: float) -> float:
+            try:
+                return float(function(x))
+            except BaseException as error:
+                # No exception can cross the library: it is raised when the call has come back.
+                if (regulariser := owner()) is not None:
+                    regulariser._error = error
+                return math.nan
+
+        return _FUNCTION(call)
+
+    def fill(self, problem: c.Problem) -> None:
+        """Makes it the regulariser of a problem, which does not keep it alive."""
+        problem.regulariser = c.CUSTOM
+        for name, function in zip(("weight", "slope", "value"), self._functions, strict=True):
+            setattr(problem.custom, name, ctypes.cast(function, ctypes.c_void_p).value)
+
+    def reraise(self) -> None:
+        """Raises what a function raised inside of the library."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def __repr__(self) -> str:
+        return f"<otattn.Regulariser {self.word}>"
+
+
+def word_of(method: Any) -> Any:
+    """The word of a regulariser; anything else as it is."""
+    return method.word if isinstance(method, Regulariser) else method
+
+
+def regulariser_named(word: str) -> Regulariser | None:
+    """The regulariser that a method's word stands for; None where the word is one of the library's."""
+    if not word.startswith(_PREFIX):
+        return None
+    found = _known.get(word)
+    if found is None:
+        raise ValueError(f"method is {word!r}, whose Regulariser no longer exists")
+    return found
