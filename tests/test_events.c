@@ -208,6 +208,8 @@ static void classes_of_texts(void **unused) {
         {"\xc3.", LETTERS},
         {"\xf0\x9f\x98", LETTERS},
         {"\xff", LETTERS},
+        {"\xf8\x82\x80\x90", LETTERS},
+        {"\xe0\xa0\x80", LETTERS},
     };
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         const int set = ota_token_class(rows[k].text, (int64_t)strlen(rows[k].text));
@@ -217,6 +219,7 @@ static void classes_of_texts(void **unused) {
     /* Not a byte beyond the length is looked at. */
     assert_int_equal(ota_token_class("ab 1", 2), LETTERS);
     assert_int_equal(ota_token_class("\xc3\xa9", 1), LETTERS);
+    assert_int_equal(ota_token_class("\xe2\x80\xa6", 2), LETTERS);
 }
 
 static void refusals(void **unused) {
