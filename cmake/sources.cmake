@@ -317,6 +317,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_events.c
     tests/test_evolve.c
     tests/test_exp2.c
     tests/test_files.c
