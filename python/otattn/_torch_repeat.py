@@ -12,7 +12,7 @@ from . import _repeat
 from ._arrays import output_shape
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
-from ._solve import Job
+from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
 
 Tensor = torch.Tensor
@@ -208,7 +208,7 @@ def _first_reverse(
 ) -> _repeat.Reverse | None:
     from . import _torch
 
-    if not _torch.needs_no_forward(settings) or (_torch.is_implicit(settings) and not kept):
+    if not needs_no_forward(settings) or (is_implicit(settings) and not kept):
         return None
     mask = given[3]
     whole = None if mask is None else mask[(None,) * (4 - mask.dim())]
