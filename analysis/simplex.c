@@ -359,7 +359,7 @@ static void *allocate(int64_t size, size_t each, ota_status *status, ota_error *
     void *memory = (uint64_t)size > SIZE_MAX / each ? NULL : malloc((size_t)size * each);
     if (memory == NULL) {
         *status = analysis_fail(error, OTA_ENOMEM, "size", "use fewer symbols",
-                                "no memory for %" PRId64 " ranks", size);
+                                "no memory for %" PRId64 " values", size);
     }
     return memory;
 }

@@ -55,12 +55,12 @@ class Timed:
     read: float | None = None
 
 
-def torch_data(shape: tuple[int, int, int]):
+def torch_data(shape: tuple[int, int, int], kind: str = "float32"):
     import torch
 
     n, m, d = shape
     generator = torch.Generator().manual_seed(0)
-    make = lambda rows: torch.randn(1, 1, rows, d, generator=generator)  # noqa: E731
+    make = lambda rows: torch.randn(1, 1, rows, d, generator=generator).to(getattr(torch, kind))  # noqa: E731
     return torch, make(n), make(m), make(m)
 
 
@@ -88,25 +88,53 @@ def sinkhorn_by_torch(half_steps: int):
     return forward
 
 
-def torch_forward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+def torch_forward(
+    forward: Callable[..., object], kind: str = "float32"
+) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
     def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        _, q, k, v = torch_data(shape)
+        _, q, k, v = torch_data(shape, kind)
         return lambda: forward(q, k, v)
 
     return prepare
 
 
-def torch_backward(forward: Callable[..., object]) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+def torch_backward(
+    forward: Callable[..., object], kind: str = "float32"
+) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
     """The backward pass alone, on a graph made once."""
 
     def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
-        torch, *inputs = torch_data(shape)
+        torch, *inputs = torch_data(shape, kind)
         leaves = [x.requires_grad_() for x in inputs]
         out = forward(*leaves)
         along = torch.randn_like(out)
         return lambda: torch.autograd.grad(out, leaves, along, retain_graph=True)
 
     return prepare
+
+
+def onnx_attention(shape: tuple[int, int, int]) -> Callable[[], object]:
+    """ONNX Runtime's fused MultiHeadAttention with one head, as a model of one node."""
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    n, m, d = shape
+    kind = TensorProto.FLOAT
+    rows = {"query": n, "key": m, "value": m}
+    takes = [helper.make_tensor_value_info(name, kind, [1, size, d]) for name, size in rows.items()]
+    gives = [helper.make_tensor_value_info("output", kind, [1, n, d])]
+    node = helper.make_node("MultiHeadAttention", list(rows), ["output"], domain="com.microsoft", num_heads=1)
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "attention", takes, gives)
+    model = helper.make_model(graph, opset_imports=sets, ir_version=9)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    _, *inputs = torch_data(shape)
+    data = {name: x[0].numpy() for name, x in zip(rows, inputs, strict=True)}
+    return lambda: session.run(None, data)
 
 
 def pot_sinkhorn(shape: tuple[int, int, int]) -> Callable[[], object]:
@@ -231,6 +259,19 @@ ROWS = [
         Row("softmax", "softmax", (n, n, 64), "torch SDPA f32", torch_forward(softmax_by_torch))
         for n in (64, 256, 1024, 4096)
     ),
+    *(Row("softmax", "softmax", (n, n, 64), "ONNX Runtime f32", onnx_attention) for n in (256, 1024, 4096)),
+    *(
+        Row(
+            name,
+            "softmax",
+            (n, n, 64),
+            "torch SDPA bf16",
+            direction(softmax_by_torch, "bfloat16"),
+            "bf16",
+        )
+        for name, direction in (("softmax bf16", torch_forward), ("gradients softmax bf16", torch_backward))
+        for n in (256, 1024, 4096)
+    ),
     *(
         Row("entmax:1.5", "entmax:1.5", (n, n, 64), "torch + entmax15 f32", torch_forward(entmax_by_torch))
         for n in (256, 1024, 4096)
@@ -269,6 +310,16 @@ ROWS = [
             torch_forward(sinkhorn_by_torch(5)),
         )
         for n in (256, 1024, 2048)
+    ),
+    *(
+        Row(
+            "exact, 10 rounds",
+            "ceta{rounds=10}",
+            (n, n, 64),
+            "21 half-steps in torch f32",
+            torch_forward(sinkhorn_by_torch(21)),
+        )
+        for n in (1024, 2048)
     ),
     Row("exact to 1e-5", "ceta", (1024, 1024, 64), "POT sinkhorn f64", pot_sinkhorn),
     *(

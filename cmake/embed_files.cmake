@@ -58,6 +58,7 @@ function(otattn_embed_report target charts)
     set(pairs
         "page.css=${root}/tools/report/page.css"
         "page.js=${root}/tools/report/page.js"
+        "maps.js=${root}/tools/report/maps.js"
         "theme.json=${root}/tools/report/theme.json"
         "NOTICE.txt=${root}/tools/report/NOTICE.txt"
         "demo.safetensors=${root}/data/demo/minilm.safetensors")

@@ -12,6 +12,8 @@ set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
 target_link_libraries(otattn_model PUBLIC otattn_static
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
 
+set_source_files_properties(model/ops_portable.c PROPERTIES COMPILE_OPTIONS
+    "-fno-math-errno;-fno-trapping-math")
 foreach(source IN LISTS OTATTN_MODEL_LEVEL_SOURCES)
     string(REGEX REPLACE ".*/ops_([a-z0-9]+).*" "\\1" level "${source}")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "${OTATTN_PROCESSOR_${level}}")

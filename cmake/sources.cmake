@@ -10,6 +10,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backward_prefix.c
     src/backward_sums.c
     src/backward_tiles.c
+    src/backward_unrolled.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
@@ -25,6 +26,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/plan.c
     src/problem/array.c
     src/problem/arrays_check.c
+    src/problem/bend.c
     src/problem/check.c
     src/problem/check_array.c
     src/problem/check_options.c
@@ -63,6 +65,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solver/transport.c
     src/solver/unrolled.c
     src/solver/unrolled_along.c
+    src/solver/unrolled_kernel.c
     src/tangents.c
     src/tangents_check.c
     src/tangents_coupled.c
@@ -88,8 +91,15 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/bounds.c
     analysis/certify.c
     analysis/compose.c
+    analysis/events.c
+    analysis/evolve.c
+    analysis/evolve_positions.c
+    analysis/evolve_ranks.c
+    analysis/figures.c
     analysis/gauge.c
+    analysis/gauge_active.c
     analysis/gauge_bounds.c
+    analysis/gauge_howard.c
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
@@ -99,7 +109,14 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/identify_scores.c
     analysis/layers.c
     analysis/leak.c
-    analysis/simplex.c)
+    analysis/patterns.c
+    analysis/simplex.c
+    analysis/sweep.c
+    analysis/sweep_portable.c)
+
+# Passes over logits for newer processors; the level is the word after sweep_ in the name.
+set(OTATTN_ANALYSIS_LEVEL_SOURCES
+    analysis/sweep_avx2.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
@@ -118,13 +135,17 @@ set(OTATTN_MODEL_SOURCES
     model/checkpoint.c
     model/config.c
     model/elements.c
+    model/exits.c
     model/files.c
     model/gguf.c
     model/linear.c
+    model/logits.c
     model/methods.c
+    model/methods_file.c
     model/model.c
     model/ops.c
     model/ops_portable.c
+    model/rope.c
     model/safetensors.c
     model/session.c
     model/team.c
@@ -160,6 +181,22 @@ set(OTATTN_TOKENIZER_SOURCES
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     tools/align.c
+    tools/analyze/analyze.c
+    tools/analyze/columns.c
+    tools/analyze/csv.c
+    tools/analyze/events.c
+    tools/analyze/example.c
+    tools/analyze/figures.c
+    tools/analyze/folder.c
+    tools/analyze/measure.c
+    tools/analyze/metrics.c
+    tools/analyze/model_hash.c
+    tools/analyze/record.c
+    tools/analyze/states.c
+    tools/analyze/tables.c
+    tools/analyze/variants.c
+    tools/analyze/windows.c
+    tools/analyze/work.c
     tools/assign.c
     tools/attend.c
     tools/bench.c
@@ -201,7 +238,20 @@ set(OTATTN_PROGRAM_SOURCES
     tools/problem_flags.c
     tools/progress.c
     tools/report/embedded.c
+    tools/report/pack.c
     tools/report/report.c
+    tools/report/run.c
+    tools/report/run_cells.c
+    tools/report/run_compare.c
+    tools/report/run_depth.c
+    tools/report/run_events.c
+    tools/report/run_heads.c
+    tools/report/run_load.c
+    tools/report/run_methods.c
+    tools/report/run_pool.c
+    tools/report/run_tables.c
+    tools/report/run_text.c
+    tools/report_command.c
     tools/safetensors.c
     tools/safetensors_write.c
     tools/solve.c
@@ -236,15 +286,21 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/saturation.c
     tools/verify/sizes.c
     tools/verify/solvers.c
-    tools/verify/studies.c)
+    tools/verify/studies.c
+    tools/verify/studies_elastic.c
+    tools/verify/studies_examples.c
+    tools/verify/studies_rows.c
+    tools/verify/studies_story.c)
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c
+    tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
+    tests/test_bend.c
     tests/test_block.c
     tests/test_bounds.c
     tests/test_cache.c
@@ -254,11 +310,14 @@ set(OTATTN_TEST_SOURCES
     tests/test_compose.c
     tests/test_corners.c
     tests/test_coupled.c
+    tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_evolve.c
     tests/test_exp2.c
     tests/test_files.c
     tests/test_forward.c
@@ -268,6 +327,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_laws.c
     tests/test_forward_runs.c
     tests/test_gauge.c
+    tests/test_gauge_active.c
     tests/test_geometry.c
     tests/test_gradient_kernel.c
     tests/test_half.c
@@ -280,13 +340,23 @@ set(OTATTN_TEST_SOURCES
     tests/test_kernels.c
     tests/test_layers.c
     tests/test_leak.c
+    tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+    tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
+    tests/test_row_math.c
+    tests/test_run_report.c
     tests/test_simplex.c
+    tests/test_slopes.c
     tests/test_spectra.c
     tests/test_tangents.c
     tests/test_tokenizer.c
     tests/test_tokenizer_files.c
     tests/test_tolerance.c)
+
+# The processes of mpirun: one of the two is built.
+set(OTATTN_RANKS_SOURCES
+    tools/ranks_mpi.c
+    tools/ranks_one.c)

@@ -71,7 +71,8 @@ OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int6
  * Every answer is a two-sided certificate: `residual`, measured at the shifts returned, is an upper
  * bound of R; `residual_lower`, the mean of one closed walk, is a lower bound. Arrays are dense, f64 or
  * f32, finite, at most 1e300 in size; arithmetic is f64. The calls allocate O(rows + columns), never a
- * copy of the matrix. Shifts are unique up to k + c, v - c: mean(k) = 0 is chosen.
+ * copy of the matrix; from 8192 columns on, minimax may gather up to an eighth of them in f64. Shifts are
+ * unique up to k + c, v - c: mean(k) = 0 is chosen.
  *
  * The same R serves as score certificate R(S - T) [DER-17] and as best centring of a kernel,
  * min log(max K / min K) = 2 R(log K); R4, the same over walks of four steps, gives the kernel's
@@ -844,6 +845,227 @@ OTA_API ota_status ota_block_change(const ota_attention_layer *layer, const ota_
  * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */
 OTA_API double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
                                  double *workspace);
+
+/* ---- evolution: what a model predicts after each layer -----------------------------------------
+ *
+ * State l of a token, l = 0 (the embedding) ... layers, has logits z^l = W^T h^l [vocabulary], f32, and
+ * predicts p^l = softmax(z^l); a transition leads from state l to l + 1. Arithmetic is f64, sums run in one
+ * fixed order: the same bits for any number of threads and at any instruction-set level. Logits are finite;
+ * NaN and infinities are OTA_EINVAL, named by state, position and index. Among equal logits the lower
+ * index comes first. Everything is in nats. A number that does not exist is NaN.
+ *
+ * How much is measured and where from: hidden states by ota_state_change_of; ranks of [n, d] by
+ * ota_spectrum_of (otattn_spectra.h); exact alignment by ota_gauge, its chain by ota_gauge_coherence;
+ * statistics of Table 3 by ota_summary_of; cumulative bounds by ota_drift_bound. [TOT-26..29, 41, 42, 63..91] */
+
+/* One row of logits and what every comparison with another one needs. Predictions read the logits; transitions
+ * also ranks and top, which live in the caller's memory. */
+typedef struct ota_evolve_row {
+    const float *logits; /* [vocabulary], borrowed */
+    int64_t vocabulary;
+    int64_t index;          /* first index of the largest logit */
+    double max_logit;       /* z_1 */
+    double log_sum_exp;     /* log sum_j exp(z_j) */
+    double entropy;         /* -sum p log p [TOT-75] */
+    double max_probability; /* p_1 */
+    double tail;            /* 1 - p_1, summed over the others [TOT-110] */
+    double deviation;       /* sqrt(mean (z - mean z)^2) [TOT-83] */
+    double mean;            /* of z */
+    double rank_squares;    /* sum of ranks^2 */
+    double rest;            /* tail / p_1 */
+    const double *masses;   /* [vocabulary]: p / p_1; borrowed */
+    /* [vocabulary]: twice the mean rank of equals, less the middle; borrowed */
+    const int32_t *ranks;
+    /* indices of the min(100, vocabulary) largest, falling; borrowed */
+    const int32_t *top;
+} ota_evolve_row;
+
+/* Bytes that ota_evolve_row_of keeps in `memory` as long as the row is used, and bytes it works in; both at
+ * a multiple of 8. 0 unless 1 <= vocabulary <= 2^24. */
+OTA_API size_t ota_evolve_row_bytes(int64_t vocabulary);
+OTA_API size_t ota_evolve_scratch_bytes(int64_t vocabulary);
+/* Time O(vocabulary), mostly for the ranks. */
+OTA_API ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory,
+                                     void *scratch, ota_evolve_row *row, ota_error *error);
+
+/* From b = softmax(z) before to a = softmax(z') after. top_k is NaN for k > vocabulary; correlations are NaN
+ * where a side is constant. */
+typedef struct ota_transition {
+    double tv, w1;         /* ||a - b||_1 / 2, without the leader of b [TOT-71, 72, 109] */
+    double kl;             /* sum a log(a/b) [TOT-73] */
+    double js;             /* [TOT-74] */
+    double entropy_change; /* H(a) - H(b) [TOT-75] */
+    double top1, top5, top10, top100; /* shared among the k largest, over k [TOT-76] */
+    double spearman;                  /* of logits; equals share their mean rank [TOT-77] */
+    double max_logit_change;          /* ||z' - z||_inf [TOT-81] */
+    double logit_range_half;          /* (max - min of z' - z) / 2 */
+    double logit_correlation;         /* Pearson [TOT-82] */
+    double effective_temperature;     /* 1 / std(z) before; +inf if constant [TOT-83] */
+    double sharp_ratio;      /* tv / tanh(logit_range_half / 2), at most 1; 0 for 0/0 [DER-20] */
+    double tail_before;      /* 1 - max b */
+    double tail_after;       /* 1 - max a */
+    double saturation_bound; /* max(1 - b_r, 1 - a_r) >= tv, r = index_before [TOT-28] */
+    int64_t index_before;    /* of the largest */
+    int64_t index_after;
+} ota_transition;
+OTA_API ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
+                                         ota_transition *transition, ota_error *error);
+
+/* What one state predicts, seen from the first and from the last state of the same token. */
+typedef struct ota_prediction {
+    double entropy, max_probability, tail, log_sum_exp; /* as in ota_evolve_row */
+    /* the next two are right to rounding of 1, unlike a transition's, which keep their digits near 0 */
+    double kl_to_final; /* KL(p^final | p) = sum p^final log(p^final / p) */
+    double drift;       /* ||p - p^0||_1 [TOT-26] */
+    int64_t index;
+    int agrees; /* its first largest logit is also the final one's */
+} ota_prediction;
+OTA_API ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
+                                         const ota_evolve_row *final, ota_prediction *prediction,
+                                         ota_error *error);
+
+/* All states of a block of positions at once; positions are independent and shared out over threads. */
+typedef struct ota_evolution {
+    size_t size; /* sizeof(ota_evolution) */
+    int64_t states, positions, vocabulary;
+    const float **logits;         /* [states]: each [positions, vocabulary] */
+    ota_transition *transitions;  /* [states - 1, positions], or NULL */
+    ota_prediction *predictions;  /* [states, positions], or NULL */
+    int threads;                  /* 0: 1; more are started for the call */
+    const ota_executor *executor; /* NULL, or what runs it in place of own threads */
+    const int *cancel;            /* read once a row; not 0 stops with OTA_CANCELLED */
+} ota_evolution;
+/* Bytes the call allocates: four rows and a scratch a thread. */
+OTA_API size_t ota_evolve_bytes(int64_t vocabulary, int threads);
+OTA_API ota_status ota_evolve(const ota_evolution *evolution, ota_error *error);
+
+/* States [tokens, width] of one layer. */
+typedef struct ota_state_cloud {
+    double mean_norm; /* mean of ||h_i||_2 */
+    double
+        mean_cosine; /* over pairs of distinct tokens; zero states have none; NaN for one token */
+    double participation; /* (sum s^2)^2 / sum s^4 over singular values s: a rank without any SVD */
+} ota_state_cloud;
+/* norms [tokens] or NULL: ||h_i||_2. participation costs O(min(tokens, width)^2 max(tokens, width)) and
+ * is left NaN where `participation` is 0. */
+OTA_API ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
+                                      int64_t width, int participation, double *norms,
+                                      ota_state_cloud *cloud, ota_error *error);
+
+/* ---- evolution: attention of one head ----------------------------------------------------------
+ *
+ * P [queries, keys], 0 or more and finite; rows of mass 0 (nothing to attend to) are left out of means over
+ * rows; a row whose mass is not 1 (a sink) is divided by it for its entropy. */
+typedef struct ota_pattern {
+    double first_key_mass; /* mean weight on key 0 */
+    double sink_rate; /* 1 if first_key_mass > threshold, else 0: the mean over heads is the rate */
+    double receiver_max; /* largest column sum in units of rows / keys */
+    double gini;         /* of the column sums: 0 for equal ones, 1 - 1/keys for one receiver */
+    double row_entropy;  /* mean over rows */
+    double max_weight;   /* mean over rows of the largest weight */
+    double support;      /* mean number of positive weights */
+    int64_t receiver;    /* the key that receives most */
+    int64_t rows;        /* rows of positive mass */
+} ota_pattern;
+/* threshold 0: 0.3. mass [keys] or NULL: column sums. Allocates 16 keys bytes. */
+OTA_API ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
+                                  double threshold, double *mass, ota_pattern *pattern,
+                                  ota_error *error);
+
+/* ---- evolution: figures over many transitions --------------------------------------------------- */
+
+/* Values that are not finite are left out. deviation: divisor n - 1. Quantiles are linear between order
+ * statistics. [low, high]: 95 % interval of the mean by the percentile bootstrap, which draws units of
+ * neighbouring values (they depend on one another) with replacement; NaN for a single unit. */
+typedef struct ota_figure {
+    double mean, deviation, median, p5, p95, low, high;
+    int64_t count; /* values that were finite; all of the rest is NaN for none */
+    int64_t units; /* drawn from; 0 where low and high are NaN */
+} ota_figure;
+/* unit: values of one unit, the tokens of a window for a figure per token (0: 1; the last may be shorter).
+ * resamples 0: 1000. The seed decides every draw. Allocates 16 count bytes and some. */
+OTA_API ota_status ota_figure_of(const double *values, int64_t count, int64_t unit,
+                                 int64_t resamples, int64_t seed, ota_figure *figure,
+                                 ota_error *error);
+
+/* Measured l1 changes against norm * step, `steps` the 2-norms of the moves of the states that the probe
+ * reads and `norm` the largest ||W_j||_2. [TOT-24, 27, 89] */
+typedef struct ota_tightness {
+    ota_figure ratio;   /* l1 / (norm step); pairs 0/0 are left out */
+    double largest;     /* of the ratios */
+    int64_t violations; /* l1 > norm step (1 + allowance) + allowance */
+} ota_tightness;
+/* ratios [count] or NULL. allowance 0: 1e-6. The rest as in ota_figure_of. */
+OTA_API ota_status ota_tightness_of(const double *l1, const double *steps, int64_t count,
+                                    double norm, double allowance, int64_t unit, int64_t resamples,
+                                    int64_t seed, double *ratios, ota_tightness *tightness,
+                                    ota_error *error);
+
+/* Table 1's rows: 1-4, 5-8, 9-12, 13-24, 25-48, layers counted from 1, cut at `layers`; deeper models go on
+ * doubling (49-96, ...). first and last of range `index` are set, or 0 is returned past the end. [TOT-84] */
+OTA_API int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last);
+
+/* log(value_to / value_from) / log(depth_to / depth_from); NaN without meaning. [TOT-85] */
+OTA_API double ota_scaling_exponent(double depth_from, double value_from, double depth_to,
+                                    double value_to);
+/* value = factor depth^exponent by least squares of logarithms, pairs above 0 only. */
+typedef struct ota_power_law {
+    double exponent, factor;
+    double error;     /* standard error of the exponent; NaN for 2 pairs */
+    double explained; /* R^2 of the logarithms; NaN for constant values */
+    int64_t count;    /* pairs used; NaN above for fewer than 2 depths */
+} ota_power_law;
+OTA_API ota_status ota_power_law_of(const double *depths, const double *values, int64_t count,
+                                    ota_power_law *law, ota_error *error);
+
+/* Does a series rise? [TOT-91] */
+typedef struct ota_trend {
+    int64_t decreases; /* steps down */
+    int64_t score;     /* Mann-Kendall S: later-above-earlier pairs less later-below-earlier ones */
+    double tau;        /* S / (count (count - 1) / 2); NaN for one value */
+    double z;          /* S less its sign over its deviation, ties counted; NaN for a constant */
+} ota_trend;
+OTA_API ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend,
+                                ota_error *error);
+
+/* ---- evolution: saturation events ---------------------------------------------------------------- */
+
+/* 1 if both tails are below `tail` and tv is below `tv`: the sources' p_max > 0.9999, TV < 1e-10 are
+ * 1e-4, 1e-10. [TOT-29] */
+OTA_API int ota_transition_saturated(const ota_transition *transition, double tail, double tv);
+
+/* events [transitions, positions], 0 or not. A run is a largest stretch of neighbouring transitions at one
+ * position that are all events. [TOT-87, 88] */
+typedef struct ota_event_summary {
+    int64_t events, positions_hit;   /* positions with any */
+    double frequency;                /* events / (transitions positions) */
+    double position_frequency;       /* positions_hit / positions */
+    int64_t first_layer, last_layer; /* with any event, counted from 1; 0 for none */
+    int64_t peak_layer;              /* with most; the first of several */
+    int64_t outer; /* events in the first or last ceil(transitions / 10) transitions */
+    int64_t runs, longest_run;
+    double mean_run;
+} ota_event_summary;
+/* by_layer [transitions] and run_lengths [transitions + 1] (run_lengths[k]: runs of k transitions) are counts,
+ * or NULL. */
+OTA_API ota_status ota_events_of(const uint8_t *events, int64_t transitions, int64_t positions,
+                                 int64_t *by_layer, int64_t *run_lengths,
+                                 ota_event_summary *summary, ota_error *error);
+
+/* Pearson correlation of two yes-no series (phi): events with punctuation. NaN if one never varies. */
+OTA_API ota_status ota_phi_of(const uint8_t *a, const uint8_t *b, int64_t count, double *phi,
+                              ota_error *error);
+
+/* What a token's text is, bits of a sum; leading and trailing white space does not count. */
+typedef enum ota_token_set {
+    OTA_TOKEN_SPACE = 1,      /* white space only, or nothing */
+    OTA_TOKEN_WORD_START = 2, /* begins with white space and has more */
+    OTA_TOKEN_LETTERS = 4,    /* has a letter (any character above U+007F that is no punctuation) */
+    OTA_TOKEN_DIGITS = 8,     /* has a digit */
+    OTA_TOKEN_PUNCTUATION = 16, /* nothing but ASCII or General Punctuation marks */
+    OTA_TOKEN_SENTENCE_END = 32 /* and one of them is . ! ? or an ellipsis */
+} ota_token_set;
+OTA_API int ota_token_class(const char *text, int64_t length);
 
 #ifdef __cplusplus
 }

@@ -90,7 +90,7 @@ typedef struct ota_session_options {
     /* positions of the KV cache; 0: none. With a cache each run continues the sequences */
     int64_t cache;
     /* `method_count` texts METHOD[@PLACE,...], PLACE = L, A-B, L.H or A-B.H, layers and heads counted
-       from 0; later texts win. None: softmax everywhere */
+       from 0, or @FILE, a JSON file of them; later texts win. None: softmax everywhere */
     const char *const *methods;
     int64_t method_count;
     double temperature; /* factor on the model's own; 0: 1 */
@@ -134,6 +134,12 @@ typedef struct ota_model_run {
     int (*wanted)(void *user, const char *name);
     ota_status (*capture)(void *user, const ota_capture *capture, ota_error *error);
     void *user;
+    /* Above 0: a token stops once the largest probability that its logits give was above this behind
+       `exit_transitions` blocks in a row [0: 1]. Its state stays as it is, and layers that it does not
+       reach make its key and value from that state. Not together with `capture`. [TOT-119] */
+    double exit_threshold;
+    int64_t exit_transitions;
+    int64_t *layers; /* out [batch, count] blocks that each token went through, or NULL */
 } ota_model_run;
 
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
@@ -141,6 +147,29 @@ OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *ru
 /* logits [rows, vocabulary] of states [rows, width]; `normalise`: apply the last norm first. */
 OTA_API ota_status ota_session_logits(ota_session *session, const float *states, int64_t rows,
                                       int normalise, float *logits, ota_error *error);
+
+/* ---- the probe of the logit lens [TOT-63, 64] -------------------------------------------------
+ *
+ * z = W x + b, W [vocabulary, width]: the last product of the model's head, or the table of embeddings
+ * where a checkpoint has no head. x is a state as it is (the raw probe), or what the head makes of it
+ * before that product (the probe with the final norm). */
+
+/* inputs [rows, width] = the final norm, and BERT's transform, of states [rows, width]; the arrays do not
+ * overlap. Returns 0 where the model has neither: the inputs are the states then. */
+OTA_API int ota_session_probe_inputs(ota_session *session, const float *states, int64_t rows,
+                                     float *inputs);
+/* logits [rows, vocabulary] = W inputs + b. The more rows at once, the faster. */
+OTA_API void ota_session_probe(ota_session *session, const float *inputs, int64_t rows,
+                               float *logits);
+/* Rows first ... first + count - 1 of W, as f32 [count, width]. */
+OTA_API ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t count,
+                                        float *rows, ota_error *error);
+/* The session's threads, for the caller's own loops between or inside (in a capture) its runs; owned by
+ * the session. */
+OTA_API const ota_executor *ota_session_executor(const ota_session *session);
+
+/* ---- points of capture ------------------------------------------------------------------------ */
+
 /* A point of capture. */
 typedef struct ota_capture_point {
     char name[96];

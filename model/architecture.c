@@ -112,6 +112,7 @@ static const ota_size_key llama_keys[] = {
 
 static const ota_tensor_row llama_rows[] = {
     PLAIN(OTA_EMBED, "embed_tokens", "token_embd", VOCABULARY, WIDTH, 0),
+    {OTA_ROPE_DIVISORS, NULL, "rope_freqs.weight", OTA_SIZE_PAIRS, OTA_SIZE_NONE, OTA_MAY_MISS},
     PLAIN(OTA_NORM_1, "layers.%lld.input_layernorm", "blk.%lld.attn_norm", WIDTH, NONE, 0),
     PLAIN(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY, WIDTH, 0),
     BIAS(OTA_QUERY, "layers.%lld.self_attn.q_proj", "blk.%lld.attn_q", QUERY),

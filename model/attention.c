@@ -217,7 +217,7 @@ static ota_status solve(ota_session *s, const view *v, int method) {
 
 ota_status ota_session_attend(ota_session *s, int64_t layer) {
     const int64_t heads = s->model->config.heads;
-    const unsigned char *assigned = s->assigned + layer * heads;
+    const uint16_t *assigned = s->assigned + layer * heads;
     bool shared = true;
     for (int64_t head = 1; head < heads; head++) shared = shared && assigned[head] == assigned[0];
     view v = {.layer = layer, .head = -1, .decoding = s->run->first > 0};

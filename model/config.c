@@ -127,6 +127,26 @@ static ota_status read_activation(const reader *r, const char *key, ota_activati
     return OTA_UNSUPPORTED;
 }
 
+static ota_status read_scaling(const reader *r, const char *object, ota_rope_scaling *scaling) {
+    const json_t *type = value_of(r, "rope_type");
+    if (type == NULL) type = value_of(r, "type");
+    if (type == NULL) return OTA_OK;
+    if (!json_is_string(type)) return refuse_key(r, object, "the type must be a word");
+    if (!ota_rope_named(json_string_value(type), &scaling->kind)) {
+        (void)ota_refuse_at(r->error, r->path, 0,
+                            "\"%s\": rotary positions of type \"%.40s\" are not known", object,
+                            json_string_value(type));
+        return ota_advise(r->error, OTA_UNSUPPORTED, "default, linear and llama3 are carried out");
+    }
+    ota_status status = read_real(r, "factor", &scaling->factor);
+    if (status == OTA_OK) status = read_real(r, "low_freq_factor", &scaling->low);
+    if (status == OTA_OK) status = read_real(r, "high_freq_factor", &scaling->high);
+    if (status == OTA_OK)
+        status = read_real(r, "original_max_position_embeddings", &scaling->original);
+    const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
+    return fault != NULL ? refuse_key(r, object, fault) : status;
+}
+
 /* Rotary settings stand at the top in older files and in an object of their own in newer ones. */
 static ota_status read_rope(const reader *r, ota_config *config) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
@@ -136,14 +156,8 @@ static ota_status read_rope(const reader *r, ota_config *config) {
         if (object == NULL) continue;
         if (!json_is_object(object)) return refuse_key(r, objects[i], "must be an object");
         const reader inner = {.path = r->path, .tree = object, .error = r->error};
-        const json_t *type = value_of(&inner, "rope_type");
-        if (type == NULL) type = value_of(&inner, "type");
-        if (type != NULL &&
-            (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0)) {
-            (void)refuse_key(r, objects[i], "only plain rotary positions are known, no scaling");
-            return OTA_UNSUPPORTED;
-        }
-        status = read_real(&inner, "rope_theta", &config->rope_base);
+        status = read_scaling(&inner, objects[i], &config->rope);
+        if (status == OTA_OK) status = read_real(&inner, "rope_theta", &config->rope_base);
     }
     return status;
 }
@@ -229,6 +243,7 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
     sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
     sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
+    sizes[OTA_SIZE_PAIRS] = config->head_width / 2;
     sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
     return OTA_OK;
 }

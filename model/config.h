@@ -25,13 +25,24 @@ typedef enum ota_size {
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
     OTA_SIZE_TYPES,
+    OTA_SIZE_PAIRS, /* head width / 2: frequencies of rotary positions */
     OTA_SIZES
 } ota_size;
+
+/* How the frequencies of rotary positions are stretched for longer contexts: rope.c. */
+typedef enum ota_rope_kind { OTA_ROPE_PLAIN, OTA_ROPE_LINEAR, OTA_ROPE_LLAMA3 } ota_rope_kind;
+
+typedef struct ota_rope_scaling {
+    ota_rope_kind kind;
+    double factor;
+    double low, high, original; /* llama3: turns within the original context */
+} ota_rope_scaling;
 
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
     int64_t sizes[OTA_SIZES];
     double norm_epsilon, rope_base;
+    ota_rope_scaling rope;
     ota_activation activation;
     bool tied;             /* the head is the embedding */
     bool unscaled;         /* no 1 / sqrt(head width) */
@@ -65,6 +76,7 @@ typedef enum ota_role {
     OTA_EMBED = OTA_BLOCK_ROLES,
     OTA_POSITION,
     OTA_TYPE,
+    OTA_ROPE_DIVISORS, /* of the frequencies */
     OTA_EMBED_NORM,
     OTA_EMBED_NORM_BIAS,
     OTA_FINAL_NORM,
@@ -114,6 +126,13 @@ typedef struct ota_architecture {
 extern const ota_architecture ota_architectures[];
 extern const int ota_architecture_count;
 const ota_architecture *ota_architecture_named(const char *name);
+
+/* The kind that both formats spell so; false: none is. */
+bool ota_rope_named(const char *word, ota_rope_kind *kind);
+/* NULL, or what is wrong with the numbers. */
+const char *ota_rope_fault(const ota_rope_scaling *scaling);
+/* Of pair k, in radians a position; `divisors` [head width / 2] or NULL. */
+float ota_rope_frequency(const ota_config *config, const float *divisors, int64_t k);
 
 /* config.json of a folder. */
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,

@@ -357,21 +357,26 @@ static ota_status count_words(const ota_gguf *gguf, ota_config *config, ota_erro
                          "token_embd.weight must be a matrix of 1 to 2^20 rows");
 }
 
-static ota_status refuse_scaling(const pair_reader *r) {
-    char name[128];
+/* Files of llama3 scaling hold the divisors of its frequencies as a tensor and no type. */
+static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) {
+    char name[128], word[16] = "";
+    const char *path = r->gguf->shard.path;
     const ota_gguf_pair *pair = find_family(r, "rope.scaling.type", name);
-    const ota_tensors *table = r->gguf->shard.table;
-    bool scaled = pair != NULL;
-    if (pair != NULL && pair->type == OTA_GGUF_STRING) {
-        const unsigned char *text = r->gguf->shard.map + pair->offset;
-        scaled = number_at(text, 8) != 4 || memcmp(text + 8, "none", 4) != 0;
+    if (pair == NULL) return OTA_OK;
+    if (pair->type != OTA_GGUF_STRING)
+        return ota_refuse_at(r->error, path, pair->offset, "\"%s\" must be a text", name);
+    const unsigned char *text = r->gguf->shard.map + pair->offset;
+    const uint64_t size = number_at(text, 8);
+    memcpy(word, text + 8, size < sizeof word ? (size_t)size : sizeof word - 1);
+    if (!ota_rope_named(word, &scaling->kind) || scaling->kind == OTA_ROPE_LLAMA3) {
+        (void)ota_refuse_at(r->error, path, pair->offset,
+                            "rotary positions of type \"%.40s\" are not known", word);
+        return ota_advise(r->error, OTA_UNSUPPORTED, "none, linear and rope_freqs are carried out");
     }
-    for (size_t i = 0; i < table->count; i++)
-        scaled = scaled || strcmp(table->tensors[i].name, "rope_freqs.weight") == 0;
-    if (!scaled) return OTA_OK;
-    (void)ota_refuse_at(r->error, r->gguf->shard.path, 0,
-                        "only plain rotary positions are known, no scaling");
-    return OTA_UNSUPPORTED;
+    const ota_status status = read_real(r, "rope.scaling.factor", &scaling->factor);
+    const char *fault = status == OTA_OK ? ota_rope_fault(scaling) : NULL;
+    return fault != NULL ? ota_refuse_at(r->error, path, pair->offset, "%s: %s", name, fault)
+                         : status;
 }
 
 static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture **architecture,
@@ -407,7 +412,7 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
     if (status == OTA_OK) status = read_real(&r, row->gguf_epsilon_key, &config->norm_epsilon);
     if (status == OTA_OK && row->rotary)
         status = read_real(&r, "rope.freq_base", &config->rope_base);
-    if (status == OTA_OK && row->rotary) status = refuse_scaling(&r);
+    if (status == OTA_OK && row->rotary) status = read_scaling(&r, &config->rope);
     if (status == OTA_OK) status = count_words(gguf, config, error);
     if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);
     for (size_t i = 0; i < gguf->shard.table->count; i++)

@@ -1,4 +1,6 @@
-/* Which method each head of each layer uses: texts METHOD[@PLACE,...], PLACE = L, A-B, L.H, A-B.H. */
+/* Which method each head of each layer uses: texts METHOD[@PLACE,...], PLACE = L, A-B, L.H, A-B.H, and
+ * @FILE, a file of them (methods_file.c). Equal texts share one method, so that heads of a layer that
+ * have the same method are solved together. */
 #define _POSIX_C_SOURCE 200809L
 #include "session.h"
 
@@ -39,25 +41,23 @@ static bool read_place(const char **at, place *out) {
     return **at == '\0';
 }
 
-static ota_status assign(ota_session *session, const char *text, const char *places, int method,
-                         ota_error *error) {
+static ota_status assign(ota_session *session, const char *places, int method, ota_error *error) {
     const ota_config *config = &session->model->config;
     const char *at = places;
     if (at == NULL) {
-        memset(session->assigned, method, (size_t)(config->layers * config->heads));
+        for (int64_t k = 0; k < config->layers * config->heads; k++)
+            session->assigned[k] = (uint16_t)method;
         return OTA_OK;
     }
     do {
         place one;
         if (!read_place(&at, &one)) {
-            (void)ota_refuse(error, OTA_EINVAL, "\"%.80s\": what follows @ is no list of places",
-                             text);
-            return ota_advise(error, OTA_EINVAL,
-                              "write METHOD@LAYER, METHOD@FIRST-LAST or METHOD@LAYER.HEAD");
+            (void)ota_refuse(error, OTA_EINVAL, "\"%.80s\" is no list of places", places);
+            return ota_advise(error, OTA_EINVAL, "write LAYER, FIRST-LAST or LAYER.HEAD");
         }
         if (one.first > one.last || one.last >= config->layers || one.head >= config->heads) {
             (void)ota_refuse(error, OTA_EINVAL, "\"%.80s\" names a layer or head that is not there",
-                             text);
+                             places);
             return ota_advise(error, OTA_EINVAL,
                               "the model has layers 0 to %lld of heads 0 to %lld",
                               (long long)config->layers - 1, (long long)config->heads - 1);
@@ -65,7 +65,7 @@ static ota_status assign(ota_session *session, const char *text, const char *pla
         for (int64_t layer = one.first; layer <= one.last; layer++)
             for (int64_t head = 0; head < config->heads; head++)
                 if (one.head < 0 || one.head == head)
-                    session->assigned[layer * config->heads + head] = (unsigned char)method;
+                    session->assigned[layer * config->heads + head] = (uint16_t)method;
     } while (*at != '\0');
     return OTA_OK;
 }
@@ -79,21 +79,51 @@ static void start_method(const ota_session_options *options, ota_method *method)
     method->options.max_rounds = options->max_rounds;
 }
 
-static ota_status add_method(ota_session *session, const ota_session_options *options,
-                             const char *text, ota_error *error) {
+static ota_status grow_methods(ota_session *session, ota_error *error) {
+    if (session->method_count < session->method_room) return OTA_OK;
     if (session->method_count == OTA_METHODS_MOST)
         return ota_refuse(error, OTA_ELIMIT, "more than %d methods at once", OTA_METHODS_MOST - 1);
-    ota_method *method = &session->methods[session->method_count];
-    const char *mark = strrchr(text, '@');
-    char *name = mark != NULL ? strndup(text, (size_t)(mark - text)) : strdup(text);
-    if (name == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a method");
+    const int room = session->method_room == 0 ? 16 : 2 * session->method_room;
+    ota_method *grown = realloc(session->methods, (size_t)room * sizeof *grown);
+    if (grown == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for methods");
+    session->methods = grown;
+    session->method_room = room;
+    return OTA_OK;
+}
+
+/* The index of the method that `text` spells, parsed when it is new. */
+static ota_status find_method(ota_session *session, const ota_session_options *options,
+                              const char *text, int *index, ota_error *error) {
+    for (*index = 1; *index < session->method_count; ++*index)
+        if (strcmp(session->methods[*index].text, text) == 0) return OTA_OK;
+    ota_status status = grow_methods(session, error);
+    if (status != OTA_OK) return status;
+    ota_method *method = &session->methods[*index];
     start_method(options, method);
-    ota_status status = ota_method_parse(name, &method->problem, &method->options, error);
-    free(name);
-    if (status == OTA_OK)
-        status =
-            assign(session, text, mark != NULL ? mark + 1 : NULL, session->method_count, error);
+    status = ota_method_parse(text, &method->problem, &method->options, error);
+    if (status != OTA_OK) return status;
+    method->text = strdup(text);
+    if (method->text == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for methods");
     session->method_count++;
+    return OTA_OK;
+}
+
+ota_status ota_session_set_method(ota_session *session, const ota_session_options *options,
+                                  const char *method, const char *places, ota_error *error) {
+    int index;
+    const ota_status status = find_method(session, options, method, &index, error);
+    return status == OTA_OK ? assign(session, places, index, error) : status;
+}
+
+static ota_status add_method(ota_session *session, const ota_session_options *options,
+                             const char *text, ota_error *error) {
+    if (text[0] == '@') return ota_session_methods_file(session, options, text + 1, error);
+    const char *mark = strrchr(text, '@');
+    if (mark == NULL) return ota_session_set_method(session, options, text, NULL, error);
+    char *name = strndup(text, (size_t)(mark - text));
+    if (name == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a method");
+    const ota_status status = ota_session_set_method(session, options, name, mark + 1, error);
+    free(name);
     return status;
 }
 
@@ -134,9 +164,10 @@ static ota_status check_cache(const ota_session *session, const ota_session_opti
 ota_status ota_session_methods(ota_session *session, const ota_session_options *options,
                                ota_error *error) {
     const ota_config *config = &session->model->config;
-    session->assigned = calloc((size_t)(config->layers * config->heads), 1);
+    session->assigned = calloc((size_t)(config->layers * config->heads), sizeof *session->assigned);
     if (session->assigned == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session");
+    if (grow_methods(session, error) != OTA_OK) return OTA_ENOMEM;
     start_method(options, &session->methods[0]);
     session->method_count = 1;
     for (int64_t k = 0; k < options->method_count; k++) {
@@ -153,4 +184,10 @@ ota_status ota_session_methods(ota_session *session, const ota_session_options *
     }
     note_leak(session);
     return check_cache(session, options, error);
+}
+
+void ota_session_free_methods(ota_session *session) {
+    for (int k = 1; k < session->method_count; k++) free(session->methods[k].text);
+    free(session->methods);
+    free(session->assigned);
 }

@@ -2,12 +2,12 @@
  * level by ops_LEVEL.c, which defines OPS_TABLE, OPS_NAME and OPS_LANES.
  *
  *   sums run in 16 lanes, element i in lane i mod 16, and the lanes are added pairwise
- *   exp(x) = 2^k p(r), k = round(x / log 2), r = x - k log 2 in two parts, |r| <= log 2 / 2, p of degree
- *   6 (Taylor), relative error below 2e-7
+ *   exp and erf: row_math.inc.h
  *   gelu(x) = x Phi(x);  gelu_tanh(x) = x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
  *   silu(x) = x / (1 + exp(-x)) */
 #include "elements.inc.h"
 #include "ops.h"
+#include "row_math.inc.h"
 
 #include <math.h>
 
@@ -64,31 +64,11 @@ static void row_rms_norm(const float *x, const float *weight, double epsilon, fl
     for (int64_t i = 0; i < count; i++) out[i] = x[i] * factor * weight[i];
 }
 
-static inline float row_exp(float x) {
-    /* NaN becomes -87 too: who calls this multiplies by x itself. */
-    const float limited = x > -87.0F ? (x < 88.0F ? x : 88.0F) : -87.0F;
-    /* Adding and taking away 1.5 * 2^23 rounds to a whole number. */
-    const float shifted = limited * 0x1.715476p+0F + 0x1.8p23F;
-    const float k = shifted - 0x1.8p23F;
-    const float r = (limited - k * 0x1.62e4p-1F) - k * 0x1.7f7d1cp-20F;
-    float p = 1.0F / 720;
-    p = p * r + 1.0F / 120;
-    p = p * r + 1.0F / 24;
-    p = p * r + 1.0F / 6;
-    p = p * r + 0.5F;
-    p = p * r + 1.0F;
-    p = p * r + 1.0F;
-    const uint32_t power = (uint32_t)((int32_t)k + 127) << 23;
-    float scale;
-    memcpy(&scale, &power, sizeof scale);
-    return p * scale;
-}
-
 static void row_activate(ota_activation activation, float *x, int64_t count) {
     switch (activation) {
     case OTA_GELU:
         for (int64_t i = 0; i < count; i++)
-            x[i] = x[i] * 0.5F * (1.0F + erff(x[i] * 0x1.6a09e6p-1F));
+            x[i] = x[i] * 0.5F * (1.0F + row_erf(x[i] * 0x1.6a09e6p-1F));
         break;
     case OTA_GELU_TANH:
         for (int64_t i = 0; i < count; i++) {

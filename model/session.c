@@ -71,18 +71,18 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     return status;
 }
 
-/* Angle of position t and pair k: t / base^(2k / width). Frequency and angle are rounded to f32, as in the
- * programs that such models were trained with; cosine and sine are not rounded twice. */
+/* Angle of position t and pair k: t w_k, rounded to f32 as in the programs that such models were trained with;
+ * cosine and sine are not rounded twice. */
 static ota_status make_rotations(ota_session *s, ota_error *error) {
     const ota_config *config = &s->model->config;
     const int64_t half = config->head_width / 2;
+    const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
     if (!s->model->architecture->rotary) return OTA_OK;
     s->positions = larger(s->options.tokens, s->options.cache);
     ota_status status = make(s, s->positions, half, &s->cosines, error);
     if (status == OTA_OK) status = make(s, s->positions, half, &s->sines, error);
     for (int64_t k = 0; status == OTA_OK && k < half; k++) {
-        const float frequency =
-            (float)(1 / pow(config->rope_base, 2 * (double)k / (double)config->head_width));
+        const float frequency = ota_rope_frequency(config, divisors, k);
         for (int64_t t = 0; t < s->positions; t++) {
             const float angle = (float)t * frequency;
             s->cosines[t * half + k] = (float)cos((double)angle);
@@ -135,7 +135,8 @@ void ota_session_free(ota_session *s) {
     for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) free(buffers[k]);
     free(s->remaining);
     free(s->lengths);
-    free(s->assigned);
+    ota_session_free_methods(s);
+    ota_session_free_exits(s);
     free(s->wanted);
     ota_blas_close(&s->blas);
     free(s);

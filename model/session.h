@@ -7,11 +7,12 @@
 #include "ops.h"
 #include "team.h"
 
-enum { OTA_METHODS_MOST = 64, OTA_PANEL_ROWS = 128 };
+enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };
 
 typedef struct ota_method {
     ota_problem problem; /* method, temperature */
     ota_options options;
+    char *text; /* what it was made from; NULL for the first, plain softmax */
 } ota_method;
 
 /* A plan and what its problem borrows. */
@@ -53,6 +54,14 @@ typedef enum ota_point {
     OTA_POINTS
 } ota_point;
 
+/* Tokens that stop before the last layer. */
+typedef struct ota_exits {
+    float *states, *logits; /* [batch * tokens, width] where tokens stopped, [rows, vocabulary] */
+    int64_t *streak,
+        *layers;     /* [batch * tokens] blocks in a row above the threshold, blocks used */
+    int64_t running; /* tokens that have not stopped */
+} ota_exits;
+
 struct ota_session {
     const ota_model *model;
     ota_session_options options; /* pointers of the caller's are not kept, but cancel */
@@ -75,9 +84,9 @@ struct ota_session {
     int64_t cached;         /* positions filled */
     int64_t *lengths;       /* [batch] */
 
-    ota_method methods[OTA_METHODS_MOST];
-    int method_count;
-    unsigned char *assigned; /* [layers * heads] -> methods */
+    ota_method *methods;
+    int method_count, method_room;
+    uint16_t *assigned; /* [layers * heads] -> methods */
     int64_t window[2];
     double sink;
     bool windowed, sinking;
@@ -89,6 +98,7 @@ struct ota_session {
     /* of the run in progress */
     const ota_model_run *run;
     bool *wanted; /* [layers * OTA_POINTS] */
+    ota_exits exits;
     ota_error *error;
 };
 
@@ -96,9 +106,25 @@ struct ota_session {
 ota_status ota_session_methods(ota_session *session, const ota_session_options *options,
                                ota_error *error);
 
+/* Heads at `places` (NULL: all) get the method that the text spells. */
+ota_status ota_session_set_method(ota_session *session, const ota_session_options *options,
+                                  const char *method, const char *places, ota_error *error);
+void ota_session_free_methods(ota_session *session);
+
+/* methods_file.c: every method of a JSON file */
+ota_status ota_session_methods_file(ota_session *session, const ota_session_options *options,
+                                    const char *path, ota_error *error);
+
 /* linear.c: y [n, out] = x [n, in] W^T + b; rows of x and y are `x_stride`, `y_stride` apart */
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
+
+/* walk.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
+void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
+                           float *to, int64_t rows);
+/* to = activation(to), times `factor` unless NULL; all [rows, width] */
+void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
+                          int64_t width);
 
 /* attention.c: session->mixed from session->merged */
 ota_status ota_session_attend(ota_session *session, int64_t layer);
@@ -108,6 +134,12 @@ void ota_session_free_plans(ota_session *session);
 ota_status ota_session_cache_create(ota_session *session, ota_error *error);
 /* Appends the run's keys and values of the layer. */
 void ota_session_cache_append(ota_session *session, int64_t layer);
+
+/* exits.c */
+ota_status ota_session_exits_begin(ota_session *session);
+/* Behind block `layer`: puts back tokens that stopped, stops those that may. */
+ota_status ota_session_exits_stop(ota_session *session, int64_t layer);
+void ota_session_free_exits(ota_session *session);
 
 /* capture.c */
 ota_status ota_session_capture_begin(ota_session *session);

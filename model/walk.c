@@ -46,8 +46,8 @@ static void norm_rows(void *context, int64_t index, int worker) {
     }
 }
 
-static void normalise(ota_session *s, const ota_weight *weight, const float *from, float *to,
-                      int64_t rows) {
+void ota_session_normalise(ota_session *s, const ota_weight *weight, const float *from, float *to,
+                           int64_t rows) {
     rows_job j = {.session = s,
                   .weight = weight,
                   .bias = weight + 1,
@@ -67,6 +67,12 @@ static void activate_rows(void *context, int64_t index, int worker) {
         ops->activate(j->session->model->config.activation, row, j->width);
         if (j->from != NULL) ops->multiply(row, j->from + i * j->width, j->width);
     }
+}
+
+void ota_session_activate(ota_session *s, const float *factor, float *to, int64_t rows,
+                          int64_t width) {
+    rows_job j = {.session = s, .from = factor, .to = to, .rows = rows, .width = width};
+    run_rows(s, rows, activate_rows, &j);
 }
 
 static void add_rows(void *context, int64_t index, int worker) {
@@ -120,7 +126,7 @@ static ota_status embed(ota_session *s) {
         if (status != OTA_OK) return status;
     }
     if (!ota_weight_present(&s->model->weights[OTA_EMBED_NORM])) return OTA_OK;
-    normalise(s, &s->model->weights[OTA_EMBED_NORM], s->x, s->x, rows);
+    ota_session_normalise(s, &s->model->weights[OTA_EMBED_NORM], s->x, s->x, rows);
     return ota_session_capture(s, OTA_POINT_FULL_EMBED, 0, s->x, width);
 }
 
@@ -185,13 +191,10 @@ static void project(ota_session *s, const ota_block *block, const float *h, int6
     ota_linear(s, &w[OTA_VALUE], &w[OTA_VALUE_BIAS], h, width, rows, s->merged + value, stride);
 }
 
-/* h holds the block's input on entry, the attention's output on return. */
-static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
-    const ota_block *block = &s->model->blocks[layer];
-    const ota_config *config = &s->model->config;
-    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+/* merged = q | k | v of the block's input, rotated; keys and values are in the cache. */
+static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
     const float *input = s->model->architecture->post_norm ? s->x : s->h;
-    project(s, block, input, rows);
+    project(s, &s->model->blocks[layer], input, rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
     if (status == OTA_OK && s->model->architecture->rotary) {
         rotation r = {.session = s, .rows = rows};
@@ -199,6 +202,15 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
     }
     ota_session_cache_append(s, layer);
+    return status;
+}
+
+/* h holds the block's input on entry, the attention's output on return. */
+static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
+    const ota_block *block = &s->model->blocks[layer];
+    const ota_config *config = &s->model->config;
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH], query = config->sizes[OTA_SIZE_QUERY];
+    ota_status status = make_keys(s, layer, rows);
     if (status == OTA_OK) status = ota_session_attend(s, layer);
     if (status == OTA_OK)
         status = ota_session_capture_pattern(s, layer,
@@ -224,9 +236,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
     ota_status status = ota_session_capture(s, OTA_POINT_MLP_PRE, layer, s->inner, inner);
     if (status == OTA_OK && gated)
         status = ota_session_capture(s, OTA_POINT_MLP_LINEAR, layer, up, inner);
-    rows_job j = {
-        .session = s, .from = gated ? up : NULL, .to = s->inner, .rows = rows, .width = inner};
-    run_rows(s, rows, activate_rows, &j);
+    ota_session_activate(s, gated ? up : NULL, s->inner, rows, inner);
     if (status == OTA_OK)
         status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner);
     if (status != OTA_OK) return status;
@@ -241,7 +251,7 @@ static ota_status join(ota_session *s, int64_t layer, int64_t rows, ota_role nor
     add_to(s, s->x, s->h, rows);
     const ota_status status = ota_session_capture(s, sum, layer, s->x, width);
     if (status != OTA_OK || !s->model->architecture->post_norm) return status;
-    normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->x, rows);
+    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->x, rows);
     return ota_session_capture(s, normalised, layer, s->x, width);
 }
 
@@ -250,7 +260,7 @@ static ota_status prepare(ota_session *s, int64_t layer, int64_t rows, ota_role 
                           ota_point point) {
     const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
     if (s->model->architecture->post_norm) return OTA_OK;
-    normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->h, rows);
+    ota_session_normalise(s, &s->model->blocks[layer].weights[norm], s->x, s->h, rows);
     return ota_session_capture(s, point, layer, s->h, width);
 }
 
@@ -267,6 +277,30 @@ static ota_status run_block(ota_session *s, int64_t layer) {
     if (status == OTA_OK) status = feed_forward(s, layer, post ? s->x : s->h, rows);
     if (status == OTA_OK)
         status = join(s, layer, rows, OTA_NORM_2, OTA_POINT_RESID_POST, OTA_POINT_NORMALIZED_POST);
+    return status;
+}
+
+/* Every token has stopped: the layer only makes what later tokens attend to. */
+static ota_status pass_block(ota_session *s, int64_t layer) {
+    const int64_t rows = s->run->batch * s->run->count;
+    if (s->options.cache == 0) return OTA_OK;
+    const ota_status status = prepare(s, layer, rows, OTA_NORM_1, OTA_POINT_NORMALIZED_1);
+    return status == OTA_OK ? make_keys(s, layer, rows) : status;
+}
+
+static ota_status run_blocks(ota_session *s) {
+    const bool exits = s->run->exit_threshold > 0;
+    ota_status status = OTA_OK;
+    if (exits) status = ota_session_exits_begin(s);
+    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++) {
+        const bool stopped = exits && s->exits.running == 0;
+        status = stopped ? pass_block(s, layer) : run_block(s, layer);
+        if (status == OTA_OK && exits && !stopped) status = ota_session_exits_stop(s, layer);
+    }
+    for (int64_t i = 0; status == OTA_OK && s->run->layers != NULL; i++) {
+        if (i == s->run->batch * s->run->count) break;
+        s->run->layers[i] = exits ? s->exits.layers[i] : s->model->config.layers;
+    }
     return status;
 }
 
@@ -308,6 +342,12 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
                           (long long)run->first, (long long)s->cached, (long long)s->options.cache);
     if (s->options.cache > 0 && run->lengths != NULL)
         return ota_refuse(error, OTA_UNSUPPORTED, "a cache holds sequences of one length only");
+    if (run->exit_threshold > 0 && run->capture != NULL)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "captures are of whole runs, not of tokens that stop early");
+    if (run->exit_threshold > 0 && s->model->head == OTA_HEAD_ABSENT)
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "tokens stop by their logits, and the checkpoint has no head");
     return check_tokens(s, run, error);
 }
 
@@ -323,53 +363,11 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *
     s->cached = 0;
     status = ota_session_capture_begin(s);
     if (status == OTA_OK) status = embed(s);
-    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++)
-        status = run_block(s, layer);
+    if (status == OTA_OK) status = run_blocks(s);
     if (status != OTA_OK) return status;
     if (s->options.cache > 0) s->cached = run->first + run->count;
     const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
-    if (ota_weight_present(norm)) normalise(s, norm, s->x, s->x, rows);
+    if (ota_weight_present(norm)) ota_session_normalise(s, norm, s->x, s->x, rows);
     if (run->states != NULL) memcpy(run->states, s->x, (size_t)(rows * width) * sizeof *s->x);
     return ota_session_capture(s, OTA_POINT_FINAL, 0, s->x, width);
-}
-
-/* ---- logits ---- */
-
-/* One block of rows at a time through the session's own buffers. */
-static ota_status logits_block(ota_session *s, const float *states, int64_t rows, bool normed,
-                               float *logits) {
-    const ota_weight *w = s->model->weights;
-    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
-    const float *from = states;
-    if (normed && ota_weight_present(&w[OTA_FINAL_NORM])) {
-        normalise(s, &w[OTA_FINAL_NORM], states, s->x, rows);
-        from = s->x;
-    }
-    if (s->model->head == OTA_HEAD_MLM) {
-        ota_linear(s, &w[OTA_HEAD_DENSE], &w[OTA_HEAD_DENSE_BIAS], from, width, rows, s->h, width);
-        rows_job j = {.session = s, .to = s->h, .rows = rows, .width = width};
-        run_rows(s, rows, activate_rows, &j);
-        normalise(s, &w[OTA_HEAD_NORM], s->h, s->h, rows);
-        from = s->h;
-    }
-    ota_linear(s, &w[OTA_HEAD], &w[OTA_HEAD_BIAS], from, width, rows, logits, words);
-    return OTA_OK;
-}
-
-ota_status ota_session_logits(ota_session *s, const float *states, int64_t rows, int normalised,
-                              float *logits, ota_error *error) {
-    const int64_t most = s->options.batch * s->options.tokens;
-    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
-    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
-    if (s->model->head == OTA_HEAD_ABSENT)
-        return ota_refuse(error, OTA_UNSUPPORTED, "%s: the checkpoint has no head for logits",
-                          ota_path_end(s->model->path));
-    for (int64_t done = 0; done < rows; done += most) {
-        const int64_t part = rows - done < most ? rows - done : most;
-        const ota_status status =
-            logits_block(s, states + done * width, part, normalised != 0, logits + done * words);
-        if (status != OTA_OK) return status;
-    }
-    return OTA_OK;
 }

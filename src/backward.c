@@ -32,10 +32,13 @@ static double order_slope(double p, double order) {
 #define KERNELS(plan) ((plan)->kernels->f32)
 #define REAL_TYPE OTA_F32
 #define REAL_MAX FLT_MAX
+#define REAL_LIFT OTA_LIFT_F32
 #define TAU_MIN 1.0e-30
 #include "backward_pairs.inc.h"
 
 #include "backward_outputs.inc.h"
+
+#include "backward_rounds.inc.h"
 
 #include "backward_coupled.inc.h"
 
@@ -46,10 +49,13 @@ static double order_slope(double p, double order) {
 #define KERNELS(plan) ((plan)->kernels->f64)
 #define REAL_TYPE OTA_F64
 #define REAL_MAX DBL_MAX
+#define REAL_LIFT OTA_LIFT_F64
 #define TAU_MIN DBL_MIN
 #include "backward_pairs.inc.h"
 
 #include "backward_outputs.inc.h"
+
+#include "backward_rounds.inc.h"
 
 #include "backward_coupled.inc.h"
 
@@ -64,18 +70,45 @@ typedef struct task_table {
     void (*replay_online)(ota_backward_job *job);
     void (*reverse_online)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);
+    void (*load_advantage)(ota_backward_job *job);
+    /* fixed rounds on their kernel */
+    task *form_kernel, *turn, *reverse, *advantages, *last_keys;
+    void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
+    void (*last_gradients)(ota_backward_job *job, ota_kernel_rounds *rounds);
+    void (*pack_dimensions)(ota_backward_job *job);
 } task_table;
 
 static const task_table tables[2] = {
     {pack_head_f32, rows_task_f32, keys_task_f32, slopes_task_f32, turned_task_f32, widen_task_f32,
-     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32},
+     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32, load_advantage_f32,
+     form_kernel_f32, turn_f32, reverse_f32, advantages_f32, last_keys_f32, load_kernel_column_f32,
+     last_gradients_f32, pack_dimensions_f32},
     {pack_head_f64, rows_task_f64, keys_task_f64, slopes_task_f64, turned_task_f64, widen_task_f64,
-     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64}};
+     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64, load_advantage_f64,
+     form_kernel_f64, turn_f64, reverse_f64, advantages_f64, last_keys_f64, load_kernel_column_f64,
+     last_gradients_f64, pack_dimensions_f64}};
 
 static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->plan->wide]; }
 
 static void each_chunk(ota_backward_job *job, task *body) {
     ota_parallel(job->plan->pool, OTA_ADJOINT_CHUNKS, body, job);
+}
+
+/* Blocks of rows, then tiles of keys, of one strip after another. */
+static void walk_strips(ota_backward_job *job, task *rows, task *keys) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t step = job->space->strip.rows;
+    const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
+    for (int64_t first = 0; first < r->queries; first += step) {
+        const int64_t left = r->queries - first;
+        job->strip_first = first;
+        job->strip_rows = left < step ? left : step;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        ota_parallel(plan->pool, (job->strip_rows + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS, rows,
+                     job);
+        if (keys != NULL) ota_parallel(plan->pool, tiles, keys, job);
+    }
 }
 
 static double add_chunks(const ota_backward_space *s, int which, int64_t k) {
@@ -213,103 +246,109 @@ static ota_status run_implicit(ota_backward_job *job) {
 
 /* ---- unrolled --------------------------------------------------------------------------------- */
 
-/* Masses as forward's rounds saw them: mu without empty rows, and the target. */
-static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, double *nu) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    const ota_problem *p = &r->problem;
+/* After the kernel is formed: usable and reached keys, and with them the targets. */
+static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
-    const bool given = ota_array_present(plan->transposed ? &p->row_mass : &p->column_mass);
-    double usable = 0.0, total = 0.0;
+    ota_dense *head = &s->rounds.head;
+    double *nu = s->dense[1];
+    const bool masked = ota_backward_is_masked(job->plan);
     head->mass = 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        s->held[j] = 0;
-        nu[j] = 0.0;
+    for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
+    for (int64_t j = 0; j < head->columns; j++) {
+        s->held[j] = !masked || add_chunks(s, 1, j) > 0.0;
+        nu[j] = !masked || add_chunks(s, 2, j) > 0.0 ? 1.0 : 0.0;
     }
-    for (int64_t i = 0; i < n; i++) {
-        const double *row = (const double *)head->scores + i * head->stride;
-        mu[i] = plan->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
-                                 : ota_row_mass(r, job->batch, job->head, i);
-        bool any = head->sink > -INFINITY;
-        for (int64_t j = 0; j < m; j++) {
-            if (!(row[j] > -INFINITY)) continue;
-            any = true;
-            s->held[j] = 1;
-            if (mu[i] > 0.0) nu[j] = 1.0;
-        }
-        if (!any) mu[i] = 0.0;
-        head->mass += mu[i];
-    }
-    for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        const bool reached = nu[j] > 0.0;
-        double mass = p->columns == OTA_COLUMNS_CAPPED ? 1.0
-                      : s->held[j]                     ? head->mass / usable
-                                                       : 0.0;
-        if (given) {
-            mass = plan->transposed ? ota_row_mass(r, job->batch, job->head, j)
-                                    : ota_column_mass(r, job->batch, job->head, j, mass);
-        }
-        nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
-        if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
-        total += nu[j];
-    }
-    const bool sink = head->sink > -INFINITY;
-    for (int64_t j = 0; j < m && p->columns == OTA_COLUMNS_EXACT && !sink && total > 0.0; j++)
-        nu[j] *= head->mass / total;
+    if (masked) rounds->used = s->held;
+    ota_backward_targets(job, head, nu);
 }
 
-void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds) {
+static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *rounds) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
-    const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
-    double *mu = s->dense[0], *nu = s->dense[1];
-    *head = (ota_dense){.rows = n,
-                        .columns = m,
-                        .scores = s->matrix,
-                        .stride = plan->dense_stride,
-                        .tau = job->law.tau,
-                        .order = 1.0,
-                        .sink = job->law.sink,
-                        .mu = mu,
-                        .nu = nu,
-                        .row_strength = job->law.row_strength,
-                        .rule = p->columns,
-                        .strength = p->strength,
-                        .lambda = p->lambda,
-                        .start = p->start,
-                        .end = p->end,
-                        .settings = &r->settings,
-                        .kernels = plan->kernels,
-                        .pool = plan->pool,
-                        .f = s->dense[2],
-                        .g = s->dense[3]};
-    if (ota_array_present(&p->lambdas)) {
-        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
-        head->lambdas = s->dense[4];
+    const task_table *tasks = tasks_of(job);
+    const double *mu = s->dense[0];
+    const int lift = plan->wide ? OTA_LIFT_F64 : OTA_LIFT_F32;
+    walk_strips(job, tasks->advantages, tasks->last_keys);
+    tasks->last_gradients(job, rounds);
+    double *turned = s->dense[5];
+    for (int64_t k = rounds->rounds - 1; k >= 0; k--) {
+        const ota_status going = ota_interrupted(&r->settings);
+        if (going != OTA_OK) return going;
+        const double *u = rounds->u + k * rounds->row_lane;
+        double *f_grad = rounds->f_grad + k * rounds->row_lane;
+        const double top = ota_kernel_rounds_pull(rounds, k);
+        const double share = top > 0.0 ? 1.0 / top : 0.0;
+        tasks->load_kernel_column(job, rounds->y + k * rounds->column_lane, share);
+        for (int64_t i = 0; i < r->queries; i++)
+            s->a[i] = mu[i] > 0.0 ? ldexp(-u[i] * u[i] / mu[i], -lift) : 0.0;
+        each_chunk(job, tasks->reverse);
+        for (int64_t i = 0; i < r->queries; i++)
+            f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
+        for (int64_t j = 0; j < r->keys; j++) turned[j] = ldexp(add_chunks(s, 0, j), -lift);
+        ota_kernel_rounds_take(rounds, k, turned, top);
     }
-    load_masses(job, head, mu, nu);
-    const ota_array *start = &job->arrays->start_potential;
-    for (int64_t j = 0; j < m; j++) {
-        const double g = ota_array_present(start) && !plan->transposed
-                             ? ota_array_get(start, job->batch, job->head, 0, j)
-                             : 0.0;
-        head->g[j] = isfinite(g) ? g : 0.0;
-        if (p->columns == OTA_COLUMNS_CAPPED && head->g[j] > 0.0) head->g[j] = 0.0;
+    return OTA_OK;
+}
+
+/* Fixed rounds on their kernel; false where it does not carry them. */
+static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const task_table *tasks = tasks_of(job);
+    ota_dense head = ota_backward_head(job);
+    ota_kernel_rounds *rounds = &s->rounds.now;
+    *rounds = (ota_kernel_rounds){
+        .head = &s->rounds.head, .rounds = r->settings.rounds, .narrow = !plan->wide};
+    s->rounds.head = head;
+    rounds->g_grad = s->dense[6];
+    rounds->sums = (ota_unrolled_sums){.row = s->dense[7], .column = s->vectors};
+    memset(rounds->sums.row, 0, (size_t)r->queries * sizeof(double));
+    memset(rounds->sums.column, 0, (size_t)r->keys * sizeof(double));
+    ota_kernel_rounds_place(rounds, s->step_memory);
+    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || job->slot->broken_count > 0 ||
+        !ota_kernel_rounds_begin(rounds))
+        return false;
+    for (s->rounds.at = 0; s->rounds.at <= rounds->rounds; s->rounds.at++) {
+        const int64_t k = s->rounds.at;
+        *stopped = ota_interrupted(&r->settings);
+        if (*stopped != OTA_OK) return true;
+        tasks->load_kernel_column(job, rounds->v + k * rounds->column_lane, 1.0);
+        each_chunk(job, k == 0 ? tasks->form_kernel : tasks->turn);
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) {
+            if (s->partial[3][c * s->lane] > 0.0) return false;
+        }
+        if (k == 0) gather_reach(job, rounds);
+        if (!ota_kernel_rounds_rows(rounds, k)) return false;
+        if (k == rounds->rounds) break;
+        for (int64_t j = 0; j < r->keys; j++)
+            rounds->c[k * rounds->column_lane + j] = add_chunks(s, 0, j);
+        if (!ota_kernel_rounds_columns(rounds, k)) return false;
     }
-    *rounds = (ota_unrolled){.head = head,
-                             .steps = s->steps,
-                             .memory = s->step_memory,
-                             .partial = s->partial[0],
-                             .more_partial = s->partial[1],
-                             .row_scratch = s->partial[2],
-                             .f_grad = s->dense[5],
-                             .g_grad = s->dense[6],
-                             .gradient = s->gradient,
-                             .sums = {.row = s->dense[7], .column = s->vectors}};
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (s->bad[i]) return false;
+    }
+    *stopped = reverse_on_kernel(job, rounds);
+    if (*stopped != OTA_OK || !ota_kernel_rounds_carried(rounds)) return *stopped != OTA_OK;
+    tasks->pack_dimensions(job);
+    s->strength += rounds->sums.strength;
+    for (int64_t k = 0; k < r->keys; k++) {
+        for (int64_t w = 0; w < plan->values_width; w++)
+            s->values_sum[k * plan->values_width + w] +=
+                s->rounds.sum[k * (plan->values_width + 1) + w];
+    }
+    const ota_mass_rule rule = {.a = rounds->sums.row,
+                                .b = rounds->sums.column,
+                                .f = s->dense[2],
+                                .g = s->dense[3],
+                                .row_sum = s->dense[0],
+                                .column_sum = s->dense[1],
+                                .used = s->held,
+                                .finished = true};
+    ota_sums_of_masses(job, &rule);
+    job->space->rounds.carried = true;
+    return true;
 }
 
 static ota_status run_unrolled(ota_backward_job *job) {
@@ -317,6 +356,9 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    ota_status stopped = OTA_OK;
+    if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
+    job->stored = true;
     each_chunk(job, tasks_of(job)->widen);
     for (int64_t j = 0; j < n && plan->transposed; j++) {
         for (int64_t i = m; i < plan->dense_stride; i++) {
@@ -391,6 +433,51 @@ static ota_status find_multipliers(ota_backward_job *job) {
     }
 }
 
+/* Are the gradients that are wanted those of vectors and pairs alone? */
+static bool may_use_kernel(const ota_backward_job *job) {
+    const ota_resolved *r = &job->plan->resolved;
+    const ota_gradients *want = job->want;
+    const bool sink = r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL;
+    return job->space->rounds.width > 0 && ota_array_present(&want->out_grad) &&
+           !ota_array_present(&want->coupling_grad) && !ota_array_present(&want->temperature) &&
+           !sink;
+}
+
+/* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
+static bool may_list(const ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_gradients *want = job->want;
+    const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
+    if (job->mode != OTA_BACKWARD_FREE || plan->workers[0].keys.wide == NULL || job->sums)
+        return false;
+    for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
+        if (ota_array_present(whole[k])) return false;
+    }
+    for (int t = 0; t < r->term_count; t++) {
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP || ota_gradient_of_term(r, want, t) != NULL)
+            return false;
+    }
+    return ota_array_present(&want->out_grad) && plan->values_width > 0;
+}
+
+static void run_strips(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const bool of_keys =
+        ota_array_present(&job->want->keys) || ota_array_present(&job->want->values);
+    job->lists = may_list(job);
+    tasks_of(job)->load_advantage(job);
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term_sum *sum = &s->terms[t];
+        if (sum->length > 0)
+            memset(sum->partial, 0, (size_t)(OTA_ADJOINT_CHUNKS * sum->length) * sizeof(double));
+    }
+    walk_strips(job, tasks_of(job)->rows, of_keys ? tasks_of(job)->keys : NULL);
+    ota_sums_of_head(job);
+}
+
 static ota_status run_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
@@ -405,7 +492,8 @@ static ota_status run_head(ota_backward_job *job) {
         .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
-    job->stored = job->mode == OTA_BACKWARD_UNROLLED || job->mode == OTA_BACKWARD_PREFIX;
+    job->stored = job->mode == OTA_BACKWARD_PREFIX;
+    job->space->rounds.carried = false;
     job->residual = 0.0;
     for (int64_t i = 0; i < r->queries; i++) {
         s->bad[i] = false;
@@ -425,19 +513,12 @@ static ota_status run_head(ota_backward_job *job) {
         s->cap = s->strength = s->row_strength = (double)NAN;
         s->temperature[job->head] = s->sink[job->head] = (double)NAN;
     }
-    if (!job->tiled) {
-        each_chunk(job, tasks_of(job)->rows);
-        ota_sums_of_head(job);
-    } else {
+    if (job->tiled)
         ota_tiles_run_coupled(job);
-    }
+    else
+        run_strips(job);
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
-    }
-    if (!job->tiled &&
-        (ota_array_present(&job->want->keys) || ota_array_present(&job->want->values))) {
-        const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
-        ota_parallel(plan->pool, tiles, tasks_of(job)->keys, job);
     }
     const ota_status stopped = ota_interrupted(&r->settings);
     return stopped != OTA_OK ? stopped : status;
@@ -455,6 +536,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             .mode = ota_backward_mode_of(plan)};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     job.tiled = ota_tiles_fit(plan, want);
+    job.may_use_kernel = may_use_kernel(&job);
     if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
         found->status = ota_tiles_run(plan, arrays, want);
         return found->status;

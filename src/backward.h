@@ -33,19 +33,41 @@ typedef enum ota_row_sum {
     OTA_ROW_SUMS
 } ota_row_sum;
 
-/* Scratch of one worker, T = the plan's type; block = max(OTA_BLOCK_ROWS x stride, OTA_ROW_BLOCK x OTA_KEY_TILE). */
+/* Scratch of one worker, T = the plan's type; block = OTA_BLOCK_ROWS x strip stride. */
 typedef struct ota_backward_worker {
     void *scores, *upstream, *weights, *raw; /* [block]; raw only with a softcap           */
-    void *turned;                            /* [OTA_KEY_TILE][OTA_ROW_BLOCK]              */
-    void *product;                           /* [OTA_KEY_TILE][max(width, values_width)]   */
+    void *slope;                             /* [stride] w of a row                        */
+    void *product;                           /* [OTA_KEY_TILE][max(width, values_width + 1)] */
     void *queries, *gradients;               /* [OTA_ROW_BLOCK][width], [..][values_width] */
     void *line;                              /* [stride]                                   */
 } ota_backward_worker;
 
+/* Fixed rounds on a stored kernel (backward_rounds.inc.h), which lies where forward has it; T = the plan's type. */
+typedef struct ota_rounds_space {
+    int64_t width;  /* values_width and the extra inner dimensions; 0: not for this plan */
+    void *rows;     /* [rows of a strip][width]: dL/dout and A */
+    void *packed;   /* panels of width: values and B */
+    double *sum;    /* [keys][values_width + 1] P^T (dL/dout, a) */
+    ota_dense head; /* of the head at work */
+    ota_kernel_rounds now;
+    int64_t at;   /* the round at work */
+    bool carried; /* P and dL/dS of the head at work come from its kernel */
+} ota_rounds_space;
+
+/* What a strip of rows leaves for the keys (backward_outputs.inc.h), T = the plan's type. */
+typedef struct ota_strip {
+    int64_t rows, stride;     /* of every strip but the last; elements of a row */
+    void *weights, *slopes;   /* [rows][stride] P, dL/d(raw products)           */
+    int32_t *where;           /* [rows][stride], where rows may be lists        */
+    int64_t *count;           /* [rows] length of the list, -1: all keys        */
+    int64_t *low, *high;      /* [rows] keys outside these have no weight       */
+    void *queries, *upstream; /* [rows][width], [rows][values_width]           */
+} ota_strip;
+
 /* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
 typedef struct ota_term_sum {
     double *sum;
-    double *partial; /* [OTA_ADJOINT_CHUNKS][length] */
+    double *partial; /* [OTA_ADJOINT_CHUNKS][length], a chunk a block of the strip */
     int64_t length, count;
     bool direct; /* every pair has an entry of its own: written row by row */
 } ota_term_sum;
@@ -63,6 +85,8 @@ typedef struct ota_backward_space {
     double *partial[OTA_BACKWARD_PARTIALS]; /* [OTA_ADJOINT_CHUNKS][lane] */
     int64_t lane;                           /* max(queries, keys) rounded up */
     ota_backward_worker *workers;
+    ota_strip strip;
+    void *advantage; /* [stride] T: b */
     ota_term_sum terms[OTA_MAX_TERMS];
     double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
     double *temperature, *alibi, *sink; /* [heads] */
@@ -76,6 +100,7 @@ typedef struct ota_backward_space {
     unsigned char *held;
     ota_step *steps;
     double *step_memory;
+    ota_rounds_space rounds;
     struct ota_tile_space *tiles;       /* softmax on free or coupled columns, else NULL */
     struct ota_tangent_space *tangents; /* of ota_jvp */
 } ota_backward_space;
@@ -90,10 +115,13 @@ typedef struct ota_backward_job {
     ota_row_law law;
     ota_backward_mode mode;
     int64_t batch, head, key_head;
-    bool biased; /* g is not 0              */
-    bool stored; /* dL/dS lies in gradient  */
-    bool sums;   /* row sums are wanted     */
-    bool tiled;  /* outputs come from tiles */
+    bool biased;         /* g is not 0              */
+    bool stored;         /* dL/dS lies in gradient  */
+    bool sums;           /* row sums are wanted     */
+    bool tiled;          /* outputs come from tiles */
+    bool lists;          /* rows may be lists       */
+    bool may_use_kernel; /* fixed rounds */
+    int64_t strip_first, strip_rows;
     double residual;
     uint32_t dropout_key[2];
 } ota_backward_job;
@@ -107,6 +135,10 @@ ota_adjoint ota_backward_system(const ota_backward_job *job);
 
 /* Keys that some query may use, as 0 or 1 for every column of the solver. */
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
+/* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
+ota_dense ota_backward_head(const ota_backward_job *job);
+/* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */
+void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, double *nu);
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
@@ -122,6 +154,10 @@ void ota_tiles_run_coupled(const ota_backward_job *job);
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
+/* May some pair be forbidden? */
+static inline bool ota_backward_is_masked(const ota_plan *plan) {
+    return plan->resolved.row_terms || plan->resolved.support_count > 0;
+}
 /* How, in a few words for describe. */
 const char *ota_backward_describe(const ota_plan *plan);
 

@@ -16,6 +16,7 @@ static void WORD(replay_online)(ota_backward_job *job) {
         space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
         space->fill[j] = room[j] > 0.0 ? room[j] : 0.0;
         space->b[j] = 0.0;
+        ((REAL *)space->advantage)[j] = (REAL)0;
     }
     for (int64_t i = 0; i < r->queries; i++) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
@@ -56,12 +57,15 @@ static void WORD(reverse_online)(ota_backward_job *job) {
         solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
         space->bad[i] = bad;
         WORD(weights)(job, i, 0, m, line, p);
-        space->a[i] = bad ? (double)NAN : WORD(mean_of)(job, i, line, u, p, space->b);
+        space->a[i] =
+            bad ? (double)NAN : WORD(mean_of)(job, i, line, u, p, space->advantage, w->slope);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
             const bool first = space->shut[j] < 0 && s[j] > (REAL)-INFINITY &&
                                (job->law.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
-            if (space->shut[j] == i || first) space->b[j] = (double)u[j] - space->a[i];
+            if (space->shut[j] != i && !first) continue;
+            space->b[j] = (double)u[j] - space->a[i];
+            ((REAL *)space->advantage)[j] = (REAL)space->b[j];
         }
     }
     for (int64_t j = 0; j < m; j++) {
@@ -196,6 +200,11 @@ static void WORD(mark_top)(void *context, int64_t chunk, int worker) {
         solve_row(job, i, w->scores, 1.0, w->weights);
         space->f[i] = f;
     }
+}
+
+static void WORD(load_advantage)(ota_backward_job *job) {
+    REAL *advantage = job->space->advantage;
+    for (int64_t j = 0; j < job->plan->resolved.keys; j++) advantage[j] = (REAL)job->space->b[j];
 }
 
 static void WORD(load_bias)(ota_backward_job *job) {

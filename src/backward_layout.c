@@ -7,6 +7,7 @@
 #include "tangents.h"
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
@@ -23,6 +24,8 @@ const char *ota_backward_describe(const ota_plan *plan) {
         [OTA_BACKWARD_IMPLICIT] = "implicit, conjugate gradients on the semi-dual",
         [OTA_BACKWARD_UNROLLED] = "unrolled, the rounds in reverse",
         [OTA_BACKWARD_PREFIX] = "implicit, every leading block solved again (queries^3)"};
+    if (plan->backward != NULL && plan->backward->rounds.width > 0)
+        return "unrolled, the rounds in reverse on their stored kernel";
     return texts[ota_backward_mode_of(plan)];
 }
 
@@ -53,23 +56,60 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
     sum->partial = take(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
 }
 
+/* Lists may write a little past their end. */
+static int64_t strip_stride(const ota_plan *plan) { return plan->stride + OTA_KEEP_ROOM; }
+
+static void take_strip(ota_plan *plan, ota_strip *strip) {
+    enum { MOST_BLOCKS = 16, ELEMENTS = 1 << 20 };
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t real = ota_plan_real(plan);
+    const int64_t stride = strip_stride(plan);
+    const int64_t blocks = (r->queries + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS;
+    const int64_t room = most(1, ELEMENTS / (stride * OTA_BLOCK_ROWS));
+    const int64_t rows = OTA_BLOCK_ROWS * least(most(1, blocks), least(room, MOST_BLOCKS));
+    strip->rows = rows;
+    strip->stride = stride;
+    strip->weights = take(a, rows, stride, real);
+    strip->slopes = take(a, rows, stride, real);
+    if (r->order > 1.0) strip->where = take(a, rows, stride, sizeof *strip->where);
+    strip->count = ota_arena_take(a, (size_t)rows, sizeof *strip->count);
+    strip->low = ota_arena_take(a, (size_t)rows, sizeof *strip->low);
+    strip->high = ota_arena_take(a, (size_t)rows, sizeof *strip->high);
+    strip->queries = take(a, rows, r->width, real);
+    strip->upstream = take(a, rows, plan->values_width, real);
+}
+
 static void take_worker(ota_plan *plan, ota_backward_worker *w) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const size_t real = ota_plan_real(plan);
-    const int64_t tile = (int64_t)OTA_ROW_BLOCK * OTA_KEY_TILE;
-    const int64_t block = most(tile, OTA_BLOCK_ROWS * plan->stride);
+    const int64_t block = OTA_BLOCK_ROWS * strip_stride(plan);
     bool softcap = false;
     for (int t = 0; t < r->term_count; t++) softcap |= r->terms[t].kind == OTA_TERM_SOFTCAP;
     w->scores = ota_arena_take(a, (size_t)block, real);
     w->upstream = ota_arena_take(a, (size_t)block, real);
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
-    w->turned = ota_arena_take(a, (size_t)tile, real);
-    w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width), real);
+    w->slope = ota_arena_take(a, (size_t)plan->stride, real);
+    w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width + 1), real);
     w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
     w->gradients = take(a, OTA_ROW_BLOCK, plan->values_width + 1, real);
     w->line = ota_arena_take(a, (size_t)plan->stride, real);
+}
+
+/* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
+static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_rows) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const size_t real = ota_plan_real(plan);
+    if (plan->path != OTA_PATH_ROUNDS || !r->settings.fixed || plan->values_width == 0 ||
+        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
+        return;
+    rounds->width = plan->values_width + ota_kernel_rounds_width(r->settings.rounds);
+    rounds->rows = take(a, strip_rows, rounds->width, real);
+    rounds->packed = ota_arena_take(a, (size_t)ota_packed_length(r->keys, rounds->width), real);
+    rounds->sum = take(a, r->keys, plan->values_width + 1, sizeof(double));
 }
 
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
@@ -123,6 +163,8 @@ void ota_backward_lay_out(ota_plan *plan) {
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
+    s->advantage = ota_arena_take(a, (size_t)plan->stride, real);
+    take_strip(plan, &s->strip);
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
     s->workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_backward_worker));
     for (int k = 0; k < plan->worker_count; k++) {
@@ -131,6 +173,7 @@ void ota_backward_lay_out(ota_plan *plan) {
         if (placed) s->workers[k] = worker;
     }
     if (ota_plan_has_seats(plan)) take_coupled(plan, s, mode);
+    take_rounds(plan, &s->rounds, s->strip.rows);
     s->tiles = ota_tiles_lay_out(plan);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     if (!placed) return;

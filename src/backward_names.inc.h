@@ -6,13 +6,13 @@
 #undef row_scores
 #undef row_solve
 #undef unpack_rows
-#undef add_turned
 #undef all_finite
 #undef form_tile
 #undef form_upstream
 #undef load_rows
 #undef outer_terms
 #undef pairs
+#undef row_lists
 #undef row_parameters
 #undef rows_block
 #undef solve_row
@@ -22,4 +22,5 @@
 #undef KERNELS
 #undef REAL_TYPE
 #undef REAL_MAX
+#undef REAL_LIFT
 #undef TAU_MIN

@@ -1,41 +1,63 @@
-/* Second body of backward.c for REAL = float or double: what the caller gets. Rows are walked in blocks of
- * OTA_BLOCK_ROWS against all keys, keys in tiles of OTA_KEY_TILE against all rows; products are made in REAL
- * and summed over rows in f64. */
+/* Second body of backward.c for REAL = float or double: what the caller gets. Rows are walked in strips; the blocks
+ * of OTA_BLOCK_ROWS rows of a strip leave P and dL/d(raw products) of all keys, from which its tiles of
+ * OTA_KEY_TILE keys then take dK and dV. Products are made in REAL and summed over strips in f64. Entmax blocks
+ * with few weights leave lists instead (n = rows of the strip, m = keys):
+ *
+ *     P, dS   [n][m], or of row i the pairs (where[i][k], P[i][k], dS[i][k]), k < count[i]
+ *     dV += P^T dL/dout        dK += dS^T Q        dQ = dS K */
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
-/* dL/dS -> dL/d(raw products or matrix) in place; with `chunk` >= 0 the inner terms' own gradients. */
-static void WORD(through_terms)(const ota_backward_job *job, const ota_backward_worker *w,
-                                int64_t query, int64_t from, int64_t count, int64_t at,
+/* dL/dS -> dL/d(scores before the softcap) in place; z, what was bent, over the softcap. Returns dL/dsoftcap. */
+static double WORD(through_softcap)(const REAL *z, int64_t count, bool wanted, REAL *gradient) {
+    enum { PIECE = 128 };
+    double along = 0.0;
+    for (int64_t first = 0; first < count; first += PIECE) {
+        const int64_t here = count - first < PIECE ? count - first : PIECE;
+        REAL bent[PIECE], left[PIECE], *g = gradient + first;
+        WORD(ota_bend)(z + first, here, bent, left);
+        for (int64_t j = 0; wanted && j < here; j++) {
+            if (!(g[j] < (REAL)0 || g[j] > (REAL)0)) continue;
+            along += (double)g[j] * ((double)bent[j] - (double)z[first + j] * (double)left[j]);
+        }
+        for (int64_t j = 0; j < here; j++) {
+            const REAL through = g[j] * left[j];
+            g[j] = g[j] < (REAL)0 || g[j] > (REAL)0 ? through : g[j];
+        }
+    }
+    return along;
+}
+
+/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
+static void WORD(through_terms)(const ota_backward_job *job, REAL *raw, int64_t query,
                                 int64_t chunk, REAL *gradient) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *space = job->space;
+    const int64_t m = r->keys, diagonal = query + m - 1;
     const ota_term *inside = NULL, *softcap = NULL;
-    int inside_at = 0;
+    int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP) softcap = &r->terms[t];
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+            softcap = &r->terms[t];
+            softcap_at = t;
+        }
         if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
         inside = &r->terms[t];
         inside_at = t;
     }
-    const int64_t diagonal = query - from + r->keys - 1;
-    double along = 0.0;
-    for (int64_t j = 0; softcap != NULL && j < count; j++) {
-        const double g = (double)gradient[j];
-        if (!(g < 0.0 || g > 0.0)) continue;
-        double z = (double)((const REAL *)w->raw)[at + j];
-        if (inside != NULL) z += ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
-        z *= r->scale / softcap->value;
-        const double bent = tanh(z), left = (1.0 - bent) * (1.0 + bent);
-        along += g * (bent - z * left);
-        gradient[j] = (REAL)(g * left);
+    if (softcap != NULL) {
+        const REAL rate = (REAL)(r->scale / softcap->value);
+        for (int64_t j = 0; inside != NULL && j < m; j++)
+            raw[j] += (REAL)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
+        KERNELS(job->plan)->multiply(raw, m, rate);
+        const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
+        space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
+            WORD(through_softcap)(raw, m, wanted, gradient);
     }
-    for (int64_t j = 0; j < count; j++) gradient[j] = (REAL)((double)gradient[j] * r->scale);
-    if (chunk < 0) return;
-    space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] = along;
-    if (inside == NULL) return;
+    KERNELS(job->plan)->multiply(gradient, m, (REAL)r->scale);
+    if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
     double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
-    for (int64_t j = 0; j < count; j++) sum[diagonal - j] += (double)gradient[j];
+    for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
 }
 
 /* Terms added after the softcap. */
@@ -94,125 +116,307 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
     sums[OTA_SUM_ORDER] = by_order;
 }
 
-static void WORD(rows_block)(ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                             int64_t rows, int64_t chunk) {
+/* ---- strips of rows --------------------------------------------------------------------------- */
+
+/* A worker whose block lies in the strip, from its row `at` on. */
+static ota_backward_worker WORD(worker_at)(const ota_backward_job *job, int worker, int64_t at) {
+    const ota_plan *plan = job->plan;
+    const ota_strip *strip = &job->space->strip;
+    ota_backward_worker w = job->space->workers[worker];
+    w.weights = (REAL *)strip->weights + at * strip->stride;
+    w.upstream = (REAL *)strip->slopes + at * strip->stride;
+    w.queries = (REAL *)strip->queries + at * plan->resolved.width;
+    w.gradients = (REAL *)strip->upstream + at * plan->values_width;
+    return w;
+}
+
+/* Scores of a block of rows: -inf outside the keys that some of them has, [*low, *high). */
+static void WORD(form_block)(const ota_backward_job *job, const ota_backward_worker *w,
+                             int64_t first, int64_t rows, int64_t *low, int64_t *high) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
-    const ota_gradients *want = job->want;
+    const int64_t m = r->keys, stride = job->space->strip.stride;
+    *low = m;
+    *high = 0;
+    for (int64_t k = 0; k < rows; k++) {
+        int64_t begin, end;
+        ota_row_range(r, job->batch, first + k, m, &begin, &end);
+        if (begin >= end) continue;
+        if (begin < *low) *low = begin;
+        if (end > *high) *high = end;
+    }
+    *low = *low < *high ? *low / OTA_PANEL * OTA_PANEL : 0;
+    ota_backward_worker at = *w;
+    at.scores = (REAL *)w->scores + *low;
+    at.raw = w->raw == NULL ? NULL : (REAL *)w->raw + *low;
+    if (*low < *high) form_tile(job, &at, first, rows, *low, *high, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *row = (REAL *)w->scores + k * stride;
+        for (int64_t j = 0; j < *low; j++) row[j] = (REAL)-INFINITY;
+        for (int64_t j = *high; j < m; j++) row[j] = (REAL)-INFINITY;
+    }
+}
+
+/* A list of `count` weights at row[0 ...] becomes weights of all keys. */
+static void WORD(unfold)(REAL *row, const int32_t *where, int64_t count, int64_t keys) {
+    int64_t k = count - 1;
+    for (int64_t j = keys - 1; j >= 0; j--) {
+        const bool kept = k >= 0 && where[k] == j;
+        row[j] = kept ? row[k] : (REAL)0;
+        k -= kept ? 1 : 0;
+    }
+}
+
+/* Entmax rows as lists: weights, potentials and whether they stay lists. Rows of the strip from `at` on. */
+static bool WORD(row_lists)(ota_backward_job *job, const ota_backward_worker *w, int worker,
+                            int64_t first, int64_t rows, int64_t at) {
+    enum { DENSE_SHARE = 5 };
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
-    const int64_t m = r->keys, stride = plan->stride;
-    const int64_t index = (job->batch * r->heads + job->head) * r->queries;
-    load_rows(job, w, first, rows, true);
-    form_tile(job, w, first, rows, 0, m, stride);
-    if (!job->stored) form_upstream(job, w, first, rows, 0, m, stride);
+    const ota_strip *strip = &space->strip;
+    int64_t total = 0;
+    bool fine = true;
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        const double mu = ota_row_mass(r, job->batch, job->head, i);
+        const ota_row_room room = {(REAL *)w->weights + k * strip->stride,
+                                   strip->where + (at + k) * strip->stride,
+                                   plan->workers[worker].keys.wide};
+        ota_row_found found;
+        const REAL *s = (const REAL *)w->scores + k * strip->stride;
+        const int64_t count = WORD(ota_row_entmax)(&job->law, s, r->keys, mu, &room, &found);
+        space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
+        if (found.nonfinite) space->bad[i] = true;
+        strip->count[at + k] = count;
+        total += count;
+        fine = fine && !space->bad[i];
+    }
+    if (fine && job->slot->broken_count == 0 && total * DENSE_SHARE <= rows * r->keys) return true;
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *p = (REAL *)w->weights + k * strip->stride;
+        WORD(unfold)(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
+        strip->count[at + k] = -1;
+        const REAL *s = (const REAL *)w->scores + k * strip->stride;
+        if (WORD(uses_broken)(job, s, p)) space->bad[first + k] = true;
+    }
+    return false;
+}
+
+/* dS of a row that is a list, and what its query gets. */
+static void WORD(list_slopes)(const ota_backward_job *job, const ota_backward_worker *w,
+                              int64_t query, int64_t row, int64_t at, REAL *queries_grad) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    const ota_strip *strip = &space->strip;
+    const int64_t count = strip->count[at], width = plan->values_width;
+    const int32_t *where = strip->where + at * strip->stride;
+    const REAL *p = (const REAL *)w->weights + row * strip->stride;
+    REAL *u = (REAL *)w->upstream + row * strip->stride, *slope = w->slope;
+    double total, rest;
+    KERNELS(plan)->dots_kept((const REAL *)w->gradients + row * width, where, count,
+                             job->slot->values, width, width, u);
+    KERNELS(plan)->slope_weights(p, count, 2.0 - job->law.order, slope);
+    const double sum = KERNELS(plan)->slope_mean(slope, u, NULL, count, &total);
+    total += WORD(sink_slope)(job, query, &rest);
+    const double a = total > 0.0 ? sum / total : 0.0;
+    const double rate = fmin(1.0 / job->law.tau, (double)REAL_MAX);
+    space->a[query] = a;
+    KERNELS(plan)->slopes(slope, NULL, count, (REAL)a, (REAL)rate, u);
+    KERNELS(plan)->multiply(u, count, (REAL)r->scale);
+    if (queries_grad != NULL)
+        KERNELS(plan)->apply_kept(u, where, count, space->keys, r->width, r->width, queries_grad);
+}
+
+/* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
+static void WORD(close_block)(const ota_backward_job *job, const ota_backward_worker *w,
+                              int64_t first, int64_t rows, int64_t block) {
+    const int64_t stride = job->space->strip.stride;
+    const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
+    for (int64_t k = 0; k < rows; k++)
+        outer_terms(job, first + k, block, (const REAL *)w->upstream + k * stride);
+    if (ota_array_present(whole[0]))
+        unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *raw = w->raw == NULL ? NULL : (REAL *)w->raw + k * stride;
+        through_terms(job, raw, first + k, block, (REAL *)w->upstream + k * stride);
+    }
+    if (ota_array_present(whole[1]))
+        unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
+}
+
+static void WORD(slopes_block)(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                               int64_t rows, int64_t block, bool solved) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t stride = space->strip.stride;
+    if (!job->stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
         const REAL *s = (const REAL *)w->scores + k * stride;
         REAL *u = (REAL *)w->upstream + k * stride, *p = (REAL *)w->weights + k * stride;
-        if (job->mode == OTA_BACKWARD_FREE) {
-            solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
-            WORD(weights)(job, i, 0, m, s, p);
-            space->a[i] = WORD(mean_of)(job, i, s, u, p, NULL);
-            space->row_mass[index + i] = space->bad[i] ? (double)NAN : space->a[i];
-        }
-        pairs(job, i, 0, m, s, u, p);
+        const bool free = job->mode == OTA_BACKWARD_FREE;
+        if (free && !solved) solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
+        if (free)
+            space->a[i] = WORD(mean_of)(job, i, s, u, p, NULL, w->slope);
+        else
+            WORD(find_weights)(job, i, s, p);
+        pairs(job, i, s, free, u, p, w->slope);
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
-        outer_terms(job, i, chunk, u);
     }
-    if (ota_array_present(&want->scores)) {
-        unpack_rows(&want->scores, job->batch, job->head, first, rows, w->upstream, stride);
+    WORD(close_block)(job, w, first, rows, block);
+    for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
+        dropout_row(r, job->dropout_key, first + k, 0, r->keys, (REAL *)w->weights + k * stride);
     }
+}
+
+/* P of one row of fixed rounds. */
+static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REAL *p) {
+    const ota_plan *plan = job->plan;
+    const ota_kernel_rounds *rounds = &job->space->rounds.now;
+    const int64_t stride = plan->dense_stride;
+    const double u = ldexp(rounds->u[rounds->rounds * rounds->row_lane + query], -REAL_LIFT);
+    KERNELS(plan)->weights((const REAL *)plan->seats[0].scores + query * stride, stride, 1,
+                           plan->resolved.keys, job->space->bias, &u, p, stride);
+}
+
+/* P and dL/dS of fixed rounds from their kernel. */
+static void WORD(kernel_block)(const ota_backward_job *job, const ota_backward_worker *w,
+                               int64_t first, int64_t rows, int64_t at, int64_t block) {
+    const ota_plan *plan = job->plan;
+    const ota_backward_space *space = job->space;
+    const int64_t m = plan->resolved.keys, stride = space->strip.stride;
+    const int64_t width = space->rounds.width, values = plan->values_width;
+    REAL *long_rows = (REAL *)space->rounds.rows + at * width;
     for (int64_t k = 0; k < rows; k++) {
-        through_terms(job, w, first + k, 0, m, k * stride, chunk, (REAL *)w->upstream + k * stride);
+        double a[2 * OTA_KERNEL_ROUNDS + 1];
+        ota_kernel_rounds_row(&space->rounds.now, first + k, a);
+        REAL *row = long_rows + k * width;
+        memcpy(row, (const REAL *)w->gradients + k * values, (size_t)values * sizeof *row);
+        for (int64_t q = values; q < width; q++) row[q] = (REAL)-a[q - values];
     }
-    if (ota_array_present(&want->matrix)) {
-        unpack_rows(&want->matrix, job->batch, job->head, first, rows, w->upstream, stride);
+    KERNELS(plan)->products(long_rows, space->rounds.packed, rows, m, width, w->upstream, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        REAL *p = (REAL *)w->weights + k * stride;
+        WORD(kernel_weights)(job, first + k, p);
+        KERNELS(plan)->slopes(p, NULL, m, (REAL)0, (REAL)(1.0 / job->law.tau),
+                              (REAL *)w->upstream + k * stride);
     }
-    if (!ota_array_present(&want->queries) || r->width == 0) return;
-    REAL *out = w->queries;
-    memset(out, 0, (size_t)(rows * r->width) * sizeof(REAL));
-    KERNELS(plan)->apply(w->upstream, stride, space->keys, r->width, rows, m, r->width, out,
-                         r->width);
-    unpack_rows(&want->queries, job->batch, job->head, first, rows, out, r->width);
+    WORD(close_block)(job, w, first, rows, block);
 }
 
-static void WORD(rows_task)(void *context, int64_t chunk, int worker) {
-    ota_backward_job *job = context;
-    const ota_resolved *r = &job->plan->resolved;
-    ota_backward_space *space = job->space;
-    for (int t = 0; t < r->term_count; t++) {
-        const ota_term_sum *sum = &space->terms[t];
-        if (sum->length > 0)
-            memset(sum->partial + chunk * sum->length, 0, (size_t)sum->length * sizeof(double));
-    }
-    int64_t first, last;
-    ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        if (ota_interrupted(&r->settings) != OTA_OK) return;
-        rows_block(job, &space->workers[worker], at,
-                   at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at, chunk);
-    }
-}
-
-/* ---- outputs of keys -------------------------------------------------------------------------- */
-
-/* sum[j][k] += sum_i tile[i][j] x[i][k]; the tile is turned first. */
-static void WORD(add_turned)(const ota_backward_job *job, ota_backward_worker *w, const REAL *tile,
-                             int64_t rows, int64_t keys, const REAL *x, int64_t width,
-                             double *sum) {
-    REAL *turned = w->turned, *product = w->product;
-    for (int64_t j = 0; j < keys; j++) {
-        for (int64_t i = 0; i < rows; i++)
-            turned[j * OTA_ROW_BLOCK + i] = tile[i * OTA_KEY_TILE + j];
-    }
-    memset(product, 0, (size_t)(keys * width) * sizeof(REAL));
-    KERNELS(job->plan)->apply(turned, OTA_ROW_BLOCK, x, width, keys, rows, width, product, width);
-    for (int64_t k = 0; k < keys * width; k++) sum[k] += (double)product[k];
-}
-
-static void WORD(keys_task)(void *context, int64_t tile, int worker) {
+static void WORD(rows_task)(void *context, int64_t block, int worker) {
     ota_backward_job *job = context;
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[worker];
+    ota_strip *strip = &space->strip;
+    const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
+    const int64_t left = r->queries - first, stride = strip->stride;
+    const int64_t rows = left < OTA_BLOCK_ROWS ? left : OTA_BLOCK_ROWS;
+    const int64_t index = (job->batch * r->heads + job->head) * r->queries;
+    int64_t low, high;
+    if (ota_interrupted(&r->settings) != OTA_OK) return;
+    const ota_backward_worker w = WORD(worker_at)(job, worker, at);
+    REAL *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
+    load_rows(job, &w, first, rows, true);
+    if (!job->space->rounds.carried || w.raw != NULL)
+        WORD(form_block)(job, &w, first, rows, &low, &high);
+    if (job->space->rounds.carried) low = 0, high = r->keys;
+    for (int64_t k = 0; k < rows; k++) {
+        strip->low[at + k] = low;
+        strip->high[at + k] = high;
+        strip->count[at + k] = -1;
+    }
+    const bool solved = job->lists;
+    if (job->lists && row_lists(job, &w, worker, first, rows, at)) {
+        for (int64_t k = 0; k < rows; k++) WORD(list_slopes)
+        (job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
+    } else {
+        if (job->space->rounds.carried)
+            WORD(kernel_block)(job, &w, first, rows, at, block);
+        else
+            WORD(slopes_block)(job, &w, first, rows, block, solved);
+        if (out != NULL) {
+            memset(out, 0, (size_t)(rows * r->width) * sizeof *out);
+            KERNELS(plan)->apply((const REAL *)w.upstream + low, stride,
+                                 (const REAL *)space->keys + low * r->width, r->width, rows,
+                                 high > low ? high - low : 0, r->width, out, r->width);
+        }
+    }
+    for (int64_t k = 0; job->mode == OTA_BACKWARD_FREE && k < rows; k++)
+        space->row_mass[index + first + k] =
+            space->bad[first + k] ? (double)NAN : space->a[first + k];
+    if (out != NULL)
+        unpack_rows(&job->want->queries, job->batch, job->head, first, rows, out, r->width);
+    if (r->from_matrix) return;
+    (void)all_finite(w.queries, rows * r->width);
+}
+
+/* ---- tiles of keys ---------------------------------------------------------------------------- */
+
+/* to[key] += sum over the rows of the strip that are lists of tile[key] x. */
+static void WORD(add_lists)(const ota_backward_job *job, const REAL *tile, const REAL *x,
+                            int64_t width, int64_t from, int64_t to, double *sum) {
+    const ota_strip *strip = &job->space->strip;
+    for (int64_t i = 0; i < job->strip_rows; i++) {
+        const int32_t *where = strip->where + i * strip->stride;
+        int64_t low = 0, high = strip->count[i];
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (where[middle] < from)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        while (high < strip->count[i] && where[high] < to) high++;
+        if (low >= high) continue;
+        KERNELS(job->plan)->spread_kept(tile + i * strip->stride + low, where + low, high - low,
+                                        x + i * width, width, sum);
+    }
+}
+
+/* The same for rows that hold all keys. */
+static void WORD(add_rows)(const ota_backward_job *job, const ota_backward_worker *w,
+                           const REAL *tile, const REAL *x, int64_t width, int64_t from, int64_t to,
+                           double *sum) {
+    const ota_strip *strip = &job->space->strip;
+    REAL *product = w->product;
+    bool any = false;
+    for (int64_t i = 0, last; i < job->strip_rows; i = last) {
+        last = i + 1;
+        if (strip->count[i] >= 0 || strip->low[i] >= to || strip->high[i] <= from) continue;
+        while (last < job->strip_rows && strip->count[last] < 0 && strip->low[last] < to &&
+               strip->high[last] > from)
+            last++;
+        if (!any) memset(product, 0, (size_t)((to - from) * width) * sizeof *product);
+        any = true;
+        KERNELS(job->plan)->apply_turned(tile + i * strip->stride + from, strip->stride,
+                                         x + i * width, last - i, to - from, width, product);
+    }
+    if (any) KERNELS(job->plan)->accumulate(product, (to - from) * width, 1.0, sum + from * width);
+}
+
+static void WORD(keys_task)(void *context, int64_t tile, int worker) {
+    const ota_backward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_backward_space *space = job->space;
+    const ota_strip *strip = &space->strip;
+    const ota_backward_worker *w = &space->workers[worker];
     const int64_t from = tile * OTA_KEY_TILE;
     const int64_t to = from + OTA_KEY_TILE < r->keys ? from + OTA_KEY_TILE : r->keys;
-    const bool keys = ota_array_present(&job->want->keys) && r->width > 0;
-    const bool values = ota_array_present(&job->want->values) && plan->values_width > 0 &&
-                        ota_array_present(&job->want->out_grad);
-    for (int64_t first = 0; first < r->queries; first += OTA_ROW_BLOCK) {
-        const int64_t rows =
-            first + OTA_ROW_BLOCK < r->queries ? OTA_ROW_BLOCK : r->queries - first;
-        if (ota_interrupted(&r->settings) != OTA_OK) return;
-        bool any = false;
-        for (int64_t k = 0; k < rows && !any; k++) {
-            int64_t begin, end;
-            ota_row_range(r, job->batch, first + k, r->keys, &begin, &end);
-            any = begin < to && end > from;
-        }
-        if (!any) continue;
-        load_rows(job, w, first, rows, false);
-        form_tile(job, w, first, rows, from, to, OTA_KEY_TILE);
-        if (!job->stored) form_upstream(job, w, first, rows, from, to, OTA_KEY_TILE);
-        for (int64_t k = 0; k < rows; k++) {
-            const int64_t at = k * OTA_KEY_TILE;
-            REAL *u = (REAL *)w->upstream + at;
-            pairs(job, first + k, from, to - from, (const REAL *)w->scores + at, u,
-                  (REAL *)w->weights + at);
-            if (keys) through_terms(job, w, first + k, from, to - from, at, -1, u);
-        }
-        for (int64_t k = 0; values && r->problem.dropout > 0.0 && k < rows; k++) {
-            dropout_row(r, job->dropout_key, first + k, from, to - from,
-                        (REAL *)w->weights + k * OTA_KEY_TILE);
-        }
-        if (values) {
-            add_turned(job, w, w->weights, rows, to - from, w->gradients, plan->values_width,
-                       space->values_sum + from * plan->values_width);
-        }
-        if (!keys) continue;
-        (void)all_finite(w->queries, rows * r->width);
-        add_turned(job, w, w->upstream, rows, to - from, w->queries, r->width,
-                   space->keys_sum + from * r->width);
+    if (ota_interrupted(&r->settings) != OTA_OK) return;
+    if (ota_array_present(&job->want->keys) && r->width > 0) {
+        WORD(add_lists)(job, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
+        WORD(add_rows)(job, w, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
+    }
+    if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad) &&
+        !job->space->rounds.carried) {
+        const int64_t width = plan->values_width;
+        WORD(add_lists)(job, strip->weights, strip->upstream, width, from, to, space->values_sum);
+        WORD(add_rows)(job, w, strip->weights, strip->upstream, width, from, to, space->values_sum);
     }
 }

@@ -10,13 +10,13 @@
 #define row_scores WORD(ota_row_scores)
 #define row_solve WORD(ota_row_solve)
 #define unpack_rows WORD(ota_unpack_rows)
-#define add_turned WORD(add_turned)
 #define all_finite WORD(all_finite)
 #define form_tile WORD(form_tile)
 #define form_upstream WORD(form_upstream)
 #define load_rows WORD(load_rows)
 #define outer_terms WORD(outer_terms)
 #define pairs WORD(pairs)
+#define row_lists WORD(row_lists)
 #define row_parameters WORD(row_parameters)
 #define rows_block WORD(rows_block)
 #define solve_row WORD(solve_row)
@@ -59,8 +59,8 @@ static void WORD(pack_head)(ota_backward_job *job) {
 }
 
 /* Queries and upstream gradients of some rows; the latter without what is not finite. */
-static void WORD(load_rows)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                            int64_t rows, bool mark) {
+static void WORD(load_rows)(const ota_backward_job *job, const ota_backward_worker *w,
+                            int64_t first, int64_t rows, bool mark) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     if (!r->from_matrix) {
@@ -83,8 +83,8 @@ static ota_array WORD(columns_of)(const ota_array *a, int64_t first, int64_t las
 }
 
 /* Scores of rows [first, first + rows) against keys [from, to), from a multiple of OTA_PANEL. */
-static void WORD(form_tile)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                            int64_t rows, int64_t from, int64_t to, int64_t stride) {
+static void WORD(form_tile)(const ota_backward_job *job, const ota_backward_worker *w,
+                            int64_t first, int64_t rows, int64_t from, int64_t to, int64_t stride) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     REAL *scores = w->scores;
@@ -114,8 +114,9 @@ static void WORD(form_tile)(const ota_backward_job *job, ota_backward_worker *w,
 }
 
 /* U = dL/dP of the same tile. */
-static void WORD(form_upstream)(const ota_backward_job *job, ota_backward_worker *w, int64_t first,
-                                int64_t rows, int64_t from, int64_t to, int64_t stride) {
+static void WORD(form_upstream)(const ota_backward_job *job, const ota_backward_worker *w,
+                                int64_t first, int64_t rows, int64_t from, int64_t to,
+                                int64_t stride) {
     const ota_plan *plan = job->plan;
     REAL *upstream = w->upstream, *line = w->line;
     if (ota_array_present(&job->want->out_grad) && plan->values_width > 0) {
@@ -178,47 +179,58 @@ static void WORD(weights)(const ota_backward_job *job, int64_t query, int64_t fr
     KERNELS(job->plan)->multiply(p, count, (REAL)exp((f + top) / tau));
 }
 
-/* dP/dS tau of a pair of weight p at score s. */
-static double WORD(slope_at)(const ota_backward_job *job, int64_t query, REAL s, REAL p) {
+/* w = dP/dS tau of keys [from, from + count) of a row of weights p at scores s. */
+static void WORD(row_slopes)(const ota_backward_job *job, int64_t query, int64_t count,
+                             const REAL *s, const REAL *p, REAL *w) {
     const ota_custom *custom = job->law.custom;
-    if (custom == NULL) return slope_of((double)p, 2.0 - job->law.order);
-    return custom->slope(custom->user,
-                         ota_custom_argument((double)s, job->space->f[query], job->law.tau));
+    if (custom == NULL) {
+        KERNELS(job->plan)->slope_weights(p, count, 2.0 - job->law.order, w);
+        return;
+    }
+    const double f = job->space->f[query];
+    for (int64_t j = 0; j < count; j++) {
+        const double at = ota_custom_argument((double)s[j], f, job->law.tau);
+        w[j] = p[j] > (REAL)0 ? (REAL)custom->slope(custom->user, at) : (REAL)0;
+    }
 }
 
-/* P and, over U in place, dL/dS of keys [from, from + count) of a row. */
-static void WORD(pairs)(const ota_backward_job *job, int64_t query, int64_t from, int64_t count,
-                        const REAL *s, REAL *u, REAL *p) {
+/* P from the potentials or as it was kept. */
+static void WORD(find_weights)(const ota_backward_job *job, int64_t query, const REAL *s, REAL *p) {
+    const ota_plan *plan = job->plan;
+    const int64_t m = plan->resolved.keys, stride = plan->dense_stride;
+    if (job->mode != OTA_BACKWARD_PREFIX) {
+        WORD(weights)(job, query, 0, m, s, p);
+        return;
+    }
+    const int64_t at = plan->transposed ? query : query * stride;
+    const int64_t step = plan->transposed ? stride : 1;
+    for (int64_t j = 0; j < m; j++) p[j] = (REAL)plan->seats[0].plan[at + j * step];
+}
+
+/* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */
+static void WORD(pairs)(const ota_backward_job *job, int64_t query, const REAL *s, bool weighed,
+                        REAL *u, REAL *p, REAL *w) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *space = job->space;
-    const bool prefix = job->mode == OTA_BACKWARD_PREFIX;
-    const int64_t stride = plan->dense_stride;
-    const int64_t at = plan->transposed ? from * stride + query : query * stride + from;
-    const int64_t step = plan->transposed ? stride : 1;
+    const int64_t m = plan->resolved.keys, stride = plan->dense_stride;
     if (space->bad[query]) {
-        for (int64_t j = 0; j < count; j++)
-            u[j] = p[j] = s[j] <= (REAL)-INFINITY ? (REAL)0 : (REAL)NAN;
+        for (int64_t j = 0; j < m; j++) u[j] = p[j] = s[j] <= (REAL)-INFINITY ? (REAL)0 : (REAL)NAN;
         return;
     }
-    for (int64_t j = 0; prefix && j < count; j++) p[j] = (REAL)plan->seats[0].plan[at + j];
-    if (!prefix) WORD(weights)(job, query, from, count, s, p);
     if (job->stored) {
-        for (int64_t j = 0; j < count; j++) u[j] = (REAL)space->gradient[at + j * step];
+        const int64_t at = plan->transposed ? query : query * stride;
+        const int64_t step = plan->transposed ? stride : 1;
+        for (int64_t j = 0; j < m; j++) u[j] = (REAL)space->gradient[at + j * step];
         return;
     }
-    const double a = space->a[query], rate = 1.0 / job->law.tau;
-    for (int64_t j = 0; j < count; j++) {
-        if (!(p[j] > (REAL)0)) {
-            u[j] = (REAL)0;
-            continue;
-        }
-        const double w = WORD(slope_at)(job, query, s[j], p[j]);
-        u[j] = (REAL)(w * rate * ((double)u[j] - a - space->b[from + j]));
-    }
+    const REAL *b = job->mode == OTA_BACKWARD_FREE ? NULL : space->advantage;
+    if (!weighed) WORD(row_slopes)(job, query, m, s, p, w);
+    const double rate = fmin(1.0 / job->law.tau, (double)REAL_MAX);
+    KERNELS(plan)->slopes(w, b, m, (REAL)space->a[query], (REAL)rate, u);
     if (job->mode != OTA_BACKWARD_ONLINE) return;
-    for (int64_t j = 0; j < count; j++) {
-        if (query < space->shut[from + j]) continue;
-        p[j] = query == space->shut[from + j] ? (REAL)space->fill[from + j] : (REAL)0;
+    for (int64_t j = 0; j < m; j++) {
+        if (query < space->shut[j]) continue;
+        p[j] = query == space->shut[j] ? (REAL)space->fill[j] : (REAL)0;
         u[j] = (REAL)0;
     }
 }
@@ -270,16 +282,13 @@ static void WORD(solve_row)(const ota_backward_job *job, int64_t query, const RE
     if (found.nonfinite || WORD(uses_broken)(job, s, p)) space->bad[query] = true;
 }
 
-/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w. */
+/* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */
 static double WORD(mean_of)(const ota_backward_job *job, int64_t query, const REAL *s,
-                            const REAL *u, const REAL *p, const double *b) {
+                            const REAL *u, const REAL *p, const REAL *b, REAL *w) {
     const int64_t m = job->plan->resolved.keys;
-    double rest, total = WORD(sink_slope)(job, query, &rest), sum = 0.0;
-    for (int64_t j = 0; j < m; j++) {
-        if (!(p[j] > (REAL)0)) continue;
-        const double w = WORD(slope_at)(job, query, s[j], p[j]);
-        total += w;
-        sum += w * ((double)u[j] - (b == NULL ? 0.0 : b[j]));
-    }
+    double rest, total;
+    WORD(row_slopes)(job, query, m, s, p, w);
+    const double sum = KERNELS(job->plan)->slope_mean(w, u, b, m, &total);
+    total += WORD(sink_slope)(job, query, &rest);
     return total > 0.0 ? sum / total : 0.0;
 }

@@ -24,7 +24,7 @@ static bool runs_on_kernel(const ota_plan *plan) {
     const ota_settings *s = &r->settings;
     const bool plain = !(s->anneal_start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
                        !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
-                       s->center == OTA_CENTER_NONE && !s->prune && !(s->gradients && s->fixed);
+                       s->center == OTA_CENTER_NONE && !s->prune;
     /* Columns that never move leave softmax, bit for bit. */
     const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
                                          !ota_array_present(&p->lambdas));

@@ -1,38 +1,44 @@
 """Plants one-line faults in a copy of the sources and asks whether the C tests notice.
 
-    mutate.py [--count N] [--seed S] [--folder BUILD] [--jobs J] [--table FILE]
+    mutate.py [--count N] [--seed S] [--thorough] [--folder BUILD] [--jobs J] [--table FILE]
     mutate.py --list          prints every place where a fault can be planted
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
 A fault changes one operator, constant, sign, argument of exp or log, minimum or maximum, or removes one
 statement, in src/solver, src/backend or analysis. The copy is built incrementally; a fault that does not
-compile or leaves the machine code as it was is none, and another is drawn. The tests that link the changed
-file run, short ones first, until one fails. With less than 85 % caught the exit status is 1; survivors are
-listed. Faults that no test could see stand with their reason in tests/mutants_equivalent.txt.
+compile or leaves the machine code as it was is none, and another is drawn. The tests that can reach the
+fault are linked and run few at a time, first those that are short for what they caught before, until one
+fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
+seen run the changed line, and what they do not notice meets them once more under the address sanitizer.
+With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could see stand
+with their reason in tests/mutants_equivalent.txt.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import collections
 import json
 import os
 import random
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from mutate_build import Build, read_json, symbols
+from mutate_cover import Cover
 
 FOLDERS = ("src/solver", "src/backend", "analysis")
 COPIED = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "analysis", "scripts", "tests", "data")
 EQUIVALENT = "tests/mutants_equivalent.txt"
 LEAST_CAUGHT = 0.85
+# Processor seconds of linking a test, and how many of linking and running go into one batch.
+LINK_SECONDS, BATCH_SECONDS = 0.1, 1.5
+# The sanitizer's build, and how many times longer its tests run at most.
+SLOWER = 6.0
+SANITIZED = ("-DOTATTN_SANITIZE=address", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG")
 # What a file's name says of the processor it is for : the feature that lets it run.
 FEATURES = {"avx2": "avx2", "avx512": "avx512f", "amx": "amx_tile", "neon": "asimd"}
 
@@ -180,30 +186,30 @@ def all_faults(root: Path) -> list[Fault]:
     return found
 
 
-# ---- the copy, its build and its tests --------------------------------------------------------------
+# ---- the copy, its builds and its tests -------------------------------------------------------------
 
 
 class Bench:
-    """A copy of the tree in FOLDER/tree, built in FOLDER/build."""
+    """A copy of the tree in FOLDER/tree, built in FOLDER/build; if thorough, twice more."""
 
-    def __init__(self, root: Path, folder: Path, jobs: int) -> None:
-        self.tree, self.build, self.jobs = folder / "tree", folder / "build", jobs
-        self.known_file = folder / "baseline.json"
-        self.known: dict[str, float] = {}
-        if self.known_file.is_file():
-            self.known = json.loads(self.known_file.read_text(encoding="utf-8"))
-        self.stop = threading.Event()
+    def __init__(self, root: Path, folder: Path, jobs: int, thorough: bool) -> None:
+        self.folder, self.tree = folder, folder / "tree"
         self.copy(root)
-        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        parts = ["-DOTATTN_PROGRAM=OFF", "-DOTATTN_MODEL=OFF", "-DOTATTN_TESTS=ON"]
-        self.must(["cmake", "-S", str(self.tree), "-B", str(self.build), *generator, *parts])
-        if not self.make():
-            sys.exit("mutate: the copy does not build")
-        self.tests = sorted(
-            p for p in (self.build / "tests").glob("test_*") if p.is_file() and os.access(p, os.X_OK)
-        )
-        self.calls = {test: self.symbols(test) for test in self.tests}
-        self.seconds = self.baseline()
+        self.build = Build(self.tree, folder / "build", jobs)
+        self.build.baseline()
+        self.clean = self.build.code()
+        self.calls = {test: symbols(self.build.path(test)) for test in self.build.tests}
+        self.cover: Cover | None = None
+        self.sanitized: Build | None = None
+        if thorough:
+            self.cover = Cover(self.tree, folder / "cover", jobs, FOLDERS)
+            self.sanitized = Build(self.tree, folder / "sanitized", jobs, *SANITIZED)
+            self.sanitized.seconds = {t: SLOWER * s for t, s in self.build.seconds.items()}
+        # file : test : how often it caught a fault of that file, in earlier runs too
+        self.hits: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        for file, tests in read_json(folder / "hits.json").items():
+            self.hits[file].update(tests)
+        self.planted: tuple[Path, str] | None = None
 
     def copy(self, root: Path) -> None:
         """Brings the copy up to date, touching only what differs."""
@@ -221,119 +227,89 @@ class Bench:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / name, target)
 
-    def must(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"mutate: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-
-    def make(self, *targets: str) -> bool:
-        command = ["cmake", "--build", str(self.build), "-j", str(self.jobs)]
-        if targets:
-            command += ["--target", *targets]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    def libraries(self) -> list[str]:
-        """The targets whose code counts; without LAPACKE there is no otattn_spectra."""
-        optional = [name for name in ("otattn_spectra",) if (self.build / f"lib{name}.a").is_file()]
-        return ["otattn_static", "otattn_analysis", *optional]
-
-    def code(self) -> str:
-        """A digest of the libraries' machine code."""
-        digest = hashlib.sha256()
-        for library in sorted(self.build.glob("libotattn*.a")):
-            digest.update(library.read_bytes())
-        return digest.hexdigest()
-
-    def symbols(self, path: Path) -> frozenset[str]:
-        text = subprocess.run(
-            ["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True
-        ).stdout
-        return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", text))
-
-    def reaching(self, file: str) -> list[Path]:
-        """The tests that link the file, or for a header any file of its folder; short ones first."""
+    def linking(self, file: str) -> list[str]:
+        """The tests that link the file, or for a header any file of its folder."""
         objects = [
             path
-            for path in self.build.rglob("*.o")
+            for path in self.build.folder.rglob("*.o")
             if (f"/{file}.o" in str(path) if file.endswith(".c") else f"/{Path(file).parent}/" in str(path))
         ]
-        names = frozenset().union(*(self.symbols(path) for path in objects))
-        tests = [test for test in self.tests if self.calls[test] & names]
-        if not tests:
-            sys.exit(f"mutate: no test links {file}")
-        # A test named after the file is the likeliest to notice.
-        return sorted(tests, key=lambda test: (test.stem[5:] not in Path(file).stem, self.seconds[test]))
+        names = frozenset().union(*(symbols(path) for path in objects))
+        return [test for test in self.build.tests if self.calls[test] & names]
 
-    def run(self, test: Path, limit: float) -> str:
-        """Empty when the test passed; else what became of it."""
-        if self.stop.is_set():
-            return ""
-        silent = subprocess.DEVNULL
-        with subprocess.Popen(
-            [str(test)], cwd=self.tree, stdout=silent, stderr=silent, start_new_session=True
-        ) as child:
-            end = time.monotonic() + limit
-            while child.poll() is None and time.monotonic() < end and not self.stop.is_set():
-                try:
-                    child.wait(0.2)
-                except subprocess.TimeoutExpired:
-                    continue
-            if child.poll() is not None:
-                return "" if child.returncode == 0 else f"{test.name}" + signal_name(child.returncode)
-            os.killpg(child.pid, signal.SIGKILL)
-            return "" if self.stop.is_set() else f"{test.name} (ran over {limit:.0f} s)"
+    def reaching(self, fault: Fault) -> list[str]:
+        """The tests that can see the fault, in the order in which they should be tried."""
+        seen = self.cover.tests(fault.file, fault.line) if self.cover else None
+        tests = self.linking(fault.file) if seen is None else [t for t in self.build.tests if t in seen]
+        near: collections.Counter[str] = collections.Counter()
+        for file, hits in self.hits.items():
+            if Path(file).parent == Path(fault.file).parent:
+                near.update(hits)
+        own = self.hits[fault.file]
 
-    def time(self, test: Path, key: str) -> float:
-        if key not in self.known:
-            begin = time.monotonic()
-            failure = self.run(test, 600)
-            if failure:
-                sys.exit(f"mutate: without any fault, {failure} fails")
-            self.known[key] = time.monotonic() - begin
-        return self.known[key]
+        def worth(test: str) -> float:
+            named = test[5:] in Path(fault.file).stem
+            chance = own[test] + 0.05 * near[test] + (1.0 if named else 0.1)
+            return chance / (self.build.seconds[test] + LINK_SECONDS)
 
-    def baseline(self) -> dict[Path, float]:
-        """Seconds of each test without a fault; what is known of an unchanged program is kept."""
-        seconds, found = {}, {}
-        with ThreadPoolExecutor(self.jobs) as pool:
-            keys = [hashlib.sha256(test.read_bytes()).hexdigest() for test in self.tests]
-            for test, key, took in zip(self.tests, keys, pool.map(self.time, self.tests, keys), strict=True):
-                seconds[test] = found[key] = took
-        self.known_file.write_text(json.dumps(found), encoding="utf-8")
-        return seconds
+        return sorted(tests, key=worth, reverse=True)
+
+    def plant(self, fault: Fault) -> None:
+        """Writes the fault. The one before it was taken back without a build: one build does both."""
+        path = self.tree / fault.file
+        text = path.read_text(encoding="utf-8")
+        self.planted = path, text
+        path.write_text(fault.plant(text), encoding="utf-8")
+
+    def restore(self) -> None:
+        if self.planted:
+            self.planted[0].write_text(self.planted[1], encoding="utf-8")
+            self.planted = None
 
     def judge(self, fault: Fault) -> str | None:
         """The test that caught the fault; empty when none did; None when it is no fault."""
-        path = self.tree / fault.file
-        text, clean = path.read_text(encoding="utf-8"), self.code()
-        path.write_text(fault.plant(text), encoding="utf-8")
-        try:
-            if not self.make(*self.libraries()) or self.code() == clean:
+        self.plant(fault)
+        if not self.build.make(*self.build.libraries()) or self.build.code() == self.clean:
+            return None
+        tests = self.reaching(fault)
+        caught = self.caught(self.build, tests)
+        if caught:
+            self.hits[fault.file][caught.split()[0]] += 1
+            (self.folder / "hits.json").write_text(json.dumps(self.hits), encoding="utf-8")
+        elif caught == "" and self.sanitized:
+            caught = self.caught(self.sanitized, tests)
+            if caught:
+                self.acquit(self.sanitized, caught.split()[0])
+                caught += " sanitized"
+        return caught
+
+    def acquit(self, build: Build, test: str) -> None:
+        """A test that was never run without a fault must pass without it."""
+        self.restore()
+        build.stop.clear()
+        if not build.make(test) or build.run(test, 600)[0]:
+            sys.exit(f"mutate: without any fault, {test} fails in {build.folder}")
+
+    def caught(self, build: Build, tests: list[str]) -> str | None:
+        for batch in self.batches(tests, build):
+            if not build.make(*batch):
                 return None
-            tests = self.reaching(fault.file)
-            if not self.make(*(test.name for test in tests)):
-                return None
-            self.stop.clear()
-            caught: list[str] = []
-            with ThreadPoolExecutor(self.jobs) as pool:
-                for failure in pool.map(lambda t: self.notice(t, caught), tests):
-                    if failure:
-                        break
-            return caught[0] if caught else ""
-        finally:
-            path.write_text(text, encoding="utf-8")
-            self.make(*self.libraries())
+            failure = build.first_failure(batch)
+            if failure:
+                return failure
+        return ""
 
-    def notice(self, test: Path, caught: list[str]) -> str:
-        failure = self.run(test, 20 + 5 * self.seconds[test])
-        if failure:
-            caught.append(failure)
-            self.stop.set()
-        return failure
-
-
-def signal_name(status: int) -> str:
-    return f" ({signal.Signals(-status).name})" if status < 0 else ""
+    def batches(self, tests: list[str], build: Build) -> list[list[str]]:
+        """The likeliest test is linked and run alone, then as many as BATCH_SECONDS holds."""
+        found, left = [tests[:1]], 0.0
+        for test in tests[1:]:
+            cost = build.seconds[test] + LINK_SECONDS
+            if cost > left:
+                found.append([])
+                left = BATCH_SECONDS
+            found[-1].append(test)
+            left -= cost
+        return [batch for batch in found if batch]
 
 
 # ---- the program ------------------------------------------------------------------------------------
@@ -350,8 +326,8 @@ def read_equivalent(root: Path) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def lines_of(root: Path, fault: Fault) -> tuple[str, str]:
-    text = (root / fault.file).read_text(encoding="utf-8")
+def lines_of(tree: Path, fault: Fault) -> tuple[str, str]:
+    text = (tree / fault.file).read_text(encoding="utf-8")
     row = fault.line - 1
     return text.split("\n")[row].strip(), fault.plant(text).split("\n")[row].strip()
 
@@ -424,29 +400,31 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=LEAST_CAUGHT, help="share that must be caught")
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--thorough", action="store_true", help="pays from about 20 faults on")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
     if options.self_test:
         return self_test()
-    faults = all_faults(root)
     if options.list:
-        for fault in faults:
+        for fault in all_faults(root):
             print(
                 f"{fault.file}:{fault.line}:{fault.column + 1} {fault.kind}: {fault.before} -> {fault.after}"
             )
         return 0
-    random.Random(options.seed).shuffle(faults)
     options.folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(root, options.folder.resolve(), options.jobs)
     equivalent = read_equivalent(root)
+    bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough)
+    faults = all_faults(bench.tree)
+    random.Random(options.seed).shuffle(faults)
     verdicts: list[Verdict] = []
     drawn = 0
     for fault in faults:
         if sum(v.outcome != "equivalent" for v in verdicts) >= options.count:
             break
         drawn += 1
-        old, new = lines_of(root, fault)
+        bench.restore()
+        old, new = lines_of(bench.tree, fault)
         why = equivalent.get((fault.file, old, new)) or equivalent.get((fault.file, old, "*"))
         by = None if why else bench.judge(fault)
         if why is None and by is None:
@@ -454,6 +432,7 @@ def main() -> int:
         outcome = "equivalent" if why else "caught" if by else "survived"
         verdicts.append(Verdict(fault, old, new, outcome, why or by or ""))
         print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {why or by or ''}", flush=True)
+    bench.restore()
     return report(verdicts, drawn, options.table, options.least)
 
 

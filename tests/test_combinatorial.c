@@ -98,11 +98,21 @@ static double dual_excess(int64_t n, int64_t m, const double *scores, int64_t st
 
 /* ---- assignment ----------------------------------------------------------------------------- */
 
+/* Asked once a path and once so many steps. */
+static int64_t questions;
+
+static ota_status count_question(const ota_settings *settings) {
+    (void)settings;
+    questions++;
+    return OTA_OK;
+}
+
 static ota_status assign(int64_t n, int64_t m, const double *scores, int64_t stride, int64_t *match,
                          double *f, double *g) {
     void *work = work_of(ota_assignment_workspace(n, m));
     ota_assignment problem = {
         .n = n, .m = m, .scores = scores, .stride = stride, .match = match, .f = f, .g = g};
+    problem.watch.interrupted = count_question;
     ota_status status = ota_assignment_solve(&problem, work);
     free(work);
     return status;
@@ -244,6 +254,7 @@ static void assignment_larger_and_edges(void **state) {
     double *scores = malloc(200 * 208 * sizeof(double));
     double f[200], g[200];
     int64_t match[200];
+    questions = 0;
     for (int trial = 0; trial < 60; trial++) {
         int64_t n = shape[trial % 6][0], m = shape[trial % 6][1], stride = m + 8;
         random_scores(&d, n * stride, trial % 4 == 0 ? 0.3 : 0.0, scores);
@@ -253,6 +264,8 @@ static void assignment_larger_and_edges(void **state) {
         assert_int_equal(status, OTA_OK);
         (void)assert_assignment(n, m, scores, stride, match, f, g);
     }
+    /* A little more than it takes: bids that lead nowhere leave more paths to search. */
+    spec_check("LIT-06", (double)questions, 550.0);
     /* The classic slow case of bidding: c_ij = (i + 1)(j + 1). */
     for (int64_t k = 0; k < 200 * 200; k++) scores[k] = -(double)((k / 200 + 1) * (k % 200 + 1));
     assert_int_equal(assign(200, 200, scores, 200, match, f, g), OTA_OK);
@@ -414,7 +427,7 @@ static void transport_equals_brute_force(void **state) {
 static void transport_meets_its_dual_bound(void **state) {
     (void)state;
     dice d = {.state = 5};
-    int64_t solved = 0;
+    int64_t solved = 0, pivots = 0;
     transport_case *c = calloc(1, sizeof *c);
     for (int trial = 0; trial < COMBINATORIAL_TRIALS; trial++) {
         int64_t limit = trial % 50 == 0 ? LARGE : 12;
@@ -453,9 +466,12 @@ static void transport_meets_its_dual_bound(void **state) {
         assert_int_equal(status, OTA_OK);
         (void)assert_transport(c);
         solved++;
+        pivots += c->pivots;
     }
     free(c);
     assert_true(solved > COMBINATORIAL_TRIALS / 3);
+    /* A little more than it takes: a bad choice of pivots shows here alone. */
+    spec_check("LIT-06", (double)pivots, 18.5 * COMBINATORIAL_TRIALS);
 }
 
 static void transport_laws(void **state) {

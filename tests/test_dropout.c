@@ -192,6 +192,48 @@ static void test_gradients(void **state) {
     }
 }
 
+/* Only queries, keys and values are asked for: what recomputing tiles, which know no dropout, could give. */
+static void ask_for_inputs_only(bench *t) {
+    int kept = 0;
+    for (int k = 0; k < t->count; k++) {
+        const ota_array *input = t->knobs[k].input;
+        if (input == &t->x.problem.queries || input == &t->x.problem.keys ||
+            input == &t->x.arrays.values) {
+            t->knobs[kept++] = t->knobs[k];
+        }
+    }
+    assert_int_equal(kept, 3);
+    t->count = kept;
+    t->want = (ota_gradients){.size = sizeof t->want,
+                              .out_grad = t->want.out_grad,
+                              .queries = t->want.queries,
+                              .keys = t->want.keys,
+                              .values = t->want.values};
+}
+
+static void test_gradients_of_inputs_alone(void **state) {
+    (void)state;
+    for (int k = 0; k < METHODS; k++) {
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        const recipe want = recipe_of(k, 190 + (uint64_t)k, OTA_F64);
+        set_up(t, &want, OTA_F64, false);
+        ask_for_inputs_only(t);
+        set_dropout(&t->x, 0.35, 5);
+        must(make_plan(t), &t->x);
+        must(run_forward(t), &t->x);
+        must(run_backward(t), &t->x);
+        double slope = 0.0, difference = 0.0;
+        const double ratio = check_together(t, &slope, &difference);
+        if (ratio > 1.0) {
+            print_error("%s: gradient %.12g, difference %.12g\n", want.method, slope, difference);
+            fail();
+        }
+        tear_down(t);
+        free(t);
+    }
+}
+
 static void test_door(void **state) {
     (void)state;
     bench *t = malloc(sizeof *t);
@@ -220,8 +262,11 @@ static void test_door(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generator), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_forward),   cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_generator),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_gradients_of_inputs_alone),
         cmocka_unit_test(test_door),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,11 @@ static void test_bf16_rounds_to_nearest_even(void **state) {
     assert_int_equal(ota_bf16_from_f32(as_f32(0x7f800001u)), 0x7fc0);
     assert_int_equal(ota_bf16_from_f64(1 + ldexp(1.0, -8)), 0x3f80);
     assert_int_equal(ota_bf16_from_f64(1 + ldexp(1.0, -8) + ldexp(1.0, -40)), 0x3f81);
+    assert_int_equal(ota_bf16_from_f64(ldexp(1.0, -134)), 0); /* a tie with zero */
+    assert_int_equal(ota_bf16_from_f64(ldexp(1.0, -134) * (1 + ldexp(1.0, -52))), 1);
+    assert_int_equal(ota_bf16_from_f64(-1e300), 0xff80);
+    assert_int_equal(ota_bf16_from_f64((double)INFINITY), 0x7f80);
+    assert_int_equal(ota_bf16_from_f64((double)NAN) & 0x7fff, 0x7fc0);
 }
 
 int main(void) {

@@ -313,6 +313,53 @@ static ota_status stop(void *user, const ota_capture *capture, ota_error *error)
     return OTA_CANCELLED;
 }
 
+/* Tokens that stop early do so on a cache as in a whole run; the threshold 1 stops none. */
+static void test_exits(void **state) {
+    (void)state;
+    checkpoint c;
+    float whole[COUNT * WIDTH], states[COUNT * WIDTH], plain[COUNT * WIDTH];
+    int64_t layers[COUNT], used[COUNT], stopped = 0;
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_session *session = open_session(model, (ota_session_options){.cache = POSITIONS});
+    ota_model_run run = {.size = sizeof run,
+                         .ids = tokens,
+                         .batch = 1,
+                         .count = COUNT,
+                         .states = plain,
+                         .layers = layers};
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    run.states = whole;
+    run.exit_threshold = 1;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_memory_equal(whole, plain, sizeof whole);
+    for (int k = 0; k < COUNT; k++) assert_int_equal(layers[k], LAYERS);
+    run.exit_threshold = 0.13;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    for (int64_t t = 0; t < COUNT; t++) {
+        const ota_model_run one = {.size = sizeof one,
+                                   .ids = tokens + t,
+                                   .batch = 1,
+                                   .count = 1,
+                                   .first = t,
+                                   .states = states + t * WIDTH,
+                                   .exit_threshold = run.exit_threshold,
+                                   .layers = used + t};
+        assert_int_equal(ota_session_run(session, &one, NULL), OTA_OK);
+        assert_int_equal(used[t], layers[t]);
+        stopped += used[t] < LAYERS;
+        for (int k = 0; k < WIDTH; k++)
+            assert_true(fabs((double)(states[t * WIDTH + k] - whole[t * WIDTH + k])) <= slack);
+    }
+    assert_in_range(stopped, 1, COUNT - 1);
+    run.wanted = want_all;
+    run.capture = stop;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_UNSUPPORTED);
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
 static void test_captures(void **state) {
     (void)state;
     checkpoint c;
@@ -381,6 +428,73 @@ static void test_door(void **state) {
     ota_model_free(model);
 }
 
+static void put_text(const char *name, const char *text) { put(name, text, strlen(text)); }
+
+/* A file of methods does what the same methods on their own do, and says where it is wrong. */
+static void test_methods_file(void **state) {
+    (void)state;
+    checkpoint c;
+    float by_file[COUNT * WIDTH], by_text[COUNT * WIDTH], plain[COUNT * WIDTH];
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    put_text("methods.json",
+             "{\"format\": \"otattn methods\", \"version\": 1, \"layers\": 2, \"heads\": 2, "
+             "\"note\": \"by hand\", \"methods\": [{\"method\": \"sparsemax\", \"measured\": 7}, "
+             "{\"place\": \"1\", \"method\": \"softmax{temperature=0.5}\"}, "
+             "{\"place\": \"0.1,1.0\", \"method\": \"softmax/online:1.5\"}]}");
+    static const char *const texts[] = {"sparsemax", "softmax{temperature=0.5}@1",
+                                        "softmax/online:1.5@0.1,1.0"};
+    static const char *const file = "@methods.json";
+    ota_session *session =
+        open_session(model, (ota_session_options){.methods = &file, .method_count = 1});
+    run_tokens(session, 0, COUNT, by_file);
+    ota_session_free(session);
+    session = open_session(model, (ota_session_options){.methods = texts, .method_count = 3});
+    run_tokens(session, 0, COUNT, by_text);
+    ota_session_free(session);
+    session = open_session(model, (ota_session_options){0});
+    run_tokens(session, 0, COUNT, plain);
+    ota_session_free(session);
+    assert_memory_equal(by_file, by_text, sizeof by_file);
+    assert_memory_not_equal(by_file, plain, sizeof by_file);
+    static const struct {
+        const char *text;
+        ota_status status;
+        const char *part;
+    } wrong[] = {
+        {"[]", OTA_EFORMAT, "a JSON object"},
+        {"{}", OTA_EFORMAT, "\"format\""},
+        {"{\"format\": \"otattn methods\", \"version\": 2}", OTA_EFORMAT, "\"version\""},
+        {"{\"format\": \"otattn methods\", \"version\": 1}", OTA_EFORMAT, "\"methods\""},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"heads\": 12}", OTA_EINVAL,
+         "\"heads\" is 12, and the model has 2"},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"method\": []}", OTA_EFORMAT,
+         "\"method\" is no key"},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"methods\": [{\"method\": \"hard\"}, "
+         "3]}",
+         OTA_EFORMAT, "methods[1]: must be an object"},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"methods\": [{\"place\": \"1\"}]}",
+         OTA_EFORMAT, "methods[0]: \"method\" must be a text"},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"methods\": [{\"layer\": 1}]}",
+         OTA_EFORMAT, "methods[0]: \"layer\" is no key"},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"methods\": [{\"method\": \"soft\"}]}",
+         OTA_EINVAL, "methods.json: methods[0]: "},
+        {"{\"format\": \"otattn methods\", \"version\": 1, \"methods\": [{\"method\": \"hard\", "
+         "\"place\": \"0.2\"}]}",
+         OTA_EINVAL, "methods[0]: \"0.2\" names a layer or head"},
+    };
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        put_text("methods.json", wrong[k].text);
+        refuse_options(model, (ota_session_options){.methods = &file, .method_count = 1},
+                       wrong[k].status, wrong[k].part);
+    }
+    static const char *const missing = "@nothing.json";
+    refuse_options(model, (ota_session_options){.methods = &missing, .method_count = 1}, OTA_EIO,
+                   "nothing.json");
+    ota_model_free(model);
+}
+
 /* A file that opens must also run. */
 static void open_and_run(void) {
     ota_model *model;
@@ -430,8 +544,9 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward), IN_FOLDER(test_cache),         IN_FOLDER(test_captures),
-        IN_FOLDER(test_door),    IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_forward),       IN_FOLDER(test_cache), IN_FOLDER(test_captures),
+        IN_FOLDER(test_exits),         IN_FOLDER(test_door),  IN_FOLDER(test_methods_file),
+        IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,9 @@ typedef struct generation {
     float *states, *logits;
     const ota_tokenizer *tokenizer; /* NULL: ids are printed */
     uint64_t seed;
+    double threshold; /* of --exit; 0: none */
+    int64_t transitions, model_layers, layers_used;
+    int64_t *layers; /* [prompt_count] that each token of a step went through */
     double prefill_seconds, decode_seconds;
 } generation;
 
@@ -85,7 +88,10 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
                                .batch = 1,
                                .count = count,
                                .first = first,
-                               .states = g->states};
+                               .states = g->states,
+                               .exit_threshold = g->threshold,
+                               .exit_transitions = g->transitions,
+                               .layers = g->layers};
     ota_status status = ota_session_run(g->session, &run, &error);
     if (status >= 0)
         status = ota_session_logits(g->session, g->states + (count - 1) * g->width, 1, 0, g->logits,
@@ -93,6 +99,7 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
     if (status < 0) return tool_fail_status(g->context, status, &error);
     g->ids[g->made] = choose(g);
     g->made++;
+    g->layers_used += g->layers[count - 1];
     if (g->tokenizer == NULL || g->context->settings.json) return 0;
     return print_text(g, &g->ids[g->made - 1], 1);
 }
@@ -122,6 +129,12 @@ static json_t *ids_json(const int64_t *ids, int64_t count) {
     return list;
 }
 
+/* On stderr: standard output holds the text and nothing else. */
+static void print_exit(const generation *g) {
+    (void)fprintf(stderr, "exit %g, %" PRId64 ": %.2f of %" PRId64 " layers used\n", g->threshold,
+                  g->transitions, (double)g->layers_used / (double)g->made, g->model_layers);
+}
+
 static int print_result(const generation *g) {
     if (g->context->settings.json) {
         json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "command", "generate",
@@ -134,9 +147,17 @@ static int print_result(const generation *g) {
         if (g->tokenizer != NULL && decode(g, g->ids, g->made, &text, &size) == 0)
             (void)json_object_set_new(object, "text", json_stringn(text, (size_t)size));
         free(text);
+        if (g->threshold > 0)
+            (void)json_object_set_new(
+                object, "exit",
+                json_pack("{s:o, s:I, s:I, s:o}", "threshold", tool_json_real(g->threshold),
+                          "transitions", (json_int_t)g->transitions, "layers",
+                          (json_int_t)g->model_layers, "layers_used",
+                          tool_json_real((double)g->layers_used / (double)g->made)));
         (void)json_object_set(object, "warnings", g->context->warnings);
         return tool_print_json(stdout, object);
     }
+    if (g->threshold > 0) print_exit(g);
     if (g->tokenizer != NULL) {
         (void)putchar('\n');
         return 0;
@@ -170,12 +191,14 @@ static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch
 
 static int generate(generation *g, const ota_model *model, const ota_model_facts *facts) {
     tool_tokens tokens;
-    void *states = NULL, *logits = NULL, *ids = NULL;
+    void *states = NULL, *logits = NULL, *ids = NULL, *layers = NULL;
     int code = tool_tokens_load(g->context, model, true, &tokens);
     g->prompt = tokens.ids;
     g->prompt_count = tokens.count;
     g->tokenizer = tokens.tokenizer;
+    g->model_layers = facts->layers;
     if (code == 0) code = read_sizes(g, facts, tokens.batch);
+    if (code == 0) code = tool_read_exit(g->context, &g->threshold, &g->transitions);
     if (code == 0)
         code = tool_session_open(g->context, model, 1, g->prompt_count, g->prompt_count + g->wanted,
                                  &g->session);
@@ -186,14 +209,19 @@ static int generate(generation *g, const ota_model *model, const ota_model_facts
         code = tool_memory(g->context, (size_t)g->vocabulary * sizeof(float), "logits", &logits);
     if (code == 0)
         code = tool_memory(g->context, (size_t)g->wanted * sizeof(int64_t), "tokens", &ids);
+    if (code == 0)
+        code =
+            tool_memory(g->context, (size_t)g->prompt_count * sizeof(int64_t), "layers", &layers);
     g->states = states;
     g->logits = logits;
     g->ids = ids;
+    g->layers = layers;
     if (code == 0) code = run_steps(g);
     if (code == 0) code = print_result(g);
     free(states);
     free(logits);
     free(ids);
+    free(layers);
     tool_tokens_free(&tokens);
     ota_session_free(g->session);
     return code;

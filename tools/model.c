@@ -93,6 +93,23 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
     return 0;
 }
 
+int tool_read_exit(tool_context *context, double *threshold, int64_t *transitions) {
+    double values[2] = {0, 1};
+    const char *text = context->settings.exit;
+    const int count = text != NULL ? tool_numbers(text, values, 2) : 0;
+    *threshold = 0;
+    *transitions = 0;
+    if (text == NULL) return 0;
+    if (count < 1 || !(values[0] > 0 && values[0] <= 1) || !(values[1] >= 1 && values[1] < 1e9) ||
+        (double)(int64_t)values[1] < values[1])
+        return tool_refuse_flag(context, "exit",
+                                "write --exit THETA,K: a probability, and a whole number of layers",
+                                "--exit '%.80s' is no threshold and number of transitions", text);
+    *threshold = values[0];
+    *transitions = (int64_t)values[1];
+    return 0;
+}
+
 /* ---- tokens ---- */
 
 static bool ends_with(const char *text, const char *tail) {

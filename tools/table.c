@@ -23,8 +23,10 @@ enum {
     CAPTURE = 1 << 15,
     PERPLEXITY = 1 << 16,
     GENERATE = 1 << 17,
-    ALL = (1 << 18) - 1,
-    RUN = CAPTURE | PERPLEXITY | GENERATE,
+    REPORT = 1 << 18,
+    ANALYZE = 1 << 19,
+    ALL = (1 << 20) - 1,
+    RUN = CAPTURE | PERPLEXITY | GENERATE | ANALYZE,
     SOLVE = ATTEND | PLAN | COMPARE | CERTIFY,
     WRITE = ATTEND | PLAN
 };
@@ -135,6 +137,20 @@ const tool_command tool_commands[] = {
      "--sample. Only "
      "methods whose rows do not depend on later tokens can run so: free and online columns.",
      "otattn generate ./gpt2 --prompt 'Once upon a time' --tokens 50", tool_generate, GENERATE},
+    {"analyze", "MODEL [TEXT]", 1, 2, "how a model's states and predictions evolve over its layers",
+     "Cuts the text, or the tokens of --ids, into windows, runs each through the model, and "
+     "measures "
+     "every state, transition and head. Writes a folder: metrics.json, tables/*.csv, figures/, "
+     "report.html, and one record a window, so that --resume goes on after any end of the program "
+     "and gives the same bytes as a run in one go.",
+     "otattn analyze ./gpt2 wiki.txt --windows 64x512 -o run", tool_analyze, ANALYZE},
+    {"report", "RUN", 1, 1, "the page, figures and tables of an analysed run",
+     "Reads metrics.json, manifest.json and tables/ of a folder that 'otattn analyze' wrote. "
+     "Writes report.html (one page that needs no network), figures/NAME.vl.json (Vega-Lite with "
+     "its data inside) and tables/NAME.tex. With --compare the page shows two runs beside each "
+     "other and "
+     "their differences with intervals.",
+     "otattn report run/ --compare run2/ -o both.html", tool_report_command, REPORT},
     {"doctor", "", 0, 0, "what this build and this machine can do",
      "Lists the version, processor features, kernels, solvers and methods, and solves one small "
      "problem with each kernel to see that they agree.",
@@ -169,10 +185,22 @@ const tool_flag tool_flags[] = {
     {"methods", 'm', false, "M,M,...", NULL, "one of each kind",
      "the methods to run; a comma before a digit belongs to the method", COMPARE | BENCH, METHOD,
      false, FIELD(methods), tool_parse_text},
-    {"method", 'm', false, "M[@PLACE,...]", NULL, "softmax",
-     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; repeatable, the "
-     "last "
-     "wins",
+    {"methods", 0, false, "M,M,...", NULL, "none",
+     "run the same windows under these as well and compare (methods.csv)", ANALYZE, METHOD, false,
+     FIELD(methods), tool_parse_text},
+    {"temperatures", 0, false, "T,T,...", NULL, "none",
+     "run the same windows at these attention temperatures as well (temperatures.csv)", ANALYZE,
+     METHOD, false, FIELD(temperatures), tool_parse_text},
+    {"layers", 0, false, "A-B", NULL, "all", "measure layers A to B, counted from 0", ANALYZE,
+     METHOD, false, FIELD(layers), tool_parse_text},
+    {"saturation", 0, false, "P,TV", NULL, "0.9999,1e-10",
+     "an event: both largest probabilities above P, total variation below TV", ANALYZE, METHOD,
+     false, FIELD(saturation), tool_parse_text},
+    {"store", 0, false, "TYPE", "f16 f32", "f32", "f16 rounds states as if they had been stored so",
+     ANALYZE, METHOD, false, FIELD(store), tool_parse_choice},
+    {"method", 'm', false, "M[@PLACE,...]|@FILE", NULL, "softmax",
+     "attention of all layers, or of PLACE = layer L, A-B, or head L.H, A-B.H; @FILE: a JSON file "
+     "of methods and places; repeatable, the last wins",
      RUN, METHOD, false, FIELD(model_methods), tool_parse_list},
     {"temperature", 't', false, "T", NULL, "1", "a factor on the model's own temperature", RUN,
      METHOD, false, FIELD(temperature), tool_parse_text},
@@ -216,6 +244,11 @@ const tool_flag tool_flags[] = {
 
     {"sink", 0, false, "LOGIT", NULL, NULL, "one more key with this logit and no value", RUN,
      SCORES, false, FIELD(sink), tool_parse_text},
+    {"windows", 0, false, "NxL", NULL, "64x512, or what there is", "N windows of L tokens", ANALYZE,
+     TEXTS, false, FIELD(windows), tool_parse_text},
+    {"sample", 0, false, "WORD", "first random", "first",
+     "the windows at the beginning, or drawn by --seed without overlap", ANALYZE, TEXTS, false,
+     FIELD(sampling), tool_parse_choice},
     {"window", 'w', false, "L,R", NULL, NULL, "keys i-L to i+R only; -1 = no limit", RUN, PAIRS,
      false, FIELD(window), tool_parse_text},
     {"lengths", 0, false, "F", NULL, NULL,
@@ -299,7 +332,7 @@ const tool_flag tool_flags[] = {
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",
      SOLVE, MACHINE, false, FIELD(memory), tool_parse_natural},
     {"seed", 0, false, "S", NULL, "1", "seed of whatever is drawn at random",
-     SOLVE | BENCH | VERIFY | GENERATE, MACHINE, false, FIELD(seed), tool_parse_count},
+     SOLVE | BENCH | VERIFY | GENERATE | ANALYZE, MACHINE, false, FIELD(seed), tool_parse_count},
 
     {"epsilon", 'e', false, "E", NULL, "must be given", "weight of the entropy", HAMMING, METHOD,
      false, FIELD(epsilon), tool_parse_positive},
@@ -356,6 +389,10 @@ const tool_flag tool_flags[] = {
     {"stride", 0, false, "N", NULL, "the context: no overlap",
      "tokens between the beginnings of windows", PERPLEXITY, TEXTS, false, FIELD(stride),
      tool_parse_natural},
+    {"exit", 0, false, "THETA[,K]", NULL, NULL,
+     "a token stops at the layer where its largest probability has been above THETA for K (1) "
+     "layers",
+     PERPLEXITY | GENERATE, TEXTS, false, FIELD(exit), tool_parse_text},
     {"prompt", 0, false, "TEXT", NULL, "the operand, else standard input", "what to continue",
      GENERATE, TEXTS, false, FIELD(prompt), tool_parse_text},
     {"tokens", 'n', false, "N", NULL, "32", "how many tokens to add", GENERATE, TEXTS, false,
@@ -390,6 +427,14 @@ const tool_flag tool_flags[] = {
     {"out", 'o', false, "F", NULL, NULL,
      "page F.html, checks F.csv, or a folder for both and every study's table and figure", VERIFY,
      OUTPUT, false, FIELD(out), tool_parse_text},
+    {"out", 'o', false, "RUN", NULL, "run", "the folder to write", ANALYZE, OUTPUT, false,
+     FIELD(out), tool_parse_text},
+    {"resume", 0, false, NULL, NULL, NULL, "go on with the folder of a run that ended early",
+     ANALYZE, OUTPUT, false, FIELD(resume), tool_parse_switch},
+    {"out", 'o', false, "F.html", NULL, "report.html in the folder", "where the page goes", REPORT,
+     OUTPUT, false, FIELD(out), tool_parse_text},
+    {"compare", 0, false, "RUN2", NULL, NULL, "the folder of a second run", REPORT, OUTPUT, false,
+     FIELD(compared), tool_parse_text},
     {"coupling", 0, false, "F", NULL, NULL, "write the coupling [...,n,m]", WRITE, OUTPUT, false,
      FIELD(coupling), tool_parse_text},
     {"row-potential", 0, false, "F", NULL, NULL, "write the row potential f [...,n]", WRITE, OUTPUT,
@@ -417,7 +462,8 @@ const tool_flag tool_flags[] = {
      "differentiate the solution, or the rounds that ran", WRITE, OUTPUT, false, FIELD(backward),
      tool_parse_choice},
     {"force", 'f', false, NULL, NULL, NULL, "write over existing files",
-     WRITE | ASSIGN | DEMO | VERIFY | CAPTURE, OUTPUT, false, FIELD(force), tool_parse_switch},
+     WRITE | ASSIGN | DEMO | VERIFY | CAPTURE | ANALYZE, OUTPUT, false, FIELD(force),
+     tool_parse_switch},
     {"certify", 0, false, NULL, NULL, NULL,
      "compute the certificate above 2^28 pairs too, where it is left out", WRITE | COMPARE, OUTPUT,
      false, FIELD(certify), tool_parse_switch},

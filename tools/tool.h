@@ -68,11 +68,14 @@ typedef struct tool_settings {
     const char *only;
     bool self_test, small, scaling, gradients;
     tool_list model_methods;
-    const char *ids, *points, *prompt;
+    const char *ids, *points, *prompt, *exit;
     tool_whole context, stride, tokens;
     bool sample, echo;
     const char *text;
     bool no_special, plain, decode, count, pieces;
+    const char *compared;
+    const char *windows, *sampling, *layers, *saturation, *store, *temperatures;
+    bool resume;
 } tool_settings;
 
 /* ---- context ---- */
@@ -150,6 +153,8 @@ int tool_info(tool_context *context);
 int tool_capture(tool_context *context);
 int tool_perplexity(tool_context *context);
 int tool_generate(tool_context *context);
+int tool_analyze(tool_context *context);
+int tool_report_command(tool_context *context);
 
 /* ---- flags.c ---- */
 
@@ -366,6 +371,8 @@ int tool_model_open(tool_context *context, ota_model **model);
  * passed on. `cache` 0: none. */
 int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
                       int64_t cache, ota_session **session);
+/* --exit THETA,K [TOT-119]: 0 and 0 where it was not given. */
+int tool_read_exit(tool_context *context, double *threshold, int64_t *transitions);
 /* The tokenizer of what the first operand names; NULL in *tokenizer is a failure. */
 int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer);
 

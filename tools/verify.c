@@ -216,6 +216,7 @@ static json_t *verification_json(const verification *v) {
     (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
     (void)json_object_set_new(object, "pending", pending_json(v));
     (void)json_object_set_new(object, "seconds", tool_json_real(v->seconds));
+    (void)json_object_set(object, "warnings", v->context->warnings);
     return object;
 }
 

@@ -91,6 +91,12 @@ GAUGE_LEAST_SQUARES = 2
 GAUGE_FAST = 3
 BIAS_INSIDE = 0
 BIAS_OUTSIDE = 1
+TOKEN_SPACE = 1
+TOKEN_WORD_START = 2
+TOKEN_LETTERS = 4
+TOKEN_DIGITS = 8
+TOKEN_PUNCTUATION = 16
+TOKEN_SENTENCE_END = 32
 
 
 class Error(ctypes.Structure):
@@ -688,6 +694,158 @@ class AttentionMeans(ctypes.Structure):
     )
 
 
+class EvolveRow(ctypes.Structure):
+    _fields_ = (
+        ("logits", ctypes.c_void_p),
+        ("vocabulary", ctypes.c_int64),
+        ("index", ctypes.c_int64),
+        ("max_logit", ctypes.c_double),
+        ("log_sum_exp", ctypes.c_double),
+        ("entropy", ctypes.c_double),
+        ("max_probability", ctypes.c_double),
+        ("tail", ctypes.c_double),
+        ("deviation", ctypes.c_double),
+        ("mean", ctypes.c_double),
+        ("rank_squares", ctypes.c_double),
+        ("rest", ctypes.c_double),
+        ("masses", ctypes.c_void_p),
+        ("ranks", ctypes.c_void_p),
+        ("top", ctypes.c_void_p),
+    )
+
+
+class Transition(ctypes.Structure):
+    _fields_ = (
+        ("tv", ctypes.c_double),
+        ("w1", ctypes.c_double),
+        ("kl", ctypes.c_double),
+        ("js", ctypes.c_double),
+        ("entropy_change", ctypes.c_double),
+        ("top1", ctypes.c_double),
+        ("top5", ctypes.c_double),
+        ("top10", ctypes.c_double),
+        ("top100", ctypes.c_double),
+        ("spearman", ctypes.c_double),
+        ("max_logit_change", ctypes.c_double),
+        ("logit_range_half", ctypes.c_double),
+        ("logit_correlation", ctypes.c_double),
+        ("effective_temperature", ctypes.c_double),
+        ("sharp_ratio", ctypes.c_double),
+        ("tail_before", ctypes.c_double),
+        ("tail_after", ctypes.c_double),
+        ("saturation_bound", ctypes.c_double),
+        ("index_before", ctypes.c_int64),
+        ("index_after", ctypes.c_int64),
+    )
+
+
+class Prediction(ctypes.Structure):
+    _fields_ = (
+        ("entropy", ctypes.c_double),
+        ("max_probability", ctypes.c_double),
+        ("tail", ctypes.c_double),
+        ("log_sum_exp", ctypes.c_double),
+        ("kl_to_final", ctypes.c_double),
+        ("drift", ctypes.c_double),
+        ("index", ctypes.c_int64),
+        ("agrees", ctypes.c_int),
+    )
+
+
+class Evolution(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("states", ctypes.c_int64),
+        ("positions", ctypes.c_int64),
+        ("vocabulary", ctypes.c_int64),
+        ("logits", ctypes.c_void_p),
+        ("transitions", ctypes.c_void_p),
+        ("predictions", ctypes.c_void_p),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
+        ("cancel", ctypes.c_void_p),
+    )
+
+
+class StateCloud(ctypes.Structure):
+    _fields_ = (
+        ("mean_norm", ctypes.c_double),
+        ("mean_cosine", ctypes.c_double),
+        ("participation", ctypes.c_double),
+    )
+
+
+class Pattern(ctypes.Structure):
+    _fields_ = (
+        ("first_key_mass", ctypes.c_double),
+        ("sink_rate", ctypes.c_double),
+        ("receiver_max", ctypes.c_double),
+        ("gini", ctypes.c_double),
+        ("row_entropy", ctypes.c_double),
+        ("max_weight", ctypes.c_double),
+        ("support", ctypes.c_double),
+        ("receiver", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+    )
+
+
+class Figure(ctypes.Structure):
+    _fields_ = (
+        ("mean", ctypes.c_double),
+        ("deviation", ctypes.c_double),
+        ("median", ctypes.c_double),
+        ("p5", ctypes.c_double),
+        ("p95", ctypes.c_double),
+        ("low", ctypes.c_double),
+        ("high", ctypes.c_double),
+        ("count", ctypes.c_int64),
+        ("units", ctypes.c_int64),
+    )
+
+
+class Tightness(ctypes.Structure):
+    _fields_ = (
+        ("ratio", Figure),
+        ("largest", ctypes.c_double),
+        ("violations", ctypes.c_int64),
+    )
+
+
+class PowerLaw(ctypes.Structure):
+    _fields_ = (
+        ("exponent", ctypes.c_double),
+        ("factor", ctypes.c_double),
+        ("error", ctypes.c_double),
+        ("explained", ctypes.c_double),
+        ("count", ctypes.c_int64),
+    )
+
+
+class Trend(ctypes.Structure):
+    _fields_ = (
+        ("decreases", ctypes.c_int64),
+        ("score", ctypes.c_int64),
+        ("tau", ctypes.c_double),
+        ("z", ctypes.c_double),
+    )
+
+
+class EventSummary(ctypes.Structure):
+    _fields_ = (
+        ("events", ctypes.c_int64),
+        ("positions_hit", ctypes.c_int64),
+        ("frequency", ctypes.c_double),
+        ("position_frequency", ctypes.c_double),
+        ("first_layer", ctypes.c_int64),
+        ("last_layer", ctypes.c_int64),
+        ("peak_layer", ctypes.c_int64),
+        ("outer", ctypes.c_int64),
+        ("runs", ctypes.c_int64),
+        ("longest_run", ctypes.c_int64),
+        ("mean_run", ctypes.c_double),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_error": Error,
     "ota_array": Array,
@@ -734,6 +892,17 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_attention_outputs": AttentionOutputs,
     "ota_norm": Norm,
     "ota_attention_means": AttentionMeans,
+    "ota_evolve_row": EvolveRow,
+    "ota_transition": Transition,
+    "ota_prediction": Prediction,
+    "ota_evolution": Evolution,
+    "ota_state_cloud": StateCloud,
+    "ota_pattern": Pattern,
+    "ota_figure": Figure,
+    "ota_tightness": Tightness,
+    "ota_power_law": PowerLaw,
+    "ota_trend": Trend,
+    "ota_event_summary": EventSummary,
 }
 
 CALLS = {
@@ -843,4 +1012,23 @@ CALLS = {
     "ota_attention_change": "ipppppllpppp",
     "ota_block_change": "ippdpplppp",
     "ota_spectral_norm": "dplllp",
+    "ota_evolve_row_bytes": "zl",
+    "ota_evolve_scratch_bytes": "zl",
+    "ota_evolve_row_of": "iplpppp",
+    "ota_evolve_transition": "ipppp",
+    "ota_evolve_prediction": "ippppp",
+    "ota_evolve_bytes": "zli",
+    "ota_evolve": "ipp",
+    "ota_state_cloud_of": "ipillippp",
+    "ota_pattern_of": "ipilldppp",
+    "ota_figure_of": "ipllllpp",
+    "ota_tightness_of": "ipplddlllppp",
+    "ota_depth_range": "iilpp",
+    "ota_scaling_exponent": "ddddd",
+    "ota_power_law_of": "ipplpp",
+    "ota_trend_of": "iplpp",
+    "ota_transition_saturated": "ipdd",
+    "ota_events_of": "ipllpppp",
+    "ota_phi_of": "ipplpp",
+    "ota_token_class": "isl",
 }

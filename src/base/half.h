@@ -28,15 +28,18 @@ static inline float ota_f32_from_bf16(uint16_t half) {
     return ota_f32_from_bits((uint32_t)half << 16);
 }
 
+/* This and the next conversions are free of branches: which way a number rounds cannot be predicted, and
+ * loops over them become vector code. */
 static inline uint16_t ota_bf16_from_f32(float value) {
     uint32_t bits = ota_f32_bits(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x0040u);
+    uint32_t kept = bits >> 16;
+    uint32_t is_nan = 0u - (uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
     /* Half a unit less one, plus the last kept bit: a tie moves up only from an odd number. */
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    uint32_t rounded = (bits + 0x7fffu + (kept & 1u)) >> 16;
+    return (uint16_t)((is_nan & (kept | 0x0040u)) | (~is_nan & rounded));
 }
 
-/* Without a branch, so that loops over it become vector code. A subnormal is its fraction, an integer
- * that f32 holds exactly, times the smallest of them. */
+/* A subnormal is its fraction, an integer that f32 holds exactly, times the smallest of them. */
 static inline float ota_f32_from_f16(uint16_t half) {
     uint32_t wide = half;
     uint32_t sign = (wide & 0x8000u) << 16;
@@ -79,13 +82,13 @@ static inline uint16_t ota_f16_from_f32(float value) {
  * has more than two bits to spare over either half type, so the second rounding is the only one. */
 static inline float ota_f32_to_odd(double value) {
     float nearest = (float)value;
-    if (!(value == value) || (double)nearest == value) return nearest;
-    uint32_t bits = ota_f32_bits(nearest);
-    double magnitude = value < 0 ? -value : value;
-    double near_magnitude = nearest < 0 ? -(double)nearest : (double)nearest;
-    if (near_magnitude > magnitude)
-        bits--; /* truncate towards zero; steps down from infinity too */
-    return ota_f32_from_bits(bits | 1u);
+    /* What rounding took, scaled (exactly, or to infinity) so that f32 cannot lose its sign. */
+    float rest = (float)((value - (double)nearest) * 0x1p600);
+    uint32_t bits = ota_f32_bits(nearest), rest_bits = ota_f32_bits(rest);
+    /* Of an infinity or a NaN the rest is a NaN. */
+    uint32_t inexact = (uint32_t)((rest_bits & 0x7fffffffu) - 1u < 0x7f800000u);
+    uint32_t above = inexact & ((rest_bits ^ bits) >> 31);
+    return ota_f32_from_bits((bits - above) | inexact);
 }
 
 static inline uint16_t ota_bf16_from_f64(double value) {

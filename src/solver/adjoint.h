@@ -10,7 +10,8 @@
  * with w = P^(2 - alpha), b_j = 0 on keys whose rule does not bind (free, caps that are not reached).
  *
  * Unrolled (unrolled.c). f, g come from a list of row and column updates, which are run again and then
- * reversed one by one [DER-15]; state O((rows + columns) rounds). */
+ * reversed one by one [DER-15]; state O((rows + columns) rounds). Plain rounds read a stored kernel instead of the
+ * scores (unrolled_kernel.c). */
 #ifndef OTA_ADJOINT_H
 #define OTA_ADJOINT_H
 
@@ -18,7 +19,11 @@
 #include "solver/rows.h"
 #include "solver/solver.h"
 
-enum { OTA_ADJOINT_CHUNKS = 32, OTA_ADJOINT_VECTORS = 6 };
+enum {
+    OTA_ADJOINT_CHUNKS = 32,
+    OTA_ADJOINT_VECTORS = 6,
+    OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
+};
 
 /* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
  * this share of the offset, so that it stays below the residuals that are promised. */
@@ -117,6 +122,41 @@ size_t ota_unrolled_numbers(const ota_resolved *r, int64_t rows, int64_t columns
 ota_status ota_unrolled_replay(ota_unrolled *u);
 /* Reverses them. */
 ota_status ota_unrolled_reverse(ota_unrolled *u);
+/* unrolled_kernel.c: the same for plain rounds from rows to rows on K = exp((S - m) / t), vectors only; the passes
+ * over K are the caller's. Round k of `rounds` is a row and a column update; row update `rounds` is the last. */
+typedef struct ota_kernel_rounds {
+    ota_dense *head; /* mu, nu, rule and g, the start */
+    int64_t rounds;
+    bool narrow;               /* K and the extra dimensions are f32 */
+    const unsigned char *used; /* [columns] some row may use the key; NULL: all */
+    int64_t row_lane, column_lane;
+    double *u, *f_grad; /* [rounds + 1][row_lane] bare u, dL/df of row update k */
+    double *v;          /* [rounds + 1][column_lane] */
+    double *c, *y;      /* [rounds][column_lane] */
+    double *g_grad;     /* [columns] */
+    ota_unrolled_sums sums;
+} ota_kernel_rounds;
+
+/* Room in memory of ota_unrolled_numbers. */
+void ota_kernel_rounds_place(ota_kernel_rounds *r, double *memory);
+/* v of the start. Like the next three false where K in its type does not carry the rounds. */
+bool ota_kernel_rounds_begin(ota_kernel_rounds *r);
+/* Are the u of row update `round` within reach? */
+bool ota_kernel_rounds_rows(const ota_kernel_rounds *r, int64_t round);
+/* v of the next round from c of this one. */
+bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round);
+/* After the reverse: every factor finite and within reach. */
+bool ota_kernel_rounds_carried(const ota_kernel_rounds *r);
+/* Reverses column update `round`: y from g_grad; returns the largest |y|. */
+double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round);
+/* Reverses row update `round`, whose f_grad is known: turned = K^T x / scale. */
+void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *turned,
+                            double scale);
+/* The extra inner dimensions, their number and A of a row and B of a key. */
+int64_t ota_kernel_rounds_width(int64_t rounds);
+void ota_kernel_rounds_row(const ota_kernel_rounds *r, int64_t row, double *a);
+void ota_kernel_rounds_key(const ota_kernel_rounds *r, int64_t key, double *b);
+
 /* unrolled_along.c: moves them; f_grad and g_grad become the tangents of f and g. */
 ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along);
 

@@ -243,9 +243,8 @@ static void prune(ota_coupled *state) {
     const size_t element = state->narrow ? sizeof(float) : sizeof(double);
     memcpy(state->pruned, state->scores, (size_t)(state->rows * state->stride) * element);
     for (int64_t i = 0; i < state->rows; i++) {
-        if (!(state->head->mu[i] > 0.0)) continue;
         for (int64_t j = 0; j < state->columns; j++) {
-            if (!(state->target[j] > 0.0) || state->usable[i * width + j] != 0) continue;
+            if (state->usable[i * width + j] != 0) continue;
             if (state->narrow) {
                 ((float *)state->pruned)[i * state->stride + j] = -INFINITY;
             } else {

@@ -276,7 +276,7 @@ static double move(interior *n, double *product, double *complement) {
     for (int64_t j = 0; j < state->columns; j++) {
         const double own = n->free_part[j], g = head->g[j], dg = n->step[j];
         n->free_move[j] = 0.0;
-        if (!(own > 0.0) || !(g > -INFINITY)) continue;
+        if (!(own > 0.0)) continue;
         if (head->rule == OTA_COLUMNS_RELAXED) {
             n->free_move[j] = -own * ((g + dg) / head->strength + log(own / state->target[j]));
         } else if (head->rule == OTA_COLUMNS_CAPPED) {

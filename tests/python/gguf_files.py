@@ -95,6 +95,9 @@ def pair(key: str, value: Any) -> bytes:
         return text(key) + struct.pack("<I", 8) + text(value)
     if isinstance(value, float):
         return text(key) + struct.pack("<If", 6, value)
+    if isinstance(value, np.ndarray):
+        data = value.astype("<i4").tobytes()
+        return text(key) + struct.pack("<IIQ", 9, 5, len(value)) + data
     if isinstance(value, list):
         return text(key) + struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(one) for one in value)
     return text(key) + struct.pack("<II", 4, value)

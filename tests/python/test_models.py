@@ -45,6 +45,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_dim": 16, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 64,
         "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "rope_theta": 5000.0,
     },
+    "llama linear": {
+        "type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 64,
+        "rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 10000.0},
+    },
+    "llama 3": {
+        "type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "hidden_size": 64, "intermediate_size": 48, "max_position_embeddings": 128,
+        "rope_parameters": {
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 40, "rope_theta": 500.0,
+        },
+    },
 }  # fmt: skip
 
 CLASSES = {
@@ -119,6 +132,34 @@ def test_states_and_patterns(tmp_path: Path, name: str) -> None:
         assert distance(ours[state], peer.hidden_states[layer]) <= STATES
     for layer in range(layers):
         assert distance(ours[f"blocks.{layer}.attn.hook_pattern"], peer.attentions[layer]) <= STATES
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scaled_rotary_positions(tmp_path: Path, seed: int) -> None:
+    """llama3 scaling by random numbers: pairs below, between and above both bounds."""
+    generator = np.random.default_rng(seed)
+    low = generator.uniform(0.5, 2)
+    rope = {
+        "rope_type": "llama3", "factor": generator.uniform(1, 32), "low_freq_factor": low,
+        "high_freq_factor": low * generator.uniform(1.5, 6), "rope_theta": generator.uniform(100, 1e6),
+        "original_max_position_embeddings": int(generator.integers(16, 512)),
+    }  # fmt: skip
+    CONFIGS["random"] = {**CONFIGS["llama 3"], "rope_parameters": rope}
+    model = make_model(tmp_path / "model", "random")
+    ids = draw_ids(1, 100)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    peer = peer_run(model, ids)
+    for layer, state in enumerate(state_names("random", len(peer.attentions))):
+        assert distance(ours[state], peer.hidden_states[layer]) <= STATES
+    CONFIGS.pop("random")
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    # Older files have the same under another name, and the base beside it.
+    base = settings["rope_parameters"].pop("rope_theta")
+    settings["rope_scaling"], settings["rope_theta"] = settings.pop("rope_parameters"), base
+    settings["rope_scaling"]["type"] = settings["rope_scaling"].pop("rope_type")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    again = capture(tmp_path, tmp_path / "model", ids)
+    assert all(np.array_equal(ours[name], again[name]) for name in ours)
 
 
 def test_gpt2_in_double_precision(tmp_path: Path) -> None:
@@ -393,6 +434,26 @@ def test_refusals(tmp_path: Path) -> None:
     assert not (tmp_path / "x.safetensors").exists()
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-4])
     refused(tmp_path, 4, "the file holds", "info", "model")
+
+
+def test_refusals_about_rotary_positions(tmp_path: Path) -> None:
+    make_model(tmp_path / "model", "llama 3")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+
+    def with_rope(code: int, part: str, **changes: Any) -> None:
+        rope = {name: value for name, value in {**config["rope_parameters"], **changes}.items() if value}
+        path.write_text(json.dumps({**config, "rope_parameters": rope}))
+        refused(tmp_path, code, part, "info", "model")
+
+    for kind in ("dynamic", "yarn", "longrope"):
+        with_rope(2, f'of type "{kind}" are not known', rope_type=kind)
+    with_rope(4, '"factor" must lie in 1', factor=0.5)
+    with_rope(4, '"factor" must lie in 1', factor=None)
+    with_rope(4, "must be a number", low_freq_factor="x")
+    with_rope(4, "must be positive and rise", high_freq_factor=1.0)
+    with_rope(4, "must be positive and rise", low_freq_factor=None)
+    with_rope(4, "original_max_position_embeddings", original_max_position_embeddings=None)
 
 
 def test_index_is_not_trusted(tmp_path: Path) -> None:

@@ -136,6 +136,39 @@ def test_every_type(tmp_path: Path, kind: str) -> None:
     assert answer(tmp_path, "info", path)["dtype"] == kind
 
 
+def test_scaled_rotary_positions(tmp_path: Path) -> None:
+    """Divisors in a tensor, as llama3 scaling is stored, and linear scaling."""
+    path = tmp_path / "model.gguf"
+    llama3 = {
+        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
+        "original_max_position_embeddings": 24, "rope_theta": 20000.0,
+    }  # fmt: skip
+    linear = {"rope_type": "linear", "factor": 3.0, "rope_theta": 20000.0}
+    ids = np.random.default_rng(2).integers(0, 48, size=60)
+    for rope in (llama3, linear):
+        pairs, tensors = dict(LLAMA), draw_llama("F32")
+        gguf_files.write(path, pairs, tensors)
+        model = llama_of(*gguf_files.read(path))
+        config = model.config
+        config.rope_parameters = rope
+        model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+        if rope is linear:
+            pairs |= {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 3.0}
+        else:
+            plain = 1 / 20000.0 ** (np.arange(0, 64, 2) / 64)
+            divisors = plain / model.model.rotary_emb.inv_freq.numpy().astype(float)
+            assert divisors.min() == pytest.approx(1, abs=1e-6) and divisors.max() > 3.9
+            tensors["rope_freqs.weight"] = ("F32", (32,), divisors.astype("<f4").tobytes())
+        gguf_files.write(path, pairs, tensors)
+        ours = states_of(tmp_path, path, ids)
+        peer = hidden_of(model, ids)
+        assert distance(ours["blocks.1.hook_resid_pre"], peer.hidden_states[1]) <= STATES
+        assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[2]) <= STATES
+    gguf_files.write(path, {**LLAMA, "llama.rope.scaling.type": "yarn"}, draw_llama("F32"))
+    done = run(tmp_path, "info", path)
+    assert done.returncode == 2 and b'of type "yarn" are not known' in done.stderr
+
+
 def broken(folder: Path, change: Any) -> str:
     """The one line about a file whose bytes `change` altered; exit 4 or 5."""
     path = folder / "model.gguf"

@@ -1,65 +1,37 @@
 """Reports in a real browser: nothing is fetched, no script fails, charts are drawn, text stays text.
 
-Two pages: the demo's, and the hostile page of the C test test_report, whose every string tries to
-become markup. Chromium runs headless and offline; without it these tests are skipped with the reason.
+Three pages: the demo's, that of `verify` with its studies, and the hostile page of the C test
+test_report, whose every string tries to become markup. Chromium runs headless and offline; without it
+these tests are skipped with the reason.
 """
 
 from __future__ import annotations
 
-import html.parser
-import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from browser import browse, has_charts, needs_browser, outline, script_json
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
 PROGRAM = Path(os.environ.get("OTATTN", BUILD / "otattn"))
 LARGEST = 1_500_000
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
-
-
-class Outline(html.parser.HTMLParser):
-    """What a browser may load or run: script elements and attributes that hold addresses or code."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.handlers: list[str] = []
-        self.tags: list[str] = []
-        self.labels: list[str | None] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name in {"src", "href", "srcset", "data", "action", "poster"}:
-                self.addresses.append(f"{tag} {name}={value}")
-            if name.startswith("on"):
-                self.handlers.append(f"{tag} {name}")
-        if dict(attrs).get("role") == "img":
-            self.labels.append(dict(attrs).get("aria-label"))
-
-
-def outline(text: str) -> Outline:
-    parser = Outline()
-    parser.feed(text)
-    return parser
-
-
-def has_charts(page: Path) -> bool:
-    return 'id="charts"' in page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("report") / "demo.html"
     subprocess.run([PROGRAM, "demo", "-o", page], check=True, capture_output=True, timeout=60)
+    return page
+
+
+@pytest.fixture(scope="module")
+def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    page = tmp_path_factory.mktemp("report") / "verify.html"
+    subprocess.run([PROGRAM, "verify", "-o", page], check=True, capture_output=True, timeout=120)
     return page
 
 
@@ -73,46 +45,9 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.fixture(params=["demo_page", "hostile_page"])
+@pytest.fixture(params=["demo_page", "verify_page", "hostile_page"])
 def page(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
-
-
-def browse(page: Path, folder: Path, *flags: str) -> tuple[str, str, list[str]]:
-    """The page's DOM after its scripts have run, the console's lines, and every address asked for."""
-    assert BROWSER is not None
-    log = folder / "net.json"
-    command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-        f"--user-data-dir={folder / 'profile'}",
-        f"--log-net-log={log}",
-        "--net-log-capture-mode=Everything",
-        "--enable-logging=stderr",
-        "--virtual-time-budget=30000",
-        *flags,
-        "--dump-dom",
-        page.as_uri(),
-    ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
-    asked = re.findall(r'"url":"((?:https?|wss?|ftp):[^"]*)"', log.read_text(errors="replace"))
-    # The browser's own errands (updates, accounts) do not come from the page.
-    own = re.compile(r"https?://([a-z0-9.-]+\.)?(google|googleapis|gstatic|gvt1|chromium)\.(com|org)(/|$)")
-    return run.stdout, console, [url for url in asked if not own.match(url)]
-
-
-def script_json(dom: str, name: str) -> dict:
-    match = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', dom, re.DOTALL)
-    assert match is not None
-    return json.loads(match.group(1))
 
 
 def test_page_is_complete_in_itself(page: Path) -> None:
@@ -126,12 +61,14 @@ def test_page_is_complete_in_itself(page: Path) -> None:
     assert re.search(r"@import|url\(", text[: text.index("</style>")]) is None
 
 
-def test_every_chart_has_words_and_numbers(demo_page: Path) -> None:
-    text = demo_page.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["demo_page", "verify_page"])
+def test_every_chart_has_words_and_numbers(name: str, request: pytest.FixtureRequest) -> None:
+    page = request.getfixturevalue(name)
+    text = page.read_text(encoding="utf-8")
     charts = text.count('<figure class="chart"')
     assert charts >= 15
     assert text.count("<details><summary>Numbers") + text.count("<details open><summary>Numbers") == charts
-    if has_charts(demo_page):
+    if has_charts(page):
         labels = outline(text).labels
         assert len(labels) == charts
         assert all(label is not None and len(label) > 40 for label in labels)

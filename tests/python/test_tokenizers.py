@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import gguf_files
+import numpy as np
 import pytest
 import spec
 from hypothesis import HealthCheck, given, settings
@@ -259,6 +261,59 @@ def test_wordpiece_of_generated_texts(pieces: Judge, texts: list[str]) -> None:
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     return Judge(tmp_path_factory.mktemp("wordpiece"), wordpiece(True))
+
+
+def bert_gguf(path: Path, tokenizer: Tokenizer, brackets: bool) -> None:
+    """A BERT of random weights with the tokenizer's pieces as gguf files of BERT spell them; `brackets`: the
+    older way, in which kinds are not what keeps special pieces as they are."""
+    pieces = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    spelled = [
+        piece if piece in names or (brackets and len(piece) > 1 and piece[0] + piece[-1] == "[]")
+        else piece[2:] if piece.startswith("##") else "\u2581" + piece
+        for piece in pieces
+    ]  # fmt: skip
+    pairs = {
+        "general.architecture": "bert", "bert.block_count": 1, "bert.context_length": 16,
+        "bert.embedding_length": 8, "bert.feed_forward_length": 8, "bert.attention.head_count": 2,
+        "bert.attention.layer_norm_epsilon": 1e-12, "tokenizer.ggml.model": "bert",
+        "tokenizer.ggml.tokens": spelled,
+        "tokenizer.ggml.token_type": np.array([3 if piece in names else 1 for piece in pieces], np.int32),
+        "tokenizer.ggml.unknown_token_id": pieces.index("[UNK]"),
+        "tokenizer.ggml.bos_token_id" if brackets else "tokenizer.ggml.cls_token_id": pieces.index("[CLS]"),
+        "tokenizer.ggml.seperator_token_id": pieces.index("[SEP]"),
+    }  # fmt: skip
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (len(pieces), 8), "position_embd.weight": (16, 8), "token_types.weight": (2, 8),
+    }  # fmt: skip
+    for part in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down"):
+        shapes |= {f"blk.0.{part}.weight": (8, 8), f"blk.0.{part}.bias": (8,)}
+    for part in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        shapes |= {f"{part}.weight": (8,), f"{part}.bias": (8,)}
+    generator = np.random.default_rng(1)
+    gguf_files.write(
+        path,
+        pairs,
+        {name: ("F32", shape, gguf_files.draw("F32", shape, generator)) for name, shape in shapes.items()},
+    )
+
+
+@pytest.mark.parametrize(("lower", "brackets"), [(True, False), (True, True), (False, False)])
+def test_wordpiece_of_gguf(tmp_path: Path, lower: bool, brackets: bool) -> None:
+    tokenizer = wordpiece(lower)
+    bert_gguf(tmp_path / "model.gguf", tokenizer, brackets)
+    wrong = 0
+    for text in [*TRICKY, "unaffable, Unwanted running.", "[MASK] a[MASK]b", "x" * 101]:
+        (tmp_path / "text").write_bytes(text.encode())
+        for words, special in (((), True), (("--no-special",), False)):
+            ids = answer(tmp_path, "tokenize", "model.gguf", "text", *words)["ids"]
+            wrong += ids != tokenizer.encode(text, add_special_tokens=special).ids
+    spec.check("TOT-66", wrong, 0)
+    ids = tokenizer.encode("It's done, isn't it?").ids
+    done = run(
+        tmp_path, "tokenize", "model.gguf", "--decode", "--no-special", stdin=" ".join(map(str, ids)).encode()
+    )
+    assert done.stdout.decode() == tokenizer.decode(ids)
 
 
 def test_minilm(tmp_path: Path) -> None:

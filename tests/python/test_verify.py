@@ -138,14 +138,6 @@ def test_what_is_not_understood_ends_with_2(tmp_path: Path, words: tuple[str, ..
     assert result["status"] == "invalid" and result["error"]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
-def test_two_hundred_repeats_raise_no_alarm(tmp_path: Path, seed: int) -> None:
-    """200 repeats in ten runs of 20, each with draws of its own."""
-    result = answer(tmp_path, "verify", "--seed", 100 + seed, "--repeat", 20, timeout=1200)
-    assert result["ids_ok"] == result["ids_checked"]
-
-
 def test_the_page_and_the_tables_are_written(tmp_path: Path) -> None:
     result = answer(tmp_path, "verify", "--only", "DER-1?", "-o", "run")
     assert result["outputs"] == {"out": "run"}
@@ -165,86 +157,6 @@ def test_the_page_and_the_tables_are_written(tmp_path: Path) -> None:
     spec.check("CETA-16 DER-17 DER-18", max(point["use"] for point in points), 1 + 1e-9)
     sharp = [point["use"] for point in points if point["bound"] == "sharp, two permutations"]
     spec.check("DER-17", 1 - min(sharp), 1e-6)
-
-
-def test_studies_tell_what_the_checks_claim(tmp_path: Path) -> None:
-    answer(tmp_path, "verify", "-o", "run")
-    tables = {}
-    for path in (tmp_path / "run").glob("*.csv"):
-        with path.open(newline="") as file:
-            tables[path.stem] = list(csv.DictReader(file))
-    assert set(tables) == {"checks", "contraction", "iterations", "elastic", "sink", "tightness"}
-    for row in tables["contraction"]:
-        spec.check("TOT-97", float(row["measured"]), float(row["bound"]) * (1 + 1e-9))
-    possible = {
-        row["epsilon"]: float(row["rounds"]) for row in tables["iterations"] if "most" in row["series"]
-    }
-    assert possible["1"] == 12
-    for row in tables["iterations"]:
-        if row["series"].endswith("pair"):
-            spec.check("TOT-90 TOT-101", float(row["rounds"]), possible[row["epsilon"]])
-    exact = [float(row["delta"]) for row in tables["sink"] if row["method"] == "softmax/exact"]
-    spec.check("CETA-33", max(exact), 1e-6)
-    page = (tmp_path / "run" / "verify.html").read_text(encoding="utf-8")
-    assert page.count("<figure") == 5
-
-
-@pytest.mark.parametrize(
-    ("only", "flags", "table", "rows", "caption"),
-    [
-        (
-            "TOT-97",
-            ("--size", 3, "--samples", 5, "--rounds", 10),
-            "contraction",
-            3 * 5,
-            "5 kernels of 3 x 3, 10 pairs",
-        ),
-        ("TOT-90", ("--size", 50, "--samples", 4), "iterations", 3 * 4 + 3, "vocabulary of 50,"),
-        ("ELA-17", ("--size", 9, "--rounds", 5), "elastic", 4 * 6, "n = 9."),
-        ("CETA-33", ("--size", 5, "--samples", 3), "sink", 4 * 3, "n = 5."),
-        ("DER-17", ("--size", 4, "--samples", 8), "tightness", 2 * 8, "n = 4."),
-    ],
-)
-def test_sizes_of_the_studies_are_flags(
-    tmp_path: Path, only: str, flags: tuple[str | int, ...], table: str, rows: int, caption: str
-) -> None:
-    answer(tmp_path, "verify", "--only", only, *flags, "-o", "run")
-    with (tmp_path / "run" / f"{table}.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == rows
-    assert caption in (tmp_path / "run" / "verify.html").read_text(encoding="utf-8")
-
-
-def test_most_rounds_end_a_study_of_rounds(tmp_path: Path) -> None:
-    answer(tmp_path, "verify", "--only", "TOT-90", "--size", 50, "--rounds", 3, "-o", "run")
-    with (tmp_path / "run" / "iterations.csv").open(newline="") as file:
-        pairs = [row for row in csv.DictReader(file) if row["series"].endswith("pair")]
-    assert all(float(row["rounds"]) <= 3 for row in pairs)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--size", 9), "--size belongs to the studies, and none is written"),
-        (("--samples", 9, "-o", "checks.csv"), "--samples belongs to the studies, and none is written"),
-        (("--rounds", 9, "--self-test"), "--rounds belongs to the studies, and none is written"),
-        (("--only", "ELA-17", "--samples", 9, "-o", "run"), "no study among the chosen ids has a --samples"),
-        (
-            ("--only", "ELA-17", "--size", 513, "-o", "run"),
-            "--size 513 lies outside 2 ... 512 of the study of ELA-17",
-        ),
-        (
-            ("--only", "CETA-33", "--size", 3, "-o", "run"),
-            "--size 3 lies outside 4 ... 512 of the study of CETA-33",
-        ),
-        (("--only", "ELA-17", "--size", 0, "-o", "run"), "--size"),
-    ],
-)
-def test_sizes_that_no_study_takes_are_refused(
-    tmp_path: Path, words: tuple[str | int, ...], sentence: str
-) -> None:
-    refused = answer(tmp_path, "verify", *words, code=2)
-    assert refused["status"] == "invalid" and sentence in refused["error"]
-    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_written_over_or_left_behind(tmp_path: Path) -> None:

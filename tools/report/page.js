@@ -1,6 +1,6 @@
 /* Draws the charts of a report page: inflates the chart library that the page carries, gives every
-   figure its specification, its data and the theme, and adds the buttons. Without the library or
-   without DecompressionStream the page stays as it is: text and tables. */
+   figure its specification, its data and the theme, and adds contents and buttons. Without the library
+   or without DecompressionStream the page stays as it is: text and tables. */
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -26,10 +26,9 @@
   applyChoice();
   document.querySelector("header").append(toggle);
 
-  const inflate = async (text) => {
+  const inflate = (text) => {
     const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).text();
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")));
   };
 
   const save = (blob, name) => {
@@ -106,7 +105,7 @@
       return;
     }
     try {
-      Function(`"use strict";${await inflate(part("charts").textContent)}`)();
+      Function(`"use strict";${await (await inflate(part("charts").textContent)).text()}`)();
       charts.forEach(addButtons);
       redraw();
     } catch (error) {
@@ -114,13 +113,52 @@
     }
   };
 
+  // A long page begins with its contents, and every table that is no chart's can be taken along.
+  const addContents = () => {
+    const headings = [...document.querySelectorAll("main h2")];
+    if (headings.length < 6) return;
+    const contents = document.createElement("nav");
+    contents.setAttribute("aria-label", "Contents");
+    for (const [index, heading] of headings.entries()) {
+      heading.id = `part-${index + 1}`;
+      const link = document.createElement("a");
+      link.href = `#${heading.id}`;
+      link.textContent = heading.textContent;
+      contents.append(link);
+    }
+    document.querySelector("main").prepend(contents);
+  };
+
+  const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const addTableButtons = () => {
+    for (const [index, region] of document.querySelectorAll("main > .scroll").entries()) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "Save as CSV";
+      button.setAttribute("aria-label", `Save "${region.getAttribute("aria-label")}" as CSV`);
+      button.addEventListener("click", () => {
+        const lines = [...region.querySelectorAll("tr")].map((row) => (
+          [...row.cells].map((cell) => quote(cell.textContent)).join(",")));
+        save(new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }), `table-${index + 1}.csv`);
+      });
+      region.after(button);
+    }
+  };
+
   const drawn = () => root.dataset.drawn !== undefined;
+  const changed = () => {
+    if (drawn()) redraw();
+    root.dispatchEvent(new Event("themechange"));
+  };
   toggle.addEventListener("click", () => {
     choice = choices[(choices.indexOf(choice) + 1) % choices.length];
     try { localStorage.setItem("otattn-theme", choice); } catch { /* no storage */ }
     applyChoice();
-    if (drawn()) redraw();
+    changed();
   });
-  system.addEventListener("change", () => { if (choice === "system" && drawn()) redraw(); });
+  system.addEventListener("change", () => { if (choice === "system") changed(); });
+  window.otattnPage = { inflate, dark, read, theme: () => read(part("theme"))[dark() ? "dark" : "light"] };
+  addContents();
+  addTableButtons();
   start();
 })();

@@ -14,12 +14,13 @@
 #include <string.h>
 
 #include "report/embedded.h"
+#include "report/pack.h"
 
 struct tool_report {
     char *text;
     size_t length, capacity;
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
-    int figures;
+    int figures, maps;
     bool out_of_memory;
     char missing_figure[64];
 };
@@ -81,6 +82,15 @@ static size_t sequence_length(const unsigned char *text, size_t available) {
     return 0;
 }
 
+/* Marks that turn the direction of the text after them, and separators that end a line of script: the
+ * three-byte sequences of U+200E, U+200F, U+2028 to U+202E and U+2066 to U+2069. */
+static bool is_deceptive(const unsigned char *text, size_t length) {
+    if (length != 3 || text[0] != 0xe2) return false;
+    const unsigned char last = text[2];
+    return (text[1] == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae))) ||
+           (text[1] == 0x81 && last >= 0xa6 && last <= 0xa9);
+}
+
 static void escape_bytes(tool_report *report, const char *text, size_t size) {
     static const struct {
         char character;
@@ -95,8 +105,8 @@ static void escape_bytes(tool_report *report, const char *text, size_t size) {
         }
         if (markup != NULL)
             append(report, markup);
-        else if (length == 0 || ((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t') ||
-                 *text == 0x7f)
+        else if (length == 0 || is_deceptive((const unsigned char *)text, length) ||
+                 ((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t') || *text == 0x7f)
             append(report, "\xef\xbf\xbd");
         else
             append_bytes(report, text, length);
@@ -278,6 +288,17 @@ json_t *tool_report_specification(const char *name, json_t *datasets) {
     return specification;
 }
 
+json_t *tool_report_theme(void) {
+    const tool_embedded *file = tool_embedded_find("theme.json");
+    json_t *themes =
+        file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
+    json_t *light = json_incref(json_object_get(themes, "light"));
+    json_decref(themes);
+    /* A page shows through; by itself a figure has the reader's own background. */
+    if (light != NULL) (void)json_object_del(light, "background");
+    return light;
+}
+
 void tool_report_figure(tool_report *report, const tool_figure *figure) {
     if (json_object_get(report->specifications, figure->name) == NULL) {
         json_t *specification = load_figure(figure->name);
@@ -323,11 +344,54 @@ void tool_report_figure(tool_report *report, const tool_figure *figure) {
     append(report, "</figure>\n");
 }
 
+/* "rows" and its like, for the page's script. */
+static void append_attribute(tool_report *report, const char *name, size_t value) {
+    char markup[64];
+    (void)snprintf(markup, sizeof markup, " data-%s=\"%zu\"", name, value);
+    append(report, markup);
+}
+
+void tool_report_maps(tool_report *report, const tool_maps *maps) {
+    size_t length;
+    const size_t size = maps->rows * maps->columns * maps->cells * maps->cells;
+    char *packed = tool_pack(maps->levels, size, &length), label[32];
+    if (packed == NULL) {
+        report->out_of_memory = true;
+        return;
+    }
+    (void)snprintf(label, sizeof label, "maps-%d", ++report->maps);
+    append(report, "<figure class=\"chart maps\" aria-labelledby=\"");
+    append(report, label);
+    append(report, "\"");
+    append_attribute(report, "rows", maps->rows);
+    append_attribute(report, "columns", maps->columns);
+    append_attribute(report, "cells", maps->cells);
+    append_attribute(report, "pieces", maps->pieces);
+    append_attribute(report, "step", maps->step);
+    append_attribute(report, "levels", TOOL_MAP_LEVELS);
+    append(report, ">\n<h3 id=\"");
+    append(report, label);
+    append(report, "\">");
+    append_marked_text(report, maps->title);
+    append(report, "</h3>\n<figcaption>");
+    append_marked_text(report, maps->caption);
+    append(report, "</figcaption>\n<script type=\"application/json\">");
+    append_json(report, maps->labels);
+    append(report, "</script>\n<script type=\"text/plain\">");
+    append_bytes(report, packed, length);
+    append(report, "</script>\n</figure>\n");
+    free(packed);
+}
+
+static void append_theme(tool_report *report) {
+    append(report, "<script type=\"application/json\" id=\"theme\">");
+    append_embedded(report, "theme.json");
+    append(report, "</script>\n");
+}
+
 static void append_charts(tool_report *report) {
     append(report, "<script type=\"application/json\" id=\"specifications\">");
     append_json(report, report->specifications);
-    append(report, "</script>\n<script type=\"application/json\" id=\"theme\">");
-    append_embedded(report, "theme.json");
     append(report, "</script>\n<script type=\"text/plain\" id=\"charts\">");
     append_embedded(report, "charts");
     append(report,
@@ -342,10 +406,18 @@ static void write_footer(tool_report *report) {
     append(report, "</main>\n<footer><p>Written by otattn ");
     escape(report, ota_version());
     append(report, ". This page is complete in itself: it asks the network for nothing.</p>\n");
-    if (tool_report_charts() && report->figures > 0) append_charts(report);
+    const bool charts = tool_report_charts() && report->figures > 0;
+    if (charts || report->maps > 0) append_theme(report);
+    if (charts) append_charts(report);
     append(report, "</footer>\n<script>\n");
     append_embedded(report, "page.js");
-    append(report, "</script>\n</body>\n</html>\n");
+    append(report, "</script>\n");
+    if (report->maps > 0) {
+        append(report, "<script>\n");
+        append_embedded(report, "maps.js");
+        append(report, "</script>\n");
+    }
+    append(report, "</body>\n</html>\n");
 }
 
 static int fail(tool_error *error, int exit_code, const char *message, const char *detail) {

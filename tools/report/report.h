@@ -41,6 +41,19 @@ typedef struct tool_figure {
     const tool_table *numbers;
 } tool_figure;
 
+enum { TOOL_MAP_LEVELS = 64 };
+
+/* Small multiples: rows x columns maps of cells x cells levels, levels[rows, columns, cells, cells] below
+ * TOOL_MAP_LEVELS, a level being sqrt(weight). `labels` are the texts of the n tokens; token i belongs to
+ * the cell (i pieces / n) / step, in whole parts. */
+typedef struct tool_maps {
+    const char *title;
+    const char *caption;
+    json_t *labels;
+    size_t rows, columns, cells, pieces, step;
+    const unsigned char *levels;
+} tool_maps;
+
 /* Whether this build carries the chart library. */
 bool tool_report_charts(void);
 
@@ -58,9 +71,13 @@ void tool_report_grid_begin(tool_report *report, int columns);
 void tool_report_grid_end(tool_report *report);
 /* Takes its own copy of everything; the caller keeps `datasets`. */
 void tool_report_figure(tool_report *report, const tool_figure *figure);
+/* Maps that the page's script draws, enlarges and reads out; they travel packed. Takes its own copy. */
+void tool_report_maps(tool_report *report, const tool_maps *maps);
 /* The figure's complete Vega-Lite specification with its data inside, as for figures/NAME.vl.json of a
  * run folder: a new reference, or NULL. */
 json_t *tool_report_specification(const char *name, json_t *datasets);
+/* The light theme as a Vega configuration for such a specification: a new reference, or NULL. */
+json_t *tool_report_theme(void);
 /* Writes the page to `path` (refused if it exists and not `force`) and frees the report either way.
  * Returns 0 or the exit code. */
 int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error);

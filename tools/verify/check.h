@@ -306,6 +306,11 @@ double tool_row_change(const double *a, const double *b, int64_t rows, int64_t w
 /* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
  * columns <= 20. */
 double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
+/* examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
+ * several forward calls on 8 rows of `size` keys, or of 4 balanced rounds of size x size. */
+extern const double tool_example_scores[12], tool_example_first_layer[6],
+    tool_example_second_layer[9];
+double tool_forward_seconds(trial *t, int64_t size, bool balanced);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
 

@@ -11,12 +11,14 @@
 enum { ROWS = 3, COLUMNS = 4 };
 
 /* Q [3][2], K [4][2] of the example give these scores. */
-static const double example[12] = {1.0, 0.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0, 1.0, 1.0, 0.0, 0.0};
+const double tool_example_scores[12] = {1.0,  0.0, 1.0, -1.0, 0.0, 1.0,
+                                        -1.0, 1.0, 1.0, 1.0,  0.0, 0.0};
 
 static double example_totals(trial *t) {
     static const double totals[3] = {6.80444310, 6.80444310, 7.43656366};
     double most = 0.0;
-    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, example, 12), "softmax", 1.0, 0.0);
+    head *h =
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
     for (int i = 0; i < ROWS; i++) most = worse(most, fabs(exp(h->lse[i]) - totals[i]));
     return most;
 }
@@ -24,26 +26,30 @@ static double example_totals(trial *t) {
 static double example_rows(trial *t) {
     static const double golden[12] = {.399486, .146963, .399486, .054065, .146963, .399486,
                                       .054065, .399486, .365529, .365529, .134471, .134471};
-    return farthest(tool_plan_of(t, ROWS, COLUMNS, copy_of(t, example, 12), "softmax", 1.0, 0.0)->p,
-                    golden, 12);
+    return farthest(
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
+        golden, 12);
 }
 
 /* Z_1 = Z_2 = 6.873 as printed: the first row of exp(S)/Z then sums to. */
 static double example_printed(trial *t) {
-    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, example, 12), "softmax", 1.0, 0.0);
+    head *h =
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
     return fabs(exp(h->lse[0]) / 6.873 - 1.0);
 }
 
 static double example_shifted(trial *t) {
-    double *moved = copy_of(t, example, 12);
+    double *moved = copy_of(t, tool_example_scores, 12);
     for (int j = 0; j < COLUMNS; j++) moved[j] -= 8.0;
-    return farthest(tool_plan_of(t, ROWS, COLUMNS, copy_of(t, example, 12), "softmax", 1.0, 0.0)->p,
-                    tool_plan_of(t, ROWS, COLUMNS, moved, "softmax", 1.0, 0.0)->p, 12);
+    return farthest(
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
+        tool_plan_of(t, ROWS, COLUMNS, moved, "softmax", 1.0, 0.0)->p, 12);
 }
 
 static double example_balanced(trial *t) {
     static const double golden[4] = {.316858, .116565, .499039, .067538};
-    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, example, 12), "softmax/exact", 1.0, 1e-12);
+    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax/exact",
+                           1.0, 1e-12);
     double most = farthest(h->p, golden, 4);
     for (int j = 0; j < COLUMNS; j++) most = worse(most, fabs(h->columns[j] - 0.75));
     return most;
@@ -51,14 +57,16 @@ static double example_balanced(trial *t) {
 
 /* ---- C.3 ---- */
 
-static const double first_layer[6] = {.40, .35, .25, .25, .40, .35};
-static const double second_layer[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
+const double tool_example_first_layer[6] = {.40, .35, .25, .25, .40, .35};
+const double tool_example_second_layer[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
 
 /* S1 S2, the product that the shapes allow, and the determinant of its log ratios: not 0, so rank 2. */
 static double obstruction(trial *t) {
     static const double golden[6] = {.345, .345, .310, .310, .345, .345};
     double product[6], ratio[4];
-    if (ota_compose(first_layer, second_layer, 2, 3, 3, product, NULL) < 0) return NAN;
+    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
+        0)
+        return NAN;
     seen(t, product, 6);
     if (ota_log_ratios(product, 2, 3, ratio, NULL) < 0) return NAN;
     const double determinant = ratio[0] * ratio[3] - ratio[1] * ratio[2];
@@ -74,7 +82,9 @@ static double obstruction_printed(trial *t) {
     static const double printed[6] = {.335, .355, .310, .268, .330, .402};
     double product[6];
     (void)t;
-    if (ota_compose(first_layer, second_layer, 2, 3, 3, product, NULL) < 0) return NAN;
+    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
+        0)
+        return NAN;
     return farthest(product, printed, 6);
 }
 
@@ -338,8 +348,7 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Least processor time of several runs at one size: 8 rows of `size` keys, or 4 rounds of size x size. */
-static double seconds_of(trial *t, int64_t size, bool balanced) {
+double tool_forward_seconds(trial *t, int64_t size, bool balanced) {
     const size_t used = t->used;
     const int64_t n = balanced ? size : 8;
     double least = HUGE_VAL, *s = normals(t, n * size, 1.0), *p = numbers(t, n * size);
@@ -366,8 +375,9 @@ static double complexity(trial *t, bool balanced) {
     const int64_t small = balanced ? 128 : 8192;
     double least = HUGE_VAL;
     for (int trials = 0; trials < 3; trials++) {
-        const double slope =
-            log(seconds_of(t, 8 * small, balanced) / seconds_of(t, small, balanced)) / log(8.0);
+        const double slope = log(tool_forward_seconds(t, 8 * small, balanced) /
+                                 tool_forward_seconds(t, small, balanced)) /
+                             log(8.0);
         least = fmin(least, fabs(slope - (balanced ? 2.0 : 1.0)));
     }
     return seen_number(t, least);

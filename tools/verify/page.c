@@ -57,7 +57,11 @@ static void append_cell(growing *g, const char *text, const char *after) {
 
 static void append_number(growing *g, double value, const char *after) {
     char text[NUMBER] = "";
-    if (isfinite(value)) tool_format_real(value, text, sizeof text);
+    /* 60, which in the fewest digits would be 6e+01. */
+    if (value == rint(value) && fabs(value) < 1e15)
+        (void)snprintf(text, sizeof text, "%.0f", value);
+    else if (isfinite(value))
+        tool_format_real(value, text, sizeof text);
     append_cell(g, text, after);
 }
 
@@ -123,18 +127,35 @@ static void run_study(verification *v, const tool_study *study, study_points *po
     const study_sizes sizes = tool_study_sizes(v->context, study);
     points->count = 0;
     write_caption(study, &sizes, points);
-    v->trial.dice = tool_check_dice(v->context, study->id, study->figure, 0);
+    v->trial.dice = tool_check_dice(v->context, study->id, study->name, 0);
     v->trial.used = 0;
     v->trial.fault = 0.0;
     study->run(&v->trial, &sizes, points);
 }
 
+/* points [tool_study_count]; those of a study that is not chosen stay empty. */
+static void run_studies(verification *v, study_points *points) {
+    bool any = false;
+    for (int k = 0; k < tool_study_count; k++) {
+        if (!tool_check_chosen(v->context, tool_studies[k].id)) continue;
+        run_study(v, &tool_studies[k], &points[k]);
+        any = true;
+    }
+    if (!any) {
+        tool_warn(v->context,
+                  "no id that --only '%.60s' chooses has a study: %s holds checks alone",
+                  v->context->settings.only, v->context->settings.out);
+    }
+}
+
 static json_t *datasets_of(const tool_study *study, const study_points *points) {
     json_t *rows = json_array();
     for (int k = 0; k < points->count; k++) {
-        (void)json_array_append_new(rows, json_pack("{s:s, s:f, s:f}", study->fields[0],
-                                                    points->series[k], study->fields[1],
-                                                    points->x[k], study->fields[2], points->y[k]));
+        const char *label = points->label[k];
+        json_t *x = label != NULL ? json_string(label) : json_real(points->x[k]);
+        (void)json_array_append_new(rows, json_pack("{s:s, s:o, s:f}", study->fields[0],
+                                                    points->series[k], study->fields[1], x,
+                                                    study->fields[2], points->y[k]));
     }
     return json_pack("{s:o}", study->dataset, rows);
 }
@@ -145,7 +166,10 @@ static int write_points(verification *v, const tool_study *study, const study_po
     for (int k = 0; k < 3; k++) append_cell(&g, study->fields[k], k < 2 ? "," : "\n");
     for (int k = 0; k < points->count; k++) {
         append_cell(&g, points->series[k], ",");
-        append_number(&g, points->x[k], ",");
+        if (points->label[k] != NULL)
+            append_cell(&g, points->label[k], ",");
+        else
+            append_number(&g, points->x[k], ",");
         append_number(&g, points->y[k], "\n");
     }
     return write_text(v, &g, path);
@@ -166,6 +190,21 @@ static int write_figure(verification *v, const tool_study *study, const study_po
     json_decref(figure);
     json_decref(datasets);
     return write_text(v, &g, path);
+}
+
+static int in_folder(verification *v, const char *folder, const char *name, const char *end,
+                     char path[PATH_MAX]) {
+    if (snprintf(path, PATH_MAX, "%s/%s%s", folder, name, end) < PATH_MAX) return 0;
+    return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: the path is too long", folder);
+}
+
+static int write_study(verification *v, const tool_study *study, const study_points *points,
+                       const char *folder) {
+    char path[PATH_MAX];
+    int code = in_folder(v, folder, study->name, ".csv", path);
+    if (code == 0) code = write_points(v, study, points, path);
+    if (code == 0) code = in_folder(v, folder, study->name, ".vl.json", path);
+    return code == 0 ? write_figure(v, study, points, path) : code;
 }
 
 /* ---- page ---- */
@@ -195,12 +234,14 @@ static void add_study(tool_report *report, const tool_study *study, const study_
         (void)snprintf(c.texts[3 * k + 1], NUMBER, "%.6g", points->x[k]);
         (void)snprintf(c.texts[3 * k + 2], NUMBER, "%.6g", points->y[k]);
         c.cells[3 * k] = points->series[k];
-        c.cells[3 * k + 1] = c.texts[3 * k + 1];
+        c.cells[3 * k + 1] = points->label[k] != NULL ? points->label[k] : c.texts[3 * k + 1];
         c.cells[3 * k + 2] = c.texts[3 * k + 2];
     }
+    char title[128];
+    (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
     const tool_figure figure = {
-        study->figure,   study->title, datasets,
-        points->caption, study->text,  c.cells != NULL && c.texts != NULL ? &numbers : NULL};
+        study->figure,   title,       datasets,
+        points->caption, study->text, c.cells != NULL && c.texts != NULL ? &numbers : NULL};
     tool_report_section(report, study->title);
     tool_report_text(report, study->text);
     tool_report_figure(report, &figure);
@@ -248,7 +289,7 @@ static void add_pending(tool_report *report, const verification *v) {
     free_cells(c);
 }
 
-static int write_page(verification *v, const char *path, study_points *points) {
+static int write_page(verification *v, const char *path, const study_points *points) {
     const ota_error error = {{0}, {0}, {0}};
     char lead[256];
     (void)snprintf(lead, sizeof lead,
@@ -258,9 +299,7 @@ static int write_page(verification *v, const char *path, study_points *points) {
     tool_report *report = tool_report_open("Every statement, measured", lead);
     if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     for (int k = 0; k < tool_study_count; k++) {
-        if (!tool_check_chosen(v->context, tool_studies[k].id)) continue;
-        run_study(v, &tool_studies[k], points);
-        add_study(report, &tool_studies[k], points);
+        if (points[k].count > 0) add_study(report, &tool_studies[k], &points[k]);
     }
     tool_report_section(report, "The checks");
     tool_report_text(
@@ -279,13 +318,7 @@ bool tool_ends_with(const char *path, const char *end) {
     return size >= tail && strcmp(path + size - tail, end) == 0;
 }
 
-static int in_folder(verification *v, const char *folder, const char *name, const char *end,
-                     char path[PATH_MAX]) {
-    if (snprintf(path, PATH_MAX, "%s/%s%s", folder, name, end) < PATH_MAX) return 0;
-    return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: the path is too long", folder);
-}
-
-static int write_folder(verification *v, const char *folder, study_points *points) {
+static int write_folder(verification *v, const char *folder, const study_points *points) {
     char path[PATH_MAX];
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: cannot be made: %s", folder,
@@ -294,13 +327,7 @@ static int write_folder(verification *v, const char *folder, study_points *point
     int code = in_folder(v, folder, "checks", ".csv", path);
     if (code == 0) code = write_checks(v, path);
     for (int k = 0; code == 0 && k < tool_study_count; k++) {
-        const tool_study *study = &tool_studies[k];
-        if (!tool_check_chosen(v->context, study->id)) continue;
-        run_study(v, study, points);
-        code = in_folder(v, folder, study->figure, ".csv", path);
-        if (code == 0) code = write_points(v, study, points, path);
-        if (code == 0) code = in_folder(v, folder, study->figure, ".vl.json", path);
-        if (code == 0) code = write_figure(v, study, points, path);
+        if (points[k].count > 0) code = write_study(v, &tool_studies[k], &points[k], folder);
     }
     if (code == 0) code = in_folder(v, folder, "verify", ".html", path);
     return code == 0 ? write_page(v, path, points) : code;
@@ -309,8 +336,9 @@ static int write_folder(verification *v, const char *folder, study_points *point
 int tool_verify_write(verification *v, const char *path) {
     const ota_error error = {{0}, {0}, {0}};
     if (tool_ends_with(path, ".csv")) return write_checks(v, path);
-    study_points *points = malloc(sizeof *points);
+    study_points *points = calloc((size_t)tool_study_count, sizeof *points);
     if (points == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
+    run_studies(v, points);
     const int code =
         tool_ends_with(path, ".html") ? write_page(v, path, points) : write_folder(v, path, points);
     free(points);

@@ -1,223 +1,399 @@
-/* The studies that tell the story of the checks in pictures: contraction against its bound [TOT-97], Sinkhorn
- * rounds against epsilon [TOT-90], the elastic path [ELA-17], receivers under a sink [CETA-33], the use of
- * printed and sharp certificates [CETA-16, DER-17]. */
+/* The studies that tell the story of the checks in pictures: one row a study, its points computed by a function
+ * of studies_*.c, its figure tools/report/figures/FIGURE.vl.json. The page shows them in this order. */
 #include "studies.h"
-
-static void add_point(study_points *points, const char *series, double x, double y) {
-    if (points->count == STUDY_POINTS || !isfinite(x) || !isfinite(y)) return;
-    points->series[points->count] = series;
-    points->x[points->count] = x;
-    points->y[points->count++] = y;
-}
-
-/* d_H(K x, K y) / d_H(x, y): random x, y; and y of two levels, 1 and h at two places and next to nothing
- * elsewhere, x the same but for a small step at one place: these come near the bound tanh(Delta/4). */
-static void contraction(trial *t, const study_sizes *sizes, study_points *points) {
-    const int64_t n = sizes->size;
-    double *x = numbers(t, n), *y = numbers(t, n), *kx = numbers(t, n), *ky = numbers(t, n);
-    const size_t used = t->used;
-    for (int64_t kernel = 0; kernel < sizes->samples; kernel++) {
-        const double spread = 0.05 + 0.03 * (double)kernel * (40.0 / (double)sizes->samples);
-        double *l = normals(t, n * n, spread), best[2] = {0.0, 0.0};
-        ota_contraction bound;
-        if (ota_contraction_of(l, n, n, &bound, NULL) < 0) continue;
-        for (int64_t k = 0; k < n * n; k++) l[k] = exp(l[k]);
-        for (int64_t trials = 0; trials < sizes->rounds; trials++) {
-            double before = 0.0, after = 0.0;
-            const bool levels = trials % 2 != 0;
-            const int64_t one = below(t, n), other = (one + 1 + below(t, n - 1)) % n;
-            for (int64_t j = 0; j < n; j++) {
-                kx[j] = ky[j] = 0.0;
-                y[j] = levels ? 1e-12 : exp(normal(t));
-                x[j] = levels ? 1e-12 : exp(normal(t));
-            }
-            if (levels) {
-                x[one] = y[one] = 1.0;
-                x[other] = y[other] = exp(between(t, -4.0, 4.0));
-                x[one] += 1e-3;
-            }
-            for (int64_t k = 0; k < n * n; k++) {
-                kx[k / n] += l[k] * x[k % n];
-                ky[k / n] += l[k] * y[k % n];
-            }
-            if (ota_hilbert(x, y, n, &before, NULL) < 0 || before == 0.0) continue;
-            if (ota_hilbert(kx, ky, n, &after, NULL) < 0) continue;
-            best[levels] = fmax(best[levels], after / before);
-        }
-        add_point(points, "random vectors", bound.rate, best[0]);
-        add_point(points, "two-level vectors", bound.rate, best[1]);
-        add_point(points, "bound", bound.rate, bound.rate);
-        t->used = used;
-    }
-}
-
-/* Rounds to 1e-6 at Hamming cost; what Birkhoff's contraction allows at most; and table 5. */
-static void iterations(trial *t, const study_sizes *sizes, study_points *points) {
-    const int64_t V = sizes->size;
-    static const double printed[3][2] = {{1.0, 42.0}, {0.1, 187.0}, {0.01, 824.0}};
-    double *p = distribution(t, V, 1.0), *far = distribution(t, V, 1.0), *near = copy_of(t, p, V);
-    double *u = numbers(t, V), *v = numbers(t, V), sum = 0.0;
-    for (int64_t j = 0; j < V; j++) sum += near[j] *= exp(0.5 * normal(t));
-    for (int64_t j = 0; j < V; j++) near[j] /= sum;
-    for (int64_t k = 0; k < sizes->samples; k++) {
-        const double epsilon = pow(10.0, -0.125 * (double)k);
-        const double diameter = ota_hamming_diameter(epsilon);
-        for (int kind = 0; kind < 2; kind++) {
-            ota_hamming_result r;
-            if (ota_hamming(p, kind == 0 ? far : near, V, epsilon, OTA_HAMMING_SINKHORN, 1e-6,
-                            sizes->rounds, u, v, &r, NULL) < 0) {
-                continue;
-            }
-            add_point(points, kind == 0 ? "independent pair" : "near pair", epsilon,
-                      (double)r.rounds);
-        }
-        /* Any image of K has diameter Delta at most: so has the second change of the scaling, whatever the
-         * first was. */
-        add_point(points, "possible at most", epsilon,
-                  1.0 + ota_iterations_geometric(diameter, tanh(diameter / 4.0), 1e-6));
-    }
-    for (int k = 0; k < 3; k++)
-        add_point(points, "printed in table 5", printed[k][0], printed[k][1]);
-}
-
-/* Imbalance after each round of the elastic update. */
-static void elastic_path(trial *t, const study_sizes *sizes, study_points *points) {
-    const int64_t n = sizes->size;
-    static const char *const names[] = {"0", "0.25", "0.5", "1"};
-    double *s = normals(t, n * n, 1.0);
-    const size_t used = t->used;
-    for (int k = 0; k < 4; k++) {
-        for (int64_t round = 0; round <= sizes->rounds; round++) {
-            head *h = tool_head(t, n, n, s);
-            h->problem.lambda = atof(names[k]);
-            h->problem.columns = OTA_COLUMNS_ELASTIC;
-            h->problem.steps = round;
-            tool_solve_head(t, h, NULL, 1.0, 0.0);
-            add_point(points, names[k], (double)round, h->certificate.delta);
-            t->used = used;
-        }
-    }
-}
-
-/* One key raised by a shift: imbalance of four rules. */
-static void sink(trial *t, const study_sizes *sizes, study_points *points) {
-    const int64_t n = sizes->size;
-    static const char *const methods[] = {"softmax", "elastic:0.5,4", "relaxed:1", "softmax/exact"};
-    double *s = normals(t, n * n, 1.0);
-    const size_t used = t->used;
-    for (int64_t shift = 0; shift < sizes->samples; shift++) {
-        double *moved = copy_of(t, s, n * n);
-        for (int64_t i = 0; i < n; i++) moved[i * n + 3] += (double)shift;
-        for (int k = 0; k < 4; k++) {
-            head *h = tool_plan_of(t, n, n, moved, methods[k], 1.0, 0.0);
-            add_point(points, methods[k], (double)shift, h->certificate.delta);
-        }
-        t->used = used;
-    }
-}
-
-/* ||P - Q||_1 over the printed and over the sharp bound, random pairs and two permutations. */
-static void tightness(trial *t, const study_sizes *sizes, study_points *points) {
-    const int64_t n = sizes->size, pairs = n * n;
-    const size_t used = t->used;
-    for (int64_t trials = 0; trials < sizes->samples; trials++) {
-        const bool cycle = trials % 4 == 0;
-        const double size = pow(10.0, between(t, -1.5, 0.8));
-        double *s = normals(t, pairs, 1.0), *other = copy_of(t, s, pairs), l1 = 0.0;
-        for (int64_t k = 0; k < pairs; k++) {
-            const bool on = k / n == k % n, next = (k / n + 1) % n == k % n;
-            if (cycle) s[k] = on ? size / 2.0 : next ? -size / 2.0 : -60.0;
-            other[k] = !cycle ? s[k] + size * normal(t) : on || next ? -s[k] : s[k];
-        }
-        head *p = tool_plan_of(t, n, n, s, "softmax/exact", 1.0, 1e-11);
-        head *q = tool_plan_of(t, n, n, other, "softmax/exact", 1.0, 1e-11);
-        for (int64_t k = 0; k < pairs; k++) l1 += fabs(p->p[k] - q->p[k]);
-        ota_gauge_result gauge;
-        ota_score_bounds bounds;
-        if (ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL) >= 0 &&
-            ota_score_bounds_of(s, other, n, n, 1.0, gauge.residual, NULL, &bounds, NULL) >= 0) {
-            add_point(points, cycle ? "printed, two permutations" : "printed, random pairs",
-                      bounds.sup, l1 / bounds.printed);
-            add_point(points, cycle ? "sharp, two permutations" : "sharp, random pairs", bounds.sup,
-                      l1 / bounds.sharp);
-        }
-        t->used = used;
-    }
-}
 
 const tool_study tool_studies[] = {
     {"TOT-97",
+     "contraction",
      "contraction",
      "kernels",
      {"vectors", "bound", "measured"},
      "Contraction against its bound",
      "A positive kernel brings any two vectors nearer in the Hilbert metric, by the factor "
-     "tanh(Delta/4) "
-     "at least, where Delta is its projective diameter. This is why Sinkhorn converges at all. "
-     "Each "
-     "kernel stands at its bound; no pair of vectors may lie above the diagonal.",
-     "Largest d_H(Kx, Ky) / d_H(x, y) found for {samples} kernels of {size} x {size}, {rounds} "
-     "pairs each.",
+     "tanh(Delta/4) at least, where Delta is its projective diameter. This is why Sinkhorn "
+     "converges at all. Each kernel stands at its bound; no pair of vectors may lie above the "
+     "diagonal.",
+     "Largest d_H(Kx, Ky) / d_H(x, y) found for {samples} kernels of {size} x {size}, {rounds}"
+     " pairs each.",
      {2, 6, 64},
      {2, 40, 170},
      {2, 2000, 100000},
-     contraction},
+     tool_study_contraction},
     {"TOT-90",
+     "iterations",
      "iterations",
      "solves",
      {"series", "epsilon", "rounds"},
      "Sinkhorn rounds against epsilon",
-     "At Hamming cost the diameter of the kernel is exactly 2/epsilon, whatever the vocabulary, so "
-     "the "
-     "rounds to a column error of 1e-6 have a bound that no pair of distributions can exceed: 12 "
-     "at "
-     "epsilon = 1. The 42 that table 5 prints there cannot come from this kernel.",
+     "At Hamming cost the diameter of the kernel is exactly 2/epsilon, whatever the "
+     "vocabulary, so the rounds to a column error of 1e-6 have a bound that no pair of "
+     "distributions can exceed: 12 at epsilon = 1. The 42 that table 5 prints there cannot "
+     "come from this kernel.",
      "Rounds to 1e-6, vocabulary of {size}, both axes logarithmic.",
      {2, 4000, 1000000},
      {2, 13, 33},
      {1, 100000, 10000000},
-     iterations},
+     tool_study_iterations},
+    {"TOT-90",
+     "tolerances",
+     "tolerances",
+     "solves",
+     {"series", "tolerance", "rounds"},
+     "Sinkhorn rounds against the error asked for",
+     "At epsilon = 1 every further factor of 100 costs at most three rounds more, because each"
+     " round shrinks the error by tanh^2(1/2) = .2136 at least. Table 5 prints 42, 59 and 75 "
+     "rounds on average for 1e-6, 1e-8 and 1e-10; at most 12, 15 and 18 are possible, for any "
+     "pair of distributions.",
+     "Rounds at epsilon = 1 to a column error, vocabulary of {size}.",
+     {2, 4000, 1000000},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_tolerances},
     {"ELA-17",
+     "elastic",
      "elastic",
      "rounds",
      {"lambda", "round", "delta"},
      "The elastic path",
-     "Elastic rounds lead from softmax (round 0) to the doubly stochastic plan. Every lambda above "
-     "0 "
-     "ends there; it only sets the speed, which the second singular value of that plan predicts.",
+     "Elastic rounds lead from softmax (round 0) to the doubly stochastic plan. Every lambda "
+     "above 0 ends there; it only sets the speed, which the second singular value of that plan"
+     " predicts.",
      "How far the worst key is from its even share after so many rounds, n = {size}.",
      {2, 24, 512},
      {0, 0, 0},
      {1, 16, 120},
-     elastic_path},
+     tool_study_elastic},
     {"CETA-33",
+     "sink",
      "sink",
      "shifts",
      {"method", "shift", "delta"},
      "Receivers under a sink",
-     "One key's scores are raised by a common shift. Under softmax it ends with all the mass, n - "
-     "1 more "
-     "than its share. A doubly stochastic plan does not notice: the shift is a change of gauge.",
+     "One key's scores are raised by a common shift. Under softmax it ends with all the mass, "
+     "n - 1 more than its share. A doubly stochastic plan does not notice: the shift is a "
+     "change of gauge.",
      "Largest deviation of a column sum from 1 against the shift, n = {size}.",
      {4, 24, 512},
      {2, 17, 120},
      {0, 0, 0},
-     sink},
+     tool_study_sink},
     {"DER-17",
+     "tightness",
      "tightness",
      "pairs",
      {"bound", "change", "use"},
      "How much of a certificate is used",
-     "The printed certificate says that plans move by at most (n/tau) max|S - T|; the sharp one "
-     "that they "
-     "move by at most 2n tanh(R/2 tau), R the part of S - T that no row and column shifts explain. "
-     "The "
-     "second is met by plans on two permutations however far they move, the first in the limit "
-     "only.",
+     "The printed certificate says that plans move by at most (n/tau) max|S - T|; the sharp "
+     "one that they move by at most 2n tanh(R/2 tau), R the part of S - T that no row and "
+     "column shifts explain. The second is met by plans on two permutations however far they "
+     "move, the first in the limit only.",
      "||P - Q||_1 over its bound against max|S - T| / tau, n = {size}.",
      {2, 8, 256},
      {4, 160, 256},
      {0, 0, 0},
-     tightness},
+     tool_study_tightness},
+    {"CETA-32",
+     "cycle",
+     "cycle",
+     "changes",
+     {"quantity", "change", "share"},
+     "Two permutations: a bound that is met",
+     "Scores that favour the identity, and the same scores with a cyclic shift favoured "
+     "instead. The plans differ by exactly 2n tanh(a/2), a the change of a score: the sharp "
+     "certificate is met at every a, the printed one is left behind and passes the largest "
+     "distance there is at a = 2.",
+     "||P - Q||_1 as a share of its largest value 2n against the change of a score, n = "
+     "{size}.",
+     {2, 7, 256},
+     {1, 24, 170},
+     {0, 0, 0},
+     tool_study_cycle},
+    {"CETA-23",
+     "cold",
+     "cold",
+     "temperatures",
+     {"quantity", "temperature", "share"},
+     "A near tie at low temperature",
+     "Scores on two permutations that nearly tie change by 1e-3. At temperature 1 nobody sees it; "
+     "as the temperature falls the same small change turns the whole plan over. The sharp "
+     "certificate follows it to the end, the printed one promises nothing below tau = 5e-4.",
+     "||P - Q||_1 as a share of its largest value 2n against temperature, scores changed by "
+     "1e-3, n = {size}.",
+     {2, 6, 256},
+     {2, 33, 170},
+     {0, 0, 0},
+     tool_study_cold},
+    {"CETA-31",
+     "collapse",
+     "collapse",
+     "sizes",
+     {"method", "n", "delta"},
+     "Collapsed receivers",
+     "When every query prefers the same key, softmax gives it all n units of mass, n - 1 more "
+     "than its share, the most there can be. The doubly stochastic plan leaves every key its "
+     "unit.",
+     "Largest deviation of a column sum from 1 against n = 2 to {size}, one key preferred by "
+     "60.",
+     {2, 64, 256},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_collapse},
+    {"ELA-15",
+     "stability",
+     "stability",
+     "rates",
+     {"series", "lambda", "rate"},
+     "Where relaxation is stable",
+     "Near the doubly stochastic plan each elastic round multiplies the error by max|1 - "
+     "lambda (1 - sigma_k^2)|. It shrinks while lambda stays below 2/(1 - sigma_n^2), which is"
+     " 2 or more. From any start it shrinks below 2/(1 + tanh^2(Delta/4)). A rate above 1 "
+     "diverges.",
+     "Factor of the column error a round against lambda, n = {size}, measured over at most "
+     "{rounds} rounds.",
+     {2, 8, 256},
+     {2, 44, 250},
+     {8, 60, 1000},
+     tool_study_stability},
+    {"ELA-16",
+     "annealing",
+     "annealing",
+     "solves",
+     {"series", "epsilon", "rounds"},
+     "What annealing saves",
+     "Rounds to a column error, from scratch and with epsilon halved from 1 every five rounds. For "
+     "a "
+     "fine error the last stage sets the pace and nothing is gained. For a coarse one annealing "
+     "costs "
+     "rounds while epsilon is high and saves them once it is low.",
+     "Sinkhorn rounds against epsilon, mean over {samples} matrices of costs U[0,1], n = {size}, "
+     "both axes logarithmic.",
+     {2, 64, 256},
+     {1, 3, 100},
+     {1, 100000, 1000000},
+     tool_study_annealing},
+    {"ELA-18",
+     "relaxed",
+     "relaxed",
+     "plans",
+     {"lambda", "round", "share"},
+     "An elastic plan is almost a relaxed one",
+     "What a few elastic rounds give is no optimum of a relaxed problem, but one lies near: of"
+     " all KL-relaxed plans the nearest is this far, as a share of the way from softmax to the"
+     " doubly stochastic plan.",
+     "l1 distance to the nearest relaxed plan over that of softmax and exact, n = "
+     "{size}.",
+     {2, 24, 128},
+     {0, 0, 0},
+     {1, 16, 128},
+     tool_study_relaxed},
+    {"ELA-19",
+     "annealed",
+     "annealed",
+     "rounds",
+     {"series", "round", "delta"},
+     "The elastic update with annealing inside",
+     "The note lowers epsilon inside the elastic loop and does not say what is kept from stage"
+     " to stage. Keeping the potential g = epsilon log v keeps the progress; keeping v = "
+     "exp(g/epsilon) shrinks g with epsilon and throws part of it away. Only the first comes "
+     "near the doubly stochastic plan.",
+     "Largest deviation of a column sum from 1, epsilon from 1 to .01 in {rounds} stages of "
+     "one round, costs U[0,1], n = {size}.",
+     {2, 32, 128},
+     {0, 0, 0},
+     {2, 60, 85},
+     tool_study_annealed_path},
+    {"DER-06",
+     "time",
+     "time",
+     "plans",
+     {"lambda", "time", "distance"},
+     "Elastic rounds as time",
+     "lambda times the rounds acts as a time: plans of equal lambda T lie on one curve as long"
+     " as lambda is small, and the curve falls as the slowest mode does, exp(-lambda T (1 - "
+     "sigma_2^2)). Larger lambda are a little ahead.",
+     "l1 distance to the doubly stochastic plan, over n, against lambda T, n = {size}.",
+     {2, 24, 256},
+     {0, 0, 0},
+     {1, 8, 84},
+     tool_study_time},
+    {"LIT-04",
+     "variance",
+     "variance",
+     "widths",
+     {"scores", "width", "variance"},
+     "Why scores are divided by sqrt(d)",
+     "The product of two standard normal vectors of width d has variance d. Softmax of such "
+     "scores puts all its mass on one key as d grows. Divided by sqrt(d) they have variance 1 "
+     "whatever the width.",
+     "Variance of the scores of {samples} queries and keys against their width, both axes "
+     "logarithmic.",
+     {2, 512, 2048},
+     {4, 128, 1024},
+     {0, 0, 0},
+     tool_study_variance},
+    {"LIT-20",
+     "reinforce",
+     "reinforce",
+     "estimates",
+     {"estimator", "draws", "error"},
+     "The gradient by drawing keys",
+     "The score-function estimate draws keys and averages (u_k - b)(e_k - p). Every baseline b"
+     " has the same mean, the gradient by transport, but not the same spread: with utilities "
+     "far from 0 the baseline E u pays, and both errors fall as one over the root of the "
+     "draws.",
+     "Root mean square error of the estimate over {samples} repeats against the draws, {size} "
+     "keys.",
+     {2, 16, 512},
+     {2, 100, 10000},
+     {8, 2048, 65536},
+     tool_study_reinforce},
+    {"TOT-19",
+     "complexity",
+     "complexity",
+     "times",
+     {"problem", "keys", "seconds"},
+     "What a row costs and what a balanced round costs",
+     "A softmax row reads its keys once, so time grows as V. A balanced round reads a V x V "
+     "kernel, so time grows as V^2. On two logarithmic axes these are slopes 1 and 2.",
+     "Processor time of one call against V, least of 7, V up to {size} and 64 times that for "
+     "rows.",
+     {128, 512, 2048},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_complexity},
+    {"TOT-35",
+     "saturated",
+     "saturated",
+     "temperatures",
+     {"deviation", "temperature", "share"},
+     "Saturated rows against temperature",
+     "For fixed scores the share of rows whose largest weight is above .9999 can only fall "
+     "when the temperature rises. The wider the scores, the higher the temperature it takes.",
+     "Share of {samples} rows of {size} normal scores with 1 - max p < 1e-4.",
+     {2, 16, 512},
+     {1, 2000, 10000},
+     {0, 0, 0},
+     tool_study_saturated},
+    {"TOT-92",
+     "probe",
+     "probe",
+     "factors",
+     {"quantity", "factor", "change"},
+     "The norm of the probe",
+     "Scaling the probe W by s scales the printed drift bound by s until it reaches 2, which "
+     "nothing can exceed. The sharp bound bends with what is measured.",
+     "l1 change of the prediction for one step of length 0.1, {size} symbols, both axes "
+     "logarithmic.",
+     {2, 64, 2048},
+     {2, 25, 170},
+     {0, 0, 0},
+     tool_study_probe},
+    {"TOT-117",
+     "lipschitz",
+     "lipschitz",
+     "steps",
+     {"bound", "step", "share"},
+     "Is the Lipschitz bound attained",
+     "Two symbols and a step e along (1, -1). The printed bound e is only approached as e goes"
+     " to 0. The sharp one, 2 tanh(osc/4), is met at every e by a step that crosses the middle"
+     " evenly.",
+     "||p' - p||_1 over its bound against the step e.",
+     {0, 0, 0},
+     {2, 33, 128},
+     {0, 0, 0},
+     tool_study_lipschitz},
+    {"TOT-118",
+     "counterexample",
+     "counterexample",
+     "steps",
+     {"series", "step", "change"},
+     "A kept maximum does not bound the change",
+     "z = (10, 0) and the second symbol raised by x. Up to x = 10 the first stays the largest,"
+     " and the printed theorem allows a change of 2 eps = 9e-5. The change grows to 1 all the "
+     "same. What holds always is twice the larger of both tails.",
+     "l1 change of p against x, and two bounds, logarithmic.",
+     {0, 0, 0},
+     {1, 48, 170},
+     {0, 0, 0},
+     tool_study_counterexample},
+    {"TOT-113",
+     "example_c4",
+     "weights",
+     "weights",
+     {"source", "cell", "weight"},
+     "Example C.4",
+     "Three queries and four keys, as printed and recomputed. The printed rows 1 and 2 divide "
+     "by 6.873; the sum of their exponentials is 6.804, so they add up to .988.",
+     "Weights by row and key, and the sums of the rows.",
+     {0, 0, 0},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_example},
+    {"TOT-114",
+     "example_shift",
+     "shifted",
+     "shifts",
+     {"quantity", "shift", "change"},
+     "A shift of a row's costs",
+     "Adding c to the costs of row 1 of example C.4 moves the potential of that row by c and "
+     "no weight at all.",
+     "Change of the potential of row 1, and of the weight that changes most, against c.",
+     {0, 0, 0},
+     {2, 17, 250},
+     {0, 0, 0},
+     tool_study_shifted},
+    {"TOT-115",
+     "example_balanced",
+     "weights",
+     "weights",
+     {"source", "cell", "weight"},
+     "Example C.4, balanced",
+     "The same scores with every key asked for 3/4 of mass. Keys 1 and 2 give up what keys 3 "
+     "and 4 lack.",
+     "Weights by row and key, and the sums of the columns.",
+     {0, 0, 0},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_balanced},
+    {"TOT-116",
+     "example_c3",
+     "weights",
+     "weights",
+     {"source", "cell", "weight"},
+     "Example C.3",
+     "Two layers, 2 x 3 and 3 x 3. Only S1 S2 has matching shapes; the matrix that is printed "
+     "as S2 S1 is neither, and its second row differs by up to .057. The conclusion survives: "
+     "the determinant of the log ratios is .011443, not 0.",
+     "Entries of the product by row and column.",
+     {0, 0, 0},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_product},
+    {"LIT-33",
+     "gallery",
+     "gallery",
+     "weights",
+     {"method", "key", "weight"},
+     "Regularisers on one row",
+     "One set of scores. Entropy keeps every key. Tsallis entropies of order 1.5 and 2 drop "
+     "the worst, and the worst two. A linear bias moves weight to near keys.",
+     "Weights of the scores 1, .5, .2, -1 at temperature 1.",
+     {0, 0, 0},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_gallery},
+    {"BLOG-04",
+     "post",
+     "weights",
+     "weights",
+     {"source", "cell", "weight"},
+     "The post's two by two",
+     "The post derives softmax over a row and constrains the columns. Its costs show that "
+     "these are two problems: the constraint it prints leads to a softmax over each column.",
+     "Weights by row and key, C = -[[1, 0], [2, 0]].",
+     {0, 0, 0},
+     {0, 0, 0},
+     {0, 0, 0},
+     tool_study_post},
 };
 const int tool_study_count = (int)(sizeof tool_studies / sizeof tool_studies[0]);

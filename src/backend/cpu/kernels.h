@@ -141,6 +141,9 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
                              const T *v, const double *mass, const double *sink, double *u,                      \
                              double *column);                                                                    \
+        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                      \
+        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                      \
+                               const T *y, const double *factor, double *x, double *column);                     \
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. Made    \
            for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */ \
         void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                               \
@@ -161,6 +164,20 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
         void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
                            int64_t ldv, int64_t values_width, T *out);                                           \
+        /* backward of rows (slopes.inc.h); w_j = p_j^power where p_j > 0, else 0 */                             \
+        void (*slope_weights)(const T *p, int64_t count, double power, T *w);                                    \
+        /* sum w (u - b) over w != 0, and sum w; b may be NULL */                                                \
+        double (*slope_mean)(const T *w, const T *u, const T *b, int64_t count, double *total);                  \
+        /* u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0; b may be NULL */                               \
+        void (*slopes)(const T *w, const T *b, int64_t count, T a, T rate, T *u);                                \
+        /* out[j*width + w] += sum_i p[i*ldp + j] x[i*width + w]; few rows: they are one chain of runs */        \
+        void (*apply_turned)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                    \
+                             int64_t width, T *out);                                                             \
+        /* s[i] = q . v_(where[i]), and out[where[i]*width + w] += p[i] x[w] */                                  \
+        void (*dots_kept)(const T *q, const int32_t *where, int64_t count, const T *v,                           \
+                          int64_t ldv, int64_t width, T *s);                                                     \
+        void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
+                            int64_t width, double *out);                                                         \
     } NAME;
 
 OTA_KERNEL_TABLE(ota_kernels_f32, float)

@@ -39,6 +39,13 @@ static char *element_of(const ota_array *array, int64_t batch, int64_t head, int
 #define WRITER(NAME, T, STORED, VALUE)                                                             \
     static void NAME(const T *from, int64_t count, char *to, int64_t stride) {                     \
         STORED *at = (STORED *)(void *)to;                                                         \
+        if (stride == 1) {                                                                         \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                T x = from[i];                                                                     \
+                at[i] = VALUE;                                                                     \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < count; i++) {                                                      \
             T x = from[i];                                                                         \
             at[i * stride] = VALUE;                                                                \

@@ -215,9 +215,10 @@ static ALWAYS_INLINE void linear_columns(int count, const real *kernel, int64_t 
     accumulate_lanes(column + j, part, lanes);
 }
 
-static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ldk, int64_t columns,
-                                       const real *v, const double *mass, const double *sink,
-                                       double *u, double *column) {
+/* With `reverse` u = mass r instead of mass / r. */
+static ALWAYS_INLINE void linear_group(int count, bool reverse, const real *kernel, int64_t ldk,
+                                       int64_t columns, const real *v, const double *mass,
+                                       const double *sink, double *u, double *column) {
     total dot[LINEAR_ROWS] = {{0, 0}};
     real left[LINEAR_ROWS];
     const int64_t whole = columns / LANES * LANES;
@@ -238,7 +239,7 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
     }
     for (int i = 0; i < count; i++) {
         double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
-        u[i] = mass[i] > 0 ? mass[i] / row_sum : 0;
+        u[i] = reverse ? mass[i] * row_sum : mass[i] > 0 ? mass[i] / row_sum : 0;
         left[i] = (real)u[i];
     }
     for (int64_t j = 0; j < whole; j += LANES)
@@ -246,22 +247,33 @@ static ALWAYS_INLINE void linear_group(int count, const real *kernel, int64_t ld
     if (whole < columns) linear_columns(count, kernel, ldk, left, whole, columns - whole, column);
 }
 
-static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
-                         const real *v, const double *mass, const double *sink, double *u,
-                         double *column) {
+static ALWAYS_INLINE void linear_rows(bool reverse, const real *kernel, int64_t ldk, int64_t rows,
+                                      int64_t columns, const real *v, const double *mass,
+                                      const double *sink, double *u, double *column) {
     int64_t row = 0;
     for (; row + LINEAR_ROWS <= rows; row += LINEAR_ROWS) {
-        linear_group(LINEAR_ROWS, kernel + row * ldk, ldk, columns, v, mass + row,
+        linear_group(LINEAR_ROWS, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
     for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
-        linear_group(LINEAR_ROWS / 2, kernel + row * ldk, ldk, columns, v, mass + row,
+        linear_group(LINEAR_ROWS / 2, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
                      sink ? sink + row : NULL, u + row, column);
     }
     for (; row < rows; row++) {
-        linear_group(1, kernel + row * ldk, ldk, columns, v, mass + row, sink ? sink + row : NULL,
-                     u + row, column);
+        linear_group(1, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
     }
+}
+
+static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
+                         const real *v, const double *mass, const double *sink, double *u,
+                         double *column) {
+    linear_rows(false, kernel, ldk, rows, columns, v, mass, sink, u, column);
+}
+
+static void linear_reverse(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
+                           const real *y, const double *factor, double *x, double *column) {
+    linear_rows(true, kernel, ldk, rows, columns, y, factor, NULL, x, column);
 }
 
 static void weights(const real *kernel, int64_t ldk, int64_t rows, int64_t columns, const real *v,

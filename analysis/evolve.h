@@ -1,0 +1,15 @@
+/* evolve.h: what the files of an evolution share. */
+#ifndef OTATTN_ANALYSIS_EVOLVE_H
+#define OTATTN_ANALYSIS_EVOLVE_H
+
+#include "analysis.h"
+
+enum { EVOLVE_TOP = 100 };
+
+/* ranks [vocabulary], doubled and centred, equals sharing their mean; top [min(EVOLVE_TOP, vocabulary)]: the
+ * largest, falling, the lower index first among equals. scratch: ota_evolve_scratch_bytes. Returns the sum
+ * of squares of the ranks. */
+double ota_evolve_ranks(const float *logits, int64_t vocabulary, int32_t *ranks, int32_t *top,
+                        void *scratch);
+
+#endif

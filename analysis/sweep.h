@@ -1,0 +1,75 @@
+/* sweep.h: the passes over rows of f32 that take the time of an evolution and of an alignment, one table per
+ * instruction-set level, bodies in sweep.inc.h. Every level gives the same bits: plain f64 products and sums
+ * in one order, no fused ones. */
+#ifndef OTATTN_ANALYSIS_SWEEP_H
+#define OTATTN_ANALYSIS_SWEEP_H
+
+#include <stdint.h>
+
+typedef struct sweep_scan {
+    double least, most;
+    double sum; /* of z - z_0 */
+    int broken; /* some entry is no finite number */
+} sweep_scan;
+
+typedef struct sweep_sums {
+    double rest;    /* of exp(z - top) without the leader */
+    double energy;  /* of exp(z - top) (top - z) */
+    double squares; /* of (z - mean)^2 */
+} sweep_sums;
+
+/* One side of a comparison; exp(z - top) share is the probability. */
+typedef struct sweep_side {
+    const float *logits;
+    const int32_t *ranks;
+    double top, mean, share;
+} sweep_side;
+
+/* From b (before) to a (after): x = log(a/b) = (w - z) - common - level. */
+typedef struct sweep_pair {
+    sweep_side before, after;
+    double common, level;
+    int64_t leader; /* left out of rise and fall */
+    int64_t count;
+} sweep_pair;
+
+typedef struct sweep_changes {
+    double rise, fall; /* sums of the positive and the negative parts of a - b */
+    double kl;         /* sum of a x - a + b */
+    double js;
+    double least, most; /* of w - z */
+    double product;     /* sum of (z - mean)(w - mean) */
+    double ranks;       /* sum of products of ranks */
+} sweep_changes;
+
+typedef struct sweep_place {
+    double kl;    /* as above, but with an absolute error of rounding */
+    double drift; /* sum |b - first| */
+} sweep_place;
+
+typedef struct ota_sweep {
+    const char *name;
+    void (*scan)(const float *z, int64_t count, sweep_scan *scan);
+    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums);
+    void (*compare)(const sweep_pair *pair, sweep_changes *changes);
+    void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
+    /* low, high [count]: joined by a - b - shift; b may be NULL */
+    void (*widen)(const float *a, const float *b, double shift, int64_t count, double *low,
+                  double *high);
+    /* the same of x - shift; low_at [count] becomes `row` where low falls */
+    void (*columns)(const double *x, double shift, int64_t row, int64_t count, double *low,
+                    int64_t *low_at, double *high);
+    /* *low, *high: joined by all of x - shifts */
+    void (*row)(const double *x, const double *shifts, int64_t count, double *low, double *high);
+} ota_sweep;
+
+extern const ota_sweep ota_sweep_portable;
+#ifdef OTATTN_ANALYSIS_AVX2
+extern const ota_sweep ota_sweep_avx2;
+#endif
+
+/* The levels this processor has, oldest first; NULL past the end. */
+const ota_sweep *ota_sweep_level(int index);
+const ota_sweep *ota_sweep_newest(void);
+
+#endif

@@ -1,0 +1,94 @@
+/* From states to logits: the model's own head, and the probe of the logit lens, which is its last product.
+ *
+ *   head    states [n, width] -> last norm -> BERT: norm(act(D x + e)) -> z = W x + b   [n, vocabulary]
+ *   probe   z = W x + b of what the caller gives, W [vocabulary, width] the head's matrix, or the table of
+ *           embeddings where a checkpoint has no head
+ */
+#include "session.h"
+
+#include <string.h>
+
+/* Does anything stand between the states and the last product? */
+static bool has_transform(const ota_session *s) {
+    return ota_weight_present(&s->model->weights[OTA_FINAL_NORM]) || s->model->head == OTA_HEAD_MLM;
+}
+
+/* to = norm(act(D from + e)); `to` is not `from`. */
+static void transform(ota_session *s, const float *from, float *to, int64_t rows) {
+    const ota_weight *w = s->model->weights;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    ota_linear(s, &w[OTA_HEAD_DENSE], &w[OTA_HEAD_DENSE_BIAS], from, width, rows, to, width);
+    ota_session_activate(s, NULL, to, rows, width);
+    ota_session_normalise(s, &w[OTA_HEAD_NORM], to, to, rows);
+}
+
+static void multiply(ota_session *s, const float *inputs, int64_t rows, float *logits) {
+    const ota_weight *w = s->model->weights;
+    ota_linear(s, &w[OTA_HEAD], &w[OTA_HEAD_BIAS], inputs, ota_model_size(s->model, OTA_SIZE_WIDTH),
+               rows, logits, ota_model_size(s->model, OTA_SIZE_VOCABULARY));
+}
+
+/* One block of rows at a time through the session's own buffers; x stays as it is. No architecture has both
+ * a last norm and a transform, so h is never read and written at once. */
+static void logits_block(ota_session *s, const float *states, int64_t rows, bool normed,
+                         float *logits) {
+    const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
+    const float *from = states;
+    if (normed && ota_weight_present(norm)) {
+        ota_session_normalise(s, norm, states, s->h, rows);
+        from = s->h;
+    }
+    if (s->model->head == OTA_HEAD_MLM) {
+        transform(s, from, s->h, rows);
+        from = s->h;
+    }
+    multiply(s, from, rows, logits);
+}
+
+ota_status ota_session_logits(ota_session *s, const float *states, int64_t rows, int normalised,
+                              float *logits, ota_error *error) {
+    const int64_t most = s->options.batch * s->options.tokens;
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
+    if (s->model->head == OTA_HEAD_ABSENT)
+        return ota_refuse(error, OTA_UNSUPPORTED, "%s: the checkpoint has no head for logits",
+                          ota_path_end(s->model->path));
+    for (int64_t done = 0; done < rows; done += most) {
+        const int64_t part = rows - done < most ? rows - done : most;
+        logits_block(s, states + done * width, part, normalised != 0, logits + done * words);
+    }
+    return OTA_OK;
+}
+
+/* ---- the probe ---- */
+
+int ota_session_probe_inputs(ota_session *s, const float *states, int64_t rows, float *inputs) {
+    const int64_t width = ota_model_size(s->model, OTA_SIZE_WIDTH);
+    const ota_weight *norm = &s->model->weights[OTA_FINAL_NORM];
+    if (s->model->head == OTA_HEAD_MLM)
+        transform(s, states, inputs, rows);
+    else if (ota_weight_present(norm))
+        ota_session_normalise(s, norm, states, inputs, rows);
+    else
+        memcpy(inputs, states, (size_t)(rows * width) * sizeof *inputs);
+    return has_transform(s);
+}
+
+void ota_session_probe(ota_session *s, const float *inputs, int64_t rows, float *logits) {
+    multiply(s, inputs, rows, logits);
+}
+
+ota_status ota_model_probe_rows(const ota_model *model, int64_t first, int64_t count, float *rows,
+                                ota_error *error) {
+    const ota_weight *w = &model->weights[OTA_HEAD];
+    if (first < 0 || count < 0 || first > w->rows || count > w->rows - first)
+        return ota_refuse(error, OTA_EINVAL,
+                          "rows %lld to %lld are not within the %lld of the probe",
+                          (long long)first, (long long)(first + count), (long long)w->rows);
+    const int64_t bytes = w->columns / w->type->block * w->type->bytes;
+    ota_ops_named(NULL)->decode[ota_element_index(w->type)](w->data + first * bytes, rows,
+                                                            count * w->columns);
+    return OTA_OK;
+}
+
+const ota_executor *ota_session_executor(const ota_session *s) { return &s->executor; }

@@ -1,0 +1,149 @@
+"""One build of the copied tree and the runs of its tests, for mutate.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+PARTS = ("-DOTATTN_PROGRAM=OFF", "-DOTATTN_MODEL=OFF", "-DOTATTN_TESTS=ON")
+# KiB of address space that a test may have: a fault must not take the machine's. The sanitizer maps more.
+MEMORY = 16 << 20
+# Sanitizers want their shadow where a random layout may have put something else.
+FIXED = ("setarch", "-R") if shutil.which("setarch") else ()
+# Fresh memory holds 1.4e306, freed memory something else: what is read there by a fault is seen.
+FILLED = {"MALLOC_PERTURB_": "128", "ASAN_OPTIONS": "max_malloc_fill_size=1000000000:malloc_fill_byte=127"}
+
+
+class Build:
+    """`tree` built in `folder` with CMake's `options` as well as PARTS."""
+
+    def __init__(self, tree: Path, folder: Path, jobs: int, *options: str) -> None:
+        self.tree, self.folder, self.jobs = tree.resolve(), folder.resolve(), jobs
+        self.sanitized = any("SANITIZE" in option for option in options)
+        self.stop = threading.Event()
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        for command in (
+            ["cmake", "-S", str(self.tree), "-B", str(self.folder), *generator, *PARTS, *options],
+            ["cmake", "--build", str(self.folder), "-j", str(jobs)],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"mutate: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        programs = [
+            p for p in (self.folder / "tests").glob("test_*") if p.is_file() and os.access(p, os.X_OK)
+        ]
+        self.seconds: dict[str, float] = {}
+        self.tests = sorted(p.name for p in programs)
+
+    def path(self, test: str) -> Path:
+        return self.folder / "tests" / test
+
+    def make(self, *targets: str) -> bool:
+        command = ["cmake", "--build", str(self.folder), "-j", str(self.jobs), "--target", *targets]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def libraries(self) -> list[str]:
+        """The targets whose code counts; without LAPACKE there is no otattn_spectra."""
+        optional = [name for name in ("otattn_spectra",) if (self.folder / f"lib{name}.a").is_file()]
+        return ["otattn_static", "otattn_analysis", *optional]
+
+    def code(self) -> str:
+        """A digest of the libraries' machine code."""
+        digest = hashlib.sha256()
+        for library in sorted(self.folder.glob("libotattn*.a")):
+            digest.update(library.read_bytes())
+        return digest.hexdigest()
+
+    # ---- running tests ----
+
+    def run(self, test: str, limit: float) -> tuple[str, float]:
+        """What became of the test, empty when it passed, and its processor seconds, at most `limit`."""
+        if self.stop.is_set():
+            return "", 0.0
+        memory = "" if self.sanitized else f"ulimit -v {MEMORY}; "
+        silent = subprocess.DEVNULL
+        child = subprocess.Popen(
+            [
+                "/bin/sh",
+                "-c",
+                f'ulimit -t {limit:.0f}; {memory}exec "$@"',
+                "sh",
+                *FIXED,
+                str(self.path(test)),
+            ],
+            cwd=self.tree,
+            env={**os.environ, **FILLED},
+            stdout=silent,
+            stderr=silent,
+            start_new_session=True,
+        )
+        # A busy machine takes long for little; only a test that waits for ever reaches this end.
+        end, pause, killed = time.monotonic() + 60 + 20 * limit, 0.01, False
+        while True:
+            done, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if done:
+                break
+            if self.stop.is_set() or time.monotonic() > end:
+                killed = True
+                os.killpg(child.pid, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(0.1, 1.5 * pause)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        seconds = usage.ru_utime + usage.ru_stime
+        if child.returncode == 0 or (killed and self.stop.is_set()):
+            return "", seconds
+        return test + (" (hung)" if killed else signal_name(child.returncode)), seconds
+
+    def baseline(self) -> None:
+        """self.seconds: processor seconds of each test without a fault; unchanged programs keep theirs."""
+        file = self.folder / "baseline.json"
+        known = read_json(file)
+        keys = [hashlib.sha256(self.path(test).read_bytes()).hexdigest() for test in self.tests]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            took = list(pool.map(lambda test, key: self.time(test, known.get(key)), self.tests, keys))
+        file.write_text(json.dumps(dict(zip(keys, took, strict=True))), encoding="utf-8")
+        self.seconds = dict(zip(self.tests, took, strict=True))
+
+    def time(self, test: str, known: float | None) -> float:
+        if known is not None:
+            return known
+        failure, seconds = self.run(test, 600)
+        if failure:
+            sys.exit(f"mutate: without any fault, {failure} fails in {self.folder}")
+        return seconds
+
+    def first_failure(self, tests: list[str]) -> str:
+        """Runs the tests side by side until one fails; empty when none does."""
+        self.stop.clear()
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return next((failure for failure in pool.map(self.notice, tests) if failure), "")
+
+    def notice(self, test: str) -> str:
+        failure, _ = self.run(test, 3 + 5 * self.seconds[test])
+        if failure:
+            self.stop.set()
+        return failure
+
+
+def signal_name(status: int) -> str:
+    return f" ({signal.Signals(-status).name})" if status < 0 else ""
+
+
+def symbols(path: Path) -> frozenset[str]:
+    done = subprocess.run(["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True)
+    return frozenset(re.findall(r" [TtRrDdBb] (ota_\w+)", done.stdout))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,0 +1,336 @@
+/* test_backward_strips.c: the quick forms of backward's strips against the general ones, which have been judged by
+ * differences (test_backward.c): entmax rows as lists of keys against the same rows whole, which asking for the gradient
+ * of the scores keeps them; fixed rounds on a stored kernel against rounds on stored scores, which asking for the
+ * temperature's leads to. Both are u (32 + 8 B) of the largest gradient apart, times K + 1 for K rounds. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backward.h"
+#include "backward_support.h"
+#include "spec.h"
+
+static const char *const methods[] = {"entmax:1.5", "sparsemax", "entmax:1.25", "entmax:2.5"};
+
+static recipe base(uint64_t seed) {
+    return (recipe){.type = OTA_F64,
+                    .out_type = OTA_F64,
+                    .batch = 1,
+                    .heads = 4,
+                    .key_heads = 2,
+                    .n = 83,
+                    .m = 147,
+                    .width = 9,
+                    .values_width = 7,
+                    .temperature = 0.8,
+                    .spread = 2.5,
+                    .seed = seed};
+}
+
+static ota_gradients shared_only(const bench *t) {
+    return (ota_gradients){.size = sizeof(ota_gradients),
+                           .out_grad = t->want.out_grad,
+                           .queries = t->want.queries,
+                           .keys = t->want.keys,
+                           .values = t->want.values,
+                           .row_mass = t->want.row_mass};
+}
+
+static int64_t length_of(const ota_array *a) {
+    return a->size[0] * a->size[1] * a->size[2] * a->size[3];
+}
+
+static double *keep_array(const ota_array *a) {
+    double *kept = calloc((size_t)length_of(a) + 1, sizeof *kept), *to = kept;
+    assert_non_null(kept);
+    for (int64_t b = 0; b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) {
+            for (int64_t i = 0; i < a->size[2]; i++) {
+                for (int64_t k = 0; k < a->size[3]; k++) *to++ = ota_array_get(a, b, h, i, k);
+            }
+        }
+    }
+    return kept;
+}
+
+static bench *begin(const recipe *w, int threads) {
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    set_up(t, w, w->type, false);
+    t->x.options.threads = threads;
+    assert_int_equal(make_plan(t), OTA_OK);
+    const ota_status status = run_forward(t);
+    assert_true(status >= OTA_OK);
+    return t;
+}
+
+static void end(bench *t) {
+    tear_down(t);
+    free(t);
+}
+
+/* Rows of the last strip that were lists. */
+static int64_t lists_of(const bench *t) {
+    const ota_strip *strip = &t->plan->backward->strip;
+    const int64_t rows = (t->x.want.n - 1) % strip->rows + 1;
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows; i++) count += strip->count[i] >= 0;
+    return count;
+}
+
+static double apart(const ota_array *a, const double *kept, bool nans) {
+    double *now = keep_array(a), top = 1.0, away = 0.0;
+    for (int64_t k = 0; k < length_of(a); k++) {
+        if (isfinite(kept[k])) top = fmax(top, fabs(kept[k]));
+    }
+    for (int64_t k = 0; k < length_of(a); k++) {
+        if (nans && isnan(now[k]) && isnan(kept[k])) continue;
+        const double here = fabs(now[k] - kept[k]) / top;
+        away = fmax(away, isnan(here) ? (double)INFINITY : here);
+    }
+    free(now);
+    return away;
+}
+
+/* Every mask and term that leaves rows free to be lists, ragged sizes, masses, both types. */
+static void test_lists_against_rows(void **state) {
+    (void)state;
+    static const added terms[] = {NOTHING, BIAS,         BIAS_WIDE_SHUT, ALIBI,
+                                  SINK,    TEMPERATURES, RELATIVE};
+    static const double spreads[] = {2.5, 0.3, 6.0};
+    double worst = 0.0;
+    int64_t lists = 0, whole = 0;
+    for (uint64_t k = 0; k < 4 * MASKS; k++) {
+        recipe w = base(k + 1);
+        w.method = methods[k % 4];
+        w.mask = (mask)(k / 4);
+        w.added = terms[k % 7];
+        w.spread = spreads[k % 3];
+        w.type = w.out_type = k % 2 == 0 ? OTA_F64 : OTA_F32;
+        w.row_mass = k % 5 == 1;
+        w.n = k % 6 == 0 ? 300 : 37;
+        w.m = k % 6 == 1 ? 1 : w.m;
+        bench *t = begin(&w, 1 + (int)(k % 3));
+        ota_gradients got = shared_only(t);
+        const ota_array *const all[] = {&got.queries, &got.keys, &got.values, &got.row_mass};
+        got.scores = t->want.scores;
+        assert_true(ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error) == OTA_OK);
+        assert_int_equal(lists_of(t), 0);
+        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2]),
+                          keep_array(all[3])};
+        got.scores = (ota_array){0};
+        assert_true(ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error) == OTA_OK);
+        const int64_t now = lists_of(t);
+        lists += now > 0;
+        whole += now == 0;
+        const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
+        for (int q = 0; q < 4; q++) {
+            if (q < 3 || ota_array_present(all[3])) {
+                const double ratio = apart(all[q], kept[q], false) /
+                                     (unit_roundoff(w.type) * gradient_growth(spread));
+                if (ratio > 1.0) print_recipe(&t->x);
+                worst = fmax(worst, ratio);
+            }
+            free(kept[q]);
+        }
+        end(t);
+    }
+    print_message("%d problems with lists, %d without, worst %.2g of the bound\n", (int)lists,
+                  (int)whole, worst);
+    assert_true(lists > MASKS && whole > 4);
+    spec_check("DER-12", worst, 1.0);
+}
+
+/* What is not finite makes rows whole again and gives the same numbers. */
+static void test_not_finite(void **state) {
+    (void)state;
+    double worst = 0.0;
+    for (uint64_t k = 0; k < 24; k++) {
+        static const double poisons[] = {NAN, INFINITY, -INFINITY};
+        recipe w = base(k + 1);
+        w.method = methods[k % 4];
+        w.dense_arrays = true;
+        w.key_heads = 4;
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, OTA_F64, false);
+        const ota_array *const targets[] = {&t->x.problem.queries, &t->x.problem.keys,
+                                            &t->x.arrays.values, &t->want.out_grad};
+        ota_array_set(targets[k / 3 % 4], 0, 1, 17, 2, poisons[k % 3]);
+        assert_int_equal(make_plan(t), OTA_OK);
+        const ota_status status = run_forward(t);
+        assert_true(status == OTA_OK || status == OTA_NONFINITE_ROWS);
+        ota_gradients got = shared_only(t);
+        const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
+        got.scores = t->want.scores;
+        (void)ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error);
+        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2])};
+        got.scores = (ota_array){0};
+        (void)ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error);
+        for (int q = 0; q < 3; q++) {
+            const double ratio =
+                apart(all[q], kept[q], true) / (unit_roundoff(OTA_F64) * gradient_growth(100.0));
+            if (ratio > 1.0) print_recipe(&t->x);
+            worst = fmax(worst, ratio);
+            free(kept[q]);
+        }
+        end(t);
+    }
+    spec_check("DER-12", worst, 1.0);
+}
+
+static void test_same_bits(void **state) {
+    (void)state;
+    double count = 0.0;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        recipe w = base(seed);
+        w.method = seed == 3 ? "softmax/exact" : methods[seed % 4];
+        w.rounds = seed == 3 ? 2 : 0;
+        w.n = 420;
+        w.m = 390;
+        w.type = w.out_type = OTA_F32;
+        w.added = seed % 2 == 0 ? SOFTCAP : NOTHING;
+        double *kept[3] = {NULL, NULL, NULL};
+        for (int threads = 1; threads <= 4; threads++) {
+            bench *t = begin(&w, threads);
+            ota_gradients got = shared_only(t);
+            const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
+            assert_true(ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error) == OTA_OK);
+            for (int k = 0; k < 3; k++) {
+                double *now = keep_array(all[k]);
+                if (kept[k] == NULL) {
+                    kept[k] = now;
+                    continue;
+                }
+                count += memcmp(now, kept[k], (size_t)length_of(all[k]) * sizeof *now) != 0;
+                free(now);
+            }
+            end(t);
+        }
+        for (int k = 0; k < 3; k++) free(kept[k]);
+    }
+    spec_check("TOT-20", count, 0.0);
+}
+
+/* ---- fixed rounds --------------------------------------------------------------------------------- */
+
+static double apart_all(const ota_array *const *all, double *const *kept, int count) {
+    double worst = 0.0;
+    for (int q = 0; q < count; q++) {
+        if (ota_array_present(all[q])) worst = fmax(worst, apart(all[q], kept[q], false));
+    }
+    return worst;
+}
+
+/* Rules, masks, terms with gradients of their own, masses, starts, both types. */
+static void test_rounds_on_kernel(void **state) {
+    (void)state;
+    static const char *const rules[] = {"softmax/exact", "softmax/elastic:.4,3",
+                                        "softmax/relaxed:.7", "softmax/capped:1.3"};
+    static const added terms[] = {NOTHING, BIAS, SOFTCAP, RELATIVE, ALIBI, TEMPERATURES, SINK};
+    static const mask masks[] = {NO_MASK, BOOLEAN, WINDOW_OPEN, LENGTHS, ADDITIVE};
+    double worst = 0.0;
+    int64_t carried = 0;
+    for (uint64_t k = 0; k < 84; k++) {
+        recipe w = base(k + 1);
+        w.method = rules[k % 4];
+        w.rounds = 1 + (int64_t)(k % 5);
+        w.added = terms[k % 7];
+        w.mask = masks[k / 4 % 5];
+        w.spread = 1.0;
+        w.type = w.out_type = k % 3 == 0 ? OTA_F32 : OTA_F64;
+        w.row_mass = k % 5 == 1;
+        w.column_mass = k % 5 == 1 || k % 11 == 3;
+        w.warm = k % 6 == 2;
+        w.key_heads = k % 2 == 0 ? 4 : 2;
+        w.n = k % 9 == 0 ? 300 : 61;
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, OTA_F64, false);
+        t->x.options.threads = 1 + (int)(k % 3);
+        const ota_status made = make_plan(t);
+        if (made != OTA_OK || run_forward(t) != OTA_FIXED_ITERS) {
+            end(t);
+            continue;
+        }
+        ota_gradients got = t->want;
+        assert_int_equal(ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error),
+                         OTA_OK);
+        assert_false(t->plan->backward->rounds.carried);
+        const ota_array *const all[] = {
+            &got.queries,  &got.keys,     &got.values,
+            &got.scores,   &got.row_mass, &got.column_mass,
+            &got.strength, &got.cap,      w.added == SINK ? &(ota_array){0} : &t->terms[0]};
+        double *kept[9];
+        for (int q = 0; q < 9; q++) kept[q] = keep_array(all[q]);
+        const ota_array sinks[TERMS] = {{0}};
+        got.temperature = (ota_array){0};
+        if (w.added == SINK) got.terms = sinks;
+        for (int given = 0; given < 2; given++) {
+            got.solved = given;
+            assert_int_equal(ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error),
+                             OTA_OK);
+            carried += t->plan->backward->rounds.carried;
+            const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
+            const double bound =
+                unit_roundoff(w.type) * gradient_growth(spread) * ((double)w.rounds + 1.0);
+            const double ratio = apart_all(all, kept, 9) / bound;
+            if (ratio > 1.0) print_recipe(&t->x);
+            worst = fmax(worst, ratio);
+        }
+        for (int q = 0; q < 9; q++) free(kept[q]);
+        end(t);
+    }
+    print_message("%d runs on the kernel, worst %.2g of the bound\n", (int)carried, worst);
+    assert_true(carried > 100);
+    spec_check("DER-15", worst, 1.0);
+}
+
+/* Scores that a kernel in f32 does not carry fall back on the rounds on scores, with the same numbers. */
+static void test_rounds_out_of_reach(void **state) {
+    (void)state;
+    double worst = 0.0;
+    int fallen = 0;
+    for (uint64_t k = 0; k < 12; k++) {
+        recipe w = base(k + 1);
+        w.method = k % 2 == 0 ? "softmax/exact" : "softmax/capped:1.2";
+        w.rounds = 3;
+        w.spread = 3.0;
+        w.temperature = k % 3 == 0 ? 0.02 : k % 3 == 1 ? 0.1 : 0.3;
+        w.type = w.out_type = k < 9 ? OTA_F32 : OTA_F64;
+        bench *t = malloc(sizeof *t);
+        assert_non_null(t);
+        set_up(t, &w, OTA_F64, false);
+        assert_int_equal(make_plan(t), OTA_OK);
+        assert_int_equal(run_forward(t), OTA_FIXED_ITERS);
+        ota_gradients got = shared_only(t);
+        got.temperature = t->want.temperature;
+        const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
+        assert_int_equal(ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error), OTA_OK);
+        double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2])};
+        got.temperature = (ota_array){0};
+        assert_int_equal(ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error), OTA_OK);
+        fallen += !t->plan->backward->rounds.carried;
+        const double spread = 4.0 * w.spread * w.spread * (double)w.width / w.temperature;
+        const double ratio =
+            apart_all(all, kept, 3) / (unit_roundoff(w.type) * gradient_growth(spread) * 4.0);
+        if (ratio > 1.0) print_recipe(&t->x);
+        worst = fmax(worst, ratio);
+        for (int q = 0; q < 3; q++) free(kept[q]);
+        end(t);
+    }
+    print_message("%d fell back, worst %.2g of the bound\n", fallen, worst);
+    assert_true(fallen > 2);
+    spec_check("DER-15", worst, 1.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lists_against_rows), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_rounds_on_kernel),
+        cmocka_unit_test(test_rounds_out_of_reach)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* Coupled columns beyond the sizes up to which something else is done: Newton's steps by conjugate gradients
+ * where the Hessian is not formed, unusable pairs found by peeling where a flow would take too long, Anderson
+ * where Newton has no room. Scores S [n][m]. */
+#include "coupled_stage.h"
+
+enum { MANY_PAIRS = 2049 /* squared, just above the limit of the search by flow */ };
+
+typedef struct head {
+    int64_t n, m;
+    double *s, *p, *f, *g;
+    ota_problem problem;
+    ota_options options;
+    ota_result result;
+    ota_error error;
+} head;
+
+static double *numbers(int64_t count) {
+    double *x = calloc((size_t)count, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static head set_head(int64_t n, int64_t m, uint64_t seed) {
+    head h = {.n = n,
+              .m = m,
+              .problem = {.size = sizeof h.problem},
+              .options = {.size = sizeof h.options}};
+    h.s = numbers(n * m);
+    h.p = numbers(n * m);
+    h.f = numbers(n);
+    h.g = numbers(m);
+    dice_state = seed;
+    for (int64_t k = 0; k < n * m; k++) h.s[k] = uniform();
+    return h;
+}
+
+static void free_head(head *h) {
+    free(h->s);
+    free(h->p);
+    free(h->f);
+    free(h->g);
+}
+
+static ota_status run(head *h, const char *method, const char *solver, double temperature,
+                      double tolerance) {
+    assert_int_equal(ota_method_parse(method, &h->problem, &h->options, &h->error), OTA_OK);
+    h->problem.temperature = temperature;
+    h->problem.scores = ota_array_of(h->s, OTA_F64, 1, 1, h->n, h->m);
+    h->options.solver = solver;
+    h->options.tolerance = tolerance;
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(h->p, OTA_F64, 1, 1, h->n, h->m);
+    arrays.row_potential = ota_array_of(h->f, OTA_F64, 1, 1, 1, h->n);
+    arrays.column_potential = ota_array_of(h->g, OTA_F64, 1, 1, 1, h->m);
+    h->result = (ota_result){.size = sizeof h->result};
+    return ota_attend(&h->problem, &h->options, &arrays, &h->result, &h->error);
+}
+
+/* The weights are those of the potentials (softmax and sparsemax), the sums of rows and columns what the rule says. */
+static void check_conditions(const head *h, double tolerance) {
+    const double t = h->problem.temperature, rho = h->problem.strength, cap = h->problem.cap;
+    const double share = (double)h->n / (double)h->m;
+    double weights = 0.0, rows = 0.0, columns = 0.0;
+    double *sums = numbers(h->m);
+    for (int64_t i = 0; i < h->n; i++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < h->m; j++) {
+            const double p = h->p[i * h->m + j];
+            const double y = (h->s[i * h->m + j] + h->f[i] + h->g[j]) / t;
+            weights = fmax(weights, fabs(p - (h->problem.order > 1.0 ? fmax(y, 0.0) : exp(y))));
+            sum += p;
+            sums[j] += p;
+        }
+        rows += fabs(sum - 1.0);
+    }
+    for (int64_t j = 0; j < h->m; j++) {
+        const double c = sums[j];
+        switch (h->problem.columns) {
+        case OTA_COLUMNS_RELAXED: columns += fabs(c - share * exp(-h->g[j] / rho)); break;
+        case OTA_COLUMNS_CAPPED:
+            columns += c > cap ? c - cap : h->g[j] < 0.0 ? cap - c : 0.0;
+            break;
+        default: columns += fabs(c - share);
+        }
+    }
+    free(sums);
+    spec_check("DER-11", weights, 64.0 * 0x1p-53 * (8.0 + 1.0 / t));
+    spec_check("DER-26", rows / (double)h->n, (double)h->m * 0x1p-53);
+    spec_check("DER-11", columns / (double)h->n, 1.1 * tolerance);
+}
+
+static void without_a_hessian(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *method;
+        double temperature, most_steps;
+    } cases[] = {{"ceta", 0.1, 7.0},
+                 {"ceta", 0.02, 10.0},
+                 {"relaxed:0.5", 0.02, 10.0},
+                 {"capped:0.015", 0.02, 8.0},
+                 {"sparsemax/exact", 0.5, 30.0}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        head h = set_head(12, 1100, 600 + k);
+        assert_int_equal(run(&h, cases[k].method, "newton", cases[k].temperature, 1e-10), OTA_OK);
+        check_conditions(&h, 1e-10);
+        spec_check("DER-11", (double)h.result.rounds, cases[k].most_steps);
+        free_head(&h);
+    }
+}
+
+static void forbid(head *h, int64_t i, int64_t first, int64_t last) {
+    for (int64_t j = first; j < last; j++) h->s[i * h->m + j] = -INFINITY;
+}
+
+static void peeled(void **unused) {
+    (void)unused;
+    const int64_t n = MANY_PAIRS;
+    char wanted[200];
+    head h = set_head(n, n, 620);
+    /* One query has one key: the others may not use it. */
+    forbid(&h, 7, 1, n);
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_INFEASIBLE);
+    assert_int_equal(h.result.unusable_pairs, n - 1);
+    (void)snprintf(wanted, sizeof wanted, "at least %d of %d allowed pairs", (int)(n - 1),
+                   (int)(n * n - (n - 1)));
+    spec_check_true("DER-24", strstr(h.result.sentence, wanted) != NULL);
+    /* Two queries have the same key alone. */
+    forbid(&h, 9, 1, n);
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_INFEASIBLE);
+    spec_check_true("DER-24", strstr(h.result.sentence, "no plan on the allowed pairs") != NULL);
+    /* A triangle leaves the identity. */
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) h.s[i * n + j] = 0.5;
+        forbid(&h, i, i + 1, n);
+    }
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_INFEASIBLE);
+    assert_int_equal(h.result.unusable_pairs, n * (n - 1) / 2);
+    spec_check_true("DER-24", strstr(h.result.sentence, "only the identity is left") != NULL);
+    spec_check_true("DER-24", strstr(h.result.sentence, "at least") == NULL);
+    free_head(&h);
+}
+
+static void many_pairs(void **unused) {
+    (void)unused;
+    const int64_t n = MANY_PAIRS;
+    head h = set_head(n, n, 640);
+    for (int64_t i = 0; i < n; i++) forbid(&h, i, i % 7, i % 7 + 1);
+    assert_int_equal(run(&h, "ceta", "newton", 1.0, 1e-9), OTA_OK);
+    spec_check("DER-11", (double)h.result.rounds, 5.0);
+    /* A squared distance on a line: rounds converge slowly when it is cold. */
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            const double apart = (double)(i - j) / (double)n;
+            h.s[i * n + j] = -apart * apart;
+        }
+    }
+    h.options.allow_partial = 1;
+    h.options.max_rounds = 20;
+    assert_int_equal(run(&h, "ceta", "auto", 0.0005, 1e-9), OTA_PARTIAL);
+    assert_string_equal(h.result.solver, "anderson");
+    free_head(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_hessian),
+        cmocka_unit_test(peeled),
+        cmocka_unit_test(many_pairs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* The analysis without memory: every allocation that a call makes is refused in turn. The call must answer
+ * OTA_ENOMEM with its sentence, give back what it had taken, and work as before when there is memory again.
+ * The linker puts __wrap_malloc in malloc's place in this program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn_analysis.h"
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void __wrap_free(void *memory);
+
+/* One thread: none of these calls starts another before it has its memory. */
+static int allowed = -1; /* allocations until one is refused; below 0: all are allowed */
+static int held, refused;
+
+static bool refuses(void) {
+    if (allowed < 0) return false;
+    if (allowed-- > 0) return false;
+    refused++;
+    return true;
+}
+
+void *__wrap_malloc(size_t bytes) {
+    if (refuses()) return NULL;
+    held++;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes) {
+    if (refuses()) return NULL;
+    held++;
+    return __real_calloc(count, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    if (refuses()) return NULL;
+    held++;
+    return __real_aligned_alloc(alignment, bytes);
+}
+
+void __wrap_free(void *memory) {
+    held -= memory != NULL;
+    __real_free(memory);
+}
+
+enum { SIZE = 3, CELLS = SIZE * SIZE };
+
+static const double even[CELLS] = {0.5, 0.25, 0.25, 0.25, 0.5, 0.25, 0.25, 0.25, 0.5};
+static const double other[CELLS] = {0.125, 0.375, 0.5, 0.5, 0.125, 0.375, 0.375, 0.5, 0.125};
+static const double thirds[SIZE] = {1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0};
+
+static ota_problem softmax_of(const double *scores) {
+    return (ota_problem){.size = sizeof(ota_problem),
+                         .temperature = 1.0,
+                         .scores =
+                             ota_array_of((double *)(uintptr_t)scores, OTA_F64, 1, 1, SIZE, SIZE)};
+}
+
+/* ---- the calls: *number is what they found out ------------------------------------------------- */
+
+static ota_status birkhoff(double *number, ota_error *error) {
+    double weights[5];
+    int64_t columns[5 * SIZE], count;
+    const ota_status status = ota_birkhoff(even, SIZE, 5, weights, columns, &count, number, error);
+    *number = status == OTA_OK ? weights[0] : 0.0;
+    return status;
+}
+
+static ota_status probe(double *number, ota_error *error) {
+    ota_probe found;
+    const ota_status status = ota_probe_of(even, OTA_F64, SIZE, SIZE, &found, error);
+    *number = found.diameter;
+    return status;
+}
+
+static ota_status gauge(double *number, ota_error *error) {
+    ota_gauge_result result;
+    const ota_status status =
+        ota_gauge(even, other, OTA_F64, SIZE, SIZE, NULL, NULL, &result, error);
+    *number = result.residual;
+    return status;
+}
+
+static ota_status four_cycle(double *number, ota_error *error) {
+    return ota_gauge_four_cycle(even, other, OTA_F64, SIZE, SIZE, NULL, number, error);
+}
+
+static ota_status scaling(double *number, ota_error *error) {
+    double f[SIZE], g[SIZE];
+    ota_scaling_run run = {.most = 4};
+    const ota_status status = ota_scaling(other, thirds, thirds, SIZE, SIZE, &run, f, g, error);
+    *number = f[0];
+    return status;
+}
+
+static ota_status spectrum(double *number, ota_error *error) {
+    ota_coupling_spectrum found;
+    const ota_status status = ota_coupling_spectrum_of(other, SIZE, SIZE, 0, &found, error);
+    *number = found.second;
+    return status;
+}
+
+static ota_status leak(double *number, ota_error *error) {
+    const ota_problem problem = softmax_of(even);
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    return ota_causality_leak(&problem, &options, 1, 1.0, number, error);
+}
+
+static ota_status ranks(double *number, ota_error *error) {
+    const int64_t counts[1] = {1};
+    double overlap[1];
+    return ota_rank_change_of(even, other, OTA_F64, CELLS, counts, 1, overlap, number, error);
+}
+
+static ota_status summary(double *number, ota_error *error) {
+    ota_summary found;
+    const ota_status status = ota_summary_of(other, CELLS, &found, error);
+    *number = found.median;
+    return status;
+}
+
+static ota_status identify(double *number, ota_error *error) {
+    ota_fit fits[4];
+    int64_t count = 0;
+    const ota_problem problem = softmax_of(even);
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    const ota_status status = ota_identify(&problem, &options, other, fits, 4, &count, error);
+    *number = (double)count;
+    return status;
+}
+
+static const struct {
+    ota_status (*call)(double *number, ota_error *error);
+    const char *sentence;
+} calls[] = {
+    {birkhoff, "no memory for 3 x 3 entries"},
+    {probe, "no memory for 3 numbers"},
+    {gauge, "there is no memory for the shifts"},
+    {four_cycle, "there is no memory for the shifts"},
+    {scaling, "there is no memory for a row"},
+    {spectrum, "there is no memory for six rows"},
+    {leak, "no memory for 9 pairs"},
+    {ranks, "no memory for 9 values"},
+    {summary, "no memory for 9 values"},
+    {identify, "no memory is left"},
+    {identify, "no memory for 576 bytes"},
+};
+
+static void refused_in_turn(void **unused) {
+    (void)unused;
+    for (size_t k = 0; k < sizeof calls / sizeof calls[0]; k++) {
+        double first = 0.0, last = 0.0;
+        ota_error error = {0};
+        const int before = held;
+        ota_status status = calls[k].call(&first, &error);
+        assert_true(status >= 0);
+        assert_int_equal(held, before);
+        int place = 0;
+        bool said = false;
+        for (status = OTA_ENOMEM; status == OTA_ENOMEM; place++) {
+            memset(&error, 0, sizeof error);
+            allowed = place;
+            refused = 0;
+            status = calls[k].call(&last, &error);
+            allowed = -1;
+            assert_int_equal(held, before);
+            if (refused == 0) break;
+            assert_int_equal(status, OTA_ENOMEM);
+            /* What is refused deeper down is said by the library below. */
+            assert_true(strlen(error.message) > 0);
+            said |= strstr(error.message, calls[k].sentence) != NULL;
+        }
+        assert_true(said);
+        assert_true(status >= 0);
+        assert_true(!(first < last) && !(first > last));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_in_turn)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* tables/: the paper's Tables 1 to 3 with what was measured beside them, drift by depth, attention by head.
+ *
+ *   table1   R / sqrt(V) by range of layers, mean over a range, then over windows     [TOT-84]
+ *   table2   the model                                                                [TOT-67]
+ *   table3   R / sqrt(V) of the last transition over windows                          [TOT-86]
+ *   drift    means of every measure of a transition, ||p - p^0||_1 and its bound      [TOT-26, 89]
+ *   attention  means of every head */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../files_formats.h"
+#include "results.h"
+
+static const char *model_name(const run *r) { return tool_short_path(r->context->operands[0]); }
+
+static int write_words(run_csv *csv, const char *const *words, size_t count) {
+    for (size_t k = 0; k < count; k++) run_csv_word(csv, words[k]);
+    run_csv_line(csv);
+    return 0;
+}
+
+#define WORDS(list) list, sizeof(list) / sizeof *(list)
+
+/* ---- tables 1 and 3: alignment ---- */
+
+/* values [windows, parts] of R / sqrt(V). */
+static int load_alignment(run *r, int probe, run_table_of *table) {
+    const int code = run_table_load(r, 0, probe, COLUMN_ALIGNMENT, table);
+    const double root = sqrt((double)r->facts.vocabulary);
+    for (int64_t k = 0; code == 0 && k < table->windows * table->parts; k++)
+        table->values[k] /= root;
+    return code;
+}
+
+/* The mean over transitions first ... last - 1, window by window. */
+static void mean_range(const run_table_of *table, int64_t first, int64_t last, double *out) {
+    for (int64_t w = 0; w < table->windows; w++) {
+        out[w] = 0;
+        for (int64_t l = first; l < last; l++) out[w] += table->values[w * table->parts + l];
+        out[w] /= (double)(last - first);
+    }
+}
+
+static void write_figure(run_csv *csv, const ota_figure *f) {
+    const double values[] = {f->mean, f->deviation, f->low, f->high, (double)f->count};
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) run_csv_number(csv, values[k]);
+}
+
+static int write_ranges(run *r, int probe, const run_table_of *table, run_csv *csv) {
+    double *means = malloc((size_t)table->windows * sizeof *means);
+    int64_t first, last;
+    if (means == NULL)
+        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    for (int k = 0; ota_depth_range(k, table->parts, &first, &last) != 0; k++) {
+        ota_figure figure;
+        char text[64];
+        mean_range(table, first - 1, last, means);
+        (void)ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, NULL);
+        (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
+        run_csv_word(csv, text);
+        (void)snprintf(text, sizeof text, "%.3g ± %.2g", figure.mean, figure.deviation);
+        run_csv_word(csv, text);
+        run_csv_word(csv, probe == 0 ? "final_norm" : "raw");
+        write_figure(csv, &figure);
+        run_csv_line(csv);
+    }
+    free(means);
+    return 0;
+}
+
+/* R against depth on a log-log scale, layers counted from 1. */
+static void write_exponent(run *r, int probe, const run_table_of *table, run_csv *csv) {
+    ota_power_law law = {.exponent = (double)NAN, .error = (double)NAN};
+    ota_trend trend = {.tau = (double)NAN};
+    double depths[1024], means[1024];
+    const int64_t count = table->parts < 1024 ? table->parts : 1024;
+    for (int64_t l = 0; l < count; l++) {
+        depths[l] = (double)(l + 1);
+        means[l] = 0;
+        for (int64_t w = 0; w < table->windows; w++)
+            means[l] += table->values[w * table->parts + l] / (double)table->windows;
+    }
+    (void)ota_power_law_of(depths, means, count, &law, NULL);
+    (void)ota_trend_of(means, count, &trend, NULL);
+    const struct {
+        const char *name;
+        double value, error;
+    } rows[] = {{"growth exponent", law.exponent, law.error},
+                {"Mann-Kendall tau", trend.tau, (double)NAN},
+                {"decreases", (double)trend.decreases, (double)NAN}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "%.3g", rows[k].value);
+        run_csv_word(csv, rows[k].name);
+        run_csv_word(csv, isfinite(rows[k].value) ? text : "");
+        run_csv_word(csv, probe == 0 ? "final_norm" : "raw");
+        run_csv_number(csv, rows[k].value);
+        run_csv_number(csv, rows[k].error);
+        for (int c = 0; c < 2; c++) run_csv_number(csv, (double)NAN);
+        run_csv_number(csv, (double)law.count);
+        run_csv_line(csv);
+    }
+    (void)r;
+}
+
+static int write_table1(run *r) {
+    const char *const words[] = {"Layer Range", model_name(r), "probe", "mean",
+                                 "sd",          "low",         "high",  "n"};
+    run_csv csv;
+    int code = run_csv_begin(r->context, &csv);
+    if (code == 0) code = write_words(&csv, WORDS(words));
+    for (int probe = 0; code == 0 && probe < r->probes; probe++) {
+        run_table_of table;
+        code = load_alignment(r, probe, &table);
+        if (code == 0) code = write_ranges(r, probe, &table, &csv);
+        if (code == 0) write_exponent(r, probe, &table, &csv);
+        run_table_free(&table);
+    }
+    return run_csv_end(r, &csv, "table1", code);
+}
+
+static int summarise_last(run *r, int probe, ota_summary *summary) {
+    run_table_of table;
+    ota_error error = {.message = ""};
+    int code = load_alignment(r, probe, &table);
+    double *last = code == 0 ? malloc((size_t)table.windows * sizeof *last) : NULL;
+    if (code == 0 && last == NULL)
+        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (code == 0) {
+        run_table_part(&table, table.parts - 1, last);
+        const ota_status status = ota_summary_of(last, table.windows, summary, &error);
+        if (status < 0) code = tool_fail_status(r->context, status, &error);
+    }
+    free(last);
+    run_table_free(&table);
+    return code;
+}
+
+static int write_table3(run *r) {
+    ota_summary s[PROBES_MOST] = {{.mean = 0}};
+    run_csv csv;
+    int code = run_csv_begin(r->context, &csv);
+    for (int probe = 0; code == 0 && probe < r->probes; probe++)
+        code = summarise_last(r, probe, &s[probe]);
+    const struct {
+        const char *name;
+        size_t offset;
+    } rows[] = {{"Mean (final layer)", offsetof(ota_summary, mean)},
+                {"Std Dev (final layer)", offsetof(ota_summary, deviation)},
+                {"Coefficient of Variation", offsetof(ota_summary, variation)},
+                {"95th Percentile", offsetof(ota_summary, p95)},
+                {"99th Percentile", offsetof(ota_summary, p99)},
+                {"Skewness", offsetof(ota_summary, skewness)},
+                {"Kurtosis (excess)", offsetof(ota_summary, kurtosis)}};
+    if (code == 0) {
+        const char *const words[] = {"Statistic", model_name(r), "raw probe"};
+        code = write_words(&csv, words, r->probes > 1 ? 3 : 2);
+    }
+    for (size_t k = 0; code == 0 && k < sizeof rows / sizeof *rows; k++) {
+        run_csv_word(&csv, rows[k].name);
+        for (int probe = 0; probe < r->probes; probe++) {
+            double value;
+            memcpy(&value, (const char *)&s[probe] + rows[k].offset, sizeof value);
+            run_csv_number(&csv, value);
+        }
+        run_csv_line(&csv);
+    }
+    if (code == 0) {
+        run_csv_word(&csv, "Windows");
+        for (int probe = 0; probe < r->probes; probe++)
+            run_csv_number(&csv, (double)r->text.window_count);
+        run_csv_line(&csv);
+    }
+    return run_csv_end(r, &csv, "table3", code);
+}
+
+static int write_table2(run *r) {
+    static const char *const words[] = {"Model",      "Parameters", "Layers",  "Hidden",
+                                        "Heads",      "Head Dim",   "FFN Dim", "KV Heads",
+                                        "Vocabulary", "Positions"};
+    const ota_model_facts *f = &r->facts;
+    const int64_t numbers[] = {f->parameters, f->layers,     f->width,
+                               f->heads,      f->head_width, f->inner,
+                               f->kv_heads,   f->vocabulary, f->positions};
+    run_csv csv;
+    int code = run_csv_begin(r->context, &csv);
+    if (code == 0) code = write_words(&csv, WORDS(words));
+    if (code == 0) {
+        run_csv_word(&csv, model_name(r));
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            run_csv_number(&csv, (double)numbers[k]);
+        run_csv_line(&csv);
+    }
+    return run_csv_end(r, &csv, "table2", code);
+}
+
+/* ---- drift and attention ---- */
+
+/* min(2, ||W|| sum of the steps so far), mean over tokens, behind each transition [TOT-26]. */
+static int bound_drift(run *r, double *bounds) {
+    run_table_of steps;
+    const int code = run_table_load(r, 0, 0, COLUMN_STEP, &steps);
+    for (int64_t l = 0; code == 0 && l < steps.parts; l++) bounds[l] = 0;
+    const int64_t tokens = code == 0 ? steps.windows * steps.unit : 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        const double *window = steps.values + t / steps.unit * steps.parts * steps.unit;
+        double sum = 0;
+        for (int64_t l = 0; l < steps.parts; l++) {
+            sum += window[l * steps.unit + t % steps.unit];
+            bounds[l] += fmin(2.0, r->probe.norm * sum) / (double)tokens;
+        }
+    }
+    run_table_free(&steps);
+    return code;
+}
+
+static const run_column drift_columns[] = {COLUMN_TV,
+                                           COLUMN_KL,
+                                           COLUMN_JS,
+                                           COLUMN_ENTROPY_CHANGE,
+                                           COLUMN_TOP1,
+                                           COLUMN_TOP5,
+                                           COLUMN_TOP10,
+                                           COLUMN_TOP100,
+                                           COLUMN_SPEARMAN,
+                                           COLUMN_RELATIVE_L2,
+                                           COLUMN_COSINE,
+                                           COLUMN_NORM_CHANGE,
+                                           COLUMN_MAX_COORDINATE_CHANGE,
+                                           COLUMN_MAX_LOGIT_CHANGE,
+                                           COLUMN_LOGIT_RANGE_HALF,
+                                           COLUMN_LOGIT_CORRELATION,
+                                           COLUMN_EFFECTIVE_TEMPERATURE,
+                                           COLUMN_BOUND_RATIO,
+                                           COLUMN_BOUND_RATIO_SHARP,
+                                           COLUMN_ALIGNMENT};
+static const run_column head_columns[] = {
+    COLUMN_SINK_RATE,   COLUMN_FIRST_KEY_MASS, COLUMN_RECEIVER_MAX, COLUMN_GINI,
+    COLUMN_ROW_ENTROPY, COLUMN_MAX_WEIGHT,     COLUMN_SUPPORT};
+
+enum {
+    DRIFT_COLUMNS = sizeof drift_columns / sizeof *drift_columns,
+    HEAD_COLUMNS = sizeof head_columns / sizeof *head_columns
+};
+
+static int load_means(run *r, const run_column *columns, int count, ota_figure **figures,
+                      int64_t *parts) {
+    int code = 0;
+    for (int k = 0; k < count; k++) figures[k] = NULL;
+    for (int k = 0; code == 0 && k < count; k++)
+        code = run_column_figures(r, 0, 0, columns[k], 1, 0, &figures[k], parts);
+    return code;
+}
+
+static int write_drift(run *r) {
+    ota_figure *figures[DRIFT_COLUMNS + 1];
+    run_column columns[DRIFT_COLUMNS + 1];
+    int64_t parts = 0;
+    run_csv csv;
+    const int64_t moves = r->settings.last - r->settings.first;
+    double *bounds = malloc((size_t)moves * sizeof *bounds);
+    int code = run_csv_begin(r->context, &csv);
+    memcpy(columns, drift_columns, sizeof drift_columns);
+    columns[DRIFT_COLUMNS] = COLUMN_DRIFT;
+    if (code == 0) code = load_means(r, columns, DRIFT_COLUMNS + 1, figures, &parts);
+    if (code == 0) code = bound_drift(r, bounds);
+    if (code == 0) {
+        run_csv_word(&csv, "layer");
+        for (int k = 0; k < DRIFT_COLUMNS; k++) run_csv_word(&csv, run_columns[columns[k]].name);
+        run_csv_word(&csv, "alignment_per_sqrt_vocabulary");
+        run_csv_word(&csv, "drift_l1");
+        run_csv_word(&csv, "drift_bound");
+        run_csv_line(&csv);
+    }
+    for (int64_t l = 0; code == 0 && l < moves; l++) {
+        run_csv_number(&csv, (double)(r->settings.first + l));
+        for (int k = 0; k < DRIFT_COLUMNS; k++) run_csv_number(&csv, figures[k][l].mean);
+        run_csv_number(&csv,
+                       figures[DRIFT_COLUMNS - 1][l].mean / sqrt((double)r->facts.vocabulary));
+        run_csv_number(&csv, figures[DRIFT_COLUMNS][l + 1].mean);
+        run_csv_number(&csv, bounds[l]);
+        run_csv_line(&csv);
+    }
+    for (int k = 0; k <= DRIFT_COLUMNS; k++) free(figures[k]);
+    free(bounds);
+    return run_csv_end(r, &csv, "drift", code);
+}
+
+static int write_attention(run *r) {
+    ota_figure *figures[HEAD_COLUMNS];
+    int64_t parts = 0;
+    run_csv csv;
+    int code = run_csv_begin(r->context, &csv);
+    if (code == 0) code = load_means(r, head_columns, HEAD_COLUMNS, figures, &parts);
+    if (code == 0) {
+        run_csv_word(&csv, "layer");
+        run_csv_word(&csv, "head");
+        for (int k = 0; k < HEAD_COLUMNS; k++)
+            run_csv_word(&csv, run_columns[head_columns[k]].name);
+        run_csv_line(&csv);
+    }
+    for (int64_t at = 0; code == 0 && at < parts; at++) {
+        run_csv_number(&csv, (double)(r->settings.first + at / r->facts.heads));
+        run_csv_number(&csv, (double)(at % r->facts.heads));
+        for (int k = 0; k < HEAD_COLUMNS; k++) run_csv_number(&csv, figures[k][at].mean);
+        run_csv_line(&csv);
+    }
+    for (int k = 0; k < HEAD_COLUMNS; k++) free(figures[k]);
+    return run_csv_end(r, &csv, "attention", code);
+}
+
+int run_write_tables(run *r) {
+    int code = write_table1(r);
+    if (code == 0) code = write_table2(r);
+    if (code == 0) code = write_table3(r);
+    if (code == 0) code = write_drift(r);
+    if (code == 0) code = write_attention(r);
+    return code;
+}
+
+/* Everything but the page, from the records alone. */
+int run_write_results(run *r) {
+    json_t *events = NULL;
+    int code = run_write_events(r, &events);
+    if (code == 0) code = run_write_tables(r);
+    if (code == 0) code = run_write_variants(r);
+    /* Last: who finds metrics.json finds the rest, too. */
+    if (code == 0) code = run_write_metrics(r, events);
+    json_decref(events);
+    return code;
+}
