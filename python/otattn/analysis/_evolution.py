@@ -72,7 +72,7 @@ def prediction(logits: Any, first: Any, final: Any) -> Record:
 
 
 def _columns(structs: Any, kind: type, shape: tuple[int, ...]) -> Record:
-    table = np.frombuffer(structs, np.dtype(kind), math.prod(shape))
+    table: Any = np.frombuffer(structs, np.dtype(kind), math.prod(shape))
     return Record(**{name: table[name].reshape(shape).copy() for name in table.dtype.names or ()})
 
 
@@ -210,7 +210,8 @@ def tightness(
 
 def depth_ranges(layers: int) -> list[tuple[int, int]]:
     """The rows of the sources' table 1 for so many layers: (1, 4), (5, 8), (9, 12), (13, 24), … [TOT-84]"""
-    ranges, first, last = [], ctypes.c_int64(), ctypes.c_int64()
+    ranges: list[tuple[int, int]] = []
+    first, last = ctypes.c_int64(), ctypes.c_int64()
     while library.ota_depth_range(len(ranges), layers, ctypes.byref(first), ctypes.byref(last)):
         ranges.append((first.value, last.value))
     return ranges
