@@ -190,6 +190,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/model_hash.c
     tools/analyze/record.c
     tools/analyze/sha256.c
+    tools/analyze/sinkhorn.c
     tools/analyze/states.c
     tools/analyze/tables.c
     tools/analyze/variants.c

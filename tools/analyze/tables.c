@@ -315,6 +315,7 @@ int run_write_tables(run *r) {
     int code = write_table1(r);
     if (code == 0) code = write_table2(r);
     if (code == 0) code = write_table3(r);
+    if (code == 0) code = run_write_table5(r);
     if (code == 0) code = write_drift(r);
     if (code == 0) code = write_attention(r);
     return code;
