@@ -199,7 +199,7 @@ def test_figures(tmp_path: Path, name: str) -> None:
     spec.check_true("TOT-70", metrics["transition_count"] == WINDOWS * TOKENS * (len(peer["states"]) - 1))
     worst: dict[str, float] = {}
 
-    def compare(key: str, figure: dict[str, Any], values: np.ndarray, slack: float = 0.0) -> None:
+    def compare(key: str, figure: dict[str, Any], values: Any, slack: float = 0.0) -> None:
         values = np.asarray(values, dtype=float)
         scale = np.abs(values).max() + 1e-12
         wrong = max(0.0, abs(figure["mean"] - values.mean()) - slack) / scale
@@ -257,11 +257,11 @@ def test_figures(tmp_path: Path, name: str) -> None:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("analyze")
     make_model(folder / "model", "gpt2")
-    np.save(folder / "ids.npy", draw_ids(1, 40 * 48)[0])
+    np.save(folder / "ids.npy", draw_ids(1, 12 * 48)[0])
     return folder
 
 
-WORDS = ["analyze", "model", "--ids", "ids.npy", "--windows", "40x48", "--methods", "softmax/online:2"]
+WORDS = ["analyze", "model", "--ids", "ids.npy", "--windows", "12x48", "--methods", "softmax/online:2"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -280,7 +280,7 @@ def test_threads_make_no_difference(place: Path, whole: dict[str, bytes]) -> Non
     assert contents(place / "threads") == whole
 
 
-@pytest.mark.parametrize("records", [0, 1, 7, 25, 40])
+@pytest.mark.parametrize("records", [0, 1, 4, 9, 12])
 def test_killed_and_resumed(place: Path, whole: dict[str, bytes], records: int) -> None:
     """SIGKILL once so many records are there; what is left is gone on with to the same bytes."""
     folder = place / f"killed-{records}"
@@ -302,7 +302,7 @@ def test_killed_and_resumed(place: Path, whole: dict[str, bytes], records: int) 
 def test_damaged_records_are_measured_again(place: Path, whole: dict[str, bytes]) -> None:
     folder = place / "damaged"
     shutil.copytree(place / "whole", folder)
-    one, two = folder / "windows" / "000003.bin", folder / "windows" / "000011.bin"
+    one, two = folder / "windows" / "000003.bin", folder / "windows" / "000007.bin"
     damaged = bytearray(one.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     one.write_bytes(damaged)
@@ -411,7 +411,7 @@ def test_refusals(place: Path, words: list[str], code: int, field: str | None) -
 
 def test_sinkhorn_rounds(whole: dict[str, bytes]) -> None:
     rows = [line.split(",") for line in whole["tables/table5.csv"].decode().splitlines()]
-    assert [row[5] for row in rows[1:]] == ["160"] * 9
+    assert [row[5] for row in rows[1:]] == ["48"] * 9
     for row in rows[1:4]:
         spec.check("TOT-90", float(row[4]), float(row[8]))
     assert [float(row[2]) for row in rows[1:7]] == sorted(float(row[2]) for row in rows[1:7])

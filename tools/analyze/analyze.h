@@ -221,6 +221,7 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
 
 /* ---- model_hash.c ---- */
 
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes, char text[SHA256_TEXT]);
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
 int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,

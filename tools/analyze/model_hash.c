@@ -13,8 +13,7 @@
 
 enum { PIECE = 1 << 16, PATH_SIZE = 4096 };
 
-static int hash_file(tool_context *context, const char *path, int64_t *bytes,
-                     char text[SHA256_TEXT]) {
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes, char text[SHA256_TEXT]) {
     unsigned char *piece = malloc(PIECE), digest[SHA256_BYTES];
     FILE *stream = fopen(path, "rb");
     sha256 hash;
@@ -41,7 +40,7 @@ static int add_file(tool_context *context, const char *path, const char *name, j
                     sha256 *all) {
     char text[SHA256_TEXT];
     int64_t bytes;
-    const int code = hash_file(context, path, &bytes, text);
+    const int code = run_file_hash(context, path, &bytes, text);
     if (code != 0) return code;
     sha256_add(all, name, strlen(name) + 1);
     sha256_add(all, text, sizeof text);
