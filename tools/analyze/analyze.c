@@ -139,7 +139,7 @@ static int read_settings(run *r) {
 
 /* A method of a file (@FILE) is what the file holds; one that cannot be read was refused by its session. */
 static void append_method(tool_context *context, const char *method, json_t *list) {
-    char hash[SHA256_TEXT] = "";
+    char hash[SHA256_DIGEST_STRING_LENGTH] = "";
     int64_t bytes;
     if (method[0] == '@') (void)run_file_hash(context, method + 1, &bytes, hash);
     (void)json_array_append_new(list,

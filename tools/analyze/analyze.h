@@ -14,26 +14,12 @@
 #ifndef OTATTN_TOOLS_ANALYZE_H
 #define OTATTN_TOOLS_ANALYZE_H
 
+#include <sha2.h>
+
 #include "otattn_analysis.h"
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
 #include "tool.h"
-
-/* ---- sha256.c: FIPS 180-4 ---- */
-
-enum { SHA256_BYTES = 32, SHA256_TEXT = 65 };
-
-typedef struct sha256 {
-    uint32_t state[8];
-    uint64_t length;
-    unsigned char block[64];
-} sha256;
-
-void sha256_begin(sha256 *hash);
-void sha256_add(sha256 *hash, const void *bytes, size_t size);
-void sha256_end(sha256 *hash, unsigned char digest[SHA256_BYTES]);
-/* Lower-case hexadecimal. */
-void sha256_text(const unsigned char digest[SHA256_BYTES], char text[SHA256_TEXT]);
 
 /* ---- settings of a run ---- */
 
@@ -76,7 +62,7 @@ typedef struct run_text {
     int32_t before[16], after[16]; /* frame of every window */
     int64_t before_count, after_count;
     ota_tokenizer *tokenizer; /* NULL with --ids */
-    char sha256[SHA256_TEXT];
+    char sha256[SHA256_DIGEST_STRING_LENGTH];
     char name[256];
     run_window *windows;
     int64_t window_count;
@@ -221,11 +207,12 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
 
 /* ---- model_hash.c ---- */
 
-int run_file_hash(tool_context *context, const char *path, int64_t *bytes, char text[SHA256_TEXT]);
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+                  char text[SHA256_DIGEST_STRING_LENGTH]);
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
 int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
-                   char text[SHA256_TEXT]);
+                   char text[SHA256_DIGEST_STRING_LENGTH]);
 
 /* ---- the run ---- */
 
@@ -236,7 +223,7 @@ typedef struct run {
     run_settings settings;
     run_text text;
     run_folder folder;
-    char model_sha256[SHA256_TEXT];
+    char model_sha256[SHA256_DIGEST_STRING_LENGTH];
     ota_session *sessions[VARIANTS_MOST];
     ota_executor executor;
     int probes;

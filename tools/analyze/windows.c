@@ -10,15 +10,6 @@
 
 #include "results.h"
 
-static void hash_bytes(const void *bytes, size_t size, char text[SHA256_TEXT]) {
-    unsigned char digest[SHA256_BYTES];
-    sha256 hash;
-    sha256_begin(&hash);
-    sha256_add(&hash, bytes, size);
-    sha256_end(&hash, digest);
-    sha256_text(digest, text);
-}
-
 static int encode(tool_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
     /* The frame of special tokens is put around every window instead. */
@@ -50,7 +41,7 @@ static int load_text(tool_context *context, const ota_model *model, run_text *te
     if (status < 0) return tool_fail_status(context, status, &error);
     int code = tool_read_text(context, 1, &bytes, &size);
     if (code == 0) {
-        hash_bytes(bytes, size, text->sha256);
+        (void)SHA256Data((const uint8_t *)bytes, size, text->sha256);
         text->bytes = (int64_t)size;
         const char *name = context->settings.text != NULL ? "--text"
                            : context->operand_count > 1   ? context->operands[1]
@@ -73,7 +64,7 @@ static int load_ids(tool_context *context, const ota_model *model, run_text *tex
         code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
     else
         memcpy(text->ids, tokens.ids, (size_t)text->bytes);
-    if (code == 0) hash_bytes(text->ids, (size_t)text->bytes, text->sha256);
+    if (code == 0) (void)SHA256Data((const uint8_t *)text->ids, (size_t)text->bytes, text->sha256);
     (void)snprintf(text->name, sizeof text->name, "%s", context->settings.ids);
     tool_tokens_free(&tokens);
     return code;
