@@ -192,6 +192,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/metrics.c
     tools/analyze/model_hash.c
     tools/analyze/record.c
+    tools/analyze/sinkhorn.c
     tools/analyze/states.c
     tools/analyze/tables.c
     tools/analyze/variants.c
