@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "otattn_model.h"
+#include "ranks.h"
 #include "tool.h"
 
 enum { QUERIES = 37, KEYS = 53, WIDTH = 24, VALUES = 19 };
@@ -139,6 +140,8 @@ static void print_text(const json_t *object, const json_t *checks) {
     for (int k = 0; k < 4; k++) print_list(lists[k], json_object_get(object, lists[k]));
     (void)printf("%-10s %lld\n", "threads",
                  (long long)json_integer_value(json_object_get(object, "threads")));
+    const char *mpi = json_string_value(json_object_get(object, "mpi"));
+    (void)printf("%-10s %s\n", "mpi", mpi != NULL ? mpi : "not in this build");
     for (size_t k = 0; k < json_array_size(checks); k++) {
         const json_t *check = json_array_get(checks, k);
         (void)printf("%-10s %s: %s, largest error %.2g\n", k == 0 ? "checks" : "",
@@ -175,6 +178,8 @@ int tool_doctor(tool_context *context) {
         return tool_fail(&context->error, TOOL_EXIT_INTERNAL,
                          "the %s kernel gives a wrong answer on this machine", wrong);
     }
+    char library[64];
+    const char *mpi = tool_ranks_library(library, sizeof library);
     json_t *object = json_object();
     json_t *blas = ota_model_blas() != NULL ? json_string(ota_model_blas()) : json_false();
     (void)json_object_set_new(object, "command", json_string("doctor"));
@@ -187,7 +192,7 @@ int tool_doctor(tool_context *context) {
     (void)json_object_set_new(object, "threads", json_integer(threads));
     (void)json_object_set_new(object, "blas", blas);
     (void)json_object_set_new(object, "cuda", json_false());
-    (void)json_object_set_new(object, "mpi", json_false());
+    (void)json_object_set_new(object, "mpi", mpi != NULL ? json_string(mpi) : json_false());
     (void)json_object_set_new(object, "model", json_true());
     (void)json_object_set_new(object, "checks", checks);
     if (context->settings.json) return tool_print_json(stdout, object);
