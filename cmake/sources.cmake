@@ -309,6 +309,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_certify.c
     tests/test_combinatorial.c
     tests/test_compose.c
+    tests/test_convert.c
     tests/test_corners.c
     tests/test_coupled.c
     tests/test_coupled_narrow.c
