@@ -90,17 +90,19 @@ static inline ota_status check_matrix(const matrix *d, ota_error *error) {
 
 /* Finite entries; *scale receives the largest size. */
 static inline ota_status check_entries(const matrix *d, double *scale, ota_error *error) {
-    double strip[STRIP];
-    *scale = 0.0;
+    double strip[STRIP], high[LANES] = {0.0};
     for (int64_t i = 0; i < d->rows; i++) {
         for (int64_t first = 0; first < d->columns; first += STRIP) {
             const int64_t count = strip_size(d, first);
             bool bad = false;
             load(d, i, first, count, strip);
-            for (int64_t j = 0; j < count; j++) {
-                const double size = fabs(strip[j]);
-                bad |= !(size <= LARGEST);
-                *scale = size > *scale ? size : *scale;
+            for (int64_t j = count; j % LANES != 0; j++) strip[j] = 0.0;
+            for (int64_t j = 0; j < count; j += LANES) {
+                for (int l = 0; l < LANES; l++) {
+                    const double size = fabs(strip[j + l]);
+                    bad |= !(size <= LARGEST);
+                    high[l] = size > high[l] ? size : high[l];
+                }
             }
             if (!bad) continue;
             int64_t j = 0;
@@ -111,6 +113,8 @@ static inline ota_status check_entries(const matrix *d, double *scale, ota_error
                                  d->b == NULL ? "a" : "a - b", strip[j]);
         }
     }
+    *scale = 0.0;
+    for (int l = 0; l < LANES; l++) *scale = high[l] > *scale ? high[l] : *scale;
     return OTA_OK;
 }
 

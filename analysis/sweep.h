@@ -1,4 +1,4 @@
-/* sweep.h: the passes over rows of logits z, w [count] that take the time of an evolution, one table per
+/* sweep.h: the passes over rows of f32 that take the time of an evolution and of an alignment, one table per
  * instruction-set level, bodies in sweep.inc.h. Every level gives the same bits: plain f64 products and sums
  * in one order, no fused ones. */
 #ifndef OTATTN_ANALYSIS_SWEEP_H
@@ -53,6 +53,14 @@ typedef struct ota_sweep {
     void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums);
     void (*compare)(const sweep_pair *pair, sweep_changes *changes);
     void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
+    /* low, high [count]: joined by a - b - shift; b may be NULL */
+    void (*widen)(const float *a, const float *b, double shift, int64_t count, double *low,
+                  double *high);
+    /* the same of x - shift; low_at [count] becomes `row` where low falls */
+    void (*columns)(const double *x, double shift, int64_t row, int64_t count, double *low,
+                    int64_t *low_at, double *high);
+    /* *low, *high: joined by all of x - shifts */
+    void (*row)(const double *x, const double *shifts, int64_t count, double *low, double *high);
 } ota_sweep;
 
 extern const ota_sweep ota_sweep_portable;

@@ -322,4 +322,57 @@ static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *
     *place = (sweep_place){fold(kl), fold(drift)};
 }
 
-const ota_sweep SWEEP_TABLE = {SWEEP_NAME, scan, weigh, compare, place};
+/* ---- alignment ------------------------------------------------------------------------------- */
+
+static void widen(const float *restrict a, const float *restrict b, double shift, int64_t count,
+                  double *restrict low, double *restrict high) {
+    if (b == NULL) {
+        for (int64_t j = 0; j < count; j++) {
+            const double t = (double)a[j] - shift;
+            low[j] = t < low[j] ? t : low[j];
+            high[j] = t > high[j] ? t : high[j];
+        }
+        return;
+    }
+    for (int64_t j = 0; j < count; j++) {
+        const double t = ((double)a[j] - (double)b[j]) - shift;
+        low[j] = t < low[j] ? t : low[j];
+        high[j] = t > high[j] ? t : high[j];
+    }
+}
+
+static void columns(const double *restrict x, double shift, int64_t row, int64_t count,
+                    double *restrict low, int64_t *restrict low_at, double *restrict high) {
+    for (int64_t j = 0; j < count; j++) {
+        const double t = x[j] - shift;
+        low_at[j] = t < low[j] ? row : low_at[j];
+        low[j] = t < low[j] ? t : low[j];
+        high[j] = t > high[j] ? t : high[j];
+    }
+}
+
+static void row(const double *restrict x, const double *restrict shifts, int64_t count, double *low,
+                double *high) {
+    enum { LANES = 16 };
+    double lows[LANES], highs[LANES];
+    for (int l = 0; l < LANES; l++) lows[l] = *low, highs[l] = *high;
+    int64_t j = 0;
+    for (; j + LANES <= count; j += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            const double t = x[j + l] - shifts[j + l];
+            lows[l] = t < lows[l] ? t : lows[l];
+            highs[l] = t > highs[l] ? t : highs[l];
+        }
+    }
+    for (; j < count; j++) {
+        const double t = x[j] - shifts[j];
+        lows[0] = t < lows[0] ? t : lows[0];
+        highs[0] = t > highs[0] ? t : highs[0];
+    }
+    for (int l = 0; l < LANES; l++) {
+        *low = lows[l] < *low ? lows[l] : *low;
+        *high = highs[l] > *high ? highs[l] : *high;
+    }
+}
+
+const ota_sweep SWEEP_TABLE = {SWEEP_NAME, scan, weigh, compare, place, widen, columns, row};

@@ -3,12 +3,14 @@
     python bench/python_overhead.py
 
 Processor time of this thread, the least of many turns, in microseconds. The empty operator has the schema of
-otattn's and does nothing; it is registered the same way, with a derivative.
+otattn's and does nothing; it is registered the same way, with a derivative. The rows of JAX, where it is
+installed, are compiled functions in wall time, since XLA works on threads of its own.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +22,44 @@ from otattn._library import library
 from otattn._settings import OPERANDS
 
 
-def microseconds(call: Callable[[], Any], count: int = 500) -> float:
+def microseconds(
+    call: Callable[[], Any], count: int = 500, clock: Callable[[], float] = time.thread_time
+) -> float:
     best = float("inf")
     for _ in range(21):
-        begin = time.thread_time()
+        begin = clock()
         for _ in range(count):
             call()
-        best = min(best, (time.thread_time() - begin) / count)
+        best = min(best, (clock() - begin) / count)
     return 1e6 * best
+
+
+def rows_of_jax(x: Any) -> list[tuple[str, float]]:
+    try:
+        import jax
+    except ImportError:
+        return []
+    from otattn import _jax_callback
+
+    def by_callback(y: Any) -> Any:
+        arrays = {"query": y, "key": y, "value": y}
+        return _jax_callback.attend(arrays, {"enable_gqa": False, "method": "softmax"})
+
+    def by_handler(y: Any) -> Any:
+        return otattn.jax.attention(y, y, y)
+
+    rows = []
+    calls = {"nothing but y + 1": lambda y: y + 1, "jax.ffi": by_handler, "callback": by_callback}
+    for name, call in calls.items():
+        compiled = jax.jit(call)
+        y = jax.numpy.asarray(x)
+        run = functools.partial(lambda f, y: f(y).block_until_ready(), compiled, y)
+        rows.append((f"JAX, {name}", microseconds(run, 50, time.perf_counter)))
+        if name != "nothing but y + 1":
+            slope = jax.jit(jax.grad(lambda y, call=call: call(y).sum()))
+            run = functools.partial(lambda f, y: f(y).block_until_ready(), slope, y)
+            rows.append((f"JAX, {name}, forward and backward", microseconds(run, 50, time.perf_counter)))
+    return rows
 
 
 def empty_operator() -> Callable[..., Any]:
@@ -81,6 +113,7 @@ def main() -> None:
             microseconds(lambda: backward(empty(leaf), leaf, upstream), 100),
         ),
     ]
+    rows += rows_of_jax(x)
     for name, value in rows:
         print(f"{name:<38} {value:7.1f}")
 

@@ -5,12 +5,13 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(LIBMD REQUIRED IMPORTED_TARGET libmd)
 
 # Everything but main.c, so that tests can call the parts.
 add_library(otattn_tools STATIC ${OTATTN_PROGRAM_SOURCES})
 target_include_directories(otattn_tools PUBLIC tools)
 target_link_libraries(otattn_tools PUBLIC otattn_static otattn_model PkgConfig::JANSSON
-    PkgConfig::LIBZIP PkgConfig::ZLIB)
+    PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 if(TARGET otattn_analysis)
     target_link_libraries(otattn_tools PUBLIC otattn_analysis)
 endif()

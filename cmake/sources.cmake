@@ -26,6 +26,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/plan.c
     src/problem/array.c
     src/problem/arrays_check.c
+    src/problem/bend.c
     src/problem/check.c
     src/problem/check_array.c
     src/problem/check_options.c
@@ -96,7 +97,9 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/evolve_ranks.c
     analysis/figures.c
     analysis/gauge.c
+    analysis/gauge_active.c
     analysis/gauge_bounds.c
+    analysis/gauge_howard.c
     analysis/geometry.c
     analysis/hamming.c
     analysis/hilbert.c
@@ -182,13 +185,13 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/columns.c
     tools/analyze/csv.c
     tools/analyze/events.c
+    tools/analyze/example.c
     tools/analyze/figures.c
     tools/analyze/folder.c
     tools/analyze/measure.c
     tools/analyze/metrics.c
     tools/analyze/model_hash.c
     tools/analyze/record.c
-    tools/analyze/sha256.c
     tools/analyze/states.c
     tools/analyze/tables.c
     tools/analyze/variants.c
@@ -297,6 +300,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_backward_strips.c
     tests/test_backward_tiles.c
     tests/test_base.c
+    tests/test_bend.c
     tests/test_block.c
     tests/test_bounds.c
     tests/test_cache.c
@@ -323,6 +327,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_forward_laws.c
     tests/test_forward_runs.c
     tests/test_gauge.c
+    tests/test_gauge_active.c
     tests/test_geometry.c
     tests/test_gradient_kernel.c
     tests/test_half.c

@@ -71,7 +71,8 @@ OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int6
  * Every answer is a two-sided certificate: `residual`, measured at the shifts returned, is an upper
  * bound of R; `residual_lower`, the mean of one closed walk, is a lower bound. Arrays are dense, f64 or
  * f32, finite, at most 1e300 in size; arithmetic is f64. The calls allocate O(rows + columns), never a
- * copy of the matrix. Shifts are unique up to k + c, v - c: mean(k) = 0 is chosen.
+ * copy of the matrix; from 8192 columns on, minimax may gather up to an eighth of them in f64. Shifts are
+ * unique up to k + c, v - c: mean(k) = 0 is chosen.
  *
  * The same R serves as score certificate R(S - T) [DER-17] and as best centring of a kernel,
  * min log(max K / min K) = 2 R(log K); R4, the same over walks of four steps, gives the kernel's

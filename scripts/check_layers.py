@@ -2,7 +2,7 @@
 
 base <- problem <- backend <- solver <- plan
 certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
-analysis, model, tools, examples: public headers and their own folder only
+analysis, model, tools, examples, python: public headers and their own folder only
 tests, fuzz, bench, lab: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -18,7 +18,7 @@ from pathlib import Path
 
 LAYERS = ["base", "problem", "backend", "solver", "plan"]
 JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
-OUTSIDE = {"analysis", "model", "tools", "examples"}
+OUTSIDE = {"analysis", "model", "tools", "examples", "python"}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 # Files of the plan layer lie in src/ itself; what a name starts with says so.
 PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")

@@ -8,35 +8,54 @@
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
-/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. */
-static void WORD(through_terms)(const ota_backward_job *job, const REAL *raw, int64_t query,
+/* dL/dS -> dL/d(scores before the softcap) in place; z, what was bent, over the softcap. Returns dL/dsoftcap. */
+static double WORD(through_softcap)(const REAL *z, int64_t count, bool wanted, REAL *gradient) {
+    enum { PIECE = 128 };
+    double along = 0.0;
+    for (int64_t first = 0; first < count; first += PIECE) {
+        const int64_t here = count - first < PIECE ? count - first : PIECE;
+        REAL bent[PIECE], left[PIECE], *g = gradient + first;
+        WORD(ota_bend)(z + first, here, bent, left);
+        for (int64_t j = 0; wanted && j < here; j++) {
+            if (!(g[j] < (REAL)0 || g[j] > (REAL)0)) continue;
+            along += (double)g[j] * ((double)bent[j] - (double)z[first + j] * (double)left[j]);
+        }
+        for (int64_t j = 0; j < here; j++) {
+            const REAL through = g[j] * left[j];
+            g[j] = g[j] < (REAL)0 || g[j] > (REAL)0 ? through : g[j];
+        }
+    }
+    return along;
+}
+
+/* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
+static void WORD(through_terms)(const ota_backward_job *job, REAL *raw, int64_t query,
                                 int64_t chunk, REAL *gradient) {
     const ota_resolved *r = &job->plan->resolved;
-    const int64_t m = r->keys;
     ota_backward_space *space = job->space;
+    const int64_t m = r->keys, diagonal = query + m - 1;
     const ota_term *inside = NULL, *softcap = NULL;
-    int inside_at = 0;
+    int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP) softcap = &r->terms[t];
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+            softcap = &r->terms[t];
+            softcap_at = t;
+        }
         if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
         inside = &r->terms[t];
         inside_at = t;
     }
-    const int64_t diagonal = query + m - 1;
-    double along = 0.0;
-    for (int64_t j = 0; softcap != NULL && j < m; j++) {
-        const double g = (double)gradient[j];
-        if (!(g < 0.0 || g > 0.0)) continue;
-        double z = (double)raw[j];
-        if (inside != NULL) z += ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
-        z *= r->scale / softcap->value;
-        const double bent = tanh(z), left = (1.0 - bent) * (1.0 + bent);
-        along += g * (bent - z * left);
-        gradient[j] = (REAL)(g * left);
+    if (softcap != NULL) {
+        const REAL rate = (REAL)(r->scale / softcap->value);
+        for (int64_t j = 0; inside != NULL && j < m; j++)
+            raw[j] += (REAL)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
+        KERNELS(job->plan)->multiply(raw, m, rate);
+        const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
+        space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
+            WORD(through_softcap)(raw, m, wanted, gradient);
     }
     KERNELS(job->plan)->multiply(gradient, m, (REAL)r->scale);
-    space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] = along;
-    if (inside == NULL) return;
+    if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
     double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
     for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
 }
@@ -220,7 +239,7 @@ static void WORD(close_block)(const ota_backward_job *job, const ota_backward_wo
     if (ota_array_present(whole[0]))
         unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
     for (int64_t k = 0; k < rows; k++) {
-        const REAL *raw = w->raw == NULL ? NULL : (const REAL *)w->raw + k * stride;
+        REAL *raw = w->raw == NULL ? NULL : (REAL *)w->raw + k * stride;
         through_terms(job, raw, first + k, block, (REAL *)w->upstream + k * stride);
     }
     if (ota_array_present(whole[1]))

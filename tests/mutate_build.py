@@ -19,6 +19,8 @@ from typing import Any
 PARTS = ("-DOTATTN_PROGRAM=OFF", "-DOTATTN_MODEL=OFF", "-DOTATTN_TESTS=ON")
 # KiB of address space that a test may have: a fault must not take the machine's. The sanitizer maps more.
 MEMORY = 16 << 20
+# Sanitizers want their shadow where a random layout may have put something else.
+FIXED = ("setarch", "-R") if shutil.which("setarch") else ()
 # Fresh memory holds 1.4e306, freed memory something else: what is read there by a fault is seen.
 FILLED = {"MALLOC_PERTURB_": "128", "ASAN_OPTIONS": "max_malloc_fill_size=1000000000:malloc_fill_byte=127"}
 
@@ -28,7 +30,7 @@ class Build:
 
     def __init__(self, tree: Path, folder: Path, jobs: int, *options: str) -> None:
         self.tree, self.folder, self.jobs = tree.resolve(), folder.resolve(), jobs
-        self.sanitized = any("sanitize" in option for option in options)
+        self.sanitized = any("SANITIZE" in option for option in options)
         self.stop = threading.Event()
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         for command in (
@@ -41,6 +43,7 @@ class Build:
         programs = [
             p for p in (self.folder / "tests").glob("test_*") if p.is_file() and os.access(p, os.X_OK)
         ]
+        self.seconds: dict[str, float] = {}
         self.tests = sorted(p.name for p in programs)
 
     def path(self, test: str) -> Path:
@@ -71,7 +74,14 @@ class Build:
         memory = "" if self.sanitized else f"ulimit -v {MEMORY}; "
         silent = subprocess.DEVNULL
         child = subprocess.Popen(
-            ["/bin/sh", "-c", f'ulimit -t {limit:.0f}; {memory}exec "$0"', str(self.path(test))],
+            [
+                "/bin/sh",
+                "-c",
+                f'ulimit -t {limit:.0f}; {memory}exec "$@"',
+                "sh",
+                *FIXED,
+                str(self.path(test)),
+            ],
             cwd=self.tree,
             env={**os.environ, **FILLED},
             stdout=silent,

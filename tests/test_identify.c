@@ -90,6 +90,8 @@ static void plans_are_traced(void **unused) {
         assert_string_equal(fits[0].method, expected);
         /* The scores of f32 queries and keys are read off softmax plans in f32. */
         spec_check("DER-27", fits[0].distance, 512.0 * 0x1p-24);
+        /* The line is exact where the family has one; every row of a prefix plan has one of its own. */
+        if (!isnan(fits[0].residual)) spec_check("CETA-08", fits[0].residual, 256.0 * 0x1p-53);
         assert_true(fits[0].explains && fits[0].temperature_known);
         for (int64_t t = 1; t < count; t++) assert_true(fits[t].distance > fits[0].distance);
         /* The room for answers is kept to. */
@@ -99,6 +101,73 @@ static void plans_are_traced(void **unused) {
         assert_int_equal(ota_identify(&x->problem, NULL, x->plan, one, 1, &count, NULL), OTA_OK);
         assert_true(count == 1 && memcmp(&before, &one[1], sizeof before) == 0);
         assert_string_equal(one[0].method, expected);
+    }
+    free(x);
+}
+
+/* Plans without a temperature: the rule is all there is to know. */
+static void hard_plans_are_traced(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"hard", "hard/exact", "hard/capped:1.5"};
+    uint64_t state = 11;
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < 2 * sizeof methods / sizeof methods[0]; k++) {
+        draw(&state, k % 2 == 1, x);
+        solve(x, methods[k / 2], 1.0);
+        ota_fit fits[FITS];
+        int64_t count = 0;
+        assert_int_equal(ota_identify(&x->problem, NULL, x->plan, fits, FITS, &count, NULL),
+                         OTA_OK);
+        assert_string_equal(fits[0].method, methods[k / 2]);
+        assert_true(fits[0].explains && !fits[0].temperature_known);
+        spec_check("DER-27", fits[0].distance, 0.0);
+        for (int64_t t = 1; t < count; t++)
+            assert_true(!fits[t].explains && fits[t].distance > 0.5);
+    }
+    free(x);
+}
+
+/* Which methods are tried, and what each comes to: temperatures, strengths and orders of the second best are
+ * least-squares answers too. */
+static void all_candidates(void **unused) {
+    (void)unused;
+    /* As many digits as are the same on every processor. */
+    static const char *const capped[] = {"softmax/capped:1.25{temperature=0.75}",
+                                         "entmax:1.02/capped:1.25{temperature=0.79",
+                                         "entmax:1.02/relaxed:0.29",
+                                         "softmax/relaxed:0.3083",
+                                         "entmax:1.118",
+                                         "softmax/elastic:0.10105",
+                                         "softmax{temperature=0.855}",
+                                         "softmax/online:1.25{temperature=0.75}",
+                                         "entmax:1.02/exact{temperature=0.79",
+                                         "softmax/exact{temperature=0.75}",
+                                         "softmax{temperature=1.073,axis=columns}"};
+    static const char *const prefix[] = {"softmax/prefix{temperature=0.75}",
+                                         "softmax/exact{temperature=1.085}",
+                                         "entmax:1.36",
+                                         "softmax/online:2.83{temperature=1.278}",
+                                         "softmax{temperature=1.321}",
+                                         "softmax/capped:2.83{temperature=1.085}"};
+    static const struct {
+        const char *method, *const *names;
+        int64_t count;
+    } rows[] = {{"softmax/capped:1.25", capped, sizeof capped / sizeof *capped},
+                {"softmax/prefix", prefix, sizeof prefix / sizeof *prefix}};
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        uint64_t state = 20;
+        draw(&state, false, x);
+        solve(x, rows[k].method, 0.75);
+        ota_fit fits[FITS];
+        int64_t count = 0;
+        assert_int_equal(ota_identify(&x->problem, NULL, x->plan, fits, FITS, &count, NULL),
+                         OTA_OK);
+
+        assert_int_equal(count, rows[k].count);
+        for (int64_t t = 0; t < count; t++)
+            assert_int_equal(strncmp(fits[t].method, rows[k].names[t], strlen(rows[k].names[t])),
+                             0);
     }
     free(x);
 }
@@ -237,6 +306,8 @@ static void refusals(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_traced),
+        cmocka_unit_test(hard_plans_are_traced),
+        cmocka_unit_test(all_candidates),
         cmocka_unit_test(parts_have_their_own_constants),
         cmocka_unit_test(regressions_are_exact),
         cmocka_unit_test(scores_are_read),

@@ -159,6 +159,13 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
         p->rows = OTA_ROWS_RELAXED;
     }
     if (s->scale.given) p->scale = s->scale.value;
+    if (s->dropout.given) {
+        if (!(s->dropout.value < 1.0))
+            return tool_refuse_flag(context, "dropout", "choose a probability below 1",
+                                    "--dropout is %g", s->dropout.value);
+        p->dropout = s->dropout.value;
+        p->dropout_seed = s->seed.given ? (uint64_t)s->seed.value : 1;
+    }
     p->cost = s->cost ? 1 : 0;
     if (s->temperature != NULL) {
         ota_array numbers;

@@ -318,6 +318,11 @@ const tool_flag tool_flags[] = {
     {"strict", 0, false, NULL, NULL, NULL, "rows that meet NaN or infinity are an error", SOLVE,
      SOLVING, true, FIELD(strict), tool_parse_switch},
 
+    {"dropout", 0, false, "P", NULL, "0",
+     "after the solve each weight is dropped with this probability, by --seed, and the others are "
+     "divided by 1 - P; certificates and --coupling are of the plan before",
+     ATTEND, SOLVING, false, FIELD(dropout), tool_parse_positive},
+
     {"threads", 'j', false, "N", NULL, "all processors",
      "how many threads; no result depends on it", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
      false, FIELD(threads), tool_parse_natural},

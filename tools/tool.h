@@ -53,6 +53,7 @@ typedef struct tool_settings {
     tool_whole max_rounds, rounds;
     const char *anneal, *relaxation, *center, *precision, *solver;
     bool prune, allow_partial, strict;
+    tool_real dropout;
     tool_whole threads, memory, seed;
     const char *cpu;
     const char *dtype, *out_dtype;

@@ -292,6 +292,16 @@ class Job:
         return array
 
 
+def gradient_field(job: Job, name: str) -> int | str:
+    """Where the gradient or tangent of an operand stands: a place among the terms, or a field."""
+    if name in job.term_names:
+        return job.term_names.index(name)
+    field = _GRADIENT_FIELDS.get(name)
+    if field is None:
+        raise ValueError(f"{name} has no part in this problem, so there is no derivative for it")
+    return "matrix" if name == "query" and not job.problem.keys.type else field
+
+
 def _positive(name: str, value: float) -> float:
     if not value > 0.0:
         raise ValueError(f"{name} is {value!r}, wanted more than 0")
@@ -390,15 +400,11 @@ class Handle:
         """Views by operand into the fields of ota_gradients or ota_tangents, which have the same names."""
         terms = (c.Array * max(1, len(job.term_names)))()
         for name, view in views.items():
-            if name in job.term_names:
-                _pack(terms, job.term_names.index(name) * ctypes.sizeof(c.Array), *view)
-                continue
-            field = _GRADIENT_FIELDS.get(name)
-            if field is None:
-                raise ValueError(f"{name} has no part in this problem, so there is no derivative for it")
-            if name == "query" and not job.problem.keys.type:
-                field = "matrix"
-            _pack(record, offsets[field], *view)
+            field = gradient_field(job, name)
+            if isinstance(field, int):
+                _pack(terms, field * ctypes.sizeof(c.Array), *view)
+            else:
+                _pack(record, offsets[field], *view)
         record.terms = ctypes.addressof(terms)
         # The struct holds an address only.
         self.terms = terms

@@ -1,12 +1,10 @@
 """Attention on JAX arrays: traced, compiled, differentiated and mapped like any JAX function.
 
-The library is called back from the compiled program (jax.pure_callback). A handler of jax.ffi would have to
-be compiled against the headers of one jaxlib, or mirror their structs; the callback holds for every version.
+A compiled program calls the library itself (jax.ffi). Where this jax cannot, Python is called back.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,114 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._attention import attention as on_arrays
-from ._plan import Plan
+from . import _jax_callback, _jax_ffi
+from ._attention import prepare
+from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
+from ._regulariser import Regulariser
+from ._settings import OPERANDS
+from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 
-# Arguments of `attention` that are arrays, in the order of the traced operands behind query, key and value.
-_PAIRS = ("attn_mask", "bias")
-_VECTORS = (
-    "relative_bias",
-    "alibi_slopes",
-    "sink",
-    "temperature",
-    "alpha",
-    "cap",
-    "strength",
-    "row_mass",
-    "column_mass",
-)
-_NAMES = ("query", "key", "value", *_PAIRS, *_VECTORS, "key_lengths")
-_WITHOUT_GRADIENT = ("attn_mask", "key_lengths")
-
-
-def _call(static: Any, operands: Any, run: Any, result: Any) -> Any:
-    """`run(arrays by name)` outside of the program. Whole batches at once where every array can have one."""
-    names = [name for name, x in zip(_NAMES, operands, strict=True) if x is not None]
-    plain = all(name in _NAMES[:5] for name in names)
-
-    def outside(*arrays: Any) -> Any:
-        return run(static, {name: np.asarray(x) for name, x in zip(names, arrays, strict=True)})
-
-    present = [x for x in operands if x is not None]
-    return jax.pure_callback(
-        outside, result, *present, vmap_method="broadcast_all" if plain else "sequential"
-    )
-
-
-def _forward(static: Any, arrays: Mapping[str, Any]) -> Any:
-    return on_arrays(**arrays, **dict(static))
-
-
-def _backward(static: Any, arrays: Mapping[str, Any], gradient: Any) -> Any:
-    query, key, value = (arrays[name] for name in _NAMES[:3])
-    rest = {name: x for name, x in arrays.items() if name not in _NAMES[:3]}
-    plan = Plan(query, key, value, gradients=True, **rest, **dict(static))
-    plan.forward(query, key, value)
-    wanted = [name for name in arrays if name not in _WITHOUT_GRADIENT]
-    found = plan.backward(gradient, wrt=wanted)
-    lead = gradient.shape[:-2]
-    return tuple(_shaped(found[name], arrays[name], lead) for name in wanted)
-
-
-def _shaped(found: Any, operand: Any, lead: tuple[int, ...]) -> Any:
-    """A gradient in the shape of its operand: summed where that was repeated."""
-    found = np.asarray(found)
-    if found.size != operand.size:
-        whole = found.reshape((*lead, *found.shape[-2:]))
-        whole = whole.sum(tuple(range(whole.ndim - operand.ndim)))
-        repeated = tuple(k for k, size in enumerate(operand.shape) if size == 1 and whole.shape[k] > 1)
-        found = whole.sum(repeated, keepdims=True)
-    return found.reshape(operand.shape).astype(operand.dtype)
-
-
-# jax gives its constructor no types.
-_shape: Any = jax.ShapeDtypeStruct
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(static: Any, operands: Any) -> Any:
-    query, key, value = operands[:3]
-    lead = jnp.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-    heads = () if query.ndim == key.ndim == value.ndim == 2 else (_heads(operands),)
-    shape = (*lead, *heads, query.shape[-2], value.shape[-1])
-    return _call(static, operands, _forward, _shape(shape, query.dtype))
-
-
-def _heads(operands: Any) -> int:
-    return max(int(x.shape[-3]) if x.ndim > 2 else 1 for x in operands[:3])
-
-
-def _attend_forward(static: Any, operands: Any) -> Any:
-    return _attend(static, operands), operands
-
-
-def _attend_backward(static: Any, operands: Any, gradient: Any) -> Any:
-    wanted = [k for k, x in enumerate(operands) if x is not None and _NAMES[k] not in _WITHOUT_GRADIENT]
-    shapes = tuple(_shape(operands[k].shape, operands[k].dtype) for k in wanted)
-    names = [name for name, x in zip(_NAMES, operands, strict=True) if x is not None]
-    plain = all(name in _NAMES[:5] for name in names)
-
-    def outside(upstream: Any, *arrays: Any) -> Any:
-        by_name = {name: np.asarray(x) for name, x in zip(names, arrays, strict=True)}
-        return _backward(static, by_name, np.asarray(upstream))
-
-    present = [x for x in operands if x is not None]
-    found = jax.pure_callback(
-        outside, shapes, gradient, *present, vmap_method="broadcast_all" if plain else "sequential"
-    )
-    result: list[Any] = [None] * len(operands)
-    for k, x in zip(wanted, found, strict=True):
-        result[k] = x
-    for k, name in enumerate(_NAMES):
-        if operands[k] is not None and name in _WITHOUT_GRADIENT:
-            floating = jnp.issubdtype(operands[k].dtype, jnp.floating)
-            result[k] = (
-                jnp.zeros_like(operands[k]) if floating else np.zeros(operands[k].shape, jax.dtypes.float0)
-            )
-    return (tuple(result),)
-
-
-_attend.defvjp(_attend_forward, _attend_backward)
+# Arguments that are arrays, or numbers that may be traced.
+_ARRAYS = OPERANDS[3:16]
+_FLOATS = ("float64", "float32", "bfloat16", "float16")
 
 
 def attention(
@@ -134,7 +34,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    method: str = "softmax",
+    method: str | Regulariser = "softmax",
+    return_aux: Any = None,
     **arguments: Any,
 ) -> Any:
     """`otattn.attention` as a JAX function: jit, grad, value_and_grad, jacrev and vmap work on it.
@@ -147,9 +48,12 @@ def attention(
         Boolean, or floats that are added; floats get no gradient here, those of `bias` do.
     dropout_p : float
         Needs ``dropout_seed=``, an int.
+    return_aux : AuxRequest or bool, optional
+        Then the result is ``(out, AuxOutput)``. `certificate` is not offered and `info` is None. The coupling
+        and the received mass have derivatives.
     method, **arguments
-        As in `otattn.attention` without `return_aux`. Arrays among them (bias, temperature, alpha, cap,
-        strength, masses, sink, slopes) may be traced and get gradients; everything else is static.
+        As in `otattn.attention`. Arrays among them (bias, temperature, alpha, cap, strength, masses, sink,
+        slopes) may be traced and get gradients; everything else is static.
 
     Returns
     -------
@@ -157,8 +61,10 @@ def attention(
 
     Raises
     ------
-    ValueError, TypeError, NotConverged, Infeasible
-        As `otattn.attention`; out of a compiled program they arrive inside JAX's own exception.
+    ValueError, TypeError
+        When the function is traced, as `otattn.attention`.
+    Exception
+        jax's own, with the library's sentence, where a solve of a compiled program fails.
 
     Examples
     --------
@@ -168,29 +74,188 @@ def attention(
     >>> out.shape
     (1, 1, 4, 3)
     """
-    if "return_aux" in arguments:
-        raise TypeError(
-            "return_aux is not offered on JAX arrays; call otattn.attention on numpy.asarray(...)"
-        )
     if dropout_p and arguments.get("dropout_seed") is None:
         raise ValueError("dropout_p is given without dropout_seed, an int")
-    given: dict[str, Any] = {"attn_mask": attn_mask}
-    for name in (*_PAIRS[1:], *_VECTORS, "key_lengths"):
-        x = arguments.pop(name, None)
-        given[name] = None if x is None else jnp.asarray(x)
-    query, key, value = jnp.asarray(query), jnp.asarray(key), jnp.asarray(value)
-    for name in _PAIRS:
-        x = given[name]
-        if x is not None and jnp.ndim(x) < query.ndim:
-            # Of the query's rank, so that a batch dimension of vmap comes before all of them.
-            given[name] = jnp.reshape(x, (1,) * (query.ndim - jnp.ndim(x)) + jnp.shape(x))
-    static = {
-        "dropout_p": dropout_p,
-        "is_causal": is_causal,
-        "scale": scale,
-        "enable_gqa": enable_gqa,
-        "method": method,
-        **arguments,
+    given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+    arrays, static = _parted(given, arguments)
+    words = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    static |= {**words, "method": method}
+    if isinstance(method, Regulariser) or not _jax_ffi.is_offered():
+        if request_of(return_aux) is not None:
+            raise ValueError("return_aux is given where jax.ffi cannot call the library")
+        return _jax_callback.attend(arrays, static)
+    settings, extra, _ = prepare(**static)
+    query, key, value = _alike(arrays)
+    folded = fold(query, key, value, enable_gqa, jnp.broadcast_to)
+    sizes = (folded.query.shape[1], folded.query.shape[2], folded.key.shape[2])
+    operands = dict(zip(OPERANDS[:3], folded[:3], strict=True))
+    operands |= _others(arrays, folded.batch, sizes)
+    return _solved(settings, operands, extra[-1], "out", folded.lead, return_aux)
+
+
+def coupling(
+    scores: Any,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    method: str = "softmax",
+    return_aux: Any = None,
+    **arguments: Any,
+) -> Any:
+    """`otattn.coupling` as a JAX function: the weights P of a matrix of scores.
+
+    Parameters
+    ----------
+    scores : jax.Array, shape (..., rows, columns)
+        `scale` multiplies it (default 1), `temperature` divides it.
+    attn_mask, is_causal, scale, method, return_aux, **arguments
+        As in `attention`.
+
+    Returns
+    -------
+    coupling : jax.Array, the shape and type of `scores`
+
+    Raises
+    ------
+    ValueError, TypeError, Exception
+        As `attention`; ValueError where jax.ffi cannot call the library.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, otattn.jax
+    >>> def received(scores):
+    ...     return otattn.jax.coupling(scores, method="softmax/relaxed:1").sum(0)
+    >>> jax.jacrev(received)(jnp.zeros((2, 3))).shape
+    (3, 2, 3)
+    """
+    arrays, static = _parted({"query": scores, "attn_mask": attn_mask}, arguments)
+    if isinstance(method, Regulariser) or not _jax_ffi.is_offered():
+        raise ValueError("coupling needs jax.ffi on the CPU, and a method that is a string")
+    settings, _, _ = prepare(**static, is_causal=is_causal, scale=scale, method=method)
+    (scores,) = _alike(arrays, "scores")
+    if scores.ndim < 2:
+        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
+    rank = max(4, scores.ndim)
+    whole = scores.reshape((1,) * (rank - scores.ndim) + scores.shape)
+    batch = whole.shape[:-3]
+    whole = whole.reshape((-1, *whole.shape[-3:]))
+    operands = {"query": whole, **_others(arrays, batch, whole.shape[1:])}
+    return _solved(settings, operands, None, "coupling", scores.shape[:-2], return_aux)
+
+
+def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays and what may be traced by name, and the static rest. Plain numbers of a method are static."""
+    arrays = {name: jnp.asarray(x) for name, x in given.items() if x is not None}
+    static: dict[str, Any] = {}
+    for name, x in arguments.items():
+        number = name in ("temperature", "alpha", "cap", "strength") and not hasattr(x, "shape")
+        if name not in _ARRAYS or number:
+            static[name] = x
+        elif x is not None:
+            arrays[name] = jnp.asarray(x)
+    return arrays, static
+
+
+def _alike(arrays: Mapping[str, Any], first: str = "query") -> list[Any]:
+    found = [(name, arrays[name]) for name in OPERANDS[:3] if name in arrays]
+    kind = str(found[0][1].dtype)
+    if kind not in _FLOATS:
+        raise TypeError(f"{first} has type {kind}, wanted one of {', '.join(_FLOATS)}")
+    for name, x in found:
+        if str(x.dtype) != kind:
+            raise TypeError(f"{name} has type {x.dtype}, but query has {kind}")
+    return [x for _, x in found]
+
+
+def _wide(x: Any) -> Any:
+    """Masses, slopes and the like: f64 or f32, others converted."""
+    if str(x.dtype) in ("float64", "float32"):
+        return x
+    return x.astype(jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
+
+
+def _others(arrays: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """The operands behind query, key and value in four dimensions, or as single numbers."""
+    heads, queries, keys = sizes
+    total = int(np.prod(batch, dtype=np.int64))
+    found: dict[str, Any] = {}
+    for name in _ARRAYS:
+        x = arrays.get(name)
+        if x is None or name == "key_lengths":
+            continue
+        if name in ("attn_mask", "bias"):
+            x = fold_pairs(name, x, batch, sizes, jnp.broadcast_to)
+        elif name == "relative_bias":
+            x = fold_relative(_wide(x), heads, queries, keys)
+        elif name in ("row_mass", "column_mass", "start_potential"):
+            x = fold_vector(name, _wide(x), total, heads, queries if name == "row_mass" else keys)
+            if name == "start_potential":
+                x = jnp.broadcast_to(x, (total, heads, 1, keys))
+        elif x.size == 1:
+            x = _wide(x).reshape(())
+        elif name == "strength" and x.shape == (keys,):
+            x = _wide(x).reshape((1, 1, 1, keys))
+        elif name in ("alibi_slopes", "sink", "temperature"):
+            x = fold_heads(name, _wide(x), heads)
+        else:
+            raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
+        found[name] = x
+    if "key_lengths" in arrays:
+        _shorten(found, arrays["key_lengths"], total, keys)
+    return found
+
+
+def _shorten(found: dict[str, Any], lengths: Any, total: int, keys: int) -> None:
+    """Lengths as part of the mask: without x64 JAX lacks the library's type for them."""
+    if lengths.shape != (total,) or not jnp.issubdtype(lengths.dtype, jnp.integer):
+        raise ValueError(
+            f"key_lengths has type {lengths.dtype} and shape {lengths.shape}, wanted integers ({total},)"
+        )
+    inside = (jnp.arange(keys) < lengths[:, None]).reshape((total, 1, 1, keys))
+    mask = found.get("attn_mask")
+    if mask is None:
+        found["attn_mask"] = inside
+    elif mask.dtype == jnp.bool_:
+        found["attn_mask"] = mask & inside
+    else:
+        found["attn_mask"] = jnp.where(inside, mask, -jnp.inf)
+
+
+def _solved(
+    settings: Any, operands: dict[str, Any], seed: Any, first: str, lead: tuple[int, ...], return_aux: Any
+) -> Any:
+    request = request_of(return_aux)
+    if request is not None and request.certificate:
+        if request is not EVERYTHING:
+            raise ValueError("certificate is not offered on JAX arrays; call otattn.attention on NumPy's")
+        request = request._replace(certificate=False)
+    wanted = outputs_of(request or NO_AUX)
+    names = (first, *(name for name in wanted if name != first))
+    present = tuple(name for name in OPERANDS if name in operands)
+    static = _jax_ffi.Static(settings, names, present, seed)
+    found = _jax_ffi.solve(static, tuple(operands[name] for name in present))
+    by_name = {
+        name: x.reshape((*lead, *x.shape[2 if name in ("out", "coupling") else 3 :]))
+        for name, x in zip(names, found, strict=True)
     }
-    operands = (query, key, value, *(given[name] for name in _NAMES[3:]))
-    return _attend(tuple(sorted(static.items())), operands)
+    if request is None:
+        return by_name[first]
+    return by_name[first], _aux(request, by_name)
+
+
+def _aux(request: AuxRequest, found: dict[str, Any]) -> AuxOutput:
+    # Only these two have derivatives.
+    x = {
+        name: value if name in ("coupling", "receiver") else jax.lax.stop_gradient(value)
+        for name, value in found.items()
+    }
+    return AuxOutput(
+        coupling=x["coupling"] if request.coupling else None,
+        potentials=Potentials(x["row_potential"], x["column_potential"]) if request.potentials else None,
+        receiver=x["receiver"] if request.receiver else None,
+        row_stats=RowStats(x["row_entropy"], x["row_support"], x["row_max"], x["sink"])
+        if request.row_stats
+        else None,
+        lse=x["lse"] if request.lse else None,
+    )

@@ -6,30 +6,10 @@ import numpy as np
 import otattn
 import pytest
 import torch
+from philox import dropout_mask
 from torch.utils.checkpoint import checkpoint
 
 METHODS = ["softmax", "entmax:1.5", "softmax/exact", "softmax/elastic:0.4,3", "softmax/capped:1.5"]
-LOW = (1 << 32) - 1
-
-
-def philox(counter: list[int], key: int) -> list[int]:
-    """Philox 4x32-10: ten rounds of two multiplications, the key stepped by Weyl constants."""
-    a, b, c, d = counter
-    low, high = key & LOW, key >> 32
-    for _ in range(10):
-        first, second = 0xD2511F53 * a, 0xCD9E8D57 * c
-        a, b, c, d = second >> 32 ^ b ^ low, second & LOW, first >> 32 ^ d ^ high, first & LOW
-        low, high = low + 0x9E3779B9 & LOW, high + 0xBB67AE85 & LOW
-    return [a, b, c, d]
-
-
-def expected(shape: tuple[int, int, int, int], dropout: float, seed: int, offset: int) -> np.ndarray:
-    found = np.empty(shape)
-    for b, h, i, j in np.ndindex(*shape):
-        head = philox([offset & LOW, offset >> 32, b, h], seed)
-        words = philox([i, 0, j // 4, 0], head[0] | head[1] << 32)
-        found[b, h, i, j] = 0.0 if words[j % 4] < int(dropout * 2**32) else 1 / (1 - dropout)
-    return found
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -41,7 +21,7 @@ def test_the_mask_is_the_generator(method: str) -> None:
     request = otattn.AuxRequest(coupling=True, receiver=True, certificate=True)
     arguments = {"method": method, "dropout_seed": seed, "dropout_offset": offset}
     out, aux = otattn.attention(q, k, identity, None, 0.3, return_aux=request, **arguments)
-    mask = expected((2, 3, 8, 8), 0.3, seed, offset)
+    mask = dropout_mask((2, 3, 8, 8), 0.3, seed, offset)
     assert np.abs(out - mask * aux.coupling).max() <= 1e-15
     plain, bare = otattn.attention(q, k, identity, method=method, return_aux=request)
     assert np.abs(aux.coupling - plain).max() <= 1e-15

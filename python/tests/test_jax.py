@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +87,193 @@ def test_shapes_types_and_refusals(rng: np.random.Generator) -> None:
     assert (again == otattn.attention(q, q, q, dropout_p=0.5, dropout_seed=3)).all()
     with pytest.raises(ValueError, match="without dropout_seed"):
         otattn.jax.attention(q, q, q, dropout_p=0.5)
-    with pytest.raises(TypeError, match="return_aux is not offered"):
-        otattn.jax.attention(q, q, q, return_aux=True)
-    with pytest.raises(Exception, match="softmaxx"):
-        otattn.jax.attention(q, q, q, method="softmaxx").block_until_ready()
+    with pytest.raises(ValueError, match="softmaxx"):
+        otattn.jax.attention(q, q, q, method="softmaxx")
+    with pytest.raises(ValueError, match="certificate is not offered"):
+        otattn.jax.attention(q, q, q, return_aux=otattn.AuxRequest(certificate=True))
+    with pytest.raises(TypeError, match="key has type float32, but query has float64"):
+        otattn.jax.attention(q, q.astype(np.float32), q)
+    with pytest.raises(TypeError, match="query has type int64"):
+        otattn.jax.attention(*3 * [np.ones((2, 2), np.int64)])
+    steep = 40 * rng.standard_normal((6, 6))
+    with pytest.raises(Exception, match="after 2 rounds the residual is"):
+        otattn.jax.attention(steep, steep, steep, method="softmax/exact", max_rounds=2)
+    # The next call is none the worse for it.
+    assert np.isfinite(otattn.jax.attention(q, q, q)).all()
+
+
+REQUEST = otattn.AuxRequest(coupling=True, potentials=True, receiver=True, row_stats=True, lse=True)
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/relaxed:0.7"])
+def test_coupling_statistics_and_their_gradients(method: str, rng: np.random.Generator) -> None:
+    x, pairs = arrays(rng)
+    pairs["attn_mask"][:, 0] = True
+    options = {"enable_gqa": True, "method": method, "tolerance": 1e-12}
+    right, expected = otattn.attention(*x, **pairs, **options, return_aux=REQUEST)
+    out, aux = jax.jit(lambda *y: otattn.jax.attention(*y, **pairs, **options, return_aux=REQUEST))(*x)
+    assert (out == right).all() and (aux.coupling == expected.coupling).all() and aux.info is None
+    for ours, theirs in (
+        (aux.potentials, expected.potentials),
+        (aux.row_stats, expected.row_stats),
+        ((aux.receiver, aux.lse), (expected.receiver, expected.lse)),
+    ):
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype and (a == b).all()
+
+    scores, weight = rng.standard_normal((3, 5, 6)), rng.standard_normal((3, 5, 6))
+
+    def plan_and_sums(s: Any, w: Any) -> Any:
+        plan, more = otattn.jax.coupling(s, method=method, tolerance=1e-12, return_aux=REQUEST)
+        # Statistics have no derivative and take none away.
+        return (plan * w).sum() + jnp.sin(more.receiver).sum() + more.lse.sum()
+
+    leaf = torch.from_numpy(scores).requires_grad_()
+    plan, more = otattn.coupling(leaf, method=method, tolerance=1e-12, return_aux=REQUEST)
+    loss = (plan * torch.from_numpy(weight)).sum() + more.receiver.sin().sum()
+    (wanted,) = torch.autograd.grad(loss, leaf)
+    assert np.abs(jax.grad(plan_and_sums)(scores, weight) - wanted.numpy()).max() <= 1e-9
+    mapped = jax.vmap(jax.grad(plan_and_sums), in_axes=0)(scores, weight)
+    assert np.abs(mapped - wanted.numpy()).max() <= 1e-9
+    sums = otattn.jax.attention(*x, **pairs, **options, return_aux=True)[1]
+    assert sums.coupling is None and sums.certificate is None and sums.receiver is not None
+
+
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "softmax/online:2"])
+def test_every_operand_against_the_callback(method: str, rng: np.random.Generator) -> None:
+    """The same numbers as Python called back, and the same gradients: two ways to the library."""
+    x, pairs = arrays(rng)
+    pairs["attn_mask"] = np.where(rng.random((5, 6)) < 0.9, 0.0, -1.0)
+    values = {
+        **dict(zip(("query", "key", "value"), x, strict=True)),
+        **pairs,
+        "alibi_slopes": rng.uniform(0, 0.3, 4),
+        "relative_bias": rng.standard_normal((4, 10)),
+        "temperature": np.float64(0.8),
+        "row_mass": np.full((4, 5), 0.9),
+    }
+    if method == "softmax":
+        values["sink"] = rng.standard_normal(4)
+    else:
+        values["column_mass"] = np.full(6, 0.75)
+    static = {"enable_gqa": True, "method": method, "tolerance": 1e-12, "causal_align": "bottom_right"}
+    given = {name: jnp.asarray(y) for name, y in values.items()}
+    upstream = rng.standard_normal((2, 4, 5, 3))
+
+    def by_handler(y: Any) -> Any:
+        return (otattn.jax.attention(**y, **static) * upstream).sum()
+
+    def by_callback(y: Any) -> Any:
+        return (otattn.jax._jax_callback.attend(y, static) * upstream).sum()
+
+    ours, theirs = (jax.value_and_grad(f)(given) for f in (by_handler, by_callback))
+    assert abs(ours[0] - theirs[0]) <= 1e-11
+    for name in values:
+        a, b = ours[1][name], theirs[1][name]
+        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-9, name
+
+
+def test_lengths_and_vmap_over_what_all_share(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 2, 5, 4))
+    lengths = np.array([5, 2, 3])
+    right = otattn.attention(x, x, x, key_lengths=lengths)
+    for mask in (None, np.ones((5, 5), bool), np.zeros((5, 5))):
+        assert (otattn.jax.attention(x, x, x, mask, key_lengths=lengths) == right).all()
+    bias = rng.standard_normal((5, 5))
+
+    def loss(y: Any, b: Any) -> Any:
+        return jnp.sin(otattn.jax.attention(y, y, y, bias=b)).sum()
+
+    together = jax.vmap(jax.grad(loss, argnums=(0, 1)), in_axes=(0, None))(x, bias)
+    for k in range(3):
+        single = jax.grad(loss, argnums=(0, 1))(x[k], bias)
+        for a, b in zip(together, single, strict=True):
+            assert np.abs(a[k] - b).max() <= 1e-12
+    drop = jax.vmap(lambda y: otattn.jax.attention(y, y, y, dropout_p=0.5, dropout_seed=3))(x)
+    for k in range(3):
+        assert (drop[k] == otattn.attention(x[k], x[k], x[k], dropout_p=0.5, dropout_seed=3)).all()
+
+
+def test_without_f64() -> None:
+    """In a process of its own: the switch is read when jax starts."""
+    code = """
+import jax, numpy as np, otattn, otattn.jax
+assert not jax.config.jax_enable_x64
+x = np.random.default_rng(0).standard_normal((2, 2, 5, 4)).astype(np.float32)
+for method in ("softmax", "softmax/exact", "softmax/relaxed:1"):
+    def loss(y, **aux):
+        found = otattn.jax.attention(y, y, y, method=method, **aux)
+        return ((found[0] if aux else found) ** 2).sum()
+    request = otattn.AuxRequest(potentials=True, lse=True)
+    plain, asked = jax.grad(loss)(x), jax.grad(lambda y: loss(y, return_aux=request))(x)
+    y = x.astype(float)
+    wide = otattn.Plan(y, y, y, method=method, gradients=True, tolerance=1e-12)
+    right = sum(wide.backward(2 * wide.forward(y, y, y)).values())
+    assert plain.dtype == np.float32
+    assert max(abs(plain - right).max(), abs(asked - right).max()) <= 1e-4 * abs(right).max(), method
+"""
+    environment = {**os.environ, "JAX_ENABLE_X64": "0"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_a_regulariser_and_an_old_jax_go_by_callback(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = rng.standard_normal((1, 2, 4, 3))
+    own = otattn.Regulariser(lambda t: max(t, 0.0), lambda t: float(t > 0))
+    sparse = otattn.attention(x, x, x, method="sparsemax")
+    assert np.abs(otattn.jax.attention(x, x, x, method=own) - sparse).max() <= 1e-14
+    monkeypatch.setattr(otattn.jax._jax_ffi, "is_offered", lambda: False)
+    assert np.abs(otattn.jax.attention(x, x, x, method="sparsemax") - sparse).max() <= 1e-14
+    with pytest.raises(ValueError, match=r"jax\.ffi cannot call"):
+        otattn.jax.attention(x, x, x, return_aux=True)
+
+
+# Of the handler : of jaxlib's header, and the fields that the handler reads.
+LAYOUTS = {
+    "extension": ("Extension_Base", "size=struct_size type next"),
+    "version": (
+        "Api_Version",
+        "size=struct_size extension=extension_start major=major_version minor=minor_version",
+    ),
+    "new_error": ("Error_Create_Args", "size=struct_size message code=errc"),
+    "api": ("Api", "version=api_version internal=internal_api new_error=XLA_FFI_Error_Create"),
+    "buffer": ("Buffer", "type=dtype data rank sizes=dims"),
+    "buffers": ("Args", "count=size types buffers=args"),
+    "text": ("ByteSpan", "data=ptr length=len"),
+    "array": ("Array", "type=dtype count=size data"),
+    "attributes": ("Attrs", "count=size types names values=attrs"),
+    "frame": (
+        "CallFrame",
+        "extension=extension_start api context=ctx stage arguments=args results=rets attributes=attrs",
+    ),
+    "metadata": ("Metadata", "size=struct_size version=api_version traits state_type=state_type_id"),
+    "metadata_extension": ("Metadata_Extension", "base=extension_base metadata"),
+}
+NUMBERS = {
+    "XLA_METADATA": "Extension_Metadata",
+    "XLA_F32": "DataType_F32",
+    "XLA_F64": "DataType_F64",
+    "XLA_INVALID_ARGUMENT": "Error_Code_INVALID_ARGUMENT",
+    "XLA_INTERNAL": "Error_Code_INTERNAL",
+}
+
+
+def test_structs_are_those_of_the_header(tmp_path: Path, root: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    lines = [f'#include "{root}/python/native/jax_handler.c"', '#include "xla/ffi/api/c_api.h"']
+    for ours, (theirs, fields) in LAYOUTS.items():
+        for field in fields.split():
+            here, _, there = field.partition("=")
+            left = f"offsetof(xla_{ours}, {here})"
+            right = f"offsetof(struct XLA_FFI_{theirs}, {there or here})"
+            lines.append(f'_Static_assert({left} == {right}, "{ours}.{here}");')
+    lines += [
+        f'_Static_assert((int){here} == (int)XLA_FFI_{there}, "{here}");' for here, there in NUMBERS.items()
+    ]
+    source = tmp_path / "layout.c"
+    source.write_text("\n".join(lines))
+    folders = ["-I", str(root / "include"), "-I", str(jax.ffi.include_dir())]
+    subprocess.run([compiler, "-std=c11", "-fsyntax-only", *folders, str(source)], check=True)

@@ -104,6 +104,11 @@ void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t 
 bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                       int64_t key);
 
+/* bend.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
+void ota_bend_f32(const float *restrict x, int64_t count, float *restrict bent,
+                  float *restrict left);
+void ota_bend_f64(const double *restrict x, int64_t count, double *restrict bent,
+                  double *restrict left);
 /* terms.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */

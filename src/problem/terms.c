@@ -10,13 +10,10 @@ enum { PIECE = 128 };
 
 #define REAL float
 #define WORD(name) name##_f32
-#define TANH tanhf
 #include "problem/terms.inc.h"
 #undef REAL
 #undef WORD
-#undef TANH
 
 #define REAL double
 #define WORD(name) name##_f64
-#define TANH tanh
 #include "problem/terms.inc.h"

@@ -74,9 +74,11 @@ void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, in
             }
             if (term->kind == OTA_TERM_SOFTCAP) {
                 const REAL cap = (REAL)term->value;
-                for (int64_t k = 0; k < count; k++) {
-                    s[k] = s[k] <= (REAL)-INFINITY ? s[k] : cap * TANH(s[k] / cap);
-                }
+                REAL bent[PIECE], left[PIECE];
+                for (int64_t k = 0; k < count; k++) addend[k] = s[k] / cap;
+                WORD(ota_bend)(addend, count, bent, left);
+                for (int64_t k = 0; k < count; k++)
+                    s[k] = s[k] <= (REAL)-INFINITY ? s[k] : cap * bent[k];
             } else if (term->kind == OTA_TERM_ALIBI) {
                 const REAL slope = (REAL)(ota_array_present(&term->array)
                                               ? ota_array_get(&term->array, 0, 0, 0, head)

@@ -122,6 +122,9 @@ plan S.npy -o P.npy --coupling P.npy
 plan S.npy -o P.txt
 plan - --mask -
 plan S.npy -o P.npy --out-dtype bf16
+attend Q.npy K.npy V.npy --dropout 1
+attend Q.npy K.npy V.npy --dropout 0
+plan S.npy --dropout .5
 attend Q.npy K.npy
 attend Q.npy K4.npy V.npy
 attend Q.npy K3heads.npy V.npy

@@ -98,6 +98,7 @@ def test_every_study_has_a_table_and_a_figure(folder: Path) -> None:
         with (folder / f"{name}.csv").open(newline="") as file:
             assert len(points) == len(list(csv.DictReader(file))) > 3
         assert len(table(folder, name)) > 1
+        assert f"{STUDIES[name][0]}: " in page
         titles = [figure["encoding"][axis]["title"] for axis in "xy"]
         assert all(titles)
 
@@ -212,6 +213,8 @@ def test_elastic_plans_are_near_relaxed_ones(folder: Path) -> None:
     points = table(folder, "relaxed")
     spec.check("ELA-18", max(max(series.values()) for series in points.values()), 0.11)
     assert points["1"]["1"] > 1e-3
+    # One small step is near the relaxed optimum that moves as little: what is left is of second order.
+    spec.check("ELA-18", points["0.1"]["1"] / points["0.25"]["1"], 0.25)
     # The fixed point is the exact plan, which the relaxed ones end in.
     spec.check("ELA-18", points["1"]["16"], 1e-8)
 

@@ -12,7 +12,7 @@
 #include "../files_formats.h"
 #include "../ranks.h"
 #include "../report/run.h"
-#include "analyze.h"
+#include "results.h"
 
 enum { WINDOWS_STANDARD = 64, TOKENS_STANDARD = 512 };
 
@@ -77,12 +77,19 @@ static int read_saturation(tool_context *context, run_settings *s) {
     return 0;
 }
 
-static run_variant *add_variant(run_settings *s) { return &s->variant[s->variants++]; }
+/* `again`: the run itself once more, which needs no measurement. */
+static run_variant *add_variant(run_settings *s, bool again) {
+    run_variant *one = &s->variant[s->lines++];
+    one->source = again ? 0 : s->variants++;
+    return one;
+}
 
 static int read_methods(tool_context *context, run_settings *s) {
     const char *text = context->settings.methods;
     char *words[VARIANTS_MOST / 2];
-    (void)snprintf(add_variant(s)->name, sizeof s->variant[0].name, "%s", "model");
+    const bool plain = context->settings.model_methods.count == 0;
+    (void)snprintf(add_variant(s, false)->name, sizeof s->variant[0].name, "%s",
+                   plain ? "softmax" : "--method");
     s->methods = 1;
     if (text == NULL) return 0;
     const int count = tool_split_methods(text, words, VARIANTS_MOST / 2);
@@ -90,11 +97,13 @@ static int read_methods(tool_context *context, run_settings *s) {
         return tool_refuse_flag(context, "methods", NULL, "--methods names none, or more than %d",
                                 VARIANTS_MOST / 2);
     for (int k = 0; k < count; k++) {
-        run_variant *one = add_variant(s);
-        one->method = s->method_text[k] = words[k];
+        s->method_text[k] = words[k];
+        if (plain && strcmp(words[k], "softmax") == 0) continue;
+        run_variant *one = add_variant(s, false);
+        one->method = words[k];
         (void)snprintf(one->name, sizeof one->name, "%s", words[k]);
     }
-    s->methods = s->variants;
+    s->methods = s->lines;
     return 0;
 }
 
@@ -107,7 +116,8 @@ static int read_temperatures(tool_context *context, run_settings *s) {
         if (!(factors[k] > 0) || !isfinite(factors[k]))
             return tool_refuse_flag(context, "temperatures", NULL, "%g is no temperature",
                                     factors[k]);
-        run_variant *one = add_variant(s);
+        const bool again = factors[k] == 1 && context->settings.temperature == NULL;
+        run_variant *one = add_variant(s, again);
         one->temperature = factors[k];
         tool_format_real(factors[k], one->name, 32);
     }
@@ -174,7 +184,7 @@ static json_t *settings_json(const run *r) {
         {"saturation_tv", json_real(s->tv)},
         {"store", json_string(s->half ? "f16" : "f32")},
         {"methods", names_json(s, 1, s->methods)},
-        {"temperatures", names_json(s, s->methods, s->variants)},
+        {"temperatures", names_json(s, s->methods, s->lines)},
     };
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);
@@ -253,7 +263,10 @@ static int measure_window(run *r, int64_t index, run_record *record) {
     if (code != 0) return code;
     run_window_ids(&r->text, &r->text.windows[index], record->ids);
     run_folder_record(&r->folder, index, path);
-    code = run_measure(r, record);
+    if (index == 0) code = run_example_begin(r);
+    if (code == 0) code = run_measure(r, record);
+    if (code == 0 && index == 0) code = run_example_write(r);
+    run_example_end(r);
     return code == 0 ? run_record_write(r->context, record, path) : code;
 }
 

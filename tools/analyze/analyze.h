@@ -12,26 +12,12 @@
 #ifndef OTATTN_TOOLS_ANALYZE_H
 #define OTATTN_TOOLS_ANALYZE_H
 
+#include <sha2.h>
+
 #include "otattn_analysis.h"
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
 #include "tool.h"
-
-/* ---- sha256.c: FIPS 180-4 ---- */
-
-enum { SHA256_BYTES = 32, SHA256_TEXT = 65 };
-
-typedef struct sha256 {
-    uint32_t state[8];
-    uint64_t length;
-    unsigned char block[64];
-} sha256;
-
-void sha256_begin(sha256 *hash);
-void sha256_add(sha256 *hash, const void *bytes, size_t size);
-void sha256_end(sha256 *hash, unsigned char digest[SHA256_BYTES]);
-/* Lower-case hexadecimal. */
-void sha256_text(const unsigned char digest[SHA256_BYTES], char text[SHA256_TEXT]);
 
 /* ---- settings of a run ---- */
 
@@ -43,6 +29,7 @@ typedef struct run_variant {
     char name[160];
     const char *method; /* of all layers, over what --method says; NULL: only that */
     double temperature; /* factor, over what --temperature says; 0: only that */
+    int source;         /* the variant of records: 0 also where it would be the run itself again */
 } run_variant;
 
 typedef struct run_settings {
@@ -52,8 +39,9 @@ typedef struct run_settings {
     int64_t first, last; /* states measured */
     double tail, tv;     /* a saturation event: both 1 - p_max below tail, tv below tv */
     bool half;           /* states are rounded to f16 */
-    int variants;
-    int methods; /* variants 1 ... methods - 1 are methods, the rest temperatures */
+    int variants;        /* of records */
+    int lines;           /* of `variant` */
+    int methods;         /* lines 1 ... methods - 1 are methods, the rest temperatures */
     run_variant variant[VARIANTS_MOST];
     char *method_text[VARIANTS_MOST / 2]; /* storage of the variants' methods */
 } run_settings;
@@ -72,7 +60,7 @@ typedef struct run_text {
     int32_t before[16], after[16]; /* frame of every window */
     int64_t before_count, after_count;
     ota_tokenizer *tokenizer; /* NULL with --ids */
-    char sha256[SHA256_TEXT];
+    char sha256[SHA256_DIGEST_STRING_LENGTH];
     char name[256];
     run_window *windows;
     int64_t window_count;
@@ -124,6 +112,7 @@ typedef enum run_column {
     COLUMN_TAIL,
     COLUMN_KL_TO_FINAL,
     COLUMN_DRIFT,
+    COLUMN_LENS,
     COLUMN_AGREEMENT,
     COLUMN_NORM,
     COLUMN_EFFECTIVE_RANK,
@@ -216,7 +205,7 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
 int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
-                   char text[SHA256_TEXT]);
+                   char text[SHA256_DIGEST_STRING_LENGTH]);
 
 /* ---- the run ---- */
 
@@ -227,7 +216,7 @@ typedef struct run {
     run_settings settings;
     run_text text;
     run_folder folder;
-    char model_sha256[SHA256_TEXT];
+    char model_sha256[SHA256_DIGEST_STRING_LENGTH];
     ota_session *sessions[VARIANTS_MOST];
     ota_executor executor;
     int probes;

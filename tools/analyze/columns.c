@@ -35,6 +35,7 @@ const run_column_row run_columns[COLUMNS] = {
     [COLUMN_TAIL] = {"tail", PER_STATE_TOKEN, PROBED, EVERY},
     [COLUMN_KL_TO_FINAL] = {"kl_to_final", PER_STATE_TOKEN, PROBED, FIRST},
     [COLUMN_DRIFT] = {"drift", PER_STATE_TOKEN, PROBED, FIRST},
+    [COLUMN_LENS] = {"lens", PER_STATE_TOKEN, PROBED, FIRST},
     [COLUMN_AGREEMENT] = {"agreement_with_final", PER_STATE_TOKEN, PROBED, FIRST},
     [COLUMN_NORM] = {"norm", PER_STATE_TOKEN, ONCE, FIRST},
     [COLUMN_EFFECTIVE_RANK] = {"effective_rank", PER_STATE, ONCE, FIRST},

@@ -96,19 +96,6 @@ static int64_t id_at(const run *r, int64_t token, int64_t *ids) {
     return ids[token % unit];
 }
 
-/* The token's text, valid UTF-8 without control characters, or its number where there is no tokenizer. */
-static void spell(const run *r, int64_t id, char *text, size_t size) {
-    const int32_t one = (int32_t)id;
-    int64_t length = 0;
-    (void)snprintf(text, size, "%" PRId64, id);
-    if (r->text.tokenizer == NULL) return;
-    if (ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, text, (int64_t)size - 1, &length,
-                             NULL) < 0)
-        return;
-    text[length < (int64_t)size ? length : (int64_t)size - 1] = '\0';
-    ota_text_clean(text);
-}
-
 static int class_of(const run *r, int64_t id) {
     char text[256];
     const int32_t one = (int32_t)id;
@@ -152,7 +139,7 @@ static void write_event(const saturation *s, run_csv *csv, int64_t l, int64_t t,
     const run *r = s->r;
     const int64_t id = id_at(r, t, ids);
     char text[256];
-    spell(r, id, text, sizeof text);
+    run_spell(r, id, text, sizeof text);
     run_csv_number(csv, (double)(t / s->tv.unit));
     run_csv_number(csv, (double)(r->settings.first + l));
     run_csv_number(csv, (double)(t % s->tv.unit));

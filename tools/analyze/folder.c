@@ -192,7 +192,8 @@ static int refuse_difference(tool_context *context, const run_folder *folder, co
     const bool input = strcmp(outer, "model") == 0 || strcmp(outer, "text") == 0;
     if (input) context->status = ota_status_word(OTA_EMISMATCH);
     (void)tool_fail(&context->error, input ? TOOL_EXIT_FILE : TOOL_EXIT_USAGE,
-                    "%s: was begun with another %s%s%s%s", tool_short_path(folder->path), outer,
+                    "%s: was begun with another %s%s%s%s", tool_short_path(folder->path),
+                    strcmp(outer, "settings") == 0 ? "setting" : outer,
                     inner[0] != '\0' ? " (" : "", inner, inner[0] != '\0' ? ")" : "");
     return tool_hint(&context->error, "-f begins anew, -o names another folder");
 }

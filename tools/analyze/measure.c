@@ -71,6 +71,7 @@ static void put_prediction(const run *r, int probe, int64_t at, const ota_predic
     put(r, probe, COLUMN_TAIL, at, p->tail);
     put(r, probe, COLUMN_KL_TO_FINAL, at, p->kl_to_final);
     put(r, probe, COLUMN_DRIFT, at, p->drift);
+    put(r, probe, COLUMN_LENS, at, (double)p->index);
     put(r, probe, COLUMN_AGREEMENT, at, p->agrees);
 }
 

@@ -14,15 +14,15 @@
 enum { PIECE = 1 << 16, PATH_SIZE = 4096 };
 
 static int hash_file(tool_context *context, const char *path, int64_t *bytes,
-                     char text[SHA256_TEXT]) {
-    unsigned char *piece = malloc(PIECE), digest[SHA256_BYTES];
+                     char text[SHA256_DIGEST_STRING_LENGTH]) {
+    unsigned char *piece = malloc(PIECE);
     FILE *stream = fopen(path, "rb");
-    sha256 hash;
-    sha256_begin(&hash);
+    SHA2_CTX hash;
+    SHA256Init(&hash);
     *bytes = 0;
     for (size_t got = 1; piece != NULL && stream != NULL && got > 0 && *context->cancel == 0;) {
         got = fread(piece, 1, PIECE, stream);
-        sha256_add(&hash, piece, got);
+        SHA256Update(&hash, piece, got);
         *bytes += (int64_t)got;
     }
     const bool failed = piece == NULL || stream == NULL || ferror(stream);
@@ -32,19 +32,18 @@ static int hash_file(tool_context *context, const char *path, int64_t *bytes,
     if (failed)
         return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
                          tool_short_path(path), strerror(cause));
-    sha256_end(&hash, digest);
-    sha256_text(digest, text);
+    (void)SHA256End(&hash, text);
     return 0;
 }
 
 static int add_file(tool_context *context, const char *path, const char *name, json_t *files,
-                    sha256 *all) {
-    char text[SHA256_TEXT];
+                    SHA2_CTX *all) {
+    char text[SHA256_DIGEST_STRING_LENGTH];
     int64_t bytes;
     const int code = hash_file(context, path, &bytes, text);
     if (code != 0) return code;
-    sha256_add(all, name, strlen(name) + 1);
-    sha256_add(all, text, sizeof text);
+    SHA256Update(all, (const uint8_t *)name, strlen(name) + 1);
+    SHA256Update(all, (const uint8_t *)text, sizeof text);
     (void)json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes",
                                                  (json_int_t)bytes, "sha256", text));
     return 0;
@@ -66,7 +65,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int add_folder(tool_context *context, const char *folder, json_t *files, sha256 *all) {
+static int add_folder(tool_context *context, const char *folder, json_t *files, SHA2_CTX *all) {
     struct dirent **entries = NULL;
     int code = 0;
     const int count = scandir(folder, &entries, is_part, by_bytes);
@@ -86,18 +85,16 @@ static int add_folder(tool_context *context, const char *folder, json_t *files, 
 }
 
 int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
-                   char text[SHA256_TEXT]) {
-    unsigned char digest[SHA256_BYTES];
+                   char text[SHA256_DIGEST_STRING_LENGTH]) {
     struct stat state;
-    sha256 all;
-    sha256_begin(&all);
+    SHA2_CTX all;
+    SHA256Init(&all);
     *files = json_array();
     const char *end = strrchr(facts->path, '/');
     const bool folder = stat(facts->path, &state) == 0 && S_ISDIR(state.st_mode);
     const int code =
         folder ? add_folder(context, facts->path, *files, &all)
                : add_file(context, facts->path, end != NULL ? end + 1 : facts->path, *files, &all);
-    sha256_end(&all, digest);
-    sha256_text(digest, text);
+    (void)SHA256End(&all, text);
     return code;
 }

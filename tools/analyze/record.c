@@ -59,20 +59,21 @@ void run_record_free(run_record *record) {
     *record = (run_record){.index = record->index};
 }
 
-static void hash_record(const run_record *record, unsigned char digest[SHA256_BYTES]) {
+static void hash_record(const run_record *record, unsigned char digest[SHA256_DIGEST_LENGTH]) {
     const header h = header_of(record);
-    sha256 hash;
-    sha256_begin(&hash);
-    sha256_add(&hash, &h, sizeof h);
-    sha256_add(&hash, record->ids, (size_t)record->shape.tokens * sizeof *record->ids);
-    sha256_add(&hash, record->values,
-               (size_t)run_record_size(&record->shape) * sizeof *record->values);
-    sha256_end(&hash, digest);
+    SHA2_CTX hash;
+    SHA256Init(&hash);
+    SHA256Update(&hash, (const uint8_t *)&h, sizeof h);
+    SHA256Update(&hash, (const uint8_t *)record->ids,
+                 (size_t)record->shape.tokens * sizeof *record->ids);
+    SHA256Update(&hash, (const uint8_t *)record->values,
+                 (size_t)run_record_size(&record->shape) * sizeof *record->values);
+    SHA256Final(digest, &hash);
 }
 
 int run_record_write(tool_context *context, const run_record *record, const char *path) {
     const header h = header_of(record);
-    unsigned char digest[SHA256_BYTES];
+    unsigned char digest[SHA256_DIGEST_LENGTH];
     tool_error *error = &context->error;
     tool_output *output = NULL;
     hash_record(record, digest);
@@ -94,7 +95,7 @@ int run_record_write(tool_context *context, const run_record *record, const char
 static bool read_whole(FILE *stream, run_record *record) {
     const header wanted = header_of(record);
     header found;
-    unsigned char digest[SHA256_BYTES], computed[SHA256_BYTES];
+    unsigned char digest[SHA256_DIGEST_LENGTH], computed[SHA256_DIGEST_LENGTH];
     const size_t ids = (size_t)record->shape.tokens;
     const size_t values = (size_t)run_record_size(&record->shape);
     if (fread(&found, sizeof found, 1, stream) != 1 || memcmp(&found, &wanted, sizeof found) != 0)

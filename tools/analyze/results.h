@@ -43,6 +43,19 @@ void run_csv_line(run_csv *csv);
 /* Writes tables/NAME.csv of the folder and frees; `code` not 0: only frees and returns it. */
 int run_csv_end(run *r, run_csv *csv, const char *name, int code);
 
+/* ---- windows.c ---- */
+
+/* The token's text, valid UTF-8 without control characters (a line's end is U+21B5), or its number where there
+ * is no tokenizer. */
+void run_spell(const run *r, int64_t id, char *text, size_t size);
+
+/* ---- example.c ---- */
+
+/* Between the two, patterns of the window that is measured are kept, too. */
+int run_example_begin(run *r);
+void run_example_end(run *r);
+int run_example_write(run *r);
+
 /* ---- the files ---- */
 
 /* metrics.c */

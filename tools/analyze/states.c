@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../report/run.h"
 #include "work.h"
 
 /* ---- tasks on threads ---- */
@@ -100,6 +101,9 @@ static void measure_head(void *context, int64_t head, int worker) {
     const struct run_work *w = j->r->work;
     const int64_t n = w->record->shape.tokens, at = j->place + head;
     ota_pattern pattern;
+    if (w->pooled != NULL && w->variant == 0)
+        tool_pool_pattern(j->patterns + head * n * n, (size_t)n,
+                          w->pooled + at * w->cells * w->cells);
     const ota_status status =
         ota_pattern_of(j->patterns + head * n * n, OTA_F32, n, n, 0.0, NULL, &pattern, NULL);
     if (status < 0) j->status[worker] = status;

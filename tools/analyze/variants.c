@@ -89,6 +89,7 @@ static int write_line(run *r, run_csv *csv, int variant, const char *name) {
 
 static int write_table(run *r, const char *file, const char *first, int from, int to,
                        const char *baseline) {
+    const run_settings *s = &r->settings;
     run_csv csv;
     if (to <= from) return 0;
     int code = run_csv_begin(r->context, &csv);
@@ -103,7 +104,7 @@ static int write_table(run *r, const char *file, const char *first, int from, in
     run_csv_line(&csv);
     if (baseline != NULL) code = write_line(r, &csv, 0, baseline);
     for (int v = from; code == 0 && v < to; v++)
-        code = write_line(r, &csv, v, r->settings.variant[v].name);
+        code = write_line(r, &csv, s->variant[v].source, s->variant[v].name);
     return run_csv_end(r, &csv, file, code);
 }
 
@@ -111,5 +112,5 @@ int run_write_variants(run *r) {
     const run_settings *s = &r->settings;
     const int code = write_table(r, "methods", "method", 1, s->methods, s->variant[0].name);
     if (code != 0) return code;
-    return write_table(r, "temperatures", "temperature", s->methods, s->variants, NULL);
+    return write_table(r, "temperatures", "temperature", s->methods, s->lines, NULL);
 }

@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyze.h"
-
-static void hash_bytes(const void *bytes, size_t size, char text[SHA256_TEXT]) {
-    unsigned char digest[SHA256_BYTES];
-    sha256 hash;
-    sha256_begin(&hash);
-    sha256_add(&hash, bytes, size);
-    sha256_end(&hash, digest);
-    sha256_text(digest, text);
-}
+#include "results.h"
 
 static int encode(tool_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
@@ -50,7 +41,7 @@ static int load_text(tool_context *context, const ota_model *model, run_text *te
     if (status < 0) return tool_fail_status(context, status, &error);
     int code = tool_read_text(context, 1, &bytes, &size);
     if (code == 0) {
-        hash_bytes(bytes, size, text->sha256);
+        (void)SHA256Data((const uint8_t *)bytes, size, text->sha256);
         text->bytes = (int64_t)size;
         const char *name = context->settings.text != NULL ? "--text"
                            : context->operand_count > 1   ? context->operands[1]
@@ -73,7 +64,7 @@ static int load_ids(tool_context *context, const ota_model *model, run_text *tex
         code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
     else
         memcpy(text->ids, tokens.ids, (size_t)text->bytes);
-    if (code == 0) hash_bytes(text->ids, (size_t)text->bytes, text->sha256);
+    if (code == 0) (void)SHA256Data((const uint8_t *)text->ids, (size_t)text->bytes, text->sha256);
     (void)snprintf(text->name, sizeof text->name, "%s", context->settings.ids);
     tool_tokens_free(&tokens);
     return code;
@@ -144,6 +135,27 @@ void run_window_ids(const run_text *text, const run_window *window, int64_t *ids
     memcpy(ids, text->ids + window->first, (size_t)content * sizeof *ids);
     ids += content;
     for (int64_t k = 0; k < text->after_count; k++) *ids++ = text->after[k];
+}
+
+void run_spell(const run *r, int64_t id, char *text, size_t size) {
+    static const char line_end[] = "\xe2\x86\xb5";
+    const int32_t one = (int32_t)id;
+    char bytes[128];
+    int64_t length = 0;
+    size_t used = 0;
+    (void)snprintf(text, size, "%" PRId64, id);
+    if (r->text.tokenizer == NULL ||
+        ota_tokenizer_decode(r->text.tokenizer, &one, 1, 0, bytes, sizeof bytes, &length, NULL) < 0)
+        return;
+    if (length > (int64_t)sizeof bytes) length = sizeof bytes;
+    for (int64_t k = 0; k < length && used + sizeof line_end < size; k++) {
+        const char *from = bytes[k] == '\n' ? line_end : &bytes[k];
+        const size_t part = bytes[k] == '\n' ? sizeof line_end - 1 : 1;
+        memcpy(text + used, from, part);
+        used += part;
+    }
+    text[used] = '\0';
+    ota_text_clean(text);
 }
 
 void run_text_free(run_text *text) {

@@ -33,6 +33,8 @@ struct run_work {
     double *residual, *residual_sum; /* [n] */
     float *final_state;              /* [n, d] of the variant at hand, and of variant 0 */
     float *baseline_state;
+    float *pooled; /* [layers, heads, cells, cells] of the example, or NULL */
+    int64_t cells;
     run_trouble trouble[WORKERS_MOST];
 
     /* of the variant at hand */

@@ -237,9 +237,11 @@ static void add_study(tool_report *report, const tool_study *study, const study_
         c.cells[3 * k + 1] = points->label[k] != NULL ? points->label[k] : c.texts[3 * k + 1];
         c.cells[3 * k + 2] = c.texts[3 * k + 2];
     }
+    char title[128];
+    (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
     const tool_figure figure = {
-        study->figure,   study->title, datasets,
-        points->caption, study->text,  c.cells != NULL && c.texts != NULL ? &numbers : NULL};
+        study->figure,   title,       datasets,
+        points->caption, study->text, c.cells != NULL && c.texts != NULL ? &numbers : NULL};
     tool_report_section(report, study->title);
     tool_report_text(report, study->text);
     tool_report_figure(report, &figure);

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/exp2.h"
 #include "kernels.h"
 
 #ifdef OTA_REAL_F64
@@ -32,10 +33,7 @@ enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
 static const real LARGEST_C = 0x1p1000;
-static const real EXP2[] = {0x1.e9471c875b804p-32, 0x1.e61c1058a1947p-28, 0x1.b5253f6036401p-24,
-                            0x1.62bfc71ea7788p-20, 0x1.ffcbfc595bcf6p-17, 0x1.4309130f139cbp-13,
-                            0x1.5d87fe78a111cp-10, 0x1.3b2ab6fb9ffb3p-7,  0x1.c6b08d704a122p-5,
-                            0x1.ebfbdff82c5a5p-3,  0x1.62e42fefa39efp-1};
+static const real EXP2[] = OTA_EXP2_F64;
 #else
 typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
@@ -44,8 +42,7 @@ enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
 static const real LARGEST_C = 0x1p120f;
-static const real EXP2[] = {0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30bp-7f,
-                            0x1.c6af78p-5f,  0x1.ebfbd8p-3f,  0x1.62e43p-1f};
+static const real EXP2[] = OTA_EXP2_F32;
 #endif
 enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64, SHORT = 8 * LANES };
 

@@ -1,0 +1,377 @@
+"""The solve inside of a program compiled by XLA: a handler of the library called by jax.ffi.
+
+What Python would fill into the library's structs at a call is filled here when the function is traced: the
+structs travel as bytes in the program, with marks where addresses and traced numbers belong. The places of
+the marks travel too, and the handler (python/native/jax_handler.c) puts the buffers there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _structs as c
+from ._arrays import output_shape
+from ._library import library
+from ._settings import OPERANDS, Settings
+from ._solve import (
+    _ARRAYS,
+    _GRADIENTS,
+    Job,
+    Operand,
+    View,
+    _pack,
+    gradient_field,
+    is_closed_form,
+    is_implicit,
+    needs_no_forward,
+)
+
+TARGET = "otattn"
+_TERMS, _SUPPORTS, _SOLVER = 6, 4, 32
+_ADDRESS, _NUMBER = 0, 1
+# Words that stand for buffer k: as an address, and as a number a little above 1, which every check lets pass.
+_ADDRESS_MARK, _NUMBER_MARK = 0x5A5A_0000_0000_0000, 0x3FF8_5A5A_5A5A_0000
+# Below so many products of numbers, starting threads takes longer than the work.
+_SMALL = 1 << 20
+_TYPES = {"float64": c.F64, "float32": c.F32, "bfloat16": c.BF16, "float16": c.F16, "bool": c.BOOL}
+_SEED = OPERANDS.index("dropout_seed")
+# A batch of these cannot be folded into the batch dimension.
+_LOOPED = OPERANDS[5:12] + OPERANDS[14:15]
+_DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
+_ARRAY_BYTES = ctypes.sizeof(c.Array)
+UPSTREAM = ("out", "coupling", "receiver")
+
+
+class Call(ctypes.Structure):
+    """The struct `call` of the handler."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("values_width", ctypes.c_int64),
+        ("forward", ctypes.c_int64),
+        ("backward", ctypes.c_int64),
+        ("problem", c.Problem),
+        ("options", c.Options),
+        ("arrays", c.Arrays),
+        ("gradients", c.Gradients),
+        ("terms", c.Term * _TERMS),
+        ("supports", c.Support * _SUPPORTS),
+        ("term_gradients", c.Array * _TERMS),
+        ("solver", ctypes.c_char * _SOLVER),
+    )
+
+
+class Static(NamedTuple):
+    """What of a solve is fixed when it is traced."""
+
+    settings: Settings
+    names: tuple[str, ...]
+    """Outputs, by their names in ota_arrays, in the order of the results."""
+    operands: tuple[str, ...]
+    """The operands that are there."""
+    seed: tuple[int, int] | None
+
+
+@functools.cache
+def is_offered() -> bool:
+    """Whether this jax compiles calls of the handler; registers it."""
+    register = getattr(getattr(jax, "ffi", None), "register_ffi_target", None)
+    if register is None or jax.default_backend() != "cpu":
+        return False
+    register(TARGET, jax.ffi.pycapsule(library.ota_jax_handler), platform="cpu")
+    return True
+
+
+# ---- the bytes of a call -------------------------------------------------------------------------
+
+
+def _view(x: Any, mark: int, kind: int | None = None) -> View:
+    """A dense view of four dimensions at a marked address."""
+    shape = tuple(x.shape) or (1, 1, 1, 1)
+    strides = [1, 1, 1, 1]
+    for k in (2, 1, 0):
+        strides[k] = strides[k + 1] * max(1, shape[k + 1])
+    return (_ADDRESS_MARK + mark, _TYPES[str(x.dtype)] if kind is None else kind, *shape, *strides)
+
+
+def _operand(x: Any, mark: int) -> Operand:
+    if x.ndim == 0:
+        number: float = struct.unpack("d", struct.pack("Q", _NUMBER_MARK + mark))[0]
+        return number
+    return _view(x, mark)
+
+
+def _places(data: bytes, count: int) -> Any:
+    """Kind and offset of the marks 0 ... count - 1 among the words of a call."""
+    words = np.frombuffer(data, np.uint64)
+    places = np.full((count, 2), -1, np.int64)
+    for kind, first in ((_ADDRESS, _ADDRESS_MARK), (_NUMBER, _NUMBER_MARK)):
+        found = np.flatnonzero((words >= first) & (words < first + count))
+        places[(words[found] - np.uint64(first)).astype(np.int64)] = np.stack(
+            [np.full(found.size, kind), 8 * found], 1
+        )
+    assert (places >= 0).all()
+    return places.ravel()
+
+
+def _job(static: Static, present: Sequence[Any], gradients: bool) -> Job:
+    by_name = {name: _operand(x, k) for k, (name, x) in enumerate(zip(static.operands, present, strict=True))}
+    operands: list[Any] = [by_name.get(name) for name in OPERANDS]
+    operands[_SEED] = static.seed
+    return Job(static.settings, operands, gradients)
+
+
+def _call_of(job: Job) -> Call:
+    call = Call()
+    call.size, call.values_width = ctypes.sizeof(Call), job.sizes[5]
+    call.problem, call.options = job.problem, job.options
+    terms, supports = job.problem.term_count, job.problem.support_count
+    for k in range(terms):
+        call.terms[k] = (c.Term * terms).from_address(job.problem.terms)[k]
+    for k in range(supports):
+        call.supports[k] = (c.Support * supports).from_address(job.problem.supports)[k]
+    solver = job.options.solver or b""
+    if len(solver) >= _SOLVER:
+        raise ValueError(f"solver is {solver.decode()!r}, wanted a name of otattn.solvers()")
+    call.solver, call.options.solver = solver, None
+    call.problem.terms = call.problem.supports = None
+    # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
+    call.options.allow_partial = int(job.settings.allow_partial)
+    batch, heads, queries, keys, _, width = job.sizes
+    work = batch * heads * queries * keys * (width + int(job.operands[0][5]))
+    if not job.options.threads and work <= _SMALL:
+        call.options.threads = 1
+    call.arrays.size, call.gradients.size = ctypes.sizeof(c.Arrays), ctypes.sizeof(c.Gradients)
+    if isinstance(job.values, tuple):
+        _pack(call, Call.arrays.offset + _ARRAYS["values"], *job.values)
+    if isinstance(job.start, tuple):
+        _pack(call, Call.arrays.offset + _ARRAYS["start_potential"], *job.start)
+    return call
+
+
+def _run(call: Call, present: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+    data = bytes(call)
+    attributes = {
+        "call": np.frombuffer(data, np.uint8),
+        "places": _places(data, len(present) + len(results)),
+    }
+    found = jax.ffi.ffi_call(TARGET, tuple(results))(*present, **attributes)
+    return tuple(found)
+
+
+# jax gives its constructor no types.
+_shape: Any = jax.ShapeDtypeStruct
+
+
+# ---- forward and backward on present operands ----------------------------------------------------
+
+
+def _pairs(whole: tuple[int, ...]) -> Any:
+    """Memory for f64 numbers, also where JAX has none."""
+    return _shape((*whole, 2), np.uint32)
+
+
+def _forward(static: Static, *present: Any) -> tuple[Any, ...]:
+    job = _job(static, present, False)
+    call = _call_of(job)
+    call.forward = 1
+    dtype = present[0].dtype
+    results = []
+    for k, name in enumerate(static.names):
+        field = "column_potential" if name == "saved" else name
+        whole = output_shape(field, job.sizes)
+        kind = dtype if name in ("out", "coupling") else _vector_type(field, dtype)
+        results.append(_pairs(whole) if name == "saved" else _shape(whole, kind))
+        mark = len(present) + k
+        view = _view(_shape(whole, kind), mark, c.F64 if name == "saved" else None)
+        _pack(call, Call.arrays.offset + _ARRAYS[field], *view)
+    return _run(call, present, results)
+
+
+def _vector_type(field: str, dtype: Any) -> Any:
+    wide = str(dtype) == "float64" or (field.endswith("potential") and jax.config.jax_enable_x64)
+    return np.dtype(np.float64 if wide else np.float32)
+
+
+class Backward(NamedTuple):
+    """What of a gradient is fixed when it is traced."""
+
+    static: Static
+    wanted: tuple[str, ...]
+    upstream: tuple[str, ...]
+    """Which of out, coupling and receiver have a gradient coming in."""
+    kept: tuple[str, ...]
+    """What forward left for it, by names of ota_arrays."""
+
+
+def _backward(fixed: Backward, *arrays: Any) -> tuple[Any, ...]:
+    """arrays: the operands, then upstream gradients, then what was kept."""
+    static = fixed.static
+    count, ups = len(static.operands), len(fixed.upstream)
+    present, upstream, kept = arrays[:count], arrays[count : count + ups], arrays[count + ups :]
+    job = _job(static, present, True)
+    given: dict[str, Any] = dict(zip(fixed.upstream, upstream, strict=True))
+    if "receiver" in given:
+        # A column sum has the same derivative in every row.
+        every = jnp.broadcast_to(
+            given.pop("receiver").astype(present[0].dtype), output_shape("coupling", job.sizes)
+        )
+        given["coupling"] = every + given.get("coupling", 0)
+    call = _call_of(job)
+    inputs = [*present, *given.values(), *kept]
+    for k, name in enumerate(given):
+        view = _view(given[name], count + k)
+        _pack(call, Call.gradients.offset + _GRADIENTS[f"{name}_grad"], *view)
+    implicit = is_implicit(static.settings)
+    solved = needs_no_forward(static.settings) and (bool(kept) or not implicit)
+    call.backward, call.forward, call.gradients.solved = 1, int(not solved), int(solved)
+    results = []
+    if solved:
+        for k, name in enumerate(fixed.kept):
+            whole = output_shape(name, job.sizes)
+            kind = c.F64 if name == "column_potential" else None
+            view = _view(_shape(whole, kept[k].dtype), count + len(given) + k, kind)
+            _pack(call, Call.arrays.offset + _ARRAYS[name], *view)
+    else:
+        # The multipliers answer for the solution, wherever its search began.
+        ctypes.memset(ctypes.byref(call, Call.arrays.offset + _ARRAYS["start_potential"]), 0, _ARRAY_BYTES)
+        inputs = inputs[: count + len(given)]
+        for name in ("row_potential", "column_potential") if implicit else ():
+            whole = output_shape(name, job.sizes)
+            view = _view(_shape(whole, np.float32), len(inputs) + len(results), c.F64)
+            _pack(call, Call.arrays.offset + _ARRAYS[name], *view)
+            results.append(_pairs(whole))
+    scratch = len(results)
+    for name in fixed.wanted:
+        x = present[static.operands.index(name)]
+        view = _view(x, len(inputs) + len(results))
+        results.append(_shape(x.shape, x.dtype))
+        field = gradient_field(job, name)
+        if isinstance(field, int):
+            _pack(call, Call.term_gradients.offset + field * _ARRAY_BYTES, *view)
+        else:
+            _pack(call, Call.gradients.offset + _GRADIENTS[field], *view)
+    return _run(call, inputs, results)[scratch:]
+
+
+# ---- vmap ----------------------------------------------------------------------------------------
+
+
+def _mapped(run: Callable[..., Any], looped: Callable[[Sequence[bool]], bool], names: Sequence[str]) -> Any:
+    """`run` with a batching rule: into the batch dimension, or one after another where `looped` says so.
+
+    `names` are those of its arguments; whatever is no operand has a batch dimension first."""
+    mapped: Any = jax.custom_batching.custom_vmap(run)
+
+    @mapped.def_vmap  # type: ignore[untyped-decorator]
+    def rule(size: int, batched: Sequence[bool], *arrays: Any) -> tuple[Any, Any]:
+        if looped(batched):
+            moving = [x for x, is_moving in zip(arrays, batched, strict=True) if is_moving]
+
+            def one(slices: Any) -> Any:
+                left = iter(slices)
+                return mapped(*(next(left) if b else x for x, b in zip(arrays, batched, strict=True)))
+
+            found = jax.lax.map(one, moving)
+            return found, tuple(True for _ in found)
+        first = arrays[0].shape[1:] if batched[0] else arrays[0].shape
+        folded = []
+        for name, x, is_moving in zip(names, arrays, batched, strict=True):
+            if name in _LOOPED:
+                folded.append(x)
+                continue
+            x = x if is_moving else jnp.broadcast_to(x, (size, *x.shape))
+            x = jnp.broadcast_to(x, (size, first[0], *x.shape[2:]))
+            folded.append(x.reshape((-1, *x.shape[2:])))
+        found = tuple(x.reshape((size, first[0], *x.shape[1:])) for x in mapped(*folded))
+        return found, tuple(True for _ in found)
+
+    return mapped
+
+
+def _any_looped(names: Sequence[str], batched: Sequence[bool], seed: Any) -> bool:
+    # What dropout drops depends on the place in the batch.
+    return seed is not None or any(b and name in _LOOPED for name, b in zip(names, batched, strict=True))
+
+
+@functools.lru_cache(maxsize=512)
+def _solver(static: Static) -> Any:
+    return _mapped(
+        functools.partial(_forward, static),
+        lambda batched: _any_looped(static.operands, batched, static.seed),
+        static.operands,
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _differentiator(fixed: Backward) -> Any:
+    static = fixed.static
+    names = (
+        *static.operands,
+        *(f"{name}_grad" for name in fixed.upstream),
+        *(f"{x} kept" for x in fixed.kept),
+    )
+
+    def looped(batched: Sequence[bool]) -> bool:
+        # The gradient of what all share would be the sum over the batch.
+        shared = any(name not in OPERANDS[:3] for name in fixed.wanted)
+        return shared or _any_looped(names, batched, static.seed)
+
+    return _mapped(functools.partial(_backward, fixed), looped, names)
+
+
+# ---- with derivatives ----------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def solve(static: Static, present: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The outputs `static.names` of a solve of the operands `static.operands`, in four dimensions."""
+    return tuple(_solver(static)(*present))
+
+
+def _kept_of(static: Static) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Outputs that forward adds for backward, and all that backward gets, by names of ota_arrays."""
+    names = static.names
+    if is_implicit(static.settings):
+        if jax.config.jax_enable_x64:
+            return () if "column_potential" in names else ("column_potential",), ("column_potential",)
+        return ((), ()) if "column_potential" in names else (("saved",), ("column_potential",))
+    if "out" in names and is_closed_form(static.settings):
+        return () if "lse" in names else ("lse",), ("out", "lse")
+    return (), ()
+
+
+def _solve_forward(static: Static, present: tuple[Any, ...]) -> Any:
+    also, kept = _kept_of(static)
+    whole = static._replace(names=(*static.names, *also))
+    found = dict(zip(whole.names, _solver(whole)(*present), strict=True))
+    left = tuple(found.get(name, found.get("saved")) for name in kept)
+    return tuple(found[name] for name in static.names), (present, left)
+
+
+def _solve_backward(static: Static, left: Any, gradients: tuple[Any, ...]) -> Any:
+    present, kept = left
+    given = dict(zip(static.names, gradients, strict=True))
+    upstream = tuple(name for name in UPSTREAM if name in given)
+    wanted = tuple(name for name in static.operands if name in _DIFFERENTIABLE)
+    fixed = Backward(static, wanted, upstream, _kept_of(static)[1])
+    arriving = [given[name] for name in upstream]
+    found = dict(zip(wanted, _differentiator(fixed)(*present, *arriving, *kept), strict=True))
+    pairs = zip(static.operands, present, strict=True)
+    return (tuple(found[name] if name in found else _nothing(x) for name, x in pairs),)
+
+
+def _nothing(x: Any) -> Any:
+    floating = jnp.issubdtype(x.dtype, jnp.floating)
+    return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)
+
+
+solve.defvjp(_solve_forward, _solve_backward)

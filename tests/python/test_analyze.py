@@ -1,0 +1,424 @@
+"""`otattn analyze`: every figure against formulas written here on states that transformers computes in
+double precision, and the folder: kills, resume, locks, replaced inputs.
+
+Figures are means over tokens; the program works on f32 states and logits, so they agree to FIGURE times the
+size of the measure, and those that count ranks to what one pair out of order in a row of a window makes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spec
+from program import PROGRAM, answer, environment, run
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+from scipy import optimize, stats  # noqa: E402
+from test_models import VOCABULARY, draw_ids, make_model  # noqa: E402
+
+FIGURE = 2e-4
+WINDOWS, TOKENS = 3, 24
+MODELS = ["gpt2", "bert", "llama"]
+
+
+# ---- the peer ----
+
+
+def last_block(model: Any) -> Any:
+    return model.model.layers[-1] if hasattr(model, "model") else model.transformer.h[-1]
+
+
+def lens(model: Any, name: str, state: Any) -> Any:
+    """What the head multiplies."""
+    if name == "bert":
+        return model.cls.predictions.transform(state)
+    return model.transformer.ln_f(state) if name == "gpt2" else model.model.norm(state)
+
+
+def head(model: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    decoder = model.cls.predictions.decoder if name == "bert" else model.lm_head
+    bias = decoder.bias
+    offset = np.zeros(VOCABULARY) if bias is None else bias.detach().numpy()
+    return decoder.weight.detach().numpy(), offset
+
+
+def peer_states(model: Any, name: str, ids: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """States 0 ... layers of one window [n, d], none behind the last norm; patterns [layers, heads, n, n]."""
+    kept: list[Any] = []
+    handle = None
+    if name != "bert":
+        handle = last_block(model).register_forward_hook(
+            lambda module, inputs, output: kept.append(output if torch.is_tensor(output) else output[0])
+        )
+    with torch.no_grad():
+        result = model(torch.tensor(ids[None]), output_hidden_states=True, output_attentions=True)
+    states = [state[0].numpy() for state in result.hidden_states]
+    if handle is not None:
+        handle.remove()
+        states[-1] = kept[0].reshape(states[0].shape).numpy()
+    return states, np.stack([one[0].numpy() for one in result.attentions])
+
+
+# ---- the measures ----
+
+
+def log_softmax(z: np.ndarray) -> np.ndarray:
+    z = z - z.max(-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(-1, keepdims=True))
+
+
+def top(z: np.ndarray, count: int) -> set[int]:
+    return set(np.argsort(-z, kind="stable")[:count].tolist())
+
+
+def overlap(count: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    return lambda z, y: np.array(
+        [len(top(a, count) & top(b, count)) / count for a, b in zip(z, y, strict=True)]
+    )
+
+
+def each(measure: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    return lambda z, y: np.array([measure(a, b) for a, b in zip(z, y, strict=True)])
+
+
+def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    return (p * np.log(p / q)).sum(-1)
+
+
+def js(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    p, q = np.exp(log_softmax(z)), np.exp(log_softmax(y))
+    return (kl(p, (p + q) / 2) + kl(q, (p + q) / 2)) / 2
+
+
+def entropy(z: np.ndarray) -> np.ndarray:
+    return -(np.exp(log_softmax(z)) * log_softmax(z)).sum(-1)
+
+
+def tv(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.abs(np.exp(log_softmax(z)) - np.exp(log_softmax(y))).sum(-1) / 2
+
+
+def half_range(z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.ptp(y - z, axis=-1) / 2
+
+
+LOGITS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "tv": tv,
+    "w1": tv,
+    "kl": lambda z, y: kl(np.exp(log_softmax(y)), np.exp(log_softmax(z))),
+    "js": js,
+    "entropy_change": lambda z, y: entropy(y) - entropy(z),
+    "top1": overlap(1),
+    "top5": overlap(5),
+    "top10": overlap(10),
+    "spearman": each(lambda a, b: float(stats.spearmanr(a, b).statistic)),
+    "max_logit_change": lambda z, y: np.abs(y - z).max(-1),
+    "logit_range_half": half_range,
+    "logit_correlation": each(lambda a, b: float(np.corrcoef(a, b)[0, 1])),
+    "effective_temperature": lambda z, y: 1 / z.std(-1),
+    "bound_ratio_sharp": lambda z, y: tv(z, y) / np.tanh(half_range(z, y) / 2),
+}
+IDS = {
+    "tv": "TOT-71", "w1": "TOT-72", "kl": "TOT-73", "js": "TOT-74", "entropy_change": "TOT-75",
+    "top10": "TOT-76", "spearman": "TOT-77", "relative_l2": "TOT-78", "cosine": "TOT-79",
+    "max_coordinate_change": "TOT-80", "max_logit_change": "TOT-81", "logit_correlation": "TOT-82",
+    "effective_temperature": "TOT-83", "bound_ratio": "TOT-27",
+}  # fmt: skip
+STATES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "relative_l2": lambda h, g: np.linalg.norm(g - h, axis=-1) / np.linalg.norm(h, axis=-1),
+    "norm_change": lambda h, g: np.linalg.norm(g - h, axis=-1),
+    "cosine": lambda h, g: (g * h).sum(-1) / np.linalg.norm(g, axis=-1) / np.linalg.norm(h, axis=-1),
+    "max_coordinate_change": lambda h, g: np.abs(g - h).max(-1),
+}
+
+
+def gini(masses: np.ndarray) -> float:
+    return float(np.abs(np.subtract.outer(masses, masses)).sum() / (2 * len(masses) ** 2 * masses.mean()))
+
+
+HEADS: dict[str, Callable[[np.ndarray], float]] = {
+    "first_key_mass": lambda p: float(p[:, 0].mean()),
+    "sink_rate": lambda p: float(p[:, 0].mean() > 0.3),
+    "receiver_max": lambda p: float(p.sum(0).max()),
+    "gini": lambda p: gini(p.sum(0)),
+    "row_entropy": lambda p: float(-(p * np.log(np.where(p > 0, p, 1))).sum(-1).mean()),
+    "max_weight": lambda p: float(p.max(-1).mean()),
+    "support": lambda p: float((p > 0).sum(-1).mean()),
+}
+
+
+def minimax(a: np.ndarray) -> float:
+    """min R with |a_ij - k_i - v_j| <= R, a linear program."""
+    rows, columns = a.shape
+    i, j = (index.ravel() for index in np.indices(a.shape))
+    one = np.zeros((a.size, rows + columns + 1))
+    one[np.arange(a.size), i] = one[np.arange(a.size), rows + j] = 1
+    sides = np.vstack([one, -one])
+    sides[:, -1] = -1
+    cost = np.zeros(rows + columns + 1)
+    cost[-1] = 1
+    found = optimize.linprog(cost, sides, np.r_[a.ravel(), -a.ravel()], bounds=[(None, None)] * len(cost))
+    return float(found.fun)
+
+
+def gather(model: Any, name: str, ids: np.ndarray) -> dict[str, Any]:
+    """logits[probe][state] and inputs alike [windows * n, ...], states, patterns[window]."""
+    weight, offset = head(model, name)
+    windows = [peer_states(model, name, one) for one in ids]
+    states = [np.concatenate([one[0][k] for one in windows]) for k in range(len(windows[0][0]))]
+    with torch.no_grad():
+        normed = [lens(model, name, torch.tensor(state)).numpy() for state in states]
+    inputs = {"final_norm": normed, "raw": states}
+    logits = {probe: [x @ weight.T + offset for x in list_] for probe, list_ in inputs.items()}
+    patterns = [one[1] for one in windows]
+    return {"weight": weight, "states": states, "inputs": inputs, "logits": logits, "patterns": patterns}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_figures(tmp_path: Path, name: str) -> None:
+    model = make_model(tmp_path / "model", name).double()
+    ids = draw_ids(WINDOWS, TOKENS)
+    np.save(tmp_path / "ids.npy", ids.ravel())
+    answer(tmp_path, "analyze", "model", "--ids", "ids.npy", "--windows", f"{WINDOWS}x{TOKENS}")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    peer = gather(model, name, ids)
+    assert metrics["tokens"] == WINDOWS * TOKENS and metrics["windows"] == WINDOWS
+    spec.check_true("TOT-70", metrics["transition_count"] == WINDOWS * TOKENS * (len(peer["states"]) - 1))
+    worst: dict[str, float] = {}
+
+    def compare(key: str, figure: dict[str, Any], values: np.ndarray, slack: float = 0.0) -> None:
+        values = np.asarray(values, dtype=float)
+        scale = np.abs(values).max() + 1e-12
+        wrong = max(0.0, abs(figure["mean"] - values.mean()) - slack) / scale
+        worst[key] = max(worst.get(key, 0.0), wrong)
+        assert figure["n"] == values.size, key
+        if values.size > 1 and not slack:
+            worst[key] = max(worst[key], abs(figure["sd"] - values.std(ddof=1)) / scale)
+            for word, share in (("median", 50), ("p5", 5), ("p95", 95)):
+                worst[key] = max(worst[key], abs(figure[word] - np.percentile(values, share)) / scale)
+            assert figure["ci95"][0] <= figure["mean"] <= figure["ci95"][1], key
+
+    for layer, object_ in enumerate(metrics["transitions"]):
+        for key, measure in STATES.items():
+            compare(key, object_[key], measure(*peer["states"][layer : layer + 2]))
+        for probe, figures in (("final_norm", object_), ("raw", object_["raw"])):
+            z, y = peer["logits"][probe][layer : layer + 2]
+            for key, measure in LOGITS.items():
+                counts = key.startswith("top") or key == "spearman"
+                compare(key, figures[key], measure(z, y), 0.5 / (WINDOWS * TOKENS) if counts else 0.0)
+            x, w = peer["inputs"][probe][layer : layer + 2]
+            bound = np.linalg.norm(peer["weight"], axis=1).max() * np.linalg.norm(w - x, axis=1)
+            compare("bound_ratio", figures["bound_ratio"], 2 * tv(z, y) / bound)
+            exact = [minimax((y - z)[k * TOKENS : (k + 1) * TOKENS]) for k in range(WINDOWS if layer == 0 else 0)]
+            if exact:
+                compare("alignment", figures["alignment"], np.array(exact))
+                compare("alignment", figures["alignment_per_sqrt_vocabulary"], np.array(exact) / VOCABULARY**0.5)
+    for state, object_ in enumerate(metrics["layers"]):
+        compare("norm", object_["norm"], np.linalg.norm(peer["states"][state], axis=1))
+        for probe, figures in (("final_norm", object_), ("raw", object_["raw"])):
+            z, final = peer["logits"][probe][state], peer["logits"][probe][-1]
+            compare("entropy", figures["entropy"], entropy(z))
+            compare("max_probability", figures["max_probability"], np.exp(log_softmax(z)).max(-1))
+            wanted = kl(np.exp(log_softmax(final)), np.exp(log_softmax(z)))
+            compare("kl_to_final", figures["kl_to_final"], wanted, 1e-6)
+            agrees = z.argmax(-1) == final.argmax(-1)
+            compare("agreement_with_final", figures["agreement_with_final"], agrees, 0.5 / agrees.size)
+    for layer, row in enumerate(metrics["attention"]):
+        for number, figures in enumerate(row):
+            for key, per_head in HEADS.items():
+                compare(key, figures[key], [per_head(one[layer, number]) for one in peer["patterns"]])
+    for key, wrong in worst.items():
+        spec.check(IDS.get(key, "TOT-63 TOT-64"), wrong, FIGURE)
+    spec.check("TOT-24 TOT-89", metrics["bounds"]["violations"], 0)
+    spec.check("TOT-42", metrics["bounds"]["coherence_violations"], 0)
+    if name != "bert":
+        z = peer["logits"]["final_norm"][-1].reshape(WINDOWS, TOKENS, -1)[:, :-1]
+        nll = -np.take_along_axis(log_softmax(z), ids[:, 1:, None], -1)
+        assert abs(metrics["nll_per_token"]["mean"] - nll.mean()) <= 1e-4 * nll.mean()
+
+
+# ---- the folder ----
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("analyze")
+    make_model(folder / "model", "gpt2")
+    np.save(folder / "ids.npy", draw_ids(1, 40 * 48)[0])
+    return folder
+
+
+WORDS = ["analyze", "model", "--ids", "ids.npy", "--windows", "40x48", "--methods", "softmax/online:2"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path) -> dict[str, bytes]:
+    answer(place, *WORDS, "-o", "whole", "--threads", 1)
+    return contents(place / "whole")
+
+
+def test_threads_make_no_difference(place: Path, whole: dict[str, bytes]) -> None:
+    answer(place, *WORDS, "-o", "threads", "--threads", 3)
+    assert contents(place / "threads") == whole
+
+
+@pytest.mark.parametrize("records", [0, 1, 7, 25, 40])
+def test_killed_and_resumed(place: Path, whole: dict[str, bytes], records: int) -> None:
+    """SIGKILL once so many records are there; what is left is gone on with to the same bytes."""
+    folder = place / f"killed-{records}"
+    process = subprocess.Popen(
+        [PROGRAM, *WORDS, "-o", folder.name], cwd=place, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if folder.exists() and len(list(folder.glob("windows/*.bin"))) >= records:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("windows/*.bin")}
+    answer(place, *WORDS, "-o", folder.name, "--resume")
+    assert contents(folder) == whole
+    assert all((folder / "windows" / name).stat().st_mtime_ns == at for name, at in before.items())
+
+
+def test_damaged_records_are_measured_again(place: Path, whole: dict[str, bytes]) -> None:
+    folder = place / "damaged"
+    shutil.copytree(place / "whole", folder)
+    one, two = folder / "windows" / "000003.bin", folder / "windows" / "000011.bin"
+    damaged = bytearray(one.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    one.write_bytes(damaged)
+    two.write_bytes(two.read_bytes()[:-5])
+    (folder / "metrics.json").unlink()
+    answer(place, *WORDS, "-o", folder.name, "--resume")
+    assert contents(folder) == whole
+
+
+def test_interrupted_keeps_what_is_done(place: Path, whole: dict[str, bytes]) -> None:
+    folder = place / "interrupted"
+    process = subprocess.Popen(
+        [PROGRAM, *WORDS, "-o", folder.name, "--json"], cwd=place, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env=environment(),
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while len(list(folder.glob("windows/*.bin"))) < 3 and time.monotonic() < end:
+        pass
+    process.send_signal(signal.SIGINT)
+    output = process.communicate()[0]
+    if process.returncode == 130:
+        assert "windows are kept" in json.loads(output)["error"]
+    answer(place, *WORDS, "-o", folder.name, "--resume")
+    assert contents(folder) == whole
+
+
+def test_one_writer(place: Path) -> None:
+    (place / "locked").mkdir()
+    with (place / "locked" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = answer(place, *WORDS, "-o", "locked", code=6)
+    assert "another run writes" in result["error"]
+
+
+def test_existing_folder(place: Path, whole: dict[str, bytes]) -> None:
+    result = answer(place, *WORDS, "-o", "whole", code=2)
+    assert "--resume" in result["hint"]
+    result = answer(place, *WORDS[:-1], "softmax/online:3", "-o", "whole", "--resume", code=2)
+    assert "methods" in result["error"]
+    assert contents(place / "whole") == whole
+    shutil.copytree(place / "whole", place / "forced")
+    answer(place, *WORDS[:5], "2x48", "-o", "forced", "-f")
+    assert len(list((place / "forced" / "windows").iterdir())) == 2
+
+
+@pytest.mark.parametrize("what", ["model", "text"])
+def test_replaced_input(place: Path, whole: dict[str, bytes], what: str) -> None:
+    copy = place / f"replaced-{what}"
+    copy.mkdir()
+    for name in ("model", "whole"):
+        shutil.copytree(place / name, copy / name)
+    shutil.copy(place / "ids.npy", copy / "ids.npy")
+    changed = copy / ("model/model.safetensors" if what == "model" else "ids.npy")
+    data = bytearray(changed.read_bytes())
+    data[-8] ^= 1
+    changed.write_bytes(data)
+    result = answer(copy, *WORDS, "-o", "whole", "--resume", code=4)
+    assert result["status"] == "mismatch" and f"another {what}" in result["error"]
+    assert contents(copy / "whole") == whole
+
+
+def test_example_and_variants(place: Path, whole: dict[str, bytes]) -> None:
+    from safetensors.numpy import load_file
+
+    example = load_file(place / "whole" / "example.safetensors")
+    layers, heads = example["patterns"].shape[:2]
+    assert example["max_probability"].shape == (layers + 1, 48) and heads == 4
+    assert np.all(example["patterns"].max((-1, -2)) <= 1)
+    rows = whole["tables/methods.csv"].decode().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["method", "softmax", "softmax/online:2"]
+    table = dict(zip(rows[0].split(","), rows[2].split(","), strict=True))
+    assert float(table["output_tv"]) > 0
+    metrics = json.loads(whole["metrics.json"])
+    assert float(rows[1].split(",")[rows[0].split(",").index("perplexity")]) == pytest.approx(metrics["perplexity"])
+
+
+def test_temperature_one_is_the_run(place: Path) -> None:
+    answer(place, *WORDS[:5], "4x48", "--temperatures", "0.5,1,2", "-o", "temperatures")
+    rows = [line.split(",") for line in (place / "temperatures/tables/temperatures.csv").read_text().splitlines()]
+    tv_at = rows[0].index("output_tv")
+    spec.check_true("TOT-35", [row[0] for row in rows[1:]] == ["0.5", "1", "2"])
+    assert float(rows[2][tv_at]) == 0 and float(rows[1][tv_at]) > 0 and float(rows[3][tv_at]) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "field"),
+    [
+        (["--windows", "4"], 2, "windows"),
+        (["--windows", "4x65"], 2, "windows"),
+        (["--layers", "2-1"], 2, "layers"),
+        (["--layers", "0-3"], 2, "layers"),
+        (["--saturation", "1,2"], 2, "saturation"),
+        (["--temperatures", "0"], 2, "temperatures"),
+        (["--methods", "nonsense"], 2, None),
+        (["-o", "missing/run"], 6, None),
+    ],
+)
+def test_refusals(place: Path, words: list[str], code: int, field: str | None) -> None:
+    result = answer(place, "analyze", "model", "--ids", "ids.npy", *words, code=code)
+    assert field is None or result["field"] == field
+    assert not (place / "run").exists()
+
+
+def test_some_layers(place: Path) -> None:
+    answer(place, *WORDS[:5], "2x48", "--layers", "1-1", "-o", "some")
+    answer(place, *WORDS[:5], "2x48", "-o", "all")
+    some, every = (json.loads((place / name / "metrics.json").read_text()) for name in ("some", "all"))
+    assert len(some["transitions"]) == 1 and some["first_layer"] == 1
+    assert some["transitions"][0]["tv"] == every["transitions"][1]["tv"]
+    assert some["attention"][0] == every["attention"][1]
+
+
+def test_random_windows(place: Path) -> None:
+    done = run(place, *WORDS[:5], "5x48", "--sample", "random", "--seed", 4, "-o", "drawn")
+    assert done.returncode == 0
+    ids = np.load(place / "ids.npy").reshape(-1, 48)
+    starts = []
+    for path in sorted((place / "drawn" / "windows").iterdir()):
+        window = np.frombuffer(path.read_bytes(), dtype="<i8", count=48, offset=64)
+        starts.append(int(np.flatnonzero((ids == window).all(1))[0]))
+    spec.check_true("TOT-65", starts == sorted(set(starts)) and starts != list(range(5)))
