@@ -28,7 +28,8 @@ size_t ota_evolve_row_bytes(int64_t vocabulary) {
 
 size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
     if (!fits(vocabulary)) return 0;
-    return 2 * (size_t)vocabulary * sizeof(uint64_t) + 3 * 2048 * sizeof(uint32_t);
+    return 2 * (size_t)vocabulary * sizeof(uint64_t) +
+           EVOLVE_PASSES * EVOLVE_DIGITS * sizeof(uint32_t);
 }
 
 static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_error *error) {
@@ -50,7 +51,8 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
-    row->rank_squares = ota_evolve_ranks(logits, vocabulary, ranks, top, scratch);
+    row->rank_squares = ota_evolve_ranks(logits, vocabulary, (float)scan.least, (float)scan.most,
+                                         ranks, top, scratch);
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;

@@ -344,7 +344,7 @@ static void bad_rows_are_named(void **unused) {
     (void)unused;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     float z[130] = {0.0F};
-    double memory[512], scratch[4096];
+    double memory[512], scratch[8192];
     ota_evolve_row row;
     ota_error error;
     for (int k = 0; k < 3; k++) {
