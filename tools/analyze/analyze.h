@@ -190,10 +190,13 @@ typedef struct run_folder {
     char path[3072];
     int lock;
     bool made_lock; /* there was none before */
+    bool joined;    /* another process holds the lock */
 } run_folder;
 
 /* Makes the folder and its parts, takes the lock, refuses what is there without -f or --resume. */
 int run_folder_open(tool_context *context, run_folder *folder);
+/* Another process of mpirun has opened the folder and written the manifest, which must be this one's too. */
+int run_folder_join(tool_context *context, run_folder *folder);
 void run_folder_close(run_folder *folder);
 /* PATH/NAME; size of `path`: 4096 */
 void run_folder_path(const run_folder *folder, const char *name, char *path);
