@@ -192,6 +192,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/metrics.c
     tools/analyze/model_hash.c
     tools/analyze/record.c
+    tools/analyze/sinkhorn.c
     tools/analyze/states.c
     tools/analyze/tables.c
     tools/analyze/variants.c
@@ -318,8 +319,10 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_events.c
     tests/test_evolve.c
     tests/test_exp2.c
+    tests/test_figures.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c

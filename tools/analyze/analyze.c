@@ -2,13 +2,15 @@
  *
  * Every window of the text goes through the model and leaves one record in the folder; figures and tables are
  * made from all records at the end. Windows whose record is there are not measured again, so --resume after
- * any end of the program gives the same bytes as a run in one go. */
+ * any end of the program gives the same bytes as a run in one go. Under mpirun the processes share out the
+ * windows; rank 0 owns the folder, makes the results from all records and is the only one that prints them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../files_formats.h"
+#include "../ranks.h"
 #include "../report/run.h"
 #include "results.h"
 
@@ -137,10 +139,18 @@ static int read_settings(run *r) {
 
 /* ---- manifest ---- */
 
-static json_t *names_json(const run_settings *s, int from, int to) {
+/* A method of a file (@FILE) is what the file holds; one that cannot be read was refused by its session. */
+static void append_method(tool_context *context, const char *method, json_t *list) {
+    char hash[SHA256_DIGEST_STRING_LENGTH] = "";
+    int64_t bytes;
+    if (method[0] == '@') (void)run_file_hash(context, method + 1, &bytes, hash);
+    (void)json_array_append_new(list,
+                                json_sprintf("%s%s%s", method, hash[0] != '\0' ? " " : "", hash));
+}
+
+static json_t *names_json(const run *r, int from, int to) {
     json_t *list = json_array();
-    for (int k = from; k < to; k++)
-        (void)json_array_append_new(list, json_string(s->variant[k].name));
+    for (int k = from; k < to; k++) append_method(r->context, r->settings.variant[k].name, list);
     return list;
 }
 
@@ -148,10 +158,11 @@ static json_t *text_or_null(const char *text) {
     return text != NULL ? json_string(text) : json_null();
 }
 
-static json_t *flags_json(const tool_settings *f) {
+static json_t *flags_json(tool_context *context) {
+    const tool_settings *f = &context->settings;
     json_t *places = json_array();
     for (int k = 0; k < f->model_methods.count; k++)
-        (void)json_array_append_new(places, json_string(f->model_methods.items[k]));
+        append_method(context, f->model_methods.items[k], places);
     json_t *flags =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "method", places, "temperature",
                   text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
@@ -168,7 +179,7 @@ static json_t *flags_json(const tool_settings *f) {
 
 static json_t *settings_json(const run *r) {
     const run_settings *s = &r->settings;
-    json_t *object = flags_json(&r->context->settings);
+    json_t *object = flags_json(r->context);
     const struct {
         const char *name;
         json_t *value;
@@ -181,8 +192,8 @@ static json_t *settings_json(const run *r) {
         {"saturation_tail", json_real(s->tail)},
         {"saturation_tv", json_real(s->tv)},
         {"store", json_string(s->half ? "f16" : "f32")},
-        {"methods", names_json(s, 1, s->methods)},
-        {"temperatures", names_json(s, s->methods, s->lines)},
+        {"methods", names_json(r, 1, s->methods)},
+        {"temperatures", names_json(r, s->methods, s->lines)},
     };
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);
@@ -222,14 +233,15 @@ static int write_manifest(run *r) {
 
 static void say_start(const run *r, int64_t done) {
     const ota_model_facts *f = &r->facts;
-    if (r->context->settings.json) return;
+    if (r->context->settings.json || tool_ranks_rank() > 0) return;
     (void)fprintf(stderr,
                   "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
-                  " windows of %" PRId64 " tokens, %.2f GB of memory beside the weights",
+                  " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
                   tool_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
                   f->width, r->text.window_count, r->text.windows[0].count,
-                  (double)run_measure_bytes(r) / 1e9);
+                  (double)run_measure_bytes(r) / 1e6);
     if (done > 0) (void)fprintf(stderr, ", %" PRId64 " windows are there", done);
+    if (tool_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", tool_ranks_size());
     (void)fputc('\n', stderr);
 }
 
@@ -289,16 +301,26 @@ static int find_missing(run *r, run_record *record, int64_t *missing, int64_t *c
     return 0;
 }
 
+/* Every process goes on only where all can. */
+static int together(tool_context *context, int code) {
+    const int worst = tool_ranks_agree(code);
+    if (code != 0 || worst == 0) return code;
+    return tool_fail(&context->error, worst, "another process of mpirun failed");
+}
+
 static int measure_windows(run *r) {
     tool_progress progress;
     run_record record = {.index = 0};
-    int64_t count, *missing = calloc((size_t)r->text.window_count, sizeof *missing);
-    if (missing == NULL)
-        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    int code = find_missing(r, &record, missing, &count);
+    const int rank = tool_ranks_rank(), ranks = tool_ranks_size();
+    int64_t count = 0, *missing = calloc((size_t)r->text.window_count, sizeof *missing);
+    int code = missing != NULL
+                   ? find_missing(r, &record, missing, &count)
+                   : tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    /* Nobody writes before all have seen what is missing. */
+    code = together(r->context, code);
     if (code == 0) say_start(r, r->text.window_count - count);
     tool_progress_begin(&progress, "analyze");
-    for (int64_t k = 0; code == 0 && k < count; k++) {
+    for (int64_t k = rank; code == 0 && k < count; k += ranks) {
         code = measure_window(r, missing[k], &record);
         if (code == TOOL_EXIT_INTERRUPTED) code = say_stopped(r, r->text.window_count - count + k);
         tool_progress_update(&progress, (double)(k + 1), (double)count, "windows");
@@ -329,7 +351,7 @@ static int print_result(const run *r) {
     return tool_print_json(stdout, object);
 }
 
-static int analyze_model(run *r) {
+static int prepare(run *r) {
     int code = read_settings(r);
     if (code == 0) code = run_load_text(r->context, r->model, &r->text);
     if (code == 0) code = run_choose_windows(r->context, &r->text, &r->settings);
@@ -337,19 +359,37 @@ static int analyze_model(run *r) {
     if (r->context->settings.windows != NULL && r->text.window_count < r->settings.windows)
         tool_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
                   r->text.window_count, r->text.windows[0].count);
-    code = run_measure_open(r, r->text.windows[0].count);
-    if (code == 0) code = run_folder_open(r->context, &r->folder);
-    if (code == 0) code = write_manifest(r);
-    if (code == 0) code = measure_windows(r);
-    if (code == 0) code = run_write_results(r);
+    return run_measure_open(r, r->text.windows[0].count);
+}
+
+/* Rank 0 takes the folder; then the others see what it wrote there. */
+static int open_folder(run *r) {
+    const bool first = tool_ranks_rank() == 0;
+    int code = first ? run_folder_open(r->context, &r->folder) : 0;
+    if (code == 0 && first) code = write_manifest(r);
+    code = together(r->context, code);
+    if (code != 0 || first) return together(r->context, code);
+    code = run_folder_join(r->context, &r->folder);
+    return together(r->context, code == 0 ? write_manifest(r) : code);
+}
+
+static int analyze_model(run *r) {
+    int code = together(r->context, prepare(r));
+    if (code == 0) code = open_folder(r);
+    if (code == 0) code = together(r->context, measure_windows(r));
+    if (code != 0 || tool_ranks_rank() > 0) return code;
+    code = run_write_results(r);
     if (code == 0) code = tool_run_report(r->folder.path, NULL, NULL, &r->context->error);
     return code == 0 ? print_result(r) : code;
 }
 
-int tool_analyze(tool_context *context) {
-    ota_model *model;
-    int code = tool_model_open(context, &model);
-    if (code != 0) return code;
+static int analyze(tool_context *context) {
+    ota_model *model = NULL;
+    int code = together(context, tool_model_open(context, &model));
+    if (code != 0) {
+        ota_model_free(model);
+        return code;
+    }
     run *r = calloc(1, sizeof *r);
     if (r != NULL) {
         *r = (run){.context = context, .model = model, .folder = {.lock = -1}};
@@ -362,8 +402,17 @@ int tool_analyze(tool_context *context) {
         for (int k = 0; k < VARIANTS_MOST / 2; k++) free(r->settings.method_text[k]);
     } else {
         code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = together(context, code);
     }
     free(r);
     ota_model_free(model);
+    return code;
+}
+
+int tool_analyze(tool_context *context) {
+    int code = tool_ranks_begin();
+    if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    code = analyze(context);
+    tool_ranks_end();
     return code;
 }

@@ -83,7 +83,7 @@ static int refuse_existing(tool_context *context, const run_folder *folder) {
     return tool_hint(&context->error, "--resume goes on with it, -f begins anew, -o names another");
 }
 
-int run_folder_open(tool_context *context, run_folder *folder) {
+static int name_folder(tool_context *context, run_folder *folder) {
     const tool_settings *settings = &context->settings;
     const char *path = settings->out != NULL ? settings->out : "run";
     const size_t length = strlen(path);
@@ -92,7 +92,18 @@ int run_folder_open(tool_context *context, run_folder *folder) {
     memcpy(folder->path, path, length + 1);
     for (size_t k = length; k > 1 && folder->path[k - 1] == '/'; k--) folder->path[k - 1] = '\0';
     folder->lock = -1;
-    int code = make_folder(context, folder->path);
+    return 0;
+}
+
+int run_folder_join(tool_context *context, run_folder *folder) {
+    folder->joined = true;
+    return name_folder(context, folder);
+}
+
+int run_folder_open(tool_context *context, run_folder *folder) {
+    const tool_settings *settings = &context->settings;
+    int code = name_folder(context, folder);
+    if (code == 0) code = make_folder(context, folder->path);
     if (code == 0) code = take_lock(context, folder);
     if (code != 0) return code;
     if (!settings->force && !settings->resume && !visit_entries(folder, ".", false, stop))
@@ -192,9 +203,14 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
     const char *outer = "", *inner = "";
     json_error_t why;
     run_folder_path(folder, "manifest.json", path);
-    json_t *found = context->settings.resume && access(path, F_OK) == 0
+    const bool compare = context->settings.resume || folder->joined;
+    json_t *found = compare && access(path, F_OK) == 0
                         ? json_load_file(path, JSON_REJECT_DUPLICATES, &why)
                         : NULL;
+    if (found == NULL && folder->joined)
+        return tool_fail(&context->error, TOOL_EXIT_IO,
+                         "%s: cannot be read; all processes of mpirun need one file system",
+                         tool_short_path(path));
     if (found == NULL) {
         /* Without its manifest nothing says what records are of. */
         (void)visit_entries(folder, "windows", false, remove_file);

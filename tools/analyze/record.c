@@ -4,6 +4,7 @@
  *   | values f64 [run_record_size] | sha256 of all before, 32 bytes           little-endian */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ int run_record_resize(tool_context *context, run_record *record, const run_shape
         record->room_values = values;
     }
     record->shape = *shape;
+    /* A number that a window does not have is the same in every run. */
+    for (size_t k = 0; k < values; k++) record->values[k] = (double)NAN;
     return 0;
 }
 

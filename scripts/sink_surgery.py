@@ -1,0 +1,355 @@
+"""Sink surgery: what taking mass away from the keys that receive most of it costs, per layer and head.
+
+    python scripts/sink_surgery.py MODEL TEXT -o FOLDER [--program build/otattn] [--windows 2] [--tokens 128]
+
+Every layer, and the --heads heads whose busiest key receives most, gets every method of the sweep in turn,
+the rest of the model stays as it is:
+
+    capped:C online:C    no key receives more than C            relaxed:R   RHO of the penalty on columns
+    elastic:L,4          lambda of four damped steps            temperature T, a factor on the model's own
+
+For each: nll per token (causal models), change of the last states |h' - h| / |h|, the mass of the busiest
+key (1 is a fair share, mean over the heads changed), and the share of rows whose largest weight exceeds
+0.9 (saturation). capped, relaxed and elastic let later tokens change earlier rows; in a causal model their
+nll is that of a model that has seen the answer: it is written down, marked, and kept out of the frontier.
+
+The frontier combines methods of different places, best ratio of mass taken to nll lost (BERT: to change)
+first, until the sum of the losses reaches each of --budgets, and measures the combination on windows of
+their own. Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
+
+FOLDER gets sweep.csv (a killed run goes on from it; nan where a method did not converge), frontier.csv,
+sweep.vl.json, frontier.vl.json, methods-*.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+NUMERIC = 3  # exit code of what did not converge
+COLUMNS = ("capped", "relaxed", "elastic")
+SWEEP = [
+    *(f"softmax/{rule}:{cap}" for rule in ("capped", "online") for cap in (2, 4, 8, 16)),
+    *(f"softmax/relaxed:{rho}" for rho in (0.1, 1, 10)),
+    *(f"softmax/elastic:{strength},4" for strength in (0.1, 0.3, 0.6)),
+    *(f"softmax{{temperature={factor}}}" for factor in (0.7, 0.85, 1.2, 1.5, 2)),
+]  # fmt: skip
+
+
+@dataclass
+class Row:
+    """A place with a method: what it does to the heads there and to the model."""
+
+    place: str
+    method: str
+    nll: float
+    change: float
+    receiver: float
+    saturation: float
+    leaks: bool
+
+
+class RefusedError(Exception):
+    """The program's exit code and sentence."""
+
+
+class Model:
+    """A model, its windows of tokens, and the plain run that others are compared with."""
+
+    def __init__(self, program: str, path: str, ids: NDArray[np.int64], threads: int) -> None:
+        self.program, self.path, self.threads = program, path, threads
+        facts = self.ask("info", path)
+        self.layers, self.heads = int(facts["layers"]), int(facts["heads"])
+        self.causal = facts["architecture"] != "bert"
+        last = f"blocks.{self.layers - 1}.hook_normalized_resid_post"
+        self.state = "ln_final.hook_normalized" if self.causal else last
+        self.ids = ids
+        self.plain: NDArray[np.float32] | None = None
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        done = subprocess.run([self.program, *words, "--json"], capture_output=True, check=False)
+        if done.returncode != 0:
+            raise RefusedError(done.returncode, f"otattn {words[0]}: {done.stderr.decode().strip()}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def measure(self, methods: list[str], layers: list[int], heads: list[int]) -> tuple[float, float, Any]:
+        """nll, change of the last states, patterns [layers, windows, heads, n, n] of the places asked for."""
+        flags = [word for method in methods for word in ("--method", method)]
+        flags += ["--threads", str(self.threads)] if self.threads else []
+        points = ",".join([self.state, *(f"blocks.{layer}.attn.hook_pattern" for layer in layers)])
+        nll = float("nan")
+        with tempfile.TemporaryDirectory() as folder:
+            ids, run = Path(folder) / "ids.npy", Path(folder) / "run.safetensors"
+            np.save(ids, self.ids)
+            words = ["capture", self.path, "--ids", str(ids), "--points", points, "-o", str(run), *flags]
+            self.ask(*words)
+            arrays = load_file(run)
+            if self.causal:
+                np.save(ids, self.ids.reshape(-1))
+                words = ["perplexity", self.path, "--ids", str(ids), "--context", str(self.ids.shape[1])]
+                nll = self.ask(*words, *flags)["nll_per_token"]
+        states = arrays[self.state]
+        if self.plain is None:
+            self.plain = states
+        change = float(np.linalg.norm(states - self.plain) / np.linalg.norm(self.plain))
+        return nll, change, np.stack([arrays[f"blocks.{k}.attn.hook_pattern"][:, heads] for k in layers])
+
+
+def receiver(patterns: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Mass of the busiest key of every head, a fair share being 1: mean over windows, [layers, heads]."""
+    share: NDArray[np.float64] = patterns.astype(np.float64).sum(-2).max(-1).mean(1)
+    return share
+
+
+def saturation(patterns: NDArray[np.float32]) -> float:
+    """Share of rows whose largest weight exceeds 0.9; the first row of a causal model has one key only."""
+    return float((patterns[..., 1:, :].max(-1) > 0.9).mean())
+
+
+def leaks(model: Model, method: str) -> bool:
+    return model.causal and any(f"/{rule}" in method for rule in COLUMNS)
+
+
+def parts(model: Model, place: str) -> tuple[list[int], list[int]]:
+    layer, _, head = place.partition(".")
+    return [int(layer)], [int(head)] if head else list(range(model.heads))
+
+
+def measure_place(model: Model, place: str, method: str) -> Row:
+    layers, heads = parts(model, place)
+    nothing = float("nan")
+    try:
+        nll, change, patterns = model.measure([f"{method}@{place}"], layers, heads)
+    except RefusedError as refused:
+        if refused.args[0] != NUMERIC:
+            raise
+        return Row(place, method, nothing, nothing, nothing, nothing, leaks(model, method))
+    mean = float(receiver(patterns).mean())
+    return Row(place, method, nll, change, mean, saturation(patterns), leaks(model, method))
+
+
+def read_row(record: dict[str, str]) -> Row:
+    nll, change, receiver, saturation = (
+        float(record[name]) for name in ("nll", "change", "receiver", "saturation")
+    )
+    leaks = record["leaks"] == "True"
+    return Row(record["place"], record["method"], nll, change, receiver, saturation, leaks)
+
+
+def read_rows(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [read_row(record) for record in csv.DictReader(file)]
+
+
+def sweep(model: Model, places: list[str], methods: list[str], path: Path) -> list[Row]:
+    rows = read_rows(path)
+    done = {(row.place, row.method) for row in rows}
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        if not rows:
+            writer.writeheader()
+        for place in places:
+            for method in methods:
+                if (place, method) in done:
+                    continue
+                rows.append(measure_place(model, place, method))
+                writer.writerow(asdict(rows[-1]))
+                file.flush()
+    return rows
+
+
+# ---- the frontier ----
+
+
+def choose(
+    model: Model, rows: list[Row], plain: Row, received: NDArray[np.float64], budget: float
+) -> list[Row]:
+    """One method a head, best ratio first, while the sum of the losses stays within the budget."""
+    gains = []
+    for row in rows:
+        layers, heads = parts(model, row.place)
+        gain = (float(received[layers[0], heads].mean()) - row.receiver) * len(heads)
+        loss = row.nll - plain.nll if model.causal else row.change
+        if gain > 0 and not row.leaks:
+            gains.append((gain / max(loss, 1e-6), loss, row))
+    chosen: list[Row] = []
+    taken: set[tuple[int, int]] = set()
+    total = 0.0
+    for _, loss, row in sorted(gains, key=lambda one: -one[0]):
+        layers, heads = parts(model, row.place)
+        places = {(layers[0], head) for head in heads}
+        if places & taken or total + max(loss, 0) > budget:
+            continue
+        chosen.append(row)
+        taken |= places
+        total += max(loss, 0)
+    return chosen
+
+
+def methods_file(model: Model, chosen: list[Row], measured: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "format": "otattn methods", "version": 1, "layers": model.layers, "heads": model.heads,
+        "note": "scripts/sink_surgery.py", "measured": measured,
+        "methods": [{"place": row.place, "method": row.method} for row in chosen],
+    }  # fmt: skip
+
+
+def beaten(one: dict[str, Any], others: list[dict[str, Any]], harm: str) -> bool:
+    return any(
+        other[harm] <= one[harm] and other["receiver"] <= one["receiver"]
+        and (other[harm] < one[harm] or other["receiver"] < one["receiver"])
+        for other in others
+    )  # fmt: skip
+
+
+def frontier(model: Model, rows: list[Row], plain: Row, received: Any, held_out: Model, args: Any) -> Any:
+    everywhere = list(range(model.layers)), list(range(model.heads))
+    points = []
+    for budget in [0.0, *args.budgets]:
+        chosen = choose(model, rows, plain, received, budget) if budget > 0 else []
+        texts = [f"{row.method}@{row.place}" for row in chosen]
+        path = args.output / f"methods-{budget:g}.json"
+        path.write_text(json.dumps(methods_file(model, chosen, {}), indent=1))
+        nll, change, patterns = held_out.measure([f"@{path}"] if texts else [], *everywhere)
+        point = {
+            "budget": budget, "places": len(chosen), "nll": nll, "change": change,
+            "receiver": float(receiver(patterns).mean()), "saturation": saturation(patterns),
+            "file": path.name,
+        }  # fmt: skip
+        path.write_text(json.dumps(methods_file(model, chosen, point), indent=1))
+        points.append(point)
+    harm = "nll" if model.causal else "change"
+    for point in points:
+        point["on_frontier"] = not beaten(point, points, harm)
+        if not point["on_frontier"] or point["budget"] == 0:
+            (args.output / str(point["file"])).unlink()
+            point["file"] = ""
+    with (args.output / "frontier.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, points[0])
+        writer.writeheader()
+        writer.writerows(points)
+    return points
+
+
+# ---- figures ----
+
+
+def figure(values: list[dict[str, Any]], title: str, harm: str, label: str, colour: Any) -> dict[str, Any]:
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "title": title,
+        "data": {"values": values},
+        "width": 520,
+        "height": 320,
+        "mark": {"type": "point", "filled": True, "tooltip": True},
+        "encoding": {
+            "x": {"field": "receiver", "type": "quantitative", "scale": {"type": "log"},
+                  "title": "mass of the busiest key, fair shares (log)"},
+            "y": {"field": harm, "type": "quantitative", "title": label, "scale": {"zero": False}},
+            "color": {"field": "saturation", "type": "quantitative", "scale": {"scheme": "viridis"},
+                      "title": "rows with a weight > 0.9"},
+            **colour,
+        },
+    }  # fmt: skip
+
+
+def write_figures(model: Model, rows: list[Row], points: Any, output: Path) -> None:
+    harm = "nll" if model.causal else "change"
+    label = "nll per token, nats" if model.causal else "change of the last states, |h' - h| / |h|"
+    shapes = {"shape": {"field": "kind", "type": "nominal", "title": "method"}}
+    values = []
+    for row in rows:
+        word = row.method.partition("/")[2].partition(":")[0] or "temperature"
+        values.append({**asdict(row), "kind": word + (" (leaks)" if row.leaks else "")})
+    title = f"One place at a time: {Path(model.path).name}"
+    (output / "sweep.vl.json").write_text(json.dumps(figure(values, title, harm, label, shapes)))
+    kept = {"shape": {"field": "on_frontier", "type": "nominal", "title": "on the frontier"}}
+    title = f"Combinations, windows of their own: {Path(model.path).name}"
+    (output / "frontier.vl.json").write_text(json.dumps(figure(points, title, harm, label, kept)))
+
+
+# ---- the command ----
+
+
+def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
+    """[2 windows, tokens]: the first half to choose by, the second to report."""
+    ask = [args.program, "tokenize", args.model]
+    frame: list[int] = []
+    if args.ids is not None:
+        ids = np.load(args.ids).reshape(-1)
+    else:
+        frame = [int(word) for word in subprocess.check_output([*ask, "--text", ""]).split()]
+        words = subprocess.check_output([*ask, args.text, "--no-special"]).split()
+        ids = np.array(words, np.int64)
+    inner = args.tokens - len(frame)
+    count = 2 * args.windows
+    if len(ids) < count * inner:
+        raise SystemExit(f"the text has {len(ids)} tokens, and {count} windows of {args.tokens} are wanted")
+    windows = ids[: count * inner].reshape(count, inner)
+    first, last = frame[:1], frame[1:]
+    rows: NDArray[np.int64] = np.array([[*first, *row, *last] for row in windows], np.int64)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("text", nargs="?")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--program", default="build/otattn")
+    parser.add_argument("--ids", help="token ids, .npy, in the place of TEXT")
+    parser.add_argument("--windows", type=int, default=2, help="to choose by, and as many to report")
+    parser.add_argument("--tokens", type=int, default=128, help="of a window")
+    parser.add_argument("--layers", type=int, nargs="*", help="all")
+    parser.add_argument("--heads", type=int, default=8, help="how many are swept one by one")
+    parser.add_argument("--methods", nargs="*", default=SWEEP)
+    parser.add_argument("--budgets", type=float, nargs="*", default=[0.01, 0.03, 0.1, 0.3])
+    parser.add_argument("--threads", type=int, default=0)
+    args = parser.parse_args()
+    if (args.text is None) == (args.ids is None):
+        parser.error("give TEXT or --ids")
+    args.output.mkdir(parents=True, exist_ok=True)
+    windows = load_windows(args)
+    model = Model(args.program, args.model, windows[: args.windows], args.threads)
+    held_out = Model(args.program, args.model, windows[args.windows :], args.threads)
+    layers = list(range(model.layers)) if args.layers is None else args.layers
+    nll, change, patterns = model.measure([], list(range(model.layers)), list(range(model.heads)))
+    received = receiver(patterns)
+    plain = Row("", "softmax", nll, change, float(received.mean()), saturation(patterns), leaks=False)
+    del patterns
+    busiest = sorted(
+        ((received[layer, head], layer, head) for layer in layers for head in range(model.heads)),
+        reverse=True,
+    )
+    places = [str(layer) for layer in layers]
+    places += [f"{layer}.{head}" for _, layer, head in busiest[: args.heads]]
+    rows = sweep(model, places, args.methods, args.output / "sweep.csv")
+    points = frontier(model, rows, plain, received, held_out, args)
+    write_figures(model, rows, points, args.output)
+    print(
+        f"{len(rows)} settings at {len(places)} places; busiest key of the plain model {plain.receiver:.2f}"
+    )
+    for point in points:
+        print(
+            f"budget {point['budget']:g}: {point['places']} places, nll {point['nll']:.4f}, change "
+            f"{point['change']:.4f}, busiest key {point['receiver']:.2f} {point['file']}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""scripts/sink_surgery.py on a small random model: what it writes is what the program measures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from program import PROGRAM, ROOT, answer
+from test_models import capture, draw_ids, make_model
+
+METHODS = ["softmax/online:1.5", "softmax/relaxed:0.5", "softmax{temperature=2}"]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def operate(folder: Path, *words: Any) -> str:
+    command = [sys.executable, ROOT / "scripts" / "sink_surgery.py", "model", "--ids", "all.npy", "-o", "out"]
+    command += ["--program", PROGRAM, "--windows", "1", "--tokens", "30", "--heads", "1", "--threads", "1"]
+    done = subprocess.run(
+        [*map(str, command), *map(str, words)], cwd=folder, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_sweep_and_frontier(tmp_path: Path, name: str) -> None:
+    make_model(tmp_path / "model", name)
+    ids = draw_ids(1, 60)[0]
+    np.save(tmp_path / "all.npy", ids)
+    words = ["--layers", "0", "1", "--methods", *METHODS, "--budgets", "0.5"]
+    operate(tmp_path, *words)
+    rows = read(tmp_path / "out" / "sweep.csv")
+    assert len(rows) == 3 * len(METHODS)  # two layers and a head
+    causal = name == "llama"
+    for row in rows:
+        assert (row["leaks"] == "True") == (causal and "relaxed" in row["method"])
+        if "online" in row["method"]:
+            assert float(row["receiver"]) <= 1.5 + 1e-5
+    # One row against the program itself, on the windows that choose.
+    row = next(row for row in rows if row["place"] == "1" and "temperature" in row["method"])
+    ours = capture(tmp_path, tmp_path / "model", ids[None, :30], "-m", row["method"] + "@1")
+    pattern = ours["blocks.1.attn.hook_pattern"][0].astype(float)
+    assert abs(float(row["receiver"]) - pattern.sum(1).max(-1).mean()) <= 1e-5
+    assert abs(float(row["saturation"]) - (pattern[:, 1:].max(-1) > 0.9).mean()) <= 1e-12
+    points = read(tmp_path / "out" / "frontier.csv")
+    assert [float(point["budget"]) for point in points] == [0, 0.5] and points[0]["places"] == "0"
+    assert int(points[1]["places"]) >= 1 and float(points[1]["receiver"]) < float(points[0]["receiver"])
+    file = tmp_path / "out" / "methods-0.5.json"
+    saved = json.loads(file.read_text())
+    assert not causal or not any("relaxed" in entry["method"] for entry in saved["methods"])
+    if causal:
+        np.save(tmp_path / "held.npy", ids[30:])
+        held = answer(tmp_path, "perplexity", "model", "--ids", "held.npy", "--method", f"@{file}")
+        assert abs(held["nll_per_token"] - float(points[1]["nll"])) <= 1e-12
+    for figure in ("sweep.vl.json", "frontier.vl.json"):
+        assert json.loads((tmp_path / "out" / figure).read_text())["data"]["values"]
+    # A killed run goes on: rows that are there are not measured again.
+    before = (tmp_path / "out" / "sweep.csv").read_text()
+    (tmp_path / "out" / "sweep.csv").write_text("".join(before.splitlines(keepends=True)[:4]))
+    operate(tmp_path, *words)
+    assert (tmp_path / "out" / "sweep.csv").read_text() == before
