@@ -291,7 +291,7 @@ def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
     if args.ids is not None:
         ids = np.load(args.ids).reshape(-1)
     else:
-        frame = [int(word) for word in subprocess.check_output([*ask, "--text", ""]).split()]
+        frame = [int(word) for word in subprocess.check_output(ask, input=b"").split()]
         words = subprocess.check_output([*ask, args.text, "--no-special"]).split()
         ids = np.array(words, np.int64)
     inner = args.tokens - len(frame)
