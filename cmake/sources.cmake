@@ -192,6 +192,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/analyze/metrics.c
     tools/analyze/model_hash.c
     tools/analyze/record.c
+    tools/analyze/sinkhorn.c
     tools/analyze/states.c
     tools/analyze/tables.c
     tools/analyze/variants.c
@@ -308,6 +309,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_certify.c
     tests/test_combinatorial.c
     tests/test_compose.c
+    tests/test_convert.c
     tests/test_corners.c
     tests/test_coupled.c
     tests/test_coupled_narrow.c
@@ -317,8 +319,10 @@ set(OTATTN_TEST_SOURCES
     tests/test_custom.c
     tests/test_damage.c
     tests/test_dropout.c
+    tests/test_events.c
     tests/test_evolve.c
     tests/test_exp2.c
+    tests/test_figures.c
     tests/test_files.c
     tests/test_forward.c
     tests/test_forward_claims.c

@@ -42,6 +42,8 @@ static uint16_t encode_half(double value, const half_form *form) {
     const unsigned sign = signbit(value) ? 0x8000U : 0U;
     if (isnan(value)) return (uint16_t)(sign | infinity | 1U << (form->fraction - 1));
     if (isinf(value)) return (uint16_t)(sign | infinity);
+    /* Zero has no exponent that frexp could tell. */
+    if (value == 0) return (uint16_t)sign;
     int exponent;
     (void)frexp(value, &exponent);
     exponent = exponent - 1 < form->least ? form->least : exponent - 1;

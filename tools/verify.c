@@ -207,7 +207,7 @@ static json_t *verification_json(const verification *v) {
         }
         (void)json_object_set_new(object, "checks", rows);
         (void)json_object_set_new(object, "ids_ok", json_integer(ids_right(v)));
-        if (v->context->settings.out != NULL) {
+        if (v->context->settings.out != NULL && !v->context->interrupted) {
             (void)json_object_set_new(object, "outputs",
                                       json_pack("{s:s}", "out", v->context->settings.out));
         }

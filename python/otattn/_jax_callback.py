@@ -125,7 +125,7 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def attend(arrays: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
     """attention(**arrays, **static), the arrays by name being JAX's."""
-    given = {name: arrays.get(name) for name in _NAMES}
+    given: dict[str, Any] = {name: arrays.get(name) for name in _NAMES}
     rank = given["query"].ndim
     for name in _PAIRS:
         x = given[name]

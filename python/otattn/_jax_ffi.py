@@ -80,13 +80,23 @@ class Static(NamedTuple):
     seed: tuple[int, int] | None
 
 
+# jax declares no attributes of its configuration.
+_config: Any = jax.config
+
+
+def has_f64() -> bool:
+    """Whether JAX computes in f64 where it is asked to."""
+    return bool(_config.jax_enable_x64)
+
+
 @functools.cache
 def is_offered() -> bool:
     """Whether this jax compiles calls of the handler; registers it."""
     register = getattr(getattr(jax, "ffi", None), "register_ffi_target", None)
     if register is None or jax.default_backend() != "cpu":
         return False
-    register(TARGET, jax.ffi.pycapsule(library.ota_jax_handler), platform="cpu")
+    capsule: Any = jax.ffi.pycapsule
+    register(TARGET, capsule(library.ota_jax_handler), platform="cpu")
     return True
 
 
@@ -146,7 +156,9 @@ def _call_of(job: Job) -> Call:
     # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
     call.options.allow_partial = int(job.settings.allow_partial)
     batch, heads, queries, keys, _, width = job.sizes
-    work = batch * heads * queries * keys * (width + int(job.operands[0][5]))
+    query = job.operands[0]
+    assert isinstance(query, tuple)
+    work = batch * heads * queries * keys * (width + query[5])
     if not job.options.threads and work <= _SMALL:
         call.options.threads = 1
     call.arrays.size, call.gradients.size = ctypes.sizeof(c.Arrays), ctypes.sizeof(c.Gradients)
@@ -197,7 +209,7 @@ def _forward(static: Static, *present: Any) -> tuple[Any, ...]:
 
 
 def _vector_type(field: str, dtype: Any) -> Any:
-    wide = str(dtype) == "float64" or (field.endswith("potential") and jax.config.jax_enable_x64)
+    wide = str(dtype) == "float64" or (field.endswith("potential") and has_f64())
     return np.dtype(np.float64 if wide else np.float32)
 
 
@@ -233,7 +245,7 @@ def _backward(fixed: Backward, *arrays: Any) -> tuple[Any, ...]:
     implicit = is_implicit(static.settings)
     solved = needs_no_forward(static.settings) and (bool(kept) or not implicit)
     call.backward, call.forward, call.gradients.solved = 1, int(not solved), int(solved)
-    results = []
+    results: list[Any] = []
     if solved:
         for k, name in enumerate(fixed.kept):
             whole = output_shape(name, job.sizes)
@@ -341,7 +353,7 @@ def _kept_of(static: Static) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Outputs that forward adds for backward, and all that backward gets, by names of ota_arrays."""
     names = static.names
     if is_implicit(static.settings):
-        if jax.config.jax_enable_x64:
+        if has_f64():
             return () if "column_potential" in names else ("column_potential",), ("column_potential",)
         return ((), ()) if "column_potential" in names else (("saved",), ("column_potential",))
     if "out" in names and is_closed_form(static.settings):

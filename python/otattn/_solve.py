@@ -361,12 +361,7 @@ class Handle:
         self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View], solved: bool = False
     ) -> None:
         """Gradients of the last forward. `given`: out_grad, coupling_grad; `wanted`: by operand."""
-        gradients = c.Gradients()
-        gradients.size = ctypes.sizeof(c.Gradients)
-        gradients.solved = int(solved)
-        for name, view in given.items():
-            _pack(gradients, _GRADIENTS[name], *view)
-        self._put(job, gradients, _GRADIENTS, wanted)
+        gradients = self.gradients_of(job, given, wanted, solved)
         status = library.ota_backward(
             self.pointer,
             ctypes.byref(self.arrays),
@@ -377,6 +372,18 @@ class Handle:
         job.reraise()
         if status < 0:
             raise_status(status, self.error, sentence=self.result.sentence.decode())
+
+    def gradients_of(
+        self, job: Job, given: Mapping[str, View], wanted: Mapping[str, View], solved: bool
+    ) -> c.Gradients:
+        """The struct of a backward, which lives no longer than the handle."""
+        gradients = c.Gradients()
+        gradients.size = ctypes.sizeof(c.Gradients)
+        gradients.solved = int(solved)
+        for name, view in given.items():
+            _pack(gradients, _GRADIENTS[name], *view)
+        self._put(job, gradients, _GRADIENTS, wanted)
+        return gradients
 
     def along(self, job: Job, tangents: Mapping[str, View], outputs: Mapping[str, View]) -> None:
         """Derivatives of out and coupling along tangents by operand (or `scores`)."""

@@ -12,7 +12,7 @@ from . import _repeat
 from ._arrays import output_shape
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
-from ._solve import Job
+from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
 
 Tensor = torch.Tensor
@@ -150,6 +150,11 @@ class _Solve(torch.autograd.Function):
         ]
         if gradient is None or not wanted:
             return (None,) * 5
+        if not torch.is_grad_enabled() and is_plain(gradient, given[0]):
+            repeated = _reverse(ctx.settings, tuple(wanted), tuple(given), gradient, out, saved)
+            if repeated is not None:
+                left = iter(repeated)
+                return (None, *(next(left) if n else None for n in ctx.needs_input_grad[1:4]), None)
         if given[3] is not None:
             given[3] = given[3][(None,) * (4 - given[3].dim())]
         operands = [*given, *_torch.NOTHING]
@@ -158,6 +163,77 @@ class _Solve(torch.autograd.Function):
         upstream = (gradient, None, None, out, saved)
         found = iter(call(*operands, *upstream, _torch._text(ctx.settings), ",".join(wanted)))
         return (None, *(next(found) if name in wanted else None for name in ("query", "key", "value")), None)
+
+
+def _reverse(
+    settings: Settings,
+    wanted: tuple[str, ...],
+    given: tuple[Tensor | None, ...],
+    gradient: Tensor,
+    out: Tensor | None,
+    saved: Tensor | None,
+) -> list[Tensor] | None:
+    """Gradients by the structs of an earlier backward like this; None: not so."""
+    query, key, value, mask = given
+    assert query is not None and key is not None and value is not None
+    # What forward kept has one layout for a problem and a type.
+    words = ("backward", settings, wanted, gradient.dtype, gradient.shape, gradient.stride())
+    name = name_of(words, query, key, value, mask)
+    kept = [x for x in (out, saved) if x is not None]
+    reverse = _repeat.take(name)
+    if reverse is None:
+        reverse = _first_reverse(name, settings, wanted, given, gradient, kept)
+        if reverse is None:
+            return None
+    try:
+        found = [torch.empty(shape, dtype=query.dtype) for shape in reverse.shapes]
+        done = reverse.run(
+            query.data_ptr(),
+            key.data_ptr(),
+            0 if mask is None else mask.data_ptr(),
+            *(x.data_ptr() for x in (value, *kept, gradient, *found)),
+        )
+    finally:
+        _repeat.give(reverse)
+    return found if done else None
+
+
+def _first_reverse(
+    name: Any,
+    settings: Settings,
+    wanted: tuple[str, ...],
+    given: tuple[Tensor | None, ...],
+    gradient: Tensor,
+    kept: list[Tensor],
+) -> _repeat.Reverse | None:
+    from . import _torch
+
+    if not needs_no_forward(settings) or (is_implicit(settings) and not kept):
+        return None
+    mask = given[3]
+    whole = None if mask is None else mask[(None,) * (4 - mask.dim())]
+    views = [_torch._operand(x) for x in (*given[:3], whole, *_torch.NOTHING)]
+    job = Job(settings, views, gradients=True)
+    # The multipliers answer for the solution, wherever its search began.
+    job.start = None
+    fields = ("column_potential",) if len(kept) == 1 else ("out", "lse")
+    shapes = [
+        tuple(x.shape)
+        for n, x in zip(("query", "key", "value"), given, strict=False)
+        if n in wanted and x is not None
+    ]
+    results = {
+        n: _torch._view(torch.empty(shape, dtype=gradient.dtype))
+        for n, shape in zip(wanted, shapes, strict=True)
+    }
+    return _repeat.Reverse(
+        name,
+        job,
+        {field: _torch._view(x) for field, x in zip(fields, kept, strict=bool(kept))},
+        {"out_grad": _torch._view(gradient)},
+        results,
+        shapes,
+    )
 
 
 def _first(name: Any, prepared: Any, given: Any, derivatives: bool) -> _repeat.Repeat | None:

@@ -172,7 +172,7 @@ def _wide(x: Any) -> Any:
     """Masses, slopes and the like: f64 or f32, others converted."""
     if str(x.dtype) in ("float64", "float32"):
         return x
-    return x.astype(jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
+    return x.astype(jnp.float64 if _jax_ffi.has_f64() else jnp.float32)
 
 
 def _others(arrays: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int, int, int]) -> dict[str, Any]:

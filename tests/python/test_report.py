@@ -31,7 +31,7 @@ def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def verify_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("report") / "verify.html"
-    subprocess.run([PROGRAM, "verify", "-o", page], check=True, capture_output=True, timeout=120)
+    subprocess.run([PROGRAM, "verify", "-o", page], check=True, capture_output=True, timeout=600)
     return page
 
 

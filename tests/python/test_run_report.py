@@ -129,7 +129,7 @@ def test_counts_and_exponent_are_told(whole: Path) -> None:
     spec.check("TOT-70", abs(int(told[1]) - metrics["tokens"] * len(metrics["transitions"])), 0)
     means = [layer["alignment"]["mean"] for layer in metrics["transitions"]]
     slope = np.polyfit(np.log(np.arange(1, len(means) + 1)), np.log(means), 1)[0]
-    exponent = re.search(r"R grows like layer\^([-.\d]+)", text)
+    exponent = re.search(r"R goes like layer\^([-.\d]+)", text)
     assert exponent is not None
     assert abs(float(exponent[1]) - slope) <= 5.1e-4
     assert "24576 transitions were held against the Lipschitz bound" in text

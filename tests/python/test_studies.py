@@ -81,7 +81,7 @@ def sigmoid(x: Any) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything at its usual size, once."""
     above = tmp_path_factory.mktemp("studies")
-    answer(above, "verify", "-o", "run")
+    answer(above, "verify", "-o", "run", timeout=600)
     return above / "run"
 
 

@@ -139,10 +139,18 @@ static int read_settings(run *r) {
 
 /* ---- manifest ---- */
 
-static json_t *names_json(const run_settings *s, int from, int to) {
+/* A method of a file (@FILE) is what the file holds; one that cannot be read was refused by its session. */
+static void append_method(tool_context *context, const char *method, json_t *list) {
+    char hash[SHA256_DIGEST_STRING_LENGTH] = "";
+    int64_t bytes;
+    if (method[0] == '@') (void)run_file_hash(context, method + 1, &bytes, hash);
+    (void)json_array_append_new(list,
+                                json_sprintf("%s%s%s", method, hash[0] != '\0' ? " " : "", hash));
+}
+
+static json_t *names_json(const run *r, int from, int to) {
     json_t *list = json_array();
-    for (int k = from; k < to; k++)
-        (void)json_array_append_new(list, json_string(s->variant[k].name));
+    for (int k = from; k < to; k++) append_method(r->context, r->settings.variant[k].name, list);
     return list;
 }
 
@@ -150,10 +158,11 @@ static json_t *text_or_null(const char *text) {
     return text != NULL ? json_string(text) : json_null();
 }
 
-static json_t *flags_json(const tool_settings *f) {
+static json_t *flags_json(tool_context *context) {
+    const tool_settings *f = &context->settings;
     json_t *places = json_array();
     for (int k = 0; k < f->model_methods.count; k++)
-        (void)json_array_append_new(places, json_string(f->model_methods.items[k]));
+        append_method(context, f->model_methods.items[k], places);
     json_t *flags =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "method", places, "temperature",
                   text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
@@ -170,7 +179,7 @@ static json_t *flags_json(const tool_settings *f) {
 
 static json_t *settings_json(const run *r) {
     const run_settings *s = &r->settings;
-    json_t *object = flags_json(&r->context->settings);
+    json_t *object = flags_json(r->context);
     const struct {
         const char *name;
         json_t *value;
@@ -183,8 +192,8 @@ static json_t *settings_json(const run *r) {
         {"saturation_tail", json_real(s->tail)},
         {"saturation_tv", json_real(s->tv)},
         {"store", json_string(s->half ? "f16" : "f32")},
-        {"methods", names_json(s, 1, s->methods)},
-        {"temperatures", names_json(s, s->methods, s->lines)},
+        {"methods", names_json(r, 1, s->methods)},
+        {"temperatures", names_json(r, s->methods, s->lines)},
     };
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);
@@ -227,10 +236,10 @@ static void say_start(const run *r, int64_t done) {
     if (r->context->settings.json || tool_ranks_rank() > 0) return;
     (void)fprintf(stderr,
                   "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
-                  " windows of %" PRId64 " tokens, %.2f GB of memory beside the weights",
+                  " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
                   tool_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
                   f->width, r->text.window_count, r->text.windows[0].count,
-                  (double)run_measure_bytes(r) / 1e9);
+                  (double)run_measure_bytes(r) / 1e6);
     if (done > 0) (void)fprintf(stderr, ", %" PRId64 " windows are there", done);
     if (tool_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", tool_ranks_size());
     (void)fputc('\n', stderr);

@@ -3,7 +3,9 @@
  *   windows.c   text -> ids, cut into windows            folder.c   run folder, lock, manifest, resume
  *   columns.c   which numbers a window yields, where     record.c   one file a window
  *   states.c    a window through the model               measure.c  its numbers
- *   figures.c   numbers of all windows -> figures        metrics.c, tables.c, events.c   what is written
+ *   sinkhorn.c  rounds of Table 5                        work.c     its memory, its order
+ *   example.c   one window for pictures                  figures.c  numbers of all windows -> figures
+ *   metrics.c tables.c events.c variants.c   what is written
  *
  * A window of n tokens goes through the model once a variant. Of the model's states 0 (the embedding) ...
  * layers, those from `first` to `last` are measured: S = last - first + 1 states, S - 1 transitions. A
@@ -75,13 +77,17 @@ void run_text_free(run_text *text);
 
 /* ---- columns.c: the numbers of a window ---- */
 
+/* Of Table 5 (sinkhorn.c). */
+enum { PAIRS = 4, PAIR_EPSILONS = 3, PAIR_TOLERANCES = 3 };
+
 typedef enum run_scope {
     PER_STATE_TOKEN,      /* [S, n] */
     PER_TRANSITION_TOKEN, /* [S - 1, n] */
     PER_STATE,            /* [S] */
     PER_TRANSITION,       /* [S - 1] */
     PER_HEAD,             /* [S - 1, heads] */
-    PER_TOKEN             /* [n] */
+    PER_TOKEN,            /* [n] */
+    PER_PAIR              /* [PAIRS, PAIR_EPSILONS, PAIR_TOLERANCES] */
 } run_scope;
 
 typedef enum run_column {
@@ -131,6 +137,8 @@ typedef enum run_column {
     COLUMN_OUTPUT_KL,
     COLUMN_OUTPUT_AGREEMENT,
     COLUMN_OUTPUT_L2,
+    COLUMN_ROUNDS,
+    COLUMN_ROUNDS_PREDICTED,
     COLUMNS
 } run_column;
 
@@ -202,6 +210,8 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
 
 /* ---- model_hash.c ---- */
 
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+                  char text[SHA256_DIGEST_STRING_LENGTH]);
 /* Name, bytes and sha256 of every file that decides what the model computes, and in `text` one hash of
  * them all. */
 int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,

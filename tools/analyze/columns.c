@@ -54,6 +54,8 @@ const run_column_row run_columns[COLUMNS] = {
     [COLUMN_OUTPUT_KL] = {"output_kl", PER_TOKEN, ONCE, EVERY},
     [COLUMN_OUTPUT_AGREEMENT] = {"output_agreement", PER_TOKEN, ONCE, EVERY},
     [COLUMN_OUTPUT_L2] = {"output_l2", PER_TOKEN, ONCE, EVERY},
+    [COLUMN_ROUNDS] = {"rounds", PER_PAIR, ONCE, FIRST},
+    [COLUMN_ROUNDS_PREDICTED] = {"rounds_predicted", PER_PAIR, ONCE, FIRST},
 };
 
 int64_t run_column_size(const run_shape *shape, run_column column) {
@@ -65,6 +67,7 @@ int64_t run_column_size(const run_shape *shape, run_column column) {
     case PER_TRANSITION: return moves;
     case PER_HEAD: return moves * shape->heads;
     case PER_TOKEN: return tokens;
+    case PER_PAIR: return (int64_t)PAIRS * PAIR_EPSILONS * PAIR_TOLERANCES;
     }
     return 0;
 }

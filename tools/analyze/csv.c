@@ -31,7 +31,10 @@ void run_csv_word(run_csv *csv, const char *text) { run_csv_text(csv, text, strl
 
 void run_csv_number(run_csv *csv, double value) {
     char text[40] = "";
-    if (isfinite(value)) tool_format_real(value, text, sizeof text);
+    if (isfinite(value) && fabs(value) < 1e15 && value == nearbyint(value))
+        (void)snprintf(text, sizeof text, "%.0f", value);
+    else if (isfinite(value))
+        tool_format_real(value, text, sizeof text);
     run_csv_word(csv, text);
 }
 

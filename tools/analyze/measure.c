@@ -263,7 +263,9 @@ static int measure_state(run *r, step *s) {
     if (s->now != &w->final)
         fill_lens(r, s->probe, run_state(r, r->settings.first + s->index), s->now);
     const bool aligned = s->index > 0 && w->variant == 0;
-    return run_tasks(r, tasks + (aligned ? 1 : 0), measure_task);
+    const int code = run_tasks(r, tasks + (aligned ? 1 : 0), measure_task);
+    if (code == 0 && aligned && s->probe == 0) run_pairs_keep(r, s->index - 1, s->before, s->now);
+    return code;
 }
 
 int run_measure_probe(run *r, int probe) {
@@ -277,5 +279,6 @@ int run_measure_probe(run *r, int probe) {
         s.before = s.now;
     }
     if (code == 0 && w->variant == 0) code = run_tasks(r, tokens_of(r), coherence_task);
+    if (code == 0 && w->variant == 0 && probe == 0) code = run_pairs_measure(r);
     return code;
 }

@@ -13,8 +13,8 @@
 
 enum { PIECE = 1 << 16, PATH_SIZE = 4096 };
 
-static int hash_file(tool_context *context, const char *path, int64_t *bytes,
-                     char text[SHA256_DIGEST_STRING_LENGTH]) {
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+                  char text[SHA256_DIGEST_STRING_LENGTH]) {
     unsigned char *piece = malloc(PIECE);
     FILE *stream = fopen(path, "rb");
     SHA2_CTX hash;
@@ -40,7 +40,7 @@ static int add_file(tool_context *context, const char *path, const char *name, j
                     SHA2_CTX *all) {
     char text[SHA256_DIGEST_STRING_LENGTH];
     int64_t bytes;
-    const int code = hash_file(context, path, &bytes, text);
+    const int code = run_file_hash(context, path, &bytes, text);
     if (code != 0) return code;
     SHA256Update(all, (const uint8_t *)name, strlen(name) + 1);
     SHA256Update(all, (const uint8_t *)text, sizeof text);

@@ -64,6 +64,8 @@ int run_write_metrics(run *r, json_t *events);
 int run_write_tables(run *r);
 /* events.c: events.csv, table4.csv, and the object of metrics.json */
 int run_write_events(run *r, json_t **events);
+/* sinkhorn.c */
+int run_write_table5(run *r);
 /* variants.c: methods.csv and temperatures.csv where there are any */
 int run_write_variants(run *r);
 

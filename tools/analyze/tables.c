@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../files_formats.h"
 #include "results.h"
 
-static const char *model_name(const run *r) { return tool_short_path(r->context->operands[0]); }
+/* The last part of the model's path. */
+static const char *model_name(const run *r) {
+    const char *name = r->context->operands[0], *slash = strrchr(name, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : name;
+}
 
 static int write_words(run_csv *csv, const char *const *words, size_t count) {
     for (size_t k = 0; k < count; k++) run_csv_word(csv, words[k]);
@@ -315,6 +318,7 @@ int run_write_tables(run *r) {
     int code = write_table1(r);
     if (code == 0) code = write_table2(r);
     if (code == 0) code = write_table3(r);
+    if (code == 0) code = run_write_table5(r);
     if (code == 0) code = write_drift(r);
     if (code == 0) code = write_attention(r);
     return code;

@@ -57,6 +57,7 @@ static int take_buffers(run *r) {
         code = take(r, n * d, sizeof(float), &w->baseline_state);
     if (code == 0) code = take(r, workers, w->scratch_bytes, &w->scratch);
     if (code == 0) code = take(r, workers * 2 * words, sizeof(double), &w->wide);
+    if (code == 0) code = take(r, (size_t)PAIRS * 2 * words, sizeof(double), &w->pairs);
     if (code == 0) code = take(r, words, sizeof(double), &w->shift);
     if (code == 0) code = take(r, words, sizeof(double), &w->shift_sum);
     if (code == 0) code = take(r, n, sizeof(double), &w->residual);
@@ -167,6 +168,7 @@ void run_measure_close(run *r) {
     free(w->baseline_state);
     free(w->scratch);
     free(w->wide);
+    free(w->pairs);
     free(w->shift);
     free(w->shift_sum);
     free(w->residual);

@@ -35,6 +35,7 @@ struct run_work {
     float *baseline_state;
     float *pooled; /* [layers, heads, cells, cells] of the example, or NULL */
     int64_t cells;
+    double *pairs; /* [PAIRS, 2, V]: distributions of Table 5 */
     run_trouble trouble[WORKERS_MOST];
 
     /* of the variant at hand */
@@ -52,6 +53,9 @@ float *run_state(const run *r, int64_t state);
 int run_states(run *r, run_record *record, int variant);
 /* What the states make of one another by themselves. */
 int run_measure_states(run *r);
+/* sinkhorn.c: keeps the pairs that belong to the transition; counts rounds between those kept. */
+void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const run_lens *after);
+int run_pairs_measure(run *r);
 /* Everything behind a probe. */
 int run_measure_probe(run *r, int probe);
 

@@ -16,7 +16,7 @@
 #include "report/run_parts.h"
 #include "tool.h"
 
-enum { MANIFEST_DEPTH = 3, VALUE = 512, FIGURE_WIDTH = 520 };
+enum { MANIFEST_DEPTH = 3, VALUE = 512, LABEL = 96, FIGURE_WIDTH = 520 };
 
 /* ---- what the parts call ---- */
 
@@ -169,30 +169,52 @@ static double count_transitions(const json_t *metrics) {
     return count;
 }
 
+/* "NAME: ", or nothing where there is one run. */
+static const char *who(const run_page *page, int run, char text[LABEL]) {
+    text[0] = '\0';
+    if (page->count > 1) (void)snprintf(text, LABEL, "%s: ", tool_run_name(page, run));
+    return text;
+}
+
 static void say_counts(run_page *page, int run) {
     const json_t *metrics = page->runs[run].metrics;
     const double windows = tool_run_number(metrics, "windows");
     const double tokens = tool_run_number(metrics, "tokens");
     const size_t layers = json_array_size(json_object_get(metrics, "transitions"));
     const double count = count_transitions(metrics);
+    char name[LABEL];
     tool_run_say(page,
-                 "%s%s%.0f window%s with %.0f tokens were run through %zu layers. Every "
+                 "%s%.0f window%s with %.0f tokens were run through %zu layers. Every "
                  "transition from one state to the next was measured at every position: %.0f in "
                  "all, %.0f a layer.",
-                 page->count > 1 ? tool_run_name(page, run) : "", page->count > 1 ? ": " : "",
-                 windows, windows == 1 ? "" : "s", tokens, layers, count,
+                 who(page, run, name), windows, windows == 1 ? "" : "s", tokens, layers, count,
                  layers > 0 ? count / (double)layers : 0);
 }
 
 static void say_bounds(run_page *page, int run) {
     const json_t *bounds = json_object_get(page->runs[run].metrics, "bounds");
+    const double coherent = tool_run_number(bounds, "coherence_checked");
+    char name[LABEL];
     if (!json_is_object(bounds)) return;
     tool_run_say(page,
-                 "%s%s%.0f transitions were held against the Lipschitz bound |p' - p|\xe2\x82\x81 "
+                 "%s%.0f transitions were held against the Lipschitz bound |p' - p|\xe2\x82\x81 "
                  "\xe2\x89\xa4 w |h' - h|; %.0f broke it; the largest ratio is %.4g.",
-                 page->count > 1 ? tool_run_name(page, run) : "", page->count > 1 ? ": " : "",
-                 tool_run_number(bounds, "checked"), tool_run_number(bounds, "violations"),
-                 tool_run_number(bounds, "largest"));
+                 who(page, run, name), tool_run_number(bounds, "checked"),
+                 tool_run_number(bounds, "violations"), tool_run_number(bounds, "largest"));
+    if (isfinite(coherent))
+        tool_run_say(page,
+                     "%sThe paths of %.0f positions were held against the bound by what alignment "
+                     "leaves of them; %.0f broke it.",
+                     who(page, run, name), coherent,
+                     tool_run_number(bounds, "coherence_violations"));
+}
+
+static void say_perplexity(run_page *page, int run) {
+    const json_t *metrics = page->runs[run].metrics;
+    char name[LABEL];
+    if (isfinite(tool_run_number(metrics, "perplexity")))
+        tool_run_say(page, "%sThe text's perplexity within its windows is %.4g a token.",
+                     who(page, run, name), tool_run_number(metrics, "perplexity"));
 }
 
 static void add_summary(run_page *page) {
@@ -200,6 +222,7 @@ static void add_summary(run_page *page) {
     for (int run = 0; run < page->count; run++) {
         say_counts(page, run);
         say_bounds(page, run);
+        say_perplexity(page, run);
     }
     run_cells *cells = tool_run_cells(page->count == 1 ? 2 : 3);
     const char *path[MANIFEST_DEPTH];

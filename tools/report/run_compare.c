@@ -83,7 +83,7 @@ static void add_key(const run_page *page, comparison *to, const run_measure *of,
     const json_t *second = json_object_get(page->runs[1].metrics, of->part);
     for (size_t index = 0; index < json_array_size(first) && index < json_array_size(second);
          index++)
-        add_row(to, of, key, tool_run_layer(of, index),
+        add_row(to, of, key, tool_run_layer(of, json_array_get(first, index), index),
                 json_object_get(json_array_get(first, index), key),
                 json_object_get(json_array_get(second, index), key));
 }

@@ -9,7 +9,7 @@
 
 #include "report/run_parts.h"
 
-enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 512 };
+enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 512, LAYER_MOST = 1 << 20 };
 
 static const struct section {
     const char *heading, *text;
@@ -65,6 +65,8 @@ const run_measure tool_run_measures[] = {
      "Share of positions whose likeliest token is already the last state's."},
     {NULL, "kl_to_final", "depth_zero", "layers", "kl_to_final", NULL, true,
      "KL divergence from the last state, nats", "KL(p of the last state || p of this one)."},
+    {NULL, "drift_l1", "depth_zero", "layers", "drift_l1", NULL, true,
+     "Distance from the first state's p", "In the sum of absolute differences: at most 2."},
     {"How the distributions move", "tv", "depth_zero", "transitions", "tv", NULL, true,
      "Total variation |p' - p|_1 / 2",
      "Between 0 and 1; W1 under Hamming cost is the same number."},
@@ -100,6 +102,9 @@ const run_measure tool_run_measures[] = {
     {NULL, "alignment_per_sqrt_vocabulary", "depth_zero", "transitions",
      "alignment_per_sqrt_vocabulary", NULL, true, "R over the root of the vocabulary",
      "The unit of the paper's tables 1 and 3."},
+    {NULL, "alignment_rms", "depth_zero", "transitions", "alignment_rms", NULL, true,
+     "Root mean square of what is left, logits",
+     "The same for all entries; R is that of the largest."},
 };
 
 const size_t tool_run_measure_count = sizeof tool_run_measures / sizeof tool_run_measures[0];
@@ -161,8 +166,15 @@ static int find_series(const run_page *page, const run_measure *of, series lines
     return count;
 }
 
-int tool_run_layer(const run_measure *of, size_t index) {
-    return (int)index + (strcmp(of->part, "transitions") == 0);
+int tool_run_layer(const run_measure *of, const json_t *entry, size_t index) {
+    const json_t *layer = json_object_get(entry, "layer");
+    const json_int_t number = json_is_integer(layer) ? json_integer_value(layer) : -1;
+    const int from = number >= 0 && number < LAYER_MOST ? (int)number : (int)index;
+    return from + (strcmp(of->part, "transitions") == 0);
+}
+
+static int layer_of(const run_measure *of, const series *line, size_t index) {
+    return tool_run_layer(of, json_array_get(line->states, index), index);
 }
 
 static void add_point(json_t *points, run_cells *cells, const series *line, int depth,
@@ -191,11 +203,12 @@ static void describe(const run_measure *of, const series *lines, int count, char
     size_t used = (size_t)snprintf(words, WORDS, "Lines by layer, %s.", of->title);
     for (int line = 0; line < count && used < WORDS; line++) {
         const size_t layers = json_array_size(lines[line].states);
-        const int length = snprintf(
-            words + used, WORDS - used, " %s: median %.3g at layer %d, %.3g at layer %d.",
-            lines[line].name, tool_run_number(figure_at(&lines[line], 0), "median"),
-            tool_run_layer(of, 0), tool_run_number(figure_at(&lines[line], layers - 1), "median"),
-            tool_run_layer(of, layers - 1));
+        const int length =
+            snprintf(words + used, WORDS - used, " %s: median %.3g at layer %d, %.3g at layer %d.",
+                     lines[line].name, tool_run_number(figure_at(&lines[line], 0), "median"),
+                     layer_of(of, &lines[line], 0),
+                     tool_run_number(figure_at(&lines[line], layers - 1), "median"),
+                     layer_of(of, &lines[line], layers - 1));
         used += length > 0 ? (size_t)length : 0;
     }
 }
@@ -209,7 +222,7 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
     for (int column = 0; column < COLUMNS; column++) tool_run_cell(cells, heading[column]);
     for (int line = 0; line < count; line++)
         for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
-            add_point(points, cells, &lines[line], tool_run_layer(of, layer),
+            add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
                       figure_at(&lines[line], layer));
     char words[WORDS];
     describe(of, lines, count, words);
@@ -220,12 +233,12 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
 }
 
 /* Least squares of log R on log layer: R = c layer^exponent. NaN with fewer than 2 layers. */
-static double exponent_of(const series *line) {
+static double exponent_of(const run_measure *of, const series *line) {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (size_t layer = 0; layer < json_array_size(line->states); layer++) {
         const double mean = tool_run_number(figure_at(line, layer), "mean");
         if (!(mean > 0)) continue;
-        const double a = log((double)layer + 1), b = log(mean);
+        const double a = log(layer_of(of, line, layer)), b = log(mean);
         n += 1;
         x += a;
         y += b;
@@ -235,12 +248,13 @@ static double exponent_of(const series *line) {
     return (n * xy - x * y) / (n * xx - x * x);
 }
 
-static void say_exponents(run_page *page, const series *lines, int count) {
+static void say_exponents(run_page *page, const run_measure *of, const series *lines, int count) {
     for (int line = 0; line < count; line++)
-        tool_run_say(page,
-                     "%s: over all layers R grows like layer^%.3f (least squares of the logarithms "
-                     "of the means; 1 would be linear, below 1 sublinear).",
-                     lines[line].name, exponent_of(&lines[line]));
+        tool_run_say(
+            page,
+            "%s: over all layers R goes like layer^%.3f (least squares of the logarithms of "
+            "the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
+            lines[line].name, exponent_of(of, &lines[line]));
 }
 
 static void begin_section(run_page *page, const char *heading) {
@@ -261,7 +275,7 @@ void tool_run_depth(run_page *page) {
         if (open != heading) {
             if (open != NULL) tool_report_grid_end(page->report);
             begin_section(page, heading);
-            if (strcmp(of->file, "alignment") == 0) say_exponents(page, lines, count);
+            if (strcmp(of->file, "alignment") == 0) say_exponents(page, of, lines, count);
             tool_report_grid_begin(page->report, 2);
             open = heading;
         }

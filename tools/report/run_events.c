@@ -144,7 +144,7 @@ static void add_histograms(run_page *page) {
     tool_run_cells_free(token_cells);
 }
 
-/* metrics.events holds totals; what they are called is what they are. */
+/* metrics.events holds totals, which table 4 tells in the paper's words where it is there. */
 static void add_totals(run_page *page, int run) {
     const char *key;
     json_t *value;
@@ -239,7 +239,8 @@ void tool_run_events(run_page *page) {
         page->report,
         "A position is saturated when one token has nearly all probability; two layers "
         "later or fifty, the distribution then hardly moves, whatever the state does.");
-    for (int run = 0; run < page->count; run++) add_totals(page, run);
+    for (int run = 0; run < page->count; run++)
+        if (tool_run_table(&page->runs[run], "table4") == NULL) add_totals(page, run);
     add_histograms(page);
     for (int run = 0; run < page->count; run++) {
         const run_example *example = &page->runs[run].example;

@@ -12,24 +12,32 @@
 enum { LABEL = 96, LEVELS_MOST = 144 * 96 * 96 };
 
 static const struct measure {
-    const char *key, *title, *caption;
+    const char *key, *figure, *title, *caption;
 } measures[] = {
-    {"sink_rate", "Sink rate",
+    {"sink_rate", "heads_share", "Sink rate",
      "Share of queries that give more than 0.3 of their mass to the first key."},
-    {"first_key_mass", "Mass on the first key", "Mean weight of the first key."},
-    {"receiver_max", "Fullest key, even shares",
+    {"first_key_mass", "heads_share", "Mass on the first key", "Mean weight of the first key."},
+    {"receiver_max", "heads", "Fullest key, even shares",
      "Mass that the fullest key receives, in units of an even share."},
-    {"gini", "Gini coefficient of received mass",
+    {"gini", "heads_share", "Gini coefficient of received mass",
      "0: every key receives the same; 1: one has all."},
-    {"row_entropy", "Entropy of a row, nats", "How widely a query looks, on average."},
-    {"max_weight", "Largest weight of a row", "1: every query looks at one key."},
-    {"support", "Keys with weight", "How many keys a query gives weight to, on average."},
+    {"row_entropy", "heads", "Entropy of a row, nats", "How widely a query looks, on average."},
+    {"max_weight", "heads_share", "Largest weight of a row", "1: every query looks at one key."},
+    {"support", "heads", "Keys with weight", "How many keys a query gives weight to, on average."},
 };
 
 static const json_t *figure_at(const run_page *page, int run, size_t layer, size_t head,
                                const char *key) {
     const json_t *attention = json_object_get(page->runs[run].metrics, "attention");
     return json_object_get(json_array_get(json_array_get(attention, layer), head), key);
+}
+
+/* The number of the first layer that was measured. */
+static size_t first_layer(const run_page *page, int run) {
+    const json_t *first = json_object_get(page->runs[run].metrics, "first_layer");
+    return json_is_integer(first) && json_integer_value(first) > 0
+               ? (size_t)json_integer_value(first)
+               : 0;
 }
 
 static size_t count_layers(const run_page *page, int run) {
@@ -63,10 +71,10 @@ static json_t *map_cells(const run_page *page, int run, const char *key, double 
             if (!isfinite(numbers[0])) continue;
             extremes[0] = fmin(extremes[0], numbers[0]);
             extremes[1] = fmax(extremes[1], numbers[0]);
-            json_t *cell =
-                json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer", (int)layer, "head", (int)head,
-                          "value", numbers[0], "lower", tool_json_real(numbers[1]), "upper",
-                          tool_json_real(numbers[2]));
+            json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer",
+                                     (int)(layer + first_layer(page, source)), "head", (int)head,
+                                     "value", numbers[0], "lower", tool_json_real(numbers[1]),
+                                     "upper", tool_json_real(numbers[2]));
             if (run < 2) {
                 const json_t *n = json_object_get(figure_at(page, run, layer, head, key), "n");
                 (void)json_object_set(cell, "n", (json_t *)n);
@@ -91,7 +99,7 @@ static run_cells *map_table(const run_page *page, int run, const char *key) {
         tool_run_cell(cells, text);
     }
     for (size_t layer = 0; layer < layers; layer++) {
-        (void)snprintf(text, sizeof text, "%zu", layer);
+        (void)snprintf(text, sizeof text, "%zu", layer + first_layer(page, source));
         tool_run_cell(cells, text);
         for (size_t head = 0; head < heads; head++) {
             double numbers[3];
@@ -115,7 +123,7 @@ static void add_map(run_page *page, int run, const struct measure *of) {
                    extremes[0], extremes[1], of->caption);
     run_cells *table = map_table(page, run, of->key);
     tool_run_figure(page, of->key,
-                    (tool_figure){run == 2 ? "heads_difference" : "heads", title,
+                    (tool_figure){run == 2 ? "heads_difference" : of->figure, title,
                                   json_pack("{s:o}", "cells", cells), of->caption, words,
                                   tool_run_cells_table(table, title)});
     tool_run_cells_free(table);

@@ -8,18 +8,30 @@
 
 #include "report/run_parts.h"
 
-enum { LABEL = 96, CHARTS_MOST = 12 };
+enum { LABEL = 96, CHARTS_MOST = 20 };
 
 static const struct {
     const char *column, *title, *caption;
 } known[] = {
-    {"output_change", "Change of the output",
-     "Distance of the last states from the first method's, as a share of their norm."},
+    {"output_tv", "Change of the prediction", "Total variation from the run's own, mean."},
+    {"output_kl", "KL divergence of the prediction, nats", "From the run's own, mean."},
+    {"output_agreement", "Same likeliest token", "Share of positions."},
+    {"output_change", "Change of the last state",
+     "Distance from the run's own over its length, mean."},
     {"nll_per_token", "Negative log-likelihood, nats a token", "Of the text."},
     {"perplexity", "Perplexity", "Of the text; lower is better."},
-    {"receiver_max", "Fullest key, even shares", "Largest over heads, mean over windows."},
+    {"receiver_max", "Fullest key, even shares", "Mean over heads and windows."},
+    {"sink_rate", "Sink rate",
+     "Share of queries that give more than 0.3 of their mass to the first key."},
+    {"first_key_mass", "Mass on the first key", "Mean over heads and windows."},
+    {"gini", "Gini coefficient of received mass", "Mean over heads and windows."},
+    {"row_entropy", "Entropy of a row, nats", "Mean over heads and windows."},
+    {"support", "Keys with weight", "Mean over queries, heads and windows."},
+    {"tv", "Total variation of a transition", "Mean over layers and positions."},
+    {"relative_l2", "Relative change of a state", "Mean over layers and positions."},
+    {"cosine", "Cosine of a state and the next", "Mean over layers and positions."},
     {"saturation", "Saturation frequency", "Share of transitions that are saturation events."},
-    {"relative_l2", "Relative change of the states", "Mean over layers and positions."},
+    {"saturated_states", "Saturated states", "Share of states with one near-certain token."},
 };
 
 /* What a table is drawn as. */

@@ -99,8 +99,9 @@ typedef struct run_measure {
 extern const run_measure tool_run_measures[];
 extern const size_t tool_run_measure_count;
 
-/* Where entry `index` of the measure's part stands: a transition at the state it leads to. */
-int tool_run_layer(const run_measure *of, size_t index);
+/* Where entry `index` of the measure's part stands, by its own "layer" if it has one: a transition at the
+ * state it leads to. */
+int tool_run_layer(const run_measure *of, const json_t *entry, size_t index);
 
 /* ---- run_compare.c ---- */
 

@@ -136,12 +136,12 @@ static void run_study(verification *v, const tool_study *study, study_points *po
 /* points [tool_study_count]; those of a study that is not chosen stay empty. */
 static void run_studies(verification *v, study_points *points) {
     bool any = false;
-    for (int k = 0; k < tool_study_count; k++) {
+    for (int k = 0; k < tool_study_count && *v->context->cancel == 0; k++) {
         if (!tool_check_chosen(v->context, tool_studies[k].id)) continue;
         run_study(v, &tool_studies[k], &points[k]);
         any = true;
     }
-    if (!any) {
+    if (!any && *v->context->cancel == 0) {
         tool_warn(v->context,
                   "no id that --only '%.60s' chooses has a study: %s holds checks alone",
                   v->context->settings.only, v->context->settings.out);
@@ -339,8 +339,12 @@ int tool_verify_write(verification *v, const char *path) {
     study_points *points = calloc((size_t)tool_study_count, sizeof *points);
     if (points == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     run_studies(v, points);
-    const int code =
-        tool_ends_with(path, ".html") ? write_page(v, path, points) : write_folder(v, path, points);
+    int code = 0;
+    v->context->interrupted = *v->context->cancel != 0;
+    if (!v->context->interrupted) {
+        code = tool_ends_with(path, ".html") ? write_page(v, path, points)
+                                             : write_folder(v, path, points);
+    }
     free(points);
     return code;
 }

@@ -104,7 +104,7 @@ const tool_study tool_studies[] = {
      "distance there is at a = 2.",
      "||P - Q||_1 as a share of its largest value 2n against the change of a score, n = "
      "{size}.",
-     {2, 7, 256},
+     {2, 7, 64},
      {1, 24, 170},
      {0, 0, 0},
      tool_study_cycle},
@@ -119,7 +119,7 @@ const tool_study tool_studies[] = {
      "certificate follows it to the end, the printed one promises nothing below tau = 5e-4.",
      "||P - Q||_1 as a share of its largest value 2n against temperature, scores changed by "
      "1e-3, n = {size}.",
-     {2, 6, 256},
+     {2, 6, 64},
      {2, 33, 170},
      {0, 0, 0},
      tool_study_cold},

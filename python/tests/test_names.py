@@ -1,0 +1,136 @@
+"""Every name that the package settled on exists, has the settled order of arguments, and behaves."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import numpy as np
+import otattn
+import pytest
+import torch.nn.functional as F
+
+SETTLED = [
+    "query",
+    "key",
+    "value",
+    "attn_mask",
+    "dropout_p",
+    "is_causal",
+    "scale",
+    "enable_gqa",
+    "method",
+    "temperature",
+    "rounds",
+    "tolerance",
+    "max_rounds",
+    "alpha",
+    "cap",
+    "strength",
+    "row_mass",
+    "column_mass",
+    "bias",
+    "alibi_slopes",
+    "window",
+    "softcap",
+    "sink",
+    "return_aux",
+]
+DEFAULTS = {"method": "softmax", "temperature": 1.0, "softcap": 0.0, "return_aux": None, "window": None}
+FIELDS = ("coupling", "potentials", "receiver", "row_stats", "lse", "certificate")
+ENTMAX = [
+    "sparsemax",
+    "entmax15",
+    "entmax_bisect",
+    "sparsemax_bisect",
+    "normmax_bisect",
+    "budget_bisect",
+    "sparsemax_loss",
+    "entmax15_loss",
+    "entmax_bisect_loss",
+    "sparsemax_bisect_loss",
+    "normmax_bisect_loss",
+    "Sparsemax",
+    "Entmax15",
+    "EntmaxBisect",
+    "SparsemaxBisect",
+    "NormmaxBisect",
+    "BudgetBisect",
+    "SparsemaxLoss",
+    "Entmax15Loss",
+    "EntmaxBisectLoss",
+    "SparsemaxBisectLoss",
+    "NormmaxBisectLoss",
+]
+
+
+def test_arguments_of_attention() -> None:
+    parameters = inspect.signature(otattn.attention).parameters
+    assert list(parameters)[: len(SETTLED)] == SETTLED
+    for name, default in DEFAULTS.items():
+        assert parameters[name].default == default and parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+    assert all(parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for name in SETTLED[:8])
+    # torch's own, as its documentation spells them.
+    stated = (F.scaled_dot_product_attention.__doc__ or "").partition(")")[0]
+    assert [word for word in SETTLED[:8] if f"{word}" in stated] == SETTLED[:8]
+
+
+def test_aux_has_the_settled_fields(rng: np.random.Generator) -> None:
+    assert set(otattn.AuxRequest._fields) == set(FIELDS) <= set(otattn.AuxOutput._fields)
+    x = rng.standard_normal((2, 4, 3))
+    for name in FIELDS:
+        _, aux = otattn.attention(x, x, x, return_aux=otattn.AuxRequest(**{name: True}))
+        assert [field for field in FIELDS if getattr(aux, field) is not None] == [name]
+
+
+def test_every_public_name_is_there() -> None:
+    for name in otattn.__all__:
+        assert getattr(otattn, name) is not None
+        assert name in dir(otattn)
+    for name in ENTMAX:
+        assert callable(getattr(otattn.activations, name))
+    with pytest.raises(AttributeError, match="no attribute 'atention'"):
+        otattn.atention  # noqa: B018
+
+
+def test_threads() -> None:
+    whole = otattn.get_num_threads()
+    x = np.random.default_rng(0).standard_normal((2, 2, 64, 8))
+    right = otattn.attention(x, x, x)
+    try:
+        otattn.set_num_threads(3)
+        assert otattn.get_num_threads() == 3 == otattn.Plan(x, x, x).threads
+        with otattn.threads(1):
+            assert otattn.get_num_threads() == 1 == otattn.Plan(x, x, x).threads
+            assert (otattn.attention(x, x, x) == right).all()
+            with otattn.threads(2):
+                assert otattn.get_num_threads() == 2
+            seen: list[int] = []
+            other = threading.Thread(target=lambda: seen.append(otattn.get_num_threads()))
+            other.start()
+            other.join()
+            # A with block holds for the thread that is in it.
+            assert seen == [3] and otattn.get_num_threads() == 1
+        with pytest.raises(RuntimeError), otattn.threads(1):
+            raise RuntimeError
+        assert otattn.get_num_threads() == 3
+    finally:
+        otattn.set_num_threads(0)
+    assert otattn.get_num_threads() == whole
+    for wrong in (-1, 1 << 21):
+        with pytest.raises(ValueError, match="n is"):
+            otattn.set_num_threads(wrong)
+    for kind in (1.5, "2", True):
+        with pytest.raises(TypeError, match="wanted an int"):
+            otattn.set_num_threads(kind)  # type: ignore[arg-type]
+
+
+def test_a_partial_plan_is_returned_with_a_warning(rng: np.random.Generator) -> None:
+    x = 9 * rng.standard_normal((6, 4))
+    options = {"method": "softmax/exact", "max_rounds": 2, "tolerance": 1e-12}
+    with pytest.raises(otattn.NotConverged) as caught:
+        otattn.attention(x, x, x, **options)
+    assert caught.value.certificate is not None and caught.value.certificate.column_error > 1e-12
+    with pytest.warns(otattn.PartialWarning):
+        out = otattn.attention(x, x, x, allow_partial=True, **options)
+    assert np.isfinite(out).all()

@@ -1,0 +1,204 @@
+/* Figures over many values, attention patterns, clouds of states, saturation events and token classes: against
+ * plain loops and cases worked out by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis_random.h"
+#include "otattn_analysis.h"
+#include "spec.h"
+
+static ota_figure figure_of(const double *x, int64_t count, int64_t unit, int64_t seed) {
+    ota_figure f;
+    assert_int_equal(ota_figure_of(x, count, unit, 0, seed, &f, NULL), OTA_OK);
+    return f;
+}
+
+static void figures_leave_out_what_is_no_number(void **unused) {
+    (void)unused;
+    const double x[] = {3.0, NAN, 1.0, INFINITY, 2.0, 5.0, 4.0, -INFINITY};
+    const ota_figure f = figure_of(x, 8, 1, 7);
+    assert_true(f.count == 5 && f.units == 5);
+    spec_check("TOT-86", fabs(f.mean - 3.0), 1e-15);
+    spec_check("TOT-86", fabs(f.deviation - sqrt(2.5)), 1e-15);
+    spec_check("TOT-86", fabs(f.median - 3.0), 0.0);
+    spec_check("TOT-86", fabs(f.p5 - 1.2), 1e-15);
+    spec_check("TOT-86", fabs(f.p95 - 4.8), 1e-15);
+    assert_true(f.low < 3.0 && f.high > 3.0 && f.low >= 1.0 && f.high <= 5.0);
+    const ota_figure none = figure_of(x + 1, 1, 1, 7), empty = figure_of(NULL, 0, 1, 7);
+    assert_true(none.count == 0 && isnan(none.mean) && empty.count == 0 && isnan(empty.median));
+    ota_figure f2;
+    assert_int_equal(ota_figure_of(x, 8, -1, 0, 0, &f2, NULL), OTA_EINVAL);
+}
+
+/* Of n(0, 1) values, 95 % of the intervals hold the mean: 300 draws of 80, units of 4 equal neighbours. */
+static void intervals_hold_the_mean(void **unused) {
+    (void)unused;
+    uint64_t state = 3;
+    int held = 0, wide = 0;
+    for (int draw = 0; draw < 300; draw++) {
+        double x[80];
+        for (int k = 0; k < 80; k++) x[k] = k % 4 == 0 ? normal(&state) : x[k - 1];
+        const ota_figure f = figure_of(x, 80, 4, draw), single = figure_of(x, 80, 1, draw);
+        held += f.low <= 0.0 && f.high >= 0.0;
+        wide += f.high - f.low > 1.5 * (single.high - single.low);
+        const ota_figure again = figure_of(x, 80, 4, draw);
+        assert_memory_equal(&again, &f, sizeof f);
+    }
+    /* Intervals from 20 units are a little narrow: of 300 at 92 %, three deviations off 276. */
+    assert_in_range(held, 262, 290);
+    assert_true(wide > 250);
+}
+
+static void bounds_count_their_violations(void **unused) {
+    (void)unused;
+    const double l1[] = {0.5, 0.0, 1.0, 1.5}, steps[] = {1.0, 0.0, 1.0, 1.0};
+    double ratios[4];
+    ota_tightness t;
+    assert_int_equal(ota_tightness_of(l1, steps, 4, 1.0, 0.0, 1, 0, 0, ratios, &t, NULL), OTA_OK);
+    spec_check_true("TOT-27", ratios[0] == 0.5 && isnan(ratios[1]) && ratios[3] == 1.5);
+    spec_check_true("TOT-89", t.violations == 1 && t.largest == 1.5 && t.ratio.count == 3);
+    assert_int_equal(ota_tightness_of(l1, steps, 4, 1.0, 0.6, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    spec_check_true("TOT-89", t.violations == 0);
+    assert_int_equal(ota_tightness_of(l1, steps, 4, -1.0, 0.0, 1, 0, 0, NULL, &t, NULL),
+                     OTA_EINVAL);
+}
+
+static void depths_follow_the_sources(void **unused) {
+    (void)unused;
+    static const int64_t ends[] = {4, 8, 12, 24, 48, 96, 100};
+    int64_t first = 0, last = 0, begin = 1;
+    for (int k = 0; k < 7; k++) {
+        assert_int_equal(ota_depth_range(k, 100, &first, &last), 1);
+        spec_check_true("TOT-84", first == begin && last == ends[k]);
+        begin = last + 1;
+    }
+    assert_int_equal(ota_depth_range(7, 100, &first, &last), 0);
+    assert_int_equal(ota_depth_range(-1, 100, &first, &last), 0);
+    const double depths[] = {1.0, 2.0, 4.0, 0.0}, values[] = {3.0, 6.0, 12.0, 1.0};
+    ota_power_law law;
+    assert_int_equal(ota_power_law_of(depths, values, 4, &law, NULL), OTA_OK);
+    spec_check("TOT-85", fabs(law.exponent - 1.0) + fabs(law.factor - 3.0), 1e-14);
+    assert_true(law.count == 3 && fabs(law.explained - 1.0) < 1e-14 && law.error < 1e-7);
+    spec_check("TOT-85", fabs(ota_scaling_exponent(12.0, 1.0, 24.0, 4.0) - 2.0), 1e-15);
+    const double series[] = {1.0, 3.0, 2.0, 2.0};
+    ota_trend trend;
+    assert_int_equal(ota_trend_of(series, 4, &trend, NULL), OTA_OK);
+    /* Pairs: 3, 2, 2 above 1; 2, 2 below 3; one tie of two: variance (4 3 13 - 2 1 9) / 18 = 23/3. */
+    spec_check_true("TOT-91", trend.score == 1 && trend.decreases == 1);
+    spec_check("TOT-91", fabs(trend.tau - 1.0 / 6.0) + fabs(trend.z), 1e-15);
+    const double rising[] = {1.0, 2.0, 3.0, 4.0};
+    assert_int_equal(ota_trend_of(rising, 4, &trend, NULL), OTA_OK);
+    spec_check("TOT-91", fabs(trend.z - 5.0 / sqrt(26.0 / 3.0)), 1e-15);
+}
+
+static void patterns_by_hand(void **unused) {
+    (void)unused;
+    /* The last row has no mass and does not count; the third is half in a sink. */
+    const double p[] = {1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.25, 0.25, 0.0, 0.0, 0.0};
+    double mass[3];
+    ota_pattern x;
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 4, 3, 0.0, mass, &x, NULL), OTA_OK);
+    assert_true(mass[0] == 1.5 && mass[1] == 0.75 && mass[2] == 0.25 && x.rows == 3);
+    assert_true(x.first_key_mass == 0.5 && x.sink_rate == 1.0 && x.receiver == 0);
+    spec_check("CETA-19", fabs(x.receiver_max - 1.5), 1e-15);
+    /* |differences| sum to 2 (0.75 + 1.25 + 0.5); over 2 keys total = 15 */
+    spec_check("CETA-20", fabs(x.gini - 5.0 / 15.0), 1e-15);
+    assert_true(fabs(x.row_entropy - 2.0 * log(2.0) / 3.0) < 1e-15);
+    assert_true(fabs(x.max_weight - 1.75 / 3.0) < 1e-15 && fabs(x.support - 5.0 / 3.0) < 1e-15);
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 4, 3, 0.5, NULL, &x, NULL), OTA_OK);
+    assert_true(x.sink_rate == 0.0);
+    float single[12];
+    for (int k = 0; k < 12; k++) single[k] = (float)p[k];
+    ota_pattern y;
+    assert_int_equal(ota_pattern_of(single, OTA_F32, 4, 3, 0.5, NULL, &y, NULL), OTA_OK);
+    assert_memory_equal(&x, &y, sizeof x);
+    single[7] = NAN;
+    ota_error error;
+    assert_int_equal(ota_pattern_of(single, OTA_F32, 4, 3, 0.5, NULL, &y, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "weights[2, 1]"));
+    const double nothing[2] = {0.0, 0.0};
+    assert_int_equal(ota_pattern_of(nothing, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_true(x.rows == 0 && isnan(x.gini) && isnan(x.first_key_mass));
+}
+
+static void clouds_by_hand(void **unused) {
+    (void)unused;
+    /* Two unit vectors at 60 degrees, one zero state. */
+    const double h[] = {3.0, 0.0, 1.0, 1.7320508075688772, 0.0, 0.0};
+    double norms[3];
+    ota_state_cloud c;
+    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 3, 2, 1, norms, &c, NULL), OTA_OK);
+    assert_true(norms[0] == 3.0 && fabs(norms[1] - 2.0) < 1e-15 && norms[2] == 0.0);
+    assert_true(fabs(c.mean_norm - 5.0 / 3.0) < 1e-15 && fabs(c.mean_cosine - 0.5) < 1e-15);
+    /* G = h h^T: trace 13, squares 81 + 16 + 2 9. */
+    assert_true(fabs(c.participation - 169.0 / 115.0) < 1e-14);
+    float wide[20] = {0.0F};
+    for (int k = 0; k < 20; k++) wide[k] = 1.0F;
+    assert_int_equal(ota_state_cloud_of(wide, OTA_F32, 2, 10, 1, NULL, &c, NULL), OTA_OK);
+    assert_true(fabs(c.participation - 1.0) < 1e-14 && fabs(c.mean_cosine - 1.0) < 1e-14);
+}
+
+static void events_by_hand(void **unused) {
+    (void)unused;
+    /* Rows are transitions, columns positions. */
+    const uint8_t events[] = {0, 1, 0, 1, 1, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0};
+    int64_t by_layer[5], lengths[6];
+    ota_event_summary s;
+    assert_int_equal(ota_events_of(events, 5, 3, by_layer, lengths, &s, NULL), OTA_OK);
+    static const int64_t layers[] = {1, 2, 1, 1, 2}, runs[] = {0, 1, 3, 0, 0, 0};
+    assert_memory_equal(by_layer, layers, sizeof layers);
+    assert_memory_equal(lengths, runs, sizeof runs);
+    spec_check_true("TOT-87", s.events == 7 && s.positions_hit == 2 && s.peak_layer == 2 &&
+                                  s.first_layer == 1 && s.last_layer == 5);
+    spec_check_true("TOT-88", s.outer == 3 && s.runs == 4 && s.longest_run == 2 &&
+                                  fabs(s.mean_run - 1.75) < 1e-15);
+    spec_check("TOT-87", fabs(s.frequency - 7.0 / 15.0) + fabs(s.position_frequency - 2.0 / 3.0),
+               1e-15);
+    const uint8_t a[] = {1, 1, 0, 0, 1}, b[] = {1, 0, 0, 0, 1};
+    double phi;
+    assert_int_equal(ota_phi_of(a, b, 5, &phi, NULL), OTA_OK);
+    spec_check("TOT-87", fabs(phi - 4.0 / 6.0), 1e-15);
+    assert_int_equal(ota_events_of(events, 0, 3, NULL, NULL, &s, NULL), OTA_EINVAL);
+}
+
+static void tokens_have_classes(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *text;
+        int set;
+    } rows[] = {
+        {" the", OTA_TOKEN_WORD_START | OTA_TOKEN_LETTERS},
+        {".", OTA_TOKEN_PUNCTUATION | OTA_TOKEN_SENTENCE_END},
+        {" ,", OTA_TOKEN_WORD_START | OTA_TOKEN_PUNCTUATION},
+        {"3.14", OTA_TOKEN_DIGITS},
+        {"\xe2\x80\xa6", OTA_TOKEN_PUNCTUATION | OTA_TOKEN_SENTENCE_END},
+        {"\xe2\x80", OTA_TOKEN_LETTERS},
+        {"\xf0\x9f\x99\x82", OTA_TOKEN_LETTERS},
+        {"\xc2\xa0\n", OTA_TOKEN_SPACE},
+        {"", OTA_TOKEN_SPACE},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        spec_check_true("TOT-88", ota_token_class(rows[k].text, (int64_t)strlen(rows[k].text)) ==
+                                      rows[k].set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_leave_out_what_is_no_number),
+        cmocka_unit_test(intervals_hold_the_mean),
+        cmocka_unit_test(bounds_count_their_violations),
+        cmocka_unit_test(depths_follow_the_sources),
+        cmocka_unit_test(patterns_by_hand),
+        cmocka_unit_test(clouds_by_hand),
+        cmocka_unit_test(events_by_hand),
+        cmocka_unit_test(tokens_have_classes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* Table 5: how many Sinkhorn rounds entropic transport at Hamming cost needs between the predictions of
+ * neighbouring layers. [TOT-16, 90]
+ *
+ * Four pairs a window, transitions from the first to the last, positions that differ. Rounds are counted up
+ * to ROUNDS_MOST; what needs more is predicted from the error e after ROUNDS_MOST and after half of them:
+ *
+ *     rate = (e_most / e_half)^(1 / (most - half)),   rounds = most + log(delta / e_most) / log(rate) */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results.h"
+#include "work.h"
+
+enum { ROUNDS_MOST = 2000, ROUNDS_HALF = 1000 };
+
+static const double epsilons[PAIR_EPSILONS] = {1, 0.1, 0.01};
+static const double tolerances[PAIR_TOLERANCES] = {1e-6, 1e-8, 1e-10};
+/* What no pair of distributions can need at epsilon 1. */
+static const double most_possible[PAIR_TOLERANCES] = {12, 15, 18};
+
+static int64_t pair_transition(const run *r, int pair) {
+    return pair * (r->work->record->shape.states - 2) / (PAIRS - 1);
+}
+
+static int64_t pair_token(const run *r, int pair) {
+    return (r->work->record->index * 7919 + pair * 104729) % r->work->record->shape.tokens;
+}
+
+static void fill_distribution(const float *logits, const ota_evolve_row *row, double *p) {
+    double sum = 0;
+    for (int64_t j = 0; j < row->vocabulary; j++)
+        sum += p[j] = exp((double)logits[j] - row->log_sum_exp);
+    for (int64_t j = 0; j < row->vocabulary; j++) p[j] /= sum;
+}
+
+void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const run_lens *after) {
+    struct run_work *w = r->work;
+    const int64_t words = w->vocabulary;
+    for (int pair = 0; pair < PAIRS; pair++) {
+        if (pair_transition(r, pair) != transition) continue;
+        const int64_t i = pair_token(r, pair);
+        double *p = w->pairs + 2 * pair * words;
+        fill_distribution(before->logits + i * words, &before->rows[i], p);
+        fill_distribution(after->logits + i * words, &after->rows[i], p + words);
+    }
+}
+
+/* NaN where the error hardly falls: rounding would decide then. */
+static double predict(double half, double most, double tolerance) {
+    const double slope = log(most / half) / (ROUNDS_MOST - ROUNDS_HALF);
+    return most < half * (1 - 1e-6) ? ROUNDS_MOST + ceil(log(tolerance / most) / slope)
+                                    : (double)NAN;
+}
+
+/* Task: one pair at one epsilon, all tolerances, easiest first. */
+static ota_status count_rounds(run *r, int64_t task, int worker, ota_error *error) {
+    const struct run_work *w = r->work;
+    const int64_t words = w->vocabulary;
+    const double *p = w->pairs + 2 * (task / PAIR_EPSILONS) * words;
+    const double epsilon = epsilons[task % PAIR_EPSILONS];
+    double *u = w->wide + (int64_t)worker * 2 * words, *v = u + words;
+    double half = 0;
+    ota_hamming_result result = {.status = OTA_OK};
+    for (int t = 0; t < PAIR_TOLERANCES; t++) {
+        const int64_t at = task * PAIR_TOLERANCES + t;
+        if (result.status == OTA_OK) {
+            const ota_status status =
+                ota_hamming(p, p + words, words, epsilon, OTA_HAMMING_SINKHORN, tolerances[t],
+                            ROUNDS_MOST, u, v, &result, error);
+            if (status < 0 && status != OTA_NOT_CONVERGED) return status;
+            if (status == OTA_NOT_CONVERGED) {
+                ota_hamming_result early;
+                (void)ota_hamming(p, p + words, words, epsilon, OTA_HAMMING_SINKHORN, tolerances[t],
+                                  ROUNDS_HALF, u, v, &early, error);
+                half = early.marginal_error;
+            }
+        }
+        const bool counted = result.status == OTA_OK;
+        run_record_column(w->record, 0, 0, COLUMN_ROUNDS)[at] =
+            counted ? (double)result.rounds : predict(half, result.marginal_error, tolerances[t]);
+        run_record_column(w->record, 0, 0, COLUMN_ROUNDS_PREDICTED)[at] = counted ? 0 : 1;
+    }
+    return OTA_OK;
+}
+
+int run_pairs_measure(run *r) { return run_tasks(r, (int64_t)PAIRS * PAIR_EPSILONS, count_rounds); }
+
+/* ---- the table ---- */
+
+/* Number `place` of every pair of every window; how many are finite. */
+static int64_t pick(const run_table_of *table, int place, double *to) {
+    const int64_t kinds = (int64_t)PAIR_EPSILONS * PAIR_TOLERANCES;
+    int64_t count = 0;
+    for (int64_t k = place; k < table->windows * table->parts; k += kinds)
+        if (isfinite(table->values[k])) to[count++] = table->values[k];
+    return count;
+}
+
+static int write_rows(run *r, const run_table_of *rounds, const run_table_of *predicted,
+                      run_csv *csv) {
+    double *values = malloc((size_t)(rounds->windows * rounds->parts) * sizeof *values);
+    if (values == NULL)
+        return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    for (int place = 0; place < PAIR_EPSILONS * PAIR_TOLERANCES; place++) {
+        const int e = place / PAIR_TOLERANCES, t = place % PAIR_TOLERANCES;
+        ota_summary s = {.mean = (double)NAN, .deviation = (double)NAN, .maximum = (double)NAN};
+        const int64_t marks = pick(predicted, place, values);
+        double share = 0;
+        for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
+        const int64_t count = pick(rounds, place, values);
+        if (count > 0) (void)ota_summary_of(values, count, &s, NULL);
+        const double cells[] = {epsilons[e],
+                                tolerances[t],
+                                s.mean,
+                                s.deviation,
+                                s.maximum,
+                                (double)marks,
+                                share,
+                                (double)(marks - count),
+                                e == 0 ? most_possible[t] : (double)NAN};
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) run_csv_number(csv, cells[k]);
+        run_csv_line(csv);
+    }
+    free(values);
+    return 0;
+}
+
+int run_write_table5(run *r) {
+    static const char *const words[] = {"epsilon",         "Tolerance",       "Mean Iterations",
+                                        "Std Dev",         "Max Iterations",  "pairs",
+                                        "predicted share", "not predictable", "most possible"};
+    run_table_of rounds = {.values = NULL}, predicted = rounds;
+    run_csv csv;
+    int code = run_csv_begin(r->context, &csv);
+    if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS, &rounds);
+    if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS_PREDICTED, &predicted);
+    for (size_t k = 0; code == 0 && k < sizeof words / sizeof *words; k++)
+        run_csv_word(&csv, words[k]);
+    if (code == 0) run_csv_line(&csv);
+    if (code == 0) code = write_rows(r, &rounds, &predicted, &csv);
+    run_table_free(&rounds);
+    run_table_free(&predicted);
+    return run_csv_end(r, &csv, "table5", code);
+}
