@@ -304,11 +304,11 @@ def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
     return rows
 
 
-def print_methods(rows: list[Row], methods: list[str]) -> None:
-    """Every method, mean over the layers that have it as a whole."""
+def print_methods(plain: Row, rows: list[Row], methods: list[str]) -> None:
+    """The model as it is, all heads, and every method, mean over the layers that have it as a whole."""
     print(f"{'method in one layer':24}{'nll':>9}{'change':>9}{'busiest':>9}{'> 0.9':>9}")
-    for method in methods:
-        there = [row for row in rows if row.method == method and "." not in row.place]
+    for method in ["none", *methods]:
+        there = [row for row in rows if row.method == method and "." not in row.place] or [plain]
         numbers = np.array([[row.nll, row.change, row.receiver, row.saturation] for row in there])
         mark = " leaks" if any(row.leaks for row in there) else ""
         print(f"{method:24}" + "".join(f"{number:9.4f}" for number in numbers.mean(0)) + mark)
@@ -352,7 +352,7 @@ def main() -> None:
     points = frontier(model, rows, plain, received, held_out, args)
     write_figures(model, rows, points, args.output)
     print(f"{len(rows)} settings at {len(places)} places")
-    print_methods(rows, args.methods)
+    print_methods(plain, rows, args.methods)
     for point in points:
         print(
             f"budget {point['budget']:g}: {point['places']} places, nll {point['nll']:.4f}, change "
