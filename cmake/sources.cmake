@@ -279,6 +279,9 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/layers.c
     tools/verify/masks.c
     tools/verify/metrics.c
+    tools/verify/models.c
+    tools/verify/models_folder.c
+    tools/verify/models_formula.c
     tools/verify/numerics.c
     tools/verify/page.c
     tools/verify/pending.c

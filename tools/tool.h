@@ -65,7 +65,7 @@ typedef struct tool_settings {
     tool_whole random, first, repeat, size, samples;
     const char *shapes;
     const char *scores, *perturbed, *values, *perturbed_values;
-    const char *only;
+    const char *only, *model;
     bool self_test, small, scaling, gradients;
     tool_list model_methods;
     const char *ids, *points, *prompt, *exit;

@@ -38,6 +38,7 @@ static int choose(verification *v) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     for (int g = 0; g < tool_check_group_count; g++) {
+        if (v->context->settings.model != NULL && !tool_check_groups[g]->on_model) continue;
         for (int k = 0; k < tool_check_groups[g]->count; k++) {
             const tool_check *check = &tool_check_groups[g]->checks[k];
             if (!tool_check_chosen(v->context, check->id)) continue;
@@ -114,6 +115,7 @@ static int run_all(verification *v) {
     const tool_settings *settings = &v->context->settings;
     const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
     const int64_t begun = tool_now_ns();
+    v->trial.model = settings->model;
     v->trial.memory = malloc(TRIAL_BYTES);
     if (v->trial.memory == NULL) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});

@@ -23,15 +23,10 @@ IDS = [
 ]
 # May only shrink: ids that need a model to run.
 PENDING = {
-    "TOT-64",
     "TOT-65",
     "TOT-66",
-    "TOT-67",
-    "TOT-68",
     "TOT-88",
     "TOT-91",
-    "TOT-93",
-    "TOT-119",
     "TOT-120",
 }
 SEEDS = [1, 2]

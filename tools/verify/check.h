@@ -44,10 +44,13 @@ typedef struct tool_check {
 typedef struct tool_check_group {
     const tool_check *checks;
     int count;
+    bool on_model; /* --model chooses these */
 } tool_check_group;
 
 #define CHECK_GROUP(name, rows)                                                                    \
-    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0])}
+    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), false}
+#define MODEL_CHECK_GROUP(name, rows)                                                              \
+    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), true}
 
 extern const tool_check_group *const tool_check_groups[];
 extern const int tool_check_group_count;
@@ -68,8 +71,9 @@ struct trial {
     uint64_t dice;
     char *memory; /* TRIAL_BYTES, handed out from the start, all taken back between two checks */
     size_t used;
-    double fault; /* 0, or what the first output of the library that is looked at is off by */
-    bool planted; /* the fault has been planted */
+    double fault;      /* 0, or what the first output of the library that is looked at is off by */
+    bool planted;      /* the fault has been planted */
+    const char *model; /* what --model names, or NULL: a small one of random weights */
 };
 
 static inline double uniform(trial *t) {

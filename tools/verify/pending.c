@@ -3,15 +3,10 @@
 #include "check.h"
 
 const tool_pending tool_pending_ids[] = {
-    {"TOT-64", "raw and lens probe side by side are columns of a model's report"},
     {"TOT-65", "the data protocol needs the tokenizer and a text"},
     {"TOT-66", "the byte-level tokenizer belongs to the model engine"},
-    {"TOT-67", "parameters are counted on a model's configuration"},
-    {"TOT-68", "hidden states of a GPT-2 need its forward pass"},
     {"TOT-88", "where in depth saturation happens is a property of a trained model"},
     {"TOT-91", "whether residuals grow with depth is a property of a trained model"},
-    {"TOT-93", "the container of captured states comes with the capture command"},
-    {"TOT-119", "leaving a model early needs its later layers to compare with"},
     {"TOT-120", "training dynamics need checkpoints of a model"},
 };
 const int tool_pending_count = (int)(sizeof tool_pending_ids / sizeof tool_pending_ids[0]);

@@ -1,0 +1,311 @@
+/* A checkpoint for a check: a GPT-2 of random weights in a folder that is gone once it is open, or the model that
+ * --model names; its weights in memory, and its run by the library. */
+#define _POSIX_C_SOURCE 200809L
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "models.h"
+
+static const model_sizes small = {
+    .layers = 5, .heads = 2, .width = 16, .vocabulary = 61, .positions = 16};
+enum { COUNT = 12 };
+
+/* ---- the tensors of a GPT-2 ---- */
+
+static void add(weight *weights, int *count, const char *name, int64_t rows, int64_t columns) {
+    weight *w = &weights[(*count)++];
+    (void)snprintf(w->name, sizeof w->name, "%s", name);
+    w->rows = rows;
+    w->columns = columns;
+    w->count = rows * (columns > 0 ? columns : 1);
+}
+
+/* A linear layer's matrix [in][out] and bias, or a norm's gain and shift: in 0. */
+static void add_pair(weight *weights, int *count, int64_t layer, const char *part, int64_t in,
+                     int64_t out) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s.weight", layer, part);
+    add(weights, count, name, in > 0 ? in : out, in > 0 ? out : 0);
+    (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s.bias", layer, part);
+    add(weights, count, name, out, 0);
+}
+
+weight *tool_gpt2_tensors(const model_sizes *sizes, int *count) {
+    const int64_t d = sizes->width;
+    weight *weights = calloc((size_t)(12 * sizes->layers + 4), sizeof *weights);
+    *count = 0;
+    if (weights == NULL) return NULL;
+    add(weights, count, "wte.weight", sizes->vocabulary, d);
+    add(weights, count, "wpe.weight", sizes->positions, d);
+    for (int64_t layer = 0; layer < sizes->layers; layer++) {
+        add_pair(weights, count, layer, "ln_1", 0, d);
+        add_pair(weights, count, layer, "attn.c_attn", d, 3 * d);
+        add_pair(weights, count, layer, "attn.c_proj", d, d);
+        add_pair(weights, count, layer, "ln_2", 0, d);
+        add_pair(weights, count, layer, "mlp.c_fc", d, 4 * d);
+        add_pair(weights, count, layer, "mlp.c_proj", 4 * d, d);
+    }
+    add(weights, count, "ln_f.weight", d, 0);
+    add(weights, count, "ln_f.bias", d, 0);
+    return weights;
+}
+
+static bool is_gain(const weight *w) {
+    return strstr(w->name, "ln_") != NULL && strstr(w->name, ".weight") != NULL;
+}
+
+static void draw(trial *t, weight *weights, int count) {
+    for (int k = 0; k < count; k++) {
+        const weight *w = &weights[k];
+        const double deviation = w->columns > 0 ? 0.3 : 0.1;
+        for (int64_t j = 0; j < w->count; j++)
+            w->data[j] = (float)((is_gain(w) ? 1.0 : 0.0) + deviation * normal(t));
+    }
+}
+
+/* ---- the folder ---- */
+
+bool tool_make_folder(char *path) {
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(path, PATH_MAX, "%s/otattn-verify-XXXXXX",
+                   base != NULL && *base != '\0' ? base : "/tmp");
+    return mkdtemp(path) != NULL;
+}
+
+static void in_folder(const char *folder, const char *name, char *path) {
+    (void)snprintf(path, PATH_MAX, "%.3800s/%s", folder, name);
+}
+
+void tool_remove_folder(const char *folder) {
+    static const char *const names[] = {"config.json", "model.safetensors", "states.safetensors"};
+    char path[PATH_MAX];
+    for (int k = 0; k < 3; k++) {
+        in_folder(folder, names[k], path);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
+static bool write_config(const char *folder, const model_sizes *sizes) {
+    char path[PATH_MAX];
+    in_folder(folder, "config.json", path);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) return false;
+    const bool written =
+        fprintf(file,
+                "{\"model_type\": \"gpt2\", \"n_layer\": %" PRId64 ", \"n_head\": %" PRId64
+                ", \"n_embd\": %" PRId64 ", \"vocab_size\": %" PRId64 ", \"n_positions\": %" PRId64
+                ", \"layer_norm_epsilon\": 1e-5}\n",
+                sizes->layers, sizes->heads, sizes->width, sizes->vocabulary, sizes->positions) > 0;
+    return fclose(file) == 0 && written;
+}
+
+/* The data's bytes behind the header, none of them written. */
+static bool leave_hole(const char *path, int64_t bytes) {
+    struct stat header;
+    return stat(path, &header) == 0 && truncate(path, header.st_size + (off_t)bytes) == 0;
+}
+
+bool tool_write_gpt2(const char *folder, const model_sizes *sizes, const weight *weights,
+                     int count) {
+    char path[PATH_MAX];
+    tool_error error = {.exit_code = 0};
+    tool_output *output = NULL;
+    tool_array *arrays = calloc((size_t)count, sizeof *arrays);
+    if (arrays == NULL || !write_config(folder, sizes)) {
+        free(arrays);
+        return false;
+    }
+    int64_t elements = 0;
+    for (int k = 0; k < count; k++) {
+        const weight *w = &weights[k];
+        arrays[k] = (tool_array){.data = w->data,
+                                 .type = OTA_F32,
+                                 .rank = w->columns > 0 ? 2 : 1,
+                                 .shape = {w->rows, w->columns},
+                                 .count = (size_t)w->count};
+        (void)snprintf(arrays[k].name, sizeof arrays[k].name, "%s", w->name);
+        elements += w->count;
+    }
+    in_folder(folder, "model.safetensors", path);
+    const bool hole = weights[0].data == NULL;
+    int code = tool_output_begin(path, true, &output, &error);
+    if (code == 0 && hole)
+        code = tool_write_safetensors_header(output, arrays, (size_t)count, &error);
+    else if (code == 0)
+        code = tool_write_safetensors(output, arrays, (size_t)count, NULL, 0, &error);
+    if (code == 0)
+        code = tool_output_commit(output, &error);
+    else
+        tool_output_abort(output);
+    free(arrays);
+    return code == 0 && (!hole || leave_hole(path, elements * (int64_t)sizeof(float)));
+}
+
+/* ---- opening ---- */
+
+static bool hold_weights(weight *weights, int count) {
+    int64_t elements = 0;
+    for (int k = 0; k < count; k++) elements += weights[k].count;
+    float *data = malloc((size_t)elements * sizeof *data);
+    for (int k = 0; data != NULL && k < count; k++) {
+        weights[k].data = data;
+        data += weights[k].count;
+    }
+    return data != NULL;
+}
+
+static bool open_session(checkpoint *c) {
+    const ota_session_options options = {
+        .size = sizeof options, .batch = 2, .tokens = c->count, .threads = 1};
+    return ota_session_create(&c->session, c->model, &options, NULL) == OTA_OK;
+}
+
+/* The weights as they are now, through a folder. */
+static bool open_written(checkpoint *c, const model_sizes *sizes) {
+    char folder[PATH_MAX];
+    if (!tool_make_folder(folder)) return false;
+    const bool opened = tool_write_gpt2(folder, sizes, c->weights, c->weight_count) &&
+                        ota_model_open(&c->model, folder, NULL, NULL) == OTA_OK;
+    tool_remove_folder(folder);
+    return opened && ota_model_describe(c->model, &c->facts, NULL) == OTA_OK && open_session(c);
+}
+
+/* The model's tensor of that name, with or without the prefix of hub checkpoints, as f32. */
+static bool read_weight(const checkpoint *c, FILE *file, const weight *w) {
+    const ota_tensor *tensor = NULL;
+    for (int64_t k = 0; (tensor = ota_model_tensor(c->model, k)) != NULL; k++) {
+        const char *name = tensor->name;
+        if (strncmp(name, "transformer.", 12) == 0) name += 12;
+        if (strcmp(name, w->name) == 0) break;
+    }
+    const ota_type type = tensor == NULL                        ? OTA_NO_TYPE
+                          : strcmp(tensor->stored, "F32") == 0  ? OTA_F32
+                          : strcmp(tensor->stored, "F16") == 0  ? OTA_F16
+                          : strcmp(tensor->stored, "BF16") == 0 ? OTA_BF16
+                                                                : OTA_NO_TYPE;
+    if (type == OTA_NO_TYPE || tensor->count != w->count) return false;
+    void *bytes = malloc((size_t)tensor->bytes);
+    const bool read = bytes != NULL && fseeko(file, (off_t)tensor->offset, SEEK_SET) == 0 &&
+                      fread(bytes, 1, (size_t)tensor->bytes, file) == (size_t)tensor->bytes;
+    if (read) tool_convert(bytes, type, w->data, OTA_F32, (size_t)w->count);
+    free(bytes);
+    return read;
+}
+
+static bool open_named(trial *t, checkpoint *c) {
+    char path[PATH_MAX];
+    if (ota_model_open(&c->model, t->model, NULL, NULL) != OTA_OK) return false;
+    if (ota_model_describe(c->model, &c->facts, NULL) != OTA_OK) return false;
+    in_folder(c->facts.path, "model.safetensors", path);
+    const model_sizes sizes = {c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
+                               c->facts.positions};
+    c->weights = tool_gpt2_tensors(&sizes, &c->weight_count);
+    FILE *file = fopen(path, "rb");
+    bool read = file != NULL && c->weights != NULL && hold_weights(c->weights, c->weight_count);
+    for (int k = 0; read && k < c->weight_count; k++) read = read_weight(c, file, &c->weights[k]);
+    if (file != NULL) (void)fclose(file);
+    return read && open_session(c);
+}
+
+bool tool_open_checkpoint(trial *t, checkpoint *c) {
+    *c = (checkpoint){.facts.size = sizeof c->facts, .count = COUNT};
+    bool opened;
+    if (t->model != NULL) {
+        opened = open_named(t, c);
+    } else {
+        c->weights = tool_gpt2_tensors(&small, &c->weight_count);
+        opened = c->weights != NULL && hold_weights(c->weights, c->weight_count);
+        if (opened) draw(t, c->weights, c->weight_count);
+        opened = opened && open_written(c, &small);
+    }
+    c->ids = take(t, COUNT * sizeof *c->ids);
+    for (int k = 0; opened && k < COUNT; k++) c->ids[k] = below(t, c->facts.vocabulary);
+    if (!opened) tool_close_checkpoint(c);
+    return opened;
+}
+
+void tool_close_checkpoint(checkpoint *c) {
+    ota_session_free(c->session);
+    ota_model_free(c->model);
+    if (c->weights != NULL) free(c->weights[0].data);
+    free(c->weights);
+    c->session = NULL;
+    c->model = NULL;
+    c->weights = NULL;
+}
+
+bool tool_move_checkpoint(trial *t, checkpoint *c, double step) {
+    const model_sizes sizes = {c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
+                               c->facts.positions};
+    for (int k = 0; k < c->weight_count; k++) {
+        const weight *w = &c->weights[k];
+        double square = 0.0;
+        for (int64_t j = 0; j < w->count; j++) square += (double)w->data[j] * w->data[j];
+        const double size = step * sqrt(square / (double)w->count);
+        for (int64_t j = 0; j < w->count; j++) w->data[j] += (float)(size * normal(t));
+    }
+    ota_session_free(c->session);
+    ota_model_free(c->model);
+    c->session = NULL;
+    c->model = NULL;
+    return open_written(c, &sizes);
+}
+
+/* ---- running ---- */
+
+/* The stream before every layer and after the last one. */
+static int state_of(const checkpoint *c, const char *name) {
+    char wanted[64];
+    for (int64_t layer = 0; layer < c->facts.layers; layer++) {
+        (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".hook_resid_pre", layer);
+        if (strcmp(name, wanted) == 0) return (int)layer;
+    }
+    (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".hook_resid_post",
+                   c->facts.layers - 1);
+    return strcmp(name, wanted) == 0 ? (int)c->facts.layers : -1;
+}
+
+static int is_state(void *user, const char *name) { return state_of(user, name) >= 0; }
+
+static ota_status keep_state(void *user, const ota_capture *capture, ota_error *error) {
+    (void)error;
+    checkpoint *c = user;
+    const int64_t size = c->count * c->facts.width;
+    memcpy(c->states + state_of(c, capture->name) * size, capture->data,
+           (size_t)size * sizeof(float));
+    return OTA_OK;
+}
+
+bool tool_run_checkpoint(trial *t, checkpoint *c) {
+    const int64_t size = c->count * c->facts.width;
+    c->states = take(t, (size_t)((c->facts.layers + 1) * size) * sizeof(float));
+    c->final = take(t, (size_t)size * sizeof(float));
+    const ota_model_run run = {.size = sizeof run,
+                               .ids = c->ids,
+                               .batch = 1,
+                               .count = c->count,
+                               .states = c->final,
+                               .wanted = is_state,
+                               .capture = keep_state,
+                               .user = c};
+    return ota_session_run(c->session, &run, NULL) == OTA_OK;
+}
+
+float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise) {
+    const int64_t rows = (c->facts.layers + 1) * c->count;
+    float *inputs = take(t, (size_t)(rows * c->facts.width) * sizeof(float));
+    float *logits = take(t, (size_t)(rows * c->facts.vocabulary) * sizeof(float));
+    if (normalise) (void)ota_session_probe_inputs(c->session, c->states, rows, inputs);
+    ota_session_probe(c->session, normalise ? inputs : c->states, rows, logits);
+    return logits;
+}
+
+double *tool_widened(trial *t, const float *x, int64_t count) {
+    double *y = numbers(t, count);
+    for (int64_t k = 0; k < count; k++) y[k] = (double)x[k];
+    return y;
+}
