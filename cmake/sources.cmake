@@ -282,9 +282,10 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/models.c
     tools/verify/models_folder.c
     tools/verify/models_formula.c
+    tools/verify/models_text.c
+    tools/verify/models_training.c
     tools/verify/numerics.c
     tools/verify/page.c
-    tools/verify/pending.c
     tools/verify/plans.c
     tools/verify/problems.c
     tools/verify/saturation.c

@@ -98,8 +98,9 @@ const tool_command tool_commands[] = {
      "Runs the checks of every requirement id: each calls the library and compares with a formula "
      "of "
      "its own, or tests a law, on random problems drawn from --seed. Forms printed in the sources "
-     "that do not hold are run too and are expected to fail. Ids without a check are listed as "
-     "pending with the reason. Fails with exit 3 if one check does not come out as expected. "
+     "that do not hold are run too and are expected to fail. Statements about models are checked "
+     "on a small GPT-2 of random weights, or, with --model, they alone on that one. Fails with "
+     "exit 3 if one check does not come out as expected. "
      "--self-test puts the library's outputs off by ten times the tolerance and expects every id "
      "to "
      "notice.",

@@ -29,12 +29,11 @@ static id_outcome *id_of(verification *v, const char *id) {
 }
 
 static int choose(verification *v) {
-    int most = tool_pending_count;
+    int most = 0;
     for (int g = 0; g < tool_check_group_count; g++) most += tool_check_groups[g]->count;
     v->outcomes = calloc((size_t)most, sizeof *v->outcomes);
     v->ids = calloc((size_t)most, sizeof *v->ids);
-    v->pending = calloc((size_t)most, sizeof *v->pending);
-    if (v->outcomes == NULL || v->ids == NULL || v->pending == NULL) {
+    if (v->outcomes == NULL || v->ids == NULL) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     for (int g = 0; g < tool_check_group_count; g++) {
@@ -46,12 +45,7 @@ static int choose(verification *v) {
             id_of(v, check->id)->checks++;
         }
     }
-    for (int k = 0; k < tool_pending_count; k++) {
-        if (tool_check_chosen(v->context, tool_pending_ids[k].id)) {
-            v->pending[v->pending_count++] = &tool_pending_ids[k];
-        }
-    }
-    if (v->count + v->pending_count > 0) return 0;
+    if (v->count > 0) return 0;
     return tool_refuse_flag(v->context, "only", "ids look like CETA-17; write --only 'CETA-*'",
                             "--only '%.60s' matches no requirement id", v->context->settings.only);
 }
@@ -178,17 +172,6 @@ static json_t *check_json(const outcome *o) {
     return row;
 }
 
-static json_t *pending_json(const verification *v) {
-    json_t *rows = json_array();
-    for (int k = 0; k < v->pending_count; k++) {
-        json_t *row = json_object();
-        (void)json_object_set_new(row, "id", json_string(v->pending[k]->id));
-        (void)json_object_set_new(row, "reason", json_string(v->pending[k]->reason));
-        (void)json_array_append_new(rows, row);
-    }
-    return rows;
-}
-
 static json_t *verification_json(const verification *v) {
     const bool self_test = v->context->settings.self_test;
     json_t *object = json_object(), *rows = json_array();
@@ -214,9 +197,9 @@ static json_t *verification_json(const verification *v) {
                                       json_pack("{s:s}", "out", v->context->settings.out));
         }
     }
-    (void)json_object_set_new(object, "ids", json_integer(v->id_count + v->pending_count));
+    (void)json_object_set_new(object, "ids", json_integer(v->id_count));
     (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
-    (void)json_object_set_new(object, "pending", pending_json(v));
+    (void)json_object_set_new(object, "pending", json_array());
     (void)json_object_set_new(object, "seconds", tool_json_real(v->seconds));
     (void)json_object_set(object, "warnings", v->context->warnings);
     return object;
@@ -243,12 +226,8 @@ static void print_table(const verification *v) {
         printed += o->check->form == PRINTED;
         refuted += o->check->form == PRINTED && !o->holds;
     }
-    for (int k = 0; k < v->pending_count; k++) {
-        (void)printf("%-8s  pending: %s\n", v->pending[k]->id, v->pending[k]->reason);
-    }
-    (void)printf("%d ids: %d right of %d checked, %d pending; %d checks in %.2f s\n",
-                 v->id_count + v->pending_count, ids_right(v), v->id_count, v->pending_count,
-                 v->count, v->seconds);
+    (void)printf("%d ids: %d right; %d checks in %.2f s\n", v->id_count, ids_right(v), v->count,
+                 v->seconds);
     if (printed > 0) {
         (void)printf("* as expected: %d of %d printed forms shown do not hold\n", refuted, printed);
     }
@@ -294,6 +273,5 @@ int tool_verify(tool_context *context) {
     free(v.trial.memory);
     free(v.outcomes);
     free(v.ids);
-    free(v.pending);
     return code;
 }

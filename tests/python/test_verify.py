@@ -1,4 +1,4 @@
-"""`otattn verify`: every requirement id is checked or pending with a reason, the printed forms that the
+"""`otattn verify`: every requirement id is checked, the printed forms that the
 errata refute come out false, and an id whose call is put off by ten times its tolerance notices."""
 
 from __future__ import annotations
@@ -21,14 +21,6 @@ IDS = [
     for line in (ROOT / "tests" / "requirement_ids.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-# May only shrink: ids that need a model to run.
-PENDING = {
-    "TOT-65",
-    "TOT-66",
-    "TOT-88",
-    "TOT-91",
-    "TOT-120",
-}
 SEEDS = [1, 2]
 
 
@@ -41,19 +33,14 @@ def test_every_id_comes_out_as_expected(verified: dict[str, Any]) -> None:
     wrong = {check["id"] for check in verified["checks"] if check["holds"] != check["expected"]}
     assert not wrong
     assert verified["ids"] == len(IDS) == 238
-    assert verified["ids_ok"] == verified["ids_checked"] == len(IDS) - len(verified["pending"])
+    assert verified["ids_ok"] == verified["ids_checked"] == 238
+    assert verified["pending"] == []
     for name in sorted({check["id"] for check in verified["checks"]}):
         spec.check_true(name, name not in wrong)
 
 
-def test_checked_and_pending_ids_are_all_ids(verified: dict[str, Any]) -> None:
-    checked = {check["id"] for check in verified["checks"]}
-    pending = {row["id"] for row in verified["pending"]}
-    assert checked | pending == set(IDS)
-    assert not checked & pending
-    assert pending <= PENDING
-    assert len(pending) <= 12
-    assert all(len(row["reason"].split()) > 3 for row in verified["pending"])
+def test_checked_ids_are_all_ids(verified: dict[str, Any]) -> None:
+    assert {check["id"] for check in verified["checks"]} == set(IDS)
 
 
 def test_rows_have_the_documented_shape(verified: dict[str, Any]) -> None:
@@ -86,13 +73,13 @@ def test_a_planted_fault_flips_every_id(tmp_path: Path) -> None:
     result = answer(tmp_path, "verify", "--self-test")
     silent = [row["id"] for row in result["self_test"] if not row["noticed"]]
     assert not silent
-    assert result["ids_noticed"] == result["ids_checked"] >= len(IDS) - len(PENDING)
+    assert result["ids_noticed"] == result["ids_checked"] == len(IDS)
 
 
 @pytest.mark.parametrize("pattern", ["CETA-*", "LIT-2?", "DER-13", "TOT-12*"])
 def test_only_chooses_by_pattern(tmp_path: Path, pattern: str) -> None:
     result = answer(tmp_path, "verify", "--only", pattern)
-    named = {row["id"] for row in result["checks"]} | {row["id"] for row in result["pending"]}
+    named = {row["id"] for row in result["checks"]}
     assert named == {name for name in IDS if fnmatch.fnmatchcase(name, pattern)}
     assert result["ids"] == len(named)
 
@@ -124,7 +111,7 @@ def test_the_table_is_readable(tmp_path: Path) -> None:
     assert lines[0].split() == ["id", "form", "value", "bound", "result", "claim"]
     assert [line.split()[1] for line in lines[1:4]] == ["corrected", "corrected", "printed"]
     assert "fails*" in lines[3] and "(E2)" in lines[3]
-    assert lines[-2].startswith("1 ids: 1 right of 1 checked, 0 pending; 3 checks in")
+    assert lines[-2].startswith("1 ids: 1 right; 3 checks in")
 
 
 @pytest.mark.parametrize("words", [("--only", "NONE-*"), ("--repeat", "0"), ("--seed", "x"), ("file.npy",)])

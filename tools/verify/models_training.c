@@ -1,0 +1,342 @@
+/* Group G on a model, part 3: what the tables of an analysis say of its layers [TOT-88, 91, 120], against loops
+ * over its logits z [layers + 1][count][vocabulary]. A transition leads from layer l to l + 1; R_l is the minimax
+ * residual of z^(l+1) - z^l; an event is a transition with both tails below `tail` and TV below `tv`.
+ *
+ * Table 1: mean of R_l / sqrt(V) by range of layers.  Table 3: mean, deviation, p95 of the R_l / sqrt(V).
+ * Table 4: events, positions that have one, longest run. */
+#include "models.h"
+
+enum { LAYERS_MOST = 64, RANGES_MOST = 8, CHECKPOINTS = 5 };
+
+/* ---- what the library says ---- */
+
+typedef struct lens_run {
+    int64_t layers, count, vocabulary;
+    const float *logits;
+    ota_transition *transitions; /* [layers][count] */
+} lens_run;
+
+static bool open_lens(trial *t, checkpoint *c, lens_run *r) {
+    *r =
+        (lens_run){.layers = c->facts.layers, .count = c->count, .vocabulary = c->facts.vocabulary};
+    if (r->layers > LAYERS_MOST || !tool_run_checkpoint(t, c)) return false;
+    r->logits = tool_probe_checkpoint(t, c, true);
+    const float *states[LAYERS_MOST + 1];
+    for (int64_t l = 0; l <= r->layers; l++) states[l] = r->logits + l * r->count * r->vocabulary;
+    r->transitions = take(t, (size_t)(r->layers * r->count) * sizeof *r->transitions);
+    const ota_evolution evolution = {.size = sizeof evolution,
+                                     .states = r->layers + 1,
+                                     .positions = r->count,
+                                     .vocabulary = r->vocabulary,
+                                     .logits = states,
+                                     .transitions = r->transitions,
+                                     .threads = 1};
+    return ota_evolve(&evolution, NULL) == OTA_OK;
+}
+
+/* R_l / sqrt(V) [layers]. */
+static bool residuals_of(const lens_run *r, double *residuals) {
+    for (int64_t l = 0; l < r->layers; l++) {
+        const float *before = r->logits + l * r->count * r->vocabulary;
+        ota_gauge_result gauge;
+        if (ota_gauge(before + r->count * r->vocabulary, before, OTA_F32, r->count, r->vocabulary,
+                      NULL, NULL, &gauge, NULL) != OTA_OK)
+            return false;
+        residuals[l] = gauge.per_sqrt_columns;
+    }
+    return true;
+}
+
+/* ---- the same by loops ---- */
+
+/* TV of the transition of position `i`, and whether both tails are below `tail`. */
+static double total_variation(const lens_run *r, int64_t l, int64_t i, double tail, bool *sure) {
+    const int64_t V = r->vocabulary;
+    const float *a = r->logits + (l * r->count + i) * V, *b = a + r->count * V;
+    long double sums[2] = {0.0L, 0.0L}, most[2] = {0.0L, 0.0L}, tv = 0.0L;
+    const float *const sides[2] = {a, b};
+    for (int s = 0; s < 2; s++) {
+        for (int64_t j = 0; j < V; j++) {
+            const long double x = expl((long double)sides[s][j]);
+            sums[s] += x;
+            most[s] = x > most[s] ? x : most[s];
+        }
+    }
+    for (int64_t j = 0; j < V; j++)
+        tv += fabsl(expl((long double)a[j]) / sums[0] - expl((long double)b[j]) / sums[1]);
+    *sure = 1.0L - most[0] / sums[0] < tail && 1.0L - most[1] / sums[1] < tail;
+    return (double)(tv / 2.0L);
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Thresholds under which about half of the transitions are events, each between two neighbours. */
+static double middle_tv(trial *t, const lens_run *r) {
+    const int64_t count = r->layers * r->count;
+    double *tv = numbers(t, count);
+    bool sure;
+    for (int64_t k = 0; k < count; k++)
+        tv[k] = total_variation(r, k / r->count, k % r->count, 2.0, &sure);
+    qsort(tv, (size_t)count, sizeof *tv, ascending);
+    return 0.5 * (tv[count / 2 - 1] + tv[count / 2]);
+}
+
+typedef struct event_table {
+    double events, positions, longest;
+    int64_t lengths[LAYERS_MOST + 1]; /* runs of k events */
+} event_table;
+
+static void count_events(const lens_run *r, double tail, double tv, event_table *e) {
+    *e = (event_table){.events = 0.0};
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t run = 0, hits = 0;
+        for (int64_t l = 0; l <= r->layers; l++) {
+            bool sure = false;
+            const bool event = l < r->layers && total_variation(r, l, i, tail, &sure) < tv && sure;
+            hits += event;
+            if (!event && run > 0) {
+                e->lengths[run]++;
+                e->longest = fmax(e->longest, (double)run);
+            }
+            run = event ? run + 1 : 0;
+        }
+        e->events += (double)hits;
+        e->positions += hits > 0;
+    }
+}
+
+static uint8_t *events_of(trial *t, const lens_run *r, double tail, double tv) {
+    uint8_t *events = take(t, (size_t)(r->layers * r->count));
+    for (int64_t k = 0; k < r->layers * r->count; k++)
+        events[k] = (uint8_t)ota_transition_saturated(&r->transitions[k], tail, tv);
+    return events;
+}
+
+/* ---- runs of events ---- */
+
+/* The histogram of their lengths, at tail 1 and at tail 0.9: counts that differ. */
+static double run_lengths(trial *t) {
+    checkpoint c;
+    lens_run r;
+    if (!tool_open_checkpoint(t, &c)) return NAN;
+    double different = NAN;
+    if (open_lens(t, &c, &r)) {
+        different = 0.0;
+        const double tv = middle_tv(t, &r), tails[] = {1.0, 0.9};
+        for (int k = 0; k < 2; k++) {
+            int64_t lengths[LAYERS_MOST + 1] = {0};
+            ota_event_summary summary;
+            event_table e;
+            if (ota_events_of(events_of(t, &r, tails[k], tv), r.layers, r.count, NULL, lengths,
+                              &summary, NULL) != OTA_OK)
+                different = NAN;
+            count_events(&r, tails[k], tv, &e);
+            for (int64_t length = 1; length <= r.layers; length++)
+                different +=
+                    fabs(seen_number(t, (double)lengths[length]) - (double)e.lengths[length]);
+            different += fabs((double)summary.longest_run - e.longest);
+            if (k == 0 && e.events == 0.0) different = NAN;
+        }
+    }
+    tool_close_checkpoint(&c);
+    return different;
+}
+
+/* The same ids twice, once more in a session of two threads: bits of tails and TV that change. */
+static double same_events(trial *t) {
+    checkpoint c;
+    lens_run first, again;
+    if (!tool_open_checkpoint(t, &c)) return NAN;
+    double changed = NAN;
+    if (open_lens(t, &c, &first)) {
+        const ota_session_options options = {
+            .size = sizeof options, .batch = 2, .tokens = c.count, .threads = 2};
+        ota_session_free(c.session);
+        c.session = NULL;
+        if (ota_session_create(&c.session, c.model, &options, NULL) == OTA_OK &&
+            open_lens(t, &c, &again)) {
+            changed = 0.0;
+            for (int64_t k = 0; k < first.layers * first.count; k++) {
+                const ota_transition *a = &first.transitions[k], *b = &again.transitions[k];
+                const double x[3] = {seen_number(t, a->tv), a->tail_before, a->tail_after};
+                const double y[3] = {b->tv, b->tail_before, b->tail_after};
+                changed += different_bits(x, y, 3);
+            }
+        }
+    }
+    tool_close_checkpoint(&c);
+    return changed;
+}
+
+/* ---- residuals over depth ---- */
+
+/* R_l from both sides: residual at the shifts returned, and mean of the walk returned, on f64 differences; the
+ * largest distance from the R_l reported, relative. */
+static double residuals_certified(trial *t) {
+    checkpoint c;
+    lens_run r;
+    if (!tool_open_checkpoint(t, &c)) return NAN;
+    double most = open_lens(t, &c, &r) ? 0.0 : NAN;
+    for (int64_t l = 0; most == most && l < r.layers; l++) {
+        const int64_t n = r.count, V = r.vocabulary, words = n * V;
+        const size_t used = t->used;
+        const float *before = r.logits + l * words, *after = before + words;
+        double *move = numbers(t, words), *row = numbers(t, n), *column = numbers(t, V);
+        int64_t *rows = take(t, (size_t)n * sizeof *rows),
+                *columns = take(t, (size_t)n * sizeof *columns);
+        const ota_gauge_arrays arrays = {
+            .row_shift = row, .column_shift = column, .cycle_rows = rows, .cycle_columns = columns};
+        ota_gauge_result g;
+        if (ota_gauge(after, before, OTA_F32, n, V, NULL, &arrays, &g, NULL) != OTA_OK) {
+            most = NAN;
+            break;
+        }
+        double residual = 0.0, walk = 0.0;
+        for (int64_t k = 0; k < words; k++) {
+            move[k] = (double)after[k] - (double)before[k];
+            residual = worse(residual, fabs(move[k] - row[k / V] - column[k % V]));
+        }
+        for (int64_t k = 0; k < g.cycle_length; k++) {
+            const int64_t next = rows[(k + 1) % g.cycle_length];
+            walk += move[rows[k] * V + columns[k]] - move[next * V + columns[k]];
+        }
+        walk /= 2.0 * (double)g.cycle_length;
+        const double reported = seen_number(t, g.residual);
+        most = worse(most, fabs(reported - residual) / residual);
+        most = worse(most, fabs(reported - walk) / residual);
+        t->used = used;
+    }
+    tool_close_checkpoint(&c);
+    return most;
+}
+
+/* Steps down, and later-above-earlier pairs less the reverse, of R_l over l: off by. */
+static double residual_trend(trial *t) {
+    checkpoint c;
+    lens_run r;
+    double residuals[LAYERS_MOST], off = NAN;
+    ota_trend trend;
+    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (open_lens(t, &c, &r) && residuals_of(&r, residuals) &&
+        ota_trend_of(residuals, r.layers, &trend, NULL) == OTA_OK) {
+        double decreases = 0.0, score = 0.0;
+        for (int64_t l = 1; l < r.layers; l++) {
+            decreases += residuals[l] < residuals[l - 1];
+            for (int64_t k = 0; k < l; k++)
+                score += (residuals[l] > residuals[k]) - (residuals[l] < residuals[k]);
+        }
+        off = fabs(seen_number(t, (double)trend.decreases) - decreases);
+        off = worse(off, fabs((double)trend.score - score));
+    }
+    tool_close_checkpoint(&c);
+    return off;
+}
+
+/* ---- training dynamics ---- */
+
+enum { TABLE = RANGES_MOST + 3 + 3 };
+
+/* Numbers of tables 1, 3 and 4 of one checkpoint, by the library and by loops. */
+static bool tables_of(trial *t, const lens_run *r, double tv, double *library, double *loops) {
+    double x[LAYERS_MOST], mean = 0.0, square = 0.0;
+    int64_t first, last;
+    ota_summary summary;
+    ota_event_summary events;
+    event_table e;
+    if (!residuals_of(r, x)) return false;
+    for (int range = 0; range < RANGES_MOST && ota_depth_range(range, r->layers, &first, &last);
+         range++) {
+        ota_figure figure;
+        if (ota_figure_of(x + first - 1, last - first + 1, 1, 10, 1, &figure, NULL) != OTA_OK)
+            return false;
+        library[range] = figure.mean;
+        loops[range] = sum_of(x + first - 1, last - first + 1) / (double)(last - first + 1);
+    }
+    if (ota_summary_of(x, r->layers, &summary, NULL) != OTA_OK) return false;
+    if (ota_events_of(events_of(t, r, 1.0, tv), r->layers, r->count, NULL, NULL, &events, NULL) !=
+        OTA_OK)
+        return false;
+    count_events(r, 1.0, tv, &e);
+    mean = sum_of(x, r->layers) / (double)r->layers;
+    for (int64_t l = 0; l < r->layers; l++) square += (x[l] - mean) * (x[l] - mean);
+    qsort(x, (size_t)r->layers, sizeof *x, ascending);
+    const double at = 0.95 * (double)(r->layers - 1);
+    const int64_t k = (int64_t)at < r->layers - 1 ? (int64_t)at : r->layers - 2;
+    const double ours[6] = {summary.mean,
+                            summary.deviation,
+                            summary.p95,
+                            (double)events.events,
+                            (double)events.positions_hit,
+                            (double)events.longest_run};
+    const double theirs[6] = {mean,
+                              sqrt(square / (double)(r->layers - 1)),
+                              x[k] + (at - (double)k) * (x[k + 1] - x[k]),
+                              e.events,
+                              e.positions,
+                              e.longest};
+    memcpy(library + RANGES_MOST, ours, sizeof ours);
+    memcpy(loops + RANGES_MOST, theirs, sizeof theirs);
+    return true;
+}
+
+/* Five checkpoints of a model whose weights move; thresholds are the first one's. `tables` [CHECKPOINTS][TABLE];
+ * the largest difference from the loops. */
+static double tables_by_checkpoint(trial *t, double tables[CHECKPOINTS][TABLE]) {
+    checkpoint c;
+    lens_run r;
+    double most = 0.0, tv = 0.0;
+    if (!tool_open_checkpoint(t, &c)) return NAN;
+    memset(tables, 0, CHECKPOINTS * sizeof *tables);
+    for (int k = 0; most == most && k < CHECKPOINTS; k++) {
+        double loops[TABLE] = {0.0};
+        const size_t used = t->used;
+        const bool ready = (k == 0 || tool_move_checkpoint(t, &c, 0.2)) && open_lens(t, &c, &r);
+        if (ready && k == 0) tv = middle_tv(t, &r);
+        if (ready && tables_of(t, &r, tv, tables[k], loops))
+            most = worse(most, farthest(seen(t, tables[k], TABLE), loops, TABLE));
+        else
+            most = NAN;
+        t->used = used;
+    }
+    tool_close_checkpoint(&c);
+    return most;
+}
+
+static double tables_right(trial *t) {
+    double tables[CHECKPOINTS][TABLE];
+    return tables_by_checkpoint(t, tables);
+}
+
+/* Checkpoints whose table 1 no earlier one has. */
+static double tables_of_their_own(trial *t) {
+    double tables[CHECKPOINTS][TABLE], own = 0.0;
+    /* The fault is for the count below. */
+    t->planted = true;
+    const double error = tables_by_checkpoint(t, tables);
+    if (error != error) return NAN;
+    for (int k = 0; k < CHECKPOINTS; k++) {
+        bool known = tables[k][0] == 0.0;
+        for (int before = 0; before < k; before++) known |= tables[k][0] == tables[before][0];
+        own += !known;
+    }
+    return seen_too(t, own);
+}
+
+static const tool_check rows[] = {
+    {"TOT-88", CORRECTED, "lengths of runs of events in depth, by loops over the logits: off by",
+     run_lengths, AT_MOST, 0.0, true},
+    {"TOT-88", CORRECTED, "the same ids again, on two threads: tails and TV with other bits",
+     same_events, AT_MOST, 0.0, true},
+    {"TOT-91", CORRECTED, "R_l between its shifts' residual and its walk's mean, relative",
+     residuals_certified, AT_MOST, 1e-12, true},
+    {"TOT-91", CORRECTED, "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
+     residual_trend, AT_MOST, 0.0, true},
+    {"TOT-120", CORRECTED, "tables 1, 3, 4 of five checkpoints of moving weights, by loops",
+     tables_right, AT_MOST, 1e-12, true},
+    {"TOT-120", CORRECTED, "checkpoints with a table 1 of their own", tables_of_their_own, AT_LEAST,
+     CHECKPOINTS, true},
+};
+MODEL_CHECK_GROUP(tool_checks_training, rows);
