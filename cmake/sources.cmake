@@ -280,6 +280,7 @@ set(OTATTN_PROGRAM_SOURCES
     tools/verify/masks.c
     tools/verify/metrics.c
     tools/verify/models.c
+    tools/verify/models_attention.c
     tools/verify/models_folder.c
     tools/verify/models_formula.c
     tools/verify/models_text.c

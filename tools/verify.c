@@ -37,7 +37,7 @@ static int choose(verification *v) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
     for (int g = 0; g < tool_check_group_count; g++) {
-        if (v->context->settings.model != NULL && !tool_check_groups[g]->on_model) continue;
+        if (v->kind > tool_check_groups[g]->model) continue;
         for (int k = 0; k < tool_check_groups[g]->count; k++) {
             const tool_check *check = &tool_check_groups[g]->checks[k];
             if (!tool_check_chosen(v->context, check->id)) continue;
@@ -110,7 +110,8 @@ static int run_all(verification *v) {
     const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
     const int64_t begun = tool_now_ns();
     v->trial.model = settings->model;
-    v->trial.memory = malloc(TRIAL_BYTES);
+    v->trial.size = settings->model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
+    v->trial.memory = malloc(v->trial.size);
     if (v->trial.memory == NULL) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
@@ -266,7 +267,8 @@ static int conclude(verification *v) {
 
 int tool_verify(tool_context *context) {
     verification v = {.context = context};
-    int code = choose(&v);
+    int code = tool_find_model_kind(context, &v.kind);
+    if (code == 0) code = choose(&v);
     if (code == 0) code = tool_check_sizes(context);
     if (code == 0) code = run_all(&v);
     if (code == 0) code = conclude(&v);

@@ -41,28 +41,31 @@ typedef struct tool_check {
     bool expected;
 } tool_check;
 
+/* What a group's checks run on; --model chooses those that its model can take. */
+typedef enum tool_model_kind { NO_MODEL, GPT2_MODEL, CAUSAL_MODEL, ANY_MODEL } tool_model_kind;
+
 typedef struct tool_check_group {
     const tool_check *checks;
     int count;
-    bool on_model; /* --model chooses these */
+    tool_model_kind model;
 } tool_check_group;
 
-#define CHECK_GROUP(name, rows)                                                                    \
-    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), false}
-#define MODEL_CHECK_GROUP(name, rows)                                                              \
-    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), true}
+#define MODEL_CHECK_GROUP(name, rows, kind)                                                        \
+    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), kind}
+#define CHECK_GROUP(name, rows) MODEL_CHECK_GROUP(name, rows, NO_MODEL)
 
 extern const tool_check_group *const tool_check_groups[];
 extern const int tool_check_group_count;
 
 /* ---- trial ---- */
 
-enum { TRIAL_BYTES = 96 << 20 };
+/* The second one with --model, whose checks hold logits of every layer. */
+enum { TRIAL_BYTES = 96 << 20, MODEL_TRIAL_BYTES = 1 << 30 };
 
 struct trial {
     uint64_t dice;
-    char *memory; /* TRIAL_BYTES, handed out from the start, all taken back between two checks */
-    size_t used;
+    char *memory; /* `size` bytes, handed out from the start, all taken back between two checks */
+    size_t size, used;
     double fault;      /* 0, or what the first output of the library that is looked at is off by */
     bool planted;      /* the fault has been planted */
     const char *model; /* what --model names, or NULL: a small one of random weights */
@@ -92,7 +95,7 @@ static inline double normal(trial *t) {
  * that others use too and its check would fail. */
 static inline void *take(trial *t, size_t bytes) {
     const size_t rounded = (bytes + 63) / 64 * 64;
-    if (t->used + rounded > TRIAL_BYTES) t->used = 0;
+    if (t->used + rounded > t->size) t->used = 0;
     void *block = t->memory + t->used;
     t->used += rounded;
     memset(block, 0, bytes);

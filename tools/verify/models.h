@@ -26,6 +26,7 @@ typedef struct checkpoint {
     ota_model *model;
     ota_session *session;
     ota_model_facts facts;
+    bool unscaled, scaled_by_layer; /* scores: not over sqrt(d_h); over the layer's number, too */
     weight *weights;
     int weight_count;
     int64_t count, *ids;

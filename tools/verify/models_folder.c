@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "results.h"
 #include "models.h"
 
 static const model_sizes small = {
@@ -196,19 +197,84 @@ static bool read_weight(const checkpoint *c, FILE *file, const weight *w) {
     return read;
 }
 
-static bool open_named(trial *t, checkpoint *c) {
+static json_t *config_of(const ota_model_facts *facts) {
     char path[PATH_MAX];
-    if (ota_model_open(&c->model, t->model, NULL, NULL) != OTA_OK) return false;
-    if (ota_model_describe(c->model, &c->facts, NULL) != OTA_OK) return false;
+    if (strcmp(facts->architecture, "gpt2") != 0 || strcmp(facts->format, "safetensors") != 0)
+        return NULL;
+    in_folder(facts->path, "config.json", path);
+    return json_load_file(path, 0, NULL);
+}
+
+static bool is_unscaled(const json_t *config) {
+    return json_is_false(json_object_get(config, "scale_attn_weights"));
+}
+
+static bool is_scaled_by_layer(const json_t *config) {
+    return json_is_true(json_object_get(config, "scale_attn_by_inverse_layer_idx"));
+}
+
+static bool says(const json_t *config, const char *key, const char *word, const char *other) {
+    const json_t *value = json_object_get(config, key);
+    const char *text = json_string_value(value);
+    return value == NULL || (text != NULL && (strcmp(text, word) == 0 || strcmp(text, other) == 0));
+}
+
+/* One whose forward pass is that of models_formula.c, deep enough for tokens to leave early. */
+static bool is_gpt2(const ota_model_facts *facts) {
+    json_t *config = config_of(facts);
+    const bool plain = config != NULL && !is_unscaled(config) && !is_scaled_by_layer(config) &&
+                       says(config, "activation_function", "gelu_new", "gelu_pytorch_tanh");
+    json_decref(config);
+    return plain && strcmp(facts->head, "tied") == 0 && facts->inner == 4 * facts->width &&
+           facts->layers >= 3;
+}
+
+static model_sizes sizes_of(const checkpoint *c) {
+    return (model_sizes){c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
+                         c->facts.positions};
+}
+
+/* Weights are for the checks that only a GPT-2 has. */
+static bool read_weights(checkpoint *c) {
+    char path[PATH_MAX];
     in_folder(c->facts.path, "model.safetensors", path);
-    const model_sizes sizes = {c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
-                               c->facts.positions};
+    const model_sizes sizes = sizes_of(c);
     c->weights = tool_gpt2_tensors(&sizes, &c->weight_count);
     FILE *file = fopen(path, "rb");
     bool read = file != NULL && c->weights != NULL && hold_weights(c->weights, c->weight_count);
     for (int k = 0; read && k < c->weight_count; k++) read = read_weight(c, file, &c->weights[k]);
     if (file != NULL) (void)fclose(file);
-    return read && open_session(c);
+    return read;
+}
+
+static bool open_named(trial *t, checkpoint *c) {
+    if (ota_model_open(&c->model, t->model, NULL, NULL) != OTA_OK) return false;
+    if (ota_model_describe(c->model, &c->facts, NULL) != OTA_OK) return false;
+    json_t *config = config_of(&c->facts);
+    c->unscaled = is_unscaled(config);
+    c->scaled_by_layer = is_scaled_by_layer(config);
+    json_decref(config);
+    return (!is_gpt2(&c->facts) || read_weights(c)) && open_session(c);
+}
+
+int tool_find_model_kind(tool_context *context, tool_model_kind *kind) {
+    *kind = NO_MODEL;
+    if (context->settings.model == NULL) return 0;
+    ota_model *model;
+    ota_error error = {.message = ""};
+    ota_model_facts facts = {.size = sizeof facts};
+    ota_status status = ota_model_open(&model, context->settings.model, NULL, &error);
+    if (status == OTA_OK) status = ota_model_describe(model, &facts, &error);
+    if (status == OTA_OK)
+        *kind = is_gpt2(&facts)                                        ? GPT2_MODEL
+                : facts.causal != 0 && strcmp(facts.head, "none") != 0 ? CAUSAL_MODEL
+                                                                       : ANY_MODEL;
+    ota_model_free(model);
+    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    if (facts.positions >= COUNT) return 0;
+    return tool_refuse_flag(context, "model", NULL,
+                            "the model has %" PRId64 " positions, the checks use %d",
+                            facts.positions, COUNT);
 }
 
 bool tool_open_checkpoint(trial *t, checkpoint *c) {
@@ -257,16 +323,20 @@ bool tool_move_checkpoint(trial *t, checkpoint *c, double step) {
 
 /* ---- running ---- */
 
-/* The stream before every layer and after the last one. */
+/* The stream before every layer and after the last one, behind its norm where an architecture has one there. */
 static int state_of(const checkpoint *c, const char *name) {
+    static const char *const last[] = {"hook_resid_post", "hook_normalized_resid_post"};
     char wanted[64];
     for (int64_t layer = 0; layer < c->facts.layers; layer++) {
         (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".hook_resid_pre", layer);
         if (strcmp(name, wanted) == 0) return (int)layer;
     }
-    (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".hook_resid_post",
-                   c->facts.layers - 1);
-    return strcmp(name, wanted) == 0 ? (int)c->facts.layers : -1;
+    for (int k = 0; k < 2; k++) {
+        (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".%s", c->facts.layers - 1,
+                       last[k]);
+        if (strcmp(name, wanted) == 0) return (int)c->facts.layers;
+    }
+    return -1;
 }
 
 static int is_state(void *user, const char *name) { return state_of(user, name) >= 0; }
@@ -299,8 +369,9 @@ float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise) {
     const int64_t rows = (c->facts.layers + 1) * c->count;
     float *inputs = take(t, (size_t)(rows * c->facts.width) * sizeof(float));
     float *logits = take(t, (size_t)(rows * c->facts.vocabulary) * sizeof(float));
-    if (normalise) (void)ota_session_probe_inputs(c->session, c->states, rows, inputs);
-    ota_session_probe(c->session, normalise ? inputs : c->states, rows, logits);
+    const bool changed =
+        normalise && ota_session_probe_inputs(c->session, c->states, rows, inputs) != 0;
+    ota_session_probe(c->session, changed ? inputs : c->states, rows, logits);
     return logits;
 }
 

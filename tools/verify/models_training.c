@@ -1,4 +1,4 @@
-/* Group G on a model, part 3: what the tables of an analysis say of its layers [TOT-88, 91, 120], against loops
+/* Group G on a model: what the tables of an analysis say of its layers [TOT-88, 91, 120], against loops
  * over its logits z [layers + 1][count][vocabulary]. A transition leads from layer l to l + 1; R_l is the minimax
  * residual of z^(l+1) - z^l; an event is a transition with both tails below `tail` and TV below `tv`.
  *
@@ -6,7 +6,7 @@
  * Table 4: events, positions that have one, longest run. */
 #include "models.h"
 
-enum { LAYERS_MOST = 64, RANGES_MOST = 8, CHECKPOINTS = 5 };
+enum { LAYERS_MOST = 1024, RANGES_MOST = 8, CHECKPOINTS = 5 };
 
 /* ---- what the library says ---- */
 
@@ -334,9 +334,13 @@ static const tool_check rows[] = {
      residuals_certified, AT_MOST, 1e-12, true},
     {"TOT-91", CORRECTED, "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
      residual_trend, AT_MOST, 0.0, true},
+};
+MODEL_CHECK_GROUP(tool_checks_layers_of_model, rows, ANY_MODEL);
+
+static const tool_check training_rows[] = {
     {"TOT-120", CORRECTED, "tables 1, 3, 4 of five checkpoints of moving weights, by loops",
      tables_right, AT_MOST, 1e-12, true},
     {"TOT-120", CORRECTED, "checkpoints with a table 1 of their own", tables_of_their_own, AT_LEAST,
      CHECKPOINTS, true},
 };
-MODEL_CHECK_GROUP(tool_checks_training, rows);
+MODEL_CHECK_GROUP(tool_checks_training, training_rows, GPT2_MODEL);

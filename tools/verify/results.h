@@ -21,6 +21,7 @@ typedef struct id_outcome {
 typedef struct verification {
     tool_context *context;
     trial trial;
+    tool_model_kind kind; /* of the model that --model names */
     outcome *outcomes;
     int count;
     id_outcome *ids;
@@ -41,6 +42,9 @@ const char *tool_form_text(const tool_check *check);
  * NAME.vl.json. Returns 0 or the exit code. */
 int tool_verify_write(verification *v, const char *path);
 bool tool_ends_with(const char *path, const char *end);
+
+/* models_folder.c: NO_MODEL where --model was not given. Returns 0 or the exit code. */
+int tool_find_model_kind(tool_context *context, tool_model_kind *kind);
 
 /* sizes.c: refuses numbers that no chosen study can take. Returns 0 or the exit code. */
 int tool_check_sizes(tool_context *context);
