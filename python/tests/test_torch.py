@@ -136,6 +136,8 @@ def test_opcheck_of_the_gradients(method: str) -> None:
     plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arrays]
     arguments = (*plain, torch.ones(1, 2, 4, 3, dtype=torch.float64), *[None] * 4, text, "query,key,value")
     opcheck(torch.ops.otattn.gradients.default, arguments)
+    tangents = [torch.ones_like(x) for x in plain[:3]] + [None] * 10
+    opcheck(torch.ops.otattn.tangents.default, (*plain, *tangents, text, "out,coupling"))
 
 
 @pytest.mark.parametrize("method", ["softmax", "softmax/exact", "entmax:1.5"])
