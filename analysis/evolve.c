@@ -28,7 +28,8 @@ size_t ota_evolve_row_bytes(int64_t vocabulary) {
 
 size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
     if (!fits(vocabulary)) return 0;
-    return 2 * (size_t)vocabulary * sizeof(uint64_t) + 3 * 2048 * sizeof(uint32_t);
+    return 2 * (size_t)vocabulary * sizeof(uint64_t) +
+           EVOLVE_PASSES * EVOLVE_DIGITS * sizeof(uint32_t);
 }
 
 static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_error *error) {
@@ -38,8 +39,9 @@ static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_err
                          "logits[%" PRId64 "] is %g", j, (double)logits[j]);
 }
 
-ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory, void *scratch,
-                             ota_evolve_row *row, ota_error *error) {
+/* weights [vocabulary] or NULL: exp(z - z_1); they may lie in scratch. */
+static ota_status make_row(const float *logits, int64_t vocabulary, void *memory, void *scratch,
+                           double *weights, ota_evolve_row *row, ota_error *error) {
     const ota_sweep *const sweep = ota_sweep_newest();
     ota_status status = check_vocabulary(vocabulary, error);
     if (status != OTA_OK) return status;
@@ -49,12 +51,13 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
-    row->rank_squares = ota_evolve_ranks(logits, vocabulary, ranks, top, scratch);
+    row->rank_squares = ota_evolve_ranks(logits, vocabulary, (float)scan.least, (float)scan.most,
+                                         ranks, top, scratch);
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
     sweep_sums sums;
-    sweep->weigh(logits, vocabulary, row->index, row->mean, &sums);
+    sweep->weigh(logits, vocabulary, row->index, row->mean, weights, &sums);
     row->rest = sums.rest;
     row->log_sum_exp = scan.most + log1p(sums.rest);
     row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
@@ -64,10 +67,19 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
     return OTA_OK;
 }
 
+ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory, void *scratch,
+                             ota_evolve_row *row, ota_error *error) {
+    return make_row(logits, vocabulary, memory, scratch, NULL, row, error);
+}
+
 /* ---- two rows -------------------------------------------------------------------------------- */
 
 static sweep_side side_of(const ota_evolve_row *row) {
-    return (sweep_side){row->logits, row->ranks, row->max_logit, row->mean, row->max_probability};
+    return (sweep_side){.logits = row->logits,
+                        .ranks = row->ranks,
+                        .top = row->max_logit,
+                        .mean = row->mean,
+                        .share = row->max_probability};
 }
 
 static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
@@ -116,11 +128,14 @@ static ota_status check_pair(const ota_evolve_row *before, const ota_evolve_row 
                          after->vocabulary);
 }
 
-ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
-                                 ota_transition *transition, ota_error *error) {
+/* weights: those of `after`, or NULL. */
+static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_row *after,
+                               const double *weights, ota_transition *transition,
+                               ota_error *error) {
     const ota_status status = check_pair(before, after, error);
     if (status != OTA_OK) return status;
-    const sweep_pair pair = pair_of(before, after);
+    sweep_pair pair = pair_of(before, after);
+    pair.after.weights = weights;
     sweep_changes changes;
     ota_sweep_newest()->compare(&pair, &changes);
     ota_transition *const t = transition;
@@ -153,13 +168,20 @@ ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_
     return OTA_OK;
 }
 
-ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
-                                 const ota_evolve_row *final, ota_prediction *prediction,
-                                 ota_error *error) {
+ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
+                                 ota_transition *transition, ota_error *error) {
+    return compare_rows(before, after, NULL, transition, error);
+}
+
+/* weights: those of `row`, or NULL. */
+static ota_status place_row(const ota_evolve_row *row, const double *weights,
+                            const ota_evolve_row *first, const ota_evolve_row *final,
+                            ota_prediction *prediction, ota_error *error) {
     ota_status status = check_pair(row, first, error);
     if (status == OTA_OK) status = check_pair(row, final, error);
     if (status != OTA_OK) return status;
-    const sweep_pair pair = pair_of(row, final);
+    sweep_pair pair = pair_of(row, final);
+    pair.before.weights = weights;
     const sweep_side start = side_of(first);
     sweep_place place;
     ota_sweep_newest()->place(&pair, &start, &place);
@@ -174,4 +196,24 @@ ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row
         .agrees = row->index == final->index,
     };
     return OTA_OK;
+}
+
+ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
+                                 const ota_evolve_row *final, ota_prediction *prediction,
+                                 ota_error *error) {
+    return place_row(row, NULL, first, final, prediction, error);
+}
+
+ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,
+                           const ota_evolve_row *first, const ota_evolve_row *final, void *memory,
+                           void *scratch, ota_evolve_row *row, ota_transition *transition,
+                           ota_prediction *prediction, ota_error *error) {
+    double *const weights = scratch;
+    ota_status status = make_row(logits, final->vocabulary, memory, scratch, weights, row, error);
+    if (status == OTA_OK && prediction != NULL) {
+        status = place_row(row, weights, first != NULL ? first : row, final, prediction, error);
+    }
+    if (status == OTA_OK && before != NULL && transition != NULL)
+        status = compare_rows(before, row, weights, transition, error);
+    return status;
 }

@@ -34,42 +34,56 @@ size_t ota_evolve_bytes(int64_t vocabulary, int threads) {
     return row == 0 || __builtin_mul_overflow(each, workers, &bytes) ? 0 : bytes;
 }
 
-static ota_status read_row(const ota_evolution *e, worker_rows *w, int slot, int64_t state,
-                           int64_t position, ota_error *error) {
-    ota_error inner;
-    const ota_status status =
-        ota_evolve_row_of(e->logits[state] + position * e->vocabulary, e->vocabulary,
-                          w->memory[slot], w->scratch, &w->rows[slot], &inner);
+static ota_status name_row(ota_status status, int64_t state, int64_t position,
+                           const ota_error *inner, ota_error *error) {
     if (status == OTA_OK) return status;
     return analysis_fail(error, status, "logits", "give finite logits",
                          "state %" PRId64 ", position %" PRId64 ": %s", state, position,
-                         inner.message);
+                         inner->message);
 }
 
-/* The slots: 0 the first state, 1 the last, 2 and 3 in turns those between. */
+/* The last state, whose row is there already. */
+static ota_status finish(const ota_evolve_row *row, const ota_evolve_row *before,
+                         const ota_evolve_row *first, ota_transition *transition,
+                         ota_prediction *prediction, ota_error *error) {
+    ota_status status = OTA_OK;
+    if (prediction != NULL) status = ota_evolve_prediction(row, first, row, prediction, error);
+    if (status == OTA_OK && transition != NULL)
+        status = ota_evolve_transition(before, row, transition, error);
+    return status;
+}
+
+/* The slots: 0 the last state, 1 the first, 2 and 3 in turns those after. */
 static ota_status measure_position(const ota_evolution *e, worker_rows *w, int64_t position,
                                    ota_error *error) {
-    const int64_t last = e->states - 1;
-    ota_status status = read_row(e, w, 0, 0, position, error);
-    if (status == OTA_OK && last > 0) status = read_row(e, w, 1, last, position, error);
-    const ota_evolve_row *const final = &w->rows[last > 0 ? 1 : 0];
-    const ota_evolve_row *before = NULL;
+    const int64_t last = e->states - 1, offset = position * e->vocabulary;
+    ota_error inner;
+    ota_status status = ota_evolve_row_of(e->logits[last] + offset, e->vocabulary, w->memory[0],
+                                          w->scratch, &w->rows[0], &inner);
+    status = name_row(status, last, position, &inner, error);
+    int before = 0;
     for (int64_t l = 0; l <= last && status == OTA_OK; l++) {
-        const int slot = l == 0 ? 0 : l == last ? 1 : 2 + (int)(l % 2);
-        if (slot > 1) status = read_row(e, w, slot, l, position, error);
-        const ota_evolve_row *const row = &w->rows[slot];
-        if (status == OTA_OK && e->predictions != NULL) {
-            status = ota_evolve_prediction(row, &w->rows[0], final,
-                                           e->predictions + l * e->positions + position, error);
+        const int slot = l == 0 ? 1 : 2 + (int)(l % 2);
+        ota_transition *const transition = l == 0 || e->transitions == NULL
+                                               ? NULL
+                                               : e->transitions + (l - 1) * e->positions + position;
+        ota_prediction *const prediction =
+            e->predictions == NULL ? NULL : e->predictions + l * e->positions + position;
+        const ota_evolve_row *const earlier = l == 0 ? NULL : &w->rows[before];
+        const ota_evolve_row *const first = l == 0 ? NULL : &w->rows[1];
+        if (l > 0 && l == last) {
+            status = finish(&w->rows[0], earlier, first, transition, prediction, &inner);
+        } else {
+            status =
+                ota_evolve_step(e->logits[l] + offset, earlier, first, &w->rows[0], w->memory[slot],
+                                w->scratch, &w->rows[slot], transition, prediction, &inner);
         }
-        if (status == OTA_OK && l > 0 && e->transitions != NULL) {
-            status = ota_evolve_transition(
-                before, row, e->transitions + (l - 1) * e->positions + position, error);
-        }
-        if (e->cancel != NULL && *e->cancel != 0 && status == OTA_OK) {
+        status = name_row(status, l, position, &inner, error);
+        if (e->cancel != NULL && __atomic_load_n(e->cancel, __ATOMIC_RELAXED) != 0 &&
+            status == OTA_OK) {
             status = analysis_fail(error, OTA_CANCELLED, "cancel", "", "cancelled");
         }
-        before = row;
+        before = slot;
     }
     return status;
 }

@@ -251,6 +251,7 @@ static void release(active *x) {
 }
 
 static ota_status solve_whole(gauge_state *s) {
+    s->passes = 0;
     ota_status status = ota_gauge_start(s);
     if (status == OTA_OK) status = ota_gauge_howard(s);
     return status == OTA_OK ? ota_gauge_centre(s) : status;

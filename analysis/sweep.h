@@ -21,6 +21,7 @@ typedef struct sweep_sums {
 /* One side of a comparison; exp(z - top) share is the probability. */
 typedef struct sweep_side {
     const float *logits;
+    const double *weights; /* exp(z - top), where someone has kept them, or NULL */
     const int32_t *ranks;
     double top, mean, share;
 } sweep_side;
@@ -50,7 +51,9 @@ typedef struct sweep_place {
 typedef struct ota_sweep {
     const char *name;
     void (*scan)(const float *z, int64_t count, sweep_scan *scan);
-    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums);
+    /* weights [count], or NULL: exp(z - top) */
+    void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, double *weights,
+                  sweep_sums *sums);
     void (*compare)(const sweep_pair *pair, sweep_changes *changes);
     void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
     /* low, high [count]: joined by a - b - shift; b may be NULL */

@@ -172,7 +172,8 @@ static void scan(const float *z, int64_t count, sweep_scan *scan) {
     }
 }
 
-static void weigh(const float *z, int64_t count, int64_t leader, double mean, sweep_sums *sums) {
+static void weigh(const float *z, int64_t count, int64_t leader, double mean, double *weights,
+                  sweep_sums *sums) {
     float room[BLOCK];
     double weight[BLOCK], energy[BLOCK], square[BLOCK];
     double rest[BLOCK] = {0.0}, energies[BLOCK] = {0.0}, squares[BLOCK] = {0.0};
@@ -187,6 +188,7 @@ static void weigh(const float *z, int64_t count, int64_t leader, double mean, sw
             square[k] = (x - mean) * (x - mean);
         }
         for (int k = live; k < BLOCK; k++) weight[k] = energy[k] = square[k] = 0.0;
+        if (weights != NULL) memcpy(weights + start, weight, (size_t)live * sizeof *weights);
         if (leader >= start && leader < start + BLOCK) weight[leader - start] = 0.0;
         add_to(rest, weight);
         add_to(energies, energy);
@@ -208,17 +210,22 @@ typedef struct pair_sums {
 } pair_sums;
 
 /* Probabilities of a block. */
-static inline void weigh_block(const sweep_side *side, const float *z, int live, double *p) {
+static inline void weigh_block(const sweep_side *side, const float *z, int64_t start, int live,
+                               double *p) {
     const double top = side->top, share = side->share;
+    if (side->weights != NULL && live == BLOCK) {
+        for (int k = 0; k < BLOCK; k++) p[k] = side->weights[start + k] * share;
+        return;
+    }
     for (int k = 0; k < BLOCK; k++) p[k] = exponential((double)z[k] - top) * share;
     for (int k = live; k < BLOCK; k++) p[k] = 0.0;
 }
 
-static inline void read_pair(const sweep_pair *pair, const float *z, const float *w, int live,
-                             pair_block *p) {
+static inline void read_pair(const sweep_pair *pair, const float *z, const float *w, int64_t start,
+                             int live, pair_block *p) {
     const double common = pair->common, level = pair->level;
-    weigh_block(&pair->before, z, live, p->b);
-    weigh_block(&pair->after, w, live, p->a);
+    weigh_block(&pair->before, z, start, live, p->b);
+    weigh_block(&pair->after, w, start, live, p->a);
     for (int k = 0; k < BLOCK; k++) p->x[k] = (((double)w[k] - (double)z[k]) - common) - level;
     for (int k = live; k < BLOCK; k++) p->x[k] = 0.0;
     for (int k = 0; k < BLOCK; k++) {
@@ -285,7 +292,7 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
         const int live = live_of(start, pair->count);
         const float *const z = block_of(b->logits, start, live, z_room);
         const float *const w = block_of(a->logits, start, live, w_room);
-        read_pair(pair, z, w, live, &block);
+        read_pair(pair, z, w, start, live, &block);
         add_distances(pair, start, &block, &sums);
         add_js(&block, sums.js);
         add_changes(pair, z, w, ranks_of(b->ranks, start, live, b_ranks),
@@ -310,9 +317,9 @@ static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *
         const int live = live_of(start, pair->count);
         const float *const z = block_of(pair->before.logits, start, live, z_room);
         const float *const w = block_of(pair->after.logits, start, live, w_room);
-        weigh_block(&pair->before, z, live, p);
-        weigh_block(&pair->after, w, live, q);
-        weigh_block(first, block_of(first->logits, start, live, f_room), live, from);
+        weigh_block(&pair->before, z, start, live, p);
+        weigh_block(&pair->after, w, start, live, q);
+        weigh_block(first, block_of(first->logits, start, live, f_room), start, live, from);
         for (int k = 0; k < BLOCK; k++) {
             const double x = (((double)w[k] - (double)z[k]) - common) - level;
             kl[k] += q[k] * x - (q[k] - p[k]);

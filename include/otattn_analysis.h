@@ -924,6 +924,15 @@ OTA_API ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_ev
                                          const ota_evolve_row *final, ota_prediction *prediction,
                                          ota_error *error);
 
+/* The three calls of one more state in one, with the same results in less time: the row of its logits, its
+ * prediction (first NULL: this state is the first), and the transition from the state before (NULL: none).
+ * prediction and transition may be NULL. */
+OTA_API ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,
+                                   const ota_evolve_row *first, const ota_evolve_row *final,
+                                   void *memory, void *scratch, ota_evolve_row *row,
+                                   ota_transition *transition, ota_prediction *prediction,
+                                   ota_error *error);
+
 /* All states of a block of positions at once; positions are independent and shared out over threads. */
 typedef struct ota_evolution {
     size_t size; /* sizeof(ota_evolution) */

@@ -1,6 +1,7 @@
 /* Gradients of queries, keys and values of several methods in turn, from what forward kept: f32, one head, one
  * thread, processor time of the thread, best of some turns, so that neighbours on the same cores disturb little.
  * In front of a method: `B:` with a bias and its gradient, `S:` with a softcap, `T:` and the temperature's gradient.
+ * `1024*.1` scales the queries of N(0,1) data by .1.
  *
  *     gcc -O2 -std=c11 -Iinclude -o build/backward_driver lab/backward_driver.c build/libotattn.a -lm -lpthread
  *     build/backward_driver 1024 20 softmax entmax:1.5 S:softmax 'ceta{rounds=2}' */
@@ -112,10 +113,13 @@ static void turn(row *r) {
 
 int main(int count, char **words) {
     if (count < 4 || count > MOST + 3) return 2;
-    const int64_t n = strtol(words[1], NULL, 10);
+    char *after;
+    const int64_t n = strtol(words[1], &after, 10);
+    const double scale = *after == '*' ? strtod(after + 1, NULL) : 1.0;
     static row rows[MOST];
     ota_array data[4];
     for (uint64_t k = 0; k < 4; k++) data[k] = normal(n, WIDTH, k + 1);
+    for (int64_t i = 0; i < n * WIDTH; i++) ((float *)data[0].data)[i] *= (float)scale;
     for (int k = 3; k < count; k++) begin(&rows[k - 3], words[k], n, data);
     for (long t = strtol(words[2], NULL, 10); t > 0; t--) {
         for (int k = 3; k < count; k++) turn(&rows[k - 3]);

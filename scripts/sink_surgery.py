@@ -291,7 +291,7 @@ def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
     if args.ids is not None:
         ids = np.load(args.ids).reshape(-1)
     else:
-        frame = [int(word) for word in subprocess.check_output([*ask, "--text", ""]).split()]
+        frame = [int(word) for word in subprocess.check_output(ask, input=b"").split()]
         words = subprocess.check_output([*ask, args.text, "--no-special"]).split()
         ids = np.array(words, np.int64)
     inner = args.tokens - len(frame)
@@ -302,6 +302,16 @@ def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
     first, last = frame[:1], frame[1:]
     rows: NDArray[np.int64] = np.array([[*first, *row, *last] for row in windows], np.int64)
     return rows
+
+
+def print_methods(plain: Row, rows: list[Row], methods: list[str]) -> None:
+    """The model as it is, all heads, and every method, mean over the layers that have it as a whole."""
+    print(f"{'method in one layer':24}{'nll':>9}{'change':>9}{'busiest':>9}{'> 0.9':>9}")
+    for method in ["none", *methods]:
+        there = [row for row in rows if row.method == method and "." not in row.place] or [plain]
+        numbers = np.array([[row.nll, row.change, row.receiver, row.saturation] for row in there])
+        mark = " leaks" if any(row.leaks for row in there) else ""
+        print(f"{method:24}" + "".join(f"{number:9.4f}" for number in numbers.mean(0)) + mark)
 
 
 def main() -> None:
@@ -341,9 +351,8 @@ def main() -> None:
     rows = sweep(model, places, args.methods, args.output / "sweep.csv")
     points = frontier(model, rows, plain, received, held_out, args)
     write_figures(model, rows, points, args.output)
-    print(
-        f"{len(rows)} settings at {len(places)} places; busiest key of the plain model {plain.receiver:.2f}"
-    )
+    print(f"{len(rows)} settings at {len(places)} places")
+    print_methods(plain, rows, args.methods)
     for point in points:
         print(
             f"budget {point['budget']:g}: {point['places']} places, nll {point['nll']:.4f}, change "

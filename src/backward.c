@@ -246,7 +246,8 @@ static ota_status run_implicit(ota_backward_job *job) {
 
 /* ---- unrolled --------------------------------------------------------------------------------- */
 
-/* After the kernel is formed: usable and reached keys, and with them the targets. */
+/* After the kernel is formed: usable keys and the targets. Keys that only rows without mass may use have no column
+ * sum, which ends the way over the kernel. */
 static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_space *s = job->space;
     ota_dense *head = &s->rounds.head;
@@ -256,7 +257,7 @@ static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
     for (int64_t j = 0; j < head->columns; j++) {
         s->held[j] = !masked || add_chunks(s, 1, j) > 0.0;
-        nu[j] = !masked || add_chunks(s, 2, j) > 0.0 ? 1.0 : 0.0;
+        nu[j] = s->held[j] ? 1.0 : 0.0;
     }
     if (masked) rounds->used = s->held;
     ota_backward_targets(job, head, nu);

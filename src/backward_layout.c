@@ -24,9 +24,13 @@ const char *ota_backward_describe(const ota_plan *plan) {
         [OTA_BACKWARD_IMPLICIT] = "implicit, conjugate gradients on the semi-dual",
         [OTA_BACKWARD_UNROLLED] = "unrolled, the rounds in reverse",
         [OTA_BACKWARD_PREFIX] = "implicit, every leading block solved again (queries^3)"};
+    const ota_backward_mode mode = ota_backward_mode_of(plan);
     if (plan->backward != NULL && plan->backward->rounds.width > 0)
         return "unrolled, the rounds in reverse on their stored kernel";
-    return texts[ota_backward_mode_of(plan)];
+    if (mode == OTA_BACKWARD_FREE && plan->path != OTA_PATH_FUSED)
+        return plan->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
+                                                  : "closed form, strips of rows";
+    return texts[mode];
 }
 
 static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {

@@ -58,7 +58,6 @@ static void WORD(form_kernel)(void *context, int64_t chunk, int worker) {
     ota_backward_space *space = job->space;
     ota_backward_worker w = space->workers[worker];
     double *usable = space->partial[1] + chunk * space->lane;
-    double *reached = space->partial[2] + chunk * space->lane;
     const bool masked = ota_backward_is_masked(plan);
     for (int which = 0; which < OTA_BACKWARD_PARTIALS; which++) WORD(clear_part)(job, which, chunk);
     int64_t first, last;
@@ -71,11 +70,8 @@ static void WORD(form_kernel)(void *context, int64_t chunk, int worker) {
         form_tile(job, &w, at, rows, 0, r->keys, plan->dense_stride);
         for (int64_t k = 0; k < rows; k++) {
             REAL *row = WORD(kernel_row)(job, at + k);
-            const double weight = ota_row_mass(r, job->batch, job->head, at + k) > 0.0 ? 1.0 : 0.0;
-            for (int64_t j = 0; masked && j < r->keys; j++) {
+            for (int64_t j = 0; masked && j < r->keys; j++)
                 usable[j] += row[j] > (REAL)-INFINITY ? 1.0 : 0.0;
-                reached[j] += row[j] > (REAL)-INFINITY ? weight : 0.0;
-            }
             if (WORD(shift_row)(job, at + k, row)) continue;
             space->partial[3][chunk * space->lane] = 1.0;
             return;

@@ -265,6 +265,39 @@ static void predictions_equal_their_definitions(void **unused) {
     }
 }
 
+/* One call for a state gives what three do. */
+static void a_step_is_its_parts(void **unused) {
+    (void)unused;
+    uint64_t state = 17;
+    for (int kind = 0; kind < KINDS; kind++) {
+        enum { SIZE = 200 };
+        float z[SIZE], w[SIZE], last[SIZE];
+        draw_pair(&state, kind, SIZE, z, w);
+        for (int j = 0; j < SIZE; j++) last[j] = (float)(2.0 * normal(&state));
+        held_row before = row_of(z, SIZE), row = row_of(w, SIZE), final = row_of(last, SIZE);
+        ota_transition parts, whole_step;
+        ota_prediction own, own_step, alone;
+        ota_evolve_row again;
+        memset(&own, 0, sizeof own);
+        memset(&own_step, 0, sizeof own_step);
+        (void)ota_evolve_transition(&before.row, &row.row, &parts, NULL);
+        (void)ota_evolve_prediction(&row.row, &before.row, &final.row, &own, NULL);
+        assert_int_equal(ota_evolve_step(w, &before.row, &before.row, &final.row, row.memory,
+                                         row.scratch, &again, &whole_step, &own_step, NULL),
+                         OTA_OK);
+        assert_memory_equal(&parts, &whole_step, sizeof parts);
+        assert_true(own.kl_to_final == own_step.kl_to_final && own.drift == own_step.drift);
+        assert_true(memcmp(&own.entropy, &own_step.entropy, sizeof own.entropy) == 0);
+        assert_int_equal(ota_evolve_step(w, NULL, NULL, &final.row, row.memory, row.scratch, &again,
+                                         NULL, &alone, NULL),
+                         OTA_OK);
+        assert_true(alone.drift == 0.0 && alone.kl_to_final == own.kl_to_final);
+        drop_row(&before);
+        drop_row(&row);
+        drop_row(&final);
+    }
+}
+
 static void nothing_moves_between_identical_rows(void **unused) {
     (void)unused;
     uint64_t state = 13;
@@ -311,7 +344,7 @@ static void bad_rows_are_named(void **unused) {
     (void)unused;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     float z[130] = {0.0F};
-    double memory[512], scratch[4096];
+    double memory[512], scratch[8192];
     ota_evolve_row row;
     ota_error error;
     for (int k = 0; k < 3; k++) {
@@ -410,7 +443,7 @@ static bits bits_of(const ota_sweep *sweep, const sweep_pair *pair) {
     bits b;
     memset(&b, 0, sizeof b);
     sweep->scan(pair->before.logits, pair->count, &b.scan);
-    sweep->weigh(pair->before.logits, pair->count, pair->leader, 0.25, &b.sums);
+    sweep->weigh(pair->before.logits, pair->count, pair->leader, 0.25, NULL, &b.sums);
     sweep->compare(pair, &b.changes);
     sweep->place(pair, &pair->after, &b.place);
     return b;
@@ -426,14 +459,14 @@ static void levels_give_the_same_bits(void **unused) {
         const int size = kind == 0 ? GPT2 : 1000 + kind;
         draw_pair(&state, kind, size, z, w);
         held_row before = row_of(z, size), after = row_of(w, size);
-        const sweep_pair pair = {
-            {z, before.row.ranks, before.row.max_logit, before.row.mean,
-             before.row.max_probability},
-            {w, after.row.ranks, after.row.max_logit, after.row.mean, after.row.max_probability},
-            0.5,
-            0.25,
-            before.row.index,
-            size};
+        const sweep_pair pair = {{z, NULL, before.row.ranks, before.row.max_logit, before.row.mean,
+                                  before.row.max_probability},
+                                 {w, NULL, after.row.ranks, after.row.max_logit, after.row.mean,
+                                  after.row.max_probability},
+                                 0.5,
+                                 0.25,
+                                 before.row.index,
+                                 size};
         bits wanted = bits_of(plainest, &pair);
         for (int level = 1; ota_sweep_level(level) != NULL; level++) {
             const bits got = bits_of(ota_sweep_level(level), &pair);
@@ -449,6 +482,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transitions_equal_their_definitions),
         cmocka_unit_test(predictions_equal_their_definitions),
+        cmocka_unit_test(a_step_is_its_parts),
         cmocka_unit_test(nothing_moves_between_identical_rows),
         cmocka_unit_test(tails_keep_their_digits),
         cmocka_unit_test(bad_rows_are_named),

@@ -123,10 +123,30 @@ static void certificates_close(void **unused) {
     }
 }
 
+/* Rows enough that more columns bind than are ever gathered: all of them are worked on then. */
+static void many_rows_take_the_whole_matrix(void **unused) {
+    (void)unused;
+    enum { N = 600, M = 8200 };
+    static aligned x;
+    uint64_t state = 47;
+    float *const a = malloc((size_t)N * M * sizeof *a);
+    assert_non_null(a);
+    double scale = 0.0;
+    for (int k = 0; k < N * M; k++) {
+        a[k] = (float)(uniform(&state) - 0.5);
+        scale = fmax(scale, fabs((double)a[k]));
+    }
+    const ota_gauge_options options = {.size = sizeof options, .max_passes = 60};
+    assert_int_equal(ota_gauge(a, NULL, OTA_F32, N, M, &options, NULL, &x.result, NULL), OTA_OK);
+    spec_check("TOT-38", x.result.residual - x.result.residual_lower, 256.0 * DBL_EPSILON * scale);
+    free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_columns_change_nothing),
         cmocka_unit_test(certificates_close),
+        cmocka_unit_test(many_rows_take_the_whole_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

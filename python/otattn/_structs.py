@@ -1017,6 +1017,7 @@ CALLS = {
     "ota_evolve_row_of": "iplpppp",
     "ota_evolve_transition": "ipppp",
     "ota_evolve_prediction": "ippppp",
+    "ota_evolve_step": "ipppppppppp",
     "ota_evolve_bytes": "zli",
     "ota_evolve": "ipp",
     "ota_state_cloud_of": "ipillippp",

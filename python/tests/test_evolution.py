@@ -86,6 +86,8 @@ def test_predictions(rng: np.random.Generator) -> None:
     assert (predictions.agrees == (logits.argmax(-1) == logits[-1].argmax(-1))).all()
     one = analysis.prediction(logits[1, 2], logits[0, 2], logits[-1, 2])
     assert one.kl_to_final == predictions.kl_to_final[1, 2] and one.drift == predictions.drift[1, 2]
+    moved, found = analysis.step(logits[1, 2], logits[0, 2], logits[0, 2], logits[-1, 2])
+    assert found.as_dict() == one.as_dict() and moved.tv == transitions.tv[0, 2]
     again, _ = analysis.evolution(logits)
     spec.check_true("TOT-111", all((a == b).all() for a, b in _pairs(transitions, again)))
     assert analysis.evolution_bytes(50257, 2) == 2 * analysis.evolution_bytes(50257)

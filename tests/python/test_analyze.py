@@ -345,8 +345,13 @@ def test_existing_folder(place: Path, whole: dict[str, bytes]) -> None:
     assert "methods" in result["error"]
     assert contents(place / "whole") == whole
     shutil.copytree(place / "whole", place / "forced")
+    (place / "forced" / "windows" / "note.txt").write_text("mine")
     answer(place, *WORDS[:5], "2x48", "-o", "forced", "-f")
-    assert len(list((place / "forced" / "windows").iterdir())) == 2
+    found = {path.name for path in (place / "forced" / "windows").iterdir()}
+    assert found == {"000000.bin", "000001.bin", "note.txt"}
+    assert not (place / "forced" / "tables" / "methods.csv").exists()
+    answer(place, *WORDS, "-o", "model", code=2)
+    assert not (place / "model" / ".lock").exists()
 
 
 @pytest.mark.parametrize("what", ["model", "text"])

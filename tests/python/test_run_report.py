@@ -202,6 +202,7 @@ COMMANDS = {
     "textless",
     "textgreater",
     "pm",
+    "times",
 }
 
 
@@ -220,7 +221,17 @@ def test_latex_runs_no_foreign_command(hostile: Path) -> None:
         assert len(lines) == len(rows)
         for line in lines:
             assert len(re.findall(r"(?<!\\)&", line)) == len(rows[0]) - 1
-            assert not re.search(r"(?<!\\)[%#~^]", line)
+            assert not re.search(r"(?<!\\)[%#~^]", line.replace(r"$3\times10^{-11}$", ""))
+
+
+def test_numbers_are_short_where_they_are_read(whole: Path) -> None:
+    latex = (whole / "tables" / "methods.tex").read_text(encoding="utf-8")
+    assert f"softmax/capped:2 & 0.31 & 4.1 & {np.exp(4.1):.4g} & 2 \\\\\n" in latex
+    events = (whole / "tables" / "events.tex").read_text(encoding="utf-8")
+    assert events.count(r"$3\times10^{-11}$ \\") == 41
+    text = (whole / "report.html").read_text(encoding="utf-8")
+    assert f'<td class="n">{np.exp(4.1):.4g}</td>' in text
+    assert '<td class="n">3e-11</td>' in text
 
 
 # ---- folders that are none ----

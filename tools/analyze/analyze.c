@@ -301,11 +301,14 @@ static int find_missing(run *r, run_record *record, int64_t *missing, int64_t *c
     return 0;
 }
 
+/* Another process failed. It says so and has the exit code; this one ends in silence, for a launcher stops
+ * everything, sentences too, at the first exit code that is not 0. */
+enum { STOPPED = -1 };
+
 /* Every process goes on only where all can. */
-static int together(tool_context *context, int code) {
+static int together(int code) {
     const int worst = tool_ranks_agree(code);
-    if (code != 0 || worst == 0) return code;
-    return tool_fail(&context->error, worst, "another process of mpirun failed");
+    return code == 0 && worst != 0 ? STOPPED : code;
 }
 
 static int measure_windows(run *r) {
@@ -317,7 +320,7 @@ static int measure_windows(run *r) {
                    ? find_missing(r, &record, missing, &count)
                    : tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     /* Nobody writes before all have seen what is missing. */
-    code = together(r->context, code);
+    code = together(code);
     if (code == 0) say_start(r, r->text.window_count - count);
     tool_progress_begin(&progress, "analyze");
     for (int64_t k = rank; code == 0 && k < count; k += ranks) {
@@ -367,16 +370,16 @@ static int open_folder(run *r) {
     const bool first = tool_ranks_rank() == 0;
     int code = first ? run_folder_open(r->context, &r->folder) : 0;
     if (code == 0 && first) code = write_manifest(r);
-    code = together(r->context, code);
-    if (code != 0 || first) return together(r->context, code);
+    code = together(code);
+    if (code != 0 || first) return together(code);
     code = run_folder_join(r->context, &r->folder);
-    return together(r->context, code == 0 ? write_manifest(r) : code);
+    return together(code == 0 ? write_manifest(r) : code);
 }
 
 static int analyze_model(run *r) {
-    int code = together(r->context, prepare(r));
+    int code = together(prepare(r));
     if (code == 0) code = open_folder(r);
-    if (code == 0) code = together(r->context, measure_windows(r));
+    if (code == 0) code = together(measure_windows(r));
     if (code != 0 || tool_ranks_rank() > 0) return code;
     code = run_write_results(r);
     if (code == 0) code = tool_run_report(r->folder.path, NULL, NULL, &r->context->error);
@@ -385,7 +388,7 @@ static int analyze_model(run *r) {
 
 static int analyze(tool_context *context) {
     ota_model *model = NULL;
-    int code = together(context, tool_model_open(context, &model));
+    int code = together(tool_model_open(context, &model));
     if (code != 0) {
         ota_model_free(model);
         return code;
@@ -402,7 +405,7 @@ static int analyze(tool_context *context) {
         for (int k = 0; k < VARIANTS_MOST / 2; k++) free(r->settings.method_text[k]);
     } else {
         code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-        code = together(context, code);
+        code = together(code);
     }
     free(r);
     ota_model_free(model);
@@ -414,5 +417,5 @@ int tool_analyze(tool_context *context) {
     if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
     code = analyze(context);
     tool_ranks_end();
-    return code;
+    return code == STOPPED ? 0 : code;
 }

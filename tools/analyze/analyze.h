@@ -189,7 +189,8 @@ int run_record_read(tool_context *context, run_record *record, const char *path,
 typedef struct run_folder {
     char path[3072];
     int lock;
-    bool joined; /* another process holds the lock */
+    bool made_lock; /* there was none before */
+    bool joined;    /* another process holds the lock */
 } run_folder;
 
 /* Makes the folder and its parts, takes the lock, refuses what is there without -f or --resume. */

@@ -38,7 +38,9 @@ static int make_folder(tool_context *context, const char *path) {
 static int take_lock(tool_context *context, run_folder *folder) {
     char path[PATH_SIZE];
     run_folder_path(folder, ".lock", path);
-    folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    folder->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    folder->made_lock = folder->lock >= 0;
+    if (folder->lock < 0) folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (folder->lock < 0)
         return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be written: %s",
                          tool_short_path(path), strerror(errno));
@@ -77,7 +79,35 @@ static bool remove_file(const char *path) {
     return true;
 }
 
+/* What runs write, by the ends of names; a stranger's files stay. */
+static bool remove_output(const char *path) {
+    static const char *const ends[] = {".bin", ".csv", ".tex", ".vl.json"};
+    const size_t length = strlen(path);
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+        const size_t size = strlen(ends[k]);
+        if (length > size && strcmp(path + length - size, ends[k]) == 0) (void)unlink(path);
+    }
+    return true;
+}
+
+/* A folder that is begun anew holds nothing of an earlier run: records of another run must never be taken for
+ * this one's, nor its tables. */
+static void remove_run(const run_folder *folder) {
+    static const char *const files[] = {"manifest.json", "metrics.json", "report.html",
+                                        "example.safetensors"};
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        char path[PATH_SIZE];
+        run_folder_path(folder, files[k], path);
+        (void)unlink(path);
+    }
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        (void)visit_entries(folder, parts[k], false, remove_output);
+}
+
 static int refuse_existing(tool_context *context, const run_folder *folder) {
+    char path[PATH_SIZE];
+    run_folder_path(folder, ".lock", path);
+    if (folder->made_lock) (void)unlink(path);
     (void)tool_fail(&context->error, TOOL_EXIT_USAGE, "%s: already exists and is not empty",
                     tool_short_path(folder->path));
     return tool_hint(&context->error, "--resume goes on with it, -f begins anew, -o names another");
@@ -115,9 +145,7 @@ int run_folder_open(tool_context *context, run_folder *folder) {
         (void)visit_entries(folder, parts[k], true, remove_file);
     }
     (void)visit_entries(folder, ".", true, remove_file);
-    /* Records of another run must never be taken for this one's. */
-    if (code == 0 && settings->force && !settings->resume)
-        (void)visit_entries(folder, "windows", false, remove_file);
+    if (code == 0 && settings->force && !settings->resume) remove_run(folder);
     return code;
 }
 
@@ -213,7 +241,7 @@ int run_folder_manifest(tool_context *context, const run_folder *folder, json_t 
                          tool_short_path(path));
     if (found == NULL) {
         /* Without its manifest nothing says what records are of. */
-        (void)visit_entries(folder, "windows", false, remove_file);
+        (void)visit_entries(folder, "windows", false, remove_output);
         return run_folder_write_json(context, folder, "manifest.json", manifest);
     }
     const bool differs = find_difference(manifest, found, &outer, &inner);

@@ -143,6 +143,8 @@ static void add_members(const run_page *page, run_cells *cells, const char *path
             continue;
         }
         if (!scalar_text(value, text) && !list_text(value, text)) continue;
+        /* What was not asked for is no setting. */
+        if (page->count == 1 && (json_is_null(value) || text[0] == '\0')) continue;
         for (int level = 0; level <= depth; level++) {
             const size_t used = strlen(name);
             (void)snprintf(name + used, VALUE - used, level == 0 ? "%s" : " %s", path[level]);

@@ -60,9 +60,9 @@ const run_measure tool_run_measures[] = {
      "Entropy of p, nats", "Falls as the model makes up its mind."},
     {NULL, "max_probability", "depth_zero", "layers", "max_probability", NULL, true,
      "Largest probability", "Of the likeliest next token."},
-    {NULL, "agreement_with_final", "depth_zero", "layers", "agreement_with_final", NULL, true,
+    {NULL, "agreement_with_final", "depth_share", "layers", "agreement_with_final", NULL, true,
      "Agreement with the last state",
-     "Share of positions whose likeliest token is already the last state's."},
+     "Share of positions whose likeliest token is already the last state's, with its interval."},
     {NULL, "kl_to_final", "depth_zero", "layers", "kl_to_final", NULL, true,
      "KL divergence from the last state, nats", "KL(p of the last state || p of this one)."},
     {NULL, "drift_l1", "depth_zero", "layers", "drift_l1", NULL, true,
@@ -76,14 +76,14 @@ const run_measure tool_run_measures[] = {
      "Between TV squared / 2 and log 2."},
     {NULL, "entropy_change", "depth", "transitions", "entropy_change", NULL, true,
      "Change of entropy, nats", "Below 0: the layer sharpens."},
-    {NULL, "top1", "depth_zero", "transitions", "top1", NULL, true, "The likeliest token stays",
-     "Share of transitions."},
-    {NULL, "top5", "depth_zero", "transitions", "top5", NULL, true, "Overlap of the top 5",
-     "Shared tokens of the 5 likeliest, as a share."},
-    {NULL, "top10", "depth_zero", "transitions", "top10", NULL, true, "Overlap of the top 10",
-     "Shared tokens of the 10 likeliest, as a share."},
-    {NULL, "top100", "depth_zero", "transitions", "top100", NULL, true, "Overlap of the top 100",
-     "Shared tokens of the 100 likeliest, as a share."},
+    {NULL, "top1", "depth_share", "transitions", "top1", NULL, true, "The likeliest token stays",
+     "Share of transitions, with its interval."},
+    {NULL, "top5", "depth_share", "transitions", "top5", NULL, true, "Overlap of the top 5",
+     "Mean share of the 5 likeliest that stay, with its interval."},
+    {NULL, "top10", "depth_share", "transitions", "top10", NULL, true, "Overlap of the top 10",
+     "Mean share of the 10 likeliest that stay, with its interval."},
+    {NULL, "top100", "depth_share", "transitions", "top100", NULL, true, "Overlap of the top 100",
+     "Mean share of the 100 likeliest that stay, with its interval."},
     {NULL, "spearman", "depth", "transitions", "spearman", NULL, true,
      "Rank correlation of p and p'", "Spearman, over the whole vocabulary."},
     {"Logits", "max_logit_change", "depth_zero", "transitions", "max_logit_change",
@@ -204,10 +204,10 @@ static void describe(const run_measure *of, const series *lines, int count, char
     for (int line = 0; line < count && used < WORDS; line++) {
         const size_t layers = json_array_size(lines[line].states);
         const int length =
-            snprintf(words + used, WORDS - used, " %s: median %.3g at layer %d, %.3g at layer %d.",
-                     lines[line].name, tool_run_number(figure_at(&lines[line], 0), "median"),
+            snprintf(words + used, WORDS - used, " %s: mean %.3g at layer %d, %.3g at layer %d.",
+                     lines[line].name, tool_run_number(figure_at(&lines[line], 0), "mean"),
                      layer_of(of, &lines[line], 0),
-                     tool_run_number(figure_at(&lines[line], layers - 1), "median"),
+                     tool_run_number(figure_at(&lines[line], layers - 1), "mean"),
                      layer_of(of, &lines[line], layers - 1));
         used += length > 0 ? (size_t)length : 0;
     }

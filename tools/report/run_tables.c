@@ -10,7 +10,7 @@
 #include "files_formats.h"
 #include "report/run_parts.h"
 
-enum { ROWS_SHOWN = 200, CELL_LABEL = 160 };
+enum { ROWS_SHOWN = 200, CELL_LABEL = 160, SHORT = 32 };
 
 /* In the order of the page; tables that are not listed here follow by name. */
 static const struct {
@@ -48,6 +48,16 @@ static bool is_numeric(const run_table *table, size_t column) {
     return table->row_count > 0;
 }
 
+/* A cell as it is read: numbers with a point or an exponent to four digits, for the CSV has them all. */
+static const char *short_cell(const char *cell, char text[SHORT]) {
+    char *end;
+    if (cell == NULL || *cell == '\0' || isalpha((unsigned char)*cell)) return cell;
+    const double value = strtod(cell, &end);
+    if (*end != '\0' || strpbrk(cell, ".eE") == NULL) return cell;
+    (void)snprintf(text, SHORT, "%.4g", value);
+    return text;
+}
+
 /* ---- LaTeX ---- */
 
 typedef struct growing {
@@ -83,6 +93,22 @@ static void append_latex(growing *to, const char *text, const char *after) {
     free(latex);
 }
 
+/* 3e-11 becomes $3\times10^{-11}$. */
+static void append_latex_cell(growing *to, const char *cell, const char *after) {
+    char text[SHORT], power[2 * SHORT];
+    const char *shown = short_cell(cell, text);
+    char *exponent = shown == text ? strchr(text, 'e') : NULL;
+    if (exponent == NULL) {
+        append_latex(to, shown, after);
+        return;
+    }
+    *exponent = '\0';
+    (void)snprintf(power, sizeof power, "$%s\\times10^{%ld}$", text,
+                   strtol(exponent + 1, NULL, 10));
+    append(to, power);
+    append(to, after);
+}
+
 static void write_latex(run_page *page, const run_table *table) {
     growing latex = {NULL, 0, 0, false};
     const size_t columns = table->column_count;
@@ -94,7 +120,8 @@ static void write_latex(run_page *page, const run_table *table) {
         append_latex(&latex, table->columns[column], column + 1 < columns ? " & " : " \\\\\n");
     append(&latex, "\\midrule\n");
     for (size_t cell = 0; cell < columns * table->row_count; cell++)
-        append_latex(&latex, table->cells[cell], (cell + 1) % columns != 0 ? " & " : " \\\\\n");
+        append_latex_cell(&latex, table->cells[cell],
+                          (cell + 1) % columns != 0 ? " & " : " \\\\\n");
     append(&latex, "\\bottomrule\n\\end{tabular}\n");
     if (!latex.failed)
         tool_run_write(page, "tables", table->name, ".tex", latex.text);
@@ -120,7 +147,8 @@ static void show(run_page *page, const run_table *table, const char *words, int 
         const char *text = table->cells[cell];
         const bool token = strcmp(table->columns[cell % table->column_count], "token") == 0;
         if (token && text != NULL) tool_run_label(text, label, sizeof label);
-        tool_run_cell(cells, token && text != NULL ? label : text);
+        char number[SHORT];
+        tool_run_cell(cells, token && text != NULL ? label : short_cell(text, number));
     }
     tool_run_label(table->name, name, sizeof name);
     const size_t used = (size_t)snprintf(caption, sizeof caption, "%s%s%.250s",

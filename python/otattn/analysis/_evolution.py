@@ -30,9 +30,9 @@ class _Row:
         self.logits = dims(name, logits, "V").astype(np.float32)
         size = len(self.logits)
         self.memory = np.empty(library.ota_evolve_row_bytes(size) // 8 + 1)
-        scratch = np.empty(library.ota_evolve_scratch_bytes(size) // 8 + 1)
+        self.scratch = np.empty(library.ota_evolve_scratch_bytes(size) // 8 + 1)
         self.row = c.EvolveRow()
-        call("evolve_row_of", self.logits, size, self.memory, scratch, self.row)
+        call("evolve_row_of", self.logits, size, self.memory, self.scratch, self.row)
 
 
 def transition(before: Any, after: Any) -> Record:
@@ -69,6 +69,17 @@ def prediction(logits: Any, first: Any, final: Any) -> Record:
     rows = [_Row(name, x, dims) for name, x in (("logits", logits), ("first", first), ("final", final))]
     call("evolve_prediction", *(row.row for row in rows), found)
     return record(found)
+
+
+def step(logits: Any, before: Any, first: Any, final: Any) -> tuple[Record, Record]:
+    """`transition(before, logits)` and `prediction(logits, first, final)` in one call and in less time."""
+    dims, moved, found = Dims(), c.Transition(), c.Prediction()
+    rows = [_Row(name, x, dims) for name, x in (("before", before), ("first", first), ("final", final))]
+    own = _Row("logits", logits, dims)
+    call(
+        "evolve_step", own.logits, *(row.row for row in rows), own.memory, own.scratch, own.row, moved, found
+    )
+    return record(moved), record(found)
 
 
 def _columns(structs: Any, kind: type, shape: tuple[int, ...]) -> Record:
