@@ -117,8 +117,8 @@ typedef struct ota_gauge_result {
     double rms;                /* sqrt(mean r_ij^2) */
     double per_sqrt_columns;   /* residual / sqrt(columns) [TOT-41] */
     double per_normal_maximum; /* residual / sqrt(2 log(rows columns)); NaN for a 1 x 1 matrix */
-    int64_t passes;            /* policies tried, or midrange sweeps; 1 for the others */
-    int64_t cycle_length;      /* rows on the closed walk; 0 for the fast rule */
+    int64_t passes;       /* policies tried, of all parts gathered, or midrange sweeps; else 1 */
+    int64_t cycle_length; /* rows on the closed walk; 0 for the fast rule */
 } ota_gauge_result;
 
 /* options NULL: minimax. arrays NULL: figures only. OTA_NOT_CONVERGED (max_passes) and OTA_CANCELLED

@@ -10,8 +10,9 @@ compile or leaves the machine code as it was is none, and another is drawn. The 
 fault are linked and run few at a time, first those that are short for what they caught before, until one
 fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
 seen run the changed line, and what they do not notice meets them once more under the address sanitizer.
-With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could see stand
-with their reason in tests/mutants_equivalent.txt.
+A comparison keeps its equality where that decides nothing: in a maximum written out, against a threshold
+like 1e-7. With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could
+see stand with their reason in tests/mutants_equivalent.txt.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ TIE = re.compile(
     r"(?P<a>[\w\[\]().>*+ -]+?) (?P<sign>[<>]=?) (?P<b>[\w\[\]().>-]+?)"
     r"(?:\) (?P=b) = (?P=a);| \? (?:(?P=a) : (?P=b)|(?P=b) : (?P=a))(?![\w\[.]))"
 )
+# A threshold such as 1e-7 : `<` and `<=` part at one number among all.
+THRESHOLD = re.compile(r"[<>]=? -?\d[\d.]*e[+-]?\d+(?![\w.])")
 STRING = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
@@ -140,7 +143,7 @@ def faults_of_line(file: str, number: int, code: str, previous: str) -> list[Fau
     ties = {match.start("sign") for match in TIE.finditer(code)}
     for kind, pattern, instead in SWAPS:
         for match in re.finditer(pattern, code):
-            if match.start() in ties:
+            if match.start() in ties or THRESHOLD.match(code, match.start()):
                 continue
             found.append(Fault(file, number, match.start(), kind, match[0], instead[match[0]]))
     for match in EXPONENTIAL.finditer(code):
@@ -356,27 +359,34 @@ def self_test() -> int:
         if made[:1] != [wanted]:
             wrong += 1
             print(f"FAILED {kind}: {line.strip()} became {made}, not {wanted.strip()}")
-    for line in ("if (x > best) best = x;", "if (y && f(x[i]) > best) best = f(x[i]);", "z = x < y ? x : y;"):
+    for line in (
+        "if (x > best) best = x;",
+        "if (y && f(x[i]) > best) best = f(x[i]);",
+        "z = x < y ? x : y;",
+        "if (x < 1e-7) f(x);",
+    ):
         if any(fault.kind == "comparison" for fault in faults_of("t.c", f"{{\n    {line}\n}}\n")):
             wrong += 1
-            print(f"FAILED: a tie was made a fault in {line}")
+            print(f"FAILED: a tie or threshold was made a fault in {line}")
     for line in ("/* a + b */", '    const char *s = "a + b";', "#define A 1", "    assert(a < b);"):
         if faults_of("t.c", f"{{\n{line}\n}}\n"):
             wrong += 1
             print(f"FAILED: a fault was planted in {line.strip()}")
-    count = len(cases) + 7
+    count = len(cases) + 8
     print(f"{count - wrong} of {count} as said")
     return 1 if wrong else 0
 
 
-def report(verdicts: list[Verdict], drawn: int, table: Path | None, least: float) -> int:
-    if table:
-        rows = [
-            (v.outcome, f"{v.fault.file}:{v.fault.line}", v.fault.kind, v.old_line, v.new_line, v.by)
-            for v in verdicts
-        ]
-        head = ("outcome", "place", "kind", "before", "after", "by or why")
-        table.write_text("".join("\t".join(row) + "\n" for row in [head, *rows]), encoding="utf-8")
+def write_table(verdicts: list[Verdict], table: Path) -> None:
+    rows = [
+        (v.outcome, f"{v.fault.file}:{v.fault.line}", v.fault.kind, v.old_line, v.new_line, v.by)
+        for v in verdicts
+    ]
+    head = ("outcome", "place", "kind", "before", "after", "by or why")
+    table.write_text("".join("\t".join(row) + "\n" for row in [head, *rows]), encoding="utf-8")
+
+
+def report(verdicts: list[Verdict], drawn: int, least: float) -> int:
     survivors = [v for v in verdicts if v.outcome == "survived"]
     for v in survivors:
         print(f"SURVIVED {v.fault.file}:{v.fault.line}\n    {v.old_line}\n    {v.new_line}")
@@ -431,9 +441,11 @@ def main() -> int:
             continue
         outcome = "equivalent" if why else "caught" if by else "survived"
         verdicts.append(Verdict(fault, old, new, outcome, why or by or ""))
+        if options.table:
+            write_table(verdicts, options.table)
         print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {why or by or ''}", flush=True)
     bench.restore()
-    return report(verdicts, drawn, options.table, options.least)
+    return report(verdicts, drawn, options.least)
 
 
 if __name__ == "__main__":

@@ -76,5 +76,5 @@ static void test_ends(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats),
                                        cmocka_unit_test(test_doubles), cmocka_unit_test(test_ends)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("bend", tests, NULL, NULL);
 }

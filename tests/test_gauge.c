@@ -461,7 +461,8 @@ static void a_vocabulary_of_logits(void **unused) {
     ota_gauge_result result;
     assert_int_equal(ota_gauge(a, NULL, OTA_F32, n, m, NULL, NULL, &result, NULL), OTA_OK);
     spec_check("TOT-38", result.residual - result.residual_lower, 1e-12 * result.residual);
-    spec_check("TOT-38", (double)result.passes, 6.0);
+    /* Over all parts that were gathered. */
+    spec_check("TOT-38", (double)result.passes, 12.0);
     free(a), free(u);
 }
 

@@ -85,7 +85,7 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
     const int64_t begun = tool_now_ns();
     const tool_check *check = o->check;
     o->right = true;
-    for (int64_t k = 0; k < repeats && o->right; k++) {
+    for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
         const double value = measure(v, check, k, 0.0);
         const bool this_holds = holds(check, value);
         const bool further =
@@ -125,6 +125,8 @@ static int run_all(verification *v) {
             plant_fault(v, o->check);
         } else {
             run_check(v, o, repeats);
+            /* It may have had fewer repeats than asked for. */
+            if (*v->context->cancel != 0) break;
             id->right += o->right;
         }
         tool_progress_update(&progress, done + 1, v->count, "checks");

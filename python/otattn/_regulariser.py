@@ -79,12 +79,13 @@ class Regulariser:
         if not callable(function):
             raise TypeError(f"{name} is a {type(function).__name__}, wanted a function of a float")
 
+        plain: Callable[[float], float] = function
         # Without the cycle through self, it goes away as soon as nobody uses it.
         owner = weakref.ref(self)
 
         def call(_user: Any, x: float) -> float:
             try:
-                return float(function(x))
+                return float(plain(x))
             except BaseException as error:
                 # No exception can cross the library: it is raised when the call has come back.
                 if (regulariser := owner()) is not None:

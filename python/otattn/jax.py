@@ -234,7 +234,7 @@ def _solved(
     names = (first, *(name for name in wanted if name != first))
     present = tuple(name for name in OPERANDS if name in operands)
     static = _jax_ffi.Static(settings, names, present, seed)
-    found = _jax_ffi.solve(static, tuple(operands[name] for name in present))
+    found: Any = _jax_ffi.solve(static, tuple(operands[name] for name in present))
     by_name = {
         name: x.reshape((*lead, *x.shape[2 if name in ("out", "coupling") else 3 :]))
         for name, x in zip(names, found, strict=True)

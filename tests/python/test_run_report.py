@@ -221,7 +221,8 @@ def test_latex_runs_no_foreign_command(hostile: Path) -> None:
         assert len(lines) == len(rows)
         for line in lines:
             assert len(re.findall(r"(?<!\\)&", line)) == len(rows[0]) - 1
-            assert not re.search(r"(?<!\\)[%#~^]", line.replace(r"$3\times10^{-11}$", ""))
+            plain = re.sub(r"\$[-\d.]+\\times10\^\{-?\d+\}\$", "", line)
+            assert not re.search(r"(?<!\\)[%#~^]", plain)
 
 
 def test_numbers_are_short_where_they_are_read(whole: Path) -> None:

@@ -110,7 +110,8 @@ static void show(run_page *page, comparison *to) {
                     (tool_figure){"compare", "Differences by measure and layer",
                                   json_pack("{s:O}", "differences", to->rows),
                                   "In standard deviations of the first run, so that measures can "
-                                  "stand beside each other. Pale: the interval of the difference "
+                                  "stand beside each other; 2 and more are one colour. Pale: the "
+                                  "interval of the difference "
                                   "holds 0.",
                                   words, tool_run_cells_table(to->cells, "Differences of means.")});
     if (!to->failed) tool_run_write(page, "tables", "compare", ".csv", to->csv);

@@ -53,7 +53,7 @@ const run_measure tool_run_measures[] = {
     {"The space of the states", "norm", "depth_zero", "layers", "norm", NULL, false,
      "Norm of the state |h|", "State 0 is the embedding."},
     {NULL, "effective_rank", "depth_zero", "layers", "effective_rank", NULL, false,
-     "Effective rank of a window's states", "exp of the entropy of the singular values' shares."},
+     "Effective rank of a window's states", "(sum s^2)^2 / sum s^4 over the singular values s."},
     {NULL, "mean_cosine", "depth", "layers", "mean_cosine", NULL, false,
      "Mean cosine of two tokens' states", "1: all states of a window point the same way."},
     {"What the probe reads", "entropy", "depth_zero", "layers", "entropy", NULL, true,
