@@ -11,7 +11,7 @@
 #include "models.h"
 
 static const model_sizes small = {
-    .layers = 5, .heads = 2, .width = 16, .vocabulary = 61, .positions = 16};
+    .layers = 6, .heads = 2, .width = 16, .vocabulary = 61, .positions = 16};
 enum { COUNT = 12 };
 
 /* ---- the tensors of a GPT-2 ---- */

@@ -98,19 +98,18 @@ static ota_tokenizer *tokenizer_of(const vocabulary *v) {
     return tokenizer;
 }
 
-/* Ids of one word: the best merge that applies joins all its pairs, left to right, until none applies. */
+/* Ids of one word: every merge in turn joins all its pairs, left to right. Its parts are older than itself, so no merge
+ * makes pairs for one before it. */
 static int64_t merge_word(const vocabulary *v, const char *word, int64_t size, int32_t *ids) {
     int64_t count = size;
     for (int64_t k = 0; k < size; k++) ids[k] = (unsigned char)word[k];
-    for (int m = 0; m < MERGES;) {
+    for (int m = 0; m < MERGES; m++) {
         int64_t kept = 0;
         for (int64_t k = 0; k < count; k++) {
             const bool joins = k + 1 < count && ids[k] == v->left[m] && ids[k + 1] == v->right[m];
             ids[kept++] = joins ? 256 + m : ids[k];
             k += joins;
         }
-        /* A merge can make pairs for an earlier one. */
-        m = kept < count ? 0 : m + 1;
         count = kept;
     }
     return count;
