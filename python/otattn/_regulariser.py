@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from . import _structs as c
 
@@ -79,7 +79,7 @@ class Regulariser:
         if not callable(function):
             raise TypeError(f"{name} is a {type(function).__name__}, wanted a function of a float")
 
-        plain: Callable[[float], float] = function
+        plain = cast(Callable[[float], float], function)
         # Without the cycle through self, it goes away as soon as nobody uses it.
         owner = weakref.ref(self)
 

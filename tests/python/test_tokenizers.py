@@ -266,7 +266,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Judge:
 def bert_gguf(path: Path, tokenizer: Tokenizer, brackets: bool) -> None:
     """A BERT of random weights with the tokenizer's pieces as gguf files of BERT spell them; `brackets`: the
     older way, in which kinds are not what keeps special pieces as they are."""
-    pieces = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+    pieces = [str(tokenizer.id_to_token(number)) for number in range(tokenizer.get_vocab_size())]
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     spelled = [
         piece if piece in names or (brackets and len(piece) > 1 and piece[0] + piece[-1] == "[]")
