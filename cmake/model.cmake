@@ -14,16 +14,10 @@ target_link_libraries(otattn_model PUBLIC otattn_static
 
 set_source_files_properties(model/ops_portable.c PROPERTIES COMPILE_OPTIONS
     "-fno-math-errno;-fno-trapping-math")
-foreach(source IN LISTS OTATTN_MODEL_LEVEL_SOURCES)
-    string(REGEX REPLACE ".*/ops_([a-z0-9]+).*" "\\1" level "${source}")
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "${OTATTN_PROCESSOR_${level}}")
-        set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS
-            "${OTATTN_FLAGS_${level}};-fno-math-errno;-fno-trapping-math")
-        target_sources(otattn_model PRIVATE "${source}")
-        string(TOUPPER "OTATTN_MODEL_${level}" definition)
-        target_compile_definitions(otattn_model PRIVATE ${definition})
-    endif()
-endforeach()
+otattn_levels(model_levels "-fno-math-errno;-fno-trapping-math" ${OTATTN_MODEL_LEVEL_SOURCES})
+list(TRANSFORM model_levels_names PREPEND OTATTN_MODEL_ OUTPUT_VARIABLE model_definitions)
+target_sources(otattn_model PRIVATE ${model_levels})
+target_compile_definitions(otattn_model PRIVATE ${model_definitions})
 
 # Linear layers: OpenBLAS where a session finds it at run time, else plain loops.
 if(OTATTN_BLAS)

@@ -74,6 +74,19 @@ static inline void name_method(stage *x, const char *method) {
     assert_int_equal(ota_method_parse(method, &x->problem, &x->options, &x->error), OTA_OK);
 }
 
+/* Where the answers go; a sink of the stage joins the problem. */
+static inline ota_arrays stage_arrays(stage *x) {
+    if (x->has_sink) {
+        x->problem.terms = &x->sink;
+        x->problem.term_count = 1;
+    }
+    return (ota_arrays){.size = sizeof(ota_arrays),
+                        .coupling = ota_array_of(x->p, OTA_F64, 1, 1, x->n, x->m),
+                        .row_potential = ota_array_of(x->f, OTA_F64, 1, 1, 1, x->n),
+                        .column_potential = ota_array_of(x->g, OTA_F64, 1, 1, 1, x->m),
+                        .sink = ota_array_of(x->sinks, OTA_F64, 1, 1, 1, x->n)};
+}
+
 static inline ota_status solve(stage *x) {
     x->problem.scores = ota_array_of(x->s, OTA_F64, 1, 1, x->n, x->m);
     if (x->given_masses) {
@@ -82,15 +95,7 @@ static inline ota_status solve(stage *x) {
             x->problem.column_mass = ota_array_of(x->nu, OTA_F64, 1, 1, 1, x->m);
         }
     }
-    if (x->has_sink) {
-        x->problem.terms = &x->sink;
-        x->problem.term_count = 1;
-    }
-    ota_arrays arrays = {.size = sizeof arrays};
-    arrays.coupling = ota_array_of(x->p, OTA_F64, 1, 1, x->n, x->m);
-    arrays.row_potential = ota_array_of(x->f, OTA_F64, 1, 1, 1, x->n);
-    arrays.column_potential = ota_array_of(x->g, OTA_F64, 1, 1, 1, x->m);
-    arrays.sink = ota_array_of(x->sinks, OTA_F64, 1, 1, 1, x->n);
+    ota_arrays arrays = stage_arrays(x);
     if (x->warm) arrays.start_potential = ota_array_of(x->start, OTA_F64, 1, 1, 1, x->m);
     x->result = (ota_result){.size = sizeof x->result};
     const ota_status status = ota_attend(&x->problem, &x->options, &arrays, &x->result, &x->error);

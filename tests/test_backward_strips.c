@@ -30,15 +30,6 @@ static recipe base(uint64_t seed) {
                     .seed = seed};
 }
 
-static ota_gradients shared_only(const bench *t) {
-    return (ota_gradients){.size = sizeof(ota_gradients),
-                           .out_grad = t->want.out_grad,
-                           .queries = t->want.queries,
-                           .keys = t->want.keys,
-                           .values = t->want.values,
-                           .row_mass = t->want.row_mass};
-}
-
 static int64_t length_of(const ota_array *a) {
     return a->size[0] * a->size[1] * a->size[2] * a->size[3];
 }
@@ -122,7 +113,7 @@ static void test_lists_against_rows(void **state) {
         w.n = k % 6 == 0 ? 300 : 37;
         w.m = k % 6 == 1 ? 1 : w.m;
         bench *t = begin(&w, 1 + (int)(k % 3));
-        ota_gradients got = shared_only(t);
+        ota_gradients got = inputs_only(t);
         const ota_array *const all[] = {&got.queries, &got.keys, &got.values, &got.row_mass};
         got.scores = t->want.scores;
         assert_true(ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error) == OTA_OK);
@@ -171,7 +162,7 @@ static void test_not_finite(void **state) {
         assert_int_equal(make_plan(t), OTA_OK);
         const ota_status status = run_forward(t);
         assert_true(status == OTA_OK || status == OTA_NONFINITE_ROWS);
-        ota_gradients got = shared_only(t);
+        ota_gradients got = inputs_only(t);
         const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
         got.scores = t->want.scores;
         (void)ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error);
@@ -204,7 +195,7 @@ static void test_same_bits(void **state) {
         double *kept[3] = {NULL, NULL, NULL};
         for (int threads = 1; threads <= 4; threads++) {
             bench *t = begin(&w, threads);
-            ota_gradients got = shared_only(t);
+            ota_gradients got = inputs_only(t);
             const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
             assert_true(ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error) == OTA_OK);
             for (int k = 0; k < 3; k++) {
@@ -315,7 +306,7 @@ static void test_rounds_out_of_reach(void **state) {
         set_up(t, &w, OTA_F64, false);
         assert_int_equal(make_plan(t), OTA_OK);
         assert_int_equal(run_forward(t), OTA_FIXED_ITERS);
-        ota_gradients got = shared_only(t);
+        ota_gradients got = inputs_only(t);
         got.temperature = t->want.temperature;
         const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
         assert_int_equal(ota_backward(t->plan, &t->x.arrays, &got, NULL, &t->x.error), OTA_OK);

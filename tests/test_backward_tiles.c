@@ -146,15 +146,6 @@ static void compare(const ota_array *got, int64_t b, int64_t h, const double *wa
     }
 }
 
-static ota_gradients tiles_only(const bench *t) {
-    return (ota_gradients){.size = sizeof(ota_gradients),
-                           .out_grad = t->want.out_grad,
-                           .queries = t->want.queries,
-                           .keys = t->want.keys,
-                           .values = t->want.values,
-                           .row_mass = t->want.row_mass};
-}
-
 /* `u`: of the arithmetic, and of what is rounded before it is used. */
 static void compare_all(const bench *t, const ota_gradients *got, double u, judged *to) {
     const recipe *w = &t->x.want;
@@ -207,7 +198,7 @@ static void check_problem(const recipe *want, ota_type gradients, const char *cp
     expect_fine(t, run_forward(t));
     expect_fine(t, expect(&t->x));
     for (int given = 0; given < 2; given++) {
-        ota_gradients got = tiles_only(t);
+        ota_gradients got = inputs_only(t);
         got.solved = given;
         if (!ota_tiles_fit(t->plan, &got)) continue;
         to->tiled++;
@@ -342,7 +333,7 @@ static void test_same_bits(void **state) {
             t->x.options.threads = threads;
             expect_fine(t, make_plan(t));
             expect_fine(t, run_forward(t));
-            ota_gradients got = tiles_only(t);
+            ota_gradients got = inputs_only(t);
             const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
             for (int repeat = 0; repeat < 2; repeat++) {
                 for (int k = 0; k < 3; k++) fill_bytes(all[k], 0xff);
@@ -391,7 +382,7 @@ static void test_coupled(void **state) {
         t->x.options.threads = 1 + (int)(k % 3);
         expect_fine(t, make_plan(t));
         const ota_status forward = run_forward(t);
-        ota_gradients got = tiles_only(t);
+        ota_gradients got = inputs_only(t);
         if (forward == OTA_OK && run_backward(t) == OTA_OK && ota_tiles_fit(t->plan, &got)) {
             const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
             double *kept[] = {keep_array(all[0]), keep_array(all[1]), keep_array(all[2])};
@@ -442,7 +433,7 @@ static void test_solved_elsewhere(void **state) {
         expect_fine(t, make_plan(t));
         const ota_status forward = run_forward(t);
         assert_true(forward == OTA_OK || forward == OTA_FIXED_ITERS);
-        ota_gradients got = tiles_only(t);
+        ota_gradients got = inputs_only(t);
         got.solved = 1;
         expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
         double *kept[] = {keep_array(&got.queries), keep_array(&got.keys), keep_array(&got.values)};
@@ -495,7 +486,7 @@ static void test_not_finite(void **state) {
         assert_true(status == OTA_OK || status == OTA_NONFINITE_ROWS);
         const ota_status pairwise = run_backward(t);
         assert_true(pairwise == OTA_OK || pairwise == OTA_NONFINITE_ROWS);
-        ota_gradients got = tiles_only(t);
+        ota_gradients got = inputs_only(t);
         const ota_array *const all[] = {&got.queries, &got.keys, &got.values};
         double *kept[3];
         for (int k = 0; k < 3; k++) kept[k] = keep_array(all[k]);

@@ -29,15 +29,7 @@ static ota_status solve_narrow(stage *x, double temperature) {
     x->problem.temperature = temperature;
     x->problem.scores = ota_array_of(s, OTA_F32, 1, 1, x->n, x->m);
     x->options.precision = OTA_PRECISION_F32;
-    if (x->has_sink) {
-        x->problem.terms = &x->sink;
-        x->problem.term_count = 1;
-    }
-    ota_arrays arrays = {.size = sizeof arrays};
-    arrays.coupling = ota_array_of(x->p, OTA_F64, 1, 1, x->n, x->m);
-    arrays.row_potential = ota_array_of(x->f, OTA_F64, 1, 1, 1, x->n);
-    arrays.column_potential = ota_array_of(x->g, OTA_F64, 1, 1, 1, x->m);
-    arrays.sink = ota_array_of(x->sinks, OTA_F64, 1, 1, 1, x->n);
+    const ota_arrays arrays = stage_arrays(x);
     x->result = (ota_result){.size = sizeof x->result};
     const ota_status status = ota_attend(&x->problem, &x->options, &arrays, &x->result, &x->error);
     free(s);

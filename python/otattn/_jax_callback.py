@@ -15,21 +15,11 @@ import numpy as np
 
 from ._attention import attention as on_arrays
 from ._plan import Plan
+from ._settings import OPERANDS
 
-# Arguments of `attention` that are arrays, in the order of the traced operands behind query, key and value.
+# Arguments of `attention` that are arrays, in the order of the traced operands.
+_NAMES = OPERANDS[: OPERANDS.index("key_lengths") + 1]
 _PAIRS = ("attn_mask", "bias")
-_VECTORS = (
-    "relative_bias",
-    "alibi_slopes",
-    "sink",
-    "temperature",
-    "alpha",
-    "cap",
-    "strength",
-    "row_mass",
-    "column_mass",
-)
-_NAMES = ("query", "key", "value", *_PAIRS, *_VECTORS, "key_lengths")
 _WITHOUT_GRADIENT = ("attn_mask", "key_lengths")
 
 

@@ -78,6 +78,21 @@ def browse(page: Path, folder: Path, *flags: str) -> tuple[str, str, list[str]]:
     return run.stdout, console, [url for url in asked if not own.match(url)]
 
 
+def drawn_dom(page: Path, folder: Path, *, dark: bool) -> str:
+    """The DOM of a page whose every figure was drawn, in silence and without asking for any address."""
+    if not has_charts(page):
+        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
+    flags = ("--blink-settings=preferredColorScheme=0",) if dark else ()
+    dom, console, asked = browse(page, folder, *flags)
+    assert console == ""
+    assert asked == []
+    figures = dom.count('<figure class="chart"')
+    assert figures > 0
+    assert f'data-drawn="{figures}"' in dom
+    assert dom.count("<svg ") == figures
+    return dom
+
+
 def script_json(dom: str, name: str) -> dict:
     match = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', dom, re.DOTALL)
     assert match is not None

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import run_folders
 import spec
-from browser import browse, has_charts, needs_browser, outline
+from browser import browse, drawn_dom, needs_browser, outline
 from program import answer, run
 from safetensors.numpy import load_file, save_file
 
@@ -303,15 +303,7 @@ def test_quoted_cells_come_whole(tmp_path: Path) -> None:
     ("page", "dark"), [("whole", False), ("hostile", False), ("both", True)], indirect=["page"]
 )
 def test_browser_draws_without_requests_or_errors(page: Path, dark: bool, tmp_path: Path) -> None:
-    if not has_charts(page):
-        pytest.skip("this build has no chart library (OTATTN_CHARTS)")
-    flags = ("--blink-settings=preferredColorScheme=0",) if dark else ()
-    dom, console, asked = browse(page, tmp_path, *flags)
-    assert console == ""
-    assert asked == []
-    figures = dom.count('<figure class="chart"')
-    assert f'data-drawn="{figures}"' in dom
-    assert dom.count("<svg ") == figures
+    dom = drawn_dom(page, tmp_path, dark=dark)
     maps = re.findall(r'<figure class="chart maps"[^>]* data-rows="(\d+)" data-columns="(\d+)"', dom)
     assert maps
     drawn = re.findall(r'<figure class="chart maps"[^>]* data-drawn="(\d+)"', dom)
