@@ -251,7 +251,7 @@ typedef struct ota_coupling_spectrum {
 /* P [rows, columns], 0 or more, no empty row or column; r, c its own sums. `second` is the asymptotic
  * rate of Sinkhorn [TOT-103]. Power iteration on B B^T or B^T B, whichever is smaller, away from the known
  * first vector, and on its complement for the other end; OTA_NOT_CONVERGED when a residual is still above
- * 1e-5 after max_rounds (0: 20000) each, the result filled. Allocates O(rows + columns). */
+ * 1e-5 after max_rounds (0: 100000) each, the result filled. Allocates O(rows + columns). */
 OTA_API ota_status ota_coupling_spectrum_of(const double *coupling, int64_t rows, int64_t columns,
                                             int64_t max_rounds, ota_coupling_spectrum *spectrum,
                                             ota_error *error);

@@ -184,15 +184,18 @@ static double golden_elastic(trial *t) {
 }
 
 /* Imbalance along T at lambda .25, over the prediction of the slowest mode: falls at every step, and at the
- * end by |1 - lambda (1 - sigma_2^2)| a step. */
+ * end by |1 - lambda (1 - sigma_2^2)| a step. Two groups of rows and columns keep that mode apart. */
 static double elastic_sweep(trial *t) {
     static const char *const methods[] = {"elastic:0.25,4", "elastic:0.25,8", "elastic:0.25,16",
-                                          "elastic:0.25,100", "elastic:0.25,101"};
+                                          "elastic:0.25,150", "elastic:0.25,151"};
     double *s = normals(t, PAIRS, 1.0), delta[5], most = 0.0;
-    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-13);
+    for (int k = 0; k < PAIRS; k++) s[k] -= (k / N < N / 2) != (k % N < N / 2) ? 2.0 : 0.0;
+    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-12);
     double last = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0)->certificate.delta;
     ota_coupling_spectrum spectrum;
-    if (ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL) < 0) {
+    /* The smallest value may be hard to tell from its neighbours; at this lambda it does not decide. */
+    const ota_status status = ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL);
+    if (status != OTA_OK && (status != OTA_NOT_CONVERGED || !(spectrum.second_residual <= 1e-5))) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     for (int k = 0; k < 5; k++) {
@@ -388,14 +391,14 @@ static double balanced_cost(trial *t) { return complexity(t, true); }
 
 /* Measured rate of Sinkhorn against sigma_2^2 of the plan it reaches. */
 static double empirical_rate(trial *t) {
-    enum { SIZE = 12, ROUNDS = 2000 };
+    enum { SIZE = 12, ROUNDS = 3000 };
     double most = 0.0, ones[SIZE], f[SIZE], g[SIZE], *errors = numbers(t, ROUNDS), p[SIZE * SIZE];
     for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
     for (int trials = 0; trials < 4; trials++) {
         double *l = normals(t, SIZE * SIZE, 1.0), rate = NAN;
         /* Two groups that see little of one another: a slow, well separated second mode. */
         for (int k = 0; k < SIZE * SIZE; k++)
-            l[k] -= (k / SIZE < SIZE / 2) != (k % SIZE < SIZE / 2) ? 2.0 : 0.0;
+            l[k] -= (k / SIZE < SIZE / 2) != (k % SIZE < SIZE / 2) ? 3.0 : 0.0;
         ota_scaling_run run = {.tolerance = 1e-11, .most = ROUNDS, .errors = errors};
         ota_coupling_spectrum spectrum;
         if (ota_scaling(l, ones, ones, SIZE, SIZE, &run, f, g, NULL) < 0 ||
