@@ -185,14 +185,21 @@ def rate_at(step: int, settings: Settings) -> float:
     return settings.rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
-def make_optimizer(model: Model, settings: Settings) -> torch.optim.AdamW:
-    matrices = [weight for weight in model.parameters() if weight.dim() == 2]
+def make_optimizers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
+    """Muon turns the matrices of the blocks by steps of equal singular values; the rest is AdamW's."""
+    blocks = [weight for weight in model.blocks.parameters() if weight.dim() == 2]
+    tables = [model.token.weight, model.position.weight]
     vectors = [weight for weight in model.parameters() if weight.dim() < 2]
     groups = [
-        {"params": matrices, "weight_decay": settings.decay},
+        {"params": tables, "weight_decay": settings.decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.99))
+    return [
+        torch.optim.Muon(
+            blocks, lr=settings.rate, weight_decay=settings.decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(groups, lr=settings.rate, betas=(0.9, 0.99)),
+    ]
 
 
 def save_state(path: Path, **state: object) -> None:
@@ -208,7 +215,7 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
     tokenizer = learn_tokens(text[:cut], settings.merges)
     ids, held_ids = (torch.tensor(tokenizer.encode(part.decode()).ids) for part in (text[:cut], held))
     model = Model(settings, 257 + settings.merges)
-    optimizer = make_optimizer(model, settings)
+    optimizers = make_optimizers(model, settings)
     path, step, record = folder / "state.pt", 0, []
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -216,7 +223,8 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
         if state["settings"] != asdict(settings):
             raise SystemExit(f"{path} was begun with other settings: {state['settings']}")
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        for optimizer, stored in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(stored)
         torch.set_rng_state(state["random"])
         step, record = state["step"], state["record"]
         print(f"going on from step {step}")
@@ -230,16 +238,18 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
     begun = time.monotonic()
     offsets = torch.arange(settings.context + 1)
     while step < settings.steps:
-        for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, settings)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(step, settings)
         starts = torch.randint(len(ids) - settings.context, (settings.batch, 1))
         window = ids[starts + offsets]
         logits = model(window[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
         step += 1
         late = time.monotonic() - begun > stop_after
         if step % every == 0 or step == settings.steps or late:
@@ -257,7 +267,7 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
                 step=step,
                 record=record,
                 model=model.state_dict(),
-                optimizer=optimizer.state_dict(),
+                optimizers=[optimizer.state_dict() for optimizer in optimizers],
             )
         if late:
             print(f"stopped after {stop_after:.0f} s; the same command goes on")
