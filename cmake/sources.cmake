@@ -312,6 +312,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
+    tests/test_change.c
     tests/test_combinatorial.c
     tests/test_compose.c
     tests/test_convert.c
