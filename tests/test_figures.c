@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -128,6 +129,84 @@ static void patterns_by_hand(void **unused) {
     assert_true(x.rows == 0 && isnan(x.gini) && isnan(x.first_key_mass));
 }
 
+/* The definitions on drawn weights: rows of different mass, rows without any, ties, either type. */
+static void patterns_equal_loops(void **unused) {
+    (void)unused;
+    enum { MOST_ROWS = 9, MOST_KEYS = 13 };
+    uint64_t state = 21;
+    for (int draw = 0; draw < 200; draw++) {
+        const int n = whole(&state, 1, MOST_ROWS), m = whole(&state, 1, MOST_KEYS);
+        float p[MOST_ROWS * MOST_KEYS];
+        double mass[MOST_KEYS] = {0.0}, got[MOST_KEYS], entropy = 0.0, most = 0.0, support = 0.0;
+        int rows = 0, receiver = 0;
+        for (int i = 0; i < n; i++) {
+            double row = 0.0, logs = 0.0, largest = 0.0;
+            const double share = uniform(&state) < 0.2 ? 0.0 : uniform(&state);
+            for (int j = 0; j < m; j++) {
+                const float w = uniform(&state) < share ? (float)exp(2.0 * normal(&state)) : 0.0F;
+                p[i * m + j] = w;
+                if (!(w > 0.0F)) continue;
+                row += (double)w;
+                mass[j] += (double)w;
+                largest = fmax(largest, (double)w);
+                support += 1.0;
+            }
+            if (!(row > 0.0)) continue;
+            rows++;
+            most += largest;
+            for (int j = 0; j < m; j++) {
+                const double q = (double)p[i * m + j] / row;
+                if (q > 0.0) logs += q * log(q);
+            }
+            entropy -= logs;
+        }
+        ota_pattern x;
+        assert_int_equal(ota_pattern_of(p, OTA_F32, n, m, 0.25, got, &x, NULL), OTA_OK);
+        assert_int_equal(x.rows, rows);
+        if (rows == 0) continue;
+        double total = 0.0, differences = 0.0;
+        for (int j = 0; j < m; j++) {
+            if (mass[j] > mass[receiver]) receiver = j;
+            spec_check("CETA-19", fabs(got[j] - mass[j]), 1e-14 * mass[j]);
+            total += mass[j];
+            for (int k = 0; k < m; k++) differences += fabs(mass[j] - mass[k]);
+        }
+        assert_int_equal(x.receiver, receiver);
+        spec_check("CETA-19", fabs(x.receiver_max * rows / m / mass[receiver] - 1.0), 1e-14);
+        /* sum_jk |c_j - c_k| / (2 keys total) */
+        spec_check("CETA-20", fabs(x.gini - differences / (2.0 * m * total)), 1e-13);
+        spec_check("CETA-19", fabs(x.first_key_mass * rows - mass[0]), 1e-13 * mass[0]);
+        assert_true(x.sink_rate == (x.first_key_mass > 0.25 ? 1.0 : 0.0));
+        spec_check("CETA-19", fabs(x.row_entropy * rows - entropy), 1e-13 * m * rows);
+        spec_check("CETA-19", fabs(x.max_weight * rows - most), 1e-13 * most);
+        spec_check("CETA-19", fabs(x.support * rows - support), 1e-13 * support);
+    }
+}
+
+/* A sink holds more than the threshold, not as much; 0 stands for 0.3. */
+static void sinks_are_above_the_threshold(void **unused) {
+    (void)unused;
+    const double p[] = {0.5, 0.5}, below[] = {0.29, 0.71}, above[] = {0.31, 0.69};
+    ota_pattern x;
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, 0.5, NULL, &x, NULL), OTA_OK);
+    assert_true(x.sink_rate == 0.0);
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, 0.499, NULL, &x, NULL), OTA_OK);
+    assert_true(x.sink_rate == 1.0);
+    assert_int_equal(ota_pattern_of(below, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_true(x.sink_rate == 0.0);
+    assert_int_equal(ota_pattern_of(above, OTA_F64, 1, 2, 0.0, NULL, &x, NULL), OTA_OK);
+    assert_true(x.sink_rate == 1.0);
+    ota_error error;
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 0, 2, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "queries");
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 0, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "keys");
+    assert_int_equal(ota_pattern_of(p, OTA_BF16, 1, 2, 0.5, NULL, &x, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "type");
+    assert_int_equal(ota_pattern_of(p, OTA_F64, 1, 2, NAN, NULL, &x, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "threshold");
+}
+
 static void clouds_by_hand(void **unused) {
     (void)unused;
     /* Two unit vectors at 60 degrees, one zero state. */
@@ -143,6 +222,73 @@ static void clouds_by_hand(void **unused) {
     for (int k = 0; k < 20; k++) wide[k] = 1.0F;
     assert_int_equal(ota_state_cloud_of(wide, OTA_F32, 2, 10, 1, NULL, &c, NULL), OTA_OK);
     assert_true(fabs(c.participation - 1.0) < 1e-14 && fabs(c.mean_cosine - 1.0) < 1e-14);
+}
+
+/* More tokens than numbers in each and fewer, lengths that no vector divides, any size of numbers, states that
+ * are zero: mean norm, mean cosine of all pairs and (sum |h_i|^2)^2 / sum_ij <h_i, h_j>^2. */
+static void clouds_equal_loops(void **unused) {
+    (void)unused;
+    enum { MOST = 21 };
+    uint64_t state = 22;
+    for (int draw = 0; draw < 200; draw++) {
+        const int n = whole(&state, 1, MOST), width = whole(&state, 1, MOST);
+        const double size = draw % 2 == 0 ? decade(&state, -140.0, 140.0) : 1.0;
+        double h[MOST * MOST], norms[MOST], trace = 0.0, squares = 0.0, cosines = 0.0, length = 0.0;
+        float single[MOST * MOST];
+        int states = 0;
+        for (int i = 0; i < n; i++) {
+            const bool none = uniform(&state) < 0.1;
+            states += !none;
+            for (int k = 0; k < width; k++) {
+                single[i * width + k] = none ? 0.0F : (float)normal(&state);
+                h[i * width + k] = (double)single[i * width + k];
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            for (int j = 0; j < n; j++) {
+                double own = 0.0, other = 0.0, between = 0.0;
+                for (int k = 0; k < width; k++) {
+                    own += h[i * width + k] * h[i * width + k];
+                    other += h[j * width + k] * h[j * width + k];
+                    between += h[i * width + k] * h[j * width + k];
+                }
+                squares += between * between;
+                if (i == j) trace += own, length += sqrt(own);
+                if (i != j && own > 0.0 && other > 0.0) cosines += between / sqrt(own * other);
+            }
+        }
+        for (int k = 0; k < n * width; k++) h[k] *= size;
+        ota_state_cloud c;
+        assert_int_equal(size == 1.0
+                             ? ota_state_cloud_of(single, OTA_F32, n, width, 1, norms, &c, NULL)
+                             : ota_state_cloud_of(h, OTA_F64, n, width, 1, norms, &c, NULL),
+                         OTA_OK);
+        assert_true(fabs(c.mean_norm / size - length / n) <= 1e-13 * length);
+        double sum = 0.0;
+        for (int i = 0; i < n; i++) sum += norms[i] / size;
+        assert_true(fabs(sum - length) <= 1e-13 * length);
+        if (states > 1)
+            assert_true(fabs(c.mean_cosine - cosines / (states * (states - 1))) < 1e-12);
+        else
+            assert_true(isnan(c.mean_cosine));
+        if (states > 0)
+            assert_true(fabs(c.participation * squares / (trace * trace) - 1.0) < 1e-12);
+        else
+            assert_true(isnan(c.participation));
+        assert_int_equal(ota_state_cloud_of(single, OTA_F32, n, width, 0, NULL, &c, NULL), OTA_OK);
+        assert_true(isnan(c.participation));
+    }
+    const double h[2] = {1.0, NAN};
+    ota_state_cloud c;
+    ota_error error;
+    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 1, 2, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "states");
+    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 0, 2, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "tokens");
+    assert_int_equal(ota_state_cloud_of(h, OTA_F64, 1, 0, 1, NULL, &c, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "width");
+    assert_int_equal(ota_state_cloud_of(h, OTA_F64, INT64_MAX / 2, 3, 1, NULL, &c, &error),
+                     OTA_EOVERFLOW);
 }
 
 static void events_by_hand(void **unused) {
@@ -196,7 +342,10 @@ int main(void) {
         cmocka_unit_test(bounds_count_their_violations),
         cmocka_unit_test(depths_follow_the_sources),
         cmocka_unit_test(patterns_by_hand),
+        cmocka_unit_test(patterns_equal_loops),
+        cmocka_unit_test(sinks_are_above_the_threshold),
         cmocka_unit_test(clouds_by_hand),
+        cmocka_unit_test(clouds_equal_loops),
         cmocka_unit_test(events_by_hand),
         cmocka_unit_test(tokens_have_classes),
     };

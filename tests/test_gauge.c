@@ -542,6 +542,36 @@ static void extremes(void **unused) {
     }
 }
 
+/* A power of two times the matrix is the same problem: every figure and shift is that power of two times what it
+ * was, bit by bit, also where numbers are tiny. */
+static void scale_is_carried_along(void **unused) {
+    (void)unused;
+    static aligned x, y;
+    static const ota_gauge_rule rules[] = {OTA_GAUGE_HOWARD, OTA_GAUGE_MIDRANGE,
+                                           OTA_GAUGE_LEAST_SQUARES, OTA_GAUGE_FAST};
+    uint64_t state = 83;
+    for (int t = 0; t < 48; t++) {
+        const double unit = t % 2 == 0 ? 0x1p-300 : 0x1p300;
+        x.n = y.n = whole(&state, 1, SMALL_ROWS);
+        x.m = y.m = whole(&state, 1, SMALL_COLUMNS);
+        draw(&state, t % KINDS, x.n, x.m, x.a);
+        for (int k = 0; k < x.n * x.m; k++) y.a[k] = unit * x.a[k];
+        const ota_gauge_rule rule = rules[t % 4];
+        assert_int_equal(align_rule(&x, rule, 5), align_rule(&y, rule, 5));
+        spec_check("TOT-41", fabs(y.result.residual - unit * x.result.residual), 0.0);
+        spec_check("TOT-41", fabs(y.result.residual_lower - unit * x.result.residual_lower), 0.0);
+        spec_check("TOT-41", fabs(y.result.rms - unit * x.result.rms),
+                   8.0 * DBL_EPSILON * unit * x.result.rms);
+        assert_true(x.result.passes == y.result.passes &&
+                    x.result.cycle_length == y.result.cycle_length);
+        for (int i = 0; i < x.n; i++) {
+            assert_true(y.k[i] == unit * x.k[i]);
+            assert_true(y.row_residual[i] == unit * x.row_residual[i]);
+        }
+        for (int j = 0; j < x.m; j++) assert_true(y.v[j] == unit * x.v[j]);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     double a[4] = {0, 1, 2, 3}, b[4] = {0, 0, 0, 0}, bound;
@@ -614,6 +644,7 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_of_logits),
         cmocka_unit_test(cancelled_keeps_its_bounds),
         cmocka_unit_test(extremes),
+        cmocka_unit_test(scale_is_carried_along),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);
