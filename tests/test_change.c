@@ -403,10 +403,193 @@ static void a_block_has_the_bounds_of_the_formula(void **unused) {
     }
 }
 
+/* ---- what calls may touch, and what they refuse ---------------------------------------------- */
+
+enum { GUARDS = 64 };
+
+/* A workspace of exactly `count` doubles before and behind numbers that no call may change. */
+static double *guarded(int64_t count) {
+    double *const memory = malloc((size_t)(count + 2 * GUARDS) * sizeof *memory);
+    assert_non_null(memory);
+    assert_true(count > 0);
+    for (int64_t k = 0; k < count + 2 * GUARDS; k++) memory[k] = NAN;
+    for (int64_t k = 0; k < GUARDS; k++)
+        memory[k] = memory[GUARDS + count + k] = 4711.0 + (double)k;
+    return memory + GUARDS;
+}
+
+static void release(double *workspace, int64_t count) {
+    double *const memory = workspace - GUARDS;
+    for (int64_t k = 0; k < GUARDS; k++) {
+        assert_true(memory[k] == 4711.0 + (double)k);
+        assert_true(memory[GUARDS + count + k] == 4711.0 + (double)k);
+    }
+    free(memory);
+}
+
+/* Wide tokens and narrow heads, more tokens than numbers in each, more values than queries: every shape has one part
+ * of the workspace that is its largest. Results are those of all other sizes of room. */
+static void workspaces_are_kept_to(void **unused) {
+    (void)unused;
+    static const struct {
+        int tokens, width, heads, head, value;
+    } shapes[] = {{2, 6, 1, 1, 1}, {7, 1, 1, 1, 1}, {7, 2, 3, 1, 2}, {3, 2, 1, 2, 6},
+                  {1, 6, 3, 2, 1}, {5, 3, 2, 3, 1}, {1, 1, 1, 1, 1}};
+    uint64_t state = 3;
+    for (size_t n = 0; n < sizeof shapes / sizeof shapes[0]; n++) {
+        setting s;
+        draw(&state, methods[n % 3], 0, &s);
+        const int tokens = shapes[n].tokens, width = shapes[n].width;
+        s.layer.width = width;
+        s.layer.heads = shapes[n].heads;
+        s.layer.head_width = shapes[n].head;
+        s.layer.value_width = shapes[n].value;
+        const ota_norm norm = {s.gamma, s.beta, 1e-3};
+        const int64_t count = ota_attention_workspace(&s.layer, tokens, tokens);
+        double *workspace = guarded(count);
+        double out[MOST * WIDTH], y[TWO][MOST * WIDTH], plan[HEADS * MOST * MOST];
+        const ota_attention_outputs outputs = {.size = sizeof outputs, .out = out};
+        assert_int_equal(ota_attention_forward(&s.layer, s.x[0], tokens, NULL, tokens, &outputs,
+                                               workspace, NULL, NULL),
+                         OTA_OK);
+        ota_attention_means means;
+        assert_int_equal(
+            ota_attention_mean_change(&s.layer, s.x[0], tokens, workspace, &means, NULL), OTA_OK);
+        for (int k = 0; k < TWO; k++)
+            assert_int_equal(ota_attention_block(&s.layer, &norm, 0.5, s.x[k], tokens, y[k],
+                                                 workspace, NULL, NULL),
+                             OTA_OK);
+        release(workspace, count);
+        /* mean(Y) - mean(X), and of columns of the plan 1. */
+        double input = 0.0, receiver = 0.0;
+        for (int f = 0; f < width; f++) {
+            double mean = 0.0;
+            for (int i = 0; i < tokens; i++)
+                mean += (out[i * width + f] - s.x[0][i * width + f]) / tokens;
+            input = fmax(input, fabs(mean));
+        }
+        spec_check("CETA-30", fabs(means.input_change - input), 1e-14 * (1.0 + input));
+        const int64_t larger = ota_attention_change_workspace(&s.layer, tokens, tokens);
+        workspace = guarded(larger);
+        const ota_attention_outputs weights = {.size = sizeof weights, .coupling = plan};
+        assert_int_equal(ota_attention_forward(&s.layer, s.x[0], tokens, NULL, tokens, &weights,
+                                               workspace, NULL, NULL),
+                         OTA_OK);
+        for (int h = 0; h < shapes[n].heads; h++) {
+            for (int j = 0; j < tokens; j++) {
+                double sum = 0.0;
+                for (int i = 0; i < tokens; i++) sum += plan[(h * tokens + i) * tokens + j];
+                receiver = fmax(receiver, fabs(sum - 1.0));
+            }
+        }
+        spec_check("CETA-30", fabs(means.receiver_error - receiver), 1e-14 * tokens);
+        ota_change change, block[TWO];
+        assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[1], NULL, tokens, tokens,
+                                              workspace, &change, NULL, NULL),
+                         OTA_OK);
+        /* What the workspace held before has no say, and the distance is that of the two blocks. */
+        for (int k = 0; k < TWO; k++) {
+            assert_int_equal(ota_block_change(&s.layer, &norm, 0.5, s.x[0], s.x[1], tokens,
+                                              workspace, &block[k], NULL),
+                             OTA_OK);
+            for (int64_t at = 0; at < larger; at++) workspace[at] = -1e300;
+        }
+        assert_memory_equal(&block[0], &block[1], sizeof block[0]);
+        double measured = 0.0;
+        for (int i = 0; i < tokens; i++)
+            measured = fmax(measured, apart(y[0] + i * width, y[1] + i * width, width));
+        spec_check("TOT-60", fabs(block[0].measured - measured), 1e-11);
+        spec_check("TOT-60", block[0].sharp_ratio, 1.0);
+        release(workspace, larger);
+    }
+}
+
+/* Methods with bounds and methods without, in turns: nothing is left over from the call before. */
+static void every_call_looks_at_its_own_method(void **unused) {
+    (void)unused;
+    static const char *const unproven[] = {"softmax/capped:2", "softmax/elastic:0.5,3",
+                                           "softmax/prefix",   "softmax/online:2",
+                                           "entmax:1.5",       "hard"};
+    uint64_t state = 4;
+    for (size_t n = 0; n < 2 * sizeof unproven / sizeof unproven[0]; n++) {
+        setting s;
+        draw(&state, n % 2 == 0 ? methods[n / 2 % 3] : unproven[n / 2], 0, &s);
+        double *const workspace = poisoned(&s);
+        ota_change change;
+        ota_error error = {.field = ""};
+        assert_int_equal(
+            ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
+            n % 2 == 0 ? OTA_OK : OTA_UNSUPPORTED);
+        assert_string_equal(error.field, n % 2 == 0 ? "" : "method");
+        free(workspace);
+    }
+}
+
+/* A refusal names what it is about. */
+static void refusals(void **unused) {
+    (void)unused;
+    uint64_t state = 5;
+    setting s;
+    draw(&state, "softmax", 0, &s);
+    double *const workspace = poisoned(&s);
+    ota_change change;
+    ota_error error;
+    static const struct {
+        const char *field;
+        ota_problem method;
+    } rows[] = {
+        {"method", {.rows = OTA_ROWS_RELAXED, .row_strength = 1.0}},
+        {"method", {.axis = OTA_AXIS_COLUMNS}},
+        {"method", {.columns = OTA_COLUMNS_EXACT, .end = OTA_SIDE_COLUMNS}},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        s.method = rows[k].method;
+        s.method.size = sizeof s.method;
+        assert_int_equal(
+            ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
+            OTA_UNSUPPORTED);
+        assert_string_equal(error.field, rows[k].field);
+    }
+    double ones[MOST];
+    for (int i = 0; i < MOST; i++) ones[i] = 1.0;
+    s.method = (ota_problem){.size = sizeof s.method,
+                             .row_mass = ota_array_of(ones, OTA_F64, 1, 1, 1, MOST)};
+    assert_int_equal(
+        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
+        OTA_UNSUPPORTED);
+    const ota_term cap = {.kind = OTA_TERM_SOFTCAP, .value = 5.0};
+    s.method = (ota_problem){.size = sizeof s.method, .terms = &cap, .term_count = 1};
+    assert_int_equal(
+        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
+        OTA_UNSUPPORTED);
+    s.method = (ota_problem){.size = sizeof s.method};
+    assert_int_equal(
+        ota_block_change(&s.layer, NULL, NAN, s.x[0], s.x[1], MOST, workspace, &change, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "alpha");
+    s.x[1][MOST * WIDTH - 1] = NAN;
+    assert_int_equal(
+        ota_block_change(&s.layer, NULL, 1.0, s.x[0], s.x[1], MOST, workspace, &change, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "x2");
+    assert_int_equal(ota_attention_change(&s.layer, s.x[0], s.x[0], s.x[0], s.x[1], MOST, MOST,
+                                          workspace, &change, NULL, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "context2");
+    assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[0], NULL, MOST, MOST - 1,
+                                          workspace, &change, NULL, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "context");
+    free(workspace);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_the_bounds_of_the_formula),
         cmocka_unit_test(a_block_has_the_bounds_of_the_formula),
+        cmocka_unit_test(workspaces_are_kept_to),
+        cmocka_unit_test(every_call_looks_at_its_own_method),
+        cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);
 }

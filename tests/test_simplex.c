@@ -508,6 +508,23 @@ static void refusals(void **unused) {
     assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_F64, 2, 0.0, &d, &error), OTA_EINVAL);
     assert_string_equal(error.field, "temperature");
     assert_true(d.tv == -7.0);
+    /* Differences over the temperature stay finite: up to 1e300 in size, times a temperature below 1. */
+    static const struct {
+        double temperature, number;
+        ota_status status;
+    } limits[] = {{1.0, 1e300, OTA_OK},           {1.0, 1.001e300, OTA_EINVAL},
+                  {4.0, 1e300, OTA_OK},           {4.0, 1.001e300, OTA_EINVAL},
+                  {0.25, 0.25e300, OTA_OK},       {0.25, 0.2501e300, OTA_EINVAL},
+                  {1e-10, -0.999e290, OTA_OK},    {1e-10, -1.001e290, OTA_EINVAL},
+                  {0.25, -0.2501e300, OTA_EINVAL}};
+    for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
+        const double pair[2] = {0.0, limits[k].number};
+        assert_int_equal(
+            ota_divergence_of_logits(fine, pair, OTA_F64, 2, limits[k].temperature, &d, &error),
+            limits[k].status);
+        if (limits[k].status != OTA_OK) assert_string_equal(error.field, "after");
+        assert_true(limits[k].status != OTA_OK || isfinite(d.tv));
+    }
     const int64_t counts[1] = {3};
     double overlap[1];
     assert_int_equal(ota_rank_change_of(fine, fine, OTA_F64, 2, counts, 1, overlap, NULL, &error),
