@@ -75,6 +75,46 @@ static void the_number_is_right(void **unused) {
     spec_check("DER-23", fabs(leak - 2.0 * (after - before)), 8.0 * 0x1p-53);
 }
 
+/* Several sequences and heads, more keys than queries: the number is that of the worst of all heads, and both corners
+ * say which keys are later ones. A window that reaches one key too far leaks at every position, one that ends in time
+ * at none. */
+static void rectangles_and_heads(void **unused) {
+    (void)unused;
+    enum { BATCH = 2, ROWS = 4, COLUMNS = 7, PAIRS = ROWS * COLUMNS };
+    double scores[BATCH * HEADS * PAIRS];
+    uint64_t state = 2;
+    for (int k = 0; k < BATCH * HEADS * PAIRS; k++) scores[k] = normal(&state);
+    for (int turn = 0; turn < 4; turn++) {
+        ota_support support = {.kind = OTA_SUPPORT_WINDOW, .left = -1, .right = turn / 2};
+        ota_problem problem = {.size = sizeof problem, .supports = &support, .support_count = 1};
+        problem.corner = turn % 2 == 0 ? OTA_BOTTOM_RIGHT : OTA_TOP_LEFT;
+        for (int64_t position = 1; position < ROWS; position++) {
+            double together, apart = 0.0, one;
+            problem.scores = ota_array_of(scores, OTA_F64, BATCH, HEADS, ROWS, COLUMNS);
+            assert_int_equal(ota_causality_leak(&problem, NULL, position, 1.5, &together, NULL),
+                             OTA_OK);
+            for (int head = 0; head < BATCH * HEADS; head++) {
+                problem.scores = ota_array_of(scores + head * PAIRS, OTA_F64, 1, 1, ROWS, COLUMNS);
+                assert_int_equal(ota_causality_leak(&problem, NULL, position, 1.5, &one, NULL),
+                                 OTA_OK);
+                apart = fmax(apart, one);
+                spec_check("DER-23", turn / 2 == 0 ? one : 1e-3 - one, 0.0);
+            }
+            spec_check("DER-23", fabs(together - apart), 0.0);
+            /* No move, no change. */
+            assert_int_equal(ota_causality_leak(&problem, NULL, position, 0.0, &one, NULL), OTA_OK);
+            spec_check("DER-23", one, 0.0);
+        }
+    }
+    ota_problem problem = {.size = sizeof problem, .columns = OTA_COLUMNS_PREFIX};
+    problem.scores = ota_array_of(scores, OTA_F64, BATCH, HEADS, ROWS, COLUMNS);
+    for (int64_t position = 1; position < ROWS; position++) {
+        double leak;
+        assert_int_equal(ota_causality_leak(&problem, NULL, position, 1.5, &leak, NULL), OTA_OK);
+        spec_check("DER-23 CETA-26", leak, 0.0);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     double scores[6] = {0.0}, leak;
@@ -96,6 +136,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaks),
         cmocka_unit_test(the_number_is_right),
+        cmocka_unit_test(rectangles_and_heads),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);
