@@ -505,7 +505,7 @@ static void workspaces_are_kept_to(void **unused) {
 }
 
 /* Leaves bytes on the stack that are neither 0 nor numbers. */
-static void dirty_stack(void) {
+__attribute__((noinline)) static void dirty_stack(void) {
     volatile unsigned char room[1 << 15];
     for (size_t k = 0; k < sizeof room; k++) room[k] = 0x5a;
 }
