@@ -567,6 +567,19 @@ static void refusals(void **unused) {
     assert_string_equal(error.field, "other row 0");
     assert_int_equal(ota_score_change_of(fine, fine, fine, fine, 2, 2, 0.0, &change, NULL),
                      OTA_EINVAL);
+    /* Also where all scores are 0, so that nothing else is wrong. */
+    const double zero[4] = {0.0, 0.0, 0.0, 0.0};
+    const double temperatures[] = {0.0, -1.0, (double)NAN, (double)INFINITY};
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(
+            ota_score_change_of(zero, zero, fine, fine, 2, 2, temperatures[k], &change, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, "temperature");
+        assert_int_equal(
+            ota_score_bounds_of(zero, zero, 2, 2, temperatures[k], 0.0, NULL, &bounds, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, "temperature");
+    }
     assert_int_equal(ota_output_bounds_of(&bounds, fine, nan4, 2, 2, &outputs, NULL), OTA_EINVAL);
     assert_int_equal(ota_row_norm(nan4, NULL, 2, 2, out, NULL), OTA_EINVAL);
     assert_int_equal(ota_hull_excess(fine, nan4, 2, 2, 2, out, NULL), OTA_EINVAL);

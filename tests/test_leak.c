@@ -115,6 +115,30 @@ static void rectangles_and_heads(void **unused) {
     }
 }
 
+/* Queries and keys say what their products say as scores. */
+static void queries_and_keys(void **unused) {
+    (void)unused;
+    enum { ROWS = 3, COLUMNS = 5, WIDTH = 2 };
+    double queries[ROWS * WIDTH], keys[COLUMNS * WIDTH], scores[ROWS * COLUMNS] = {0.0};
+    uint64_t state = 3;
+    for (int k = 0; k < ROWS * WIDTH; k++) queries[k] = normal(&state);
+    for (int k = 0; k < COLUMNS * WIDTH; k++) keys[k] = normal(&state);
+    for (int k = 0; k < ROWS * COLUMNS; k++)
+        for (int f = 0; f < WIDTH; f++)
+            scores[k] += queries[k / COLUMNS * WIDTH + f] * keys[k % COLUMNS * WIDTH + f];
+    ota_problem given = {.size = sizeof given, .scale = 1.0}, made = {.size = sizeof made};
+    given.queries = ota_array_of(queries, OTA_F64, 1, 1, ROWS, WIDTH);
+    given.keys = ota_array_of(keys, OTA_F64, 1, 1, COLUMNS, WIDTH);
+    made.scores = ota_array_of(scores, OTA_F64, 1, 1, ROWS, COLUMNS);
+    for (int64_t position = 1; position < ROWS; position++) {
+        double one, other;
+        assert_int_equal(ota_causality_leak(&given, NULL, position, 1.5, &one, NULL), OTA_OK);
+        assert_int_equal(ota_causality_leak(&made, NULL, position, 1.5, &other, NULL), OTA_OK);
+        spec_check("DER-23", fabs(one - other), 1e-14);
+        assert_true(one > 1e-3);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     double scores[6] = {0.0}, leak;
@@ -127,6 +151,11 @@ static void refusals(void **unused) {
     assert_non_null(strstr(error.message, "position is 2 of 2 rows"));
     assert_int_equal(ota_causality_leak(&problem, NULL, 1, (double)NAN, &leak, &error), OTA_EINVAL);
     assert_string_equal(error.field, "move");
+    /* More pairs than two couplings of them can be asked for; nothing of them is read. */
+    ota_problem large = {.size = sizeof large};
+    large.scores = ota_array_of(scores, OTA_F64, 1, 1, INT64_C(3) << 27, INT64_C(1) << 30);
+    assert_int_equal(ota_causality_leak(&large, NULL, 1, 1.0, &leak, &error), OTA_EOVERFLOW);
+    assert_non_null(strstr(error.message, "than can be counted"));
     problem.temperature = -1.0;
     assert_int_equal(ota_causality_leak(&problem, NULL, 1, 1.0, &leak, &error), OTA_EINVAL);
     assert_string_equal(error.field, "temperature");
@@ -137,6 +166,7 @@ int main(void) {
         cmocka_unit_test(leaks),
         cmocka_unit_test(the_number_is_right),
         cmocka_unit_test(rectangles_and_heads),
+        cmocka_unit_test(queries_and_keys),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);
