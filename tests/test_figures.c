@@ -57,6 +57,160 @@ static void intervals_hold_the_mean(void **unused) {
     assert_true(wide > 250);
 }
 
+static int rising(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Linear between order statistics. */
+static double share_of(const double *sorted, int count, double share) {
+    const double place = share * (count - 1);
+    const int below = (int)floor(place);
+    if (below + 1 >= count) return sorted[count - 1];
+    return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
+}
+
+/* The bootstrap draw by draw: units are whole neighbours, the last may be short, values that are no numbers are left
+ * out, and splitmix64 from the seed on says which units; so intervals are the same on every machine. */
+static void the_seed_decides_every_draw(void **unused) {
+    (void)unused;
+    enum { MOST = 47, DRAWS = 1500 };
+    uint64_t state = 23;
+    for (int trial = 0; trial < 20; trial++) {
+        const int count = whole(&state, 2, MOST), unit = whole(&state, 1, 6);
+        const int resamples = trial % 3 == 0 ? 0 : whole(&state, 1, DRAWS);
+        const int draws = resamples == 0 ? 1000 : resamples;
+        double x[MOST], sums[MOST], counts[MOST], means[DRAWS], kept[MOST], mean = 0.0,
+                                                                            square = 0.0;
+        int units = 0, finite = 0;
+        for (int i = 0; i < count; i++) {
+            x[i] = uniform(&state) < 0.1 ? NAN : 5.0 + normal(&state);
+            if (!isnan(x[i])) kept[finite++] = x[i];
+        }
+        for (int i = 0; i < finite; i++) mean += kept[i] / finite;
+        for (int i = 0; i < finite; i++) square += (kept[i] - mean) * (kept[i] - mean);
+        for (int start = 0; start < count; start += unit) {
+            sums[units] = counts[units] = 0.0;
+            for (int i = start; i < count && i < start + unit; i++) {
+                if (isnan(x[i])) continue;
+                sums[units] += x[i];
+                counts[units] += 1.0;
+            }
+            units += counts[units] > 0.0;
+        }
+        uint64_t counter = (uint64_t)(trial - 7);
+        for (int draw = 0; draw < draws && units > 1; draw++) {
+            double sum = 0.0, weight = 0.0;
+            for (int k = 0; k < units; k++) {
+                uint64_t bits = counter += UINT64_C(0x9e3779b97f4a7c15);
+                bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+                bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
+                bits ^= bits >> 31;
+                const int chosen = (int)floor((double)(bits >> 32) * 0x1p-32 * units);
+                sum += sums[chosen];
+                weight += counts[chosen];
+            }
+            means[draw] = sum / weight;
+        }
+        ota_figure f;
+        assert_int_equal(ota_figure_of(x, count, unit, resamples, trial - 7, &f, NULL), OTA_OK);
+        assert_int_equal(f.count, finite);
+        if (finite == 0) continue;
+        spec_check("TOT-86", fabs(f.mean - mean), 1e-13);
+        if (finite > 1)
+            spec_check("TOT-86", fabs(f.deviation - sqrt(square / (finite - 1))), 1e-13);
+        qsort(kept, (size_t)finite, sizeof *kept, rising);
+        spec_check("TOT-86", fabs(f.p5 - share_of(kept, finite, 0.05)), 1e-14);
+        spec_check("TOT-86", fabs(f.p95 - share_of(kept, finite, 0.95)), 1e-14);
+        spec_check("TOT-86", fabs(f.median - share_of(kept, finite, 0.5)), 1e-14);
+        if (units < 2) {
+            assert_true(isnan(f.low) && isnan(f.high) && f.units == 0);
+            continue;
+        }
+        assert_int_equal(f.units, units);
+        qsort(means, (size_t)draws, sizeof *means, rising);
+        spec_check("TOT-86", fabs(f.low - share_of(means, draws, 0.025)), 1e-13);
+        spec_check("TOT-86", fabs(f.high - share_of(means, draws, 0.975)), 1e-13);
+    }
+}
+
+/* Series with many ties: S pair by pair, its variance from the groups of equals. */
+static void trends_count_ties(void **unused) {
+    (void)unused;
+    enum { MOST = 12, VALUES = 5 };
+    uint64_t state = 24;
+    for (int trial = 0; trial < 200; trial++) {
+        const int n = whole(&state, 1, MOST), kinds = whole(&state, 1, VALUES);
+        double x[MOST], groups = 0.0;
+        int score = 0, decreases = 0, sizes[VALUES + 1] = {0};
+        for (int i = 0; i < n; i++) {
+            const int value = whole(&state, 1, kinds);
+            x[i] = 0.5 * value;
+            sizes[value]++;
+            decreases += i > 0 && x[i] < x[i - 1];
+            for (int j = 0; j < i; j++) score += (x[i] > x[j]) - (x[i] < x[j]);
+        }
+        for (int k = 0; k <= VALUES; k++)
+            groups += sizes[k] * (sizes[k] - 1.0) * (2.0 * sizes[k] + 5.0);
+        const double variance = (n * (n - 1.0) * (2.0 * n + 5.0) - groups) / 18.0;
+        ota_trend t;
+        assert_int_equal(ota_trend_of(x, n, &t, NULL), OTA_OK);
+        spec_check_true("TOT-91", t.score == score && t.decreases == decreases);
+        if (n > 1)
+            spec_check("TOT-91", fabs(t.tau * n * (n - 1) - 2.0 * score), 1e-13);
+        else
+            assert_true(isnan(t.tau));
+        const double wanted = score - ((score > 0) - (score < 0));
+        if (variance > 0.0)
+            spec_check("TOT-91", fabs(t.z * sqrt(variance) - wanted), 1e-12);
+        else
+            assert_true(isnan(t.z));
+    }
+}
+
+/* A line through logarithms, with noise: slope, error and R^2 by their sums; pairs that are not above 0 do not count. */
+static void power_laws_are_least_squares(void **unused) {
+    (void)unused;
+    enum { MOST = 9 };
+    uint64_t state = 25;
+    for (int trial = 0; trial < 100; trial++) {
+        const int count = whole(&state, 3, MOST);
+        double depths[MOST + 3], values[MOST + 3], sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0,
+                                                   syy = 0.0;
+        for (int i = 0; i < count; i++) {
+            depths[i] = decade(&state, 0.0, 2.0);
+            values[i] = 3.0 * pow(depths[i], -0.7) * exp(0.3 * normal(&state));
+            sx += log(depths[i]) / count;
+            sy += log(values[i]) / count;
+        }
+        for (int i = 0; i < count; i++) {
+            sxx += (log(depths[i]) - sx) * (log(depths[i]) - sx);
+            sxy += (log(depths[i]) - sx) * (log(values[i]) - sy);
+            syy += (log(values[i]) - sy) * (log(values[i]) - sy);
+        }
+        depths[count] = 0.0, values[count] = 1.0;
+        depths[count + 1] = 1.0, values[count + 1] = -1.0;
+        depths[count + 2] = INFINITY, values[count + 2] = 1.0;
+        ota_power_law law;
+        assert_int_equal(ota_power_law_of(depths, values, count + 3, &law, NULL), OTA_OK);
+        const double slope = sxy / sxx, rest = syy - slope * sxy;
+        assert_int_equal(law.count, count);
+        spec_check("TOT-85", fabs(law.exponent - slope), 1e-12);
+        spec_check("TOT-85", fabs(log(law.factor) - (sy - slope * sx)), 1e-12);
+        spec_check("TOT-85", fabs(law.explained - (1.0 - rest / syy)), 1e-12);
+        spec_check("TOT-85", fabs(law.error - sqrt(rest / (count - 2) / sxx)), 1e-8);
+    }
+    /* Constant values have a slope and nothing to explain, two pairs no error, one depth no slope. */
+    const double depths[] = {1.0, 2.0, 4.0}, values[] = {3.0, 3.0, 3.0}, same[] = {2.0, 2.0, 2.0};
+    ota_power_law law;
+    assert_int_equal(ota_power_law_of(depths, values, 3, &law, NULL), OTA_OK);
+    assert_true(law.exponent == 0.0 && isnan(law.explained) && law.error == 0.0);
+    assert_int_equal(ota_power_law_of(depths, depths, 2, &law, NULL), OTA_OK);
+    assert_true(isnan(law.error) && law.count == 2 && fabs(law.explained - 1.0) < 1e-14);
+    assert_int_equal(ota_power_law_of(same, depths, 3, &law, NULL), OTA_OK);
+    assert_true(isnan(law.exponent) && isnan(law.factor) && law.count == 3);
+}
+
 static void bounds_count_their_violations(void **unused) {
     (void)unused;
     const double l1[] = {0.5, 0.0, 1.0, 1.5}, steps[] = {1.0, 0.0, 1.0, 1.0};
@@ -67,6 +221,13 @@ static void bounds_count_their_violations(void **unused) {
     spec_check_true("TOT-89", t.violations == 1 && t.largest == 1.5 && t.ratio.count == 3);
     assert_int_equal(ota_tightness_of(l1, steps, 4, 1.0, 0.6, 1, 0, 0, NULL, &t, NULL), OTA_OK);
     spec_check_true("TOT-89", t.violations == 0);
+    /* 0 allows a millionth, of the bound and on top of it. */
+    const double near[] = {1.0 + 1.5e-6, 1.0 + 2.5e-6, 0.5e-6, 1.5e-6},
+                 moves[] = {1.0, 1.0, 0.0, 0.0};
+    assert_int_equal(ota_tightness_of(near, moves, 4, 1.0, 0.0, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    spec_check_true("TOT-89", t.violations == 2);
+    assert_int_equal(ota_tightness_of(near, moves, 4, 2.0, 0.0, 1, 0, 0, NULL, &t, NULL), OTA_OK);
+    spec_check_true("TOT-89", t.violations == 1 && t.ratio.count == 2);
     assert_int_equal(ota_tightness_of(l1, steps, 4, -1.0, 0.0, 1, 0, 0, NULL, &t, NULL),
                      OTA_EINVAL);
 }
@@ -339,6 +500,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_leave_out_what_is_no_number),
         cmocka_unit_test(intervals_hold_the_mean),
+        cmocka_unit_test(the_seed_decides_every_draw),
+        cmocka_unit_test(trends_count_ties),
+        cmocka_unit_test(power_laws_are_least_squares),
         cmocka_unit_test(bounds_count_their_violations),
         cmocka_unit_test(depths_follow_the_sources),
         cmocka_unit_test(patterns_by_hand),
