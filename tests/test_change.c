@@ -448,6 +448,7 @@ static void workspaces_are_kept_to(void **unused) {
         const int64_t count = ota_attention_workspace(&s.layer, tokens, tokens);
         double *workspace = guarded(count);
         double out[MOST * WIDTH], y[TWO][MOST * WIDTH], plan[HEADS * MOST * MOST];
+        for (int at = 0; at < MOST * WIDTH; at++) out[at] = y[0][at] = y[1][at] = 4711.0;
         const ota_attention_outputs outputs = {.size = sizeof outputs, .out = out};
         assert_int_equal(ota_attention_forward(&s.layer, s.x[0], tokens, NULL, tokens, &outputs,
                                                workspace, NULL, NULL),
@@ -460,6 +461,8 @@ static void workspaces_are_kept_to(void **unused) {
                                                  workspace, NULL, NULL),
                              OTA_OK);
         release(workspace, count);
+        for (int at = tokens * width; at < MOST * WIDTH; at++)
+            assert_true(out[at] == 4711.0 && y[0][at] == 4711.0 && y[1][at] == 4711.0);
         /* mean(Y) - mean(X), and of columns of the plan 1. */
         double input = 0.0, receiver = 0.0;
         for (int f = 0; f < width; f++) {
