@@ -572,6 +572,39 @@ static void scale_is_carried_along(void **unused) {
     }
 }
 
+static void nothing_is_open(void *user, const ota_progress *progress) {
+    assert_true(progress->residual == 0.0 && progress->heads == 1);
+    assert_int_equal(progress->round, ++*(int64_t *)user);
+}
+
+/* A matrix of zeros: nothing is open at any time, and all shifts and figures are 0. */
+static void zeros_are_aligned(void **unused) {
+    (void)unused;
+    static const double a[SMALL_ROWS * SMALL_COLUMNS];
+    for (int rule = 0; rule <= OTA_GAUGE_FAST; rule++) {
+        int64_t rounds = 0;
+        const ota_gauge_options options = {.size = sizeof options,
+                                           .rule = (ota_gauge_rule)rule,
+                                           .progress = nothing_is_open,
+                                           .progress_user = &rounds};
+        double k[SMALL_ROWS], v[SMALL_COLUMNS], bound;
+        const ota_gauge_arrays arrays = {.row_shift = k, .column_shift = v};
+        ota_gauge_result r;
+        assert_int_equal(
+            ota_gauge(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options, &arrays, &r, NULL),
+            OTA_OK);
+        assert_true(r.residual == 0.0 && r.residual_lower == 0.0 && r.rms == 0.0);
+        for (int i = 0; i < SMALL_ROWS; i++) assert_true(k[i] == 0.0);
+        for (int j = 0; j < SMALL_COLUMNS; j++) assert_true(v[j] == 0.0);
+        assert_true(rounds > 0 || rule >= OTA_GAUGE_LEAST_SQUARES);
+        rounds = 1;
+        assert_int_equal(ota_gauge_four_cycle(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options,
+                                              &bound, NULL),
+                         OTA_OK);
+        assert_true(bound == 0.0 && rounds == SMALL_ROWS);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     double a[4] = {0, 1, 2, 3}, b[4] = {0, 0, 0, 0}, bound;
@@ -645,6 +678,7 @@ int main(void) {
         cmocka_unit_test(cancelled_keeps_its_bounds),
         cmocka_unit_test(extremes),
         cmocka_unit_test(scale_is_carried_along),
+        cmocka_unit_test(zeros_are_aligned),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);
