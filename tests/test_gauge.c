@@ -660,6 +660,28 @@ static void refusals(void **unused) {
     assert_int_equal(ota_gauge_coherence(z, z, 1, 1, 2, z, shift, distance, limit, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "column_shift");
+    /* The last entry of each array counts as the first one does. */
+    enum { LAYERS = 2, ROWS = 3, COLUMNS = 4, SIZE = LAYERS * ROWS * COLUMNS };
+    static const struct {
+        int place;
+        const char *field;
+    } ends[] = {{ROWS * COLUMNS, "start"},
+                {SIZE, "moves"},
+                {LAYERS * ROWS, "row_shift"},
+                {LAYERS * COLUMNS, "column_shift"}};
+    for (int k = 0; k < 4; k++) {
+        double x[4][SIZE + 1], far[ROWS], most[ROWS];
+        for (int l = 0; l < 4; l++)
+            for (int c = 0; c <= SIZE; c++) x[l][c] = c < ends[l].place ? 0.0 : (double)NAN;
+        assert_int_equal(
+            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
+            OTA_OK);
+        x[k][ends[k].place - 1] = (double)NAN;
+        assert_int_equal(
+            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, ends[k].field);
+    }
 }
 
 int main(void) {
