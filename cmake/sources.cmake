@@ -352,6 +352,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+    tests/test_passes.c
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
