@@ -320,6 +320,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_rounds.c
     tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
