@@ -360,6 +360,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_row_math.c
     tests/test_rows.c
     tests/test_run_report.c
+    tests/test_scaling.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c
