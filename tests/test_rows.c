@@ -56,6 +56,18 @@ static double apart(const ota_row_law *law, double p, double lifted) {
     return fabs(argument_of(law, p) - y);
 }
 
+static const double floor_of_weights = 1e-3;
+
+static double floored(void *user, double x) {
+    (void)user;
+    return floor_of_weights + exp(x);
+}
+
+static double floored_slope(void *user, double x) {
+    (void)user;
+    return exp(x);
+}
+
 #define JOIN2(A, B) A##B
 #define JOIN(A, B) JOIN2(A, B)
 #define NAME(X) JOIN(X##_, TABLE)
@@ -79,6 +91,6 @@ static double apart(const ota_row_law *law, double p, double lifted) {
 int main(void) {
     const struct CMUnitTest tests[] = {BOTH(test_solved), BOTH(test_lists),  BOTH(test_given),
                                        BOTH(test_hard),   BOTH(test_online), BOTH(test_used_up),
-                                       BOTH(test_edges)};
+                                       BOTH(test_edges),  BOTH(test_custom)};
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }

@@ -141,6 +141,32 @@ static void NAME(test_given)(void **state) {
     }
 }
 
+/* A weight of the caller's that never falls to 0: keys that are open have some, others and a sink that is
+ * not there have nothing. */
+static void NAME(test_custom)(void **state) {
+    (void)state;
+    const ota_custom custom = {.weight = floored, .slope = floored_slope};
+    for (int k = 0; k < 84; k++) {
+        dice d = {.state = (uint64_t)(4000 + k)};
+        request r = draw_request(&d, 0, k);
+        r.law.custom = &custom;
+        NAME(row) x;
+        NAME(draw)(&x, &d, r.count);
+        const T *given = k % 3 == 1 ? x.h : NULL;
+        NAME(ota_row_solve)(&r.law, x.s, given, r.count, r.mu, x.p, &x.found);
+        assert_false(x.found.infeasible || x.found.empty);
+        const double f = x.found.potential, tau = r.law.tau;
+        for (int64_t j = 0; j < r.count; j++) {
+            const double s = (double)x.s[j] + (given == NULL ? 0.0 : (double)given[j]);
+            const double want = s > -INFINITY ? floored(NULL, (s + f) / tau) : 0.0;
+            spec_check("LIT-34", fabs((double)x.p[j] - want), (UNIT + 0x1p-46) * want);
+        }
+        const double sink = r.law.sink > -INFINITY ? floored(NULL, (r.law.sink + f) / tau) : 0.0;
+        spec_check("LIT-34", fabs(x.found.sink - sink), 0x1p-46 * sink);
+        spec_check("LIT-34", fabs(x.found.mass + x.found.sink - r.mu), 0x1p-46 * r.mu);
+    }
+}
+
 /* All mass on the first largest key; a sink as large as it leaves it there, a larger one takes it. */
 static void NAME(test_hard)(void **state) {
     (void)state;
