@@ -112,12 +112,36 @@ static void hopeless_supports_are_found_early(void **unused) {
     }
 }
 
+/* Prefix columns tell of their worst leading block: its rounds, its error, and which query it was for. */
+static void prefixes_tell_their_worst_block(void **unused) {
+    (void)unused;
+    stage *x = set_stage(12, 12);
+    fill_normal(x, 77);
+    assert_int_equal(solve_by(x, "softmax/prefix", "auto", 0.3, 1e-9), OTA_OK);
+    const int64_t rounds = x->result.rounds;
+    assert_true(rounds > 3 && x->result.column_error <= 1e-9 && x->result.column_error > 0.0);
+    x->options.max_rounds = 2;
+    assert_int_equal(solve_by(x, "softmax/prefix", "auto", 0.3, 1e-9), OTA_NOT_CONVERGED);
+    /* The first block is one query on one key, which needs no round. */
+    spec_check_true("DER-04", strncmp(x->result.sentence, "query 1:", 8) == 0);
+    x->options.allow_partial = 1;
+    assert_int_equal(solve_by(x, "softmax/prefix", "auto", 0.3, 1e-9), OTA_PARTIAL);
+    assert_int_equal(x->result.rounds, 2);
+    /* The last row alone may miss by less than some block before it did. */
+    double last = 0.0;
+    for (int64_t j = 0; j < 12; j++) last += x->p[11 * 12 + j];
+    spec_check("DER-04", fabs(last - 1.0), 1e-12);
+    spec_check_true("DER-04", x->result.column_error > 1e-4);
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partial_plans_are_the_best_seen),
         cmocka_unit_test(bad_extrapolations_are_taken_back),
         cmocka_unit_test(standing_rounds_are_left),
         cmocka_unit_test(hopeless_supports_are_found_early),
+        cmocka_unit_test(prefixes_tell_their_worst_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
