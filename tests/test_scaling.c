@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "solver/adjoint.h"
 #include "solver/extrapolation.h"
 #include "solver/scaling.h"
 #include "spec.h"
@@ -215,6 +216,65 @@ static void absorbed(void **unused) {
     }
 }
 
+/* ---- derivatives of an update ---------------------------------------------------------------------- */
+
+static double next_of(const ota_dense *head, double t, double g, double level) {
+    return ota_unrolled_key(head, t, 1, g, level).next;
+}
+
+/* One key's update moves as its derivatives say: in g, in t L, in t and in the rule's strength. */
+static void update_derivatives(void **unused) {
+    (void)unused;
+    static const double relaxations[] = {1.0, 1.4, 0.7};
+    const double h = 1e-5, t = 0.6;
+    for (int k = 0; k < 24 * RULES; k++) {
+        bench *b = set_up((uint64_t)(120 + k), rules[k % RULES]);
+        ota_dense *head = &b->head;
+        b->settings.relaxation = relaxations[k / RULES % 3];
+        const double omega = b->settings.relaxation, g = uniform() - 0.7;
+        const double level = log(b->nu[1]) + 1.6 * (uniform() - 0.4);
+        const double log_ratio = log(b->nu[1]) - level;
+        double gain = 1.0, forget = 1.0, ceiling = INFINITY;
+        if (head->rule == OTA_COLUMNS_RELAXED) gain = 1.7 / (1.7 + t);
+        if (head->rule == OTA_COLUMNS_ELASTIC) gain = forget = head->lambda;
+        if (head->rule == OTA_COLUMNS_CAPPED) ceiling = 0.0;
+        const double full = fmin(ceiling, (1.0 - forget) * g + gain * t * log_ratio);
+        const double want = fmin(ceiling, (1.0 - omega) * g + omega * full);
+        const ota_key_update found = ota_unrolled_key(head, t, 1, g, level);
+        spec_check("DER-15", fabs(found.next - want), 1e-15);
+        /* Differences across a corner of the minimum say nothing. */
+        if (fabs(full) < 1e-3 || fabs(want) < 1e-3) continue;
+        const double by_g = (next_of(head, t, g + h, level) - next_of(head, t, g - h, level)) / h;
+        const double by_l = (next_of(head, t, g, level - h) - next_of(head, t, g, level + h)) / h;
+        const double by_t = (next_of(head, t + h, g, level) - next_of(head, t - h, g, level)) / h;
+        spec_check("DER-15", fabs(found.by_g - 0.5 * by_g), 1e-9);
+        spec_check("DER-15", fabs(found.by_level - 0.5 * by_l / t), 1e-9);
+        spec_check("DER-15", fabs(found.by_t - 0.5 * by_t), 1e-8);
+        double *knob = head->rule == OTA_COLUMNS_ELASTIC ? &head->lambda : &head->strength;
+        *knob += h;
+        const double more = next_of(head, t, g, level);
+        *knob -= 2.0 * h;
+        const double by_strength = (more - next_of(head, t, g, level)) / h;
+        spec_check("DER-15", fabs(found.by_strength - 0.5 * by_strength), 1e-8);
+    }
+    /* What does not move: closed keys, keys without a row, keys whose lambda is 0. */
+    bench *b = set_up(119, OTA_COLUMNS_ELASTIC);
+    b->settings.relaxation = 1.0;
+    for (int k = 0; k < 3; k++) {
+        if (k == 2) b->head.lambda = 0.0;
+        const double g = k == 0 ? -INFINITY : 0.3, level = k == 1 ? -INFINITY : 0.2;
+        const ota_key_update found = ota_unrolled_key(&b->head, t, 1, g, level);
+        assert_true((found.next == g || (isinf(g) && found.next < g + 1.0)) && found.by_g == 1.0);
+        assert_true(found.by_level == 0.0 && found.by_t == 0.0 && found.by_strength == 0.0);
+    }
+    /* A key without a target closes, and nothing passes through it. */
+    b = set_up(118, OTA_COLUMNS_EXACT);
+    b->settings.relaxation = 1.0;
+    b->nu[1] = 0.0;
+    const ota_key_update shut = ota_unrolled_key(&b->head, t, 1, 0.3, 0.2);
+    assert_true(shut.next <= -INFINITY && shut.by_g == 0.0 && shut.by_level == 0.0);
+}
+
 /* ---- measures ------------------------------------------------------------------------------------ */
 
 static void measures(void **unused) {
@@ -362,10 +422,15 @@ static void forgotten_history_is_gone(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(targets),         cmocka_unit_test(updates),
-        cmocka_unit_test(limits),          cmocka_unit_test(absorbed),
-        cmocka_unit_test(measures),        cmocka_unit_test(constant),
-        cmocka_unit_test(affine_maps_end), cmocka_unit_test(forgotten_history_is_gone),
+        cmocka_unit_test(targets),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(absorbed),
+        cmocka_unit_test(update_derivatives),
+        cmocka_unit_test(measures),
+        cmocka_unit_test(constant),
+        cmocka_unit_test(affine_maps_end),
+        cmocka_unit_test(forgotten_history_is_gone),
     };
     return cmocka_run_group_tests_name("scaling", tests, NULL, NULL);
 }
