@@ -31,21 +31,25 @@ static double least(const record *told) {
     return lowest;
 }
 
-/* A plan that is not there yet is the best of all rounds, however many and whoever made them. */
+/* A plan that is not there yet is the best of all rounds, however many and whoever made them, also where a search for
+ * unusable pairs comes between: 32 keys are whole cache lines. */
 static void partial_plans_are_the_best_seen(void **unused) {
     (void)unused;
     static const char *const solvers[] = {"sinkhorn", "log", "anderson"};
     static record told;
-    for (int s = 0; s < 3; s++) {
+    for (int k = 0; k < 12; k++) {
         for (int64_t rounds = 3; rounds < 40; rounds += 9) {
-            stage *x = set_stage(24, 24);
+            stage *x = set_stage(24, k < 6 ? 24 : 32);
             fill_uniform(x, 7, 1.0);
+            for (int64_t i = 0; i < 24 && k % 6 >= 3; i++) x->s[i * x->m + i % x->m] = -INFINITY;
             x->options.max_rounds = rounds;
             x->options.allow_partial = 1;
-            assert_int_equal(solve_and_record(x, "ceta", solvers[s], 0.01, 1e-12, &told),
+            const char *method = k < 6 ? "ceta" : "capped:0.76";
+            assert_int_equal(solve_and_record(x, method, solvers[k % 3], 0.01, 1e-12, &told),
                              OTA_PARTIAL);
-            assert_true(told.count >= rounds && told.residual[0] > 1.5 * least(&told));
+            assert_true(told.count >= rounds && told.residual[0] > 1.05 * least(&told));
             spec_check("DER-11", x->result.column_error, least(&told) * (1.0 + 1e-9));
+            for (int64_t i = 0; i < 24; i++) spec_check("DER-26", fabs(x->row[i] - 1.0), 1e-12);
             free(x);
         }
     }
