@@ -321,6 +321,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_rounds.c
     tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
@@ -353,11 +354,14 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+    tests/test_passes.c
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
     tests/test_row_math.c
+    tests/test_rows.c
     tests/test_run_report.c
+    tests/test_scaling.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c
