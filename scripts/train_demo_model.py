@@ -12,7 +12,8 @@ at each checkpoint beside what bzip2 -9 makes of the whole file and of these byt
 
 The folder gets `checkpoint-STEP/` at least five times and the final model itself: config.json,
 model.safetensors (bf16, at most 4 MB), vocab.json, merges.txt. After a kill the same command goes on from
-state.pt. One seed fixes weights, batches and dropout for one number of threads and one version of torch.
+state.pt; --steps and --checkpoints may then differ, and the rate follows its new half cosine. One seed fixes
+weights, batches and dropout for one number of threads and one version of torch.
 
     python -m venv venv && venv/bin/pip install torch safetensors tokenizers
     venv/bin/python scripts/train_demo_model.py wikitext-2-raw.test.txt data/demo/model
@@ -208,7 +209,13 @@ def save_state(path: Path, **state: object) -> None:
     path.with_suffix(".new").replace(path)
 
 
-def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> None:
+def same_run(begun: dict[str, object], settings: Settings) -> bool:
+    """Whether only what may change on the way differs."""
+    free = ("steps", "checkpoints")
+    return all(begun[name] == value for name, value in asdict(settings).items() if name not in free)
+
+
+def train(text: bytes, folder: Path, settings: Settings, stop_after: float, until: int) -> None:
     cut = text.rfind(b"\n", 0, len(text) * 9 // 10) + 1
     held = text[cut:]
     torch.manual_seed(settings.seed)
@@ -220,7 +227,7 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
         state = torch.load(path)
-        if state["settings"] != asdict(settings):
+        if not same_run(state["settings"], settings):
             raise SystemExit(f"{path} was begun with other settings: {state['settings']}")
         model.load_state_dict(state["model"])
         for optimizer, stored in zip(optimizers, state["optimizers"], strict=True):
@@ -251,11 +258,11 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
         for optimizer in optimizers:
             optimizer.step()
         step += 1
-        late = time.monotonic() - begun > stop_after
+        late = step == until or time.monotonic() - begun > stop_after
         if step % every == 0 or step == settings.steps or late:
             bits = bits_per_byte(model, held_ids, len(held), settings.context)
             spent = time.monotonic() - begun
-            record.append({"step": step, "loss": loss.item(), "bits_per_byte": bits})
+            record.append({"step": step, "of": settings.steps, "loss": loss.item(), "bits_per_byte": bits})
             shown = f"loss {loss.item():.3f} nats a token, held out {bits:.3f} bits per byte"
             print(f"step {step}: {shown}, {spent:.0f} s", flush=True)
             size = write_folder(folder / f"checkpoint-{step}", model, settings, tokenizer)
@@ -270,7 +277,7 @@ def train(text: bytes, folder: Path, settings: Settings, stop_after: float) -> N
                 optimizers=[optimizer.state_dict() for optimizer in optimizers],
             )
         if late:
-            print(f"stopped after {stop_after:.0f} s; the same command goes on")
+            print(f"stopped after step {step}; the same command goes on")
             return
     size = write_folder(folder, model, settings, tokenizer)
     report = {
@@ -295,10 +302,11 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(standard), default=standard, help=f"({standard})")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--stop-after", type=float, default=math.inf, help="seconds; then save and end")
+    parser.add_argument("--until", type=int, default=-1, metavar="STEP", help="save and end there")
     given = vars(parser.parse_args())
     torch.set_num_threads(given["threads"])
     settings = Settings(**{name: given[name] for name in asdict(Settings())})
-    train(given["text"].read_bytes(), given["folder"], settings, given["stop_after"])
+    train(given["text"].read_bytes(), given["folder"], settings, given["stop_after"], given["until"])
 
 
 if __name__ == "__main__":

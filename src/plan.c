@@ -34,37 +34,50 @@ static bool runs_on_kernel(const ota_plan *plan) {
            p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
 }
 
+static bool is_transposed(const ota_plan *plan) { return plan->transposed; }
+static bool is_online(const ota_plan *plan) {
+    return plan->resolved.problem.columns == OTA_COLUMNS_ONLINE;
+}
+static bool is_dropped(const ota_plan *plan) { return plan->resolved.problem.dropout > 0.0; }
+static bool is_softmax_of_queries(const ota_plan *plan) {
+    return plan->solver == &ota_solver_softmax && !plan->resolved.from_matrix;
+}
+static bool is_decode(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    return is_softmax_of_queries(plan) && r->queries <= OTA_FEW_QUERIES && !r->settings.gradients;
+}
+static bool is_any(const ota_plan *plan) {
+    (void)plan;
+    return true;
+}
+
+/* The first row that a plan fits is its path. */
+static const struct path_row {
+    bool (*fits)(const ota_plan *plan);
+    ota_path path;
+    const char *why;
+} paths[] = {
+    {runs_on_kernel, OTA_PATH_ROUNDS,
+     "rounds read exp(scores), formed once, and the last makes the output"},
+    {is_transposed, OTA_PATH_DENSE, "the transposed problem is solved on stored scores"},
+    {is_coupled, OTA_PATH_DENSE, "the columns couple all rows of a head, so its scores are stored"},
+    {is_online, OTA_PATH_ORDERED, "each row takes from what earlier rows left"},
+    {is_dropped, OTA_PATH_BLOCKS,
+     "weights are dropped from whole score rows, one block per worker"},
+    {is_decode, OTA_PATH_CACHE, "few queries: keys and values are read once, where they lie"},
+    {is_softmax_of_queries, OTA_PATH_FUSED,
+     "rows are independent and closed-form: tiles, nothing of size queries x keys"},
+    {is_any, OTA_PATH_BLOCKS, "rows are independent: one block of score rows per worker"},
+};
+
 static void choose_path(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
-    const ota_problem *p = &r->problem;
-    plan->transposed = p->axis == OTA_AXIS_COLUMNS;
-    plan->stored_solver = plan->solver;
-    const char *why;
-    if (runs_on_kernel(plan)) {
-        plan->path = OTA_PATH_ROUNDS;
-        if (r->settings.fixed) plan->stored_solver = &ota_solver_log;
-        why = "rounds read exp(scores), formed once, and the last makes the output";
-    } else if (is_coupled(plan) || plan->transposed) {
-        plan->path = OTA_PATH_DENSE;
-        why = plan->transposed ? "the transposed problem is solved on stored scores"
-                               : "the columns couple all rows of a head, so its scores are stored";
-    } else if (p->columns == OTA_COLUMNS_ONLINE) {
-        plan->path = OTA_PATH_ORDERED;
-        why = "each row takes from what earlier rows left";
-    } else if (p->dropout > 0.0) {
-        plan->path = OTA_PATH_BLOCKS;
-        why = "weights are dropped from whole score rows, one block per worker";
-    } else if (plan->solver == &ota_solver_softmax && !r->from_matrix &&
-               r->queries <= OTA_FEW_QUERIES && !r->settings.gradients) {
-        plan->path = OTA_PATH_CACHE;
-        why = "few queries: keys and values are read once, where they lie";
-    } else if (plan->solver == &ota_solver_softmax && !r->from_matrix) {
-        plan->path = OTA_PATH_FUSED;
-        why = "rows are independent and closed-form: tiles, nothing of size queries x keys";
-    } else {
-        plan->path = OTA_PATH_BLOCKS;
-        why = "rows are independent: one block of score rows per worker";
-    }
+    plan->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
+    const struct path_row *row = paths;
+    while (!row->fits(plan)) row++;
+    plan->path = row->path;
+    plan->stored_solver =
+        plan->path == OTA_PATH_ROUNDS && r->settings.fixed ? &ota_solver_log : plan->solver;
     plan->wide = r->type == OTA_F64;
     /* Fixed rounds from queries and keys need f64 potentials only, which they have. To a tolerance f32
      * may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
@@ -78,7 +91,7 @@ static void choose_path(ota_plan *plan) {
     } else if (r->settings.precision == OTA_PRECISION_F64 && !plan->wide) {
         plan->promoted = plan->wide = true;
     }
-    (void)snprintf(plan->why, sizeof plan->why, "%s", why);
+    (void)snprintf(plan->why, sizeof plan->why, "%s", row->why);
 }
 
 /* Are rows solved as lists of keys? */

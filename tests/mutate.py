@@ -1,6 +1,6 @@
 """Plants one-line faults in a copy of the sources and asks whether the C tests notice.
 
-    mutate.py [--count N] [--seed S] [--thorough] [--folder BUILD] [--jobs J] [--table FILE]
+    mutate.py [--count N] [--seed S] [--thorough] [--folder BUILD] [--jobs J] [--table FILE [--again]]
     mutate.py --list          prints every place where a fault can be planted
     mutate.py --self-test     one fault of each kind, planted in text, must come out as said
 
@@ -9,7 +9,8 @@ statement, in src/solver, src/backend or analysis. The copy is built incremental
 compile or leaves the machine code as it was is none, and another is drawn. The tests that can reach the
 fault are linked and run few at a time, first those that are short for what they caught before, until one
 fails. These are the tests that link the changed file; with --thorough, those that a build with counters has
-seen run the changed line, and what they do not notice meets them once more under the address sanitizer.
+seen run the changed line, and what they do not notice meets the likeliest once more under the address
+sanitizer. Verdicts that the table holds already stand; with --again, survivors are judged anew.
 A comparison keeps its equality where that decides nothing: in a maximum written out, against a threshold
 like 1e-7. With less than 85 % caught the exit status is 1; survivors are listed. Faults that no test could
 see stand with their reason in tests/mutants_equivalent.txt.
@@ -37,8 +38,8 @@ EQUIVALENT = "tests/mutants_equivalent.txt"
 LEAST_CAUGHT = 0.85
 # Processor seconds of linking a test, and how many of linking and running go into one batch.
 LINK_SECONDS, BATCH_SECONDS = 0.1, 1.5
-# The sanitizer's build, and how many times longer its tests run at most.
-SLOWER = 6.0
+# The sanitizer's build, how many times longer its tests run at most, and the seconds that one fault is given.
+SLOWER, SANITIZED_SECONDS = 6.0, 30.0
 SANITIZED = ("-DOTATTN_SANITIZE=address", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG")
 # What a file's name says of the processor it is for : the feature that lets it run.
 FEATURES = {"avx2": "avx2", "avx512": "avx512f", "amx": "amx_tile", "neon": "asimd"}
@@ -104,7 +105,7 @@ class Verdict:
     fault: Fault
     old_line: str
     new_line: str
-    outcome: str  # caught, survived, equivalent
+    outcome: str  # caught, survived, equivalent, none
     by: str
 
 
@@ -280,11 +281,21 @@ class Bench:
             self.hits[fault.file][caught.split()[0]] += 1
             (self.folder / "hits.json").write_text(json.dumps(self.hits), encoding="utf-8")
         elif caught == "" and self.sanitized:
-            caught = self.caught(self.sanitized, tests)
+            caught = self.caught(self.sanitized, self.affordable(tests))
             if caught:
                 self.acquit(self.sanitized, caught.split()[0])
                 caught += " sanitized"
         return caught
+
+    def affordable(self, tests: list[str]) -> list[str]:
+        """As many of the tests, the likeliest first, as SANITIZED_SECONDS hold."""
+        assert self.sanitized is not None
+        kept, left = [], SANITIZED_SECONDS
+        for test in tests:
+            left -= self.sanitized.seconds[test]
+            if left >= 0:
+                kept.append(test)
+        return kept
 
     def acquit(self, build: Build, test: str) -> None:
         """A test that was never run without a fault must pass without it."""
@@ -377,26 +388,40 @@ def self_test() -> int:
     return 1 if wrong else 0
 
 
+HEAD = ("outcome", "place", "kind", "before", "after", "by or why")
+
+
 def write_table(verdicts: list[Verdict], table: Path) -> None:
     rows = [
         (v.outcome, f"{v.fault.file}:{v.fault.line}", v.fault.kind, v.old_line, v.new_line, v.by)
         for v in verdicts
     ]
-    head = ("outcome", "place", "kind", "before", "after", "by or why")
-    table.write_text("".join("\t".join(row) + "\n" for row in [head, *rows]), encoding="utf-8")
+    table.write_text("".join("\t".join(row) + "\n" for row in [HEAD, *rows]), encoding="utf-8")
 
 
-def report(verdicts: list[Verdict], drawn: int, least: float) -> int:
+def read_table(table: Path | None, again: bool) -> dict[tuple[str, str, str], tuple[str, str]]:
+    """(place, line as it is, line with the fault) : outcome, by or why."""
+    found = {}
+    if table and table.is_file():
+        for row in table.read_text(encoding="utf-8").splitlines()[1:]:
+            outcome, place, _, old, new, by = row.split("\t")
+            if not (again and outcome == "survived"):
+                found[place, old, new] = outcome, by
+    return found
+
+
+def report(verdicts: list[Verdict], least: float) -> int:
     survivors = [v for v in verdicts if v.outcome == "survived"]
     for v in survivors:
         print(f"SURVIVED {v.fault.file}:{v.fault.line}\n    {v.old_line}\n    {v.new_line}")
     equivalent = sum(v.outcome == "equivalent" for v in verdicts)
-    judged = len(verdicts) - equivalent
+    none = sum(v.outcome == "none" for v in verdicts)
+    judged = len(verdicts) - equivalent - none
     caught = judged - len(survivors)
     share = caught / judged if judged else 0.0
     print(
         f"{caught} of {judged} faults caught ({100 * share:.1f} %; {100 * least:.0f} % must be); "
-        f"{equivalent} more are listed as harmless, {drawn - len(verdicts)} were none"
+        f"{equivalent} more are listed as harmless, {none} were none"
     )
     return 0 if share >= least else 1
 
@@ -409,7 +434,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=root / "build" / "mutants")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=LEAST_CAUGHT, help="share that must be caught")
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--table", type=Path, help="keeps the verdicts; goes on from what it holds")
+    parser.add_argument("--again", action="store_true", help="judges the table's survivors anew")
     parser.add_argument("--thorough", action="store_true", help="pays from about 20 faults on")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--self-test", action="store_true")
@@ -427,25 +453,28 @@ def main() -> int:
     bench = Bench(root, options.folder.resolve(), options.jobs, options.thorough)
     faults = all_faults(bench.tree)
     random.Random(options.seed).shuffle(faults)
+    known = read_table(options.table, options.again)
     verdicts: list[Verdict] = []
-    drawn = 0
     for fault in faults:
-        if sum(v.outcome != "equivalent" for v in verdicts) >= options.count:
+        if sum(v.outcome in ("caught", "survived") for v in verdicts) >= options.count:
             break
-        drawn += 1
         bench.restore()
         old, new = lines_of(bench.tree, fault)
         why = equivalent.get((fault.file, old, new)) or equivalent.get((fault.file, old, "*"))
-        by = None if why else bench.judge(fault)
-        if why is None and by is None:
-            continue
-        outcome = "equivalent" if why else "caught" if by else "survived"
-        verdicts.append(Verdict(fault, old, new, outcome, why or by or ""))
+        if why:
+            outcome, by = "equivalent", why
+        elif (f"{fault.file}:{fault.line}", old, new) in known:
+            outcome, by = known[f"{fault.file}:{fault.line}", old, new]
+        else:
+            found = bench.judge(fault)
+            outcome, by = "none" if found is None else "caught" if found else "survived", found or ""
+        verdicts.append(Verdict(fault, old, new, outcome, by))
         if options.table:
             write_table(verdicts, options.table)
-        print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {why or by or ''}", flush=True)
+        if outcome != "none":
+            print(f"{outcome:10} {fault.file}:{fault.line}  {old}  ->  {new}  {by}", flush=True)
     bench.restore()
-    return report(verdicts, drawn, options.least)
+    return report(verdicts, options.least)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from ._solve import (
     solve,
 )
 from ._torch_repeat import in_forward_mode, operator_repeat
+from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
 
 Tensor = torch.Tensor
 
@@ -300,11 +301,6 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
     return tuple(found.get(name) if name in wanted else None for name in ctx.names)
 
 
-def _tangents_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-    found = _one_by_one(torch.ops.otattn.tangents, info.batch_size, dims, arguments)
-    return found, [0] * len(found)
-
-
 def _no_setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     del ctx, inputs, output
 
@@ -313,68 +309,7 @@ def _no_second(ctx: Any, gradients: Any) -> Any:
     raise NotDifferentiable("otattn has first derivatives only; call it without create_graph=True")
 
 
-# ---- vmap ----------------------------------------------------------------------------------------
-
-# A batch of these cannot be folded into the batch dimension.
-_LOOPED = (
-    "relative_bias",
-    "alibi_slopes",
-    "sink",
-    "temperature",
-    "alpha",
-    "cap",
-    "strength",
-    "key_lengths",
-    "dropout_seed",
-)
-
-
-def _one_by_one(op: Callable[..., list[Tensor]], size: int, dims: Any, arguments: Any) -> Any:
-    parts = [
-        op(*(x if dim is None else x.select(dim, k) for x, dim in zip(arguments, dims, strict=True)))
-        for k in range(size)
-    ]
-    return [torch.stack(list(part)) for part in zip(*parts, strict=True)]
-
-
-def _folded(x: Tensor | None, dim: int | None, size: int, batch: int) -> Tensor | None:
-    """[size, batch|1, ...] or [batch|1, ...] -> [size * batch, ...]."""
-    if x is None:
-        return None
-    x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-    return x.expand(size, batch, *x.shape[2:]).flatten(0, 1)
-
-
-def _vmap(op: Callable[..., list[Tensor]], tensors: int, info: Any, dims: Any, arguments: Any) -> Any:
-    size: int = info.batch_size
-    text, names = arguments[-2], arguments[-1].split(",")
-    looped = any(dims[_PLACE[name]] is not None for name in _LOOPED)
-    looped |= any(arguments[_PLACE[name]] is not None for name in ("key_lengths", "dropout_seed"))
-    looped |= "facts" in names
-    looped |= tensors > _COUNT and any(name not in ("query", "key", "value") for name in names)
-    if looped or size == 0:
-        found = _one_by_one(op, size, dims, arguments)
-        return found, [0] * len(found)
-    query, dim = arguments[0], dims[0]
-    batch = query.shape[0] if dim is None else query.movedim(dim, 0).shape[1]
-    folded = [
-        x if OPERANDS[k : k + 1] and OPERANDS[k] in _LOOPED else _folded(x, dims[k], size, batch)
-        for k, x in enumerate(arguments[:tensors])
-    ]
-    found = [
-        x.unflatten(0, (size, batch)) if x.dim() > 1 else x.new_empty((size, 0))
-        for x in op(*folded, text, arguments[-1])
-    ]
-    return found, [0] * len(found)
-
-
-def _solve_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-    return _vmap(torch.ops.otattn.solve, _COUNT, info, dims, arguments)
-
-
-def _gradients_vmap(info: Any, dims: Any, *arguments: Any) -> Any:
-    return _vmap(torch.ops.otattn.gradients, _COUNT + 5, info, dims, arguments)
-
+# ---- the operators -------------------------------------------------------------------------------
 
 _library.impl("solve", _solve_cpu, "CPU")
 _library.impl("gradients", _gradients_cpu, "CPU")
@@ -385,9 +320,9 @@ torch.library.register_fake("otattn::tangents", _tangents_fake, lib=_library)
 torch.library.register_autograd("otattn::solve", _backward, setup_context=_setup, lib=_library)
 torch.library.register_autograd("otattn::gradients", _no_second, setup_context=_no_setup, lib=_library)
 torch.library.register_autograd("otattn::tangents", _no_second, setup_context=_no_setup, lib=_library)
-torch.library.register_vmap("otattn::solve", _solve_vmap, lib=_library)
-torch.library.register_vmap("otattn::gradients", _gradients_vmap, lib=_library)
-torch.library.register_vmap("otattn::tangents", _tangents_vmap, lib=_library)
+torch.library.register_vmap("otattn::solve", solve_vmap, lib=_library)
+torch.library.register_vmap("otattn::gradients", gradients_vmap, lib=_library)
+torch.library.register_vmap("otattn::tangents", tangents_vmap, lib=_library)
 
 
 # ---- torch.func ----------------------------------------------------------------------------------
@@ -410,7 +345,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _gradients_vmap(info, in_dims, *arguments)
+        found, out_dims = gradients_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 
@@ -436,7 +371,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        found, out_dims = _solve_vmap(info, in_dims, *arguments)
+        found, out_dims = solve_vmap(info, in_dims, *arguments)
         return tuple(found), tuple(out_dims)
 
 

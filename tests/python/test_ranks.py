@@ -4,6 +4,7 @@ Needs a program built with OTATTN_MPI, and mpirun: `./dev ranks`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from program import PROGRAM, answer, environment
 from test_models import draw_ids, make_model
 
-MPIRUN = shutil.which("mpirun")
+MPIRUN = shutil.which(os.environ.get("OTATTN_MPIRUN", "mpirun"))
 # Containers run as root, and tests on fewer processors than ranks.
 ALLOWED = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

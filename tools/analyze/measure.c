@@ -51,12 +51,14 @@ static void fill_lens(run *r, int probe, const float *states, run_lens *lens) {
     ota_session_probe(session, lens->inputs, n, lens->logits);
 }
 
-static ota_status fill_row(const run *r, const run_lens *lens, int ring, int64_t i, int worker,
-                           ota_error *error) {
+static void *row_memory(const run *r, int ring, int64_t i) {
     const struct run_work *w = r->work;
-    return ota_evolve_row_of(lens->logits + i * w->vocabulary, w->vocabulary,
-                             w->row_memory[ring] + (size_t)i * w->row_bytes,
-                             w->scratch + (size_t)worker * w->scratch_bytes, &lens->rows[i], error);
+    return w->row_memory[ring] + (size_t)i * w->row_bytes;
+}
+
+static void *row_scratch(const run *r, int worker) {
+    const struct run_work *w = r->work;
+    return w->scratch + (size_t)worker * w->scratch_bytes;
 }
 
 /* Ranks stay in a ring's memory and are written over; the rest of a row is all that predictions ask for. */
@@ -121,14 +123,10 @@ static ota_status measure_rows(run *r, const step *s, int64_t task, int worker, 
     for (int64_t i = task * ROWS_PER_TASK; i < task_end(r, task); i++) {
         ota_prediction prediction;
         ota_transition transition;
-        ota_status status = fill_row(r, s->now, ring, i, worker, error);
-        const ota_evolve_row *first = s->index == 0 ? &s->now->rows[i] : &w->first.rows[i];
-        if (status == OTA_OK)
-            status = ota_evolve_prediction(&s->now->rows[i], first, &w->final.rows[i], &prediction,
-                                           error);
-        if (status == OTA_OK && s->index > 0)
-            status =
-                ota_evolve_transition(&s->before->rows[i], &s->now->rows[i], &transition, error);
+        const ota_status status = ota_evolve_step(
+            s->now->logits + i * w->vocabulary, s->index > 0 ? &s->before->rows[i] : NULL,
+            s->index > 0 ? &w->first.rows[i] : NULL, &w->final.rows[i], row_memory(r, ring, i),
+            row_scratch(r, worker), &s->now->rows[i], &transition, &prediction, error);
         if (status < 0) return status;
         put_prediction(r, s->probe, s->index * tokens_of(r) + i, &prediction);
         if (s->index > 0) put_transition(r, s, i, &transition);
@@ -164,7 +162,9 @@ static ota_status measure_task(run *r, int64_t task, int worker, ota_error *erro
 static ota_status final_task(run *r, int64_t task, int worker, ota_error *error) {
     struct run_work *w = r->work;
     for (int64_t i = task * ROWS_PER_TASK; i < task_end(r, task); i++) {
-        const ota_status status = fill_row(r, &w->final, 0, i, worker, error);
+        const ota_status status = ota_evolve_row_of(
+            w->final.logits + i * w->vocabulary, w->vocabulary, row_memory(r, 0, i),
+            row_scratch(r, worker), &w->final.rows[i], error);
         if (status < 0) return status;
     }
     return OTA_OK;
