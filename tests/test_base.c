@@ -445,7 +445,8 @@ static void test_cpu_levels(void **state) {
         unsigned before = ota_cpu_level_features(i - 1);
         assert_int_equal(ota_cpu_level_features(i) & before, before);
     }
-    assert_int_equal(ota_cpu_level_features(4) & ota_cpu_level_features(2), ota_cpu_level_features(2));
+    assert_int_equal(ota_cpu_level_features(4) & ota_cpu_level_features(2),
+                     ota_cpu_level_features(2));
     unsigned features = ota_cpu_features();
     assert_int_equal(features, ota_cpu_features());
 #if defined(__x86_64__)

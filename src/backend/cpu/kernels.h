@@ -182,7 +182,7 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of
  * a product comes as pairs, the last filled up with 0, and the members of `block` of the same name are not
- * read. With (a, b)+ for a pair along keys, rows or the width:
+ * read. Pairs run along the width, or across two rows or keys:
  *
  *     queries, upstream [rows][pairs of the width]      left sides
  *     packed_keys, packed_values                        panels [panel][pairs of the width][64]
