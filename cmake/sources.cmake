@@ -314,6 +314,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_cache.c
     tests/test_certificate.c
     tests/test_certify.c
+    tests/test_change.c
     tests/test_combinatorial.c
     tests/test_compose.c
     tests/test_convert.c
@@ -322,6 +323,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_coupled_narrow.c
     tests/test_coupled_newton.c
     tests/test_coupled_random.c
+    tests/test_coupled_rounds.c
     tests/test_coupled_sizes.c
     tests/test_custom.c
     tests/test_damage.c
@@ -354,12 +356,18 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+<<<<<<< HEAD
     tests/test_pairs.c
+=======
+    tests/test_passes.c
+>>>>>>> main
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
     tests/test_row_math.c
+    tests/test_rows.c
     tests/test_run_report.c
+    tests/test_scaling.c
     tests/test_simplex.c
     tests/test_slopes.c
     tests/test_spectra.c

@@ -140,6 +140,8 @@ static void test_larger_problems(void **state) {
         {{"DER-14", "softmax/capped:2", 3, false}, 83, 171},
         {{"DER-14", "softmax/relaxed:.5", 3, false}, 83, 171},
         {{"DER-15", "elastic:.5,3", 3, false}, 83, 171},
+        /* Keys that fill their cache lines, behind which the masses' gradients lie. */
+        {{"DER-15", "elastic:.5,3", 3, false}, 16, 16},
         {{"DER-12", "softmax/online:2", 3, false}, 83, 171},
         /* Sparse plans of many keys take Newton's method long. */
         {{"DER-12 DER-14", "sparsemax/exact", 3, false}, 19, 67},

@@ -214,14 +214,14 @@ static void test_balanced_laws(void **state) {
 
 static bool is_zero(double x) { return x <= 0.0 && x >= 0.0; }
 
-/* Masked pairs get exactly 0 whatever NaN lies under them; empty rows get 0. */
+/* Masked pairs get exactly 0 whatever NaN lies under them; empty rows and those without mass get 0. */
 static void test_masked_is_exactly_zero(void **state) {
     (void)state;
     static const char *const methods[] = {
         "softmax",      "entmax:1.5",       "softmax/relaxed:.5", "softmax/capped:4",
         "elastic:.5,3", "softmax/online:9", "entmax:1.5/capped:4"};
     for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
-        enum { A = 6, B = 8, W = 2 };
+        enum { A = 6, B = 8, W = 2, IDLE = 4 };
         bench *t = malloc(sizeof *t);
         assert_non_null(t);
         const recipe w = {.method = methods[k],
@@ -238,8 +238,10 @@ static void test_masked_is_exactly_zero(void **state) {
                           .temperature = 1.0,
                           .spread = 1.0,
                           .seed = 3 + k,
-                          .dense_arrays = true};
+                          .dense_arrays = true,
+                          .row_mass = true};
         set_up(t, &w, OTA_F64, true);
+        ota_array_set(&t->x.problem.row_mass, 0, 0, 0, IDLE, 0.0);
         uint8_t open[A * B];
         for (int i = 0; i < A; i++) {
             for (int j = 0; j < B; j++) open[i * B + j] = i != 2 && j != 5 && (i + j) % 4 != 0;
@@ -262,12 +264,13 @@ static void test_masked_is_exactly_zero(void **state) {
         for (int i = 0; i < A; i++) {
             for (int j = 0; j < B; j++) {
                 const double g = ota_array_get(&t->want.scores, 0, 0, i, j);
-                zero &= open[i * B + j] || is_zero(g);
+                zero &= (open[i * B + j] && i != IDLE) || is_zero(g);
                 finite &= isfinite(g) != 0;
             }
         }
         for (int q = 0; q < 3; q++) {
             zero &= is_zero(ota_array_get(&t->want.queries, 0, 0, 2, q));
+            zero &= is_zero(ota_array_get(&t->want.queries, 0, 0, IDLE, q));
             zero &= is_zero(ota_array_get(&t->want.keys, 0, 0, 5, q));
             finite &= isfinite(ota_array_get(&t->want.keys, 0, 0, 0, q)) != 0;
             if (q < W) zero &= is_zero(ota_array_get(&t->want.values, 0, 0, 5, q));

@@ -280,6 +280,32 @@ static void test_large(void **state) {
     spec_check("LIT-17 LIT-21", seen.worst, 1.0);
 }
 
+/* An upstream gradient that is no number reaches the keys that its query may use, and no others. */
+static void test_nonfinite_upstream(void **state) {
+    (void)state;
+    enum { BAD = 100 };
+    recipe w = base(5);
+    w.heads = w.key_heads = 1;
+    w.n = w.m = 300;
+    w.mask = CAUSAL_TOP_LEFT;
+    bench *t = malloc(sizeof *t);
+    assert_non_null(t);
+    set_up(t, &w, OTA_F32, false);
+    ota_array_set(&t->want.out_grad, 0, 0, BAD, 2, (double)NAN);
+    expect_fine(t, make_plan(t));
+    expect_fine(t, run_forward(t));
+    ota_gradients got = inputs_only(t);
+    assert_true(ota_tiles_fit(t->plan, &got));
+    expect_fine(t, ota_backward(t->plan, &t->x.arrays, &got, &t->x.result, &t->x.error));
+    for (int64_t j = 0; j < w.m; j++) {
+        assert_int_equal(isnan(ota_array_get(&got.values, 0, 0, j, 2)) != 0, j <= BAD);
+        assert_int_equal(isnan(ota_array_get(&got.keys, 0, 0, j, 2)) != 0, j <= BAD);
+        assert_int_equal(isnan(ota_array_get(&got.queries, 0, 0, j, 2)) != 0, j == BAD);
+    }
+    tear_down(t);
+    free(t);
+}
+
 /* ---- bits ------------------------------------------------------------------------------------- */
 
 static void fill_bytes(const ota_array *a, unsigned char byte) {
@@ -525,9 +551,12 @@ static void test_not_finite(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks_and_terms),  cmocka_unit_test(test_large),
-        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_coupled),
-        cmocka_unit_test(test_solved_elsewhere), cmocka_unit_test(test_not_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks_and_terms),
+                                       cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_nonfinite_upstream),
+                                       cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_coupled),
+                                       cmocka_unit_test(test_solved_elsewhere),
+                                       cmocka_unit_test(test_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -722,6 +722,10 @@ static void bad_couplings(void **unused) {
     REFUSED(ota_identity_core(p, x, 2, 2, 1.5, y, &error), OTA_EINVAL, "alpha");
     REFUSED(ota_identity_core(p, x, 2, 2, 0.5, x, &error), OTA_EALIAS, "y");
     REFUSED(ota_identity_core(p, x, 0, 2, 0.5, y, &error), OTA_EINVAL, "tokens");
+    /* One token is its own mean. */
+    const double one = 1.0;
+    assert_int_equal(ota_identity_core(&one, x, 1, 4, 1.0, y, &error), OTA_OK);
+    assert_memory_equal(x, y, sizeof x);
     p[1] = 0.4;
     REFUSED(ota_identity_core(p, x, 2, 2, 0.5, y, &error), OTA_EINVAL, "coupling");
     p[0] = 1.5, p[1] = -0.5;

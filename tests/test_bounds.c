@@ -248,7 +248,7 @@ static void printed_tightness_needs_antipodes(void **unused) {
 static void saturation_bounds_hold(void **unused) {
     (void)unused;
     uint64_t state = 5;
-    double always = 0.0, by_margin = 0.0, kept = 0.0, margin = 0.0, odds = 0.0;
+    double always = 0.0, by_margin = 0.0, kept = 0.0, margin = 0.0, odds = 0.0, figures = 0.0;
     for (int draw = 0; draw < 20000; draw++) {
         const int size = whole(&state, 2, 12);
         const double temperature = decade(&state, -0.3, 0.3);
@@ -276,6 +276,23 @@ static void saturation_bounds_hold(void **unused) {
         for (int i = 0; i < size; i++) {
             if (i != s.index) second = fmax(second, p[i]);
         }
+        /* Figure by figure: the same index after, the largest loss of a margin, and the odds it leaves. */
+        double q[MOST], loss = 0.0;
+        plain_softmax(w, size, temperature, q);
+        int winner = 0;
+        for (int i = 0; i < size; i++) {
+            if (w[i] > w[winner]) winner = i;
+            loss = fmax(loss, (z[s.index] - z[i]) - (w[s.index] - w[i]));
+        }
+        assert_true((s.kept != 0) == (winner == s.index));
+        keep_worst(&figures, fabs(s.tail_before - (1.0 - p[s.index])));
+        keep_worst(&figures, fabs(s.tail_after - (1.0 - q[s.index])));
+        keep_worst(&figures, fabs(s.margin_loss - loss) / (1.0 + loss));
+        keep_worst(&figures, fabs(s.bound - fmax(s.tail_before, s.tail_after)));
+        keep_worst(&figures, fabs(s.printed - 2.0 * s.tail_before));
+        const double grown = exp(fmin(loss / temperature, 600.0)) * s.tail_before;
+        keep_worst(&figures, fabs(s.tail_bound - grown / (1.0 - s.tail_before + grown)));
+        keep_worst(&figures, fabs(s.tv - 0.5 * distance(p, q, size)));
         const double here = s.margin / temperature;
         keep_worst(&margin, fabs(here - log(p[s.index] / second)) / (1.0 + here));
         keep_worst(&odds, (log((1.0 - s.tail_before) / s.tail_before) - here) / (1.0 + here));
@@ -283,6 +300,7 @@ static void saturation_bounds_hold(void **unused) {
     spec_check("TOT-28", always, 1.0 + 1e-12);
     spec_check("TOT-28", by_margin, 1.0 + 1e-11);
     spec_check("TOT-28", kept, 1.0 + 1e-11);
+    spec_check("TOT-28 TOT-29", figures, 1e-11);
     spec_check("TOT-30", margin, 1e-12);
     spec_check("TOT-30", odds, 1e-12);
 }
@@ -408,17 +426,21 @@ static void range_limits_hold_and_are_attained(void **unused) {
 static void entropy_and_uniformity_bounds_hold(void **unused) {
     (void)unused;
     uint64_t state = 8;
-    double same = 0.0, entropy_excess = 0.0, excess[6] = {0.0};
+    double same = 0.0, formula = 0.0, entropy_excess = 0.0, excess[6] = {0.0};
     for (int draw = 0; draw < 5000; draw++) {
         const int size = whole(&state, 1, MOST);
         const double temperature = decade(&state, -0.3, 0.3);
-        double z[MOST], p[MOST], entropy = 0.0, tv = 0.0, least = 1.0;
+        double z[MOST], p[MOST], entropy = 0.0, tv = 0.0, least = 1.0, most = 0.0;
+        double top = -(double)INFINITY, bottom = (double)INFINITY;
         random_row(&state, decade(&state, -1.0, 1.0), size, z);
         plain_softmax(z, size, temperature, p);
         for (int i = 0; i < size; i++) {
             if (p[i] > 0.0) entropy -= p[i] * log(p[i]);
             tv += 0.5 * fabs(p[i] - 1.0 / size);
             least = fmin(least, p[i]);
+            most = fmax(most, p[i]);
+            top = fmax(top, z[i]);
+            bottom = fmin(bottom, z[i]);
         }
         ota_uniformity u;
         assert_int_equal(ota_uniformity_of(z, OTA_F64, size, temperature, &u, NULL), OTA_OK);
@@ -426,12 +448,21 @@ static void entropy_and_uniformity_bounds_hold(void **unused) {
         keep_worst(&same, fabs(u.tv - tv));
         keep_worst(&same, fabs(u.by_least - (1.0 - size * least)));
         keep_worst(&entropy_excess, u.entropy - u.entropy_bound);
+        /* Each bound by its formula: h of the leader and of the rest, which is one symbol at most where m is 2. */
+        const double m = size, range = (top - bottom) / temperature;
+        const double h = most < 1.0 ? -most * log(most) - (1.0 - most) * log(1.0 - most) : 0.0;
+        const double spread = size > 1 ? (1.0 - most) * log(m - 1.0) : 0.0;
+        keep_worst(&formula, fabs(u.entropy_bound - (h + spread)));
+        keep_worst(&formula, fabs(u.by_range - (1.0 - m / (1.0 + (m - 1.0) * exp(range)))));
+        keep_worst(&formula, fabs(u.by_least_sharp - (1.0 - 1.0 / m) * u.by_least));
+        keep_worst(&formula, fabs(u.by_range_sharp - tanh(range / 4.0)));
         const double bounds[4] = {u.by_least, u.by_range, u.by_least_sharp, u.by_range_sharp};
         for (int k = 0; k < 4; k++) keep_worst(&excess[k], u.tv - bounds[k]);
         keep_worst(&excess[4], u.by_least - u.by_range);
         keep_worst(&excess[5], u.by_least_sharp - u.by_least);
     }
     spec_check("TOT-33 TOT-34", same, 1e-13);
+    spec_check("TOT-33 TOT-34", formula, 1e-12);
     spec_check("TOT-33", entropy_excess, 1e-13);
     for (int k = 0; k < 6; k++) spec_check("TOT-34", excess[k], 1e-14);
     const double even[4] = {3.0, 1.0, 1.0, 1.0};

@@ -567,6 +567,34 @@ static void refusals(void **unused) {
     assert_string_equal(error.field, "other row 0");
     assert_int_equal(ota_score_change_of(fine, fine, fine, fine, 2, 2, 0.0, &change, NULL),
                      OTA_EINVAL);
+    /* Also where all scores are 0, so that nothing else is wrong. */
+    const double zero[4] = {0.0, 0.0, 0.0, 0.0};
+    const double temperatures[] = {0.0, -1.0, (double)NAN, (double)INFINITY};
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(
+            ota_score_change_of(zero, zero, fine, fine, 2, 2, temperatures[k], &change, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, "temperature");
+        assert_int_equal(
+            ota_score_bounds_of(zero, zero, 2, 2, temperatures[k], 0.0, NULL, &bounds, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, "temperature");
+    }
+    /* Scores up to 1e300, times a temperature below 1, on either side and of either sign. */
+    for (int k = 0; k < 8; k++) {
+        const double temperature = k < 4 ? 1.0 : 0.25;
+        double far[2][4] = {{0.0}, {0.0}};
+        double *const entry = &far[k / 2 % 2][3];
+        *entry = (k % 2 == 0 ? 1.0 : -1.0) * 1e300 * temperature;
+        assert_int_equal(
+            ota_score_change_of(far[0], far[1], fine, fine, 2, 2, temperature, &change, &error),
+            OTA_OK);
+        *entry *= 1.0 + 0x1p-52;
+        assert_int_equal(
+            ota_score_change_of(far[0], far[1], fine, fine, 2, 2, temperature, &change, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, "scores");
+    }
     assert_int_equal(ota_output_bounds_of(&bounds, fine, nan4, 2, 2, &outputs, NULL), OTA_EINVAL);
     assert_int_equal(ota_row_norm(nan4, NULL, 2, 2, out, NULL), OTA_EINVAL);
     assert_int_equal(ota_hull_excess(fine, nan4, 2, 2, 2, out, NULL), OTA_EINVAL);

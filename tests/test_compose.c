@@ -158,6 +158,15 @@ static void refusals(void **unused) {
     assert_int_equal(ota_compose(none, good, 2, 2, 2, out, &error), OTA_EINVAL);
     assert_int_equal(ota_compose(good, good, 2, 0, 2, out, &error), OTA_EINVAL);
     assert_int_equal(ota_compose(good, good, INT64_MAX / 16 + 1, 2, 2, out, &error), OTA_EOVERFLOW);
+    /* Every pair of sizes is looked at before an entry is read, and the first that fails is named. */
+    assert_int_equal(ota_compose(good, good, INT64_C(1) << 31, 1, INT64_C(1) << 31, out, &error),
+                     OTA_EOVERFLOW);
+    assert_int_equal(ota_compose(good, good, 0, 2, 2, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "rows");
+    assert_int_equal(ota_compose(good, good, 2, 0, 2, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "columns");
+    assert_int_equal(ota_log_ratios(good, 0, 2, out, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "rows");
     assert_int_equal(ota_log_ratios(zero, 2, 2, out, &error), OTA_EINVAL);
     assert_int_equal(ota_log_ratios(good, 4, 1, out, &error), OTA_EINVAL);
     assert_string_equal(error.field, "columns");

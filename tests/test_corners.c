@@ -167,6 +167,39 @@ static void relaxed_rounds_do_not_grow_with_strength(void **unused) {
     }
 }
 
+/* Hard plans report how far their sums are from real masses whose totals differ by rounding. */
+static void hard_plans_report_their_errors(void **unused) {
+    (void)unused;
+    enum { N = 9, M = 7 };
+    static const char *const methods[] = {"hard/exact", "hard/capped:1"};
+    double scores[N * M], nu[M];
+    random_scores(scores, (int64_t)N * M, 1.0, 19);
+    for (int k = 0; k < 4; k++) {
+        head *t = head_make(0, methods[k % 2], N, M, scores);
+        const double factor = k < 2 ? 1.0 + 1e-13 : 1.0 + (k == 3 ? 0.3 : -1e-13);
+        double mass = 0.0, rows = 0.0, columns = 0.0;
+        for (int i = 0; i < N; i++) mass += t->mu[i] = 0.3 + 0.1 * (double)(i * i % 5);
+        for (int j = 0; j < M; j++) nu[j] = factor * mass / M;
+        t->problem.row_mass = ota_array_of(t->mu, OTA_F64, 1, 1, 1, N);
+        t->problem.column_mass = ota_array_of(nu, OTA_F64, 1, 1, 1, M);
+        (void)solved(t);
+        for (int i = 0; i < N; i++) {
+            double sum = -t->mu[i];
+            for (int j = 0; j < M; j++) sum += t->p[i * M + j];
+            rows += fabs(sum) / mass;
+        }
+        for (int j = 0; j < M; j++) {
+            double over = -nu[j];
+            for (int i = 0; i < N; i++) over += t->p[i * M + j];
+            columns += (k % 2 == 0 ? fabs(over) : fmax(over, 0.0)) / mass;
+        }
+        assert_true(t->result.row_error >= 0.0 && t->result.column_error >= 0.0);
+        spec_check("ELA-14 DER-27", fabs(t->result.row_error - rows), 1e-15);
+        spec_check("ELA-14 DER-27", fabs(t->result.column_error - columns), 1e-15);
+        if (k % 2 == 0) assert_true(columns > 5e-14 && columns < 2e-13);
+    }
+}
+
 /* Newton reaches cold plans by way of warmer ones: about 26 steps a plan, 38 without [DER-11]. */
 static void newton_reaches_cold_plans(void **unused) {
     (void)unused;
@@ -206,6 +239,7 @@ int main(void) {
                                        cmocka_unit_test(measures_stay_inside_their_arrays),
                                        cmocka_unit_test(alignment_reports_its_sweeps),
                                        cmocka_unit_test(relaxed_rounds_do_not_grow_with_strength),
+                                       cmocka_unit_test(hard_plans_report_their_errors),
                                        cmocka_unit_test(newton_reaches_cold_plans),
                                        cmocka_unit_test(composition_wants_rows_that_sum_to_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);

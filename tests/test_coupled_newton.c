@@ -102,11 +102,11 @@ static double weight_rounding(const stage *x, double range) {
 }
 
 static const char *const tsallis_methods[] = {
-    "entmax:1.5/exact",       "sparsemax/exact",      "entmax:1.2/exact",
-    "entmax:1.5/capped:1.2",  "sparsemax/capped:1.2", "entmax:1.5/relaxed:0.3",
-    "sparsemax/relaxed:0.3",  "entmax:3/exact",       "entmax:3/capped:1.2",
-    "entmax:3/relaxed:0.3",   "entmax:1.25/exact",    "entmax:1.25/capped:1.2",
-    "entmax:1.25/relaxed:0.3"};
+    "entmax:1.5/exact",        "sparsemax/exact",      "entmax:1.2/exact",
+    "entmax:1.5/capped:1.2",   "sparsemax/capped:1.2", "entmax:1.5/relaxed:0.3",
+    "sparsemax/relaxed:0.3",   "entmax:3/exact",       "entmax:3/capped:1.2",
+    "entmax:3/relaxed:0.3",    "entmax:1.25/exact",    "entmax:1.25/capped:1.2",
+    "entmax:1.25/relaxed:0.3", "entmax:4/exact"};
 enum { TSALLIS = (int)(sizeof tsallis_methods / sizeof tsallis_methods[0]) };
 
 /* Newton steps and those of the interior point together: their number hardly depends on the temperature. */

@@ -421,9 +421,20 @@ static void positions_are_independent(void **unused) {
                        .threads = 2};
     assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "state 2, position 4: logits[3]"));
+    /* The last state, which is read before the others, is named like them. */
+    data[((STATES - 1) * POSITIONS + 2) * SYMBOLS + 5] = NAN;
+    assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);
+    char expected[64];
+    (void)snprintf(expected, sizeof expected, "state %d, position 2: logits[5]", STATES - 1);
+    assert_non_null(strstr(error.message, expected));
+    /* Four rows and a scratch a thread; no fewer than one thread, no more than 256. */
+    const size_t each = 4 * ota_evolve_row_bytes(SYMBOLS) + ota_evolve_scratch_bytes(SYMBOLS);
+    static const int threads[][2] = {{-3, 1}, {0, 1}, {1, 1}, {3, 3}, {256, 256}, {1000, 256}};
+    for (int k = 0; k < 6; k++)
+        assert_true(ota_evolve_bytes(SYMBOLS, threads[k][0]) == (size_t)threads[k][1] * each);
     const int stop = 1;
     e.cancel = &stop;
-    e.positions = 3;
+    e.positions = 2;
     assert_int_equal(ota_evolve(&e, &error), OTA_CANCELLED);
     e.size = 8;
     assert_int_equal(ota_evolve(&e, &error), OTA_EINVAL);

@@ -177,6 +177,43 @@ static void masked_contents_have_no_effect(void **unused) {
     }
 }
 
+/* A query without mass gives nothing, has no potential, and the others do not notice it. */
+static void massless_queries_take_no_part(void **unused) {
+    (void)unused;
+    enum { N = 7, M = 9, IDLE = 3 };
+    static double s[N * M], others[N * M];
+    random_scores(s, N * M, 1.0, 67);
+    for (int i = 0, to = 0; i < N; i++) {
+        if (i != IDLE) memcpy(others + M * to++, s + (ptrdiff_t)i * M, M * sizeof(double));
+    }
+    for (int k = 0; k < METHODS; k++) {
+        head *t[2] = {head_make(0, all_methods[k], N, M, s),
+                      head_make(1, all_methods[k], N - 1, M, others)};
+        for (int which = 0; which < 2; which++) {
+            for (int i = 0, to = 0; i < N; i++) {
+                if (which == 0)
+                    t[0]->mu[i] = i == IDLE ? 0.0 : 1.0;
+                else if (i != IDLE)
+                    t[1]->mu[to++] = 1.0;
+            }
+            const int64_t n = which == 0 ? N : N - 1;
+            t[which]->problem.row_mass = ota_array_of(t[which]->mu, OTA_F64, 1, 1, 1, n);
+            (void)solved(t[which]);
+        }
+        for (int j = 0; j < M; j++) assert_true(t[0]->p[IDLE * M + j] == 0.0);
+        assert_true(t[0]->sink[IDLE] == 0.0);
+        if (!names(all_methods[k], "argmax")) assert_true(t[0]->f[IDLE] == -INFINITY);
+        /* A row of a prefix knows how many rows came before it. */
+        if (names(all_methods[k], "prefix")) continue;
+        double worst = 0.0;
+        for (int i = 0; i < N; i++) {
+            const int from = i > IDLE ? i - 1 : i;
+            if (i != IDLE) worst = fmax(worst, distance(t[0]->p + M * i, t[1]->p + M * from, M));
+        }
+        spec_check("DER-26", worst, 1e-8);
+    }
+}
+
 /* Unmasked NaN or +inf: that row only; coupled columns refuse. */
 static void nonfinite_rows(void **unused) {
     (void)unused;
@@ -428,6 +465,7 @@ int main(void) {
         cmocka_unit_test(zero_sizes_touch_no_pointer),
         cmocka_unit_test(forbidden_values_have_no_effect),
         cmocka_unit_test(masked_contents_have_no_effect),
+        cmocka_unit_test(massless_queries_take_no_part),
         cmocka_unit_test(nonfinite_rows),
         cmocka_unit_test(nonfinite_values),
         cmocka_unit_test(extreme_scores),

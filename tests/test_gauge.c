@@ -542,6 +542,69 @@ static void extremes(void **unused) {
     }
 }
 
+/* A power of two times the matrix is the same problem: every figure and shift is that power of two times what it
+ * was, bit by bit, also where numbers are tiny. */
+static void scale_is_carried_along(void **unused) {
+    (void)unused;
+    static aligned x, y;
+    static const ota_gauge_rule rules[] = {OTA_GAUGE_HOWARD, OTA_GAUGE_MIDRANGE,
+                                           OTA_GAUGE_LEAST_SQUARES, OTA_GAUGE_FAST};
+    uint64_t state = 83;
+    for (int t = 0; t < 48; t++) {
+        const double unit = t % 2 == 0 ? 0x1p-300 : 0x1p300;
+        x.n = y.n = whole(&state, 1, SMALL_ROWS);
+        x.m = y.m = whole(&state, 1, SMALL_COLUMNS);
+        draw(&state, t % KINDS, x.n, x.m, x.a);
+        for (int k = 0; k < x.n * x.m; k++) y.a[k] = unit * x.a[k];
+        const ota_gauge_rule rule = rules[t % 4];
+        assert_int_equal(align_rule(&x, rule, 5), align_rule(&y, rule, 5));
+        spec_check("TOT-41", fabs(y.result.residual - unit * x.result.residual), 0.0);
+        spec_check("TOT-41", fabs(y.result.residual_lower - unit * x.result.residual_lower), 0.0);
+        spec_check("TOT-41", fabs(y.result.rms - unit * x.result.rms),
+                   8.0 * DBL_EPSILON * unit * x.result.rms);
+        assert_true(x.result.passes == y.result.passes &&
+                    x.result.cycle_length == y.result.cycle_length);
+        for (int i = 0; i < x.n; i++) {
+            assert_true(y.k[i] == unit * x.k[i]);
+            assert_true(y.row_residual[i] == unit * x.row_residual[i]);
+        }
+        for (int j = 0; j < x.m; j++) assert_true(y.v[j] == unit * x.v[j]);
+    }
+}
+
+static void nothing_is_open(void *user, const ota_progress *progress) {
+    assert_true(progress->residual == 0.0 && progress->heads == 1);
+    assert_int_equal(progress->round, ++*(int64_t *)user);
+}
+
+/* A matrix of zeros: nothing is open at any time, and all shifts and figures are 0. */
+static void zeros_are_aligned(void **unused) {
+    (void)unused;
+    static const double a[SMALL_ROWS * SMALL_COLUMNS];
+    for (int rule = 0; rule <= OTA_GAUGE_FAST; rule++) {
+        int64_t rounds = 0;
+        const ota_gauge_options options = {.size = sizeof options,
+                                           .rule = (ota_gauge_rule)rule,
+                                           .progress = nothing_is_open,
+                                           .progress_user = &rounds};
+        double k[SMALL_ROWS], v[SMALL_COLUMNS], bound;
+        const ota_gauge_arrays arrays = {.row_shift = k, .column_shift = v};
+        ota_gauge_result r;
+        assert_int_equal(
+            ota_gauge(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options, &arrays, &r, NULL),
+            OTA_OK);
+        assert_true(r.residual == 0.0 && r.residual_lower == 0.0 && r.rms == 0.0);
+        for (int i = 0; i < SMALL_ROWS; i++) assert_true(k[i] == 0.0);
+        for (int j = 0; j < SMALL_COLUMNS; j++) assert_true(v[j] == 0.0);
+        assert_true(rounds > 0 || rule >= OTA_GAUGE_LEAST_SQUARES);
+        rounds = 1;
+        assert_int_equal(ota_gauge_four_cycle(a, NULL, OTA_F64, SMALL_ROWS, SMALL_COLUMNS, &options,
+                                              &bound, NULL),
+                         OTA_OK);
+        assert_true(bound == 0.0 && rounds == SMALL_ROWS);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     double a[4] = {0, 1, 2, 3}, b[4] = {0, 0, 0, 0}, bound;
@@ -597,6 +660,28 @@ static void refusals(void **unused) {
     assert_int_equal(ota_gauge_coherence(z, z, 1, 1, 2, z, shift, distance, limit, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "column_shift");
+    /* The last entry of each array counts as the first one does. */
+    enum { LAYERS = 2, ROWS = 3, COLUMNS = 4, SIZE = LAYERS * ROWS * COLUMNS };
+    static const struct {
+        int place;
+        const char *field;
+    } ends[] = {{ROWS * COLUMNS, "start"},
+                {SIZE, "moves"},
+                {LAYERS * ROWS, "row_shift"},
+                {LAYERS * COLUMNS, "column_shift"}};
+    for (int k = 0; k < 4; k++) {
+        double x[4][SIZE + 1], far[ROWS], most[ROWS];
+        for (int l = 0; l < 4; l++)
+            for (int c = 0; c <= SIZE; c++) x[l][c] = c < ends[l].place ? 0.0 : (double)NAN;
+        assert_int_equal(
+            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
+            OTA_OK);
+        x[k][ends[k].place - 1] = (double)NAN;
+        assert_int_equal(
+            ota_gauge_coherence(x[0], x[1], LAYERS, ROWS, COLUMNS, x[2], x[3], far, most, &error),
+            OTA_EINVAL);
+        assert_string_equal(error.field, ends[k].field);
+    }
 }
 
 int main(void) {
@@ -614,6 +699,8 @@ int main(void) {
         cmocka_unit_test(a_vocabulary_of_logits),
         cmocka_unit_test(cancelled_keeps_its_bounds),
         cmocka_unit_test(extremes),
+        cmocka_unit_test(scale_is_carried_along),
+        cmocka_unit_test(zeros_are_aligned),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static void repeated_columns_change_nothing(void **unused) {
     (void)unused;
     static aligned few, many, single;
     static double a[MOST_ROWS * FEW], wide[MOST_ROWS * MANY];
-    static float f32[MOST_ROWS * MANY], zero[MOST_ROWS * MANY];
+    static float f32[MOST_ROWS * MANY], taken[MOST_ROWS * MANY];
     uint64_t state = 41;
     for (int t = 0; t < 3 * KINDS; t++) {
         const int n = t < KINDS ? whole(&state, 1, 4) : whole(&state, 5, MOST_ROWS);
@@ -61,12 +62,15 @@ static void repeated_columns_change_nothing(void **unused) {
         for (int j = 0; j < MANY; j++) {
             for (int i = 0; i < n; i++) {
                 wide[i * MANY + j] = a[i * FEW + j % FEW] + (double)(j / FEW);
-                f32[i * MANY + j] = (float)wide[i * MANY + j];
+                /* The same difference, of two numbers. */
+                const double other = drawn(&state, 0, 0.0, 0.0);
+                taken[i * MANY + j] = (float)other;
+                f32[i * MANY + j] = (float)(wide[i * MANY + j] + other);
             }
         }
         assert_int_equal(align(a, NULL, OTA_F64, n, FEW, 0, NULL, &few), OTA_OK);
         assert_int_equal(align(wide, NULL, OTA_F64, n, MANY, 0, NULL, &many), OTA_OK);
-        assert_int_equal(align(f32, zero, OTA_F32, n, MANY, 0, NULL, &single), OTA_OK);
+        assert_int_equal(align(f32, taken, OTA_F32, n, MANY, 0, NULL, &single), OTA_OK);
         const double tiny = 1e-12 * (scale + MANY / FEW);
         assert_memory_equal(many.k, single.k, (size_t)n * sizeof *many.k);
         assert_memory_equal(many.v, single.v, sizeof many.v);
@@ -123,6 +127,41 @@ static void certificates_close(void **unused) {
     }
 }
 
+/* What a caller was told: how often, and whether more was open after a part had been solved. */
+typedef struct told {
+    int64_t rounds;
+    bool closed, opened_again;
+} told;
+
+static void note(void *user, const ota_progress *progress) {
+    told *const t = user;
+    assert_int_equal(progress->round, ++t->rounds);
+    assert_true(progress->residual >= 0.0);
+    if (t->closed && progress->residual > 0.0) t->opened_again = true;
+    if (!(progress->residual > 0.0)) t->closed = true;
+}
+
+/* Columns that join a part that was solved: what is open is then told anew, as it never is by one policy iteration on
+ * all columns, which ends where nothing is open. */
+static void columns_join_in_rounds(void **unused) {
+    (void)unused;
+    enum { N = 12 };
+    static double a[N * MANY];
+    uint64_t state = 53;
+    for (int k = 0; k < N * MANY; k++) a[k] = normal(&state);
+    for (int few = 0; few < 2; few++) {
+        told seen = {.rounds = 0};
+        const ota_gauge_options options = {
+            .size = sizeof options, .progress = note, .progress_user = &seen};
+        ota_gauge_result result;
+        assert_int_equal(
+            ota_gauge(a, NULL, OTA_F64, N, few ? FEW : MANY, &options, NULL, &result, NULL),
+            OTA_OK);
+        assert_true(seen.closed && seen.rounds >= result.passes);
+        assert_true(seen.opened_again == !few);
+    }
+}
+
 /* Rows enough that more columns bind than are ever gathered: all of them are worked on then. */
 static void many_rows_take_the_whole_matrix(void **unused) {
     (void)unused;
@@ -146,6 +185,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_columns_change_nothing),
         cmocka_unit_test(certificates_close),
+        cmocka_unit_test(columns_join_in_rounds),
         cmocka_unit_test(many_rows_take_the_whole_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,32 @@ static void equal_distributions_take_few_steps(void **unused) {
     }
 }
 
+/* All mass of both on one symbol, whichever it is: the plan is that one pair. */
+static void one_symbol_stays_where_it_is(void **unused) {
+    (void)unused;
+    enum { SIZE = 5 };
+    static const double epsilons[] = {0.02, 0.3, 1.0, 10.0};
+    for (int size = 1; size <= SIZE; size++) {
+        for (int place = 0; place < 4 * size; place++) {
+            double p[SIZE] = {0.0}, u[SIZE], v[SIZE];
+            const int symbol = place % size;
+            const double epsilon = epsilons[place / size];
+            ota_hamming_result result;
+            p[symbol] = 1.0;
+            assert_int_equal(
+                ota_hamming(p, p, size, epsilon, OTA_HAMMING_NEWTON, 0.0, 0, u, v, &result, NULL),
+                OTA_OK);
+            spec_check("DER-05", (double)result.rounds, 5.0);
+            spec_check("DER-05", fabs(u[symbol] * v[symbol] - 1.0), 8.0 * u64);
+            spec_check("TOT-18", fabs(result.cost), 0.0);
+            spec_check("TOT-16", fabs(result.objective), 8.0 * u64 * fmax(1.0, epsilon));
+            spec_check("DER-05", result.marginal_error, 8.0 * u64);
+            assert_true(result.theta > 0.0);
+            for (int i = 0; i < size; i++) assert_true(i == symbol || u[i] * v[i] == 0.0);
+        }
+    }
+}
+
 static void divergence_limits(void **unused) {
     (void)unused;
     double p[SMALL], q[SMALL], divergence;
@@ -266,6 +292,7 @@ int main(void) {
         cmocka_unit_test(scalings_are_the_dense_plan),
         cmocka_unit_test(large_vocabulary),
         cmocka_unit_test(equal_distributions_take_few_steps),
+        cmocka_unit_test(one_symbol_stays_where_it_is),
         cmocka_unit_test(divergence_limits),
         cmocka_unit_test(disjoint_and_equal),
         cmocka_unit_test(refusals),

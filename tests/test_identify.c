@@ -275,6 +275,132 @@ static void unbalanced_plans_are_traced(void **unused) {
     free(x);
 }
 
+/* Elastic plans of one large step and of many: 1.75 lies before the last lambda that is looked at, and eight steps of
+ * 1.5 reach what one step of no lambda does. */
+static void large_steps_are_traced(void **unused) {
+    (void)unused;
+    static const char *const plans[] = {"softmax/elastic:1.75,1", "softmax/elastic:1.5,8",
+                                        "softmax/elastic:0.05,2"};
+    uint64_t state = 7;
+    setting *const x = malloc(sizeof *x);
+    for (size_t k = 0; k < sizeof plans / sizeof plans[0]; k++) {
+        draw(&state, false, x);
+        solve(x, plans[k], 0.25);
+        ota_fit fit;
+        int64_t count;
+        assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+        char expected[96];
+        (void)snprintf(expected, sizeof expected, "%s{temperature=0.25}", plans[k]);
+        assert_string_equal(fit.method, expected);
+    }
+    free(x);
+}
+
+/* Numbers that no short decimal stands for come back with their digits: scores in f64 leave a dozen of them. */
+static void long_parameters_keep_their_digits(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    setting *const x = malloc(sizeof *x);
+    double *const scores = malloc(CELLS * sizeof *scores);
+    draw(&state, false, x);
+    for (int k = 0; k < CELLS; k++) scores[k] = normal(&state);
+    x->problem.queries = x->problem.keys = (ota_array){.data = NULL};
+    x->problem.scores = ota_array_of(scores, OTA_F64, 1, HEADS, N, M);
+    solve(x, "softmax", 0.712345678901);
+    ota_fit fit;
+    int64_t count;
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    spec_check("CETA-08", fabs(fit.temperature / 0.712345678901 - 1.0), 1e-11);
+    solve(x, "softmax/relaxed:0.312345678901", 0.712345678901);
+    assert_int_equal(ota_identify(&x->problem, NULL, x->plan, &fit, 1, &count, NULL), OTA_OK);
+    spec_check("CETA-08", fabs(fit.temperature / 0.712345678901 - 1.0), 1e-11);
+    spec_check("CETA-08", fabs(fit.strength / 0.312345678901 - 1.0), 1e-8);
+    assert_int_equal(fit.columns, OTA_COLUMNS_RELAXED);
+    free(scores);
+    free(x);
+}
+
+/* A slope is per unit of score, whatever the unit; scores of the form row + column have none. */
+static void slopes_have_the_unit_of_scores(void **unused) {
+    (void)unused;
+    enum { PAIRS = N * M };
+    static const double units[] = {0x1p-44, 1.0, 0x1p60};
+    uint64_t state = 9;
+    for (int k = 0; k < 6; k++) {
+        const double unit = units[k / 2], slope = 1.5;
+        double scores[PAIRS], plan[PAIRS], rows[N], columns[M];
+        for (int i = 0; i < N; i++) rows[i] = normal(&state);
+        for (int j = 0; j < M; j++) columns[j] = normal(&state);
+        for (int c = 0; c < PAIRS; c++) {
+            const double s = k % 2 == 0 ? normal(&state) : rows[c / M] + columns[c % M];
+            scores[c] = unit * s;
+            plan[c] = exp(slope * s + rows[c / M]);
+        }
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, 1, N, M);
+        identify_data d;
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        const identify_line line = ota_identify_regress(&d, 1.0, IDENTIFY_ROWS | IDENTIFY_COLUMNS);
+        if (k % 2 == 0)
+            spec_check("CETA-08", fabs(line.slope * unit / slope - 1.0), 1e-10);
+        else
+            assert_true(isnan(line.slope));
+        spec_check("CETA-08", line.residual, 1e-9);
+        ota_identify_close(&d);
+    }
+}
+
+/* Masses of heads whose supports differ, and with them what is shared out: a row with a key asks for 1, and the
+ * keys in reach of any row share the rows' sum. */
+static void masses_follow_the_support(void **unused) {
+    (void)unused;
+    enum { TWO = 2, PAIRS = TWO * N * M };
+    static double scores[PAIRS], plan[PAIRS];
+    uint64_t state = 12;
+    for (int trial = 0; trial < 8; trial++) {
+        double wanted_rows[TWO * N], wanted_columns[TWO * M], total[TWO] = {0.0};
+        for (int head = 0; head < TWO; head++) {
+            int usable = 0;
+            for (int i = 0; i < N; i++) {
+                const bool none = (i + head) % 5 == trial % 3;
+                wanted_rows[head * N + i] = none ? 0.0 : 1.0;
+                total[head] += wanted_rows[head * N + i];
+                for (int j = 0; j < M; j++) {
+                    const int k = (head * N + i) * M + j;
+                    /* The first key of the first head and the last of the other, among others. */
+                    const bool out = none || (j + head) % M % (trial + 2) == 0;
+                    scores[k] = out ? -(double)INFINITY : normal(&state);
+                    plan[k] = out ? 0.0 : uniform(&state);
+                }
+            }
+            for (int j = 0; j < M; j++) usable += (j + head) % M % (trial + 2) != 0;
+            for (int j = 0; j < M; j++)
+                wanted_columns[head * M + j] =
+                    (j + head) % M % (trial + 2) == 0 ? 0.0 : total[head] / usable;
+        }
+        ota_problem problem = {.size = sizeof problem};
+        problem.scores = ota_array_of(scores, OTA_F64, 1, TWO, N, M);
+        identify_data d;
+        assert_int_equal(ota_identify_open(&problem, NULL, plan, &d, NULL), OTA_OK);
+        double mass = 0.0;
+        for (int k = 0; k < TWO * N; k++) {
+            double sum = 0.0;
+            for (int j = 0; j < M; j++) sum += plan[k * M + j];
+            mass += sum;
+            spec_check("CETA-08", fabs(d.row_mass[k] - wanted_rows[k]), 0.0);
+            spec_check("CETA-08", fabs(d.row_sum[k] - sum), 1e-14 * M);
+        }
+        spec_check("CETA-08", fabs(d.mass - mass), 1e-12);
+        for (int k = 0; k < TWO * M; k++) {
+            double sum = 0.0;
+            for (int i = 0; i < N; i++) sum += plan[(k / M * N + i) * M + k % M];
+            spec_check("CETA-08", fabs(d.column_mass[k] - wanted_columns[k]), 1e-15 * N);
+            spec_check("CETA-08", fabs(d.column_sum[k] - sum), 1e-14 * N);
+        }
+        ota_identify_close(&d);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     uint64_t state = 3;
@@ -312,6 +438,10 @@ int main(void) {
         cmocka_unit_test(regressions_are_exact),
         cmocka_unit_test(scores_are_read),
         cmocka_unit_test(unbalanced_plans_are_traced),
+        cmocka_unit_test(large_steps_are_traced),
+        cmocka_unit_test(long_parameters_keep_their_digits),
+        cmocka_unit_test(slopes_have_the_unit_of_scores),
+        cmocka_unit_test(masses_follow_the_support),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);

@@ -466,6 +466,13 @@ static void NAME(test_keep)(void **state) {
                 note(&seen, fabsl(out[w] - exact), 64 * UNIT * size + TINY, "%s %ld kept of %ld",
                      LEVELS[level]->name, (long)got, (long)count);
             }
+            /* The list's values one after another: apply sums them in the same order. */
+            T *gathered = NAME(room)(&all, got * width), *row = NAME(room)(&all, width);
+            for (int64_t at = 0; at < got * width; at++)
+                gathered[at] = v[where[at / width] * width + at % width];
+            for (int64_t w = 0; w < width; w++) row[w] = 0;
+            kernels->apply(kept, got, gathered, width, 1, got, width, row, width);
+            assert_true(NAME(same)(row, out, width));
             T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
             kernels->dots(q, v, width, count, width, dot);
             for (int64_t j = 0; j < count; j++) {

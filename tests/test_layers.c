@@ -744,6 +744,16 @@ static void bad_input(void **unused) {
     REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "chain");
     chain.dscores = bad;
     REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "dscores");
+    chain.dscores = x;
+    const double scales[] = {NAN, INFINITY, -INFINITY};
+    for (int k = 0; k < 3; k++) {
+        chain.scale = scales[k];
+        REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "scale");
+    }
+    /* A weight may be 0. */
+    const double first[2] = {0.0, 1.0};
+    assert_int_equal(ota_context(first, x, 2, 2, y, &error), OTA_OK);
+    assert_true(y[0] == x[2] && y[1] == x[3]);
     chain.keys = 0;
     REFUSED(ota_head_chain_rule(&chain, &error), OTA_EINVAL, "keys");
 }

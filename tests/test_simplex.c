@@ -436,6 +436,59 @@ static void vocabulary_size(void **unused) {
     free(z);
 }
 
+/* Arrays end where their size says: what lies behind is no number, and every figure of one to five is the same
+ * as of a copy with other neighbours. */
+static void nothing_behind_the_end_counts(void **unused) {
+    (void)unused;
+    enum { LONGEST = 5 };
+    uint64_t state = 10;
+    for (int draw = 0; draw < 40; draw++) {
+        const int size = 1 + draw % LONGEST;
+        double z[2][LONGEST + 2], w[2][LONGEST + 2], p[2][LONGEST + 2];
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < LONGEST + 2; i++)
+                z[k][i] = w[k][i] = p[k][i] = k == 0 ? NAN : INFINITY;
+        for (int i = 0; i < size; i++) {
+            z[0][i] = z[1][i] = normal(&state);
+            w[0][i] = w[1][i] = normal(&state);
+        }
+        plain_softmax(z[0], size, 1.0, p[0]);
+        memcpy(p[1], p[0], (size_t)size * sizeof *p[0]);
+        ota_divergence of[2], logits[2];
+        ota_tail tail[2];
+        ota_logit_change change[2];
+        ota_state_change states[2];
+        ota_summary summary[2];
+        const int64_t counts[1] = {size};
+        double overlap[2], spearman[2];
+        memset(summary, 0, sizeof summary);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(ota_divergence_of(p[k], p[k], size, &of[k], NULL), OTA_OK);
+            assert_int_equal(
+                ota_divergence_of_logits(z[k], w[k], OTA_F64, size, 0.5, &logits[k], NULL), OTA_OK);
+            assert_int_equal(ota_tail_of(z[k], OTA_F64, size, 1.0, &tail[k], NULL), OTA_OK);
+            assert_int_equal(ota_logit_change_of(z[k], w[k], OTA_F64, size, &change[k], NULL),
+                             OTA_OK);
+            assert_int_equal(ota_state_change_of(z[k], w[k], OTA_F64, size, &states[k], NULL),
+                             OTA_OK);
+            assert_int_equal(ota_summary_of(z[k], size, &summary[k], NULL), OTA_OK);
+            assert_int_equal(ota_rank_change_of(z[k], w[k], OTA_F64, size, counts, 1, &overlap[k],
+                                                &spearman[k], NULL),
+                             OTA_OK);
+        }
+        assert_memory_equal(&of[0], &of[1], sizeof of[0]);
+        assert_memory_equal(&logits[0], &logits[1], sizeof logits[0]);
+        assert_memory_equal(&tail[0], &tail[1], sizeof tail[0]);
+        assert_memory_equal(&change[0], &change[1], sizeof change[0]);
+        assert_memory_equal(&states[0], &states[1], sizeof states[0]);
+        assert_true(overlap[0] == 1.0 && overlap[1] == 1.0);
+        spec_check("TOT-71", of[0].tv + fabs(of[0].kl) + of[0].js, 0.0);
+        assert_memory_equal(&summary[0], &summary[1], sizeof summary[0]);
+        /* The mean of one number is that number. */
+        if (size == 1) assert_true(summary[0].mean == z[0][0] && states[0].norm_change > 0.0);
+    }
+}
+
 static void refusals(void **unused) {
     (void)unused;
     const double fine[2] = {0.5, 0.5}, many[2] = {0.5, 0.6}, negative[2] = {1.5, -0.5};
@@ -455,6 +508,23 @@ static void refusals(void **unused) {
     assert_int_equal(ota_divergence_of_logits(fine, fine, OTA_F64, 2, 0.0, &d, &error), OTA_EINVAL);
     assert_string_equal(error.field, "temperature");
     assert_true(d.tv == -7.0);
+    /* Differences over the temperature stay finite: up to 1e300 in size, times a temperature below 1. */
+    static const struct {
+        double temperature, number;
+        ota_status status;
+    } limits[] = {{1.0, 1e300, OTA_OK},           {1.0, 1.001e300, OTA_EINVAL},
+                  {4.0, 1e300, OTA_OK},           {4.0, 1.001e300, OTA_EINVAL},
+                  {0.25, 0.25e300, OTA_OK},       {0.25, 0.2501e300, OTA_EINVAL},
+                  {1e-10, -0.999e290, OTA_OK},    {1e-10, -1.001e290, OTA_EINVAL},
+                  {0.25, -0.2501e300, OTA_EINVAL}};
+    for (size_t k = 0; k < sizeof limits / sizeof limits[0]; k++) {
+        const double pair[2] = {0.0, limits[k].number};
+        assert_int_equal(
+            ota_divergence_of_logits(fine, pair, OTA_F64, 2, limits[k].temperature, &d, &error),
+            limits[k].status);
+        if (limits[k].status != OTA_OK) assert_string_equal(error.field, "after");
+        assert_true(limits[k].status != OTA_OK || isfinite(d.tv));
+    }
     const int64_t counts[1] = {3};
     double overlap[1];
     assert_int_equal(ota_rank_change_of(fine, fine, OTA_F64, 2, counts, 1, overlap, NULL, &error),
@@ -481,6 +551,7 @@ int main(void) {
         cmocka_unit_test(ranks_equal_counting),
         cmocka_unit_test(fixtures),
         cmocka_unit_test(vocabulary_size),
+        cmocka_unit_test(nothing_behind_the_end_counts),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);

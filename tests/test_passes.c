@@ -1,0 +1,488 @@
+/* test_passes.c: one pass and one column update of the coupled solvers (coupled.h) against their definitions, in every
+ * domain, in f64 and f32, on heads of several chunks with rows and keys that take no part:
+ *
+ *     f_i = t (log mu_i - LSE_j((S_ij + g_j) / t))    P_ij = exp((S_ij + f_i + g_j) / t)
+ *     c_j = sum_i P_ij                                L_j = LSE_i((S_ij + f_i) / t) */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "solver/coupled.h"
+#include "spec.h"
+
+/* ROWS make three chunks, the last of them short. IDLE has scores and no mass, EMPTY has neither. */
+enum {
+    ROWS = 70,
+    COLUMNS = 37,
+    STRIDE = 48,
+    PAIRS = ROWS * COLUMNS,
+    IDLE = 3,
+    EMPTY = 41,
+    SHUT = 9
+};
+
+typedef struct bench {
+    ota_dense head;
+    ota_settings settings;
+    ota_arena arena;
+    ota_coupled state;
+    double s[PAIRS]; /* as the solver sees them */
+    double mu[ROWS], nu[COLUMNS], f[ROWS], g[COLUMNS];
+    double wide[ROWS * STRIDE];
+    float narrow[ROWS * STRIDE];
+    double unit; /* rounding of the scores' type */
+} bench;
+
+static uint64_t dice_state;
+
+static double uniform(void) {
+    dice_state += 0x9e3779b97f4a7c15u;
+    uint64_t x = dice_state;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+}
+
+static double normal(void) {
+    return sqrt(-2.0 * log(1.0 - uniform())) * cos(6.283185307179586 * uniform());
+}
+
+static void draw(bench *b) {
+    double top = -INFINITY, bottom = INFINITY;
+    b->head.mass = 0.0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        b->mu[i] = i == IDLE || i == EMPTY ? 0.0 : 0.2 + uniform();
+        b->head.mass += b->mu[i];
+        b->f[i] = b->mu[i] > 0.0 ? normal() : -INFINITY;
+        for (int64_t j = 0; j < STRIDE; j++) {
+            const bool shut = j >= COLUMNS || i == EMPTY || (5 * i + 3 * j) % 11 == 0;
+            const double s = shut ? -INFINITY : normal() + 0.1 * (double)i - 0.1 * (double)j;
+            b->narrow[i * STRIDE + j] = (float)s;
+            b->wide[i * STRIDE + j] = b->head.narrow ? (double)(float)s : s;
+            if (j < COLUMNS) b->s[i * COLUMNS + j] = b->wide[i * STRIDE + j];
+            top = fmax(top, shut ? -INFINITY : s);
+            bottom = fmin(bottom, shut ? INFINITY : s);
+        }
+    }
+    for (int64_t j = 0; j < COLUMNS; j++) {
+        b->nu[j] = j == SHUT ? 0.0 : (0.2 + uniform()) * b->head.mass / COLUMNS;
+        b->g[j] = j == SHUT ? -INFINITY : 0.5 * normal();
+    }
+    b->head.range = top - bottom;
+}
+
+/* A head whose workspace holds NaN wherever nobody has written. */
+static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
+    bench *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    dice_state = seed;
+    b->unit = narrow ? 0x1p-24 : 0x1p-53;
+    b->settings.tolerance = 1e-9;
+    b->head = (ota_dense){.rows = ROWS,
+                          .columns = COLUMNS,
+                          .narrow = narrow,
+                          .stride = STRIDE,
+                          .tau = 0.7,
+                          .order = 1.0,
+                          .sink = -INFINITY,
+                          .row_strength = INFINITY,
+                          .rule = OTA_COLUMNS_EXACT,
+                          .settings = &b->settings,
+                          .kernels = ota_kernels_choose(NULL)};
+    draw(b);
+    b->head.scores = narrow ? (void *)b->narrow : (void *)b->wide;
+    b->head.mu = b->mu;
+    b->head.nu = b->nu;
+    b->head.f = b->f;
+    b->head.g = b->g;
+    ota_coupled_layout(&b->state, &b->arena, ROWS, COLUMNS, STRIDE, narrow, false, needs);
+    assert_int_equal(ota_arena_allocate(&b->arena), OTA_OK);
+    memset(b->arena.base, 0xff, b->arena.size);
+    b->state.head = &b->head;
+    b->state.scores = b->head.scores;
+    ota_coupled_layout(&b->state, &b->arena, ROWS, COLUMNS, STRIDE, narrow, false, needs);
+    memcpy(b->state.target, b->nu, sizeof b->nu);
+    return b;
+}
+
+static void tear_down(bench *b) {
+    ota_arena_release(&b->arena);
+    free(b);
+}
+
+/* ---- the definitions --------------------------------------------------------------------------- */
+
+static double log_sum(const double *x, int64_t count) {
+    double top = -INFINITY, sum = 0.0;
+    for (int64_t k = 0; k < count; k++) top = fmax(top, x[k]);
+    if (!(top > -INFINITY)) return -INFINITY;
+    for (int64_t k = 0; k < count; k++) sum += exp(x[k] - top);
+    return top + log(sum);
+}
+
+static double row_level(const bench *b, int64_t i, double t) {
+    double x[COLUMNS + 1];
+    for (int64_t j = 0; j < COLUMNS; j++) x[j] = (b->s[i * COLUMNS + j] + b->g[j]) / t;
+    x[COLUMNS] = b->head.sink / t;
+    return log_sum(x, COLUMNS + 1);
+}
+
+static double column_level(const bench *b, int64_t j, double t, const double *f) {
+    double x[ROWS];
+    for (int64_t i = 0; i < ROWS; i++) x[i] = (b->s[i * COLUMNS + j] + f[i]) / t;
+    return log_sum(x, ROWS);
+}
+
+static double rounding_of(const bench *b, double t) { return 64.0 * b->unit * (4.0 + 20.0 / t); }
+
+/* f of exact or relaxed rows from g. */
+static double row_potential(const bench *b, int64_t i, double t) {
+    const double rho = b->head.row_strength, share = rho < INFINITY ? rho / (rho + t) : 1.0;
+    return b->mu[i] > 0.0 ? share * t * (log(b->mu[i]) - row_level(b, i, t)) : -INFINITY;
+}
+
+static void near(double got, double want, double rounding) {
+    if (want > -INFINITY)
+        spec_check("CETA-06 TOT-13", fabs(got - want), rounding * (1.0 + fabs(want)));
+    else
+        assert_true(got <= -INFINITY);
+}
+
+/* c is that of the rows f and g that lie in the head. */
+static void expect_sums(const bench *b, double t) {
+    const double rounding = rounding_of(b, t);
+    for (int64_t j = 0; j < COLUMNS; j++) {
+        const bool open = b->g[j] > -INFINITY;
+        const double sum = open ? exp(column_level(b, j, t, b->f) + b->g[j] / t) : 0.0;
+        spec_check("CETA-06 TOT-13", fabs(b->state.column[j] - sum), rounding * (1.0 + sum));
+    }
+}
+
+static void expect_pass(const bench *b, double t) {
+    for (int64_t i = 0; i < ROWS; i++) near(b->f[i], row_potential(b, i, t), rounding_of(b, t));
+    expect_sums(b, t);
+    for (int64_t j = 0; j < COLUMNS; j++) {
+        if (b->g[j] > -INFINITY)
+            near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+    }
+}
+
+/* ---- passes ------------------------------------------------------------------------------------ */
+
+/* Row i of S + f0 + g0 has its middle at 0 when costs are centred, else its largest entry. */
+static void expect_middle(const bench *b, const double *absorbed) {
+    for (int64_t i = 0; i < ROWS; i++) {
+        double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            const double x = b->s[i * COLUMNS + j] + absorbed[j];
+            if (!(x > -INFINITY)) continue;
+            low = fmin(low, x);
+            high = fmax(high, x);
+            sum += x;
+            count += 1.0;
+        }
+        const ota_center center = b->settings.center;
+        const double wanted = center == OTA_CENTER_NONE   ? high
+                              : center == OTA_CENTER_MEAN ? sum / count
+                                                          : 0.5 * (low + high);
+        if (count > 0.0) {
+            spec_check("TOT-106", fabs(b->state.absorbed_f[i] + wanted), 16.0 * b->unit * 20.0);
+        } else {
+            assert_true(b->state.absorbed_f[i] >= 0.0 && b->state.absorbed_f[i] <= 0.0);
+        }
+    }
+}
+
+/* What the linear domain would exponentiate: twice the largest entry after rows, then columns, are centred. */
+static double centred_range(const bench *b) {
+    double x[PAIRS], largest = 0.0;
+    memcpy(x, b->s, sizeof x);
+    for (int side = 0; side < 2; side++) {
+        const int64_t lines = side == 0 ? ROWS : COLUMNS, length = side == 0 ? COLUMNS : ROWS;
+        const int64_t step = side == 0 ? COLUMNS : 1, along = side == 0 ? 1 : COLUMNS;
+        for (int64_t line = 0; line < lines; line++) {
+            double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
+            for (int64_t k = 0; k < length; k++) {
+                const double one = x[line * step + k * along];
+                if (!(one > -INFINITY)) continue;
+                low = fmin(low, one);
+                high = fmax(high, one);
+                sum += one;
+                count += 1.0;
+            }
+            const double middle =
+                b->settings.center == OTA_CENTER_MEAN ? sum / count : 0.5 * (low + high);
+            for (int64_t k = 0; k < length && count > 0.0; k++)
+                x[line * step + k * along] -= middle;
+        }
+    }
+    for (int64_t k = 0; k < PAIRS; k++) largest = fmax(largest, isinf(x[k]) ? 0.0 : fabs(x[k]));
+    return 2.0 * largest;
+}
+
+/* The kernel formed once; scalings within reach, out of reach, and of keys that are closed. */
+static void linear_pass(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 12; k++) {
+        bench *b = set_up((uint64_t)k, k % 2 == 1, OTA_NEEDS_KERNEL);
+        b->settings.center = (ota_center)(k % 3);
+        b->head.sink = k < 6 ? -INFINITY : 0.8;
+        b->state.domain = OTA_DOMAIN_LINEAR;
+        const double t = b->head.tau, range = ota_linear_range(&b->state);
+        const double wanted = k % 3 == 0 ? b->head.range : centred_range(b);
+        spec_check("TOT-106", fabs(range - wanted), 64.0 * b->unit * wanted);
+        assert_true(ota_linear_pass(&b->state, t));
+        expect_pass(b, t);
+        expect_middle(b, b->state.absorbed_g);
+        assert_true(b->state.underflowed == 0);
+        double absorbed[COLUMNS];
+        memcpy(absorbed, b->state.absorbed_g, sizeof absorbed);
+        for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 0.4 * normal();
+        b->state.temperature = t;
+        assert_true(ota_linear_pass(&b->state, t));
+        assert_memory_equal(absorbed, b->state.absorbed_g, sizeof absorbed);
+        expect_pass(b, t);
+        /* Too far for the scalings: the kernel is formed anew. Closed keys count in a row's midrange, which takes
+         * the others out of the reach of f32. */
+        for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 260.0 * t;
+        if (!b->head.narrow || b->settings.center != OTA_CENTER_MIDRANGE) {
+            assert_true(ota_linear_pass(&b->state, t));
+            expect_pass(b, t);
+            assert_true(b->state.absorbed_g[0] > absorbed[0] + 200.0 * t);
+        }
+        tear_down(b);
+    }
+}
+
+/* Sweeps and rows solved one by one, at a temperature that changes from pass to pass. */
+static void other_passes(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 16; k++) {
+        bench *b = set_up((uint64_t)(50 + k), k % 2 == 1, 0);
+        b->head.sink = k % 4 < 2 ? -INFINITY : 0.8;
+        b->state.domain = k < 8 ? OTA_DOMAIN_LOG : OTA_DOMAIN_ROWS;
+        if (k >= 12) b->head.row_strength = 0.9;
+        for (double t = 1.4; t > 0.3; t *= 0.5) {
+            double before[ROWS];
+            memcpy(before, b->f, sizeof before);
+            ota_pass(&b->state, t, 1.0);
+            assert_memory_equal(before, b->state.old_f, sizeof before);
+            expect_pass(b, t);
+        }
+        /* A cold pass, where sums underflow and L must come from the largest term. */
+        if (k < 8) {
+            for (int64_t j = 0; j < COLUMNS; j++) b->g[j] -= j % 2 == 0 ? 900.0 : 0.0;
+            ota_pass(&b->state, 0.7, 1.0);
+            expect_pass(b, 0.7);
+        }
+        tear_down(b);
+    }
+}
+
+/* Both sides relaxed: f goes omega of its way, L belongs to that f, c to exact rows. */
+static void relaxed_pass(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 4; k++) {
+        bench *b = set_up((uint64_t)(80 + k), k % 2 == 1, 0);
+        const double omega = k < 2 ? 1.6 : 0.7, t = 0.7;
+        b->state.domain = OTA_DOMAIN_ROWS;
+        double before[ROWS], exact[ROWS];
+        memcpy(before, b->f, sizeof before);
+        for (int64_t i = 0; i < ROWS; i++) exact[i] = row_potential(b, i, t);
+        ota_pass(&b->state, t, omega);
+        for (int64_t i = 0; i < ROWS; i++) {
+            if (b->mu[i] > 0.0)
+                near(b->f[i], (1.0 - omega) * before[i] + omega * exact[i], rounding_of(b, t));
+            else
+                assert_true(b->f[i] <= -INFINITY);
+        }
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            const double sum = exp(column_level(b, j, t, exact) + b->g[j] / t);
+            spec_check("DER-09", fabs(b->state.column[j] - sum), rounding_of(b, t) * (1.0 + sum));
+            if (j != SHUT) near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+        }
+        tear_down(b);
+    }
+}
+
+/* The printed order that starts on columns: L of f as it lies there. */
+static void pass_of_columns(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 4; k++) {
+        bench *b = set_up((uint64_t)(90 + k), k % 2 == 1, 0);
+        const double t = k < 2 ? 0.7 : 0.01;
+        ota_pass_columns(&b->state, t);
+        for (int64_t j = 0; j < COLUMNS; j++)
+            near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+        tear_down(b);
+    }
+}
+
+/* ---- what is measured, and the constant of relaxed columns -------------------------------------- */
+
+/* The column residual of numeric policy 3.5 by its definition. */
+static double residual_of(const bench *b) {
+    double residual = 0.0;
+    for (int64_t j = 0; j < COLUMNS; j++) {
+        const double c = b->state.column[j], target = b->nu[j], over = c - target;
+        if (b->head.rule == OTA_COLUMNS_RELAXED)
+            residual += target > 0.0 ? fabs(c - target * exp(-b->g[j] / b->head.strength)) : c;
+        else if (b->head.rule == OTA_COLUMNS_CAPPED)
+            residual += b->g[j] < 0.0 ? fabs(over) : fmax(over, 0.0);
+        else
+            residual += fabs(over);
+    }
+    return residual / b->head.mass;
+}
+
+static const ota_column_rule rules[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_CAPPED, OTA_COLUMNS_RELAXED};
+
+static void measured(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 12; k++) {
+        bench *b = set_up((uint64_t)(120 + k), k % 2 == 1, 0);
+        b->head.rule = rules[k % 3];
+        b->head.strength = 1.3;
+        b->head.emission = k < 6 ? OTA_EMIT_ROWS : OTA_EMIT_POTENTIALS;
+        for (int64_t j = 0; j < COLUMNS && k % 3 == 1; j++)
+            b->g[j] = j % 4 == 0 ? 0.0 : -fabs(b->g[j]);
+        const double t = b->head.tau, found = ota_measure(&b->state);
+        const double residual = residual_of(b);
+        double rows = 0.0, excess = 0.0;
+        for (int64_t i = 0; i < ROWS; i++) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < COLUMNS; j++)
+                sum += exp((b->s[i * COLUMNS + j] + b->f[i] + b->g[j]) / t);
+            rows += fabs(sum - b->mu[i]);
+        }
+        for (int64_t j = 0; j < COLUMNS; j++) excess += fmax(b->state.column[j] - b->nu[j], 0.0);
+        rows /= b->head.mass;
+        excess /= b->head.mass;
+        expect_sums(b, t);
+        const double rounding = rounding_of(b, t) * (1.0 + rows);
+        if (k < 6) assert_true(b->head.row_error <= 64.0 * b->unit);
+        spec_check("DER-27", fabs(b->head.row_error - rows), rounding);
+        spec_check("DER-27", fabs(ota_column_residual(&b->state) - residual), 1e-14);
+        const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;
+        spec_check("DER-27", fabs(b->head.column_error - (capped ? excess : residual)), 1e-14);
+        spec_check("DER-27", fabs(found - fmax(residual, b->head.row_error)), 1e-14);
+        tear_down(b);
+    }
+}
+
+/* Relaxed columns move by the constant after which both sides of the columns' rule have the same sum. */
+static void constant_mode(void **unused) {
+    (void)unused;
+    for (int k = 0; k < 4; k++) {
+        bench *b = set_up((uint64_t)(150 + k), false, 0);
+        const double t = b->head.tau, rho = b->head.strength = 1.3;
+        b->head.rule = OTA_COLUMNS_RELAXED;
+        b->state.domain = OTA_DOMAIN_ROWS;
+        if (k >= 2) b->head.row_strength = 0.9;
+        ota_pass(&b->state, t, 1.0);
+        double before[COLUMNS], reached = 0.0, wanted = 0.0;
+        memcpy(before, b->g, sizeof before);
+        ota_constant_mode(&b->state);
+        const double move = b->g[0] - before[0];
+        assert_true(fabs(move) > 1e-3);
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            if (j == SHUT) continue;
+            spec_check("DER-01", fabs(b->g[j] - before[j] - move), 1e-14);
+            reached += b->state.column[j];
+            wanted += b->nu[j] * exp(-b->g[j] / rho);
+        }
+        spec_check("DER-01", fabs(reached / wanted - 1.0), 1e-13);
+        expect_pass(b, t);
+        /* With a sink there is no such constant, nor for columns that are exact. */
+        memcpy(before, b->g, sizeof before);
+        b->head.sink = 0.5;
+        ota_constant_mode(&b->state);
+        b->head.sink = -INFINITY;
+        b->head.rule = OTA_COLUMNS_EXACT;
+        ota_constant_mode(&b->state);
+        assert_memory_equal(before, b->g, sizeof before);
+        tear_down(b);
+    }
+}
+
+/* ---- one column update --------------------------------------------------------------------------- */
+
+/* Over-relaxed by omega, caps never above 0, closed keys and keys without a row as they were. */
+static void column_step(void **unused) {
+    (void)unused;
+    enum { LONELY = 20 };
+    for (int k = 0; k < 6; k++) {
+        bench *b = set_up((uint64_t)(170 + k), false, 0);
+        const double t = b->head.tau, omega = k < 3 ? 1.0 : 1.4;
+        b->head.rule = rules[k % 3];
+        b->head.strength = 1.3;
+        b->state.domain = OTA_DOMAIN_LOG;
+        for (int64_t i = 0; i < ROWS; i++)
+            b->wide[i * STRIDE + LONELY] = b->s[i * COLUMNS + LONELY] = -INFINITY;
+        ota_pass(&b->state, t, 1.0);
+        double before[COLUMNS];
+        memcpy(before, b->g, sizeof before);
+        ota_column_step(&b->state, t, omega);
+        assert_memory_equal(before, b->state.previous, sizeof before);
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;
+            const double gain = b->head.rule == OTA_COLUMNS_RELAXED ? 1.3 / (1.3 + t) : 1.0;
+            double next = gain * t * (log(b->nu[j]) - column_level(b, j, t, b->f));
+            if (capped) next = fmin(next, 0.0);
+            next = (1.0 - omega) * before[j] + omega * next;
+            if (capped) next = fmin(next, 0.0);
+            if (j == SHUT || j == LONELY) next = before[j];
+            near(b->g[j], next, rounding_of(b, t));
+        }
+        tear_down(b);
+    }
+}
+
+/* The Tsallis update with f held: every column that may carry weight meets its rule. */
+static void tsallis_columns(void **unused) {
+    (void)unused;
+    static const double column_orders[] = {1.25, 1.5, 2.0, 3.0};
+    for (int k = 0; k < 24; k++) {
+        bench *b = set_up((uint64_t)(200 + k), false, OTA_NEEDS_NEWTON);
+        const double order = b->head.order = column_orders[k % 4], power = 1.0 / (order - 1.0);
+        const double t = k < 12 ? 0.7 : 0.02;
+        const double rho = b->head.strength = k < 12 ? 1.2 : 0.9;
+        b->head.rule = rules[k / 4 % 3];
+        const bool relaxed = b->head.rule == OTA_COLUMNS_RELAXED;
+        ota_newton_columns(&b->state, b->wide, t);
+        for (int64_t j = 0; j < COLUMNS; j++) {
+            const double g = b->g[j];
+            double sum = 0.0, target = b->nu[j];
+            if (j == SHUT) continue;
+            for (int64_t i = 0; i < ROWS; i++) {
+                const double y = (order - 1.0) * (b->s[i * COLUMNS + j] + b->f[i] + g) / t;
+                if (y > 0.0) sum += pow(y, power);
+            }
+            if (relaxed) target *= exp(-g / rho);
+            if (b->head.rule == OTA_COLUMNS_CAPPED) assert_true(g <= 0.0);
+            if (b->head.rule == OTA_COLUMNS_CAPPED && !(g < 0.0))
+                assert_true(sum <= target * (1.0 + 1e-12));
+            else
+                spec_check("LIT-11 DER-02", fabs(sum / target - 1.0), relaxed ? 1e-7 : 1e-12);
+        }
+        assert_true(b->g[SHUT] <= -INFINITY);
+        tear_down(b);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_pass),  cmocka_unit_test(other_passes),
+        cmocka_unit_test(relaxed_pass), cmocka_unit_test(pass_of_columns),
+        cmocka_unit_test(measured),     cmocka_unit_test(constant_mode),
+        cmocka_unit_test(column_step),  cmocka_unit_test(tsallis_columns),
+    };
+    return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
+}

@@ -1,0 +1,302 @@
+/* Bodies of test_rows.c for one type T; NAME adds its suffix, UNIT is its rounding. */
+
+typedef struct NAME(row) {
+    T s[MOST], h[MOST], p[MOST];
+    ota_row_found found;
+} NAME(row);
+
+/* Scores of which every seventh is forbidden, but never all of them. */
+static void NAME(draw)(NAME(row) * x, dice *d, int64_t count) {
+    for (int64_t j = 0; j < count; j++) {
+        x->s[j] = (T)(j % 7 == 4 ? (double)-INFINITY : normal(d));
+        x->h[j] = (T)(0.5 * normal(d));
+    }
+}
+
+static double NAME(summed)(const T *p, int64_t count) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) sum += (double)p[j];
+    return sum;
+}
+
+/* Weights and sink follow from f = found.potential; `given` holds biases or is NULL. */
+static void NAME(follow)(const request *r, const NAME(row) * x, const T *given) {
+    const double f = x->found.potential;
+    double reach = 1.0 + fabs(f), worst = 0.0;
+    for (int64_t j = 0; j < r->count; j++) {
+        const double s = (double)x->s[j] + (given == NULL ? 0.0 : (double)given[j]);
+        if (s > -INFINITY) reach = fmax(reach, fabs(s));
+        if (!(s > -INFINITY))
+            assert_true(!(x->p[j] > 0) && !(x->p[j] < 0));
+        else
+            worst = fmax(worst, apart(&r->law, (double)x->p[j], s + f));
+    }
+    /* Where a weight is a root of its argument, it moves by the root of its rounding. */
+    const double rooted = r->law.order > 2.0 ? 0x1p-30 : 0.0;
+    const double rounding = 16.0 * UNIT * (1.0 + reach / r->law.tau) + rooted;
+    spec_check("LIT-11 LIT-01", worst, rounding);
+    if (r->law.sink > -INFINITY) {
+        spec_check("LIT-11 TOT-20", apart(&r->law, x->found.sink, r->law.sink + f), rounding);
+    } else {
+        assert_true(!(x->found.sink > 0.0) && !(x->found.sink < 0.0));
+    }
+}
+
+static double NAME(log_sum)(const request *r, const NAME(row) * x, const T *given) {
+    double sum = r->law.sink > -INFINITY ? exp(r->law.sink / r->law.tau) : 0.0;
+    for (int64_t j = 0; j < r->count; j++)
+        sum += exp(((double)x->s[j] + (given == NULL ? 0.0 : (double)given[j])) / r->law.tau);
+    return log(sum);
+}
+
+/* Every law, with and without biases and sink; relaxed rows carry mu e^(-f / rho). */
+static void NAME(test_solved)(void **state) {
+    (void)state;
+    for (int order = 0; order < ORDERS; order++) {
+        for (int k = 0; k < 84; k++) {
+            dice d = {.state = (uint64_t)(100 * order + k)};
+            request r = draw_request(&d, order, k);
+            const bool relaxed = order == 0 && k % 8 == 5;
+            if (relaxed) r.law.row_strength = 0.7;
+            NAME(row) x;
+            NAME(draw)(&x, &d, r.count);
+            const T *given = k % 3 == 1 ? x.h : NULL;
+            NAME(ota_row_solve)(&r.law, x.s, given, r.count, r.mu, x.p, &x.found);
+            NAME(follow)(&r, &x, given);
+            const double grown = relaxed ? -x.found.potential / 0.7 : 0.0;
+            const double wanted = r.mu * exp(grown);
+            spec_check("DER-26", fabs(x.found.mass + x.found.sink - wanted),
+                       8 * 0x1p-53 * wanted * (1.0 + fabs(grown)));
+            spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
+                       8.0 * UNIT * wanted);
+            if (order == 0) {
+                spec_check("LIT-01", fabs(x.found.lse - NAME(log_sum)(&r, &x, given)),
+                           16.0 * UNIT * (1.0 + fabs(x.found.lse)));
+            }
+            assert_false(x.found.empty || x.found.nonfinite || x.found.infeasible);
+            /* In place the bits are the same. */
+            ota_row_found again;
+            T line[MOST];
+            memcpy(line, x.s, sizeof line);
+            NAME(ota_row_solve)(&r.law, line, given, r.count, r.mu, line, &again);
+            assert_memory_equal(line, x.p, (size_t)r.count * sizeof(T));
+        }
+    }
+}
+
+/* Entmax as a list holds the keys of the row that have weight, in order. */
+static void NAME(test_lists)(void **state) {
+    (void)state;
+    for (int order = 1; order < ORDERS; order++) {
+        for (int k = 0; k < 84; k++) {
+            dice d = {.state = (uint64_t)(1000 + 100 * order + k)};
+            const request r = draw_request(&d, order, k);
+            NAME(row) x;
+            NAME(draw)(&x, &d, r.count);
+            T kept[MOST + OTA_KEEP_ROOM];
+            int32_t where[MOST + OTA_KEEP_ROOM];
+            double wide[MOST + OTA_KEEP_ROOM];
+            const ota_row_room room = {kept, where, wide};
+            const int64_t got = NAME(ota_row_entmax)(&r.law, x.s, r.count, r.mu, &room, &x.found);
+            memset(x.p, 0, sizeof x.p);
+            for (int64_t i = 0; i < got; i++) {
+                assert_true(kept[i] > 0 && (i == 0 || where[i] > where[i - 1]));
+                x.p[where[i]] = kept[i];
+            }
+            NAME(follow)(&r, &x, NULL);
+            spec_check("DER-26", fabs(x.found.mass + x.found.sink - r.mu), 8 * 0x1p-53 * r.mu);
+            spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
+                       4.0 * UNIT * r.mu);
+            assert_int_equal(NAME(ota_row_entmax)(&r.law, x.s, r.count, 0.0, &room, &x.found), 0);
+            assert_true(x.found.potential <= -INFINITY && !x.found.empty);
+        }
+    }
+}
+
+/* Both potentials given, f no update's: the definition, without any sum to meet. */
+static void NAME(test_given)(void **state) {
+    (void)state;
+    for (int order = 0; order < ORDERS; order++) {
+        for (int k = 0; k < 84; k++) {
+            dice d = {.state = (uint64_t)(2000 + 100 * order + k)};
+            const request r = draw_request(&d, order, k);
+            NAME(row) x;
+            NAME(draw)(&x, &d, r.count);
+            const T *given = k % 3 == 1 ? x.h : NULL;
+            const double f = 0.4 * normal(&d);
+            NAME(ota_row_weights)(&r.law, x.s, given, r.count, f, x.p, &x.found);
+            assert_true(x.found.potential >= f && x.found.potential <= f);
+            if (order > 0) x.found.sink = weight_of(&r.law, r.law.sink + f);
+            NAME(follow)(&r, &x, given);
+            spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
+                       8.0 * UNIT * x.found.mass);
+            if (order == 0) {
+                spec_check("LIT-01", fabs(x.found.lse - NAME(log_sum)(&r, &x, given)),
+                           16.0 * UNIT * (1.0 + fabs(x.found.lse)));
+            }
+            NAME(ota_row_weights)(&r.law, x.s, given, r.count, -INFINITY, x.p, &x.found);
+            for (int64_t j = 0; j < r.count; j++) assert_true(!(x.p[j] > 0) && !(x.p[j] < 0));
+            assert_true(x.found.potential <= -INFINITY);
+        }
+    }
+}
+
+/* A weight of the caller's that never falls to 0: keys that are open have some, others and a sink that is
+ * not there have nothing. */
+static void NAME(test_custom)(void **state) {
+    (void)state;
+    const ota_custom custom = {.weight = floored, .slope = floored_slope};
+    for (int k = 0; k < 84; k++) {
+        dice d = {.state = (uint64_t)(4000 + k)};
+        request r = draw_request(&d, 0, k);
+        r.law.custom = &custom;
+        NAME(row) x;
+        NAME(draw)(&x, &d, r.count);
+        const T *given = k % 3 == 1 ? x.h : NULL;
+        NAME(ota_row_solve)(&r.law, x.s, given, r.count, r.mu, x.p, &x.found);
+        assert_false(x.found.infeasible || x.found.empty);
+        const double f = x.found.potential, tau = r.law.tau;
+        for (int64_t j = 0; j < r.count; j++) {
+            const double s = (double)x.s[j] + (given == NULL ? 0.0 : (double)given[j]);
+            const double want = s > -INFINITY ? floored(NULL, (s + f) / tau) : 0.0;
+            spec_check("LIT-34", fabs((double)x.p[j] - want), (UNIT + 0x1p-46) * want);
+        }
+        const double sink = r.law.sink > -INFINITY ? floored(NULL, (r.law.sink + f) / tau) : 0.0;
+        spec_check("LIT-34", fabs(x.found.sink - sink), 0x1p-46 * sink);
+        spec_check("LIT-34", fabs(x.found.mass + x.found.sink - r.mu), 0x1p-46 * r.mu);
+    }
+}
+
+/* All mass on the first largest key; a sink as large as it leaves it there, a larger one takes it. */
+static void NAME(test_hard)(void **state) {
+    (void)state;
+    const T s[5] = {1, (T)-INFINITY, 3, 3, 2}, h[5] = {0, 0, 0, 1, (T)2.5};
+    const double sinks[] = {-INFINITY, 3.0, 4.0, 5.0};
+    for (int k = 0; k < 8; k++) {
+        const bool lifted = k >= 4;
+        const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
+        const ota_row_law law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
+        const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
+        T p[5];
+        ota_row_found found;
+        NAME(ota_row_solve)(&law, s, lifted ? h : NULL, 5, 0.5, p, &found);
+        for (int64_t j = 0; j < 5; j++) assert_true(p[j] == (j == best ? (T)0.5 : (T)0));
+        assert_true(found.mass == (best < 0 ? 0.0 : 0.5) && found.sink == 0.5 - found.mass);
+        assert_true(found.potential == -fmax(sink, top));
+    }
+}
+
+/* What is left of each key caps its weight: min(remaining, w(s + f)), and is lowered by it. */
+static void NAME(test_online)(void **state) {
+    (void)state;
+    for (int order = 0; order < ORDERS; order++) {
+        for (int k = 0; k < 84; k++) {
+            dice d = {.state = (uint64_t)(3000 + 100 * order + k)};
+            const request r = draw_request(&d, order, k);
+            NAME(row) x;
+            NAME(draw)(&x, &d, r.count);
+            double before[MOST], remaining[MOST], scratch[MOST], room = 0.0;
+            for (int64_t j = 0; j < r.count; j++) {
+                before[j] = j % 5 == 3 ? 0.0 : (0.1 + uniform(&d)) * 4.0 * r.mu / (double)r.count;
+                if (x.s[j] > (T)-INFINITY) room += before[j];
+            }
+            for (int64_t j = 0; j < r.count; j++)
+                remaining[j] = before[j] *= fmax(1.0, 1.5 * r.mu / room);
+            NAME(ota_row_online)
+            (&r.law, x.s, r.count, r.mu, remaining, x.p, scratch, &x.found);
+            assert_false(x.found.infeasible || x.found.empty || x.found.nonfinite);
+            const double f = x.found.potential, slack = 64 * 0x1p-53 * (4.0 + fabs(f)) / r.law.tau;
+            double sum = x.found.sink, worst = 0.0;
+            for (int64_t j = 0; j < r.count; j++) {
+                const double s = (double)x.s[j], taken = before[j] - remaining[j];
+                const bool full = !(remaining[j] > 0.0) && before[j] > 0.0;
+                sum += taken;
+                assert_true(remaining[j] >= 0.0 && taken >= 0.0);
+                assert_true(fabs((double)x.p[j] - taken) <= (UNIT + 0x1p-51) * before[j]);
+                if (!(s > -INFINITY) || !(before[j] > 0.0))
+                    assert_true(!(taken > 0.0));
+                else if (full)
+                    assert_true(s + f >= r.law.tau * (argument_of(&r.law, before[j]) - slack));
+                else if (taken > 1e-6 * before[j])
+                    worst = fmax(worst, apart(&r.law, taken, s + f));
+            }
+            /* before - remaining has lost what the weight was smaller by. */
+            spec_check("DER-23", worst, slack + 0x1p-30);
+            spec_check("DER-23", fabs(sum - r.mu), 64 * 0x1p-53 * r.mu);
+            spec_check("DER-23", fabs(x.found.mass + x.found.sink - r.mu), 16 * 0x1p-53 * r.mu);
+            if (r.law.sink > -INFINITY && x.found.sink > 0.0)
+                spec_check("DER-23", apart(&r.law, x.found.sink, r.law.sink + f), slack);
+            spec_check("DER-23", fabs(x.found.lse - NAME(log_sum)(&r, &x, NULL)),
+                       64 * 0x1p-53 * (1.0 + fabs(x.found.lse)));
+        }
+    }
+}
+
+/* A row that takes exactly what is left fits, then a row without mass still does, but nothing else. */
+static void NAME(test_used_up)(void **state) {
+    (void)state;
+    for (int order = -1; order < ORDERS; order++) {
+        const ota_row_law law = {ota_kernels_choose(NULL),
+                                 order < 0 ? 0.0 : orders[order],
+                                 1.0,
+                                 -INFINITY,
+                                 INFINITY,
+                                 NULL};
+        const T s[4] = {1, 3, (T)-INFINITY, 2};
+        double remaining[4] = {0.25, 0.5, 8.0, 0.25}, scratch[4];
+        T p[4];
+        ota_row_found found;
+        NAME(ota_row_online)(&law, s, 4, 1.0, remaining, p, scratch, &found);
+        assert_false(found.infeasible);
+        assert_true(p[0] == (T)0.25 && p[1] == (T)0.5 && p[2] == (T)0 && p[3] == (T)0.25);
+        assert_true(remaining[0] == 0.0 && remaining[1] == 0.0 && remaining[3] == 0.0);
+        assert_true(remaining[2] == 8.0 && found.mass == 1.0 && found.sink == 0.0);
+        NAME(ota_row_online)(&law, s, 4, 0.0, remaining, p, scratch, &found);
+        assert_false(found.infeasible);
+        for (int j = 0; j < 4; j++) assert_true(p[j] == (T)0);
+        assert_true(found.mass == 0.0);
+        NAME(ota_row_online)(&law, s, 4, 1e-3, remaining, p, scratch, &found);
+        assert_true(found.infeasible);
+        remaining[3] = 1e-3;
+        NAME(ota_row_online)(&law, s, 4, 0.99e-3, remaining, p, scratch, &found);
+        assert_false(found.infeasible);
+        assert_true(p[3] == (T)0.99e-3 && fabs(remaining[3] - 1e-5) < 1e-18);
+    }
+}
+
+/* Nothing to choose from, nothing to give, and what is no number. */
+static void NAME(test_edges)(void **state) {
+    (void)state;
+    for (int order = -1; order < ORDERS; order++) {
+        ota_row_law law = {ota_kernels_choose(NULL),
+                           order < 0 ? 0.0 : orders[order],
+                           1.0,
+                           -INFINITY,
+                           INFINITY,
+                           NULL};
+        T s[3] = {(T)-INFINITY, (T)-INFINITY, (T)-INFINITY}, p[3] = {1, 1, 1};
+        ota_row_found found;
+        NAME(ota_row_solve)(&law, s, NULL, 3, 1.0, p, &found);
+        assert_true(found.empty && !found.nonfinite && found.potential <= -INFINITY);
+        assert_true(found.lse <= -INFINITY && !(found.mass > 0.0));
+        for (int j = 0; j < 3; j++) assert_true(p[j] == (T)0);
+        law.sink = 0.5;
+        NAME(ota_row_solve)(&law, s, NULL, 3, 0.75, p, &found);
+        assert_true(!found.empty && fabs(found.sink - 0.75) < 1e-15 && !(found.mass > 0.0));
+        law.sink = -INFINITY;
+        s[1] = 2;
+        NAME(ota_row_solve)(&law, s, NULL, 3, 0.0, p, &found);
+        assert_true(!found.empty && !(found.mass > 0.0) && !(found.sink > 0.0));
+        for (int j = 0; j < 3; j++) assert_true(p[j] == (T)0);
+        if (order == 0) assert_true(found.lse == 2.0);
+        if (order >= 0) assert_true(found.potential <= -INFINITY);
+        for (int k = 0; k < 3; k++) {
+            const double broken[] = {NAN, INFINITY, 0.0};
+            s[0] = (T)broken[k];
+            NAME(ota_row_solve)(&law, s, NULL, 3, k == 2 ? NAN : 1.0, p, &found);
+            assert_true(found.nonfinite && isnan(found.potential) && isnan(found.mass));
+            assert_true(isnan(found.lse) && isnan(found.sink) && !found.empty);
+            for (int j = 0; j < 3; j++) assert_true(isnan(p[j]));
+        }
+    }
+}
