@@ -356,11 +356,8 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
-<<<<<<< HEAD
     tests/test_pairs.c
-=======
     tests/test_passes.c
->>>>>>> main
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c
