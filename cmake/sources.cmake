@@ -79,8 +79,10 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
     src/backend/cpu/kernels_avx512_f64.c
+    src/backend/cpu/kernels_avx512bf16_bf16.c
     src/backend/cpu/kernels_neon_f32.c
     src/backend/cpu/kernels_neon_f64.c
+    src/backend/cpu/kernels_portable_bf16.c
     src/backend/cpu/kernels_portable_f32.c
     src/backend/cpu/kernels_portable_f64.c)
 
@@ -354,6 +356,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_memory.c
     tests/test_model.c
     tests/test_outputs.c
+    tests/test_pairs.c
     tests/test_passes.c
     tests/test_ranks.c
     tests/test_report.c

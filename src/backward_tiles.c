@@ -20,6 +20,7 @@ typedef struct tile_run {
     const ota_gradients *want;
     struct ota_tile_space *space;
     bool given; /* out and lse are forward's */
+    bool pairs; /* every array is bf16 and rows have mass 1: heads may be multiplied as bf16 */
 } tile_run;
 
 /* One head of a run. */
@@ -29,6 +30,7 @@ typedef struct tile_head {
     ota_slot *slot;
     int64_t batch, key_head, head;
     int64_t step;
+    bool paired;                 /* this head is */
     double tau, sink, rate;      /* rate = scale / tau */
     const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
 } tile_head;
@@ -37,6 +39,71 @@ typedef struct tile_terms {
     const ota_resolved *resolved;
     int64_t batch, head, first;
 } tile_terms;
+
+/* ---- pairs of bf16 ---------------------------------------------------------------------------- */
+
+static bool wants_pairs(const tile_run *run, int64_t batch, int64_t key_head) {
+    const ota_resolved *r = &run->plan->resolved;
+    const int64_t group = r->heads / r->key_heads;
+    if (!run->pairs || !ota_pairs_hold(&r->problem.keys, batch, key_head, r->keys, true) ||
+        !ota_pairs_hold(&run->arrays->values, batch, key_head, r->keys, true))
+        return false;
+    for (int64_t k = 0; k < group; k++) {
+        const int64_t head = key_head * group + k;
+        if (!ota_pairs_hold(&r->problem.queries, batch, head, r->queries, true) ||
+            !ota_pairs_hold(&run->want->out_grad, batch, head, r->queries, true))
+            return false;
+    }
+    return true;
+}
+
+/* Keys or values of the key head. */
+static void pack_pairs(const tile_head *h, int64_t half) {
+    const ota_resolved *r = &h->run->plan->resolved;
+    ota_tile_seat *seat = h->seat;
+    h->slot->broken_count = 0;
+    if (half > 0) {
+        ota_pairs_keys(&h->run->arrays->values, h->batch, h->key_head, r->keys, seat->value_panels);
+        return;
+    }
+    ota_pairs_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->slot->key_pairs);
+    ota_pairs_across(&r->problem.keys, h->batch, h->key_head, 0, r->keys, seat->keys_right);
+}
+
+/* A block of rows; `first` is even. */
+static void pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
+    const ota_plan *plan = h->run->plan;
+    const ota_array *queries = &plan->resolved.problem.queries, *upstream = &h->run->want->out_grad;
+    const int64_t width = plan->resolved.width, values = plan->values_width;
+    ota_tile_seat *seat = h->seat;
+    ota_pairs_along(queries, h->batch, h->head, first, rows,
+                    seat->queries_left + first * ((width + 1) / 2));
+    ota_pairs_across(queries, h->batch, h->head, first, rows,
+                     seat->queries_right + first / 2 * width);
+    ota_pairs_along(upstream, h->batch, h->head, first, rows,
+                    seat->upstream_left + first * ((values + 1) / 2));
+    ota_pairs_across(upstream, h->batch, h->head, first, rows,
+                     seat->upstream_right + first / 2 * values);
+}
+
+/* The block of rows from `at` on; `block` is of f32, the only type whose heads are paired. */
+static void gradient_of_pairs(const tile_head *h, const void *block, int64_t at) {
+    const ota_plan *plan = h->run->plan;
+    const ota_tile_seat *seat = h->seat;
+    const int64_t width = plan->resolved.width, values = plan->values_width;
+    const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
+    ota_kernels_bf16_gradient pairs;
+    memcpy(&pairs.block, block, sizeof pairs.block);
+    const int64_t from = pairs.block.first;
+    pairs.queries = seat->queries_left + at * depth;
+    pairs.upstream = seat->upstream_left + at * values_depth;
+    pairs.packed_keys = h->slot->key_pairs + from * depth;
+    pairs.packed_values = seat->value_panels + from * values_depth;
+    pairs.queries_right = seat->queries_right + at / 2 * width;
+    pairs.upstream_right = seat->upstream_right + at / 2 * values;
+    pairs.keys_right = seat->keys_right + from / 2 * width;
+    plan->kernels->bf16->gradient(&pairs);
+}
 
 #define REAL float
 #define WORD(name) name##_f32
@@ -99,6 +166,16 @@ static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     seat->begin = ota_arena_take(a, (size_t)n, sizeof *seat->begin);
     seat->end = ota_arena_take(a, (size_t)n, sizeof *seat->end);
     seat->queries_sum = take(a, n, width, number);
+    if (plan->pairs) {
+        const size_t pair = sizeof(uint32_t);
+        const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
+        seat->queries_left = take(a, n, depth, pair);
+        seat->upstream_left = take(a, n, values_depth, pair);
+        seat->queries_right = take(a, (n + 1) / 2, width, pair);
+        seat->upstream_right = take(a, (n + 1) / 2, values, pair);
+        seat->keys_right = take(a, (m + 1) / 2, width, pair);
+        seat->value_panels = ota_arena_take(a, (size_t)ota_packed_length(m, values_depth), pair);
+    }
     if (coupled) {
         seat->key_advantage = ota_arena_take(a, (size_t)m, real);
         return;
@@ -115,7 +192,8 @@ static void take_worker(ota_plan *plan, ota_tile_worker *w, int64_t cuts) {
     const size_t real = ota_plan_real(plan);
     int64_t first, last;
     ota_tile_piece(r->queries, cuts, OTA_ROW_BLOCK, 0, &first, &last);
-    w->scratch = ota_arena_take(a, OTA_GRADIENT_SCRATCH, real);
+    w->scratch = ota_arena_take(
+        a, (size_t)OTA_GRADIENT_SCRATCH + (plan->pairs ? OTA_PAIRS_GRADIENT : 0), real);
     w->queries_grad = take(a, last - first, r->width, real);
     w->keys_grad = take(a, OTA_KEY_TILE, r->width, real);
     w->values_grad = take(a, OTA_KEY_TILE, plan->values_width, real);
@@ -198,6 +276,7 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
                    .slot = &plan->slots[seat],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads};
+    h.paired = wants_pairs(run, h.batch, h.key_head);
     ota_parallel(plan->pool, 2, tasks[plan->wide].pack, &h);
     clear(h.seat->keys_sum, r->keys, r->width);
     clear(h.seat->values_sum, r->keys, plan->values_width);
@@ -239,6 +318,11 @@ ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gra
                     .space = plan->backward->tiles,
                     .given = want->solved && ota_array_present(&arrays->out) &&
                              ota_array_present(&arrays->lse)};
+    const ota_array *const arrays_of[] = {&arrays->out, &want->out_grad, &want->queries,
+                                          &want->keys, &want->values};
+    run.pairs = plan->pairs && run.given && !ota_array_present(&r->problem.row_mass);
+    for (size_t k = 0; k < sizeof arrays_of / sizeof arrays_of[0]; k++)
+        run.pairs &= !ota_array_present(arrays_of[k]) || arrays_of[k]->type == OTA_BF16;
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
     const int64_t side = heads / plan->worker_count * plan->worker_count;

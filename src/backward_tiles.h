@@ -17,6 +17,9 @@ typedef struct ota_tile_seat {
     int64_t *begin, *end;          /* [queries]                                         */
     double *queries_sum;           /* [queries][width]                                  */
     double *keys_sum, *values_sum; /* [keys][width], [keys][values_width]            */
+    /* Plans with `pairs`: left sides, and right sides in pairs of rows or keys; panels of values. */
+    uint32_t *queries_left, *upstream_left, *queries_right, *upstream_right, *keys_right;
+    uint32_t *value_panels;
     void *key_advantage; /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
 } ota_tile_seat;
 

@@ -50,8 +50,11 @@ static void WORD(pack_values_of)(const tile_head *h) {
 }
 
 static void WORD(pack_task)(void *context, int64_t half, int worker) {
+    const tile_head *h = context;
     (void)worker;
-    if (half == 0)
+    if (h->paired)
+        pack_pairs(h, half);
+    else if (half == 0)
         WORD(pack_keys_of)(context);
     else
         WORD(pack_values_of)(context);
@@ -199,8 +202,12 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
             pack_rows(&a->out, h->batch, h->head, at, rows, out, width);
         else
             WORD(solve_rows)(h, w, at, rows, out);
-        pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
-        (void)WORD(make_finite)(queries, rows * r->width);
+        if (h->paired) {
+            pack_pair_rows(h, at, rows);
+        } else {
+            pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
+            (void)WORD(make_finite)(queries, rows * r->width);
+        }
         pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
                   (REAL *)seat->upstream + at * width, width);
         for (int64_t k = 0; k < rows; k++) {
@@ -304,7 +311,10 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
         block.queries_grad = ota_array_present(&want->queries)
                                  ? (REAL *)w->queries_grad + (at - first) * width
                                  : NULL;
-        KERNELS(plan)->gradient(&block);
+        if (h->paired)
+            gradient_of_pairs(h, &block, at);
+        else
+            KERNELS(plan)->gradient(&block);
         if (++blocks % FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last) continue;
         if (of_keys) WORD(move_part)
         (plan, w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);

@@ -149,6 +149,42 @@ static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
     tell_head_done(w, &t->result);
 }
 
+/* Are the head's keys and values, and the queries that meet them, multiplied as bf16? */
+static bool wants_pairs(const walk *w, int64_t batch, int64_t key_head) {
+    const ota_plan *plan = w->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_arrays *a = w->arrays;
+    if (!plan->pairs) return false;
+    if (ota_array_present(&a->out) &&
+        (a->out.type != OTA_BF16 ||
+         !ota_pairs_hold(&a->values, batch, key_head, plan->key_count, false)))
+        return false;
+    for (int64_t k = 0; k < plan->group; k++) {
+        if (!ota_pairs_hold(&r->problem.queries, batch, key_head * plan->group + k, r->queries,
+                            false))
+            return false;
+    }
+    return ota_pairs_hold(&r->problem.keys, batch, key_head, plan->key_count, false);
+}
+
+static void pack_pairs(const walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+    const ota_plan *plan = w->plan;
+    const ota_array *values = &w->arrays->values;
+    ota_pairs_keys(&plan->resolved.problem.keys, batch, key_head, plan->key_count, slot->key_pairs);
+    if (!ota_array_present(&w->arrays->out)) return;
+    ota_pairs_across(values, batch, key_head, 0, plan->key_count, slot->value_pairs);
+    slot->broken_count =
+        ota_pairs_mend(slot->value_pairs, plan->key_count, plan->values_width, slot->broken);
+}
+
+/* `block`: of f32, the only type whose heads are paired. */
+static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void *block) {
+    ota_kernels_bf16_attend paired = {.packed_keys = slot->key_pairs, .values = slot->value_pairs};
+    memcpy(&paired.block, block, sizeof paired.block);
+    paired.queries = (const uint32_t *)(const void *)paired.block.queries;
+    plan->kernels->bf16->attend(&paired);
+}
+
 #define REAL float
 #define WORD(name) name##_f32
 #define KERNELS(plan) ((plan)->kernels->f32)

@@ -28,10 +28,12 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
     const ota_resolved *r = &plan->resolved;
     const ota_array *values = &w->arrays->values;
     slot->broken_count = 0;
-    if (!r->from_matrix) {
+    slot->paired = wants_pairs(w, batch, key_head);
+    if (slot->paired) pack_pairs(w, slot, batch, key_head);
+    if (!r->from_matrix && (!slot->paired || w->more_than_out)) {
         WORD(ota_pack_keys)(&r->problem.keys, batch, key_head, plan->key_count, slot->packed_keys);
     }
-    if (!ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
+    if (slot->paired || !ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
     REAL *to = slot->values;
     pack_rows(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
     if (WORD(all_finite)(to, plan->key_count * plan->values_width)) return;
@@ -281,7 +283,10 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
         ota_row_range(r, batch, first + k, plan->key_count, &begin[k], &end[k]);
         if (masses) mass[k] = (REAL)ota_row_mass(r, batch, head, first + k);
     }
-    pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
+    if (slot->paired)
+        ota_pairs_along(&r->problem.queries, batch, head, first, rows, worker->queries);
+    else
+        pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     WORD(terms_of) terms = {r, batch, head, first};
     const bool wants_out = ota_array_present(&a->out);
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
@@ -303,7 +308,10 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
                           .row_max = top,
                           .row_sum = sum,
                           .scratch = worker->attend};
-    KERNELS(plan)->attend(&block);
+    if (slot->paired)
+        attend_pairs(plan, slot, &block);
+    else
+        KERNELS(plan)->attend(&block);
     for (int64_t k = 0; k < rows; k++) {
         const double mu = masses ? (double)mass[k] : 1.0;
         /* A row whose keys are all masked still has the sink. */

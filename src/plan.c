@@ -122,7 +122,10 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
     w->sum = ota_arena_take(a, OTA_ROW_BLOCK, real);
     w->scores = ota_arena_take(a, (size_t)plan->stride, OTA_BLOCK_ROWS * real);
     if (plan->path == OTA_PATH_FUSED)
-        w->attend = ota_arena_take(a, (size_t)ota_attend_scratch(plan->values_width), real);
+        w->attend = ota_arena_take(
+            a,
+            (size_t)(ota_attend_scratch(plan->values_width) + (plan->pairs ? OTA_PAIRS_ATTEND : 0)),
+            real);
     if (keeps_lists(plan)) {
         const size_t room = (size_t)plan->stride + OTA_KEEP_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);
@@ -231,6 +234,13 @@ static void lay_out(ota_plan *plan) {
             slot.packed_keys =
                 ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
         take_matrix(a, r->keys, plan->values_width, real, &slot.values);
+        if (plan->pairs) {
+            void *pairs = NULL;
+            slot.key_pairs = ota_arena_take(
+                a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2), sizeof(uint32_t));
+            take_matrix(a, (r->keys + 1) / 2, plan->values_width, sizeof(uint32_t), &pairs);
+            slot.value_pairs = pairs;
+        }
         slot.broken =
             ota_arena_take(a, plan->values_width > 0 ? (size_t)r->keys : 0, sizeof(int64_t));
         if (placed) slots[k] = slot;
@@ -289,7 +299,14 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     choose_path(plan);
     choose_sizes(plan, ota_pool_threads(plan->pool));
     plan->key_count = r->keys;
+    plan->pairs = plan->path == OTA_PATH_FUSED && !plan->wide && r->type == OTA_BF16 &&
+                  plan->kernels->bf16 != NULL;
     lay_out(plan);
+    if (plan->pairs && is_over(plan)) {
+        plan->pairs = false;
+        plan->arena = (ota_arena){0};
+        lay_out(plan);
+    }
     /* Backward has its slopes where forward has its scores. */
     if (plan->path == OTA_PATH_ROUNDS && is_over(plan) && !r->settings.gradients) {
         plan->streamed = true;
@@ -410,7 +427,8 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
     line(&to, "type: %s in, %s inside%s\n", types[r->type],
          plan->wide && !plan->mixed ? "f64" : "f32",
-         plan->mixed      ? " (f64 where a head needs it)"
+         plan->pairs      ? " (products of bf16 where the outputs are)"
+         : plan->mixed    ? " (f64 where a head needs it)"
          : plan->promoted ? " (promoted)"
                           : "");
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);

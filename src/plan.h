@@ -29,6 +29,8 @@ typedef struct ota_slot {
     void *values;    /* [keys][values_width] */
     int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0 */
     int64_t broken_count;
+    uint32_t *key_pairs, *value_pairs; /* of plans with `pairs` */
+    bool paired;                       /* the head at work is multiplied as bf16 */
 } ota_slot;
 
 /* Scratch of one worker. */
@@ -91,6 +93,7 @@ struct ota_plan {
     bool promoted;
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
     bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
+    bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */
     bool transposed;
     int64_t values_width;
     int64_t group;  /* query heads per key head */

@@ -193,6 +193,8 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
     const bool alone = m->order > 0.0 && m->order <= 1.0 && !m->transposed &&
                        r->problem.columns == OTA_COLUMNS_FREE;
     const bool bare = r->from_matrix;
+    const double narrow = narrow_weights(x->want.type, x->want.out_type);
+    const double flushed = flushed_products(x->want.type, x->want.out_type);
     for (int64_t i = 0; i < r->queries; i++) {
         double entropy_bound = 0.0, largest_bound = 0.0, lse_growth = 8.0;
         double mass = m->transposed ? 0.0 : ota_row_mass(r, b, h, i), spill = 0.0;
@@ -222,12 +224,13 @@ static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, 
                     fabs(ota_array_get(&a->values, b, h / (r->heads / r->key_heads), j, v));
                 if (!isfinite(value)) continue;
                 allowed += alone && !bare
-                               ? m->u * m->row_growth[i] * p * value
+                               ? (m->u * m->row_growth[i] + narrow) * p * value + flushed * value
                                : (weight_bound(x, m, b, h, i, j, p) + 8.0 * m->u * p) * value;
             }
             allowed +=
                 alone ? (double)r->keys * smallest_step(m->u > 0x1p-30 ? OTA_F32 : OTA_F64) : 0.0;
             const double want = ota_array_get(&e->out, b, h, i, v);
+            if (alone && !bare) allowed += narrow * fabs(want);
             check_value(x, "out", head, i, v, ota_array_get(&a->out, b, h, i, v), want,
                         allowed + storing(x->want.out_type, want));
         }

@@ -430,14 +430,14 @@ static void test_cgroup_quota(void **state) {
 
 static void test_cpu_levels(void **state) {
     (void)state;
-    static const char *const names[] = {"portable", "avx2", "avx512", "amx", "neon"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const names[] = {"portable", "avx2", "avx512", "avx512bf16", "amx", "neon"};
+    for (int i = 0; i < 6; i++) {
         assert_int_equal(ota_cpu_level(names[i]), i);
         assert_string_equal(ota_cpu_level_name(i), names[i]);
     }
     assert_int_equal(ota_cpu_level("sse9"), -1);
     assert_int_equal(ota_cpu_level(""), -1);
-    assert_null(ota_cpu_level_name(5));
+    assert_null(ota_cpu_level_name(6));
     assert_null(ota_cpu_level_name(-1));
     assert_int_equal(ota_cpu_level_features(0), 0);
     /* Each x86 level needs all that the one before it needs. */
@@ -445,6 +445,8 @@ static void test_cpu_levels(void **state) {
         unsigned before = ota_cpu_level_features(i - 1);
         assert_int_equal(ota_cpu_level_features(i) & before, before);
     }
+    assert_int_equal(ota_cpu_level_features(4) & ota_cpu_level_features(2),
+                     ota_cpu_level_features(2));
     unsigned features = ota_cpu_features();
     assert_int_equal(features, ota_cpu_features());
 #if defined(__x86_64__)

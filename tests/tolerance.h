@@ -4,6 +4,7 @@
  *     u     unit roundoff of the arithmetic that was used (f32 2^-24, f64 2^-53, f16 2^-11, bf16 2^-8)
  *     B_i   max_j over open keys of (|scale| sum_k |q_ik||k_jk| + sum of |bias_ij|) / tau
  *     |out_i - exact| <= u A_i (8 + 4 B_i) + ulp / 2          A_i = sum_j P_ij |V_j|      softmax of Q, K
+ *     bf16 in and out: + u_bf16 (A_i + |out_i|), the rounding of the weights
  *     |P_ij - exact|  <= u P_ij (8 + 3 |S_ij - max S_i| / tau)           softmax of bare scores
  *     |P_ij - exact|  <= u P_ij (8 + 4 B_i + 3 |S_ij - max S_i| / tau)   one weight of Q, K: both together
  *     K rounds of coupled columns: the same bound times K + 1
@@ -50,6 +51,17 @@ static inline double storing(ota_type type, double x) {
 
 /* The factor of u A. `bound` is B. */
 static inline double product_growth(double bound) { return 8.0 + 4.0 * bound; }
+
+/* What weights add that are rounded before they meet V, as those of bf16 may be where the output is bf16 too, in units of
+ * sum P |V| + |out|: the weights are divided by their own sum. */
+static inline double narrow_weights(ota_type type, ota_type out_type) {
+    return type == OTA_BF16 && out_type == OTA_BF16 ? unit_roundoff(OTA_BF16) : 0.0;
+}
+
+/* And of products that are rounded to 0 below the normal numbers, in units of sum |V|. */
+static inline double flushed_products(ota_type type, ota_type out_type) {
+    return narrow_weights(type, out_type) > 0.0 ? (double)FLT_MIN : 0.0;
+}
 
 /* What one weight adds whose score lies `below` the row's best, in units of tau. */
 static inline double score_growth(double below) { return 3.0 * below; }

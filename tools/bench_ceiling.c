@@ -91,6 +91,7 @@ static const ceiling_row rows[] = {
 #if defined(__x86_64__)
     {"avx2", 8, avx2_body, avx2_read},
     {"avx512", 16, avx512_body, avx512_read},
+    {"avx512bf16", 16, avx512_body, avx512_read},
     {"amx", 16, avx512_body, avx512_read},
 #endif
 };

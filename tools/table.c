@@ -327,7 +327,7 @@ const tool_flag tool_flags[] = {
     {"threads", 'j', false, "N", NULL, "all processors",
      "how many threads; no result depends on it", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE,
      false, FIELD(threads), tool_parse_natural},
-    {"cpu", 0, false, "LEVEL", "portable avx2 avx512 amx neon", "the newest here",
+    {"cpu", 0, false, "LEVEL", "portable avx2 avx512 avx512bf16 amx neon", "the newest here",
      "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE, false, FIELD(cpu),
      tool_parse_choice},
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",

@@ -93,13 +93,15 @@ enum {
     OTA_CPU_AVX2 = 1u << 0,   /* with FMA */
     OTA_CPU_AVX512 = 1u << 1, /* F, BW, DQ, VL */
     OTA_CPU_AMX = 1u << 2,    /* tiles and bf16, with the operating system's permission */
-    OTA_CPU_NEON = 1u << 3
+    OTA_CPU_NEON = 1u << 3,
+    OTA_CPU_BF16 = 1u << 4 /* AVX-512 products of bf16 at the rate of f32's, two in one */
 };
 
 /* What the processor and the operating system offer together. */
 unsigned ota_cpu_features(void);
 
-/* Levels are rows of one table, oldest first: "portable", "avx2", "avx512", "amx", "neon". */
+/* Levels are rows of one table, oldest first: "portable", "avx2", "avx512", "avx512bf16", "amx",
+ * "neon". */
 int ota_cpu_level(const char *name);        /* its row, or -1 */
 const char *ota_cpu_level_name(int level);  /* NULL past the end */
 unsigned ota_cpu_level_features(int level); /* every feature the level needs; level must exist */

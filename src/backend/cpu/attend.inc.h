@@ -1,4 +1,4 @@
-/* The fused kernel and the two plain products, on the register tile. Part of kernels.inc.h.
+/* The fused kernel, on the register tile. Part of kernels.inc.h.
  *
  * attend: one pass over tiles of OTA_KEY_TILE keys. For a tile with first key j0
  *
@@ -11,20 +11,22 @@
  * and O moves to f64 every FOLD_TILES tiles, so no chain of roundings grows with the number of keys.
  * Tiles, runs and folds sit at fixed places of the key axis: a row's bits do not depend on the other
  * rows of its block. x is either the raw product, with factor = scale c, or the score S itself where
- * terms, a bias, a scale that is not positive or an extreme factor ask for it. */
+ * terms, a bias, a scale that is not positive or an extreme factor ask for it. Operands of the two products
+ * are numbers, or pairs of bf16 (pairs.inc.h), P narrowed to bf16 for the second: O is then divided by the sum
+ * of what was narrowed, so that it stays a mean of V, and l is the sum of P itself all the same. */
 
 enum { FOLD_TILES = 8 };
 
 static const real NO_SCORE = (real)-INFINITY;
 
-/* One panel's products: out[r][lane] for 64 lanes, in runs of 64 along the width. */
-static void panel_products(const real *q, const real *panel, int64_t rows, int64_t width, real *out,
-                           int64_t ldo, const real *ones) {
+/* One panel's products: out[r][lane] for 64 lanes, in runs along the `width` elements of a query. */
+static void panel_products(const element *q, const element *panel, int64_t rows, int64_t width,
+                           real *out, int64_t ldo, const real *ones) {
     int64_t w = 0;
     do {
         tile_product(q + w, width, panel + w * OTA_PANEL, OTA_PANEL, rows, OTA_PANEL,
-                     smaller(RUN, width - w), out, ldo, w == 0 ? NULL : ones);
-        w += RUN;
+                     smaller(RUN / HELD, width - w), out, ldo, w == 0 ? NULL : ones);
+        w += RUN / HELD;
     } while (w < width);
 }
 
@@ -35,12 +37,15 @@ typedef struct attend_state {
     real shift[OTA_ROW_BLOCK];   /* the new maximum, 0 where there is none yet */
     real rescale[OTA_ROW_BLOCK]; /* a */
     real ones[OTA_ROW_BLOCK];
-    real top[OTA_ROW_BLOCK];  /* m */
-    real base[OTA_ROW_BLOCK]; /* m when `folded` was last written */
-    total sum[OTA_ROW_BLOCK]; /* l */
-    real *tile;               /* X and P [rows][OTA_KEY_TILE] */
-    real *out;                /* O [rows][ld] */
-    double *folded;           /* [rows][ld] */
+    real top[OTA_ROW_BLOCK];         /* m */
+    real base[OTA_ROW_BLOCK];        /* m when `folded` was last written */
+    total sum[OTA_ROW_BLOCK];        /* l */
+    total narrow_sum[OTA_ROW_BLOCK]; /* of P as it meets V, where that is narrower */
+    const element *queries, *panels, *values;
+    element *narrow; /* P as it meets V, there */
+    real *tile;      /* X and P [rows][OTA_KEY_TILE] */
+    real *out;       /* O [rows][ld] */
+    double *folded;  /* [rows][ld] */
     int64_t ld;
     bool has_folded;
     bool raw;  /* x is the raw product */
@@ -113,6 +118,20 @@ static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t 
     return vec_reduce_add(sum);
 }
 
+/* Elements of a tile's row that operands are made of. */
+static inline int64_t tile_room(int64_t keys) {
+    enum { GROUP = 2 * LANES };
+    return HELD == 1 ? keys : (keys + GROUP - 1) / GROUP * GROUP;
+}
+
+static void clear_outside(real *x, int64_t low, int64_t high, int64_t keys) {
+    int64_t before = low / LANES * LANES;
+    int64_t after = (high + LANES - 1) / LANES * LANES;
+    int64_t room = tile_room(keys);
+    memset(x, 0, (size_t)before * sizeof *x);
+    if (after < room) memset(x + after, 0, (size_t)(room - after) * sizeof *x);
+}
+
 /* The new maxima of all rows and what they do to the old sums. A NaN need not reach `top`: it is in
  * the weights and therefore in the sum. */
 static void raise_tops(attend_state *state) {
@@ -153,14 +172,11 @@ static void tile_weights(const attend_block *b, attend_state *state, int64_t low
         }
         if (low >= high) {
             state->tile_sum[row] = 0;
-            memset(x, 0, (size_t)keys * sizeof *x);
+            memset(x, 0, (size_t)tile_room(keys) * sizeof *x);
             continue;
         }
         state->tile_sum[row] = row_weights(x, false, low, high, shift, factor);
-        int64_t before = low / LANES * LANES;
-        int64_t after = (high + LANES - 1) / LANES * LANES;
-        memset(x, 0, (size_t)before * sizeof *x);
-        if (after < keys) memset(x + after, 0, (size_t)(keys - after) * sizeof *x);
+        clear_outside(x, low, high, keys);
     }
     for (int64_t row = low_row; row < high_row; row++) {
         state->sum[row].sum *= (double)state->rescale[row];
@@ -193,6 +209,7 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     const double *folded = state->folded + row * state->ld;
     real *out = b->out + row * b->values_width;
     double sum = total_of(&state->sum[row]);
+    double divisor = HELD == 1 ? sum : total_of(&state->narrow_sum[row]);
     double top = (double)state->top[row];
     if (state->raw) {
         top = (double)(real)(state->top[row] * b->scale);
@@ -209,13 +226,15 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     if (b->sink > NO_SCORE) {
         double peak = top < (double)b->sink ? (double)b->sink : top;
         double shrink = exp2((top - peak) * (double)b->c);
-        sum = sum * shrink + exp2(((double)b->sink - peak) * (double)b->c);
+        double rest = exp2(((double)b->sink - peak) * (double)b->c);
+        sum = sum * shrink + rest;
+        divisor = divisor * shrink + rest;
         gain *= shrink;
         top = peak;
     }
     b->row_max[row] = isnan(sum) ? (real)NAN : (real)top;
     b->row_sum[row] = (real)sum;
-    gain /= sum;
+    gain /= divisor;
     double change = (double)state->base[row] - (double)state->top[row];
     double scale = change < 0 ? exp2(change * (double)state->factor) : 1.0;
     for (int64_t w = 0; w < b->values_width; w++) {
@@ -225,36 +244,42 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
     }
 }
 
+/* P of the tile's rows [low, high) as left sides of the second product; OTA_KEY_TILE / HELD a row. */
+static const element *weights_operand(attend_state *state, int64_t low, int64_t high, int64_t keys);
+
 static void attend_tile(const attend_block *b, attend_state *state, int64_t first, int64_t keys) {
     int64_t low = 0;
     int64_t high = b->rows;
     while (low < high && (b->end[low] <= first || b->begin[low] >= first + keys)) low++;
     while (low < high && (b->end[high - 1] <= first || b->begin[high - 1] >= first + keys)) high--;
-    const real *panels = b->packed_keys + first * b->width;
+    enum { STRIDE = OTA_KEY_TILE / HELD };
+    int64_t depth = elements_of(b->width);
     for (int64_t j = 0; j < keys; j += OTA_PANEL) {
-        panel_products(b->queries + low * b->width, panels + j * b->width, high - low, b->width,
-                       state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE, state->ones);
+        panel_products(state->queries + low * depth, state->panels + (first + j) * depth,
+                       high - low, depth, state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
+                       state->ones);
     }
     tile_weights(b, state, low, high, first, keys);
+    const element *left = weights_operand(state, low, high, keys) + low * STRIDE;
     for (int64_t j = 0; j < keys; j += RUN) {
-        tile_product(state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
-                     b->values + (first + j) * b->values_width, b->values_width, high - low,
-                     b->values_width, smaller(RUN, keys - j), state->out + low * state->ld,
-                     state->ld, j == 0 ? state->rescale + low : state->ones);
+        tile_product(left + j / HELD, STRIDE, state->values + (first + j) / HELD * b->values_width,
+                     b->values_width, high - low, b->values_width,
+                     elements_of(smaller(RUN, keys - j)), state->out + low * state->ld, state->ld,
+                     j == 0 ? state->rescale + low : state->ones);
     }
 }
 
 static int64_t padded_width(int64_t values_width) { return (values_width + 15) / 16 * 16; }
 
-static void attend(const attend_block *b) {
-    attend_state state;
+/* `state` holds the operands. */
+static void attend_rows(const attend_block *b, attend_state *state) {
     int64_t begin = INT64_MAX;
     int64_t end = 0;
     for (int row = 0; row < OTA_ROW_BLOCK; row++) {
-        state.ones[row] = 1;
-        state.top[row] = NO_SCORE;
-        state.base[row] = NO_SCORE;
-        state.sum[row] = (total){0, 0};
+        state->ones[row] = 1;
+        state->top[row] = NO_SCORE;
+        state->base[row] = NO_SCORE;
+        state->sum[row] = state->narrow_sum[row] = (total){0, 0};
     }
     for (int64_t row = 0; row < b->rows; row++) {
         if (b->begin[row] < b->end[row]) {
@@ -262,73 +287,24 @@ static void attend(const attend_block *b) {
             end = larger(end, b->end[row]);
         }
     }
-    state.ld = padded_width(b->values_width);
-    state.tile = b->scratch;
-    state.out = state.tile + OTA_ROW_BLOCK * OTA_KEY_TILE;
-    state.folded = (double *)(void *)(state.out + OTA_ROW_BLOCK * state.ld);
-    state.has_folded = false;
-    state.factor = b->scale * b->c;
-    state.raw =
-        !b->terms && !b->key_bias && state.factor >= SMALLEST_C && state.factor <= LARGEST_C;
-    state.gain = 1;
-    if (!state.raw) {
-        state.gain = score_gain(b->c);
-        state.factor = b->c / state.gain;
+    state->ld = padded_width(b->values_width);
+    state->tile = b->scratch;
+    state->out = state->tile + OTA_ROW_BLOCK * OTA_KEY_TILE;
+    state->folded = (double *)(void *)(state->out + OTA_ROW_BLOCK * state->ld);
+    state->narrow = (element *)(void *)(state->out + 3 * OTA_ROW_BLOCK * state->ld);
+    state->has_folded = false;
+    state->factor = b->scale * b->c;
+    state->raw =
+        !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
+    state->gain = 1;
+    if (!state->raw) {
+        state->gain = score_gain(b->c);
+        state->factor = b->c / state->gain;
     }
-    memset(state.out, 0, (size_t)(b->rows * state.ld) * sizeof *state.out);
+    memset(state->out, 0, (size_t)(b->rows * state->ld) * sizeof *state->out);
     for (int64_t first = begin / OTA_KEY_TILE * OTA_KEY_TILE; first < end; first += OTA_KEY_TILE) {
-        attend_tile(b, &state, first, smaller(OTA_KEY_TILE, end - first));
-        if (first / OTA_KEY_TILE % FOLD_TILES == FOLD_TILES - 1) fold(&state, b->rows);
+        attend_tile(b, state, first, smaller(OTA_KEY_TILE, end - first));
+        if (first / OTA_KEY_TILE % FOLD_TILES == FOLD_TILES - 1) fold(state, b->rows);
     }
-    for (int64_t row = 0; row < b->rows; row++) finish_row(b, &state, row);
-}
-
-static void products(const real *q, const real *packed_keys, int64_t rows, int64_t keys,
-                     int64_t width, real *s, int64_t lds) {
-    real ones[OTA_ROW_BLOCK];
-    real ragged[OTA_ROW_BLOCK * OTA_PANEL];
-    for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
-    for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
-        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
-        for (int64_t key = 0; key < keys; key += OTA_PANEL) {
-            int64_t lanes = smaller(OTA_PANEL, keys - key);
-            const real *panel = packed_keys + key * width;
-            real *to = s + row * lds + key;
-            if (lanes == OTA_PANEL) {
-                panel_products(q + row * width, panel, height, width, to, lds, ones);
-                continue;
-            }
-            panel_products(q + row * width, panel, height, width, ragged, OTA_PANEL, ones);
-            for (int64_t r = 0; r < height; r++) {
-                memcpy(to + r * lds, ragged + r * OTA_PANEL, (size_t)lanes * sizeof *to);
-            }
-        }
-    }
-}
-
-/* Runs of 64 keys are added up over 1024 keys in a block of their own before they join `out`. */
-static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_t rows,
-                  int64_t keys, int64_t values_width, real *out, int64_t ldo) {
-    enum { GROUP = 16 * RUN };
-    real ones[OTA_ROW_BLOCK];
-    real block[OTA_ROW_BLOCK * OTA_PANEL];
-    for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
-    for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
-        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
-        for (int64_t w = 0; w < values_width; w += OTA_PANEL) {
-            int64_t columns = smaller(OTA_PANEL, values_width - w);
-            for (int64_t group = 0; group < keys; group += GROUP) {
-                int64_t last = smaller(group + GROUP, keys);
-                for (int64_t j = group; j < last; j += RUN) {
-                    tile_product(p + row * ldp + j, ldp, v + j * ldv + w, ldv, height, columns,
-                                 smaller(RUN, last - j), block, OTA_PANEL,
-                                 j == group ? NULL : ones);
-                }
-                for (int64_t r = 0; r < height; r++) {
-                    real *to = out + (row + r) * ldo + w;
-                    for (int64_t l = 0; l < columns; l++) to[l] += block[r * OTA_PANEL + l];
-                }
-            }
-        }
-    }
+    for (int64_t row = 0; row < b->rows; row++) finish_row(b, state, row);
 }

@@ -12,6 +12,11 @@ typedef struct gradient_state {
     real *weights, *slopes; /* P and U, dS: [rows][OTA_KEY_TILE] */
     bool raw;               /* as in attend_state, like gain and factor */
     real gain, factor;
+    /* Left sides of rows, panels, and right sides whose elements run along rows or keys. */
+    const element *queries, *upstream, *panels, *value_panels;
+    const element *queries_right, *upstream_right, *keys_right;
+    /* Of the rows at work: elements along rows [..][OTA_KEY_TILE], and along keys. */
+    const element *weights_turned, *slopes_turned, *slopes_left;
     real ones[OTA_KEY_TILE];
 } gradient_state;
 
@@ -37,24 +42,17 @@ static void gradient_scores(const gradient_block *b, const gradient_state *state
 
 /* A row that could not be computed: NaN wherever it might have had weight. */
 static void poison_weights(real *x, int64_t low, int64_t high, int64_t keys) {
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = 0; j < tile_room(keys); j++) {
         bool used = j >= low && j < high && !(x[j] <= NO_SCORE);
         x[j] = used ? (real)NAN : 0;
     }
-}
-
-static void clear_outside(real *x, int64_t low, int64_t high, int64_t keys) {
-    int64_t before = low / LANES * LANES;
-    int64_t after = (high + LANES - 1) / LANES * LANES;
-    memset(x, 0, (size_t)before * sizeof *x);
-    if (after < keys) memset(x + after, 0, (size_t)(keys - after) * sizeof *x);
 }
 
 static void gradient_weights(const gradient_block *b, const gradient_state *state, int64_t row,
                              int64_t low, int64_t high) {
     real *x = state->weights + row * OTA_KEY_TILE;
     if (low >= high) {
-        memset(x, 0, (size_t)b->key_count * sizeof *x);
+        memset(x, 0, (size_t)tile_room(b->key_count) * sizeof *x);
         return;
     }
     if (!state->raw) gradient_scores(b, state, row, low, high);
@@ -85,7 +83,7 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
     real *u = state->slopes + row * OTA_KEY_TILE;
     vec advantage = vec_set(b->advantage[row]);
     if (low >= high) {
-        memset(u, 0, (size_t)b->key_count * sizeof *u);
+        memset(u, 0, (size_t)tile_room(b->key_count) * sizeof *u);
     } else if (low == 0 && high == OTA_KEY_TILE && !b->key_advantage) {
         UNROLL for (int64_t j = 0; j < OTA_KEY_TILE; j += LANES) {
             slope_lanes(p + j, u + j, advantage, NULL, LANES);
@@ -99,50 +97,60 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
     }
 }
 
-/* out[j][w] += sum_i tile[i][j] x[i][w] over the rows [low, high). */
-static void add_turned(const gradient_state *state, const real *tile, const real *x, int64_t width,
-                       int64_t low, int64_t high, int64_t keys, real *out) {
+/* out[j][w] += sum_i left[i][j] right[i][w] over `length` elements i. */
+static void add_turned(const gradient_state *state, const element *left, const element *right,
+                       int64_t width, int64_t length, int64_t keys, real *out) {
     if (!out) return;
-    tile_product_turned(tile + low * OTA_KEY_TILE, OTA_KEY_TILE, x + low * width, width, keys,
-                        width, high - low, out, width, state->ones);
+    tile_product_turned(left, OTA_KEY_TILE, right, width, keys, width, length, out, width,
+                        state->ones);
 }
 
-static void gradient(const gradient_block *b) {
-    gradient_state state = {.weights = b->scratch, .gain = 1};
-    for (int j = 0; j < OTA_KEY_TILE; j++) state.ones[j] = 1;
-    state.slopes = state.weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
-    state.factor = b->scale * b->c;
-    state.raw =
-        !b->terms && !b->key_bias && state.factor >= SMALLEST_C && state.factor <= LARGEST_C;
-    if (!state.raw) {
-        state.gain = score_gain(b->c);
-        state.factor = b->c / state.gain;
+/* Makes the left sides of the products of P and dS of the tile's rows [low, high). */
+static void gradient_operands(gradient_state *state, int64_t low, int64_t high, int64_t keys);
+
+/* `state` holds the operands that the caller gives. */
+static void gradient_rows(const gradient_block *b, gradient_state *state) {
+    enum { STRIDE = OTA_KEY_TILE / HELD };
+    for (int j = 0; j < OTA_KEY_TILE; j++) state->ones[j] = 1;
+    state->weights = b->scratch;
+    state->slopes = state->weights + OTA_ROW_BLOCK * OTA_KEY_TILE;
+    state->gain = 1;
+    state->factor = b->scale * b->c;
+    state->raw =
+        !b->terms && !b->key_bias && state->factor >= SMALLEST_C && state->factor <= LARGEST_C;
+    if (!state->raw) {
+        state->gain = score_gain(b->c);
+        state->factor = b->c / state->gain;
     }
     int64_t past = b->first + b->key_count, low = 0, high = b->rows;
     while (low < high && (b->end[low] <= b->first || b->begin[low] >= past)) low++;
     while (low < high && (b->end[high - 1] <= b->first || b->begin[high - 1] >= past)) high--;
     if (low == high) return;
-    real *weights = state.weights, *slopes = state.slopes;
+    low = low / HELD * HELD;
+    int64_t depth = elements_of(b->width), values_depth = elements_of(b->values_width);
     for (int64_t j = 0; j < b->key_count; j += OTA_PANEL) {
-        panel_products(b->queries + low * b->width, b->packed_keys + j * b->width, high - low,
-                       b->width, weights + low * OTA_KEY_TILE + j, OTA_KEY_TILE, state.ones);
-        panel_products(b->upstream + low * b->values_width, b->packed_values + j * b->values_width,
-                       high - low, b->values_width, slopes + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
-                       state.ones);
+        panel_products(state->queries + low * depth, state->panels + j * depth, high - low, depth,
+                       state->weights + low * OTA_KEY_TILE + j, OTA_KEY_TILE, state->ones);
+        panel_products(state->upstream + low * values_depth, state->value_panels + j * values_depth,
+                       high - low, values_depth, state->slopes + low * OTA_KEY_TILE + j,
+                       OTA_KEY_TILE, state->ones);
     }
     for (int64_t row = low; row < high; row++) {
         int64_t from = larger(b->begin[row] - b->first, 0);
         int64_t to = smaller(b->end[row] - b->first, b->key_count);
-        gradient_weights(b, &state, row, from, to);
-        gradient_slopes(b, &state, row, from, to);
+        gradient_weights(b, state, row, from, to);
+        gradient_slopes(b, state, row, from, to);
     }
-    add_turned(&state, weights, b->upstream, b->values_width, low, high, b->key_count,
-               b->values_grad);
-    add_turned(&state, slopes, b->queries, b->width, low, high, b->key_count, b->keys_grad);
+    gradient_operands(state, low, high, b->key_count);
+    int64_t length = elements_of(high - low), element_row = low / HELD;
+    add_turned(state, state->weights_turned, state->upstream_right + element_row * b->values_width,
+               b->values_width, length, b->key_count, b->values_grad);
+    add_turned(state, state->slopes_turned, state->queries_right + element_row * b->width, b->width,
+               length, b->key_count, b->keys_grad);
     if (!b->queries_grad) return;
     for (int64_t j = 0; j < b->key_count; j += RUN) {
-        tile_product(slopes + low * OTA_KEY_TILE + j, OTA_KEY_TILE, b->keys + j * b->width,
-                     b->width, high - low, b->width, smaller(RUN, b->key_count - j),
-                     b->queries_grad + low * b->width, b->width, state.ones);
+        tile_product(state->slopes_left + j / HELD, STRIDE, state->keys_right + j / HELD * b->width,
+                     b->width, high - low, b->width, elements_of(smaller(RUN, b->key_count - j)),
+                     b->queries_grad + low * b->width, b->width, state->ones);
     }
 }

@@ -7,12 +7,14 @@
 #include "base/base.h"
 
 static const ota_kernels ROWS[] = {
-    {"portable", 0, &ota_portable_f32, &ota_portable_f64},
+    {"portable", 0, &ota_portable_f32, &ota_portable_f64, NULL},
 #if defined(__x86_64__)
-    {"avx2", OTA_CPU_AVX2, &ota_avx2_f32, &ota_avx2_f64},
-    {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_avx512_f32, &ota_avx512_f64},
+    {"avx2", OTA_CPU_AVX2, &ota_avx2_f32, &ota_avx2_f64, NULL},
+    {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_avx512_f32, &ota_avx512_f64, NULL},
+    {"avx512bf16", OTA_CPU_AVX2 | OTA_CPU_AVX512 | OTA_CPU_BF16, &ota_avx512_f32, &ota_avx512_f64,
+     &ota_avx512bf16_bf16},
 #elif defined(__aarch64__)
-    {"neon", OTA_CPU_NEON, &ota_neon_f32, &ota_neon_f64},
+    {"neon", OTA_CPU_NEON, &ota_neon_f32, &ota_neon_f64, NULL},
 #endif
 };
 

@@ -180,8 +180,40 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
                             int64_t width, double *out);                                                         \
     } NAME;
 
+/* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of
+ * a product comes as pairs, the last filled up with 0, and the members of `block` of the same name are not
+ * read. Pairs run along the width, or across two rows or keys:
+ *
+ *     queries, upstream [rows][pairs of the width]      left sides
+ *     packed_keys, packed_values                        panels [panel][pairs of the width][64]
+ *     values, keys_right [pairs of keys][width]         right sides; of the tile in gradient
+ *     queries_right, upstream_right [pairs of rows][width]
+ *
+ * S and U are sums in f32 of exact products. P and dS are rounded to bf16 before they meet another operand, and
+ * numbers below 2^-126 may count as 0 in products. row_sum is that of P before. */
+enum {
+    OTA_PAIRS_ATTEND = OTA_ROW_BLOCK * OTA_KEY_TILE / 2, /* more elements of scratch */
+    OTA_PAIRS_GRADIENT = 3 * OTA_ROW_BLOCK * OTA_KEY_TILE / 2
+};
+
 OTA_KERNEL_TABLE(ota_kernels_f32, float)
 OTA_KERNEL_TABLE(ota_kernels_f64, double)
+
+typedef struct ota_kernels_bf16_attend {
+    ota_kernels_f32_attend block;
+    const uint32_t *queries, *packed_keys, *values;
+} ota_kernels_bf16_attend;
+
+typedef struct ota_kernels_bf16_gradient {
+    ota_kernels_f32_gradient block;
+    const uint32_t *queries, *upstream, *packed_keys, *packed_values;
+    const uint32_t *queries_right, *upstream_right, *keys_right;
+} ota_kernels_bf16_gradient;
+
+typedef struct ota_kernels_bf16 {
+    void (*attend)(const ota_kernels_bf16_attend *block);
+    void (*gradient)(const ota_kernels_bf16_gradient *block);
+} ota_kernels_bf16;
 
 /* Elements of scratch one attend call needs (S tile, running maxima and sums, f32 or f64 alike). */
 int64_t ota_attend_scratch(int64_t values_width);
@@ -189,12 +221,14 @@ int64_t ota_attend_scratch(int64_t values_width);
 /* One table per level and type, each its own file. */
 extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32, ota_neon_f32;
 extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64, ota_neon_f64;
+extern const ota_kernels_bf16 ota_portable_bf16, ota_avx512bf16_bf16;
 
 typedef struct ota_kernels {
-    const char *name;  /* "portable", "avx2", "avx512", "neon" */
+    const char *name;  /* "portable", "avx2", "avx512", "avx512bf16", "neon" */
     unsigned features; /* cpu.c bits needed */
     const ota_kernels_f32 *f32;
     const ota_kernels_f64 *f64;
+    const ota_kernels_bf16 *bf16; /* NULL: bf16 is faster in f32 */
 } ota_kernels;
 
 /* Newest level that the CPU has and `limit` (a name, or "" / NULL for no limit) admits; NULL when the
@@ -219,5 +253,18 @@ void ota_unpack_rows_f32(const ota_array *to, int64_t batch, int64_t head, int64
                          int64_t rows, const float *from, int64_t ld);
 void ota_unpack_rows_f64(const ota_array *to, int64_t batch, int64_t head, int64_t first,
                          int64_t rows, const double *from, int64_t ld);
+
+/* Pairs of bf16 arrays for ota_kernels_bf16, the last one filled up with 0. `hold`: is the array bf16, and is every number
+ * 0 or at least 2^-50 in size (and finite), so that products and their sums are never subnormal? */
+bool ota_pairs_hold(const ota_array *from, int64_t batch, int64_t head, int64_t rows, bool finite);
+/* [panel][pairs of the width][64]; [rows][pairs of the width]; [pairs of rows][width]. */
+void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
+                    uint32_t *packed);
+void ota_pairs_along(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                     int64_t rows, uint32_t *to);
+void ota_pairs_across(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                      int64_t rows, uint32_t *to);
+/* Rows of pairs of rows that hold NaN or inf become 0 and are listed in `broken`; returns how many. */
+int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *broken);
 
 #endif

@@ -5,8 +5,11 @@
  *     #include "vector_avx2.h"
  *     #include "kernels.inc.h"
  *
+ * and one for bf16 defines OTA_PAIRS instead of OTA_REAL_F64: operands of the products are then pairs of bf16,
+ * and the table has the fused kernel and its derivative only.
+ *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
- * kernel and the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
+ * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows. Fused
  * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
@@ -45,6 +48,14 @@ static const real LARGEST_C = 0x1p120f;
 static const real EXP2[] = OTA_EXP2_F32;
 #endif
 enum { EXP2_TERMS = sizeof EXP2 / sizeof EXP2[0], RUN = 64, SHORT = 8 * LANES };
+#ifdef OTA_PAIRS
+enum { HELD = 2 }; /* numbers in an element of a product's operands */
+#else
+enum { HELD = 1 };
+#endif
+
+/* Elements that hold so many numbers. */
+static inline int64_t elements_of(int64_t count) { return (count + HELD - 1) / HELD; }
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -144,7 +155,15 @@ static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
 
 #include "attend.inc.h"
 #include "gradient.inc.h"
+
+#ifdef OTA_PAIRS
+#include "pairs.inc.h"
+
+const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient_pairs};
+
+#else
 #include "passes.inc.h"
+#include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
 
@@ -180,5 +199,6 @@ const kernel_table OTA_TABLE = {
     .dots_kept = dots_kept,
     .spread_kept = spread_kept,
 };
+#endif
 
 #endif

@@ -93,6 +93,9 @@ static inline void vec_accumulate(double *to, vec x) {
 #undef WORD
 #undef COMPARE
 
+#ifdef OTA_PAIRS
+#include "pairs_avx512.h"
+#endif
 #include "vector_tile.h"
 
 #endif

@@ -151,6 +151,9 @@ static inline void vec_accumulate(double *to, vec x) {
 #undef DOWN_EXPONENT
 #undef DOWN_POWER
 
+#ifdef OTA_PAIRS
+#include "pairs_portable.h"
+#endif
 #include "vector_tile.h"
 
 #endif

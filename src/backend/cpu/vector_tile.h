@@ -8,7 +8,10 @@
  *
  * Every element is one chain of fused products over k from zero, whatever the tile it falls into, so
  * a result depends on neither its row's nor its column's place. The chain is as long as `length`:
- * callers keep it at 64. */
+ * callers keep it at 64.
+ *
+ * An `element` of a and b is a number; where OTA_PAIRS is defined it is a pair of bf16 numbers, whose two
+ * products are added, and pairs_avx512.h or pairs_portable.h has its words (listed in the latter). */
 #ifndef OTA_VECTOR_TILE_H
 #define OTA_VECTOR_TILE_H
 
@@ -22,24 +25,35 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#ifndef OTA_PAIRS
+typedef real element;
+typedef vec operand;
+static inline operand operand_load(const element *from) { return vec_load(from); }
+static inline operand operand_load_part(const element *from, int64_t count) {
+    return vec_load_part(from, count);
+}
+static inline operand operand_set(element x) { return vec_set(x); }
+static inline vec operand_step(operand a, operand b, vec sum) { return vec_fma(a, b, sum); }
+#endif
+
 /* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
  * which goes with one vector. */
-static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned, const real *a,
-                                    int64_t lda, const real *b, int64_t ldb, int64_t length,
+static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned, const element *a,
+                                    int64_t lda, const element *b, int64_t ldb, int64_t length,
                                     real *out, int64_t ldo, const real *factor, int64_t lanes) {
     vec sum[TILE_ROWS][TILE_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) {
         UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = vec_set(0);
     }
     for (int64_t k = 0; k < length; k++) {
-        vec right[TILE_VECTORS];
+        operand right[TILE_VECTORS];
         UNROLL for (int v = 0; v < vectors; v++) {
-            right[v] = part ? vec_load_part(b, lanes) : vec_load(b + v * LANES);
+            right[v] = part ? operand_load_part(b, lanes) : operand_load(b + v * LANES);
         }
         UNROLL for (int r = 0; r < rows; r++) {
-            vec left = vec_set(turned ? a[k * lda + r] : a[r * lda + k]);
+            operand left = operand_set(turned ? a[k * lda + r] : a[r * lda + k]);
             UNROLL for (int v = 0; v < vectors; v++) {
-                sum[r][v] = vec_fma(left, right[v], sum[r][v]);
+                sum[r][v] = operand_step(left, right[v], sum[r][v]);
             }
         }
         b += ldb;
@@ -60,11 +74,12 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turne
     }
 }
 
-typedef void tile_function(const real *a, int64_t lda, const real *b, int64_t ldb, int64_t length,
-                           real *out, int64_t ldo, const real *factor, int64_t lanes);
+typedef void tile_function(const element *a, int64_t lda, const element *b, int64_t ldb,
+                           int64_t length, real *out, int64_t ldo, const real *factor,
+                           int64_t lanes);
 
 #define TILE_VARIANT(ROWS, NAME, VECTORS, PART, TURNED)                                            \
-    static void tile_##ROWS##_##NAME(const real *a, int64_t lda, const real *b, int64_t ldb,       \
+    static void tile_##ROWS##_##NAME(const element *a, int64_t lda, const element *b, int64_t ldb, \
                                      int64_t length, real *out, int64_t ldo, const real *factor,   \
                                      int64_t lanes) {                                              \
         tile_body(ROWS, VECTORS, PART, TURNED, a, lda, b, ldb, length, out, ldo, factor, lanes);   \
@@ -101,8 +116,8 @@ static const tile_height TURNED_HEIGHTS[] = {TILE_HEIGHT(6, turned_), TILE_HEIGH
                                              TILE_HEIGHT(2, turned_), TILE_HEIGHT(1, turned_)};
 
 /* `step` leads from one row of a to the next. */
-static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step, const real *a,
-                                    int64_t lda, const real *b, int64_t ldb, int64_t rows,
+static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step, const element *a,
+                                    int64_t lda, const element *b, int64_t ldb, int64_t rows,
                                     int64_t columns, int64_t length, real *out, int64_t ldo,
                                     const real *factor) {
     for (int64_t column = 0; column < columns;) {
@@ -126,13 +141,13 @@ static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step, co
     }
 }
 
-static inline void tile_product(const real *a, int64_t lda, const real *b, int64_t ldb,
+static inline void tile_product(const element *a, int64_t lda, const element *b, int64_t ldb,
                                 int64_t rows, int64_t columns, int64_t length, real *out,
                                 int64_t ldo, const real *factor) {
     tile_walk(TILE_HEIGHTS, lda, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
 }
 
-static inline void tile_product_turned(const real *a, int64_t lda, const real *b, int64_t ldb,
+static inline void tile_product_turned(const element *a, int64_t lda, const element *b, int64_t ldb,
                                        int64_t rows, int64_t columns, int64_t length, real *out,
                                        int64_t ldo, const real *factor) {
     tile_walk(TURNED_HEIGHTS, 1, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
