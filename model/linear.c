@@ -2,7 +2,8 @@
  *
  * Outputs are cut into blocks of fixed size, so that every thread count gives the same bits; workers
  * take blocks. Weights that are not f32 are decoded block by block. For a few rows each output is a dot
- * product, for more a block is one matrix product by OpenBLAS where that is found. */
+ * product, or a sum of rows of input-major weights, which are then read once and in order; for more a
+ * block is one matrix product by OpenBLAS where that is found. */
 #include "session.h"
 
 #include <string.h>
@@ -105,6 +106,51 @@ static void run_few(void *context, int64_t index, int worker) {
     }
 }
 
+/* OTA_TERMS rows of input-major weights from row k on, `count` columns; zeros behind the last row. */
+static void rows_from(const job *j, int64_t k, int64_t first, int64_t count, float *panel,
+                      const float *rows[OTA_TERMS]) {
+    const ota_weight *w = j->weight;
+    for (int64_t t = 0; t < OTA_TERMS; t++) {
+        float *own = panel + t * count;
+        rows[t] = own;
+        if (k + t >= j->inputs)
+            memset(own, 0, (size_t)count * sizeof *own);
+        else if (w->values != NULL)
+            rows[t] = w->values + (k + t) * w->columns + first;
+        else
+            j->session->ops->decode[ota_element_index(w->type)](
+                row_at(w, k + t) + first * w->type->bytes, own, count);
+    }
+}
+
+static void run_few_input_major(void *context, int64_t index, int worker) {
+    const job *j = context;
+    float *panel = j->session->panels + worker * j->session->panel;
+    const int64_t first = index * j->block, left = j->outputs - first;
+    const int64_t count = left < j->block ? left : j->block;
+    start_block(j, first, count);
+    for (int64_t k = 0; k < j->inputs; k += OTA_TERMS) {
+        const float *rows[OTA_TERMS];
+        rows_from(j, k, first, count, panel, rows);
+        for (int64_t i = 0; i < j->n; i++) {
+            float x[OTA_TERMS] = {0};
+            for (int64_t t = 0; t < OTA_TERMS && k + t < j->inputs; t++)
+                x[t] = j->x[i * j->x_stride + k + t];
+            j->session->ops->combine(j->y + i * j->y_stride + first, rows, x, count);
+        }
+    }
+}
+
+/* The more columns a worker has, the longer the rows that it reads in order. An output is the same sum
+ * whichever block it is in. */
+static int64_t few_block(const job *j) {
+    const int64_t threads = ota_team_threads(j->session->team);
+    const int64_t share = (j->outputs + threads - 1) / threads,
+                  room = j->session->panel / OTA_TERMS;
+    const int64_t block = (share + FEW_BLOCK - 1) / FEW_BLOCK * FEW_BLOCK;
+    return block < room ? block : room;
+}
+
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride) {
     job j = {.session = session,
@@ -117,7 +163,11 @@ void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight
              .n = n,
              .inputs = weight->input_major ? weight->rows : weight->columns,
              .outputs = weight->input_major ? weight->columns : weight->rows};
-    const bool few = n <= FEW_ROWS && !weight->input_major;
-    j.block = few ? FEW_BLOCK : weight->values != NULL ? BLOCK : OTA_PANEL_ROWS;
-    ota_team_run(session->team, (j.outputs + j.block - 1) / j.block, few ? run_few : run_block, &j);
+    void (*body)(void *, int64_t, int) = run_block;
+    j.block = weight->values != NULL ? BLOCK : OTA_PANEL_ROWS;
+    if (n <= FEW_ROWS) {
+        body = weight->input_major ? run_few_input_major : run_few;
+        j.block = weight->input_major ? few_block(&j) : FEW_BLOCK;
+    }
+    ota_team_run(session->team, (j.outputs + j.block - 1) / j.block, body, &j);
 }

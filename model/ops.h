@@ -5,10 +5,16 @@
 #include "config.h"
 #include "weights.h"
 
+/* Rows of weights that `combine` takes at a time. */
+enum { OTA_TERMS = 4 };
+
 typedef struct ota_ops {
     const char *name; /* of ota_kernel_name */
     void (*decode[OTA_STORED_TYPES])(const unsigned char *data, float *out, int64_t count);
     float (*dot)(const float *a, const float *b, int64_t count);
+    /* y += sum over k < OTA_TERMS of x[k] rows[k], k after k */
+    void (*combine)(float *y, const float *const rows[OTA_TERMS], const float x[OTA_TERMS],
+                    int64_t count);
     /* out = (x - mean) / sqrt(variance + epsilon) * weight + bias */
     void (*layer_norm)(const float *x, const float *weight, const float *bias, double epsilon,
                        float *out, int64_t count);

@@ -28,6 +28,14 @@ static float row_dot(const float *a, const float *b, int64_t count) {
     return fold(lanes);
 }
 
+static void row_combine(float *restrict y, const float *const rows[OTA_TERMS],
+                        const float x[OTA_TERMS], int64_t count) {
+    _Static_assert(OTA_TERMS == 4, "one name a row");
+    const float *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
+    for (int64_t i = 0; i < count; i++)
+        y[i] = (((y[i] + x[0] * a[i]) + x[1] * b[i]) + x[2] * c[i]) + x[3] * d[i];
+}
+
 static float row_sum(const float *x, int64_t count) {
     float lanes[LANES] = {0};
     int64_t i = 0;
@@ -108,6 +116,7 @@ const ota_ops OPS_TABLE = {
                [OTA_STORED_Q8_0] = decode_q8_0,
                [OTA_STORED_Q6_K] = decode_q6_k},
     .dot = row_dot,
+    .combine = row_combine,
     .layer_norm = row_layer_norm,
     .rms_norm = row_rms_norm,
     .activate = row_activate,
