@@ -190,8 +190,10 @@ static inline void judge_distance(const drawn *x, const measure *m, int64_t b, i
 static inline void judge_rows(const drawn *x, measure *m, int64_t b, int64_t h, int64_t head) {
     const ota_resolved *r = &m->resolved;
     const ota_arrays *a = &x->arrays, *e = &x->exact;
+    /* Columns that take no round are softmax, bit for bit. */
+    const bool idle = r->settings.fixed && r->settings.rounds <= 0;
     const bool alone = m->order > 0.0 && m->order <= 1.0 && !m->transposed &&
-                       r->problem.columns == OTA_COLUMNS_FREE;
+                       (idle || r->problem.columns == OTA_COLUMNS_FREE);
     const bool bare = r->from_matrix;
     const double narrow = narrow_weights(x->want.type, x->want.out_type);
     const double flushed = flushed_products(x->want.type, x->want.out_type);
