@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dice.h"
 #include "otattn.h"
 #include "solver/coupled.h"
 #include "spec.h"
@@ -35,20 +36,6 @@ typedef struct stage {
     ota_result result;
     ota_error error;
 } stage;
-
-static uint64_t dice_state;
-
-static inline double uniform(void) {
-    dice_state += 0x9e3779b97f4a7c15u;
-    uint64_t x = dice_state;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
-}
-
-static inline double normal(void) {
-    return sqrt(-2.0 * log(1.0 - uniform())) * cos(6.283185307179586 * uniform());
-}
 
 static inline stage *set_stage(int64_t n, int64_t m) {
     stage *x = calloc(1, sizeof *x);

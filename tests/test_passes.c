@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "dice.h"
 #include "solver/coupled.h"
 #include "spec.h"
 
@@ -39,20 +40,6 @@ typedef struct bench {
     float narrow[ROWS * STRIDE];
     double unit; /* rounding of the scores' type */
 } bench;
-
-static uint64_t dice_state;
-
-static double uniform(void) {
-    dice_state += 0x9e3779b97f4a7c15u;
-    uint64_t x = dice_state;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
-}
-
-static double normal(void) {
-    return sqrt(-2.0 * log(1.0 - uniform())) * cos(6.283185307179586 * uniform());
-}
 
 static void draw(bench *b) {
     double top = -INFINITY, bottom = INFINITY;

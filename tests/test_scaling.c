@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "dice.h"
 #include "solver/adjoint.h"
 #include "solver/extrapolation.h"
 #include "solver/scaling.h"
@@ -29,16 +30,6 @@ typedef struct bench {
     double nu[COLUMNS], g[COLUMNS], target[COLUMNS], sum[COLUMNS], v[COLUMNS], a[COLUMNS];
     unsigned char used[COLUMNS];
 } bench;
-
-static uint64_t dice_state;
-
-static double uniform(void) {
-    dice_state += 0x9e3779b97f4a7c15u;
-    uint64_t x = dice_state;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
-}
 
 static const ota_column_rule rules[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_RELAXED, OTA_COLUMNS_CAPPED,
                                         OTA_COLUMNS_ELASTIC};

@@ -30,6 +30,7 @@ OPERANDS = (
     "start_potential",
     "dropout_seed",
 )
+PLACES = {name: k for k, name in enumerate(OPERANDS)}
 # The outputs of a solve, in the order and by the names of ota_arrays.
 OUTPUTS = (
     "out",

@@ -19,7 +19,7 @@ from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._regulariser import regulariser_named
-from ._settings import OPERANDS, Settings, settings_of, text_of
+from ._settings import OPERANDS, PLACES, Settings, settings_of, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 from ._solve import (
     Info,
@@ -49,8 +49,6 @@ _TYPES = {
 }
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _COUNT = len(OPERANDS)
-# Operands that are one number for all heads when they have no dimension.
-_PLACE = {name: k for k, name in enumerate(OPERANDS)}
 # No operand behind query, key, value and mask.
 NOTHING = (None,) * (_COUNT - 4)
 _DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
@@ -215,7 +213,7 @@ def _gradients_fake(*arguments: Any) -> list[Tensor]:
     wanted: str = arguments[-1]
     return [
         torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        for x in (arguments[_PLACE[name]] for name in wanted.split(","))
+        for x in (arguments[PLACES[name]] for name in wanted.split(","))
     ]
 
 
@@ -254,7 +252,7 @@ def _backward(
         return tuple(results)
     found = op(*operands, *upstream, out, saved, ctx.text, ",".join(wanted))
     for name, gradient in zip(wanted, found, strict=True):
-        results[_PLACE[name]] = gradient
+        results[PLACES[name]] = gradient
     return tuple(results)
 
 
@@ -291,7 +289,7 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
     ]
     wanted = [name for name in ("out", "coupling", "receiver") if name in ctx.names]
     fields = dict.fromkeys("out" if name == "out" else "coupling" for name in wanted)
-    places = [_PLACE[name] for name in _DIFFERENTIABLE]
+    places = [PLACES[name] for name in _DIFFERENTIABLE]
     moved = torch.ops.otattn.tangents(
         *ctx.saved_tensors[:_COUNT], *(given[k] for k in places), ctx.text, ",".join(fields)
     )

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from ._settings import OPERANDS
+from ._settings import OPERANDS, PLACES
 
 Tensor = torch.Tensor
 
 _COUNT = len(OPERANDS)
-_PLACE = {name: k for k, name in enumerate(OPERANDS)}
 # A batch of these cannot be folded into the batch dimension.
 _LOOPED = (
     "relative_bias",
@@ -46,8 +45,8 @@ def _folded(x: Tensor | None, dim: int | None, size: int, batch: int) -> Tensor 
 def _vmap(op: Callable[..., list[Tensor]], tensors: int, info: Any, dims: Any, arguments: Any) -> Any:
     size: int = info.batch_size
     text, names = arguments[-2], arguments[-1].split(",")
-    looped = any(dims[_PLACE[name]] is not None for name in _LOOPED)
-    looped |= any(arguments[_PLACE[name]] is not None for name in ("key_lengths", "dropout_seed"))
+    looped = any(dims[PLACES[name]] is not None for name in _LOOPED)
+    looped |= any(arguments[PLACES[name]] is not None for name in ("key_lengths", "dropout_seed"))
     looped |= "facts" in names
     looped |= tensors > _COUNT and any(name not in ("query", "key", "value") for name in names)
     if looped or size == 0:
