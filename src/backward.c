@@ -195,9 +195,10 @@ static void recentre(ota_backward_job *job, ota_adjoint *system) {
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     const ota_plan *plan = job->plan;
     const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const double *g = plan->transposed ? job->space->f : job->space->g;
     for (int64_t j = 0; j < m; j++) {
         used[j] = 0;
-        for (int64_t i = 0; i < n && !used[j]; i++) {
+        for (int64_t i = 0; i < n && !used[j] && g[j] > -INFINITY; i++) {
             const int64_t query = plan->transposed ? j : i, key = plan->transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }

@@ -133,7 +133,8 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
 /* The semi-dual system of the head at work on the arrays of its space, but for what the column rule adds. */
 ota_adjoint ota_backward_system(const ota_backward_job *job);
 
-/* Keys that some query may use, as 0 or 1 for every column of the solver. */
+/* Columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf, for which
+ * forward closes the potential. */
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
 /* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
 ota_dense ota_backward_head(const ota_backward_job *job);

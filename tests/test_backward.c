@@ -87,22 +87,37 @@ static void judge(const cell *c, const tally *t, int least) {
     spec_check(c->ids, t->worst, 1.0);
 }
 
+static void check_turn(const cell *c, uint64_t seed, tally *t) {
+    const int k = (int)((seed - 1) % ALL);
+    const recipe w = vary(c, (mask)(k / MASSES), k % MASSES, seed);
+    if (!decided(&w)) return;
+    /* A cap that binds, if the masses allow one. */
+    for (double cap = 1.0; cap < 30.0; cap *= 1.7) {
+        if (check_problem(&w, c->rounds ? (int)(seed % 5) : 0, seed % 2 == 0, cap, t)) break;
+        if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL) break;
+    }
+}
+
 static void check_cell(const cell *c) {
     tally t = {0};
-    for (long turn = 0; turn < test_scale(); turn++) {
-        for (int k = 0; k < ALL; k++) {
-            const uint64_t seed = 1 + (uint64_t)k + (uint64_t)turn * ALL;
-            const recipe w = vary(c, (mask)(k / MASSES), k % MASSES, seed);
-            if (!decided(&w)) continue;
-            /* A cap that binds, if the masses allow one. */
-            for (double cap = 1.0; cap < 30.0; cap *= 1.7) {
-                if (check_problem(&w, c->rounds ? (int)(seed % 5) : 0, seed % 2 == 0, cap, &t))
-                    break;
-                if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL) break;
-            }
-        }
-    }
+    for (uint64_t seed = 1; seed <= (uint64_t)test_scale() * ALL; seed++) check_turn(c, seed, &t);
     judge(c, &t, c->least == ALL ? ALL * (int)test_scale() : c->least);
+}
+
+/* Problems that campaigns found wrong: the first has a pair that no plan of a block uses, the second keys that
+ * scores of -inf and not the mask close. */
+static void test_once_wrong(void **state) {
+    (void)state;
+    static const struct {
+        cell cell;
+        uint64_t seed;
+    } rows[] = {{{"DER-14", "entmax:1.5/prefix", 1, false}, 119},
+                {{"DER-13", "softmax/exact", 1, false}, 290}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        tally t = {0};
+        check_turn(&rows[k].cell, rows[k].seed, &t);
+        judge(&rows[k].cell, &t, 1);
+    }
 }
 
 static void test_rows_alone(void **state) {
@@ -171,8 +186,8 @@ static void test_larger_problems(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_alone), cmocka_unit_test(test_coupled_columns),
-        cmocka_unit_test(test_rows_in_order), cmocka_unit_test(test_unrolled_rounds),
-        cmocka_unit_test(test_larger_problems)};
+        cmocka_unit_test(test_rows_alone),      cmocka_unit_test(test_coupled_columns),
+        cmocka_unit_test(test_rows_in_order),   cmocka_unit_test(test_unrolled_rounds),
+        cmocka_unit_test(test_larger_problems), cmocka_unit_test(test_once_wrong)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

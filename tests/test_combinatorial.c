@@ -674,8 +674,16 @@ static ota_status judge(int64_t n, int64_t m, const uint8_t *support, const doub
                                     .nu = nu,
                                     .capped = capped,
                                     .tolerance = 1e-12};
-    ota_status status = ota_feasible(&problem, usable, counts, work);
+    int32_t order[2 * SMALL + 1];
+    const bool ordered = n <= SMALL && m <= SMALL;
+    ota_status status = ota_feasible(&problem, usable, ordered ? order : NULL, counts, work);
     free(work);
+    for (int64_t k = 0; k < n * m && status == OTA_OK && ordered; k++) {
+        if (support[k] == 0 || !(mu[k / m] > 0.0) || !(nu[k % m] > 0.0)) continue;
+        const int32_t i = order[k / m], j = order[n + k % m], spare = order[n + m];
+        assert_true(usable[k] ? i == j : i > j);
+        if (capped) assert_true(j <= spare);
+    }
     return status;
 }
 
@@ -896,7 +904,7 @@ static void cancelling_is_heard(void **state) {
     ota_feasible_problem feasible = {
         .n = SIZE, .m = SIZE, .support = support, .mu = mu, .nu = mu, .watch = watch};
     ota_feasible_counts counts;
-    assert_int_equal(ota_feasible(&feasible, NULL, &counts, work), OTA_CANCELLED);
+    assert_int_equal(ota_feasible(&feasible, NULL, NULL, &counts, work), OTA_CANCELLED);
     free(work);
 }
 

@@ -287,21 +287,26 @@ static int64_t residual_next(flow_graph *graph, int64_t node, int64_t slack) {
     return -1;
 }
 
-/* Tarjan from one root; component numbers are those of the components' last-numbered members. */
-static void components_from(flow_graph *graph, int64_t root, int64_t slack, int32_t *numbered,
-                            int64_t *stacked) {
+/* Where Tarjan's walk stands. */
+typedef struct census {
+    int32_t numbered, finished;
+    int64_t stacked;
+} census;
+
+/* From one root. Components are numbered as they are finished: no edge leads to a higher number. */
+static void components_from(flow_graph *graph, int64_t root, int64_t slack, census *walk) {
     int64_t length = 0;
     graph->path[length++] = (int32_t)root;
-    graph->level[root] = graph->low[root] = (*numbered)++;
-    graph->stack[(*stacked)++] = (int32_t)root;
+    graph->level[root] = graph->low[root] = walk->numbered++;
+    graph->stack[walk->stacked++] = (int32_t)root;
     while (length > 0) {
         int64_t node = graph->path[length - 1];
         int64_t next = residual_next(graph, node, slack);
         if (next >= 0) {
             if (graph->level[next] < 0) {
                 graph->path[length++] = (int32_t)next;
-                graph->level[next] = graph->low[next] = (*numbered)++;
-                graph->stack[(*stacked)++] = (int32_t)next;
+                graph->level[next] = graph->low[next] = walk->numbered++;
+                graph->stack[walk->stacked++] = (int32_t)next;
             } else if (graph->component[next] < 0 && graph->level[next] < graph->low[node]) {
                 graph->low[node] = graph->level[next];
             }
@@ -315,24 +320,24 @@ static void components_from(flow_graph *graph, int64_t root, int64_t slack, int3
         if (graph->low[node] == graph->level[node]) {
             int64_t member;
             do {
-                member = graph->stack[--*stacked];
-                graph->component[member] = (int32_t)node;
+                member = graph->stack[--walk->stacked];
+                graph->component[member] = walk->finished;
             } while (member != node);
+            walk->finished++;
         }
     }
 }
 
 static void find_components(flow_graph *graph, int64_t slack) {
     int64_t nodes = graph->n + graph->m + 1;
-    int32_t numbered = 0;
-    int64_t stacked = 0;
+    census walk = {0};
     for (int64_t node = 0; node < nodes; node++) {
         graph->level[node] = -1;
         graph->component[node] = -1;
         graph->cursor[node] = 0;
     }
     for (int64_t node = 0; node < nodes; node++) {
-        if (graph->level[node] < 0) components_from(graph, node, slack, &numbered, &stacked);
+        if (graph->level[node] < 0) components_from(graph, node, slack, &walk);
     }
 }
 
@@ -359,7 +364,7 @@ static bool all_touched(flow_graph *graph, bool capped) {
     return true;
 }
 
-ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable,
+ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, int32_t *order,
                         ota_feasible_counts *counts, void *workspace) {
     int64_t n = problem->n;
     int64_t m = problem->m;
@@ -392,6 +397,7 @@ ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable,
         }
     }
     found.unusable = found.allowed - found.usable;
+    if (order != NULL) memcpy(order, graph.component, (size_t)(n + m + 1) * sizeof *order);
     *counts = found;
     return OTA_OK;
 }

@@ -65,10 +65,15 @@ typedef struct ota_feasible_counts {
 /* Bytes for ota_feasible; SIZE_MAX when they leave size_t or n + m leaves int32_t. */
 size_t ota_feasible_workspace(int64_t n, int64_t m);
 
-/* OTA_OK: a plan exists; `usable` [n][m] (NULL = not wanted) and counts are filled.
+/* OTA_OK: a plan exists; `usable` [n][m], `order` [n + m + 1] (NULL = not wanted) and counts are filled.
  * OTA_INFEASIBLE: none does; then they are untouched. Otherwise OTA_EINVAL or what the watch said.
- * `workspace` is 64-byte aligned. */
-ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable,
+ * `workspace` is 64-byte aligned.
+ *
+ * Usable pairs tie rows and columns together into blocks: order[i], order[n + j] number them, and
+ * order[n + m] is that of capacity left over. An allowed pair (i, j) is usable where its numbers are
+ * equal and has order[i] > order[n + j] where it is not, so that potentials f_i - K order[i] and
+ * g_j + K order[n + j] change no usable pair's sum and push every other's below any level. */
+ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, int32_t *order,
                         ota_feasible_counts *counts, void *workspace);
 
 #endif

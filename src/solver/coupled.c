@@ -70,6 +70,7 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
     if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
         state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
         state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
+        state->order = ota_arena_take(arena, times(1, rows + columns + 2), sizeof(int32_t));
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
     }
     if ((needs & OTA_NEEDS_KERNEL) != 0) {
@@ -331,12 +332,21 @@ static bool search_by_peeling(ota_coupled *state) {
     return false;
 }
 
-/* With a sink the support has one more column that every query may use. */
+/* From `from` columns a row to the width of the layout, last row first. */
+static void spread_usable(ota_coupled *state, int64_t from) {
+    const int64_t width = state->columns + 1;
+    for (int64_t i = state->rows - 1; i > 0 && from < width; i--)
+        memmove(state->usable + i * width, state->usable + i * from, (size_t)from);
+}
+
+/* Softmax gives every allowed pair weight, so that one on no plan makes the problem hopeless or is
+ * pruned; Tsallis plans may leave it empty, and interior.c wants to know.
+ * With a sink the support has one more column that every query may use. */
 static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_dense *head = state->head;
     const bool sink = head->sink > -INFINITY, exact = head->rule == OTA_COLUMNS_EXACT;
     const int64_t width = state->columns + 1, columns = state->columns + (sink ? 1 : 0);
-    const bool positive = exact && !(head->order > 1.0);
+    const bool tsallis = head->order > 1.0, wanted = exact || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->columns; j++) {
         state->level[j] = state->target[j];
@@ -360,26 +370,28 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
         .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
     ota_feasible_counts counts = {0};
     const ota_status status =
-        ota_feasible(&problem, positive ? state->usable : NULL, &counts, state->search);
+        ota_feasible(&problem, wanted ? state->usable : NULL, state->order, &counts, state->search);
     *done = status == OTA_OK || status == OTA_INFEASIBLE;
     if (status == OTA_INFEASIBLE) {
         say_infeasible(head);
         return false;
     }
-    if (status != OTA_OK || !positive) return true;
-    /* Spread to the width of the layout, last row first, and count what is not the sink's. */
+    if (status != OTA_OK || !wanted) return true;
+    spread_usable(state, columns);
+    state->split = counts.unusable > 0;
+    if (tsallis) return true;
+    /* Count what is not the sink's. */
     bool identity = state->rows == state->columns;
     int64_t unusable = 0, allowed = 0;
-    for (int64_t i = state->rows - 1; i >= 0; i--) {
-        for (int64_t j = columns - 1; j >= 0; j--) {
-            const unsigned char usable = state->usable[i * columns + j];
-            state->usable[i * width + j] = usable;
-            if (j == state->columns || !(head->mu[i] > 0.0) || !(state->target[j] > 0.0)) continue;
+    for (int64_t i = 0; i < state->rows; i++) {
+        for (int64_t j = 0; j < state->columns; j++) {
+            const bool usable = state->usable[i * width + j] != 0;
+            if (!(head->mu[i] > 0.0) || !(state->target[j] > 0.0)) continue;
             if (ota_score(state, i, j) > -INFINITY) {
                 allowed++;
-                unusable += usable == 0;
+                unusable += !usable;
             }
-            if (usable != 0 && i != j) identity = false;
+            if (usable && i != j) identity = false;
         }
     }
     head->unusable = unusable;

@@ -64,7 +64,9 @@ typedef struct ota_coupled {
     void *scratch;                   /* [chunks][lane] */
     void *top;                       /* [chunks][lane] */
     void *pruned;                    /* [rows][stride] scores without unusable pairs */
-    unsigned char *allowed, *usable; /* [rows][columns] */
+    unsigned char *allowed, *usable; /* [rows][columns + 1] */
+    int32_t *order;                  /* [rows + columns + 2] blocks of usable pairs, feasible.h */
+    bool split;                      /* some pair is not usable: `usable` and `order` say which */
     void *search;                    /* workspace of the search */
 
     /* linear domain */

@@ -16,7 +16,11 @@
  * a Laplacian plus a non-negative diagonal again (newton_system.c). Beta follows Mehrotra's
  * predictor and corrector, both from one factor. The iterates stay inside P, Z > 0, so the number
  * of steps hardly depends on the temperature, and no row is ever solved for its threshold. The
- * exact support is left to the semi-dual steps that follow. */
+ * exact support is left to the semi-dual steps that follow.
+ *
+ * A pair that no feasible plan uses has no P > 0: its slack would grow without end and take the
+ * digits of f and g along. Such pairs stay outside, and where they cut the others into blocks, f and
+ * g are moved apart at the end, block by block, until their slack is positive (feasible.h). */
 #include "solver/coupled.h"
 
 #include <string.h>
@@ -76,6 +80,12 @@ static double stiffness(const interior *n, double p, double z, double moved, dou
     return 1.0 / (curvature + z / p);
 }
 
+static bool may_use(const interior *n, int64_t i, int64_t j) {
+    const ota_coupled *state = n->state;
+    if (!(n->scores[i * state->stride + j] > -INFINITY) || !(state->target[j] > 0.0)) return false;
+    return !state->split || state->usable[i * (state->columns + 1) + j] != 0;
+}
+
 /* ---- start ----------------------------------------------------------------------------------- */
 
 static void start_row(interior *n, int64_t i, double delta) {
@@ -90,14 +100,14 @@ static void start_row(interior *n, int64_t i, double delta) {
     n->sink[i] = n->sink_slack[i] = 0.0;
     head->f[i] = -INFINITY;
     for (int64_t j = 0; j < state->columns; j++) {
-        if (!(s[j] > -INFINITY) || !(state->target[j] > 0.0)) continue;
+        if (!may_use(n, i, j)) continue;
         total += state->target[j];
         keys += 1.0;
     }
     if (!(mu > 0.0) || !(total > 0.0 || has_sink)) return;
     const double share = has_sink ? mu / (keys + 1.0) : 0.0;
     for (int64_t j = 0; j < state->columns; j++) {
-        if (!(s[j] > -INFINITY) || !(state->target[j] > 0.0)) continue;
+        if (!may_use(n, i, j)) continue;
         p[j] = (mu - share) * (state->target[j] / total);
         if (!(p[j] > 0.0)) continue;
         const double room = price_of(n, p[j], &curvature) - s[j] - head->g[j];
@@ -116,7 +126,8 @@ static void start_row(interior *n, int64_t i, double delta) {
     }
 }
 
-static void start(interior *n) {
+/* The first slack. */
+static double start(interior *n) {
     ota_coupled *state = n->state;
     ota_dense *head = state->head;
     double curvature;
@@ -136,6 +147,7 @@ static void start(interior *n) {
         const double left = state->target[j] - n->free_part[j], least = 0.1 * state->target[j];
         n->free_part[j] = left > least ? left : least;
     }
+    return delta;
 }
 
 /* ---- one step -------------------------------------------------------------------------------- */
@@ -380,6 +392,32 @@ static void settle_caps(interior *n) {
     }
 }
 
+/* Gives every pair that was left outside a slack of at least `slack`. */
+static void part_blocks(interior *n, double slack) {
+    const ota_coupled *state = n->state;
+    ota_dense *head = state->head;
+    const int32_t *of_rows = state->order, *of_columns = of_rows + state->rows;
+    /* The block whose potential is 0: the sink's, or that of capacity left over. */
+    const int32_t base = of_columns[state->columns];
+    double apart = 0.0;
+    for (int64_t i = 0; i < state->rows && state->split; i++) {
+        if (!(head->f[i] > -INFINITY)) continue;
+        for (int64_t j = 0; j <= state->columns; j++) {
+            const bool key = j < state->columns;
+            if (key ? !(n->scores[i * state->stride + j] > -INFINITY && state->target[j] > 0.0)
+                    : !(head->sink > -INFINITY))
+                continue;
+            const double sum =
+                head->f[i] + (key ? n->scores[i * state->stride + j] + head->g[j] : head->sink);
+            if (of_rows[i] > of_columns[j])
+                apart = fmax(apart, (sum + slack) / (double)(of_rows[i] - of_columns[j]));
+        }
+    }
+    for (int64_t j = 0; j < state->columns && apart > 0.0; j++) {
+        if (head->g[j] > -INFINITY) head->g[j] += apart * (double)(of_columns[j] - base);
+    }
+}
+
 /* How many products the mean is taken over. */
 static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
@@ -396,7 +434,7 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
     interior n = place(state, scores, t);
     double product, complement, last = INFINITY;
     int poor = 0;
-    start(&n);
+    const double slack = start(&n);
     const double count = (double)count_pairs(&n);
     const double unit = head->mass / count * (head->range + t);
     const int64_t most = head->settings->max_rounds;
@@ -425,5 +463,6 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
         last = gap;
     }
     settle_caps(&n);
+    part_blocks(&n, slack);
     return true;
 }
