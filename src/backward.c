@@ -111,10 +111,12 @@ static void walk_strips(ota_backward_job *job, task *rows, task *keys) {
     }
 }
 
-static double add_chunks(const ota_backward_space *s, int which, int64_t k) {
-    double sum = 0.0;
-    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[which][c * s->lane + k];
-    return sum;
+void ota_backward_add_chunks(const ota_backward_space *s, int which, int64_t count, double *to) {
+    const double *from = s->partial[which];
+    for (int64_t k = 0; k < count; k++) to[k] = 0.0;
+    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++, from += s->lane) {
+        for (int64_t k = 0; k < count; k++) to[k] += from[k];
+    }
 }
 
 /* ---- implicit --------------------------------------------------------------------------------- */
@@ -141,20 +143,16 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     if (plan->transposed) {
         /* What the task summed by queries belongs to the columns, by keys to the rows. */
         memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
-        for (int64_t j = 0; j < n; j++) {
-            s->dense[2][j] = add_chunks(s, 2, j);
-            s->dense[3][j] = add_chunks(s, 0, j);
-            s->dense[4][j] = add_chunks(s, 3, j);
-        }
+        ota_backward_add_chunks(s, 2, n, s->dense[2]);
+        ota_backward_add_chunks(s, 0, n, s->dense[3]);
+        ota_backward_add_chunks(s, 3, n, s->dense[4]);
         each_chunk(job, tasks_of(job)->turned);
         memcpy(s->dense[0], s->dense[4], (size_t)n * sizeof(double));
         memcpy(s->dense[1], s->dense[3], (size_t)n * sizeof(double));
     } else {
-        for (int64_t j = 0; j < m; j++) {
-            s->dense[6][j] = add_chunks(s, 0, j);
-            s->dense[7][j] = add_chunks(s, 1, j);
-            column_sum[j] = add_chunks(s, 2, j);
-        }
+        ota_backward_add_chunks(s, 0, m, s->dense[6]);
+        ota_backward_add_chunks(s, 1, m, s->dense[7]);
+        ota_backward_add_chunks(s, 2, m, column_sum);
     }
     const double *g = plan->transposed ? s->f : s->g;
     system->scale = 0.0;
@@ -256,8 +254,9 @@ static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     const bool masked = ota_backward_is_masked(job->plan);
     head->mass = 0.0;
     for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
+    if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
     for (int64_t j = 0; j < head->columns; j++) {
-        s->held[j] = !masked || add_chunks(s, 1, j) > 0.0;
+        s->held[j] = !masked || nu[j] > 0.0;
         nu[j] = s->held[j] ? 1.0 : 0.0;
     }
     if (masked) rounds->used = s->held;
@@ -287,7 +286,8 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
         each_chunk(job, tasks->reverse);
         for (int64_t i = 0; i < r->queries; i++)
             f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
-        for (int64_t j = 0; j < r->keys; j++) turned[j] = ldexp(add_chunks(s, 0, j), -lift);
+        ota_backward_add_chunks(s, 0, r->keys, turned);
+        for (int64_t j = 0; j < r->keys; j++) turned[j] = ldexp(turned[j], -lift);
         ota_kernel_rounds_take(rounds, k, turned, top);
     }
     return OTA_OK;
@@ -324,8 +324,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
         if (k == 0) gather_reach(job, rounds);
         if (!ota_kernel_rounds_rows(rounds, k)) return false;
         if (k == rounds->rounds) break;
-        for (int64_t j = 0; j < r->keys; j++)
-            rounds->c[k * rounds->column_lane + j] = add_chunks(s, 0, j);
+        ota_backward_add_chunks(s, 0, r->keys, rounds->c + k * rounds->column_lane);
         if (!ota_kernel_rounds_columns(rounds, k)) return false;
     }
     for (int64_t i = 0; i < r->queries; i++) {
@@ -405,18 +404,31 @@ static ota_status run_prefix(ota_backward_job *job) {
     const ota_status status = ota_backward_prefix(job);
     for (int64_t i = 0; i < r->queries; i++) {
         for (int64_t k = 0; k < job->slot->broken_count; k++) {
-            const double p = plan->seats[0].plan[i * plan->dense_stride + job->slot->broken[k]];
+            const double p = job->seat->plan[i * plan->dense_stride + job->slot->broken[k]];
             if (p > 0.0) job->space->bad[i] = true;
         }
     }
     return status;
 }
 
-/* f64 sums of the gradients of keys or values, rounded into the caller's array. */
-static void put_keys(const ota_backward_job *job, const ota_array *to, const double *from,
-                     int64_t width) {
-    if (!ota_array_present(to)) return;
-    ota_unpack_rows_f64(to, job->batch, job->key_head, 0, job->plan->resolved.keys, from, width);
+/* f64 sums of the gradients of a tile of keys and values, rounded into the caller's arrays. */
+static void put_tile(void *context, int64_t tile, int worker) {
+    const ota_backward_job *job = context;
+    const ota_backward_space *s = job->space;
+    const int64_t keys = job->plan->resolved.keys, from = tile * OTA_KEY_TILE;
+    const int64_t count = keys - from < OTA_KEY_TILE ? keys - from : OTA_KEY_TILE;
+    const struct {
+        const ota_array *to;
+        const double *sum;
+        int64_t width;
+    } both[] = {{&job->want->keys, s->keys_sum, job->plan->resolved.width},
+                {&job->want->values, s->values_sum, job->plan->values_width}};
+    (void)worker;
+    for (int k = 0; k < 2; k++) {
+        if (!ota_array_present(both[k].to)) continue;
+        ota_unpack_rows_f64(both[k].to, job->batch, job->key_head, from, count,
+                            both[k].sum + from * both[k].width, both[k].width);
+    }
 }
 
 /* ---- heads ------------------------------------------------------------------------------------ */
@@ -503,7 +515,7 @@ static ota_status run_head(ota_backward_job *job) {
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
-    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = plan->seats[0].scores;
+    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = job->seat->scores;
     const ota_status status = find_multipliers(job);
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
     if (status != OTA_OK) {
@@ -526,17 +538,67 @@ static ota_status run_head(ota_backward_job *job) {
     return stopped != OTA_OK ? stopped : status;
 }
 
+/* All query heads of key head `index` of the batch, by the walker of the job. */
+static ota_status run_key_head(ota_backward_job *job, int64_t index) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t group = r->heads / r->key_heads;
+    job->batch = index / r->key_heads;
+    job->key_head = index % r->key_heads;
+    tables[plan->wide].pack_head(job);
+    for (int64_t k = 0; k < group; k++) {
+        job->head = job->key_head * group + k;
+        const ota_status status = run_head(job);
+        if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+        if (!(job->residual <= s->residual)) s->residual = job->residual;
+        const int64_t head = job->batch * r->heads + job->head;
+        if (status >= OTA_OK || (s->status < OTA_OK && s->failed < head)) continue;
+        s->status = status;
+        s->failed = head;
+    }
+    ota_parallel(plan->pool, (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, put_tile, job);
+    return OTA_OK;
+}
+
+static ota_backward_job job_of(const ota_backward_job *first, int walker) {
+    ota_backward_job job = *first;
+    const ota_plan *plan = job.plan;
+    job.worker = walker;
+    job.space = plan->backward + walker;
+    job.slot = plan->slots + walker;
+    job.seat = ota_plan_has_seats(plan) ? plan->seats + walker : NULL;
+    return job;
+}
+
+static void key_head_task(void *context, int64_t index, int worker) {
+    const ota_backward_job *first = context;
+    if (ota_interrupted(&first->plan->resolved.settings) != OTA_OK) return;
+    ota_backward_job job = job_of(first, worker);
+    (void)run_key_head(&job, index);
+}
+
+/* Gradients that many heads share are added head after head, so that their bits depend on no thread. */
+static bool shares_nothing(const ota_backward_job *job) {
+    const ota_resolved *r = &job->plan->resolved;
+    const ota_gradients *want = job->want;
+    const ota_array *const shared[] = {&want->temperature, &want->order, &want->cap,
+                                       &want->strength, &want->row_strength};
+    for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++) {
+        if (ota_array_present(shared[k])) return false;
+    }
+    for (int t = 0; t < r->term_count + (r->has_sink ? 1 : 0); t++) {
+        if (ota_gradient_of_term(r, want, t) != NULL) return false;
+    }
+    return true;
+}
+
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             ota_result *found) {
     const ota_resolved *r = &plan->resolved;
-    ota_backward_space *s = plan->backward;
-    ota_backward_job job = {.plan = plan,
-                            .arrays = arrays,
-                            .want = want,
-                            .space = s,
-                            .slot = plan->slots,
-                            .mode = ota_backward_mode_of(plan)};
-    const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
+    ota_backward_job job = {
+        .plan = plan, .arrays = arrays, .want = want, .mode = ota_backward_mode_of(plan)};
+    job = job_of(&job, 0);
     job.tiled = ota_tiles_fit(plan, want);
     job.may_use_kernel = may_use_kernel(&job);
     if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
@@ -545,27 +607,27 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     }
     job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||
                (r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL);
-    found->status = OTA_OK;
     ota_sums_clear(plan);
-    for (int64_t index = 0; index < r->batch * r->key_heads; index++) {
-        const size_t keys = (size_t)r->keys * sizeof(double);
-        job.batch = index / r->key_heads;
-        job.key_head = index % r->key_heads;
-        tables[plan->wide].pack_head(&job);
-        if (!r->from_matrix) memset(s->keys_sum, 0, keys * (size_t)r->width);
-        memset(s->values_sum, 0, keys * (size_t)plan->values_width);
-        for (int64_t k = 0; k < group; k++) {
-            job.head = job.key_head * group + k;
-            const ota_status status = run_head(&job);
-            if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
-            if (!(job.residual <= found->backward_residual))
-                found->backward_residual = job.residual;
-            if (status >= OTA_OK || found->status < OTA_OK) continue;
-            found->status = status;
-            found->head = job.batch * r->heads + job.head;
-        }
-        put_keys(&job, &want->keys, s->keys_sum, r->width);
-        put_keys(&job, &want->values, s->values_sum, plan->values_width);
+    for (int k = 0; k < plan->walker_count; k++) {
+        plan->backward[k].status = OTA_OK;
+        plan->backward[k].residual = 0.0;
+    }
+    const int64_t heads = r->batch * r->key_heads;
+    /* Heads side by side while they fill the threads, the rest one after another in pieces. */
+    const int64_t side = plan->walker_count > 1 && shares_nothing(&job)
+                             ? heads / plan->walker_count * plan->walker_count
+                             : 0;
+    ota_parallel(plan->pool, side, key_head_task, &job);
+    ota_status stopped = side > 0 ? ota_interrupted(&r->settings) : OTA_OK;
+    for (int64_t k = side; k < heads && stopped == OTA_OK; k++) stopped = run_key_head(&job, k);
+    if (stopped != OTA_OK) return stopped;
+    found->status = OTA_OK;
+    for (int k = 0; k < plan->walker_count; k++) {
+        const ota_backward_space *s = plan->backward + k;
+        if (!(s->residual <= found->backward_residual)) found->backward_residual = s->residual;
+        if (s->status >= OTA_OK || (found->status < OTA_OK && found->head < s->failed)) continue;
+        found->status = s->status;
+        found->head = s->failed;
     }
     ota_sums_write(plan, want);
     return found->status;

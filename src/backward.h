@@ -72,7 +72,14 @@ typedef struct ota_term_sum {
     bool direct; /* every pair has an entry of its own: written row by row */
 } ota_term_sum;
 
+/* What one walker works in: walkers go through different heads side by side (backward.c). Masses, tiles and the
+ * scratch of threads are shared. */
 typedef struct ota_backward_space {
+    int walker;
+    /* what became of its heads: the first that failed, and the worst residual */
+    ota_status status;
+    int64_t failed;
+    double residual;
     double *f, *top, *a;                    /* [queries] */
     bool *bad;                              /* [queries] not finite: NaN on the allowed pairs */
     double *g, *b, *fill;                   /* [stride] */
@@ -112,6 +119,7 @@ typedef struct ota_backward_job {
     const ota_gradients *want;
     ota_backward_space *space;
     ota_slot *slot;
+    ota_seat *seat; /* of its walker; NULL where the plan has none */
     ota_row_law law;
     ota_backward_mode mode;
     int64_t batch, head, key_head;
@@ -121,6 +129,7 @@ typedef struct ota_backward_job {
     bool tiled;          /* outputs come from tiles */
     bool lists;          /* rows may be lists       */
     bool may_use_kernel; /* fixed rounds */
+    int worker;          /* whose scratch is this thread's while no task runs */
     int64_t strip_first, strip_rows;
     double residual;
     uint32_t dropout_key[2];
@@ -129,6 +138,9 @@ typedef struct ota_backward_job {
 /* backward.c: one run over all heads after the doors. */
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             ota_result *found);
+
+/* Sums of the chunks of partial[which], chunk after chunk, for `count` rows or keys. */
+void ota_backward_add_chunks(const ota_backward_space *s, int which, int64_t count, double *to);
 
 /* The semi-dual system of the head at work on the arrays of its space, but for what the column rule adds. */
 ota_adjoint ota_backward_system(const ota_backward_job *job);
@@ -154,6 +166,7 @@ void ota_tiles_run_coupled(const ota_backward_job *job);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
+int ota_backward_walkers(const ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* May some pair be forbidden? */
 static inline bool ota_backward_is_masked(const ota_plan *plan) {

@@ -9,8 +9,8 @@ static void WORD(replay_online)(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[0];
-    double *room = plan->workers[0].room;
+    ota_backward_worker *w = &space->workers[job->worker];
+    double *room = plan->workers[job->worker].room;
     for (int64_t j = 0; j < r->keys; j++) {
         room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
         space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
@@ -23,8 +23,8 @@ static void WORD(replay_online)(ota_backward_job *job) {
         ota_row_found found;
         load_rows(job, w, i, 1, true);
         form_tile(job, w, i, 1, 0, r->keys, plan->stride);
-        row_online(&job->law, w->scores, r->keys, mu, room, w->weights, plan->workers[0].row,
-                   &found);
+        row_online(&job->law, w->scores, r->keys, mu, room, w->weights,
+                   plan->workers[job->worker].row, &found);
         if (found.nonfinite || WORD(uses_broken)(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
             if (space->shut[j] != INT64_MAX) continue;
@@ -41,7 +41,7 @@ static void WORD(reverse_online)(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[0];
+    ota_backward_worker *w = &space->workers[job->worker];
     const int64_t m = r->keys, index = job->batch * r->heads + job->head;
     for (int64_t i = r->queries - 1; i >= 0; i--) {
         REAL *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;

@@ -138,14 +138,22 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     s->step_memory = ota_arena_take(a, numbers, sizeof(double));
 }
 
-void ota_backward_lay_out(ota_plan *plan) {
+/* Side by side heads need no barrier between the passes of one, but a walker's memory each: many small ones only. */
+int ota_backward_walkers(const ota_plan *plan) {
+    enum { MOST_PAIRS = 1 << 18 };
+    const ota_resolved *r = &plan->resolved;
+    const bool small = r->queries <= MOST_PAIRS / most(1, r->keys);
+    if (plan->path == OTA_PATH_FUSED || !small || r->batch * r->key_heads < plan->worker_count)
+        return 1;
+    return plan->worker_count;
+}
+
+/* What every walker has of its own. */
+static void take_walker(ota_plan *plan, ota_backward_space *s) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const bool placed = a->base != NULL;
     const size_t real = ota_plan_real(plan), number = sizeof(double);
-    const int64_t n = r->queries, m = r->keys, heads = r->batch * r->heads;
-    const ota_backward_mode mode = ota_backward_mode_of(plan);
-    ota_backward_space *home = ota_arena_take(a, 1, sizeof *home), space = {0}, *s = &space;
+    const int64_t n = r->queries, m = r->keys;
     double **of_queries[] = {&s->f, &s->top, &s->a}, **of_keys[] = {&s->g, &s->b, &s->fill};
     for (size_t k = 0; k < 3; k++) {
         *of_queries[k] = ota_arena_take(a, (size_t)n, number);
@@ -162,13 +170,25 @@ void ota_backward_lay_out(ota_plan *plan) {
     s->lane = (most(most(n, m), 1) + 15) / 16 * 16;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
         s->partial[k] = take(a, s->lane, OTA_ADJOINT_CHUNKS, number);
-    s->row_mass = take(a, heads, n, number);
-    s->column_mass = take(a, heads, m, number);
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
     s->advantage = ota_arena_take(a, (size_t)plan->stride, real);
     take_strip(plan, &s->strip);
+    if (ota_plan_has_seats(plan)) take_coupled(plan, s, ota_backward_mode_of(plan));
+    take_rounds(plan, &s->rounds, s->strip.rows);
+}
+
+void ota_backward_lay_out(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const bool placed = a->base != NULL;
+    const size_t walkers = (size_t)plan->walker_count;
+    const int64_t heads = r->batch * r->heads;
+    ota_backward_space *home = ota_arena_take(a, walkers, sizeof *home), space = {0}, *s = &space;
+    take_walker(plan, s);
+    s->row_mass = take(a, heads, r->queries, sizeof(double));
+    s->column_mass = take(a, heads, r->keys, sizeof(double));
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
     s->workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_backward_worker));
     for (int k = 0; k < plan->worker_count; k++) {
@@ -176,10 +196,17 @@ void ota_backward_lay_out(ota_plan *plan) {
         take_worker(plan, &worker);
         if (placed) s->workers[k] = worker;
     }
-    if (ota_plan_has_seats(plan)) take_coupled(plan, s, mode);
-    take_rounds(plan, &s->rounds, s->strip.rows);
     s->tiles = ota_tiles_lay_out(plan);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
+    for (int k = 1; k < plan->walker_count; k++) {
+        ota_backward_space other = {.walker = k,
+                                    .row_mass = s->row_mass,
+                                    .column_mass = s->column_mass,
+                                    .workers = s->workers,
+                                    .tiles = s->tiles};
+        take_walker(plan, &other);
+        if (placed) home[k] = other;
+    }
     if (!placed) return;
     *home = space;
     plan->backward = home;

@@ -6,7 +6,7 @@
 #undef row_scores
 #undef row_solve
 #undef unpack_rows
-#undef all_finite
+#undef make_finite
 #undef form_tile
 #undef form_upstream
 #undef load_rows

@@ -278,7 +278,7 @@ static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REA
     const ota_kernel_rounds *rounds = &job->space->rounds.now;
     const int64_t stride = plan->dense_stride;
     const double u = ldexp(rounds->u[rounds->rounds * rounds->row_lane + query], -REAL_LIFT);
-    KERNELS(plan)->weights((const REAL *)plan->seats[0].scores + query * stride, stride, 1,
+    KERNELS(plan)->weights((const REAL *)job->seat->scores + query * stride, stride, 1,
                            plan->resolved.keys, job->space->bias, &u, p, stride);
 }
 
@@ -352,7 +352,7 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
     if (out != NULL)
         unpack_rows(&job->want->queries, job->batch, job->head, first, rows, out, r->width);
     if (r->from_matrix) return;
-    (void)all_finite(w.queries, rows * r->width);
+    (void)make_finite(w.queries, rows * r->width);
 }
 
 /* ---- tiles of keys ---------------------------------------------------------------------------- */

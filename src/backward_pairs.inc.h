@@ -10,7 +10,7 @@
 #define row_scores WORD(ota_row_scores)
 #define row_solve WORD(ota_row_solve)
 #define unpack_rows WORD(ota_unpack_rows)
-#define all_finite WORD(all_finite)
+#define make_finite WORD(make_finite)
 #define form_tile WORD(form_tile)
 #define form_upstream WORD(form_upstream)
 #define load_rows WORD(load_rows)
@@ -22,40 +22,49 @@
 #define solve_row WORD(solve_row)
 #define through_terms WORD(through_terms)
 
+#include "backward_finite.inc.h"
+
 /* ---- packing ---------------------------------------------------------------------------------- */
 
-static bool WORD(all_finite)(REAL *row, int64_t count) {
-    bool finite = true;
-    for (int64_t k = 0; k < count; k++) {
-        if (row[k] - row[k] == (REAL)0) continue;
-        row[k] = (REAL)0;
-        finite = false;
-    }
-    return finite;
-}
-
-/* Keys and values of one key head, as the kernels want them and as plain rows. */
-static void WORD(pack_head)(ota_backward_job *job) {
+/* A tile of keys and values, as the kernels want them and as plain rows, with sums of 0 for their gradients; marks keys
+ * with broken values. */
+static void WORD(pack_tile)(void *context, int64_t tile, int worker) {
+    const ota_backward_job *job = context;
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
+    const ota_slot *slot = job->slot;
+    const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = plan->values_width;
+    const int64_t count = left < OTA_KEY_TILE ? left : OTA_KEY_TILE;
+    ota_backward_space *s = job->space;
+    (void)worker;
+    memset(s->values_sum + from * width, 0, (size_t)(count * width) * sizeof(double));
+    if (!r->from_matrix) {
+        memset(s->keys_sum + from * r->width, 0, (size_t)(count * r->width) * sizeof(double));
+        REAL *keys = (REAL *)s->keys + from * r->width;
+        pack_rows(&r->problem.keys, job->batch, job->key_head, from, count, keys, r->width);
+        const ota_array part = ota_array_of(keys, REAL_TYPE, 1, 1, count, r->width);
+        pack_keys(&part, 0, 0, count, (REAL *)slot->packed_keys + from * r->width);
+        (void)make_finite(keys, count * r->width);
+    }
+    if (!ota_array_present(&job->want->out_grad) || width == 0) return;
+    REAL *values = (REAL *)slot->values + from * width;
+    pack_rows(&job->arrays->values, job->batch, job->key_head, from, count, values, width);
+    for (int64_t j = 0; j < count; j++)
+        slot->broken[from + j] = !make_finite(values + j * width, width);
+    const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, count, width);
+    pack_keys(&plain, 0, 0, count, (REAL *)s->packed_values + from * width);
+}
+
+static void WORD(pack_head)(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const int64_t keys = plan->resolved.keys;
     ota_slot *slot = job->slot;
     slot->broken_count = 0;
-    if (!r->from_matrix) {
-        REAL *keys = job->space->keys;
-        pack_keys(&r->problem.keys, job->batch, job->key_head, r->keys, slot->packed_keys);
-        pack_rows(&r->problem.keys, job->batch, job->key_head, 0, r->keys, keys, r->width);
-        (void)all_finite(keys, r->keys * r->width);
-    }
+    ota_parallel(plan->pool, (keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, WORD(pack_tile), job);
     if (!ota_array_present(&job->want->out_grad) || plan->values_width == 0) return;
-    REAL *values = slot->values, *packed = job->space->packed_values;
-    pack_rows(&job->arrays->values, job->batch, job->key_head, 0, r->keys, values,
-              plan->values_width);
-    for (int64_t j = 0; j < r->keys; j++) {
-        if (!all_finite(values + j * plan->values_width, plan->values_width))
-            slot->broken[slot->broken_count++] = j;
+    for (int64_t j = 0; j < keys; j++) {
+        if (slot->broken[j] != 0) slot->broken[slot->broken_count++] = j;
     }
-    ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, r->keys, plan->values_width);
-    pack_keys(&plain, 0, 0, r->keys, packed);
 }
 
 /* Queries and upstream gradients of some rows; the latter without what is not finite. */
@@ -71,7 +80,7 @@ static void WORD(load_rows)(const ota_backward_job *job, const ota_backward_work
               plan->values_width);
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = (REAL *)w->gradients + k * plan->values_width;
-        if (!all_finite(row, plan->values_width) && mark) job->space->bad[first + k] = true;
+        if (!make_finite(row, plan->values_width) && mark) job->space->bad[first + k] = true;
     }
 }
 
@@ -204,7 +213,7 @@ static void WORD(find_weights)(const ota_backward_job *job, int64_t query, const
     }
     const int64_t at = plan->transposed ? query : query * stride;
     const int64_t step = plan->transposed ? stride : 1;
-    for (int64_t j = 0; j < m; j++) p[j] = (REAL)plan->seats[0].plan[at + j * step];
+    for (int64_t j = 0; j < m; j++) p[j] = (REAL)job->seat->plan[at + j * step];
 }
 
 /* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */

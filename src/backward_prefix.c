@@ -47,8 +47,7 @@ static void form_system(ota_backward_job *job, const ota_dense *block, const ota
         ota_row_solve_f64(&job->law, (const double *)block->scores + i * stride, block->g,
                           block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
-        if (i == last)
-            memcpy(job->plan->seats[0].plan + i * stride, w, (size_t)block->columns * sizeof *w);
+        if (i == last) memcpy(job->seat->plan + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
             w[j] = slope_of(w[j], block->order);
             total += w[j];
@@ -161,7 +160,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                       .settings = &r->settings,
                       .kernels = plan->kernels,
                       .pool = plan->pool,
-                      .workspace = plan->seats[0].workspace,
+                      .workspace = job->seat->workspace,
                       .head = job->batch * r->heads + job->head,
                       .f = v.f,
                       .g = s->g};
@@ -176,7 +175,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
         block.rows = i + 1;
         block.columns = m - n + i + 1;
         block.warm = i > 0;
-        memset(plan->seats[0].plan + i * stride, 0, (size_t)stride * sizeof(double));
+        memset(job->seat->plan + i * stride, 0, (size_t)stride * sizeof(double));
         block_masses(job, &block, v.mu, v.nu, &block.mass);
         for (int64_t j = 0; j < block.columns; j++) {
             if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;

@@ -5,7 +5,7 @@
  *     a_i = dL/dout_i . out_i / mu_i     t f'_i = mu_i a_i     t g'_j = V_j . (P^T dL/dout)_j - (P^T a)_j */
 
 static REAL *WORD(kernel_row)(const ota_backward_job *job, int64_t query) {
-    return (REAL *)job->plan->seats[0].scores + query * job->plan->dense_stride;
+    return (REAL *)job->seat->scores + query * job->plan->dense_stride;
 }
 
 static void WORD(load_kernel_column)(ota_backward_job *job, const double *from, double scale) {

@@ -191,7 +191,7 @@ static void take_worker(ota_plan *plan, ota_tile_worker *w, int64_t cuts) {
     ota_arena *a = &plan->arena;
     const size_t real = ota_plan_real(plan);
     int64_t first, last;
-    ota_tile_piece(r->queries, cuts, OTA_ROW_BLOCK, 0, &first, &last);
+    ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, 0, &first, &last);
     w->scratch = ota_arena_take(
         a, (size_t)OTA_GRADIENT_SCRATCH + (plan->pairs ? OTA_PAIRS_GRADIENT : 0), real);
     w->queries_grad = take(a, last - first, r->width, real);
@@ -212,7 +212,8 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
     ota_tile_seat *seats = ota_arena_take(a, workers, sizeof *seats);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(&plan->resolved);
-    const int64_t seat_count = coupled ? 1 : least(plan->worker_count, plan->slot_count);
+    const int64_t seat_count =
+        coupled ? plan->walker_count : least(plan->worker_count, plan->slot_count);
     for (int64_t k = 0; k < seat_count; k++) {
         ota_tile_seat seat = {0};
         take_seat(plan, &seat, coupled);
@@ -295,7 +296,7 @@ static void head_task(void *context, int64_t index, int worker) {
 void ota_tiles_run_coupled(const ota_backward_job *job) {
     const ota_backward_space *s = job->space;
     tile_run run = {.plan = job->plan, .arrays = job->arrays, .want = job->want, .space = s->tiles};
-    ota_tile_seat seat = s->tiles->seats[0];
+    ota_tile_seat seat = s->tiles->seats[s->walker];
     seat.keys = s->keys;
     seat.packed_values = s->packed_values;
     seat.keys_sum = s->keys_sum;

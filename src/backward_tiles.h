@@ -8,6 +8,9 @@
 
 #include "backward.h"
 
+/* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
+enum { OTA_TILE_ROWS = 16 };
+
 /* One key head at work; T = the plan's type, whose packed keys and values lie in the plan's slot of the
  * same number. */
 typedef struct ota_tile_seat {
@@ -36,13 +39,14 @@ struct ota_tile_space {
     ota_tile_worker *workers;
 };
 
-/* Rows or keys [first, last) of a piece; whole blocks of `block`. */
+/* Rows or keys [first, last) of a piece; whole blocks of `block`, dealt evenly, the first piece has the most. */
 static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, int64_t piece,
                                   int64_t *first, int64_t *last) {
-    const int64_t share = (count + cuts - 1) / cuts;
-    const int64_t step = (share + block - 1) / block * block;
-    *first = piece * step < count ? piece * step : count;
-    *last = *first + step < count ? *first + step : count;
+    const int64_t blocks = (count + block - 1) / block;
+    const int64_t from = (piece * blocks + cuts - 1) / cuts * block;
+    const int64_t to = ((piece + 1) * blocks + cuts - 1) / cuts * block;
+    *first = from < count ? from : count;
+    *last = to < count ? to : count;
 }
 
 #endif

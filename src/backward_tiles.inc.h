@@ -4,27 +4,7 @@
 #define pack_rows WORD(ota_pack_rows)
 #define pack_keys WORD(ota_pack_keys)
 
-/* Several sums side by side, which the compiler makes one vector. */
-static bool WORD(all_finite)(const REAL *x, int64_t count) {
-    enum { LANES = 16 };
-    REAL zero[LANES] = {0}, all = (REAL)0;
-    const int64_t whole = count / LANES * LANES;
-    for (int64_t k = 0; k < whole; k += LANES) {
-        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
-    }
-    for (int64_t k = whole; k < count; k++) zero[0] += x[k] - x[k];
-    for (int l = 0; l < LANES; l++) all += zero[l];
-    return all == (REAL)0;
-}
-
-/* What is not finite becomes 0. */
-static bool WORD(make_finite)(REAL *x, int64_t count) {
-    if (WORD(all_finite)(x, count)) return true;
-    for (int64_t k = 0; k < count; k++) {
-        if (!(x[k] - x[k] == (REAL)0)) x[k] = (REAL)0;
-    }
-    return false;
-}
+#include "backward_finite.inc.h"
 
 static void WORD(pack_keys_of)(const tile_head *h) {
     const ota_resolved *r = &h->run->plan->resolved;
@@ -191,7 +171,7 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
     const ota_worker *w = &plan->workers[worker];
     const int64_t width = plan->values_width;
     int64_t first, last;
-    ota_tile_piece(r->queries, h->run->space->cuts, OTA_ROW_BLOCK, piece, &first, &last);
+    ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         const int64_t rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
         REAL *queries = (REAL *)seat->queries + at * r->width, *out = w->out;
@@ -242,7 +222,7 @@ static void WORD(coupled_rows_task)(void *context, int64_t piece, int worker) {
     const int64_t width = h->run->plan->values_width;
     int64_t first, last;
     (void)worker;
-    ota_tile_piece(r->queries, h->run->space->cuts, OTA_ROW_BLOCK, piece, &first, &last);
+    ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     if (first == last) return;
     REAL *queries = (REAL *)seat->queries + first * r->width;
     pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
@@ -331,7 +311,7 @@ static void WORD(unit_task)(void *context, int64_t piece, int worker) {
     ota_tile_worker *w = &h->run->space->workers[worker];
     const int64_t cuts = h->run->space->cuts, width = r->width;
     int64_t first, last, from, to;
-    ota_tile_piece(r->queries, cuts, OTA_ROW_BLOCK, (piece + h->step) % cuts, &first, &last);
+    ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, (piece + h->step) % cuts, &first, &last);
     ota_tile_piece(r->keys, cuts, OTA_KEY_TILE, piece, &from, &to);
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     const size_t real = sizeof(REAL);

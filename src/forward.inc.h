@@ -9,19 +9,7 @@
 #define form_rows WORD(form_rows)
 #define fuse_block WORD(fuse_block)
 
-/* Several sums side by side, which the compiler makes one vector. */
-static bool WORD(all_finite)(const REAL *x, int64_t count) {
-    enum { LANES = 16 };
-    REAL zero[LANES] = {0};
-    int64_t k = 0;
-    for (; k + LANES <= count; k += LANES) {
-        for (int l = 0; l < LANES; l++) zero[l] += x[k + l] - x[k + l];
-    }
-    for (; k < count; k++) zero[0] += x[k] - x[k];
-    REAL all = 0;
-    for (int l = 0; l < LANES; l++) all += zero[l];
-    return all == (REAL)0;
-}
+#include "plan_finite.inc.h"
 
 static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
     const ota_plan *plan = w->plan;

@@ -301,9 +301,11 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     plan->key_count = r->keys;
     plan->pairs = plan->path == OTA_PATH_FUSED && !plan->wide && r->type == OTA_BF16 &&
                   plan->kernels->bf16 != NULL;
+    plan->walker_count = ota_backward_walkers(plan);
     lay_out(plan);
-    if (plan->pairs && is_over(plan)) {
+    if ((plan->pairs || plan->walker_count > 1) && is_over(plan)) {
         plan->pairs = false;
+        plan->walker_count = 1;
         plan->arena = (ota_arena){0};
         lay_out(plan);
     }
@@ -478,7 +480,9 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
         line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
              p->dropout_seed, p->dropout_offset);
     }
-    if (s->gradients) line(&to, "backward: %s\n", ota_backward_describe(plan));
+    if (s->gradients)
+        line(&to, "backward: %s%s\n", ota_backward_describe(plan),
+             plan->walker_count > 1 ? ", heads side by side" : "");
     if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
     if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
     if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);

@@ -101,6 +101,7 @@ struct ota_plan {
     int64_t dense_rows, dense_columns, dense_stride;
     int64_t slot_count, seat_count;
     int worker_count;
+    int walker_count; /* of backward: 1, or the workers, where heads are walked side by side */
     ota_slot *slots;
     ota_worker *workers;
     ota_seat *seats;

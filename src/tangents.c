@@ -110,7 +110,7 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
     memset(s->g, 0, (size_t)plan->stride * sizeof *s->g);
     memset(s->b, 0, (size_t)plan->stride * sizeof *s->b);
-    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = plan->seats[0].scores;
+    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = base->seat->scores;
     const ota_status status = follow_head(job);
     if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
     return status;
@@ -125,6 +125,7 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                                     .want = &nothing,
                                     .space = plan->backward,
                                     .slot = plan->slots,
+                                    .seat = ota_plan_has_seats(plan) ? plan->seats : NULL,
                                     .mode = ota_backward_mode_of(plan)},
                            .along = along,
                            .space = plan->backward->tangents};

@@ -10,12 +10,6 @@
 
 #include "tangents.h"
 
-static double add_chunks(const ota_backward_space *s, int which, int64_t k) {
-    double sum = 0.0;
-    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[which][c * s->lane + k];
-    return sum;
-}
-
 typedef void block_body(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
                         int64_t chunk);
 
@@ -145,13 +139,13 @@ static ota_status form_turned(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const double tau = job->base.law.tau;
     ota_status status = walk_rows(job, turned_block);
+    ota_backward_add_chunks(s, MASS, plan->dense_rows, job->space->row_sum);
+    ota_backward_add_chunks(s, SLOPES, plan->dense_rows, s->dense[0]);
+    ota_backward_add_chunks(s, RIGHT, plan->dense_rows, s->dense[1]);
     for (int64_t i = 0; i < plan->dense_rows; i++) {
-        const double sum = add_chunks(s, MASS, i);
-        job->space->row_sum[i] = sum;
-        s->dense[0][i] = add_chunks(s, SLOPES, i);
+        const double sum = job->space->row_sum[i];
         if (p->rows == OTA_ROWS_RELAXED) s->dense[0][i] += tau * sum / p->row_strength;
-        s->dense[1][i] =
-            add_chunks(s, RIGHT, i) - tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
+        s->dense[1][i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
     }
     return status == OTA_OK ? walk_rows(job, turned_right) : status;
 }
@@ -159,11 +153,10 @@ static ota_status form_turned(ota_tangent_job *job) {
 static ota_status form_straight(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const ota_status status = walk_rows(job, system_block);
-    for (int64_t j = 0; j < job->base.plan->dense_columns; j++) {
-        s->dense[6][j] = add_chunks(s, RIGHT, j);
-        s->dense[7][j] = add_chunks(s, SCALE, j);
-        job->space->column_sum[j] = add_chunks(s, MASS, j);
-    }
+    const int64_t columns = job->base.plan->dense_columns;
+    ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
+    ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
+    ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
     return status;
 }
 

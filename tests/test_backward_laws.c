@@ -496,6 +496,86 @@ static void test_threads_change_no_bit(void **state) {
     }
 }
 
+/* Every bit of an array, in order. */
+static uint64_t print_of(const ota_array *a, uint64_t hash) {
+    for (int64_t b = 0; b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) {
+            for (int64_t i = 0; i < a->size[2]; i++) {
+                for (int64_t j = 0; j < a->size[3]; j++) {
+                    const double x = ota_array_get(a, b, h, i, j);
+                    uint64_t bits;
+                    memcpy(&bits, &x, sizeof bits);
+                    hash = mix(hash, bits);
+                }
+            }
+        }
+    }
+    return hash;
+}
+
+/* Only gradients that every head has of its own are wanted: threads walk different heads, some of which are left
+ * over for all threads together. */
+static void test_heads_side_by_side(void **state) {
+    (void)state;
+    static const char *const methods[] = {
+        "softmax",           "entmax:1.5",       "sparsemax",          "softmax/exact",
+        "softmax/relaxed:1", "softmax/capped:2", "entmax:1.5/exact",   "elastic:.4,3",
+        "ceta{rounds=2}",    "softmax/online:2", "sparsemax/online:2", "softmax/prefix",
+        "entmax:1.5/prefix"};
+    static const int threads[] = {1, 2, 3, 5, 16};
+    enum { TURNS = (int)(sizeof threads / sizeof threads[0]) };
+    for (size_t k = 0; k < 2 * sizeof methods / sizeof methods[0]; k++) {
+        const char *method = methods[k / 2];
+        uint64_t prints[TURNS];
+        for (int turn = 0; turn < TURNS; turn++) {
+            bench *t = malloc(sizeof *t);
+            assert_non_null(t);
+            const recipe w = {.method = method,
+                              .type = k % 2 == 0 ? OTA_F32 : OTA_F64,
+                              .out_type = OTA_F32,
+                              .batch = 4,
+                              .heads = 4,
+                              .key_heads = 2,
+                              .n = 20,
+                              .m = 33,
+                              .width = 7,
+                              .values_width = 5,
+                              .temperature = 1.0,
+                              .spread = 1.0,
+                              .seed = 3 + k,
+                              .row_mass = strstr(method, "prefix") == NULL};
+            set_up(t, &w, w.type, k % 3 == 0);
+            t->x.options.threads = threads[turn];
+            const ota_gradients all = t->want;
+            t->want = (ota_gradients){.size = sizeof all,
+                                      .out_grad = all.out_grad,
+                                      .coupling_grad = all.coupling_grad,
+                                      .queries = all.queries,
+                                      .keys = all.keys,
+                                      .values = all.values,
+                                      .scores = k % 3 == 0 ? all.scores : (ota_array){.data = NULL},
+                                      .row_mass = all.row_mass};
+            assert_int_equal(make_plan(t), OTA_OK);
+            assert_true(run_forward(t) >= OTA_OK);
+            assert_int_equal(run_backward(t), OTA_OK);
+            const ota_array *const answers[] = {&t->want.queries, &t->want.keys, &t->want.values,
+                                                &t->want.scores, &t->want.row_mass};
+            prints[turn] = 1;
+            for (size_t q = 0; q < sizeof answers / sizeof answers[0]; q++) {
+                if (!ota_array_present(answers[q])) continue;
+                assert_true(gaps_untouched(&t->gradients, answers[q]));
+                prints[turn] = print_of(answers[q], prints[turn]);
+            }
+            tear_down(t);
+            free(t);
+        }
+        for (int turn = 1; turn < TURNS; turn++) {
+            if (prints[turn] != prints[0]) print_error("%s, %d threads\n", method, threads[turn]);
+            assert_true(prints[turn] == prints[0]);
+        }
+    }
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------ */
 
 typedef struct small {
@@ -666,6 +746,7 @@ int main(void) {
                                        cmocka_unit_test(test_nonfinite_rows),
                                        cmocka_unit_test(test_single_precision),
                                        cmocka_unit_test(test_threads_change_no_bit),
+                                       cmocka_unit_test(test_heads_side_by_side),
                                        cmocka_unit_test(test_refusals),
                                        cmocka_unit_test(test_plan_and_residual),
                                        cmocka_unit_test(test_empty_problems)};

@@ -1,10 +1,11 @@
 /* threads.c: the thread pool of base.h.
  *
- * One job at a time: the caller publishes it, wakes the workers and takes indices itself from one
- * atomic counter; whoever wakes in time joins, and the caller, when the counter is spent, closes the
- * job and waits for those who joined. A worker that wakes late finds the job closed, so a short job
- * never waits for the scheduler. Indices are handed out one by one in any order; that is why a body may
- * not let its worker number reach a result. */
+ * One job at a time: the caller publishes it, wakes the workers and takes indices itself; whoever wakes
+ * in time joins, and the caller, when no index is left, closes the job and waits for those who joined.
+ * A worker that wakes late finds the job closed, so a short job never waits for the scheduler. Indices
+ * are cut into one share a thread, taken one by one from the own share and then from the others': jobs
+ * over the same pieces follow each other, and a piece stays in the cache of the core that had it. Any
+ * order may come out; that is why a body may not let its worker number reach a result. */
 #define _GNU_SOURCE
 #include "base.h"
 
@@ -43,6 +44,12 @@ typedef struct holder {
     _Atomic pthread_t thread;
 } holder;
 
+/* What is left of one thread's indices; a cache line each. */
+typedef struct share {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} share;
+
 typedef struct worker {
     ota_pool *pool;
     pthread_t thread;
@@ -63,9 +70,9 @@ struct ota_pool {
     int joined;
     job job;
     _Atomic uint64_t generation; /* counts jobs; also read without the mutex while looking */
-    _Atomic int64_t next;
     _Atomic long owner; /* process that runs the threads; 0 while a forked child rebuilds them */
 
+    share *shares;   /* [threads] */
     holder *holders; /* [threads] */
     worker *workers; /* [threads], number 0 unused */
 };
@@ -108,11 +115,25 @@ static void run_inline(const job *work, int number) {
     for (int64_t index = 0; index < work->count; index++) work->body(work->context, index, number);
 }
 
+static void deal_shares(ota_pool *pool, int64_t count) {
+    const int64_t threads = pool->started + 1, each = count / threads, more = count % threads;
+    int64_t first = 0;
+    for (int64_t k = 0; k < threads; k++) {
+        atomic_store_explicit(&pool->shares[k].next, first, memory_order_relaxed);
+        first += each + (k < more ? 1 : 0);
+        pool->shares[k].end = first;
+    }
+}
+
 static void take_indices(ota_pool *pool, const job *work, int number) {
-    for (;;) {
-        int64_t index = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
-        if (index >= work->count) return;
-        work->body(work->context, index, number);
+    const int threads = pool->started + 1;
+    for (int k = 0; k < threads; k++) {
+        share *from = &pool->shares[(number + k) % threads];
+        for (;;) {
+            const int64_t index = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
+            if (index >= from->end) break;
+            work->body(work->context, index, number);
+        }
     }
 }
 
@@ -171,7 +192,7 @@ static void share_with_threads(ota_pool *pool, const job *work) {
     pthread_mutex_lock(&pool->mutex);
     pool->job = *work;
     pool->open = true;
-    atomic_store(&pool->next, 0);
+    deal_shares(pool, work->count);
     atomic_fetch_add(&pool->generation, 1);
     if (work->count > 2) {
         pthread_cond_broadcast(&pool->opened);
@@ -290,7 +311,9 @@ ota_status ota_pool_create(ota_pool **result, int threads, const ota_executor *e
     pool->threads = threads;
     pool->holders = calloc((size_t)threads, sizeof *pool->holders);
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-    if (pool->holders == NULL || pool->workers == NULL) {
+    pool->shares = aligned_alloc(_Alignof(share), (size_t)threads * sizeof *pool->shares);
+    if (pool->holders == NULL || pool->workers == NULL || pool->shares == NULL) {
+        free(pool->shares);
         free(pool->holders);
         free(pool->workers);
         free(pool);
@@ -321,6 +344,7 @@ void ota_pool_free(ota_pool *pool) {
         pthread_mutex_destroy(&pool->mutex);
         pthread_mutex_destroy(&pool->entry);
     }
+    free(pool->shares);
     free(pool->holders);
     free(pool->workers);
     free(pool);
