@@ -1,11 +1,19 @@
 /* Ranks of one row of logits z [vocabulary] by counting passes, in O(vocabulary).
  *
- *     item_j = key(z_j) 2^32 + j,  key falling where z rises, counted from that of the largest: stable passes
- *     over two digits of up to 12 bits where they suffice, as for logits of one sign, else over three of 11
+ *     steps     q_j = floor((max z - z_j) 2^24 / (max z - min z)): two stable passes over digits of 12 bits;
+ *               what lies in one step is put in order by insertion, and where many do, as where one logit lies
+ *               far from all others, the row is ranked by
+ *     keys      of the floats themselves, which fall where z rises, counted from that of the largest: two passes
+ *               where 24 bits tell them apart, else three of 11 bits
+ *
  *     rank_j = first + last - (vocabulary - 1), first ... last the places of the logits equal to z_j
  *
  * Ranks are integers that sum to 0, so that Spearman's correlation is sum r r' / sqrt(sum r^2 sum r'^2). */
 #include "evolve.h"
+
+#include <float.h>
+#include <stdbool.h>
+#include <string.h>
 
 enum { DIGITS = EVOLVE_DIGITS, MOST_PASSES = EVOLVE_PASSES };
 
@@ -58,8 +66,9 @@ static void spread(const uint64_t *items, uint64_t *other, int64_t count, const 
         other[places[digit_of((uint32_t)(items[i] >> 32), c, pass)]++] = items[i];
 }
 
-double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, float most,
-                        int32_t *ranks, int32_t *top, void *scratch) {
+/* Sorts the places of z by keys: [vocabulary] in `scratch`. */
+static const uint64_t *sort_by_keys(const float *logits, int64_t vocabulary, float least,
+                                    float most, void *scratch) {
     const cut c = cut_of(least, most);
     uint64_t *items = scratch, *other = items + vocabulary;
     uint32_t(*const places)[DIGITS] = (uint32_t(*)[DIGITS])(void *)(other + vocabulary);
@@ -74,15 +83,94 @@ double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, fl
         other = items;
         items = sorted;
     }
+    return items;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+enum { STEP_BITS = 12, INDEX_BITS = 20 };
+
+/* From counts to first places. */
+static void add_up(uint32_t *places) {
+    uint32_t start = 0;
+    for (int digit = 0; digit < 1 << STEP_BITS; digit++) {
+        const uint32_t here = places[digit];
+        places[digit] = start;
+        start += here;
+    }
+}
+
+/* Falling values and the indices they came from; false where too many lie out of order. */
+static bool insert(float *values, uint32_t *indices, int64_t count) {
+    int64_t moves = 0;
+    for (int64_t i = 1; i < count; i++) {
+        if (!(values[i] > values[i - 1])) continue;
+        const float value = values[i];
+        const uint32_t index = indices[i];
+        int64_t at = i;
+        for (; at > 0 && value > values[at - 1]; at--) {
+            values[at] = values[at - 1];
+            indices[at] = indices[at - 1];
+        }
+        values[at] = value;
+        indices[at] = index;
+        moves += i - at;
+        if (moves > count) return false;
+    }
+    return true;
+}
+
+/* Values in falling order and their indices, in `scratch`; false where steps do not tell enough apart. */
+static bool sort_by_steps(const float *z, int64_t count, float least, float most, void *scratch,
+                          float **values, uint32_t **indices) {
+    const uint32_t last = (UINT32_C(1) << 2 * STEP_BITS) - 1, low = (1U << STEP_BITS) - 1;
+    const float range = most - least, scale = range > 0.0F ? (float)last / range : 0.0F;
+    if (count >= INT64_C(1) << INDEX_BITS || !(range <= FLT_MAX) || !(scale <= FLT_MAX))
+        return false;
+    uint32_t *const steps = scratch, *const items = steps + count, *const sorted = items + count;
+    uint32_t *const places = (uint32_t *)scratch + 4 * count, *const high = places + DIGITS;
+    memset(places, 0, 2 * DIGITS * sizeof *places);
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t step = (int32_t)((most - z[i]) * scale);
+        steps[i] = (uint32_t)step < last ? (uint32_t)step : last;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        places[steps[i] & low]++;
+        high[steps[i] >> STEP_BITS]++;
+    }
+    add_up(places);
+    add_up(high);
+    for (int64_t i = 0; i < count; i++)
+        items[places[steps[i] & low]++] = steps[i] >> STEP_BITS << INDEX_BITS | (uint32_t)i;
+    for (int64_t i = 0; i < count; i++)
+        sorted[high[items[i] >> INDEX_BITS]++] = items[i] & ((1U << INDEX_BITS) - 1);
+    float *const found = (float *)(void *)steps;
+    for (int64_t i = 0; i < count; i++) found[i] = z[sorted[i]];
+    *values = found;
+    *indices = sorted;
+    return insert(found, sorted, count);
+}
+
+double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, float most,
+                        int32_t *ranks, int32_t *top, void *scratch) {
+    float *values;
+    uint32_t *indices;
+    if (!sort_by_steps(logits, vocabulary, least, most, scratch, &values, &indices)) {
+        const uint64_t *const items = sort_by_keys(logits, vocabulary, least, most, scratch);
+        /* In place: entry i of either array lies before item i + 1. */
+        indices = scratch;
+        for (int64_t i = 0; i < vocabulary; i++) indices[i] = (uint32_t)(items[i] & UINT32_MAX);
+        values = (float *)(void *)(indices + vocabulary);
+        for (int64_t i = 0; i < vocabulary; i++) values[i] = logits[indices[i]];
+    }
     double squares = 0.0;
     for (int64_t first = 0, last; first < vocabulary; first = last + 1) {
-        const uint64_t key = items[first] >> 32;
-        for (last = first; last + 1 < vocabulary && items[last + 1] >> 32 == key;) last++;
+        const float value = values[first];
+        for (last = first; last + 1 < vocabulary && !(values[last + 1] < value);) last++;
         const int32_t rank = (int32_t)(first + last - (vocabulary - 1));
         squares += (double)(last - first + 1) * ((double)rank * (double)rank);
-        for (int64_t i = first; i <= last; i++) ranks[items[i] & UINT32_MAX] = rank;
+        for (int64_t i = first; i <= last; i++) ranks[indices[i]] = rank;
     }
-    for (int64_t i = 0; i < vocabulary && i < EVOLVE_TOP; i++)
-        top[i] = (int32_t)(items[i] & UINT32_MAX);
+    for (int64_t i = 0; i < vocabulary && i < EVOLVE_TOP; i++) top[i] = (int32_t)indices[i];
     return squares;
 }

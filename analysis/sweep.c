@@ -8,6 +8,12 @@ const ota_sweep *ota_sweep_level(int index) {
 #ifdef OTATTN_ANALYSIS_AVX2
     if (index == 1 && __builtin_cpu_supports("avx2")) return &ota_sweep_avx2;
 #endif
+#ifdef OTATTN_ANALYSIS_AVX512
+    if (index == 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return &ota_sweep_avx512;
+#endif
     return NULL;
 }
 

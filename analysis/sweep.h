@@ -70,6 +70,9 @@ extern const ota_sweep ota_sweep_portable;
 #ifdef OTATTN_ANALYSIS_AVX2
 extern const ota_sweep ota_sweep_avx2;
 #endif
+#ifdef OTATTN_ANALYSIS_AVX512
+extern const ota_sweep ota_sweep_avx512;
+#endif
 
 /* The levels this processor has, oldest first; NULL past the end. */
 const ota_sweep *ota_sweep_level(int index);

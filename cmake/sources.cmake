@@ -118,7 +118,8 @@ set(OTATTN_ANALYSIS_SOURCES
 
 # Passes over logits for newer processors; the level is the word after sweep_ in the name.
 set(OTATTN_ANALYSIS_LEVEL_SOURCES
-    analysis/sweep_avx2.c)
+    analysis/sweep_avx2.c
+    analysis/sweep_avx512.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES

@@ -1,6 +1,7 @@
 /* Rows of logits and their transitions: against definitions in long double, on rows of every length around a
  * block, near and far apart, saturated, tied, constant; all positions of a block by threads; every level of
  * the passes bit by bit. */
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "analysis/evolve.h"
 #include "analysis/sweep.h"
 #include "analysis_random.h"
 #include "otattn_analysis.h"
@@ -489,6 +491,68 @@ static void levels_give_the_same_bits(void **unused) {
     free(z);
 }
 
+/* ---- ranks --------------------------------------------------------------------------------------- */
+
+static const float *to_sort;
+
+static int falling(const void *x, const void *y) {
+    const int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
+    if (to_sort[a] > to_sort[b]) return -1;
+    if (to_sort[a] < to_sort[b]) return 1;
+    return a < b ? -1 : 1;
+}
+
+/* Rows that steps of the range tell apart, and rows that they do not: outliers, equal and tiny numbers, a range beyond
+ * floats. */
+static void ranks_equal_their_definition(void **unused) {
+    (void)unused;
+    enum { MOST = 5000, ROWS = 9 };
+    static const int sizes[] = {1, 2, 3, 63, 1000, MOST};
+    float z[MOST];
+    int32_t order[MOST], ranks[MOST], top[EVOLVE_TOP];
+    void *const scratch = malloc(ota_evolve_scratch_bytes(MOST));
+    uint64_t state = 3;
+    assert_non_null(scratch);
+    for (int kind = 0; kind < ROWS; kind++) {
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+            const int size = sizes[k];
+            for (int i = 0; i < size; i++) {
+                const float x = (float)normal(&state);
+                const float values[ROWS] = {3.0F * x,
+                                            floorf(3.0F * x),
+                                            i % 7 == 0   ? -0.0F
+                                            : i % 7 == 1 ? 0.0F
+                                                         : x,
+                                            i == 5 ? -1e30F : x,
+                                            i == 5 ? 1e5F : x,
+                                            i == 3   ? FLT_MAX
+                                            : i == 4 ? -FLT_MAX
+                                                     : x,
+                                            1e-42F * x,
+                                            2.5F,
+                                            10.0F + 1e-5F * x};
+                z[i] = values[kind];
+                order[i] = i;
+            }
+            to_sort = z;
+            qsort(order, (size_t)size, sizeof *order, falling);
+            const double squares =
+                ota_evolve_ranks(z, size, z[order[size - 1]], z[order[0]], ranks, top, scratch);
+            double wanted = 0.0;
+            for (int first = 0, last; first < size; first = last + 1) {
+                for (last = first; last + 1 < size && !(z[order[last + 1]] < z[order[first]]);)
+                    last++;
+                const int rank = first + last - (size - 1);
+                for (int i = first; i <= last; i++) assert_int_equal(ranks[order[i]], rank);
+                wanted += (double)(last - first + 1) * rank * rank;
+            }
+            for (int i = 0; i < size && i < EVOLVE_TOP; i++) assert_int_equal(top[i], order[i]);
+            spec_check("TOT-111", fabs(squares - wanted), 0.0);
+        }
+    }
+    free(scratch);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transitions_equal_their_definitions),
@@ -499,6 +563,7 @@ int main(void) {
         cmocka_unit_test(bad_rows_are_named),
         cmocka_unit_test(positions_are_independent),
         cmocka_unit_test(levels_give_the_same_bits),
+        cmocka_unit_test(ranks_equal_their_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
