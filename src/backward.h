@@ -166,6 +166,7 @@ void ota_tiles_run_coupled(const ota_backward_job *job);
 
 /* backward_layout.c: reserves the workspace (measuring or placed). */
 void ota_backward_lay_out(ota_plan *plan);
+/* How many walkers a plan has that its workspace limit allows them. */
 int ota_backward_walkers(const ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* May some pair be forbidden? */

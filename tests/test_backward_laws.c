@@ -545,7 +545,9 @@ static void test_heads_side_by_side(void **state) {
                               .seed = 3 + k,
                               .row_mass = strstr(method, "prefix") == NULL};
             set_up(t, &w, w.type, k % 3 == 0);
+            int stop = 0;
             t->x.options.threads = threads[turn];
+            t->x.options.cancel = &stop;
             const ota_gradients all = t->want;
             t->want = (ota_gradients){.size = sizeof all,
                                       .out_grad = all.out_grad,
@@ -566,6 +568,8 @@ static void test_heads_side_by_side(void **state) {
                 assert_true(gaps_untouched(&t->gradients, answers[q]));
                 prints[turn] = print_of(answers[q], prints[turn]);
             }
+            stop = 1;
+            assert_int_equal(run_backward(t), OTA_CANCELLED);
             tear_down(t);
             free(t);
         }

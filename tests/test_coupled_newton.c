@@ -160,6 +160,38 @@ static void pair_without_room(void **unused) {
     }
 }
 
+/* Two queries and two keys of equal masses beside three whose keys leave a rest to the sink: the first two can use neither
+ * the sink nor key 3, and their plan is that of the small problem. */
+static void sink_without_room(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"entmax:1.5/exact", "sparsemax/exact"};
+    for (size_t k = 0; k < sizeof methods / sizeof methods[0]; k++) {
+        double worst = 0.0;
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+            stage *x = set_stage(5, 5), *small = set_stage(2, 2);
+            fill_normal(x, seed);
+            x->given_masses = x->has_sink = true;
+            x->sink = (ota_term){.kind = OTA_TERM_SINK, .value = 0.3};
+            for (int64_t i = 0; i < 5; i++) {
+                x->mu[i] = 1.0;
+                x->nu[i] = i < 2 ? 1.0 : 0.8;
+                for (int64_t j = 0; j < 5; j++) {
+                    if (i < 2 && j < 2) small->s[i * 2 + j] = x->s[i * 5 + j];
+                    if ((i < 2) != (j < 2) && !(i == 0 && j == 3)) x->s[i * 5 + j] = -INFINITY;
+                }
+            }
+            assert_int_equal(solve_by(x, methods[k], "auto", 0.8, 1e-12), OTA_OK);
+            assert_int_equal(solve_by(small, methods[k], "auto", 0.8, 1e-12), OTA_OK);
+            for (int q = 0; q < 4; q++)
+                worst = fmax(worst, fabs(x->p[q / 2 * 5 + q % 2] - small->p[q]));
+            free(x);
+            free(small);
+        }
+        print_message("%s: %.2g from the plan of two queries\n", methods[k], worst);
+        spec_check("LIT-11 DER-11", worst, 1e-9);
+    }
+}
+
 /* Temperatures where the plan is nearly an assignment: the number of steps may not grow with range / t. */
 static void cold_tsallis(void **unused) {
     (void)unused;
@@ -323,10 +355,15 @@ static void links_of_any_size(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(newton_steps), cmocka_unit_test(acceleration_pays),
-        cmocka_unit_test(tsallis),      cmocka_unit_test(pair_without_room),
-        cmocka_unit_test(cold_tsallis), cmocka_unit_test(unreachable_tolerances),
-        cmocka_unit_test(massless),     cmocka_unit_test(links_of_any_size),
+        cmocka_unit_test(newton_steps),
+        cmocka_unit_test(acceleration_pays),
+        cmocka_unit_test(tsallis),
+        cmocka_unit_test(pair_without_room),
+        cmocka_unit_test(sink_without_room),
+        cmocka_unit_test(cold_tsallis),
+        cmocka_unit_test(unreachable_tolerances),
+        cmocka_unit_test(massless),
+        cmocka_unit_test(links_of_any_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,10 +80,13 @@ static double stiffness(const interior *n, double p, double z, double moved, dou
     return 1.0 / (curvature + z / p);
 }
 
+/* Key j, or the sink at `columns`. */
 static bool may_use(const interior *n, int64_t i, int64_t j) {
     const ota_coupled *state = n->state;
-    if (!(n->scores[i * state->stride + j] > -INFINITY) || !(state->target[j] > 0.0)) return false;
-    return !state->split || state->usable[i * (state->columns + 1) + j] != 0;
+    const bool allowed = j == state->columns ? state->head->sink > -INFINITY
+                                             : n->scores[i * state->stride + j] > -INFINITY &&
+                                                   state->target[j] > 0.0;
+    return allowed && (!state->split || state->usable[i * (state->columns + 1) + j] != 0);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -93,7 +96,7 @@ static void start_row(interior *n, int64_t i, double delta) {
     ota_dense *head = state->head;
     double *p = n->plan + i * state->stride, *z = n->slack + i * state->stride;
     const double *s = n->scores + i * state->stride, mu = head->mu[i];
-    const bool has_sink = head->sink > -INFINITY;
+    const bool has_sink = may_use(n, i, state->columns);
     double total = 0.0, curvature, least = INFINITY, keys = 0.0;
     memset(p, 0, (size_t)state->stride * sizeof *p);
     memset(z, 0, (size_t)state->stride * sizeof *z);
