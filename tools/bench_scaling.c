@@ -1,6 +1,6 @@
-/* `otattn bench --scaling`: two threads against one, f32, width 64, forward and the gradients of
- * queries, keys and values. Every row alternates the
- * machine's own ceiling and the library on one and on two threads and keeps the fastest of each:
+/* `otattn bench --scaling`: two threads against one, f32, width 64, forward and the gradients of queries, keys
+ * and values. Every row alternates the machine's own ceiling and the library on one and on two threads and
+ * keeps the fastest of each:
  *
  *     gain  = seconds on one thread / seconds on two      share = gain / the ceiling's own gain */
 #include "bench.h"
