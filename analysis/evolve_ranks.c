@@ -43,20 +43,23 @@ static inline uint32_t digit_of(uint32_t key, const cut *c, int pass) {
     return key >> c->width * pass & ((UINT32_C(1) << c->width) - 1);
 }
 
+/* From counts to first places. */
+static void add_up(uint32_t *places) {
+    uint32_t start = 0;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        const uint32_t here = places[digit];
+        places[digit] = start;
+        start += here;
+    }
+}
+
 static void count_digits(const float *z, int64_t count, const cut *c, uint32_t (*places)[DIGITS]) {
     memset(places, 0, MOST_PASSES * sizeof *places);
     for (int64_t i = 0; i < count; i++) {
         const uint32_t key = key_of(z[i]) - c->base;
         for (int pass = 0; pass < c->passes; pass++) places[pass][digit_of(key, c, pass)]++;
     }
-    for (int pass = 0; pass < c->passes; pass++) {
-        uint32_t start = 0;
-        for (int digit = 0; digit < DIGITS; digit++) {
-            const uint32_t here = places[pass][digit];
-            places[pass][digit] = start;
-            start += here;
-        }
-    }
+    for (int pass = 0; pass < c->passes; pass++) add_up(places[pass]);
 }
 
 /* One pass from items to other. */
@@ -89,16 +92,6 @@ static const uint64_t *sort_by_keys(const float *logits, int64_t vocabulary, flo
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 enum { STEP_BITS = 12, INDEX_BITS = 20 };
-
-/* From counts to first places. */
-static void add_up(uint32_t *places) {
-    uint32_t start = 0;
-    for (int digit = 0; digit < 1 << STEP_BITS; digit++) {
-        const uint32_t here = places[digit];
-        places[digit] = start;
-        start += here;
-    }
-}
 
 /* Falling values and the indices they came from; false where too many lie out of order. */
 static bool insert(float *values, uint32_t *indices, int64_t count) {
@@ -157,7 +150,7 @@ double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, fl
     uint32_t *indices;
     if (!sort_by_steps(logits, vocabulary, least, most, scratch, &values, &indices)) {
         const uint64_t *const items = sort_by_keys(logits, vocabulary, least, most, scratch);
-        /* In place: entry i of either array lies before item i + 1. */
+        /* In place: index i lies before what item i + 1 still holds; the values come after all items are read. */
         indices = scratch;
         for (int64_t i = 0; i < vocabulary; i++) indices[i] = (uint32_t)(items[i] & UINT32_MAX);
         values = (float *)(void *)(indices + vocabulary);

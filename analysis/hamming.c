@@ -240,22 +240,22 @@ static void divide(const double *mass, double scale, const double *other, double
     }
 }
 
+static inline double error_of_column(const pair *a, const double *u, const double *v, double shared,
+                                     int64_t i) {
+    return fabs(v[i] * ((1.0 - a->alpha) * u[i] + shared) - q_at(a, i));
+}
+
 /* sum_i |v_i ((1 - alpha) u_i + shared) - q_i| */
 static double error_of_columns(const pair *a, const double *u, const double *v, double shared) {
     lanes wrong = {{0.0}, {0.0}};
-    const double kept = 1.0 - a->alpha;
-    for (int64_t first = 0; first < a->size; first += LANES) {
-        double terms[LANES] = {0.0};
-        const int64_t left = a->size - first;
-        if (left >= LANES) {
-            for (int l = 0; l < LANES; l++)
-                terms[l] = fabs(v[first + l] * (kept * u[first + l] + shared) - q_at(a, first + l));
-        } else {
-            for (int l = 0; l < (int)left; l++)
-                terms[l] = fabs(v[first + l] * (kept * u[first + l] + shared) - q_at(a, first + l));
-        }
+    double terms[LANES], last[LANES] = {0.0};
+    int64_t i = 0;
+    for (; i + LANES <= a->size; i += LANES) {
+        for (int l = 0; l < LANES; l++) terms[l] = error_of_column(a, u, v, shared, i + l);
         add_lanes(&wrong, terms);
     }
+    for (int l = 0; i < a->size; i++, l++) last[l] = error_of_column(a, u, v, shared, i);
+    add_lanes(&wrong, last);
     return value_of_lanes(&wrong);
 }
 

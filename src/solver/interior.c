@@ -81,12 +81,16 @@ static double stiffness(const interior *n, double p, double z, double moved, dou
 }
 
 /* Key j, or the sink at `columns`. */
+static bool is_allowed(const interior *n, int64_t i, int64_t j) {
+    const ota_coupled *state = n->state;
+    if (j == state->columns) return state->head->sink > -INFINITY;
+    return n->scores[i * state->stride + j] > -INFINITY && state->target[j] > 0.0;
+}
+
 static bool may_use(const interior *n, int64_t i, int64_t j) {
     const ota_coupled *state = n->state;
-    const bool allowed = j == state->columns ? state->head->sink > -INFINITY
-                                             : n->scores[i * state->stride + j] > -INFINITY &&
-                                                   state->target[j] > 0.0;
-    return allowed && (!state->split || state->usable[i * (state->columns + 1) + j] != 0);
+    return is_allowed(n, i, j) &&
+           (!state->split || state->usable[i * (state->columns + 1) + j] != 0);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -399,21 +403,18 @@ static void settle_caps(interior *n) {
 static void part_blocks(interior *n, double slack) {
     const ota_coupled *state = n->state;
     ota_dense *head = state->head;
+    if (!state->split) return;
     const int32_t *of_rows = state->order, *of_columns = of_rows + state->rows;
     /* The block whose potential is 0: the sink's, or that of capacity left over. */
     const int32_t base = of_columns[state->columns];
     double apart = 0.0;
-    for (int64_t i = 0; i < state->rows && state->split; i++) {
+    for (int64_t i = 0; i < state->rows; i++) {
         if (!(head->f[i] > -INFINITY)) continue;
         for (int64_t j = 0; j <= state->columns; j++) {
-            const bool key = j < state->columns;
-            if (key ? !(n->scores[i * state->stride + j] > -INFINITY && state->target[j] > 0.0)
-                    : !(head->sink > -INFINITY))
-                continue;
-            const double sum =
-                head->f[i] + (key ? n->scores[i * state->stride + j] + head->g[j] : head->sink);
-            if (of_rows[i] > of_columns[j])
-                apart = fmax(apart, (sum + slack) / (double)(of_rows[i] - of_columns[j]));
+            if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
+            const double lift =
+                j == state->columns ? head->sink : n->scores[i * state->stride + j] + head->g[j];
+            apart = fmax(apart, (head->f[i] + lift + slack) / (double)(of_rows[i] - of_columns[j]));
         }
     }
     for (int64_t j = 0; j < state->columns && apart > 0.0; j++) {
