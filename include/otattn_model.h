@@ -140,6 +140,11 @@ typedef struct ota_model_run {
     double exit_threshold;
     int64_t exit_transitions;
     int64_t *layers; /* out [batch, count] blocks that each token went through, or NULL */
+    /* The run begins at block `start_layer` with this residual stream, [batch, count, width] as a run
+       captures it under blocks.L.hook_resid_pre; NULL: with the embedding. Not together with a cache or
+       with exits. */
+    const float *residual;
+    int64_t start_layer;
 } ota_model_run;
 
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
@@ -173,6 +178,7 @@ OTA_API const ota_executor *ota_session_executor(const ota_session *session);
 /* A point of capture. */
 typedef struct ota_capture_point {
     char name[96];
+    int64_t layer; /* its block; -1: before all of them, the number of blocks: behind them */
     int rank;
     int64_t shape[4];
 } ota_capture_point;

@@ -120,6 +120,9 @@ static bool count_point(void *context, ota_point point, int64_t layer) {
     search *s = context;
     if (s->left-- > 0) return false;
     name_point(point, layer, s->out->name, sizeof s->out->name);
+    s->out->layer = in_block(point)               ? layer
+                    : point < OTA_POINT_RESID_PRE ? -1
+                                                  : s->model->config.layers;
     shape_point(&s->model->config, point, s->batch, s->count, &s->out->rank, s->out->shape);
     return s->found = true;
 }
@@ -136,6 +139,8 @@ int ota_model_point(const ota_model *model, int64_t index, int64_t batch, int64_
 static bool ask(void *context, ota_point point, int64_t layer) {
     ota_session *s = context;
     char name[128];
+    if (s->run->residual != NULL && point < OTA_POINT_RESID_PRE) return false;
+    if (in_block(point) && layer < s->run->start_layer) return false;
     name_point(point, layer, name, sizeof name);
     s->wanted[layer * OTA_POINTS + (int64_t)point] = s->run->wanted(s->run->user, name) != 0;
     return false;

@@ -292,7 +292,8 @@ static ota_status run_blocks(ota_session *s) {
     const bool exits = s->run->exit_threshold > 0;
     ota_status status = OTA_OK;
     if (exits) status = ota_session_exits_begin(s);
-    for (int64_t layer = 0; status == OTA_OK && layer < s->model->config.layers; layer++) {
+    for (int64_t layer = s->run->start_layer; status == OTA_OK && layer < s->model->config.layers;
+         layer++) {
         const bool stopped = exits && s->exits.running == 0;
         status = stopped ? pass_block(s, layer) : run_block(s, layer);
         if (status == OTA_OK && exits && !stopped) status = ota_session_exits_stop(s, layer);
@@ -305,6 +306,14 @@ static ota_status run_blocks(ota_session *s) {
 }
 
 /* ---- the whole ---- */
+
+/* x of the first block of the run. */
+static ota_status begin(ota_session *s) {
+    const int64_t floats = s->run->batch * s->run->count * ota_model_size(s->model, OTA_SIZE_WIDTH);
+    if (s->run->residual == NULL) return embed(s);
+    memcpy(s->x, s->run->residual, (size_t)floats * sizeof *s->x);
+    return OTA_OK;
+}
 
 static ota_status check_tokens(const ota_session *s, const ota_model_run *run, ota_error *error) {
     const int64_t words = ota_model_size(s->model, OTA_SIZE_VOCABULARY);
@@ -322,6 +331,19 @@ static ota_status check_tokens(const ota_session *s, const ota_model_run *run, o
         if (run->lengths[b] < 1 || run->lengths[b] > run->count)
             return ota_refuse(error, OTA_EINVAL, "length %lld is %lld, wanted 1 to %lld",
                               (long long)b, (long long)run->lengths[b], (long long)run->count);
+    return OTA_OK;
+}
+
+static ota_status check_start(const ota_session *s, const ota_model_run *run, ota_error *error) {
+    if (run->start_layer < 0 || run->start_layer >= s->model->config.layers)
+        return ota_refuse(error, OTA_EINVAL, "start_layer is %lld, and the model has %lld layers",
+                          (long long)run->start_layer, (long long)s->model->config.layers);
+    if (run->residual == NULL && run->start_layer > 0)
+        return ota_refuse(error, OTA_EINVAL, "start_layer is %lld, and residual is NULL",
+                          (long long)run->start_layer);
+    if (run->residual != NULL && (s->options.cache > 0 || run->exit_threshold > 0))
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "a run from a residual stream has neither a cache nor exits");
     return OTA_OK;
 }
 
@@ -348,7 +370,8 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
     if (run->exit_threshold > 0 && s->model->head == OTA_HEAD_ABSENT)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "tokens stop by their logits, and the checkpoint has no head");
-    return check_tokens(s, run, error);
+    const ota_status status = check_start(s, run, error);
+    return status == OTA_OK ? check_tokens(s, run, error) : status;
 }
 
 ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *error) {
@@ -362,7 +385,7 @@ ota_status ota_session_run(ota_session *s, const ota_model_run *run, ota_error *
         memcpy(s->lengths, run->lengths, (size_t)run->batch * sizeof *s->lengths);
     s->cached = 0;
     status = ota_session_capture_begin(s);
-    if (status == OTA_OK) status = embed(s);
+    if (status == OTA_OK) status = begin(s);
     if (status == OTA_OK) status = run_blocks(s);
     if (status != OTA_OK) return status;
     if (s->options.cache > 0) s->cached = run->first + run->count;

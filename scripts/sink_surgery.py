@@ -2,8 +2,8 @@
 
     python scripts/sink_surgery.py MODEL TEXT -o FOLDER [--program build/otattn] [--windows 2] [--tokens 128]
 
-Every layer, and the --heads heads whose busiest key receives most, gets every method of the sweep in turn,
-the rest of the model stays as it is:
+Every layer and every head (--heads N: the N whose busiest key receives most) gets every method of the sweep
+in turn, the rest of the model stays as it is, so that a run begins at the layer that is changed:
 
     capped:C online:C    no key receives more than C            relaxed:R   RHO of the penalty on columns
     elastic:L,4          lambda of four damped steps            temperature T, a factor on the model's own
@@ -14,8 +14,8 @@ key (1 is a fair share, mean over the heads changed), and the share of rows whos
 nll is that of a model that has seen the answer: it is written down, marked, and kept out of the frontier.
 
 The frontier combines methods of different places, best ratio of mass taken to nll lost (BERT: to change)
-first, until the sum of the losses reaches each of --budgets, and measures the combination on windows of
-their own. Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
+first, until the sum of the losses reaches each of --budgets, and measures the combination on --report
+windows of their own. Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
 
 FOLDER gets sweep.csv (a killed run goes on from it; nan where a method did not converge), frontier.csv,
 sweep.vl.json, frontier.vl.json, methods-*.json.
@@ -26,8 +26,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -66,15 +71,20 @@ class RefusedError(Exception):
 class Model:
     """A model, its windows of tokens, and the plain run that others are compared with."""
 
-    def __init__(self, program: str, path: str, ids: NDArray[np.int64], threads: int) -> None:
-        self.program, self.path, self.threads = program, path, threads
+    def __init__(self, program: str, path: str, ids: NDArray[np.int64]) -> None:
+        self.program, self.path = program, path
         facts = self.ask("info", path)
         self.layers, self.heads = int(facts["layers"]), int(facts["heads"])
         self.causal = facts["architecture"] != "bert"
         last = f"blocks.{self.layers - 1}.hook_normalized_resid_post"
         self.state = "ln_final.hook_normalized" if self.causal else last
         self.ids = ids
+        self.folder = tempfile.TemporaryDirectory()
+        np.save(self.file("ids.npy"), ids)
         self.plain: NDArray[np.float32] | None = None
+
+    def file(self, name: str) -> Path:
+        return Path(self.folder.name) / name
 
     def ask(self, *words: str) -> dict[str, Any]:
         done = subprocess.run([self.program, *words, "--json"], capture_output=True, check=False)
@@ -83,27 +93,43 @@ class Model:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
+    def capture(self, run: Path, points: list[str], *flags: str) -> dict[str, NDArray[np.float32]]:
+        words = ["capture", self.path, "--ids", str(self.file("ids.npy")), "-f", "-o", str(run)]
+        points = [self.state, *points, *(["logits"] if self.causal else [])]
+        self.ask(*words, "--points", ",".join(points), "--threads", "1", *flags)
+        arrays: dict[str, NDArray[np.float32]] = load_file(run)
+        return arrays
+
+    def nll(self, logits: NDArray[np.float32]) -> float:
+        total = 0.0
+        for window, ids in zip(logits, self.ids, strict=True):
+            # Row by row: a window of logits in f64 leaves the caches.
+            for row, following in zip(window[:-1], ids[1:], strict=True):
+                most = row.max()
+                sums = np.exp((row - most).astype(np.float64)).sum()
+                total += float(most) + float(np.log(sums)) - float(row[following])
+        return total / (len(self.ids) * (self.ids.shape[1] - 1))
+
+    def begin(self) -> None:
+        """The plain run: its last states, and what goes into every layer."""
+        inputs = [f"blocks.{layer}.hook_resid_pre" for layer in range(self.layers)]
+        self.plain = self.capture(self.file("plain.safetensors"), inputs)[self.state]
+
     def measure(self, methods: list[str], layers: list[int], heads: list[int]) -> tuple[float, float, Any]:
-        """nll, change of the last states, patterns [layers, windows, heads, n, n] of the places asked for."""
-        flags = [word for method in methods for word in ("--method", method)]
-        flags += ["--threads", str(self.threads)] if self.threads else []
-        points = ",".join([self.state, *(f"blocks.{layer}.attn.hook_pattern" for layer in layers)])
-        nll = float("nan")
-        with tempfile.TemporaryDirectory() as folder:
-            ids, run = Path(folder) / "ids.npy", Path(folder) / "run.safetensors"
-            np.save(ids, self.ids)
-            words = ["capture", self.path, "--ids", str(ids), "--points", points, "-o", str(run), *flags]
-            self.ask(*words)
-            arrays = load_file(run)
-            if self.causal:
-                np.save(ids, self.ids.reshape(-1))
-                words = ["perplexity", self.path, "--ids", str(ids), "--context", str(self.ids.shape[1])]
-                nll = self.ask(*words, *flags)["nll_per_token"]
-        states = arrays[self.state]
+        """nll, change of the last states, patterns [layers, windows, heads, n, n] of the places asked for. No
+        method is one of a layer before layers[0]."""
         if self.plain is None:
-            self.plain = states
-        change = float(np.linalg.norm(states - self.plain) / np.linalg.norm(self.plain))
-        return nll, change, np.stack([arrays[f"blocks.{k}.attn.hook_pattern"][:, heads] for k in layers])
+            self.begin()
+        assert self.plain is not None
+        stream = f"{self.file('plain.safetensors')}:blocks.{layers[0]}.hook_resid_pre"
+        flags = ["--residual", stream, "--start-at-layer", str(layers[0])]
+        flags += [word for method in methods for word in ("--method", method)]
+        patterns = [f"blocks.{layer}.attn.hook_pattern" for layer in layers]
+        with tempfile.TemporaryDirectory() as folder:
+            arrays = self.capture(Path(folder) / "run.safetensors", patterns, *flags)
+        nll = self.nll(arrays["logits"]) if self.causal else float("nan")
+        change = float(np.linalg.norm(arrays[self.state] - self.plain) / np.linalg.norm(self.plain))
+        return nll, change, np.stack([arrays[name][:, heads] for name in patterns])
 
 
 def receiver(patterns: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -154,20 +180,35 @@ def read_rows(path: Path) -> list[Row]:
         return [read_row(record) for record in csv.DictReader(file)]
 
 
-def sweep(model: Model, places: list[str], methods: list[str], path: Path) -> list[Row]:
+def report_progress(rows: Iterator[Row], count: int) -> Iterator[Row]:
+    """The rows, and on a terminal or in a log every ten seconds how many there are."""
+    start = told = time.monotonic()
+    for done, row in enumerate(rows, 1):
+        now = time.monotonic()
+        if now - told >= 10:
+            told, each = now, (now - start) / done
+            left = each * (count - done) / 60
+            print(f"{done} of {count} settings, {each:.2f} s each, {left:.1f} min left", file=sys.stderr)
+        yield row
+
+
+def sweep(model: Model, places: list[str], methods: list[str], path: Path, jobs: int) -> list[Row]:
     rows = read_rows(path)
     done = {(row.place, row.method) for row in rows}
-    with path.open("a", newline="") as file:
+    left = [(place, method) for place in places for method in methods if (place, method) not in done]
+    with path.open("a", newline="") as file, ThreadPoolExecutor(jobs) as pool:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)])
         if not rows:
             writer.writeheader()
-        for place in places:
-            for method in methods:
-                if (place, method) in done:
-                    continue
-                rows.append(measure_place(model, place, method))
-                writer.writerow(asdict(rows[-1]))
+        measured = pool.map(lambda setting: measure_place(model, *setting), left)
+        try:
+            for row in report_progress(measured, len(left)):
+                rows.append(row)
+                writer.writerow(asdict(row))
                 file.flush()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return rows
 
 
@@ -285,7 +326,7 @@ def write_figures(model: Model, rows: list[Row], points: Any, output: Path) -> N
 
 
 def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
-    """[2 windows, tokens]: the first half to choose by, the second to report."""
+    """[windows + report, tokens]: those to choose by, then those to report."""
     ask = [args.program, "tokenize", args.model]
     frame: list[int] = []
     if args.ids is not None:
@@ -295,7 +336,7 @@ def load_windows(args: argparse.Namespace) -> NDArray[np.int64]:
         words = subprocess.check_output([*ask, args.text, "--no-special"]).split()
         ids = np.array(words, np.int64)
     inner = args.tokens - len(frame)
-    count = 2 * args.windows
+    count = args.windows + args.report
     if len(ids) < count * inner:
         raise SystemExit(f"the text has {len(ids)} tokens, and {count} windows of {args.tokens} are wanted")
     windows = ids[: count * inner].reshape(count, inner)
@@ -323,20 +364,21 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--program", default="build/otattn")
     parser.add_argument("--ids", help="token ids, .npy, in the place of TEXT")
-    parser.add_argument("--windows", type=int, default=2, help="to choose by, and as many to report")
+    parser.add_argument("--windows", type=int, default=2, help="to choose by")
+    parser.add_argument("--report", type=int, default=8, help="windows to report")
     parser.add_argument("--tokens", type=int, default=128, help="of a window")
     parser.add_argument("--layers", type=int, nargs="*", help="all")
-    parser.add_argument("--heads", type=int, default=8, help="how many are swept one by one")
+    parser.add_argument("--heads", type=int, help="how many are swept one by one; all")
     parser.add_argument("--methods", nargs="*", default=SWEEP)
     parser.add_argument("--budgets", type=float, nargs="*", default=[0.01, 0.03, 0.1, 0.3])
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     args = parser.parse_args()
     if (args.text is None) == (args.ids is None):
         parser.error("give TEXT or --ids")
     args.output.mkdir(parents=True, exist_ok=True)
     windows = load_windows(args)
-    model = Model(args.program, args.model, windows[: args.windows], args.threads)
-    held_out = Model(args.program, args.model, windows[args.windows :], args.threads)
+    model = Model(args.program, args.model, windows[: args.windows])
+    held_out = Model(args.program, args.model, windows[args.windows :])
     layers = list(range(model.layers)) if args.layers is None else args.layers
     nll, change, patterns = model.measure([], list(range(model.layers)), list(range(model.heads)))
     received = receiver(patterns)
@@ -348,7 +390,7 @@ def main() -> None:
     )
     places = [str(layer) for layer in layers]
     places += [f"{layer}.{head}" for _, layer, head in busiest[: args.heads]]
-    rows = sweep(model, places, args.methods, args.output / "sweep.csv")
+    rows = sweep(model, places, args.methods, args.output / "sweep.csv", args.jobs)
     points = frontier(model, rows, plain, received, held_out, args)
     write_figures(model, rows, points, args.output)
     print(f"{len(rows)} settings at {len(places)} places")

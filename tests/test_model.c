@@ -384,6 +384,76 @@ static void test_captures(void **state) {
     ota_model_free(s.model);
 }
 
+/* What goes into layer 1. */
+typedef struct middle {
+    float stream[COUNT * WIDTH];
+    int met; /* points before it that were asked for */
+} middle;
+
+static int want_stream(void *user, const char *name) {
+    middle *m = user;
+    m->met += strncmp(name, "blocks.0.", 9) == 0 || strcmp(name, "hook_embed") == 0;
+    return strcmp(name, "blocks.1.hook_resid_pre") == 0;
+}
+
+static ota_status keep_stream(void *user, const ota_capture *capture, ota_error *error) {
+    (void)error;
+    memcpy(((middle *)user)->stream, capture->data, COUNT * WIDTH * sizeof(float));
+    return OTA_OK;
+}
+
+static void refuse_start(ota_session *session, ota_model_run run, ota_status wanted,
+                         const char *part) {
+    ota_error error = {0};
+    assert_int_equal(ota_session_run(session, &run, &error), wanted);
+    if (strstr(error.message, part) == NULL) fail_msg("%s", error.message);
+}
+
+static void test_start_at_layer(void **state) {
+    (void)state;
+    checkpoint c;
+    float whole[COUNT * WIDTH], later[COUNT * WIDTH];
+    middle m = {.met = 0}, again = m;
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_session *session = open_session(model, (ota_session_options){0});
+    ota_model_run run = {.size = sizeof run,
+                         .ids = tokens,
+                         .batch = 1,
+                         .count = COUNT,
+                         .states = whole,
+                         .wanted = want_stream,
+                         .capture = keep_stream,
+                         .user = &m};
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_true(m.met > 1);
+    run.states = later;
+    run.residual = m.stream;
+    run.start_layer = 1;
+    run.user = &again;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_memory_equal(later, whole, sizeof whole);
+    assert_memory_equal(again.stream, m.stream, sizeof m.stream);
+    assert_int_equal(again.met, 0);
+    m.stream[0] += 1.0F;
+    assert_int_equal(ota_session_run(session, &run, NULL), OTA_OK);
+    assert_memory_not_equal(later, whole, sizeof whole);
+    run.start_layer = LAYERS;
+    refuse_start(session, run, OTA_EINVAL, "start_layer");
+    run.start_layer = -1;
+    refuse_start(session, run, OTA_EINVAL, "start_layer");
+    run.start_layer = 1;
+    run.residual = NULL;
+    refuse_start(session, run, OTA_EINVAL, "residual is NULL");
+    ota_session_free(session);
+    session = open_session(model, (ota_session_options){.cache = COUNT});
+    run.residual = m.stream;
+    refuse_start(session, run, OTA_UNSUPPORTED, "neither a cache nor exits");
+    ota_session_free(session);
+    ota_model_free(model);
+}
+
 static void refuse_options(const ota_model *model, ota_session_options options, ota_status wanted,
                            const char *part) {
     ota_session *session;
@@ -544,9 +614,9 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward),       IN_FOLDER(test_cache), IN_FOLDER(test_captures),
-        IN_FOLDER(test_exits),         IN_FOLDER(test_door),  IN_FOLDER(test_methods_file),
-        IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_forward),        IN_FOLDER(test_cache),         IN_FOLDER(test_captures),
+        IN_FOLDER(test_start_at_layer), IN_FOLDER(test_exits),         IN_FOLDER(test_door),
+        IN_FOLDER(test_methods_file),   IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

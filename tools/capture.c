@@ -14,9 +14,12 @@ typedef struct capture {
     tool_context *context;
     const ota_model *model;
     tool_array *arrays;
-    size_t count, next;
+    size_t count, next; /* those that the run hands over */
+    bool logits;        /* wanted too: they come last */
     ota_type type;
     tool_output *output;
+    const float *residual; /* [batch, count, width], or NULL */
+    int64_t start_layer;
 } capture;
 
 /* ---- which points ---- */
@@ -56,7 +59,7 @@ static int refuse_points(const capture *c, const char *list) {
         (void)snprintf(word, sizeof word, "%.*s",
                        (int)(comma != NULL ? comma - at : (ptrdiff_t)strlen(at)), at);
         ota_capture_point point;
-        bool found = false;
+        bool found = c->logits && strcmp(word, "logits") == 0;
         for (int64_t k = 0; !found && ota_model_point(c->model, k, 1, 1, &point); k++)
             found = is_listed(word, point.name);
         if (!found)
@@ -68,31 +71,40 @@ static int refuse_points(const capture *c, const char *list) {
     return 0;
 }
 
-static int choose_points(capture *c, int64_t layers, int64_t batch, int64_t count) {
+static void add_array(capture *c, const char *name, int rank, const int64_t *shape) {
+    tool_array *array = &c->arrays[c->count++];
+    *array = (tool_array){.type = c->type, .rank = rank, .count = 1};
+    (void)snprintf(array->name, sizeof array->name, "%s", name);
+    for (int d = 0; d < rank; d++) {
+        array->shape[d] = shape[d];
+        array->count *= (size_t)shape[d];
+    }
+}
+
+static int choose_points(capture *c, const ota_model_facts *facts, int64_t batch, int64_t count) {
     const char *list = c->context->settings.points;
     char last[96];
     ota_capture_point point;
-    (void)snprintf(last, sizeof last, "blocks.%" PRId64 ".hook_resid_post", layers - 1);
+    (void)snprintf(last, sizeof last, "blocks.%" PRId64 ".hook_resid_post", facts->layers - 1);
     for (int64_t k = 0; ota_model_point(c->model, k, 1, 1, &point); k++)
         if (has_tail(point.name, ".hook_normalized_resid_post"))
             (void)snprintf(last, sizeof last, "%s", point.name);
     size_t points = 0;
     while (ota_model_point(c->model, (int64_t)points, batch, count, &point)) points++;
-    c->arrays = calloc(points, sizeof *c->arrays);
+    c->arrays = calloc(points + 1, sizeof *c->arrays);
     if (c->arrays == NULL)
         return tool_fail(&c->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     const bool all = list != NULL && strcmp(list, "all") == 0;
+    c->logits = !all && is_listed(list, "logits") && strcmp(facts->head, "none") != 0;
     if (list != NULL && !all && refuse_points(c, list) != 0) return c->context->error.exit_code;
     for (size_t k = 0; k < points; k++) {
         (void)ota_model_point(c->model, (int64_t)k, batch, count, &point);
         if (!(all || (list == NULL ? is_standard(point.name, last) : is_listed(list, point.name))))
             continue;
-        tool_array *array = &c->arrays[c->count++];
-        *array = (tool_array){.type = c->type, .rank = point.rank, .count = 1};
-        (void)snprintf(array->name, sizeof array->name, "%s", point.name);
-        memcpy(array->shape, point.shape, sizeof point.shape);
-        for (int d = 0; d < point.rank; d++) array->count *= (size_t)point.shape[d];
+        if (c->residual == NULL || point.layer >= c->start_layer)
+            add_array(c, point.name, point.rank, point.shape);
     }
+    if (c->logits) add_array(c, "logits", 3, (int64_t[]){batch, count, facts->vocabulary});
     return 0;
 }
 
@@ -105,33 +117,60 @@ static int is_wanted(void *user, const char *name) {
     return 0;
 }
 
-static ota_status write_capture(void *user, const ota_capture *one, ota_error *error) {
+static int write_floats(capture *c, const float *data, size_t count) {
     enum { PIECE = 1 << 14 };
-    capture *c = user;
-    const tool_array *array = &c->arrays[c->next++];
     unsigned char piece[PIECE * sizeof(float)];
-    int code = strcmp(array->name, one->name) == 0
-                   ? 0
-                   : tool_fail(&c->context->error, TOOL_EXIT_INTERNAL, "%s came when %s was due",
-                               one->name, array->name);
-    for (size_t done = 0; code == 0 && done < array->count; done += PIECE) {
-        const size_t part = array->count - done < PIECE ? array->count - done : PIECE;
-        tool_convert(one->data + done, OTA_F32, piece, c->type, part);
+    int code = 0;
+    for (size_t done = 0; code == 0 && done < count; done += PIECE) {
+        const size_t part = count - done < PIECE ? count - done : PIECE;
+        tool_convert(data + done, OTA_F32, piece, c->type, part);
         code =
             tool_output_write(c->output, piece, part * ota_type_bytes(c->type), &c->context->error);
     }
+    return code;
+}
+
+static ota_status write_capture(void *user, const ota_capture *one, ota_error *error) {
+    capture *c = user;
+    const tool_array *array = &c->arrays[c->next++];
+    int code = strcmp(array->name, one->name) == 0
+                   ? write_floats(c, one->data, array->count)
+                   : tool_fail(&c->context->error, TOOL_EXIT_INTERNAL, "%s came when %s was due",
+                               one->name, array->name);
     if (code != 0) (void)snprintf(error->message, sizeof error->message, "stopped");
     return code == 0 ? OTA_OK : OTA_CANCELLED;
 }
 
+/* Logits of some rows at a time: all of them may be large. */
+static int write_logits(capture *c, ota_session *session, const float *states, int64_t rows,
+                        const ota_model_facts *facts) {
+    enum { ROWS = 64 };
+    void *logits;
+    ota_error error = {0};
+    int code = tool_memory(c->context, (size_t)(ROWS * facts->vocabulary) * sizeof(float),
+                           "the logits", &logits);
+    for (int64_t done = 0; code == 0 && done < rows; done += ROWS) {
+        const int64_t part = rows - done < ROWS ? rows - done : ROWS;
+        const ota_status status =
+            ota_session_logits(session, states + done * facts->width, part, 0, logits, &error);
+        code = status < 0 ? tool_fail_status(c->context, status, &error)
+                          : write_floats(c, logits, (size_t)(part * facts->vocabulary));
+    }
+    free(logits);
+    return code;
+}
+
 static int run_model(capture *c, ota_session *session, const int64_t *ids, int64_t batch,
-                     int64_t count, const int64_t *lengths) {
+                     int64_t count, const int64_t *lengths, float *states) {
     ota_error error = {0};
     const ota_model_run run = {.size = sizeof run,
                                .ids = ids,
                                .batch = batch,
                                .count = count,
                                .lengths = lengths,
+                               .states = states,
+                               .residual = c->residual,
+                               .start_layer = c->start_layer,
                                .wanted = is_wanted,
                                .capture = write_capture,
                                .user = c};
@@ -154,6 +193,32 @@ static int load_lengths(tool_context *context, int64_t batch, const int64_t **le
         return tool_refuse_flag(context, "lengths", "give int64 [batch]",
                                 "lengths does not hold one whole number a sequence");
     *lengths = array->data;
+    return 0;
+}
+
+static int load_residual(capture *c, const ota_model_facts *facts, int64_t batch, int64_t count) {
+    const tool_settings *settings = &c->context->settings;
+    const tool_array *array;
+    const int64_t shape[3] = {batch, count, facts->width};
+    c->start_layer = settings->start_layer.given ? settings->start_layer.value : 0;
+    if (settings->residual == NULL && !settings->start_layer.given) return 0;
+    if (settings->residual == NULL)
+        return tool_refuse_flag(c->context, "start-at-layer",
+                                "give --residual F, the stream that goes into the layer",
+                                "a run can begin at a layer with a residual stream only");
+    if (c->start_layer >= facts->layers)
+        return tool_refuse_flag(c->context, "start-at-layer", "layers are counted from 0",
+                                "the model has %" PRId64 " layers, and no layer %" PRId64,
+                                facts->layers, c->start_layer);
+    const int code = tool_load(c->context, "residual", settings->residual, OTA_F32, &array);
+    if (code != 0) return code;
+    bool fits = array->rank == 3;
+    for (int d = 0; fits && d < 3; d++) fits = array->shape[d] == shape[d];
+    if (!fits)
+        return tool_refuse_flag(c->context, "residual", "give [batch,count,width] of this run",
+                                "the residual stream is not [%" PRId64 ",%" PRId64 ",%" PRId64 "]",
+                                shape[0], shape[1], shape[2]);
+    c->residual = array->data;
     return 0;
 }
 
@@ -183,11 +248,16 @@ static int print_result(const capture *c, const char *path) {
     return tool_print_json(stdout, object);
 }
 
-static int capture_to_file(capture *c, const int64_t *ids, int64_t batch, int64_t count) {
+static int capture_to_file(capture *c, const ota_model_facts *facts, const int64_t *ids,
+                           int64_t batch, int64_t count) {
     tool_context *context = c->context;
     const int64_t *lengths;
     ota_session *session = NULL;
+    void *states = NULL;
     int code = load_lengths(context, batch, &lengths);
+    if (code == 0 && c->logits)
+        code = tool_memory(context, (size_t)(batch * count * facts->width) * sizeof(float),
+                           "the last states", &states);
     if (code == 0) code = tool_session_open(context, c->model, batch, count, 0, &session);
     if (code == 0)
         code = tool_output_begin(context->settings.out, context->settings.force, &c->output,
@@ -197,13 +267,15 @@ static int capture_to_file(capture *c, const int64_t *ids, int64_t batch, int64_
     if (code == 0 && !context->settings.json)
         (void)fprintf(stderr, "otattn capture: %.1f MB of memory, %zu arrays to write\n",
                       (double)ota_session_bytes(session) / 1e6, c->count);
-    if (code == 0) code = run_model(c, session, ids, batch, count, lengths);
+    if (code == 0) code = run_model(c, session, ids, batch, count, lengths, states);
+    if (code == 0 && c->logits) code = write_logits(c, session, states, batch * count, facts);
     if (code == 0) {
         code = tool_output_commit(c->output, &context->error);
         c->output = NULL;
     }
     tool_output_abort(c->output);
     ota_session_free(session);
+    free(states);
     return code;
 }
 
@@ -220,8 +292,9 @@ int tool_capture(tool_context *context) {
     if (context->settings.out_dtype != NULL) c.type = tool_type_of(context->settings.out_dtype);
     (void)ota_model_describe(model, &facts, NULL);
     code = tool_tokens_load(context, model, false, &tokens);
-    if (code == 0) code = choose_points(&c, facts.layers, tokens.batch, tokens.count);
-    if (code == 0) code = capture_to_file(&c, tokens.ids, tokens.batch, tokens.count);
+    if (code == 0) code = load_residual(&c, &facts, tokens.batch, tokens.count);
+    if (code == 0) code = choose_points(&c, &facts, tokens.batch, tokens.count);
+    if (code == 0) code = capture_to_file(&c, &facts, tokens.ids, tokens.batch, tokens.count);
     if (code == 0) code = print_result(&c, context->settings.out);
     tool_tokens_free(&tokens);
     free(c.arrays);

@@ -122,7 +122,10 @@ const tool_command tool_commands[] = {
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "
      "layer or head, "
      "and writes the arrays asked for under TransformerLens names. They are streamed to the file: "
-     "memory holds one at a time.",
+     "memory holds one at a time. `logits` are those of the model's head; `all` does not ask for "
+     "them. "
+     "With --residual the run begins at --start-at-layer with a residual stream of the caller's, "
+     "such as a hook_resid_pre captured before, as it was or edited.",
      "otattn capture ./gpt2 text.txt --points attn.hook_pattern -o "
      "run.safetensors",
      tool_capture, CAPTURE},
@@ -386,8 +389,13 @@ const tool_flag tool_flags[] = {
     {"ids", 0, false, "F", NULL, NULL, "int64 [count] or [batch,count]: the tokens to run", RUN,
      TEXTS, false, FIELD(ids), tool_parse_text},
     {"points", 0, false, "LIST", NULL, "embedding, residual stream, patterns, last norm",
-     "what to capture: names, names without blocks.L. for every layer, or all", CAPTURE, OUTPUT,
-     false, FIELD(points), tool_parse_text},
+     "what to capture: names, names without blocks.L. for every layer, logits, or all", CAPTURE,
+     OUTPUT, false, FIELD(points), tool_parse_text},
+    {"residual", 0, false, "F", NULL, NULL,
+     "[batch,count,width]: the residual stream to begin with, in the place of the embedding",
+     CAPTURE, TEXTS, false, FIELD(residual), tool_parse_text},
+    {"start-at-layer", 0, false, "L", NULL, "0", "the layer that --residual goes into", CAPTURE,
+     TEXTS, false, FIELD(start_layer), tool_parse_count},
     {"context", 0, false, "N", NULL, "the model's positions", "tokens of a window", PERPLEXITY,
      TEXTS, false, FIELD(context), tool_parse_natural},
     {"stride", 0, false, "N", NULL, "the context: no overlap",

@@ -68,8 +68,8 @@ typedef struct tool_settings {
     const char *only, *model;
     bool self_test, small, scaling, gradients;
     tool_list model_methods;
-    const char *ids, *points, *prompt, *exit;
-    tool_whole context, stride, tokens;
+    const char *ids, *points, *residual, *prompt, *exit;
+    tool_whole start_layer, context, stride, tokens;
     bool sample, echo;
     const char *text;
     bool no_special, plain, decode, count, pieces;

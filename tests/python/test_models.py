@@ -371,6 +371,48 @@ def test_capture_chooses_points(tmp_path: Path) -> None:
     assert load_file(tmp_path / "run.safetensors")["blocks.1.hook_mlp_out"].dtype == np.float16
 
 
+def logits_of(model: Any, ids: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        peer: np.ndarray = model(torch.tensor(ids)).logits.numpy()
+    return peer
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_runs_that_begin_at_a_layer(tmp_path: Path, name: str) -> None:
+    model = make_model(tmp_path / "model", name)
+    ids = draw_ids(2, 9)
+    whole = capture(tmp_path, tmp_path / "model", ids)
+    (tmp_path / "run.safetensors").rename(tmp_path / "whole.safetensors")
+    stream = ["--residual", "whole.safetensors:blocks.1.hook_resid_pre", "--start-at-layer", 1]
+    later = capture(tmp_path, tmp_path / "model", ids, *stream)
+    before = {key for key in whole if key.startswith(("blocks.0.", "hook_"))}
+    assert "hook_embed" in before and set(later) == set(whole) - before
+    for key, array in later.items():
+        assert np.array_equal(array, whole[key]), key
+    # Logits, whole and from the middle, are those of the model; an edited stream gives others.
+    words = ["capture", "model", "--ids", "ids.npy", "--points", "logits", "-f", "-o", "logits.safetensors"]
+    peer = logits_of(model, ids)
+    for how in ([], stream):
+        assert answer(tmp_path, *words, *how)["tensors"] == [
+            {"name": "logits", "shape": [2, 9, VOCABULARY], "dtype": "f32"}
+        ]
+        ours = load_file(tmp_path / "logits.safetensors")["logits"]
+        assert np.abs(ours - peer).max() <= LOGITS * np.abs(peer).max()
+    edited = whole["blocks.1.hook_resid_pre"].copy()
+    edited[1] = edited[0]
+    np.save(tmp_path / "edited.npy", edited)
+    answer(tmp_path, *words, "--residual", "edited.npy", "--start-at-layer", 1)
+    patched = load_file(tmp_path / "logits.safetensors")["logits"]
+    # The same but for the rounding of rows at other places of a product.
+    slack = LOGITS * np.abs(ours).max()
+    assert np.abs(patched[1] - ours[0]).max() <= slack < np.abs(ours[1] - ours[0]).max()
+    assert np.abs(patched[0] - ours[0]).max() <= slack
+    refused(tmp_path, 2, "no layer 3", *words, *stream[:2], "--start-at-layer", 3)
+    refused(tmp_path, 2, "with a residual stream only", *words, "--start-at-layer", 1)
+    np.save(tmp_path / "short.npy", edited[:, :-1])
+    refused(tmp_path, 2, f"is not [2,9,{edited.shape[2]}]", *words, "--residual", "short.npy")
+
+
 # ---- refusals ----
 
 

@@ -24,7 +24,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def operate(folder: Path, *words: Any) -> str:
     command = [sys.executable, ROOT / "scripts" / "sink_surgery.py", "model", "--ids", "all.npy", "-o", "out"]
-    command += ["--program", PROGRAM, "--windows", "1", "--tokens", "30", "--heads", "1", "--threads", "1"]
+    command += ["--program", PROGRAM, "--windows", "1", "--tokens", "30", "--heads", "1", "--report", "1"]
     done = subprocess.run(
         [*map(str, command), *map(str, words)], cwd=folder, capture_output=True, check=False
     )
@@ -61,7 +61,8 @@ def test_sweep_and_frontier(tmp_path: Path, name: str) -> None:
     if causal:
         np.save(tmp_path / "held.npy", ids[30:])
         held = answer(tmp_path, "perplexity", "model", "--ids", "held.npy", "--method", f"@{file}")
-        assert abs(held["nll_per_token"] - float(points[1]["nll"])) <= 1e-12
+        # A matrix product of another number of rows rounds otherwise.
+        assert abs(held["nll_per_token"] - float(points[1]["nll"])) <= 1e-6
     for figure in ("sweep.vl.json", "frontier.vl.json"):
         assert json.loads((tmp_path / "out" / figure).read_text())["data"]["values"]
     # A killed run goes on: rows that are there are not measured again.
