@@ -11,6 +11,8 @@
 
 #include "sweep.h"
 
+#include <float.h>
+
 enum { MOST_VOCABULARY = 1 << 24 };
 
 static bool fits(int64_t vocabulary) { return vocabulary >= 1 && vocabulary <= MOST_VOCABULARY; }
@@ -202,6 +204,22 @@ ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row
                                  const ota_evolve_row *final, ota_prediction *prediction,
                                  ota_error *error) {
     return place_row(row, NULL, first, final, prediction, error);
+}
+
+ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, double *distance,
+                               ota_error *error) {
+    const ota_sweep *const sweep = ota_sweep_newest();
+    const int64_t vocabulary = row->vocabulary;
+    double size = 0.0, top = logits[0];
+    if (sweep->largest(logits, vocabulary, DBL_MAX, &size) != 0)
+        return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
+                             "some logit is no finite number");
+    for (int64_t j = 1; j < vocabulary; j++) top = logits[j] > top ? logits[j] : top;
+    const sweep_side side = side_of(row);
+    const double sum =
+        sweep->apart(logits, top, 1.0 / sweep->mass(logits, top, vocabulary), &side, vocabulary);
+    *distance = fmin(2.0, sum);
+    return OTA_OK;
 }
 
 ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,

@@ -144,6 +144,26 @@ static bool sort_by_steps(const float *z, int64_t count, float least, float most
     return insert(found, sorted, count);
 }
 
+/* Equals are rare: ranks as if there were none, and then those of equals. The sum of their squares. */
+static double share_places(const float *values, const uint32_t *indices, int64_t vocabulary,
+                           int32_t *ranks) {
+    const double n = (double)vocabulary;
+    double squares = n * (n * n - 1.0) / 3.0;
+    for (int64_t i = 0; i < vocabulary; i++)
+        ranks[indices[i]] = (int32_t)(2 * i - (vocabulary - 1));
+    for (int64_t i = 1; i < vocabulary; i++) {
+        if (values[i] < values[i - 1]) continue;
+        const int64_t first = i - 1;
+        while (i < vocabulary && !(values[i] < values[first])) i++;
+        const int32_t rank = (int32_t)(first + i - vocabulary);
+        /* Ranks of c equals, 2 apart, have c (c^2 - 1) / 3 more than c times their mean's square. */
+        const double c = (double)(i - first);
+        squares -= c * (c * c - 1.0) / 3.0;
+        for (int64_t k = first; k < i; k++) ranks[indices[k]] = rank;
+    }
+    return squares;
+}
+
 double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, float most,
                         int32_t *ranks, int32_t *top, void *scratch) {
     float *values;
@@ -156,14 +176,7 @@ double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, fl
         values = (float *)(void *)(indices + vocabulary);
         for (int64_t i = 0; i < vocabulary; i++) values[i] = logits[indices[i]];
     }
-    double squares = 0.0;
-    for (int64_t first = 0, last; first < vocabulary; first = last + 1) {
-        const float value = values[first];
-        for (last = first; last + 1 < vocabulary && !(values[last + 1] < value);) last++;
-        const int32_t rank = (int32_t)(first + last - (vocabulary - 1));
-        squares += (double)(last - first + 1) * ((double)rank * (double)rank);
-        for (int64_t i = first; i <= last; i++) ranks[indices[i]] = rank;
-    }
+    const double squares = share_places(values, indices, vocabulary, ranks);
     for (int64_t i = 0; i < vocabulary && i < EVOLVE_TOP; i++) top[i] = (int32_t)indices[i];
     return squares;
 }

@@ -88,27 +88,6 @@ static ota_status solve(gauge_state *s) {
 
 /* ---- judging, memory, checks ---- */
 
-/* max |x - k - v|, joined to what `most` has, and the sum of its squares in units of 1 / inverse. */
-static double judge_strip(const double *x, double k, const double *v, int64_t count, double inverse,
-                          double *most) {
-    double high[LANES] = {0.0}, squares[LANES] = {0.0}, sum = 0.0;
-    for (int64_t j = 0; j < count; j += LANES) {
-        const int64_t live = count - j < LANES ? count - j : LANES;
-        double rest[LANES] = {0.0};
-        for (int64_t l = 0; l < live; l++) rest[l] = fabs(x[j + l] - k - v[j + l]);
-        for (int l = 0; l < LANES; l++) {
-            const double share = rest[l] * inverse;
-            high[l] = rest[l] > high[l] ? rest[l] : high[l];
-            squares[l] += share * share;
-        }
-    }
-    for (int l = 0; l < LANES; l++) {
-        *most = fmax(*most, high[l]);
-        sum += squares[l];
-    }
-    return sum;
-}
-
 /* The figures of the shifts, from the matrix alone. */
 static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gauge_result *result) {
     double strip[STRIP], square = 0.0, worst = 0.0;
@@ -120,7 +99,8 @@ static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gaug
         for (int64_t first = 0; first < m; first += STRIP) {
             const int64_t count = strip_size(&s->d, first);
             load(&s->d, i, first, count, strip);
-            row_square += judge_strip(strip, s->k[i], s->v + first, count, inverse, &row);
+            row_square +=
+                ota_sweep_newest()->rest(strip, s->k[i], s->v + first, count, inverse, &row);
         }
         if (arrays->row_residual != NULL) arrays->row_residual[i] = row;
         worst = fmax(worst, row);

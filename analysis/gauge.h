@@ -4,6 +4,7 @@
 #define OTATTN_ANALYSIS_GAUGE_H
 
 #include "analysis.h"
+#include "sweep.h"
 
 enum { STRIP = 1024, LANES = 8 };
 
@@ -19,25 +20,23 @@ typedef struct matrix {
 static inline void load(const matrix *d, int64_t row, int64_t first, int64_t count, double *out) {
     const int64_t offset = row * d->columns + first;
     if (d->type == OTA_F32) {
-        const float *a = (const float *)d->a + offset;
-        for (int64_t j = 0; j < count; j++) out[j] = (double)a[j];
-    } else {
-        memcpy(out, (const double *)d->a + offset, (size_t)count * sizeof *out);
+        const float *b = d->b == NULL ? NULL : (const float *)d->b + offset;
+        ota_sweep_newest()->difference((const float *)d->a + offset, b, count, out);
+        return;
     }
+    memcpy(out, (const double *)d->a + offset, (size_t)count * sizeof *out);
     if (d->b == NULL) return;
-    if (d->type == OTA_F32) {
-        const float *b = (const float *)d->b + offset;
-        for (int64_t j = 0; j < count; j++) out[j] -= (double)b[j];
-    } else {
-        const double *b = (const double *)d->b + offset;
-        for (int64_t j = 0; j < count; j++) out[j] -= b[j];
-    }
+    const double *b = (const double *)d->b + offset;
+    for (int64_t j = 0; j < count; j++) out[j] -= b[j];
 }
 
 static inline double entry(const matrix *d, int64_t row, int64_t column) {
-    double value;
-    load(d, row, column, 1, &value);
-    return value;
+    const int64_t at = row * d->columns + column;
+    if (d->type == OTA_F32) {
+        const double b = d->b == NULL ? 0.0 : (double)((const float *)d->b)[at];
+        return (double)((const float *)d->a)[at] - b;
+    }
+    return ((const double *)d->a)[at] - (d->b == NULL ? 0.0 : ((const double *)d->b)[at]);
 }
 
 static inline int64_t strip_size(const matrix *d, int64_t first) {
@@ -90,21 +89,13 @@ static inline ota_status check_matrix(const matrix *d, ota_error *error) {
 
 /* Finite entries; *scale receives the largest size. */
 static inline ota_status check_entries(const matrix *d, double *scale, ota_error *error) {
-    double strip[STRIP], high[LANES] = {0.0};
+    double strip[STRIP];
+    *scale = 0.0;
     for (int64_t i = 0; i < d->rows; i++) {
         for (int64_t first = 0; first < d->columns; first += STRIP) {
             const int64_t count = strip_size(d, first);
-            bool bad = false;
             load(d, i, first, count, strip);
-            for (int64_t j = count; j % LANES != 0; j++) strip[j] = 0.0;
-            for (int64_t j = 0; j < count; j += LANES) {
-                for (int l = 0; l < LANES; l++) {
-                    const double size = fabs(strip[j + l]);
-                    bad |= !(size <= LARGEST);
-                    high[l] = size > high[l] ? size : high[l];
-                }
-            }
-            if (!bad) continue;
+            if (ota_sweep_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
             int64_t j = 0;
             while (fabs(strip[j]) <= LARGEST) j++;
             return analysis_fail(error, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
@@ -113,8 +104,6 @@ static inline ota_status check_entries(const matrix *d, double *scale, ota_error
                                  d->b == NULL ? "a" : "a - b", strip[j]);
         }
     }
-    *scale = 0.0;
-    for (int l = 0; l < LANES; l++) *scale = high[l] > *scale ? high[l] : *scale;
     return OTA_OK;
 }
 

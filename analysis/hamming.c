@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sweep.h"
+
 enum { NEWTON_MOST = 200 };
 
 /* Sum with the rounding errors carried along (Neumaier): V terms cost two roundings, not V. */
@@ -36,30 +38,6 @@ static void add(sum *s, double term) {
 }
 
 static double value(const sum *s) { return s->total + s->rest; }
-
-/* The same in LANES sums side by side, without a branch (Knuth's error of a sum), so that compilers make vectors. */
-enum { LANES = 8 };
-
-typedef struct lanes {
-    double total[LANES], rest[LANES];
-} lanes;
-
-static inline void add_lanes(lanes *s, const double *terms) {
-    for (int l = 0; l < LANES; l++) {
-        const double total = s->total[l] + terms[l], back = total - s->total[l];
-        s->rest[l] += (s->total[l] - (total - back)) + (terms[l] - back);
-        s->total[l] = total;
-    }
-}
-
-static double value_of_lanes(const lanes *s) {
-    sum all = {0.0, 0.0};
-    for (int l = 0; l < LANES; l++) {
-        add(&all, s->total[l]);
-        add(&all, s->rest[l]);
-    }
-    return value(&all);
-}
 
 static ota_status refuse(ota_error *error, const char *field, const char *hint,
                          const char *message) {
@@ -221,47 +199,10 @@ static void solve_newton(const pair *a, double *u, double *v, ota_hamming_result
     judge_newton(a, theta, u, v, result);
 }
 
-static double sum_of(const double *x, int64_t size) {
-    lanes total = {{0.0}, {0.0}};
-    double last[LANES] = {0.0};
-    int64_t i = 0;
-    for (; i + LANES <= size; i += LANES) add_lanes(&total, x + i);
-    for (int l = 0; i < size; i++, l++) last[l] = x[i];
-    add_lanes(&total, last);
-    return value_of_lanes(&total);
-}
-
-/* to = mass / ((1 - alpha) other + shared), 0 where the mass is 0. */
-static void divide(const double *mass, double scale, const double *other, double alpha,
-                   double shared, int64_t size, double *to) {
-    for (int64_t i = 0; i < size; i++) {
-        const double below = (1.0 - alpha) * other[i] + shared;
-        to[i] = mass[i] * scale / (below > DBL_MIN ? below : DBL_MIN);
-    }
-}
-
-static inline double error_of_column(const pair *a, const double *u, const double *v, double shared,
-                                     int64_t i) {
-    return fabs(v[i] * ((1.0 - a->alpha) * u[i] + shared) - q_at(a, i));
-}
-
-/* sum_i |v_i ((1 - alpha) u_i + shared) - q_i| */
-static double error_of_columns(const pair *a, const double *u, const double *v, double shared) {
-    lanes wrong = {{0.0}, {0.0}};
-    double terms[LANES], last[LANES] = {0.0};
-    int64_t i = 0;
-    for (; i + LANES <= a->size; i += LANES) {
-        for (int l = 0; l < LANES; l++) terms[l] = error_of_column(a, u, v, shared, i + l);
-        add_lanes(&wrong, terms);
-    }
-    for (int l = 0; i < a->size; i++, l++) last[l] = error_of_column(a, u, v, shared, i);
-    add_lanes(&wrong, last);
-    return value_of_lanes(&wrong);
-}
-
 static void judge_scalings(const pair *a, const double *u, const double *v,
                            ota_hamming_result *result) {
-    const double sum_u = sum_of(u, a->size), sum_v = sum_of(v, a->size);
+    const ota_sweep *const sweep = ota_sweep_newest();
+    const double sum_u = sweep->total(u, a->size), sum_v = sweep->total(v, a->size);
     sum cost = {0.0, 0.0}, logs = {0.0, 0.0}, wrong = {0.0, 0.0};
     for (int64_t i = 0; i < a->size; i++) {
         const double row = u[i] * ((1.0 - a->alpha) * v[i] + a->alpha * sum_v);
@@ -278,34 +219,38 @@ static void judge_scalings(const pair *a, const double *u, const double *v,
 }
 
 /* Each round is a row update, after which the columns are judged, and a column update; the plan
- * returned is the one judged, so its rows are exact [DER-26]. */
+ * returned is the one judged, so its rows are exact [DER-26]. errors [max_rounds] or NULL: what was judged. */
 static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, double *u,
-                           double *v, ota_hamming_result *result) {
+                           double *v, double *errors, ota_hamming_result *result) {
+    const ota_sweep *const sweep = ota_sweep_newest();
+    const double slope = 1.0 - a->alpha;
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
+    double shared = a->alpha * sweep->total(v, a->size);
     result->status = OTA_NOT_CONVERGED;
     for (result->rounds = 0; result->rounds < max_rounds;) {
-        divide(a->p, a->p_scale, v, a->alpha, a->alpha * sum_of(v, a->size), a->size, u);
-        const double shared = a->alpha * sum_of(u, a->size);
+        shared = a->alpha * sweep->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
+        const double error = sweep->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
+        if (errors != NULL) errors[result->rounds] = error;
         result->rounds++;
-        if (error_of_columns(a, u, v, shared) <= tolerance) {
+        if (error <= tolerance) {
             result->status = OTA_OK;
             break;
         }
         if (result->rounds == max_rounds) break;
-        divide(a->q, a->q_scale, u, a->alpha, shared, a->size, v);
+        shared = a->alpha * sweep->divide(a->q, a->q_scale, u, slope, shared, a->size, v);
     }
     judge_scalings(a, u, v, result);
 }
 
 void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size) {
     const double alpha = exp(-1.0 / epsilon);
-    const double shared = alpha * sum_of(x, size);
+    const double shared = alpha * ota_sweep_newest()->total(x, size);
     for (int64_t i = 0; i < size; i++) y[i] = -expm1(-1.0 / epsilon) * x[i] + shared;
 }
 
-ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
-                       ota_hamming_solver solver, double tolerance, int64_t max_rounds, double *u,
-                       double *v, ota_hamming_result *result, ota_error *error) {
+static ota_status solve(const double *p, const double *q, int64_t size, double epsilon,
+                        ota_hamming_solver solver, double tolerance, int64_t max_rounds, double *u,
+                        double *v, double *errors, ota_hamming_result *result, ota_error *error) {
     char message[96];
     if (size < 1) {
         (void)snprintf(message, sizeof message, "size is %" PRId64, size);
@@ -337,7 +282,7 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
         solve_newton(&a, u, v, result);
     } else {
         solve_sinkhorn(&a, tolerance > 0.0 ? tolerance : 1e-10, max_rounds > 0 ? max_rounds : 1000,
-                       u, v, result);
+                       u, v, errors, result);
     }
     if (result->status == OTA_NOT_CONVERGED && error != NULL) {
         (void)snprintf(message, sizeof message, "marginal error %.2g after %" PRId64 " rounds",
@@ -345,6 +290,23 @@ ota_status ota_hamming(const double *p, const double *q, int64_t size, double ep
         (void)refuse(error, "max_rounds", "raise max_rounds, or use the Newton solver", message);
     }
     return result->status;
+}
+
+ota_status ota_hamming(const double *p, const double *q, int64_t size, double epsilon,
+                       ota_hamming_solver solver, double tolerance, int64_t max_rounds, double *u,
+                       double *v, ota_hamming_result *result, ota_error *error) {
+    return solve(p, q, size, epsilon, solver, tolerance, max_rounds, u, v, NULL, result, error);
+}
+
+ota_status ota_hamming_errors(const double *p, const double *q, int64_t size, double epsilon,
+                              double tolerance, int64_t max_rounds, double *u, double *v,
+                              double *errors, ota_hamming_result *result, ota_error *error) {
+    if (max_rounds < 1 || errors == NULL)
+        return refuse(error, max_rounds < 1 ? "max_rounds" : "errors",
+                      "give room for one error a round",
+                      max_rounds < 1 ? "max_rounds is less than 1" : "errors is NULL");
+    return solve(p, q, size, epsilon, OTA_HAMMING_SINKHORN, tolerance, max_rounds, u, v, errors,
+                 result, error);
 }
 
 ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size, double epsilon,

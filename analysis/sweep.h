@@ -1,5 +1,5 @@
-/* sweep.h: the passes over rows of f32 that take the time of an evolution and of an alignment, one table per
- * instruction-set level, bodies in sweep.inc.h. Every level gives the same bits: plain f64 products and sums
+/* sweep.h: the passes over rows of f32 that take the time of an evolution and of an alignment, and those over
+ * distributions of transport at Hamming cost, one table per instruction-set level, bodies in sweep.inc.h. Every level gives the same bits: plain f64 products and sums
  * in one order, no fused ones. */
 #ifndef OTATTN_ANALYSIS_SWEEP_H
 #define OTATTN_ANALYSIS_SWEEP_H
@@ -56,6 +56,11 @@ typedef struct ota_sweep {
                   sweep_sums *sums);
     void (*compare)(const sweep_pair *pair, sweep_changes *changes);
     void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
+    /* sum of exp(z - top) */
+    double (*mass)(const double *z, double top, int64_t count);
+    /* sum |exp(z - top) share - b|, b the probabilities of a side */
+    double (*apart)(const double *z, double top, double share, const sweep_side *side,
+                    int64_t count);
     /* low, high [count]: joined by a - b - shift; b may be NULL */
     void (*widen)(const float *a, const float *b, double shift, int64_t count, double *low,
                   double *high);
@@ -64,6 +69,22 @@ typedef struct ota_sweep {
                     int64_t *low_at, double *high);
     /* *low, *high: joined by all of x - shifts */
     void (*row)(const double *x, const double *shifts, int64_t count, double *low, double *high);
+    /* out = a - b; b may be NULL */
+    void (*difference)(const float *a, const float *b, int64_t count, double *out);
+    /* *most: joined by |x|; 1 where some |x| is not at most `limit` */
+    int (*largest)(const double *x, int64_t count, double limit, double *most);
+    /* *most: joined by |x - k - v|; the sum of the squares of inverse |x - k - v| */
+    double (*rest)(const double *x, double k, const double *v, int64_t count, double inverse,
+                   double *most);
+
+    /* Sums whose rounding errors are carried along: of x */
+    double (*total)(const double *x, int64_t count);
+    /* of to = mass scale / (slope other + shared) */
+    double (*divide)(const double *mass, double scale, const double *other, double slope,
+                     double shared, int64_t count, double *to);
+    /* of |x (slope other + shared) - mass scale| */
+    double (*miss)(const double *x, const double *other, double slope, double shared,
+                   const double *mass, double scale, int64_t count);
 } ota_sweep;
 
 extern const ota_sweep ota_sweep_portable;

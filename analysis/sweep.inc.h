@@ -1,4 +1,4 @@
-/* The passes over rows of logits, in plain loops over blocks of 64 that compilers turn into vectors; compiled
+/* The passes over rows of logits, in plain loops over blocks that compilers turn into vectors; compiled
  * per level by sweep_LEVEL.c, which defines SWEEP_TABLE and SWEEP_NAME. Per symbol, with b, a the
  * probabilities before and after, x = log(a/b), s = a + b, t = (a - b) / s:
  *
@@ -11,7 +11,7 @@
  *     log(1+y) 2 (v + v^3/3 + v^5/5 + ...), v = y / (2 + y) <= 0.28
  *
  * The series leave relative errors of 1e-13, that of log(1+y) 3e-11 of js. Sums run in 64 lanes, entry j in
- * lane j mod 64, and the lanes are added pairwise. */
+ * lane j mod 64, and the lanes are added pairwise. Passes over f64 have lanes of 8. */
 #include "sweep.h"
 
 #include <float.h>
@@ -197,6 +197,17 @@ static void weigh(const float *z, int64_t count, int64_t leader, double mean, do
     *sums = (sweep_sums){fold(rest), fold(energies), fold(squares)};
 }
 
+static double mass(const double *z, double top, int64_t count) {
+    double weight[BLOCK], sums[BLOCK] = {0.0};
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const int live = live_of(start, count);
+        for (int k = 0; k < live; k++) weight[k] = exponential(z[start + k] - top);
+        for (int k = live; k < BLOCK; k++) weight[k] = 0.0;
+        add_to(sums, weight);
+    }
+    return fold(sums);
+}
+
 /* ---- two rows -------------------------------------------------------------------------------- */
 
 /* Probabilities, x and a - b of a block; 0 past the end. */
@@ -307,6 +318,20 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
     }
 }
 
+static double apart(const double *z, double top, double share, const sweep_side *side,
+                    int64_t count) {
+    float room[BLOCK];
+    double p[BLOCK], q[BLOCK], sums[BLOCK] = {0.0};
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const int live = live_of(start, count);
+        weigh_block(side, block_of(side->logits, start, live, room), start, live, q);
+        for (int k = 0; k < live; k++) p[k] = exponential(z[start + k] - top) * share;
+        for (int k = live; k < BLOCK; k++) p[k] = 0.0;
+        for (int k = 0; k < BLOCK; k++) sums[k] += size_of(p[k] - q[k]);
+    }
+    return fold(sums);
+}
+
 /* ---- three rows ------------------------------------------------------------------------------ */
 
 static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *place) {
@@ -382,4 +407,145 @@ static void row(const double *restrict x, const double *restrict shifts, int64_t
     }
 }
 
-const ota_sweep SWEEP_TABLE = {SWEEP_NAME, scan, weigh, compare, place, widen, columns, row};
+static void difference(const float *restrict a, const float *restrict b, int64_t count,
+                       double *restrict out) {
+    if (b == NULL) {
+        for (int64_t j = 0; j < count; j++) out[j] = (double)a[j];
+        return;
+    }
+    for (int64_t j = 0; j < count; j++) out[j] = (double)a[j] - (double)b[j];
+}
+
+/* The last block, filled up with 0; else the block itself. */
+static inline const double *doubles_of(const double *x, int64_t start, int live, double *room) {
+    if (live == BLOCK) return x + start;
+    for (int k = 0; k < BLOCK; k++) room[k] = k < live ? x[start + k] : 0.0;
+    return room;
+}
+
+static inline double highest(const double *high) {
+    double most = 0.0;
+    for (int k = 0; k < BLOCK; k++) most = larger(high[k], most);
+    return most;
+}
+
+static int largest(const double *x, int64_t count, double limit, double *most) {
+    double room[BLOCK], size[BLOCK], high[BLOCK] = {0.0}, broken[BLOCK] = {0.0};
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const double *const from = doubles_of(x, start, live_of(start, count), room);
+        for (int k = 0; k < BLOCK; k++) size[k] = size_of(from[k]);
+        for (int k = 0; k < BLOCK; k++) high[k] = larger(size[k], high[k]);
+        for (int k = 0; k < BLOCK; k++) broken[k] = size[k] <= limit ? broken[k] : 1.0;
+    }
+    *most = larger(highest(high), *most);
+    return highest(broken) > 0.0;
+}
+
+static double rest(const double *x, double k, const double *v, int64_t count, double inverse,
+                   double *most) {
+    double x_room[BLOCK], v_room[BLOCK], left[BLOCK], high[BLOCK] = {0.0}, squares[BLOCK] = {0.0};
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        const int live = live_of(start, count);
+        const double *const from = doubles_of(x, start, live, x_room);
+        const double *const shift = doubles_of(v, start, live, v_room);
+        for (int l = 0; l < BLOCK; l++) left[l] = size_of(from[l] - k - shift[l]);
+        for (int l = live; l < BLOCK; l++) left[l] = 0.0;
+        for (int l = 0; l < BLOCK; l++) high[l] = larger(left[l], high[l]);
+        for (int l = 0; l < BLOCK; l++) squares[l] += (left[l] * inverse) * (left[l] * inverse);
+    }
+    *most = larger(highest(high), *most);
+    return fold(squares);
+}
+
+/* ---- transport at Hamming cost --------------------------------------------------------------- */
+
+/* Entry j of a sum goes into lane j mod OCTET. */
+enum { OCTET = 8 };
+
+/* Sums side by side, the rounding error of every addition (Knuth) in `slips`: as exact as one rounding. */
+typedef struct octet {
+    double sums[OCTET], slips[OCTET];
+} octet;
+
+static inline void add_octet(octet *s, const double *terms) {
+    for (int l = 0; l < OCTET; l++) {
+        const double sum = s->sums[l] + terms[l], back = sum - s->sums[l];
+        s->slips[l] += (s->sums[l] - (sum - back)) + (terms[l] - back);
+        s->sums[l] = sum;
+    }
+}
+
+static double value_of(const octet *s) {
+    double sum = 0.0, slip = 0.0;
+    for (int k = 0; k < 2 * OCTET; k++) {
+        const double term = k % 2 == 0 ? s->sums[k / 2] : s->slips[k / 2];
+        const double next = sum + term, back = next - sum;
+        slip += (sum - (next - back)) + (term - back);
+        sum = next;
+    }
+    return sum + slip;
+}
+
+static double total(const double *x, int64_t count) {
+    octet s = {{0.0}, {0.0}};
+    double last[OCTET] = {0.0};
+    int64_t j = 0;
+    for (; j + OCTET <= count; j += OCTET) add_octet(&s, x + j);
+    for (int l = 0; j < count; j++, l++) last[l] = x[j];
+    add_octet(&s, last);
+    return value_of(&s);
+}
+
+static inline double quotient(double above, double below) {
+    return above / (below > DBL_MIN ? below : DBL_MIN);
+}
+
+static double divide(const double *restrict mass, double scale, const double *restrict other,
+                     double slope, double shared, int64_t count, double *restrict to) {
+    octet s = {{0.0}, {0.0}};
+    double terms[OCTET], last[OCTET] = {0.0};
+    int64_t j = 0;
+    for (; j + OCTET <= count; j += OCTET) {
+        for (int l = 0; l < OCTET; l++)
+            terms[l] = quotient(mass[j + l] * scale, slope * other[j + l] + shared);
+        memcpy(to + j, terms, sizeof terms);
+        add_octet(&s, terms);
+    }
+    for (int l = 0; j < count; j++, l++)
+        last[l] = to[j] = quotient(mass[j] * scale, slope * other[j] + shared);
+    add_octet(&s, last);
+    return value_of(&s);
+}
+
+static double miss(const double *restrict x, const double *restrict other, double slope,
+                   double shared, const double *restrict mass, double scale, int64_t count) {
+    octet s = {{0.0}, {0.0}};
+    double terms[OCTET], last[OCTET] = {0.0};
+    int64_t j = 0;
+    for (; j + OCTET <= count; j += OCTET) {
+        for (int l = 0; l < OCTET; l++)
+            terms[l] = size_of(x[j + l] * (slope * other[j + l] + shared) - mass[j + l] * scale);
+        add_octet(&s, terms);
+    }
+    for (int l = 0; j < count; j++, l++)
+        last[l] = size_of(x[j] * (slope * other[j] + shared) - mass[j] * scale);
+    add_octet(&s, last);
+    return value_of(&s);
+}
+
+const ota_sweep SWEEP_TABLE = {.name = SWEEP_NAME,
+                               .scan = scan,
+                               .weigh = weigh,
+                               .compare = compare,
+                               .place = place,
+                               .mass = mass,
+                               .apart = apart,
+                               .widen = widen,
+                               .columns = columns,
+                               .row = row,
+                               .difference = difference,
+                               .largest = largest,
+                               .rest = rest,
+                               .total = total,
+                               .divide = divide,
+                               .miss = miss};

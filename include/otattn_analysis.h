@@ -50,6 +50,14 @@ OTA_API ota_status ota_hamming(const double *p, const double *q, int64_t size, d
                                ota_hamming_solver solver, double tolerance, int64_t max_rounds,
                                double *u, double *v, ota_hamming_result *result, ota_error *error);
 
+/* ota_hamming by Sinkhorn, with errors [max_rounds], max_rounds >= 1, receiving ||P^T1 - q||_1 of every round:
+ * result->rounds of them, and round k + 1 is the first at which a tolerance is met where errors[k] is the first
+ * not above it. [TOT-16, 90] */
+OTA_API ota_status ota_hamming_errors(const double *p, const double *q, int64_t size,
+                                      double epsilon, double tolerance, int64_t max_rounds,
+                                      double *u, double *v, double *errors,
+                                      ota_hamming_result *result, ota_error *error);
+
 /* objective(p,q) - (objective(p,p) + objective(q,q)) / 2: 0 at p = q, total variation as epsilon -> 0,
  * ||p - q||_2^2 / 2 as epsilon -> infinity. `result` is that of (p,q), or NULL; u, v as above. [TOT-17] */
 OTA_API ota_status ota_hamming_divergence(const double *p, const double *q, int64_t size,
@@ -923,6 +931,11 @@ typedef struct ota_prediction {
 OTA_API ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
                                          const ota_evolve_row *final, ota_prediction *prediction,
                                          ota_error *error);
+
+/* *distance = ||softmax(logits) - p||_1 of any finite logits [row->vocabulary] and what a row predicts, right to
+ * rounding of 1. [TOT-42] */
+OTA_API ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row,
+                                       double *distance, ota_error *error);
 
 /* The three calls of one more state in one, with the same results in less time: the row of its logits, its
  * prediction (first NULL: this state is the first), and the transition from the state before (NULL: none).

@@ -267,6 +267,35 @@ static void predictions_equal_their_definitions(void **unused) {
     }
 }
 
+/* Logits of f64 that no row holds, against a row. */
+static void distances_of_shifted_logits(void **unused) {
+    (void)unused;
+    uint64_t state = 19;
+    for (int draw = 0; draw < 4 * KINDS; draw++) {
+        const int size = draw < KINDS ? 1 + draw : 200;
+        float z[200], w[200];
+        double shifted[200], distance;
+        draw_pair(&state, draw % KINDS, size, z, w);
+        held_row row = row_of(w, size);
+        for (int j = 0; j < size; j++) shifted[j] = (double)z[j];
+        assert_int_equal(ota_evolve_distance(shifted, &row.row, &distance, NULL), OTA_OK);
+        const plain wanted = plain_transition(z, w, size);
+        spec_check("TOT-42", (double)fabsl(distance - 2 * wanted.tv), 1e-13);
+        const double common = 100.0 * normal(&state);
+        for (int j = 0; j < size; j++) shifted[j] = (double)w[j] + common;
+        assert_int_equal(ota_evolve_distance(shifted, &row.row, &distance, NULL), OTA_OK);
+        spec_check("TOT-42", distance, 1e-12);
+        drop_row(&row);
+    }
+    float z[3] = {0, 1, 2};
+    double broken[3] = {0, (double)NAN, 1}, distance;
+    held_row row = row_of(z, 3);
+    ota_error error;
+    assert_int_equal(ota_evolve_distance(broken, &row.row, &distance, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "logits");
+    drop_row(&row);
+}
+
 /* One call for a state gives what three do. */
 static void a_step_is_its_parts(void **unused) {
     (void)unused;
@@ -450,6 +479,8 @@ typedef struct bits {
     sweep_sums sums;
     sweep_changes changes;
     sweep_place place;
+    double numbers[8];
+    double ends[4]; /* of what passes over f64 write */
 } bits;
 
 static bits bits_of(const ota_sweep *sweep, const sweep_pair *pair) {
@@ -459,6 +490,22 @@ static bits bits_of(const ota_sweep *sweep, const sweep_pair *pair) {
     sweep->weigh(pair->before.logits, pair->count, pair->leader, 0.25, NULL, &b.sums);
     sweep->compare(pair, &b.changes);
     sweep->place(pair, &pair->after, &b.place);
+    double *const x = malloc(2 * (size_t)pair->count * sizeof *x), *const to = x + pair->count;
+    assert_non_null(x);
+    const int64_t last = pair->count - 1;
+    sweep->difference(pair->before.logits, pair->after.logits, pair->count, x);
+    b.ends[0] = x[last];
+    sweep->difference(pair->before.logits, NULL, pair->count, x);
+    b.ends[1] = x[last / 2];
+    b.numbers[0] = sweep->mass(x, pair->before.top, pair->count);
+    b.numbers[1] = sweep->apart(x, pair->before.top, pair->before.share, &pair->after, pair->count);
+    b.numbers[2] = sweep->total(x, pair->count);
+    b.numbers[3] = sweep->divide(x, 0.5, x, 1.5, 1.0, pair->count, to);
+    b.ends[2] = to[last];
+    b.numbers[4] = sweep->miss(to, x, 1.5, 1.0, x, 0.25, pair->count);
+    b.numbers[5] = sweep->rest(x, 0.25, to, pair->count, 0.125, &b.ends[3]);
+    b.numbers[6] = sweep->largest(x, pair->count, 1e300, &b.numbers[7]);
+    free(x);
     return b;
 }
 
@@ -489,6 +536,50 @@ static void levels_give_the_same_bits(void **unused) {
         drop_row(&after);
     }
     free(z);
+}
+
+/* Sums of f64 against long double, also of lengths that fill no block. */
+static void passes_over_doubles_are_right(void **unused) {
+    (void)unused;
+    enum { MOST = 130 };
+    uint64_t state = 23;
+    double x[MOST], v[MOST], to[MOST];
+    for (int size = 1; size <= MOST; size++) {
+        for (int j = 0; j < size; j++) x[j] = normal(&state), v[j] = 0.5 + fabs(normal(&state));
+        for (int level = 0; ota_sweep_level(level) != NULL; level++) {
+            const ota_sweep *const sweep = ota_sweep_level(level);
+            long double total = 0, ratios = 0, missing = 0, mass = 0, squares = 0;
+            double most = 0, largest = 0, found = 0, left = 0;
+            const double ratio_sum = sweep->divide(x, 0.5, v, 2.0, 0.25, size, to);
+            for (int j = 0; j < size; j++) {
+                const long double below = 2.0L * v[j] + 0.25L, rest = fabsl(x[j] - 0.5L - v[j]);
+                assert_true(fabsl(to[j] - 0.5L * x[j] / below) <= 1e-15L * (1 + fabsl(to[j])));
+                total += x[j];
+                ratios += to[j];
+                missing += fabsl(to[j] * (2.0L * x[j] + 0.25L) - 3.0L * v[j]);
+                mass += expl(x[j] - 4.0L);
+                squares += rest * rest / 4;
+                most = fmax(most, (double)rest);
+                largest = fmax(largest, fabs(x[j]));
+            }
+            assert_true(fabsl(sweep->total(x, size) - total) <= 1e-15L * size);
+            assert_true(fabsl(ratio_sum - ratios) <= 1e-15L * size);
+            assert_true(fabsl(sweep->miss(to, x, 2.0, 0.25, v, 3.0, size) - missing) <=
+                        1e-14L * size);
+            assert_true(fabsl(sweep->mass(x, 4.0, size) - mass) <= 1e-15L * size);
+            assert_true(fabsl(sweep->rest(x, 0.5, v, size, 0.5, &left) - squares) <= 1e-13L * size);
+            assert_true(fabs(left - most) <= 1e-15 * (1 + most));
+            assert_int_equal(sweep->largest(x, size, 1e300, &found), 0);
+            assert_true(found == largest);
+            assert_int_equal(sweep->largest(x, size, 0.999 * largest, &found), 1);
+            to[size - 1] = (double)NAN;
+            assert_int_equal(sweep->largest(to, size, 1e300, &found), 1);
+        }
+    }
+    /* What a plain sum loses, also within a lane. */
+    const double lost[24] = {[0] = 1e16, [1] = 1.0, [8] = 3.0, [16] = -1e16, [17] = 1e-20};
+    for (int level = 0; ota_sweep_level(level) != NULL; level++)
+        assert_true(ota_sweep_level(level)->total(lost, 24) == 4.0);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------------- */
@@ -557,12 +648,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transitions_equal_their_definitions),
         cmocka_unit_test(predictions_equal_their_definitions),
+        cmocka_unit_test(distances_of_shifted_logits),
         cmocka_unit_test(a_step_is_its_parts),
         cmocka_unit_test(nothing_moves_between_identical_rows),
         cmocka_unit_test(tails_keep_their_digits),
         cmocka_unit_test(bad_rows_are_named),
         cmocka_unit_test(positions_are_independent),
         cmocka_unit_test(levels_give_the_same_bits),
+        cmocka_unit_test(passes_over_doubles_are_right),
         cmocka_unit_test(ranks_equal_their_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

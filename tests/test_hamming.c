@@ -257,6 +257,44 @@ static void disjoint_and_equal(void **unused) {
     }
 }
 
+/* The trace of one walk tells what walks to each tolerance count, with the same bits. */
+static void errors_of_all_rounds(void **unused) {
+    (void)unused;
+    enum { MOST = 60 };
+    uint64_t state = 11;
+    double p[SMALL], q[SMALL], u[SMALL], v[SMALL], all_u[SMALL], all_v[SMALL], errors[MOST];
+    for (int64_t size = 1; size <= SMALL; size++) {
+        random_softmax(&state, 1.0, p, size);
+        random_softmax(&state, 1.0, q, size);
+        ota_hamming_result whole, part;
+        const ota_status status =
+            ota_hamming_errors(p, q, size, 0.4, 1e-12, MOST, all_u, all_v, errors, &whole, NULL);
+        assert_true(status == OTA_OK || status == OTA_NOT_CONVERGED);
+        for (double tolerance = 1.0; tolerance > 5e-12; tolerance *= 0.1) {
+            int64_t rounds = 0;
+            while (rounds < whole.rounds && !(errors[rounds] <= tolerance)) rounds++;
+            const ota_status one = ota_hamming(p, q, size, 0.4, OTA_HAMMING_SINKHORN, tolerance,
+                                               MOST, u, v, &part, NULL);
+            assert_int_equal(one, rounds < whole.rounds ? OTA_OK : OTA_NOT_CONVERGED);
+            assert_int_equal(part.rounds, rounds < whole.rounds ? rounds + 1 : MOST);
+            if (one == OTA_OK) assert_true(fabs(part.marginal_error - errors[rounds]) <= 4e-15);
+        }
+        assert_int_equal(
+            ota_hamming(p, q, size, 0.4, OTA_HAMMING_SINKHORN, 1e-12, MOST, u, v, &part, NULL),
+            status);
+        assert_memory_equal(u, all_u, (size_t)size * sizeof *u);
+        assert_memory_equal(v, all_v, (size_t)size * sizeof *v);
+    }
+    ota_error error;
+    ota_hamming_result none;
+    assert_int_equal(ota_hamming_errors(p, q, SMALL, 0.4, 0.0, 0, u, v, errors, &none, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "max_rounds");
+    assert_int_equal(ota_hamming_errors(p, q, SMALL, 0.4, 0.0, MOST, u, v, NULL, &none, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "errors");
+}
+
 static void refusals(void **unused) {
     (void)unused;
     const double p[2] = {.5, .5}, negative[2] = {1.5, -.5}, heavy[2] = {.5, .6},
@@ -295,6 +333,7 @@ int main(void) {
         cmocka_unit_test(one_symbol_stays_where_it_is),
         cmocka_unit_test(divergence_limits),
         cmocka_unit_test(disjoint_and_equal),
+        cmocka_unit_test(errors_of_all_rounds),
         cmocka_unit_test(refusals),
     };
     return run_and_hold(tests, sizeof tests / sizeof tests[0]);

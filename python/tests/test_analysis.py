@@ -50,6 +50,9 @@ def test_hamming(rng: np.random.Generator) -> None:
     close(found.tv, np.abs(p - q).sum() / 2)
     slow = analysis.hamming(p, q, 0.7, solver="sinkhorn", tolerance=1e-13)
     close(slow.cost, found.cost)
+    traced = analysis.hamming_errors(p, q, 0.7, tolerance=1e-13)
+    assert len(traced.errors) == traced.rounds == slow.rounds and np.array_equal(traced.u, slow.u)
+    assert traced.errors[-1] <= 1e-13 < traced.errors[-2]
     own = [analysis.hamming(x, x, 0.7).objective for x in (p, q)]
     close(analysis.hamming_divergence(p, q, 0.7).divergence, found.objective - sum(own) / 2)
     close(analysis.hamming_diameter(0.7), 2 / 0.7)

@@ -173,16 +173,12 @@ static ota_status final_task(run *r, int64_t task, int worker, ota_error *error)
 static ota_status coherence_task(run *r, int64_t i, int worker, ota_error *error) {
     const struct run_work *w = r->work;
     const step *s = w->step;
-    double *before = w->wide + (int64_t)worker * 2 * w->vocabulary, *after = before + w->vocabulary;
-    ota_divergence divergence;
-    for (int64_t j = 0; j < w->vocabulary; j++) {
-        before[j] = (double)w->first.logits[i * w->vocabulary + j] + w->shift_sum[j];
-        after[j] = (double)s->now->logits[i * w->vocabulary + j];
-    }
-    const ota_status status =
-        ota_divergence_of_logits(before, after, OTA_F64, w->vocabulary, 1.0, &divergence, error);
+    double *shifted = w->wide + (int64_t)worker * 2 * w->vocabulary, apart;
+    for (int64_t j = 0; j < w->vocabulary; j++)
+        shifted[j] = (double)w->first.logits[i * w->vocabulary + j] + w->shift_sum[j];
+    const ota_status status = ota_evolve_distance(shifted, &s->now->rows[i], &apart, error);
     if (status < 0) return status;
-    put(r, s->probe, COLUMN_COHERENCE_DISTANCE, i, 2.0 * divergence.tv);
+    put(r, s->probe, COLUMN_COHERENCE_DISTANCE, i, apart);
     put(r, s->probe, COLUMN_COHERENCE_BOUND, i, fmin(2.0, w->residual_sum[i]));
     return OTA_OK;
 }

@@ -47,38 +47,33 @@ void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const ru
 }
 
 /* NaN where the error hardly falls: rounding would decide then. */
-static double predict(double half, double most, double tolerance) {
+static double predict(const double *errors, double tolerance) {
+    const double half = errors[ROUNDS_HALF - 1], most = errors[ROUNDS_MOST - 1];
     const double slope = log(most / half) / (ROUNDS_MOST - ROUNDS_HALF);
     return most < half * (1 - 1e-6) ? ROUNDS_MOST + ceil(log(tolerance / most) / slope)
                                     : (double)NAN;
 }
 
-/* Task: one pair at one epsilon, all tolerances, easiest first. */
+/* Task: one pair at one epsilon; the epsilons that take most rounds come first. */
 static ota_status count_rounds(run *r, int64_t task, int worker, ota_error *error) {
     const struct run_work *w = r->work;
     const int64_t words = w->vocabulary;
-    const double *p = w->pairs + 2 * (task / PAIR_EPSILONS) * words;
-    const double epsilon = epsilons[task % PAIR_EPSILONS];
+    const int64_t pair = task % PAIRS, e = PAIR_EPSILONS - 1 - task / PAIRS;
+    const double *p = w->pairs + 2 * pair * words;
     double *u = w->wide + (int64_t)worker * 2 * words, *v = u + words;
-    double half = 0;
-    ota_hamming_result result = {.status = OTA_OK};
+    double errors[ROUNDS_MOST];
+    ota_hamming_result result;
+    const ota_status status =
+        ota_hamming_errors(p, p + words, words, epsilons[e], tolerances[PAIR_TOLERANCES - 1],
+                           ROUNDS_MOST, u, v, errors, &result, error);
+    if (status < 0 && status != OTA_NOT_CONVERGED) return status;
     for (int t = 0; t < PAIR_TOLERANCES; t++) {
-        const int64_t at = task * PAIR_TOLERANCES + t;
-        if (result.status == OTA_OK) {
-            const ota_status status =
-                ota_hamming(p, p + words, words, epsilon, OTA_HAMMING_SINKHORN, tolerances[t],
-                            ROUNDS_MOST, u, v, &result, error);
-            if (status < 0 && status != OTA_NOT_CONVERGED) return status;
-            if (status == OTA_NOT_CONVERGED) {
-                ota_hamming_result early;
-                (void)ota_hamming(p, p + words, words, epsilon, OTA_HAMMING_SINKHORN, tolerances[t],
-                                  ROUNDS_HALF, u, v, &early, error);
-                half = early.marginal_error;
-            }
-        }
-        const bool counted = result.status == OTA_OK;
+        const int64_t at = (pair * PAIR_EPSILONS + e) * PAIR_TOLERANCES + t;
+        int64_t k = 0;
+        while (k < result.rounds && !(errors[k] <= tolerances[t])) k++;
+        const bool counted = k < result.rounds;
         run_record_column(w->record, 0, 0, COLUMN_ROUNDS)[at] =
-            counted ? (double)result.rounds : predict(half, result.marginal_error, tolerances[t]);
+            counted ? (double)(k + 1) : predict(errors, tolerances[t]);
         run_record_column(w->record, 0, 0, COLUMN_ROUNDS_PREDICTED)[at] = counted ? 0 : 1;
     }
     return OTA_OK;

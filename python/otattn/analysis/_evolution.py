@@ -71,6 +71,21 @@ def prediction(logits: Any, first: Any, final: Any) -> Record:
     return record(found)
 
 
+def prediction_distance(shifted: Any, logits: Any) -> float:
+    """l1 distance of softmax(shifted), taken as f64, and of what logits (V,) predict. [TOT-42]
+
+    Examples
+    --------
+    >>> from otattn import analysis
+    >>> round(analysis.prediction_distance([0.0, 0.0], [0.0, 60.0]), 6)
+    1.0
+    """
+    dims, found = Dims(), ctypes.c_double()
+    row, x = _Row("logits", logits, dims), dims("shifted", shifted, "V")
+    call("evolve_distance", x, row.row, found)
+    return found.value
+
+
 def step(logits: Any, before: Any, first: Any, final: Any) -> tuple[Record, Record]:
     """`transition(before, logits)` and `prediction(logits, first, final)` in one call and in less time."""
     dims, moved, found = Dims(), c.Transition(), c.Prediction()

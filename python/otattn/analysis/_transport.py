@@ -68,6 +68,25 @@ def hamming(
     return record(result, u=u, v=v)
 
 
+def hamming_errors(p: Any, q: Any, epsilon: float, tolerance: float = 0.0, max_rounds: int = 1000) -> Record:
+    """`hamming` by Sinkhorn, with `errors` (rounds,): l1 error of the columns, round by round. [TOT-16, 90]
+
+    Examples
+    --------
+    >>> from otattn import analysis
+    >>> found = analysis.hamming_errors([0.5, 0.5], [0.2, 0.8], 1.0, tolerance=1e-6)
+    >>> int((found.errors > 1e-3).sum()), found.rounds
+    (4, 8)
+    """
+    dims = Dims()
+    p, q = dims("p", p, "V"), dims("q", q, "V")
+    u, v, result = np.empty_like(p), np.empty_like(p), c.HammingResult()
+    errors = np.empty(max(max_rounds, 1))
+    given = (tolerance, max_rounds, u, v, errors, result)
+    call("hamming_errors", p, q, len(p), epsilon, *given, accept=(c.NOT_CONVERGED,))
+    return record(result, u=u, v=v, errors=errors[: result.rounds])
+
+
 def hamming_divergence(
     p: Any, q: Any, epsilon: float, solver: str = "newton", tolerance: float = 0.0, max_rounds: int = 0
 ) -> Record:
