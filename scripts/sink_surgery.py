@@ -13,12 +13,14 @@ key (1 is a fair share, mean over the heads changed), and the share of rows whos
 0.9 (saturation). capped, relaxed and elastic let later tokens change earlier rows; in a causal model their
 nll is that of a model that has seen the answer: it is written down, marked, and kept out of the frontier.
 
-The frontier combines methods of different places, best ratio of mass taken to nll lost (BERT: to change)
-first, until the sum of the losses reaches each of --budgets, and measures the combination on --report
-windows of their own. Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
+The frontier combines methods of different places: steps of most mass taken per nll lost (BERT: per squared
+change) first, a step being a setting that takes the place of a weaker one, of a layer or of a head, until the
+sum of the losses reaches each of --budgets. It measures each combination on --report windows of their own.
+Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
 
 FOLDER gets sweep.csv (a killed run goes on from it; nan where a method did not converge), frontier.csv,
-sweep.vl.json, frontier.vl.json, methods-*.json.
+sweep.vl.json, frontier.vl.json, methods-*.json; with --svg (vl-convert-python) the figures as pictures too,
+that of the sweep with whole layers only.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -215,29 +218,62 @@ def sweep(model: Model, places: list[str], methods: list[str], path: Path, jobs:
 # ---- the frontier ----
 
 
-def choose(
-    model: Model, rows: list[Row], plain: Row, received: NDArray[np.float64], budget: float
-) -> list[Row]:
-    """One method a head, best ratio first, while the sum of the losses stays within the budget."""
-    gains = []
+@dataclass
+class Option:
+    """A setting of one place, in the units that a budget counts."""
+
+    loss: float
+    gain: float  # mass taken, over the heads of the place
+    row: Row
+
+
+def price(
+    model: Model, rows: list[Row], plain: Row, received: NDArray[np.float64]
+) -> dict[str, list[Option]]:
+    """What the settings of every place cost and take. Losses of nll add up; so do, nearly, the squares of
+    changes, whose directions have little to do with one another."""
+    options: dict[str, list[Option]] = {}
     for row in rows:
         layers, heads = parts(model, row.place)
         gain = (float(received[layers[0], heads].mean()) - row.receiver) * len(heads)
-        loss = row.nll - plain.nll if model.causal else row.change
+        loss = max(row.nll - plain.nll, 0) if model.causal else row.change**2
         if gain > 0 and not row.leaks:
-            gains.append((gain / max(loss, 1e-6), loss, row))
-    chosen: list[Row] = []
-    taken: set[tuple[int, int]] = set()
+            options.setdefault(row.place, []).append(Option(loss, gain, row))
+    return options
+
+
+def replaced(place: str, chosen: dict[str, Option]) -> list[str]:
+    """The places that lose their settings when `place` gets one: itself, its layer, the heads of a layer."""
+    layer, _, head = place.partition(".")
+    return [
+        other for other in chosen if other in (place, layer) or (not head and other.startswith(f"{layer}."))
+    ]
+
+
+def choose(options: dict[str, list[Option]], budget: float) -> list[Row]:
+    """Steps of most mass per loss first, each a setting that takes the place of weaker ones, while the sum of
+    the losses stays within the budget."""
+    chosen: dict[str, Option] = {}
     total = 0.0
-    for _, loss, row in sorted(gains, key=lambda one: -one[0]):
-        layers, heads = parts(model, row.place)
-        places = {(layers[0], head) for head in heads}
-        if places & taken or total + max(loss, 0) > budget:
-            continue
-        chosen.append(row)
-        taken |= places
-        total += max(loss, 0)
-    return chosen
+    while True:
+        best: tuple[float, float, str, Option] | None = None
+        for place, settings in options.items():
+            old = [chosen[other] for other in replaced(place, chosen)]
+            loss, gain = sum(one.loss for one in old), sum(one.gain for one in old)
+            for option in settings:
+                more, cost = option.gain - gain, option.loss - loss
+                if more <= 1e-9 or total + cost > budget:
+                    continue
+                ratio = more / max(cost, 1e-9)
+                if best is None or ratio > best[0]:
+                    best = ratio, cost, place, option
+        if best is None:
+            return [option.row for option in chosen.values()]
+        _, cost, place, option = best
+        for other in replaced(place, chosen):
+            del chosen[other]
+        chosen[place] = option
+        total += cost
 
 
 def methods_file(model: Model, chosen: list[Row], measured: dict[str, Any]) -> dict[str, Any]:
@@ -259,8 +295,9 @@ def beaten(one: dict[str, Any], others: list[dict[str, Any]], harm: str) -> bool
 def frontier(model: Model, rows: list[Row], plain: Row, received: Any, held_out: Model, args: Any) -> Any:
     everywhere = list(range(model.layers)), list(range(model.heads))
     points = []
+    options = price(model, rows, plain, received)
     for budget in [0.0, *args.budgets]:
-        chosen = choose(model, rows, plain, received, budget) if budget > 0 else []
+        chosen = choose(options, budget if model.causal else budget**2) if budget > 0 else []
         texts = [f"{row.method}@{row.place}" for row in chosen]
         path = args.output / f"methods-{budget:g}.json"
         path.write_text(json.dumps(methods_file(model, chosen, {}), indent=1))
@@ -288,11 +325,16 @@ def frontier(model: Model, rows: list[Row], plain: Row, received: Any, held_out:
 # ---- figures ----
 
 
+def known(value: Any) -> Any:
+    """JSON has no word for what is no number."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def figure(values: list[dict[str, Any]], title: str, harm: str, label: str, colour: Any) -> dict[str, Any]:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "title": title,
-        "data": {"values": values},
+        "data": {"values": [{name: known(value) for name, value in row.items()} for row in values]},
         "width": 520,
         "height": 320,
         "mark": {"type": "point", "filled": True, "tooltip": True},
@@ -307,7 +349,16 @@ def figure(values: list[dict[str, Any]], title: str, harm: str, label: str, colo
     }  # fmt: skip
 
 
-def write_figures(model: Model, rows: list[Row], points: Any, output: Path) -> None:
+def write_picture(specification: dict[str, Any], path: Path) -> None:
+    import vl_convert
+
+    theme = json.loads((Path(__file__).parents[1] / "tools/report/theme.json").read_text())["light"]
+    specification["config"] = {**theme, "background": "white"}
+    path.write_text(vl_convert.vegalite_to_svg(json.dumps(specification)))
+
+
+def write_figures(model: Model, rows: list[Row], points: Any, args: Any) -> None:
+    title = args.title or Path(model.path).name
     harm = "nll" if model.causal else "change"
     label = "nll per token, nats" if model.causal else "change of the last states, |h' - h| / |h|"
     shapes = {"shape": {"field": "kind", "type": "nominal", "title": "method"}}
@@ -315,11 +366,17 @@ def write_figures(model: Model, rows: list[Row], points: Any, output: Path) -> N
     for row in rows:
         word = row.method.partition("/")[2].partition(":")[0] or "temperature"
         values.append({**asdict(row), "kind": word + (" (leaks)" if row.leaks else "")})
-    title = f"One place at a time: {Path(model.path).name}"
-    (output / "sweep.vl.json").write_text(json.dumps(figure(values, title, harm, label, shapes)))
+    heading = f"One place at a time: {title}"
+    (args.output / "sweep.vl.json").write_text(json.dumps(figure(values, heading, harm, label, shapes)))
+    if args.svg:
+        values = [value for value in values if "." not in value["place"]]
+        heading = f"One layer at a time: {title}"
+        write_picture(figure(values, heading, harm, label, shapes), args.output / "sweep.svg")
     kept = {"shape": {"field": "on_frontier", "type": "nominal", "title": "on the frontier"}}
-    title = f"Combinations, windows of their own: {Path(model.path).name}"
-    (output / "frontier.vl.json").write_text(json.dumps(figure(points, title, harm, label, kept)))
+    heading = f"Combinations, windows of their own: {title}"
+    (args.output / "frontier.vl.json").write_text(json.dumps(figure(points, heading, harm, label, kept)))
+    if args.svg:
+        write_picture(figure(points, heading, harm, label, kept), args.output / "frontier.svg")
 
 
 # ---- the command ----
@@ -370,7 +427,9 @@ def main() -> None:
     parser.add_argument("--layers", type=int, nargs="*", help="all")
     parser.add_argument("--heads", type=int, help="how many are swept one by one; all")
     parser.add_argument("--methods", nargs="*", default=SWEEP)
-    parser.add_argument("--budgets", type=float, nargs="*", default=[0.01, 0.03, 0.1, 0.3])
+    parser.add_argument("--budgets", type=float, nargs="*", default=[0.003, 0.01, 0.03, 0.1, 0.2, 0.3])
+    parser.add_argument("--title", help="of the figures; the name of the model's folder or file")
+    parser.add_argument("--svg", action="store_true", help="draw the figures, too")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     args = parser.parse_args()
     if (args.text is None) == (args.ids is None):
@@ -392,7 +451,7 @@ def main() -> None:
     places += [f"{layer}.{head}" for _, layer, head in busiest[: args.heads]]
     rows = sweep(model, places, args.methods, args.output / "sweep.csv", args.jobs)
     points = frontier(model, rows, plain, received, held_out, args)
-    write_figures(model, rows, points, args.output)
+    write_figures(model, rows, points, args)
     print(f"{len(rows)} settings at {len(places)} places")
     print_methods(plain, rows, args.methods)
     for point in points:
