@@ -160,6 +160,37 @@ static void pair_without_room(void **unused) {
     }
 }
 
+/* More pairs than a search for unusable ones has memory for: the interior point asks nothing of that search. */
+static void more_pairs_than_are_searched(void **unused) {
+    (void)unused;
+    enum { QUERIES = 66000, KEYS = 64 };
+    const size_t pairs = (size_t)QUERIES * KEYS;
+    double *s = malloc(pairs * sizeof *s), *p = malloc(pairs * sizeof *p), worst = 0.0;
+    assert_true(s != NULL && p != NULL);
+    dice_state = 17;
+    for (size_t q = 0; q < pairs; q++) s[q] = uniform();
+    ota_problem problem = {.size = sizeof problem,
+                           .scores = ota_array_of(s, OTA_F64, 1, 1, QUERIES, KEYS)};
+    ota_options options = {.size = sizeof options, .tolerance = 1e-9};
+    ota_arrays arrays = {.size = sizeof arrays,
+                         .coupling = ota_array_of(p, OTA_F64, 1, 1, QUERIES, KEYS)};
+    ota_result result = {.size = sizeof result};
+    ota_plan *plan;
+    assert_int_equal(ota_method_parse("sparsemax/exact", &problem, &options, NULL), OTA_OK);
+    problem.temperature = 1e-7;
+    assert_int_equal(ota_plan_create(&plan, &problem, 0, &options, NULL), OTA_OK);
+    assert_int_equal(ota_forward(plan, &arrays, &result, NULL), OTA_OK);
+    for (int64_t j = 0; j < KEYS; j++) {
+        double received = 0.0;
+        for (int64_t i = 0; i < QUERIES; i++) received += p[i * KEYS + j];
+        worst = fmax(worst, fabs(received * KEYS / QUERIES - 1.0));
+    }
+    spec_check("DER-11", worst, 1e-9);
+    ota_plan_free(plan);
+    free(s);
+    free(p);
+}
+
 /* Two queries and two keys of equal masses beside three whose keys leave a rest to the sink: the first two can use neither
  * the sink nor key 3, and their plan is that of the small problem. */
 static void sink_without_room(void **unused) {
@@ -359,6 +390,7 @@ int main(void) {
         cmocka_unit_test(acceleration_pays),
         cmocka_unit_test(tsallis),
         cmocka_unit_test(pair_without_room),
+        cmocka_unit_test(more_pairs_than_are_searched),
         cmocka_unit_test(sink_without_room),
         cmocka_unit_test(cold_tsallis),
         cmocka_unit_test(unreachable_tolerances),
