@@ -8,8 +8,14 @@
 #define finish_rows WORD(finish_rows)
 #define form_rows WORD(form_rows)
 #define fuse_block WORD(fuse_block)
+#define dot_keys WORD(dot_keys)
+#define apply_rows WORD(apply_rows)
+#define apply_weights WORD(apply_weights)
+#define mend_row WORD(mend_row)
 
 #include "plan_finite.inc.h"
+
+#include "forward_in_place.inc.h"
 
 static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
     const ota_plan *plan = w->plan;
@@ -51,6 +57,12 @@ static void WORD(raw_rows)(walk *w, const ota_slot *slot, ota_worker *worker, in
     low = low < high ? low / OTA_PANEL * OTA_PANEL : 0;
     if (r->from_matrix) {
         pack_rows(&r->problem.scores, batch, head, first, rows, to, stride);
+    } else if (high > low && plan->in_place) {
+        REAL *queries = worker->queries;
+        pack_rows(&r->problem.queries, batch, head, first, rows, queries, r->width);
+        for (int64_t k = 0; k < rows; k++)
+            dot_keys(w, worker, batch, head / plan->group, queries + k * r->width, low, high,
+                     to + k * stride + low);
     } else if (high > low) {
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
         KERNELS(plan)->products(worker->queries, (const REAL *)slot->packed_keys + low * r->width,
@@ -86,6 +98,18 @@ static void WORD(put_row)(const walk *w, int64_t batch, int64_t head, int64_t qu
     /* Only entropy plans have one. */
     put(&a->lse, batch, head, query, order > 0.0 && order <= 1.0 ? found->lse : NAN);
     put(&a->sink, batch, head, query, found->sink);
+}
+
+/* out[rows][values_width] += p[rows][stride] V */
+static void apply_weights(const walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
+                          int64_t key_head, const REAL *p, int64_t stride, int64_t rows,
+                          REAL *out) {
+    const ota_plan *plan = w->plan;
+    const int64_t m = plan->key_count, width = plan->values_width;
+    if (plan->in_place)
+        apply_rows(w, worker, batch, key_head, 0, m, p, stride, rows, out);
+    else
+        KERNELS(plan)->apply(p, stride, slot->values, width, rows, m, width, out, width);
 }
 
 /* Everything the caller wants from finished weights p[rows][stride] of queries [first, first + rows), which
@@ -155,8 +179,14 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
         if (found[k].applied) continue;
         while (last < rows && !found[last].applied) last++;
         memset(out + k * width, 0, (size_t)((last - k) * width) * sizeof *out);
-        KERNELS(plan)->apply(p + k * stride, stride, slot->values, width, last - k, m, width,
-                             out + k * width, width);
+        apply_weights(w, slot, worker, batch, head / plan->group, p + k * stride, stride, last - k,
+                      out + k * width);
+    }
+    for (int64_t k = 0; plan->in_place && k < rows; k++) {
+        REAL *row = out + k * width;
+        if (found[k].nonfinite || WORD(all_finite)(row, width)) continue;
+        broken[k] = !mend_row(w, worker, batch, head / plan->group, p + k * stride, row);
+        if (broken[k]) tally->nonfinite_rows++;
     }
     for (int64_t k = 0; k < rows; k++) {
         for (int64_t q = 0; q < width && (broken[k] || found[k].nonfinite); q++)
@@ -180,19 +210,24 @@ static ota_row_law WORD(row_law)(const ota_plan *plan, int64_t head) {
 
 /* An entmax row as a list of keys; its output is formed from the list unless most keys are on it. `row`, the
  * scores, becomes the weights where someone reads them. */
-static void WORD(list_row)(walk *w, const ota_slot *slot, ota_worker *worker,
-                           const ota_row_law *law, int64_t begin, int64_t end, double mu, REAL *row,
-                           REAL *out, ota_row_found *found) {
+static void WORD(list_row)(walk *w, const ota_slot *slot, ota_worker *worker, int64_t batch,
+                           int64_t key_head, const ota_row_law *law, int64_t begin, int64_t end,
+                           double mu, REAL *row, REAL *out, ota_row_found *found) {
     const ota_plan *plan = w->plan;
     const ota_row_room *room = &worker->keys;
     const REAL *kept = room->kept;
     const int64_t width = plan->values_width;
     end = begin < end ? end : begin;
     const int64_t count = WORD(ota_row_entmax)(law, row + begin, end - begin, mu, room, found);
-    found->applied = 2 * count <= plan->key_count;
-    if (found->applied && ota_array_present(&w->arrays->out)) {
-        KERNELS(plan)->apply_kept(kept, room->where, count,
-                                  (const REAL *)slot->values + begin * width, width, width, out);
+    const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
+    const REAL *values = plan->in_place ? NULL : (const REAL *)slot->values + begin * width;
+    int64_t ld = width;
+    if (plan->in_place && wants_out && WORD(readable)(&w->arrays->values))
+        values = WORD(strip_of)(&w->arrays->values, batch, key_head, begin, 1, NULL, &ld);
+    found->applied = 2 * count <= plan->key_count && (values != NULL || !wants_out);
+    if (found->applied && wants_out) {
+        KERNELS(plan)->apply_kept(kept, room->where, count, values, ld, width, out);
+        if (plan->in_place) found->applied = WORD(all_finite)(out, width);
     }
     if (found->applied && !w->more_than_out && slot->broken_count == 0) return;
     const REAL rest = found->nonfinite ? (REAL)NAN : (REAL)0;
@@ -216,7 +251,7 @@ static void WORD(solve_block)(walk *w, const ota_slot *slot, ota_worker *worker,
             int64_t begin, end;
             ota_row_range(&plan->resolved, batch, first + k, plan->key_count, &begin, &end);
             WORD(list_row)
-            (w, slot, worker, &law, begin, end, mu[k], row,
+            (w, slot, worker, batch, head / plan->group, &law, begin, end, mu[k], row,
              (REAL *)worker->out + k * plan->values_width, &found[k]);
         } else {
             WORD(ota_row_solve)(&law, row, NULL, plan->key_count, mu[k], row, &found[k]);
@@ -384,7 +419,8 @@ static void WORD(ordered_task)(void *context, int64_t part, int worker_index) {
     for (int64_t c = 0; c < OTA_CHUNKS; c++)
         plan->block_tallies[part * OTA_CHUNKS + c] = (ota_tally){0};
     double *receivers = plan->receivers + part * OTA_CHUNKS * plan->stride;
-    memset(receivers, 0, (size_t)(OTA_CHUNKS * plan->stride) * sizeof *receivers);
+    if (ota_array_present(&w->arrays->receiver))
+        memset(receivers, 0, (size_t)(OTA_CHUNKS * plan->stride) * sizeof *receivers);
     for (int64_t j = 0; j < m; j++) {
         room[j] = ota_array_present(state)
                       ? ota_array_get(state, batch, head, 0, j)
@@ -429,7 +465,8 @@ static void WORD(walk_rows)(walk *w) {
         w->first_slot_head = first;
         w->slots = first + plan->slot_count < key_heads ? plan->slot_count : key_heads - first;
         const int64_t parts = w->slots * plan->group;
-        if (plan->path != OTA_PATH_CACHE) ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
+        if (plan->path != OTA_PATH_CACHE && !plan->in_place)
+            ota_parallel(plan->pool, w->slots, WORD(pack_task), w);
         if (plan->path == OTA_PATH_CACHE)
             WORD(walk_cache)(w, parts);
         else if (plan->path == OTA_PATH_ORDERED)
@@ -457,3 +494,7 @@ static void WORD(walk_rows)(walk *w) {
 #undef finish_rows
 #undef form_rows
 #undef fuse_block
+#undef dot_keys
+#undef apply_rows
+#undef apply_weights
+#undef mend_row

@@ -4,28 +4,10 @@
  *     top[c] = max_j S_ij       sum[c] = sum_j e^((S_ij - top[c]) / tau)       part[c] = sum_j e^(...) V_j
  *     out_i  = mu_i sum_c a[c] part[c] / (sum_c a[c] sum[c] + sink),   a[c] = e^((top[c] - top) / tau)
  *
- * The pieces depend on the number of keys alone and are added in order, so bits do not depend on threads.
- * A type or stride that kernels cannot read goes through a strip of OTA_PANEL rows. */
+ * The pieces depend on the number of keys alone and are added in order, so bits do not depend on threads. */
 
 static int64_t WORD(piece_index)(const ota_plan *plan, int64_t part, int64_t query, int64_t piece) {
     return (part * plan->resolved.queries + query) * OTA_CHUNKS + piece;
-}
-
-static bool WORD(readable)(const ota_array *a) {
-    return a->type == REAL_TYPE && (a->stride[3] == 1 || a->size[3] <= 1);
-}
-
-/* Rows [first, first + count) of keys or values: in place where kernels can read them, else in `strip`. */
-static const REAL *WORD(strip_of)(const ota_array *a, int64_t batch, int64_t head, int64_t first,
-                                  int64_t count, REAL *strip, int64_t *ld) {
-    if (WORD(readable)(a)) {
-        *ld = a->size[2] == 1 ? 0 : a->stride[2];
-        return (const REAL *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +
-               (a->size[1] == 1 ? 0 : head * a->stride[1]) + first * *ld;
-    }
-    *ld = a->size[3];
-    pack_rows(a, batch, head, first, count, strip, *ld);
-    return strip;
 }
 
 /* out += weights V over keys [low, high). A value that is not finite counts only where the pair is allowed:
@@ -36,13 +18,7 @@ static bool WORD(add_values)(const walk *w, ota_worker *worker, int64_t batch, i
     const ota_plan *plan = w->plan;
     const int64_t width = plan->values_width;
     const ota_array *values = &w->arrays->values;
-    const int64_t most = WORD(readable)(values) ? high - low : OTA_PANEL;
-    for (int64_t at = low; at < high; at += most) {
-        const int64_t count = high - at < most ? high - at : most;
-        int64_t ld;
-        const REAL *v = WORD(strip_of)(values, batch, key_head, at, count, worker->strip, &ld);
-        KERNELS(plan)->apply(weights + (at - low), count, v, ld, 1, count, width, out, width);
-    }
+    apply_rows(w, worker, batch, key_head, low, high, weights, 0, 1, out);
     if (WORD(all_finite)(out, width)) return true;
     memset(out, 0, (size_t)width * sizeof *out);
     for (int64_t j = low; j < high; j++) {
@@ -70,13 +46,7 @@ static void WORD(solve_piece)(walk *w, ota_worker *worker, int64_t part, int64_t
     plan->piece_sum[index] = 0.0;
     if (low >= high) return;
     pack_rows(&r->problem.queries, batch, head, query, 1, worker->queries, r->width);
-    for (int64_t at = low; at < high; at += OTA_PANEL) {
-        const int64_t count = high - at < OTA_PANEL ? high - at : OTA_PANEL;
-        int64_t ld;
-        const REAL *k =
-            WORD(strip_of)(&r->problem.keys, batch, key_head, at, count, worker->strip, &ld);
-        KERNELS(plan)->dots(worker->queries, k, ld, count, r->width, s + (at - low));
-    }
+    dot_keys(w, worker, batch, key_head, worker->queries, low, high, s);
     row_scores(r, batch, head, query, low, high, s);
     const double top = (double)KERNELS(plan)->maximum(s, NULL, high - low);
     plan->piece_top[index] = top;

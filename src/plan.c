@@ -46,6 +46,12 @@ static bool is_decode(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     return is_softmax_of_queries(plan) && r->queries <= OTA_FEW_QUERIES && !r->settings.gradients;
 }
+/* Backward packs; dropped weights are told from unused values by what packing found. */
+static bool reads_in_place(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    return (plan->path == OTA_PATH_BLOCKS || plan->path == OTA_PATH_ORDERED) &&
+           r->queries <= OTA_FEW_QUERIES && !r->settings.gradients && !is_dropped(plan);
+}
 static bool is_any(const ota_plan *plan) {
     (void)plan;
     return true;
@@ -133,7 +139,7 @@ static void take_worker(ota_plan *plan, ota_worker *w) {
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
     }
     if (plan->streamed) take_matrix(a, OTA_ROW_BLOCK, plan->dense_stride, real, &w->block);
-    if (plan->path == OTA_PATH_CACHE)
+    if (plan->path == OTA_PATH_CACHE || plan->in_place)
         w->strip = ota_arena_take(a, (size_t)most(r->width, plan->values_width), OTA_PANEL * real);
     if (plan->path == OTA_PATH_ORDERED) {
         w->row = ota_arena_take(a, (size_t)plan->stride, sizeof(double));
@@ -230,6 +236,10 @@ static void lay_out(ota_plan *plan) {
     }
     for (int64_t k = 0; k < plan->slot_count; k++) {
         ota_slot slot = {0};
+        if (plan->in_place) {
+            if (placed) slots[k] = slot;
+            continue;
+        }
         if (!r->from_matrix)
             slot.packed_keys =
                 ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
@@ -297,6 +307,7 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     if (pooled != OTA_OK)
         return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     choose_path(plan);
+    plan->in_place = reads_in_place(plan);
     choose_sizes(plan, ota_pool_threads(plan->pool));
     plan->key_count = r->keys;
     plan->pairs = plan->path == OTA_PATH_FUSED && !plan->wide && r->type == OTA_BF16 &&
@@ -434,7 +445,8 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          : plan->promoted ? " (promoted)"
                           : "");
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
-    line(&to, "path: %s (%s)\n", path, plan->why);
+    line(&to, "path: %s (%s%s)\n", path, plan->why,
+         plan->in_place ? "; few queries: keys and values are read where they lie" : "");
     line(&to, "kernel: %s\n", plan->kernels->name);
     line(&to, "threads: %d%s\n", plan->worker_count,
          s->executor != NULL ? " (the caller's executor)" : "");

@@ -19,7 +19,7 @@ typedef enum ota_path {
 
 enum {
     OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
-    OTA_FEW_QUERIES = 4, /* most queries of the cache path */
+    OTA_FEW_QUERIES = 4, /* most queries that read keys and values in place */
     OTA_CHUNKS = 32      /* row chunks per head whose receiver sums are added in order */
 };
 
@@ -44,7 +44,7 @@ typedef struct ota_worker {
     double *row;            /* [keys], online */
     double *room;           /* [keys], online: capacity left */
     ota_row_room keys;      /* entmax rows as lists */
-    void *strip;            /* [OTA_PANEL][width or values_width], cache path */
+    void *strip;            /* [OTA_PANEL][width or values_width], keys and values in place */
 } ota_worker;
 
 /* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
@@ -93,6 +93,7 @@ struct ota_plan {
     bool promoted;
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
     bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
+    bool in_place; /* few queries in row blocks or in order: nothing is packed */
     bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */
     bool transposed;
     int64_t values_width;
