@@ -13,10 +13,11 @@ key (1 is a fair share, mean over the heads changed), and the share of rows whos
 0.9 (saturation). capped, relaxed and elastic let later tokens change earlier rows; in a causal model their
 nll is that of a model that has seen the answer: it is written down, marked, and kept out of the frontier.
 
-The frontier combines methods of different places: steps of most mass taken per nll lost (BERT: per squared
-change) first, a step being a setting that takes the place of a weaker one, of a layer or of a head, until the
-sum of the losses reaches each of --budgets. It measures each combination on --report windows of their own.
-Those that nothing beats in both are saved as methods-BUDGET.json for `--method @FILE`.
+The frontier combines methods of different places: steps of most mass taken per squared change first, a step
+being a setting that takes the place of a weaker one, of a layer or of a head, until the change of all, the
+root of the sum of squares, reaches each of --budgets. It measures each combination on --report windows of
+their own. Those that nothing beats in mass and nll (BERT: change) are saved as methods-BUDGET.json for
+`--method @FILE`.
 
 FOLDER gets sweep.csv (a killed run goes on from it; nan where a method did not converge), frontier.csv,
 sweep.vl.json, frontier.vl.json, methods-*.json; with --svg (vl-convert-python) the figures as pictures too,
@@ -227,18 +228,16 @@ class Option:
     row: Row
 
 
-def price(
-    model: Model, rows: list[Row], plain: Row, received: NDArray[np.float64]
-) -> dict[str, list[Option]]:
-    """What the settings of every place cost and take. Losses of nll add up; so do, nearly, the squares of
-    changes, whose directions have little to do with one another."""
+def price(model: Model, rows: list[Row], received: NDArray[np.float64]) -> dict[str, list[Option]]:
+    """What the settings of every place cost and take. The cost is the square of the change: changes of
+    different places have little to do with one another, so their squares nearly add up. Losses of nll do
+    not: alone, most heads cost nothing that a few windows could tell from noise, and together much."""
     options: dict[str, list[Option]] = {}
     for row in rows:
         layers, heads = parts(model, row.place)
         gain = (float(received[layers[0], heads].mean()) - row.receiver) * len(heads)
-        loss = max(row.nll - plain.nll, 0) if model.causal else row.change**2
         if gain > 0 and not row.leaks:
-            options.setdefault(row.place, []).append(Option(loss, gain, row))
+            options.setdefault(row.place, []).append(Option(row.change**2, gain, row))
     return options
 
 
@@ -276,10 +275,16 @@ def choose(options: dict[str, list[Option]], budget: float) -> list[Row]:
         total += cost
 
 
+def known(value: Any) -> Any:
+    """JSON has no word for what is no number."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def methods_file(model: Model, chosen: list[Row], measured: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": "otattn methods", "version": 1, "layers": model.layers, "heads": model.heads,
-        "note": "scripts/sink_surgery.py", "measured": measured,
+        "note": "scripts/sink_surgery.py",
+        "measured": {name: known(value) for name, value in measured.items()},
         "methods": [{"place": row.place, "method": row.method} for row in chosen],
     }  # fmt: skip
 
@@ -292,12 +297,12 @@ def beaten(one: dict[str, Any], others: list[dict[str, Any]], harm: str) -> bool
     )  # fmt: skip
 
 
-def frontier(model: Model, rows: list[Row], plain: Row, received: Any, held_out: Model, args: Any) -> Any:
+def frontier(model: Model, rows: list[Row], received: Any, held_out: Model, args: Any) -> Any:
     everywhere = list(range(model.layers)), list(range(model.heads))
     points = []
-    options = price(model, rows, plain, received)
+    options = price(model, rows, received)
     for budget in [0.0, *args.budgets]:
-        chosen = choose(options, budget if model.causal else budget**2) if budget > 0 else []
+        chosen = choose(options, budget**2) if budget > 0 else []
         texts = [f"{row.method}@{row.place}" for row in chosen]
         path = args.output / f"methods-{budget:g}.json"
         path.write_text(json.dumps(methods_file(model, chosen, {}), indent=1))
@@ -323,11 +328,6 @@ def frontier(model: Model, rows: list[Row], plain: Row, received: Any, held_out:
 
 
 # ---- figures ----
-
-
-def known(value: Any) -> Any:
-    """JSON has no word for what is no number."""
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def figure(values: list[dict[str, Any]], title: str, harm: str, label: str, colour: Any) -> dict[str, Any]:
@@ -427,7 +427,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, nargs="*", help="all")
     parser.add_argument("--heads", type=int, help="how many are swept one by one; all")
     parser.add_argument("--methods", nargs="*", default=SWEEP)
-    parser.add_argument("--budgets", type=float, nargs="*", default=[0.003, 0.01, 0.03, 0.1, 0.2, 0.3])
+    parser.add_argument("--budgets", type=float, nargs="*", default=[0.02, 0.05, 0.1, 0.15, 0.2, 0.3])
     parser.add_argument("--title", help="of the figures; the name of the model's folder or file")
     parser.add_argument("--svg", action="store_true", help="draw the figures, too")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
@@ -450,15 +450,16 @@ def main() -> None:
     places = [str(layer) for layer in layers]
     places += [f"{layer}.{head}" for _, layer, head in busiest[: args.heads]]
     rows = sweep(model, places, args.methods, args.output / "sweep.csv", args.jobs)
-    points = frontier(model, rows, plain, received, held_out, args)
+    points = frontier(model, rows, received, held_out, args)
     write_figures(model, rows, points, args)
     print(f"{len(rows)} settings at {len(places)} places")
     print_methods(plain, rows, args.methods)
     for point in points:
-        print(
+        line = (
             f"budget {point['budget']:g}: {point['places']} places, nll {point['nll']:.4f}, change "
             f"{point['change']:.4f}, busiest key {point['receiver']:.2f} {point['file']}"
         )
+        print(line.rstrip())
 
 
 if __name__ == "__main__":

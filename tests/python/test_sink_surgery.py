@@ -77,6 +77,9 @@ def test_sweep_and_frontier(tmp_path: Path, name: str) -> None:
     file = tmp_path / "out" / "methods-0.5.json"
     saved = json.loads(file.read_text())
     assert not causal or not any("relaxed" in entry["method"] for entry in saved["methods"])
+    again = capture(tmp_path, tmp_path / "model", ids[None, 30:], "--method", f"@{file}")
+    pattern = np.stack([again[f"blocks.{k}.attn.hook_pattern"][0] for k in range(saved["layers"])])
+    assert abs(pattern.astype(float).sum(-2).max(-1).mean() - float(points[1]["receiver"])) <= 1e-5
     if causal:
         np.save(tmp_path / "held.npy", ids[30:])
         held = answer(tmp_path, "perplexity", "model", "--ids", "held.npy", "--method", f"@{file}")
