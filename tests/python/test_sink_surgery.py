@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_models
 from program import PROGRAM, ROOT, answer
 from test_models import capture, draw_ids, make_model
 
@@ -93,3 +94,32 @@ def test_sweep_and_frontier(tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / "sweep.csv").write_text("".join(before.splitlines(keepends=True)[:4]))
     operate(tmp_path, *words)
     assert (tmp_path / "out" / "sweep.csv").read_text() == before
+
+
+SHAPES = {
+    "minilm": {
+        "type": "bert", "num_hidden_layers": 6, "num_attention_heads": 12, "hidden_size": 48,
+        "intermediate_size": 24, "max_position_embeddings": 32,
+    },
+    "smollm2": {
+        "type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "hidden_size": 72, "intermediate_size": 24, "max_position_embeddings": 32,
+        "tie_word_embeddings": True,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "data/surgery").glob("*.json")), ids=lambda file: file.stem)
+def test_files_that_are_shipped_load(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On random models with the layers and heads of those they were made for: they change the patterns."""
+    name = file.stem.rpartition("-")[0]
+    monkeypatch.setitem(test_models.CONFIGS, name, SHAPES[name])
+    make_model(tmp_path / "model", name)
+    ids = draw_ids(1, 20)
+    plain = capture(tmp_path, tmp_path / "model", ids)
+    changed = capture(tmp_path, tmp_path / "model", ids, "--method", f"@{file}")
+    places = [entry["place"] for entry in json.loads(file.read_text())["methods"]]
+    first = min(int(place.partition(".")[0]) for place in places)
+    for layer in range(first + 1):
+        pattern = f"blocks.{layer}.attn.hook_pattern"
+        assert np.array_equal(plain[pattern], changed[pattern]) == (layer < first)
