@@ -332,9 +332,9 @@ set(OTATTN_TEST_SOURCES
     tests/test_events.c
     tests/test_evolve.c
     tests/test_exp2.c
+    tests/test_few_queries.c
     tests/test_figures.c
     tests/test_files.c
-    tests/test_few_queries.c
     tests/test_forward.c
     tests/test_forward_claims.c
     tests/test_forward_contents.c
