@@ -211,9 +211,12 @@ ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, 
     const ota_sweep *const sweep = ota_sweep_newest();
     const int64_t vocabulary = row->vocabulary;
     double size = 0.0, top = logits[0];
-    if (sweep->largest(logits, vocabulary, DBL_MAX, &size) != 0)
+    if (sweep->largest(logits, vocabulary, DBL_MAX, &size) != 0) {
+        int64_t j = 0;
+        while (isfinite(logits[j])) j++;
         return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
-                             "some logit is no finite number");
+                             "logits[%" PRId64 "] is %g", j, logits[j]);
+    }
     for (int64_t j = 1; j < vocabulary; j++) top = logits[j] > top ? logits[j] : top;
     const sweep_side side = side_of(row);
     const double sum =
