@@ -71,6 +71,7 @@ typedef struct task_table {
     void (*reverse_online)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);
     void (*load_advantage)(ota_backward_job *job);
+    void (*recentre)(ota_backward_job *job, ota_adjoint *system);
     /* fixed rounds on their kernel */
     task *form_kernel, *turn, *reverse, *advantages, *last_keys;
     void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
@@ -79,16 +80,22 @@ typedef struct task_table {
 } task_table;
 
 static const task_table tables[2] = {
-    {pack_head_f32, rows_task_f32, keys_task_f32, slopes_task_f32, turned_task_f32, widen_task_f32,
-     mark_top_f32, replay_online_f32, reverse_online_f32, load_bias_f32, load_advantage_f32,
-     form_kernel_f32, turn_f32, reverse_f32, advantages_f32, last_keys_f32, load_kernel_column_f32,
+    {pack_head_f32,      rows_task_f32,      keys_task_f32,
+     slopes_task_f32,    turned_task_f32,    widen_task_f32,
+     mark_top_f32,       replay_online_f32,  reverse_online_f32,
+     load_bias_f32,      load_advantage_f32, recentre_f32,
+     form_kernel_f32,    turn_f32,           reverse_f32,
+     advantages_f32,     last_keys_f32,      load_kernel_column_f32,
      last_gradients_f32, pack_dimensions_f32},
-    {pack_head_f64, rows_task_f64, keys_task_f64, slopes_task_f64, turned_task_f64, widen_task_f64,
-     mark_top_f64, replay_online_f64, reverse_online_f64, load_bias_f64, load_advantage_f64,
-     form_kernel_f64, turn_f64, reverse_f64, advantages_f64, last_keys_f64, load_kernel_column_f64,
+    {pack_head_f64,      rows_task_f64,      keys_task_f64,
+     slopes_task_f64,    turned_task_f64,    widen_task_f64,
+     mark_top_f64,       replay_online_f64,  reverse_online_f64,
+     load_bias_f64,      load_advantage_f64, recentre_f64,
+     form_kernel_f64,    turn_f64,           reverse_f64,
+     advantages_f64,     last_keys_f64,      load_kernel_column_f64,
      last_gradients_f64, pack_dimensions_f64}};
 
-static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->plan->wide]; }
+static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->wide]; }
 
 static void each_chunk(ota_backward_job *job, task *body) {
     ota_parallel(job->plan->pool, OTA_ADJOINT_CHUNKS, body, job);
@@ -172,24 +179,6 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
                             .column_sum = s->dense[4]};
 }
 
-/* Relaxed rows answer to U with less than their mean, so `right` was formed with another mean. */
-static void recentre(ota_backward_job *job, ota_adjoint *system) {
-    const ota_plan *plan = job->plan;
-    ota_backward_space *s = job->space;
-    if (plan->resolved.problem.rows != OTA_ROWS_RELAXED) return;
-    for (int64_t i = 0; i < plan->dense_rows; i++) {
-        const double *w = s->matrix + i * plan->dense_stride;
-        if (!(s->dense[0][i] > 0.0)) continue;
-        const double full =
-            s->dense[0][i] - job->law.tau * s->dense[2][i] / plan->resolved.problem.row_strength;
-        const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
-        for (int64_t j = 0; j < plan->dense_columns; j++) {
-            s->dense[6][j] += w[j] * move;
-            system->scale += w[j] * fabs(move);
-        }
-    }
-}
-
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     const ota_plan *plan = job->plan;
     const int64_t n = plan->dense_rows, m = plan->dense_columns;
@@ -210,6 +199,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .columns = plan->dense_columns,
                          .stride = plan->dense_stride,
                          .slopes = s->matrix,
+                         .kernels = plan->kernels,
                          .den = s->dense[0],
                          .row_right = s->dense[1],
                          .extra = s->dense[3],
@@ -219,21 +209,35 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .settings = &plan->resolved.settings,
                          .pool = plan->pool,
                          .partial = s->partial[0],
+                         .more = s->partial[1],
                          .vectors = s->vectors,
                          .a = plan->transposed ? s->b : s->a,
                          .b = plan->transposed ? s->a : s->b};
 }
 
+/* How much more than slopes their rounding to f32 may move the multipliers. Gradients may be off by 32 roundings and more
+ * [numeric policy 3.3]: a hundredfold has kept a quarter of that, ten thousand seven times it. */
+static const double MOST_AMPLIFIED = 32.0;
+
 static ota_status run_implicit(ota_backward_job *job) {
+    const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
     load_potentials(job);
     each_chunk(job, tasks_of(job)->slopes);
     ota_adjoint system = ota_backward_system(job);
+    system.narrow = !job->wide;
+    system.most_amplified = job->begins_narrow && !job->wide ? MOST_AMPLIFIED : 0.0;
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
-    recentre(job, &system);
+    if (r->problem.rows == OTA_ROWS_RELAXED) tasks_of(job)->recentre(job, &system);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+    if (job->begins_narrow && !job->wide) {
+        job->refused = status != OTA_OK;
+        for (int64_t i = 0; i < r->queries; i++) job->refused |= s->bad[i];
+        if (job->refused) return OTA_NOT_CONVERGED;
+    }
     if (status != OTA_OK) return status;
     rule.a = system.a;
     rule.b = system.b;
@@ -457,6 +461,12 @@ static bool may_use_kernel(const ota_backward_job *job) {
            !sink;
 }
 
+/* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
+static bool begins_narrow(const ota_backward_job *job) {
+    return job->plan->mixed && job->mode == OTA_BACKWARD_IMPLICIT &&
+           job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
+}
+
 /* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
 static bool may_list(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
@@ -492,11 +502,17 @@ static void run_strips(ota_backward_job *job) {
     ota_sums_of_head(job);
 }
 
-static ota_status run_head(ota_backward_job *job) {
+/* Packs the keys and values of the key head, in the type that the head is worked on. */
+static void pack_again(ota_backward_job *job, bool wide) {
+    job->wide = wide;
+    job->keep_sums = true;
+    tasks_of(job)->pack_head(job);
+}
+
+static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t index = job->batch * r->heads + job->head;
     job->law = (ota_row_law){
         .kernels = plan->kernels,
         .order = r->order,
@@ -516,7 +532,23 @@ static ota_status run_head(ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
     for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
     if (ota_plan_has_seats(plan) && plan->wide) s->matrix = job->seat->scores;
-    const ota_status status = find_multipliers(job);
+}
+
+static ota_status run_head(ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t index = job->batch * r->heads + job->head;
+    if (job->begins_narrow && job->wide) pack_again(job, false);
+    begin_head(job);
+    ota_status status = find_multipliers(job);
+    if (job->refused) {
+        job->refused = false;
+        s->widened++;
+        pack_again(job, true);
+        begin_head(job);
+        status = find_multipliers(job);
+    }
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
     if (status != OTA_OK) {
         for (int64_t i = 0; i < r->queries; i++) {
@@ -546,7 +578,9 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const int64_t group = r->heads / r->key_heads;
     job->batch = index / r->key_heads;
     job->key_head = index % r->key_heads;
-    tables[plan->wide].pack_head(job);
+    job->wide = plan->wide && !job->begins_narrow;
+    job->keep_sums = false;
+    tasks_of(job)->pack_head(job);
     for (int64_t k = 0; k < group; k++) {
         job->head = job->key_head * group + k;
         const ota_status status = run_head(job);
@@ -601,6 +635,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     job = job_of(&job, 0);
     job.tiled = ota_tiles_fit(plan, want);
     job.may_use_kernel = may_use_kernel(&job);
+    job.begins_narrow = begins_narrow(&job);
     if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
         found->status = ota_tiles_run(plan, arrays, want);
         return found->status;
@@ -611,6 +646,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     for (int k = 0; k < plan->walker_count; k++) {
         plan->backward[k].status = OTA_OK;
         plan->backward[k].residual = 0.0;
+        plan->backward[k].widened = 0;
     }
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
@@ -622,13 +658,16 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     for (int64_t k = side; k < heads && stopped == OTA_OK; k++) stopped = run_key_head(&job, k);
     if (stopped != OTA_OK) return stopped;
     found->status = OTA_OK;
+    int64_t widened = 0;
     for (int k = 0; k < plan->walker_count; k++) {
         const ota_backward_space *s = plan->backward + k;
+        widened += s->widened;
         if (!(s->residual <= found->backward_residual)) found->backward_residual = s->residual;
         if (s->status >= OTA_OK || (found->status < OTA_OK && found->head < s->failed)) continue;
         found->status = s->status;
         found->head = s->failed;
     }
+    if (job.begins_narrow) found->promoted = widened == r->batch * r->heads;
     ota_sums_write(plan, want);
     return found->status;
 }

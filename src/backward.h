@@ -80,6 +80,7 @@ typedef struct ota_backward_space {
     ota_status status;
     int64_t failed;
     double residual;
+    int64_t widened;                        /* heads that f32 was refused */
     double *f, *top, *a;                    /* [queries] */
     bool *bad;                              /* [queries] not finite: NaN on the allowed pairs */
     double *g, *b, *fill;                   /* [stride] */
@@ -99,7 +100,7 @@ typedef struct ota_backward_space {
     double *temperature, *alibi, *sink; /* [heads] */
     double order, cap, strength, row_strength, softcap;
     /* coupled */
-    double *matrix;   /* [dense_rows][dense_stride] f64: scores or slopes  */
+    double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
     double *gradient; /* the same shape: dL/dP, then dL/dS                 */
     double *slopes;   /* the same shape, prefix only                       */
     double *dense[8]; /* vectors of lane                                   */
@@ -129,7 +130,11 @@ typedef struct ota_backward_job {
     bool tiled;          /* outputs come from tiles */
     bool lists;          /* rows may be lists       */
     bool may_use_kernel; /* fixed rounds */
-    int worker;          /* whose scratch is this thread's while no task runs */
+    bool wide;           /* T = double, for the head at work */
+    bool begins_narrow;  /* T = float until a head is refused */
+    bool refused;
+    bool keep_sums; /* packing leaves the sums of earlier heads */
+    int worker;     /* whose scratch is this thread's while no task runs */
     int64_t strip_first, strip_rows;
     double residual;
     uint32_t dropout_key[2];

@@ -1,6 +1,6 @@
 /* Third body of backward.c for REAL = float or double: what rows need of each other. Online rows are replayed
- * and reversed; for coupled columns the slopes w [n][m], the scores and U are handed to solver/adjoint.h in
- * f64. */
+ * and reversed; for coupled columns the slopes w [n][m] in T, or scores and U in f64, are handed to
+ * solver/adjoint.h. */
 
 /* ---- online ----------------------------------------------------------------------------------- */
 
@@ -76,6 +76,39 @@ static void WORD(reverse_online)(ota_backward_job *job) {
 
 /* ---- coupled ---------------------------------------------------------------------------------- */
 
+/* The implicit system's slopes [dense_rows][dense_stride], which are of the type that the head is worked on. */
+static REAL *WORD(slopes_of)(const ota_backward_job *job, int64_t row) {
+    return (REAL *)(void *)job->space->matrix + row * job->plan->dense_stride;
+}
+
+/* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
+static double WORD(implicit_row)(ota_backward_job *job, int64_t i, const REAL *s, const REAL *u,
+                                 REAL *p, REAL *slope, double *mass) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *space = job->space;
+    const int64_t m = r->keys;
+    const double kept = space->f[i];
+    const double mu = plan->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
+    solve_row(job, i, s, mu, p);
+    if (plan->transposed) space->f[i] = kept;
+    WORD(weights)(job, i, 0, m, s, p);
+    WORD(row_slopes)(job, i, m, s, p, slope);
+    for (int64_t j = 0; j < m && space->bad[i]; j++)
+        slope[j] = slope[j] > (REAL)0 ? slope[j] : (REAL)0;
+    KERNELS(plan)->accumulate(p, m, 1.0, mass);
+    double rest, total, carried;
+    const double sink = WORD(sink_slope)(job, i, &rest);
+    const double sum = KERNELS(plan)->slope_sums(slope, u, m, &total);
+    carried = total;
+    if (r->order > 1.0 || job->law.custom != NULL)
+        (void)KERNELS(plan)->slope_sums(p, u, m, &carried);
+    space->dense[0][i] = total + sink;   /* den             */
+    space->dense[1][i] = sum;            /* row_right       */
+    space->dense[2][i] = carried + rest; /* row sums of P   */
+    return total + sink > 0.0 ? sum / (total + sink) : 0.0;
+}
+
 /* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
 static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
@@ -83,53 +116,37 @@ static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->workers[worker];
-    const int64_t m = r->keys, lane = space->lane, stride = plan->dense_stride;
-    const double power = 2.0 - job->law.order;
-    double *right = space->partial[0] + chunk * lane, *scale = space->partial[1] + chunk * lane;
-    double *mass = space->partial[2] + chunk * lane, *slopes = space->partial[3] + chunk * lane;
+    const int64_t m = r->keys, at = chunk * space->lane, stride = plan->stride;
+    double *right = space->partial[0] + at, *scale = space->partial[1] + at;
+    double *mass = space->partial[2] + at, *slopes = space->partial[3] + at;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        memset(space->partial[k] + chunk * lane, 0, (size_t)lane * sizeof(double));
-    int64_t first, last;
+        memset(space->partial[k] + at, 0, (size_t)space->lane * sizeof(double));
+    int64_t first, last, rows;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t i = first; i < last; i++) {
-        const int64_t row = (i - first) % OTA_BLOCK_ROWS;
-        if (row == 0) {
-            const int64_t rows = last - i < OTA_BLOCK_ROWS ? last - i : OTA_BLOCK_ROWS;
-            load_rows(job, w, i, rows, true);
-            form_tile(job, w, i, rows, 0, m, plan->stride);
-            form_upstream(job, w, i, rows, 0, m, plan->stride);
+    for (int64_t i = first; i < last; i += rows) {
+        double mean[OTA_BLOCK_ROWS] = {0};
+        rows = last - i < OTA_BLOCK_ROWS ? last - i : OTA_BLOCK_ROWS;
+        load_rows(job, w, i, rows, true);
+        form_tile(job, w, i, rows, 0, m, stride);
+        form_upstream(job, w, i, rows, 0, m, stride);
+        /* The slopes of the solver's rows: where those are keys they are turned one query at a time. */
+        const int64_t step = plan->transposed ? stride : plan->dense_stride;
+        REAL *block = plan->transposed ? (REAL *)w->weights : WORD(slopes_of)(job, i);
+        for (int64_t k = 0; k < rows; k++) {
+            const REAL *s = (const REAL *)w->scores + k * stride;
+            const REAL *u = (const REAL *)w->upstream + k * stride;
+            REAL *slope = block + k * step;
+            const double centre = WORD(implicit_row)(job, i + k, s, u, w->line, slope, mass);
+            if (!plan->transposed) {
+                mean[k] = centre;
+                continue;
+            }
+            KERNELS(plan)->accumulate(slope, m, 1.0, slopes);
+            REAL *column = WORD(slopes_of)(job, 0) + i + k;
+            for (int64_t j = 0; j < m; j++) column[j * plan->dense_stride] = slope[j];
         }
-        const REAL *s = (const REAL *)w->scores + row * plan->stride;
-        const REAL *u = (const REAL *)w->upstream + row * plan->stride;
-        REAL *p = w->weights;
-        const double kept = space->f[i];
-        const double mu = plan->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
-        solve_row(job, i, s, mu, p);
-        if (plan->transposed) space->f[i] = kept;
-        WORD(weights)(job, i, 0, m, s, p);
-        double rest, sum = 0.0, total = 0.0, carried = 0.0;
-        const double sink = WORD(sink_slope)(job, i, &rest);
-        for (int64_t j = 0; j < m; j++) {
-            const double weight = (double)p[j];
-            const double slope = weight > 0.0 ? slope_of(weight, power) : 0.0;
-            space->matrix[plan->transposed ? j * stride + i : i * stride + j] = slope;
-            if (s[j] > (REAL)-INFINITY) mass[j] += weight;
-            total += slope;
-            carried += weight;
-            if (slope > 0.0) sum += slope * (double)u[j];
-        }
-        space->dense[0][i] = total + sink;   /* den             */
-        space->dense[1][i] = sum;            /* row_right       */
-        space->dense[2][i] = carried + rest; /* row sums of P   */
-        const double mean = total + sink > 0.0 ? sum / (total + sink) : 0.0;
-        for (int64_t j = 0; j < m; j++) {
-            const double slope = space->matrix[plan->transposed ? j * stride + i : i * stride + j];
-            if (!(slope > 0.0)) continue;
-            slopes[j] += slope;
-            right[j] += slope * ((double)u[j] - (plan->transposed ? 0.0 : mean));
-            scale[j] += slope * (fabs((double)u[j] - (plan->transposed ? 0.0 : mean)) +
-                                 OTA_OFFSET_SHARE * fabs((double)u[j]));
-        }
+        KERNELS(plan)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
+                                     OTA_OFFSET_SHARE, right, scale);
     }
 }
 
@@ -145,10 +162,10 @@ static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         load_rows(job, w, i, 1, false);
         form_upstream(job, w, i, 1, 0, r->keys, plan->stride);
-        const REAL *u = w->upstream;
+        const REAL *u = w->upstream, *column = WORD(slopes_of)(job, 0) + i;
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
-            const double slope = space->matrix[j * plan->dense_stride + i];
+            const double slope = (double)column[j * plan->dense_stride];
             if (!(slope > 0.0)) continue;
             const double mean = space->dense[3][j] / space->dense[4][j];
             right += slope * ((double)u[j] - mean);
@@ -156,6 +173,23 @@ static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
         }
         space->dense[6][i] = right;
         space->dense[7][i] = scale;
+    }
+}
+
+/* Relaxed rows answer to U with less than their mean, so the right side was formed with another mean. */
+static void WORD(recentre)(ota_backward_job *job, ota_adjoint *system) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *s = job->space;
+    for (int64_t i = 0; i < plan->dense_rows; i++) {
+        const REAL *w = WORD(slopes_of)(job, i);
+        if (!(s->dense[0][i] > 0.0)) continue;
+        const double full =
+            s->dense[0][i] - job->law.tau * s->dense[2][i] / plan->resolved.problem.row_strength;
+        const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
+        for (int64_t j = 0; j < plan->dense_columns; j++) {
+            s->dense[6][j] += (double)w[j] * move;
+            system->scale += (double)w[j] * fabs(move);
+        }
     }
 }
 

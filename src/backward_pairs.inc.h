@@ -37,9 +37,11 @@ static void WORD(pack_tile)(void *context, int64_t tile, int worker) {
     const int64_t count = left < OTA_KEY_TILE ? left : OTA_KEY_TILE;
     ota_backward_space *s = job->space;
     (void)worker;
-    memset(s->values_sum + from * width, 0, (size_t)(count * width) * sizeof(double));
+    if (!job->keep_sums)
+        memset(s->values_sum + from * width, 0, (size_t)(count * width) * sizeof(double));
     if (!r->from_matrix) {
-        memset(s->keys_sum + from * r->width, 0, (size_t)(count * r->width) * sizeof(double));
+        if (!job->keep_sums)
+            memset(s->keys_sum + from * r->width, 0, (size_t)(count * r->width) * sizeof(double));
         REAL *keys = (REAL *)s->keys + from * r->width;
         pack_rows(&r->problem.keys, job->batch, job->key_head, from, count, keys, r->width);
         const ota_array part = ota_array_of(keys, REAL_TYPE, 1, 1, count, r->width);

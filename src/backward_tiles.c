@@ -31,6 +31,7 @@ typedef struct tile_head {
     int64_t batch, key_head, head;
     int64_t step;
     bool paired;                 /* this head is */
+    bool wide;                   /* T = double */
     double tau, sink, rate;      /* rate = scale / tau */
     const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
 } tile_head;
@@ -264,7 +265,7 @@ static void run_query_head(tile_head *h, task *rows) {
     clear(h->seat->queries_sum, r->queries, r->width);
     ota_parallel(plan->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
-        ota_parallel(plan->pool, cuts, tasks[plan->wide].unit, h);
+        ota_parallel(plan->pool, cuts, tasks[h->wide].unit, h);
     put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
 }
 
@@ -276,7 +277,8 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
                    .seat = &run->space->seats[seat],
                    .slot = &plan->slots[seat],
                    .batch = index / r->key_heads,
-                   .key_head = index % r->key_heads};
+                   .key_head = index % r->key_heads,
+                   .wide = plan->wide};
     h.paired = wants_pairs(run, h.batch, h.key_head);
     ota_parallel(plan->pool, 2, tasks[plan->wide].pack, &h);
     clear(h.seat->keys_sum, r->keys, r->width);
@@ -307,8 +309,9 @@ void ota_tiles_run_coupled(const ota_backward_job *job) {
                    .batch = job->batch,
                    .key_head = job->key_head,
                    .head = job->head,
+                   .wide = job->wide,
                    .job = job};
-    run_query_head(&h, tasks[job->plan->wide].coupled_rows);
+    run_query_head(&h, tasks[h.wide].coupled_rows);
 }
 
 ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want) {

@@ -423,7 +423,7 @@ static void test_coupled(void **state) {
                     away = fmax(away, isnan(here) ? (double)INFINITY : here);
                 }
                 const double spread = 4.0 * w.spread * sqrt((double)w.width) / w.temperature;
-                const double u = unit_roundoff(narrow ? OTA_F32 : OTA_F64);
+                const double u = unit_roundoff(w.type);
                 const double ratio = away / (u * gradient_growth(spread) * fmax(top, 1.0));
                 if (ratio > 1.0) print_recipe(&t->x);
                 worst = fmax(worst, ratio);

@@ -42,6 +42,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_f32),   cmocka_unit_test(test_rows_f64),
         cmocka_unit_test(test_turned_f32), cmocka_unit_test(test_turned_f64),
-        cmocka_unit_test(test_lists_f32),  cmocka_unit_test(test_lists_f64)};
+        cmocka_unit_test(test_lists_f32),  cmocka_unit_test(test_lists_f64),
+        cmocka_unit_test(test_system_f32), cmocka_unit_test(test_system_f64)};
     return cmocka_run_group_tests_name("slopes", tests, NULL, NULL);
 }

@@ -128,3 +128,96 @@ static void NAME(test_lists)(void **state) {
     print_message("worst %.2g of the bound\n", worst);
     spec_check("DER-12", worst, 1.0);
 }
+
+/* Sums in f64 whatever T is: the bound is that of f64. */
+static double NAME(apart)(double got, long double want, long double size) {
+    const long double away = fabsl((long double)got - want) / (0x1p-53L * size + 0x1p-1000L);
+    return isnan(away) ? (double)INFINITY : (double)away;
+}
+
+static void NAME(test_system)(void **state) {
+    (void)state;
+    double worst = 0.0;
+    FOR_EACH_LEVEL(kernels) for (int k = 0; k < COUNTS * 4; k++) {
+        static const int64_t heights[] = {1, 2, 7, 40};
+        lender l = {.count = 0};
+        dice d = {.state = (uint64_t)k * 31 + 7};
+        const int64_t rows = heights[k / COUNTS], columns = counts[k % COUNTS];
+        const bool start = k % 2 == 1;
+        T *w = NAME(draw)(&l, &d, rows * columns, start);
+        T *u = NAME(draw)(&l, &d, rows * columns, start);
+        double *x = lend(&l, (size_t)columns * sizeof *x, start);
+        double *out[6];
+        for (int q = 0; q < 6; q++)
+            out[q] = lend(&l, (size_t)(q < 2 ? rows : columns) * sizeof(double), start);
+        double *den = out[0], *mean = out[1], *right = out[2], *size = out[3], *weight = out[4];
+        double *diagonal = out[5], *y = lend(&l, (size_t)columns * sizeof *y, start);
+        for (int64_t e = 0; e < rows * columns; e++) {
+            w[e] = e % 3 == 2 ? (T)0 : (T)fabs((double)w[e]);
+            if (e % 9 == 8) u[e] = (T)NAN;
+        }
+        for (int64_t j = 0; j < columns; j++) {
+            x[j] = normal(&d);
+            right[j] = size[j] = weight[j] = diagonal[j] = y[j] = 0.5;
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            long double total = 0, sum = 0, reach = 0;
+            for (int64_t j = 0; j < columns; j++) {
+                const T slope = w[i * columns + j];
+                total += slope;
+                if (!(slope > 0)) continue;
+                sum += (long double)slope * u[i * columns + j];
+                reach += fabsl((long double)slope * u[i * columns + j]);
+            }
+            double found;
+            const double got =
+                kernels->slope_sums(w + i * columns, u + i * columns, columns, &found);
+            worst = fmax(worst, NAME(apart)(got, sum, 100 * reach));
+            worst = fmax(worst, NAME(apart)(found, total, 100 * total));
+            /* A row that carries nothing adds nothing. */
+            den[i] = i % 5 == 3 ? 0.0 : found + 1.0;
+            mean[i] = got / (found + 1.0);
+        }
+        kernels->slope_columns(w, columns, u, columns, rows, columns, mean, 0.25, right, size);
+        kernels->slope_diagonal(w, columns, rows, columns, den, weight, diagonal);
+        for (int64_t j = 0; j < columns; j++) {
+            long double wanted[4] = {0.5L, 0.5L, 0.5L, 0.5L}, most = 0.5L;
+            for (int64_t i = 0; i < rows; i++) {
+                const long double slope = w[i * columns + j], value = u[i * columns + j];
+                if (!(slope > 0)) continue;
+                wanted[0] += slope * (value - (long double)mean[i]);
+                wanted[1] += slope * (fabsl(value - (long double)mean[i]) + 0.25L * fabsl(value));
+                most += slope * (2 + 2 * fabsl(value) + fabsl((long double)mean[i]));
+                if (!(den[i] > 0.0)) continue;
+                wanted[2] += slope;
+                wanted[3] += slope * (1 - slope / (long double)den[i]);
+            }
+            const double got[] = {right[j], size[j], weight[j], diagonal[j]};
+            for (int q = 0; q < 4; q++)
+                worst = fmax(worst, NAME(apart)(got[q], wanted[q], 100 * most));
+        }
+        kernels->centred_product(w, columns, rows, columns, x, den, mean, y);
+        for (int64_t i = 0; i < rows; i++) {
+            long double sum = 0, reach = 0;
+            for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
+                const long double term = (long double)w[i * columns + j] * (long double)x[j];
+                sum += term / (long double)den[i];
+                reach += fabsl(term) / (long double)den[i];
+            }
+            worst = fmax(worst, NAME(apart)(mean[i], sum, 100 * reach));
+        }
+        for (int64_t j = 0; j < columns; j++) {
+            long double sum = 0.5L, reach = 0.5L;
+            for (int64_t i = 0; i < rows; i++) {
+                if (!(den[i] > 0.0)) continue;
+                const long double slope = w[i * columns + j];
+                sum += slope * ((long double)x[j] - (long double)mean[i]);
+                reach += slope * (fabsl((long double)x[j]) + fabsl((long double)mean[i]));
+            }
+            worst = fmax(worst, NAME(apart)(y[j], sum, 100 * reach));
+        }
+        take_back(&l);
+    }
+    print_message("worst %.2g of the bound\n", worst);
+    spec_check("DER-13", worst, 1.0);
+}

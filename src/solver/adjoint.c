@@ -12,34 +12,17 @@
 #include <string.h>
 
 enum { RESTARTS = 6 };
-/* Far below what is promised, so that the multipliers and not only the residual are accurate. */
-static const double goal = 1.0e-15;
+/* Far below what is promised, so that the multipliers and not only the residual are accurate; slopes in f32 are
+ * themselves good to 6e-8. */
+static const double goal_wide = 1.0e-15, goal_narrow = 1.0e-10;
 /* Curvature below this share of the diagonal's is the kernel's, made of rounding. */
 static const double flat = 1.0e-14;
 
 typedef struct product_job {
     const ota_adjoint *system;
     const double *x;
+    double *mean; /* [rows] */
 } product_job;
-
-/* sum_j w_j x_j in several sums side by side, which the compiler makes vectors. */
-static double dot(const double *restrict w, const double *restrict x, int64_t count) {
-    enum { LANES = 8 };
-    double part[LANES] = {0}, sum = 0.0;
-    const int64_t whole = count / LANES * LANES;
-    for (int64_t j = 0; j < whole; j += LANES) {
-        for (int l = 0; l < LANES; l++) part[l] += w[j + l] * x[j + l];
-    }
-    for (int64_t j = whole; j < count; j++) sum += w[j] * x[j];
-    for (int l = 0; l < LANES; l++) sum += part[l];
-    return sum;
-}
-
-/* to_j += w_j (x_j - mean). */
-static void add_centred(const double *restrict w, const double *restrict x, double mean,
-                        int64_t count, double *restrict to) {
-    for (int64_t j = 0; j < count; j++) to[j] += w[j] * (x[j] - mean);
-}
 
 static void product_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
@@ -49,64 +32,46 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
-    for (int64_t i = first; i < last; i++) {
-        const double *w = s->slopes + i * s->stride;
-        if (!(s->den[i] > 0.0)) continue;
-        const double mean = dot(w, job->x, s->columns) / s->den[i];
-        add_centred(w, job->x, mean, s->columns, partial);
-    }
+    if (s->narrow)
+        s->kernels->f32->centred_product((const float *)s->slopes + first * s->stride, s->stride,
+                                         last - first, s->columns, job->x, s->den + first,
+                                         job->mean + first, partial);
+    else
+        s->kernels->f64->centred_product((const double *)s->slopes + first * s->stride, s->stride,
+                                         last - first, s->columns, job->x, s->den + first,
+                                         job->mean + first, partial);
 }
 
-/* y = H x on the keys that are not held, 0 on the others. */
+static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += partial[c * stride + j];
+    return sum;
+}
+
+/* y = H x on the keys that are not held, 0 on the others; a is left with (w x)_i / den_i. */
 static void product(const ota_adjoint *s, const double *x, double *y) {
-    product_job job = {s, x};
+    product_job job = {s, x, s->a};
     ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
     for (int64_t j = 0; j < s->columns; j++) {
-        double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[c * s->stride + j];
+        const double sum = sum_of_chunks(s->partial, s->stride, j);
         y[j] = s->held[j] ? 0.0 : sum + s->extra[j] * x[j];
     }
 }
 
 static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
-    const product_job *job = context;
-    const ota_adjoint *s = job->system;
-    double *partial = s->partial + chunk * s->stride;
+    const ota_adjoint *s = context;
+    double *diagonal = s->partial + chunk * s->stride, *weight = s->more + chunk * s->stride;
     int64_t first, last;
     ota_adjoint_rows(s->rows, chunk, &first, &last);
-    memset(partial, 0, (size_t)s->columns * sizeof *partial);
-    for (int64_t i = first; i < last; i++) {
-        const double *w = s->slopes + i * s->stride;
-        if (!(s->den[i] > 0.0)) continue;
-        for (int64_t j = 0; j < s->columns; j++) partial[j] += w[j] * (1.0 - w[j] / s->den[i]);
-    }
-}
-
-static void columns_chunk(void *context, int64_t chunk, int worker) {
-    (void)worker;
-    const product_job *job = context;
-    const ota_adjoint *s = job->system;
-    double *partial = s->partial + chunk * s->stride;
-    int64_t first, last;
-    ota_adjoint_rows(s->rows, chunk, &first, &last);
-    memset(partial, 0, (size_t)s->columns * sizeof *partial);
-    for (int64_t i = first; i < last; i++) {
-        const double *w = s->slopes + i * s->stride;
-        for (int64_t j = 0; j < s->columns; j++) partial[j] += w[j];
-    }
-}
-
-/* to_j = sum over chunks of what `body` made, 0 on held keys. */
-static void sum_columns(const ota_adjoint *s,
-                        void (*body)(void *context, int64_t chunk, int worker), double *to) {
-    product_job job = {s, NULL};
-    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, body, &job);
-    for (int64_t j = 0; j < s->columns; j++) {
-        double sum = 0.0;
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += s->partial[c * s->stride + j];
-        to[j] = s->held[j] ? 0.0 : sum;
-    }
+    memset(diagonal, 0, (size_t)s->columns * sizeof *diagonal);
+    memset(weight, 0, (size_t)s->columns * sizeof *weight);
+    if (s->narrow)
+        s->kernels->f32->slope_diagonal((const float *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, s->den + first, weight, diagonal);
+    else
+        s->kernels->f64->slope_diagonal((const double *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, s->den + first, weight, diagonal);
 }
 
 static double absolute_sum(const double *x, int64_t count) {
@@ -137,10 +102,14 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
     const int64_t count = s->columns;
     double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
     double *image = search + s->stride, *best = image + s->stride, *weight = best + s->stride;
+    const double goal = s->narrow ? goal_narrow : goal_wide;
     memset(s->b, 0, (size_t)count * sizeof *s->b);
-    sum_columns(s, columns_chunk, weight);
-    sum_columns(s, diagonal_chunk, diagonal);
-    for (int64_t j = 0; j < count; j++) diagonal[j] += s->held[j] ? 0.0 : s->extra[j];
+    s->amplification = 0.0;
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, s);
+    for (int64_t j = 0; j < count; j++) {
+        weight[j] = s->held[j] ? 0.0 : sum_of_chunks(s->more, s->stride, j);
+        diagonal[j] = s->held[j] ? 0.0 : sum_of_chunks(s->partial, s->stride, j) + s->extra[j];
+    }
     s->residual = measure(s, weight, residue, image);
     for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
         const double before = s->residual;
@@ -155,10 +124,17 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             if (going != OTA_OK) return going;
             product(s, search, image);
             const double curvature = inner(search, image, count);
-            double full = 0.0;
-            for (int64_t j = 0; j < count; j++) full += diagonal[j] * search[j] * search[j];
+            double full = 0.0, whole = 0.0;
+            for (int64_t j = 0; j < count; j++) {
+                const double square = search[j] * search[j];
+                full += diagonal[j] * square;
+                whole += weight[j] * square;
+            }
             if (!(curvature > flat * full)) break;
             const double length = now / curvature;
+            if (whole > s->amplification * curvature) s->amplification = whole / curvature;
+            if (s->most_amplified > 0.0 && s->amplification > s->most_amplified)
+                return OTA_NOT_CONVERGED;
             double next = 0.0;
             for (int64_t j = 0; j < count; j++) {
                 s->b[j] += length * search[j];
@@ -182,9 +158,8 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
         /* Rounding is all that is left. */
         if (!(s->residual < 0.5 * before)) break;
     }
-    for (int64_t i = 0; i < s->rows; i++) {
-        const double *w = s->slopes + i * s->stride;
-        s->a[i] = s->den[i] > 0.0 ? (s->row_right[i] - inner(w, s->b, count)) / s->den[i] : 0.0;
-    }
+    /* The last product was that of b. */
+    for (int64_t i = 0; i < s->rows; i++)
+        s->a[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] - s->a[i] : 0.0;
     return s->residual <= s->enough ? OTA_OK : OTA_NOT_CONVERGED;
 }

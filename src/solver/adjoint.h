@@ -40,21 +40,26 @@ static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first,
 typedef struct ota_adjoint {
     /* given */
     int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
-    const double *slopes;          /* [rows][stride] w */
-    const double *den;             /* [rows], 0 = the row carries nothing */
-    const double *extra;           /* [columns] */
-    const unsigned char *held;     /* [columns] 1: b_j = 0 */
-    const double *row_right;       /* [rows] sum_j w U */
-    const double *right;           /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
-    double scale;  /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U| */
-    double enough; /* largest relative residual that is OTA_OK */
+    const void *slopes;            /* [rows][stride] w, f64 or, `narrow`, f32 */
+    bool narrow;
+    const ota_kernels *kernels;
+    const double *den;         /* [rows], 0 = the row carries nothing */
+    const double *extra;       /* [columns] */
+    const unsigned char *held; /* [columns] 1: b_j = 0 */
+    const double *row_right;   /* [rows] sum_j w U */
+    const double *right;       /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
+    double scale;          /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U| */
+    double enough;         /* largest relative residual that is OTA_OK */
+    double most_amplified; /* ends with OTA_NOT_CONVERGED beyond; 0: no limit */
     const ota_settings *settings;
     ota_pool *pool;
-    double *partial; /* [OTA_ADJOINT_CHUNKS][stride] */
-    double *vectors; /* OTA_ADJOINT_VECTORS of stride */
+    double *partial, *more; /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *vectors;        /* OTA_ADJOINT_VECTORS of stride */
     /* found */
     double *a, *b; /* [rows], [columns] */
     double residual;
+    /* most that b moved for what rounding does to w: sum_ij w_ij x_j^2 / (x H x) of a direction x */
+    double amplification;
 } ota_adjoint;
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */

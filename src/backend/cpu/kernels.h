@@ -178,6 +178,18 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
                           int64_t ldv, int64_t width, T *s);                                                     \
         void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
                             int64_t width, double *out);                                                         \
+        /* the system of implicit gradients (adjoint.inc.h), all sums in f64: sum w u over w > 0, and sum w */   \
+        double (*slope_sums)(const T *w, const T *u, int64_t count, double *weight);                             \
+        /* right_j += w_ij (u_ij - mean_i), size_j += w_ij (|u_ij - mean_i| + share |u_ij|), w_ij > 0 */         \
+        void (*slope_columns)(const T *w, int64_t ldw, const T *u, int64_t ldu, int64_t rows,                    \
+                              int64_t columns, const double *mean, double share, double *right,                  \
+                              double *size);                                                                     \
+        /* weight_j += w_ij, diagonal_j += w_ij (1 - w_ij / den_i), rows of den > 0 */                           \
+        void (*slope_diagonal)(const T *w, int64_t ldw, int64_t rows, int64_t columns,                           \
+                               const double *den, double *weight, double *diagonal);                             \
+        /* mean_i = (w_i . x) / den_i, 0 where den_i is not above 0; y_j += w_ij (x_j - mean_i) */               \
+        void (*centred_product)(const T *w, int64_t ldw, int64_t rows, int64_t columns,                          \
+                                const double *x, const double *den, double *mean, double *y);                    \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

@@ -10,8 +10,8 @@
  *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
- * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows. Fused
- * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
+ * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
+ * passes of its linear system. Fused products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
@@ -166,6 +166,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
+#include "adjoint.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -198,6 +199,10 @@ const kernel_table OTA_TABLE = {
     .apply_turned = apply_turned,
     .dots_kept = dots_kept,
     .spread_kept = spread_kept,
+    .slope_sums = slope_sums,
+    .slope_columns = slope_columns,
+    .slope_diagonal = slope_diagonal,
+    .centred_product = centred_product,
 };
 #endif
 
