@@ -56,6 +56,9 @@ def parser(
         "--budget", type=float, default=math.inf, metavar="MINUTES", help="then stop; run again to go on"
     )
     made.add_argument("--threads", type=int, default=1)
+    made.add_argument(
+        "--autocast", action="store_true", help="train with products in bf16 (torch.autocast), judge in f32"
+    )
     made.add_argument("--folder", type=Path, default=Path("build/training"))
     return made
 
@@ -96,6 +99,7 @@ class Run:
             "steps": options.steps,
             "batch": options.batch,
             "rate": options.rate,
+            "autocast": options.autocast,
             "every": self.every,
             **task.facts,
         }
@@ -175,8 +179,9 @@ class Run:
             group["lr"] = rate
         self.model.train()
         inputs, targets = self.task.batch(self.generator, self.options.batch)
-        logits = self.model(inputs)
-        loss = nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.options.autocast):
+            logits = self.model(inputs)
+        loss = nn.functional.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
