@@ -32,8 +32,11 @@ typedef struct tile_head {
     int64_t step;
     bool paired;                 /* this head is */
     bool wide;                   /* T = double */
+    bool direct;                 /* every sum has one part, which is written as it is */
     double tau, sink, rate;      /* rate = scale / tau */
     const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
+    /* T [rows][width], finite: the caller's where they can be read as they lie, else the seat's */
+    const void *queries, *upstream, *keys;
 } tile_head;
 
 typedef struct tile_terms {
@@ -132,8 +135,11 @@ typedef void task(void *context, int64_t index, int worker);
 
 static const struct {
     task *pack, *rows, *coupled_rows, *unit;
-} tasks[2] = {{pack_task_f32, rows_task_f32, coupled_rows_task_f32, unit_task_f32},
-              {pack_task_f64, rows_task_f64, coupled_rows_task_f64, unit_task_f64}};
+    void (*place_keys)(tile_head *h), (*place_rows)(tile_head *h);
+} tasks[2] = {{pack_task_f32, rows_task_f32, coupled_rows_task_f32, unit_task_f32, place_keys_f32,
+               place_rows_f32},
+              {pack_task_f64, rows_task_f64, coupled_rows_task_f64, unit_task_f64, place_keys_f64,
+               place_rows_f64}};
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
@@ -262,11 +268,26 @@ static void run_query_head(tile_head *h, task *rows) {
     h->tau = ota_head_temperature(r, h->head);
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
-    clear(h->seat->queries_sum, r->queries, r->width);
+    if (!h->direct) clear(h->seat->queries_sum, r->queries, r->width);
+    tasks[h->wide].place_rows(h);
     ota_parallel(plan->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
         ota_parallel(plan->pool, cuts, tasks[h->wide].unit, h);
-    put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
+    if (!h->direct) put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
+}
+
+/* One unit of one tile of keys and of blocks that are folded at its end, and gradients in T. */
+static bool has_one_part(const tile_run *run) {
+    const ota_resolved *r = &run->plan->resolved;
+    const ota_gradients *want = run->want;
+    const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        if (ota_array_present(all[k]) && all[k]->type != (run->plan->wide ? OTA_F64 : OTA_F32))
+            return false;
+    }
+    return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&
+           r->keys <= OTA_KEY_TILE && r->queries > 0 &&
+           r->queries <= OTA_FOLD_BLOCKS * OTA_ROW_BLOCK;
 }
 
 static void run_key_head(tile_run *run, int64_t index, int seat) {
@@ -278,15 +299,20 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
                    .slot = &plan->slots[seat],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
-                   .wide = plan->wide};
+                   .wide = plan->wide,
+                   .direct = has_one_part(run)};
     h.paired = wants_pairs(run, h.batch, h.key_head);
+    tasks[h.wide].place_keys(&h);
     ota_parallel(plan->pool, 2, tasks[plan->wide].pack, &h);
-    clear(h.seat->keys_sum, r->keys, r->width);
-    clear(h.seat->values_sum, r->keys, plan->values_width);
+    if (!h.direct) {
+        clear(h.seat->keys_sum, r->keys, r->width);
+        clear(h.seat->values_sum, r->keys, plan->values_width);
+    }
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
         run_query_head(&h, tasks[plan->wide].rows);
     }
+    if (h.direct) return;
     put_sum(&run->want->keys, h.batch, h.key_head, h.seat->keys_sum);
     put_sum(&run->want->values, h.batch, h.key_head, h.seat->values_sum);
 }
@@ -310,6 +336,7 @@ void ota_tiles_run_coupled(const ota_backward_job *job) {
                    .key_head = job->key_head,
                    .head = job->head,
                    .wide = job->wide,
+                   .keys = seat.keys,
                    .job = job};
     run_query_head(&h, tasks[h.wide].coupled_rows);
 }

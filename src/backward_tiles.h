@@ -10,6 +10,8 @@
 
 /* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
 enum { OTA_TILE_ROWS = 16 };
+/* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. */
+enum { OTA_FOLD_BLOCKS = 16, OTA_FOLD_TILES = 8 };
 
 /* One key head at work; T = the plan's type, whose packed keys and values lie in the plan's slot of the
  * same number. */

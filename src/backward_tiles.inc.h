@@ -3,13 +3,43 @@
 
 #define pack_rows WORD(ota_pack_rows)
 #define pack_keys WORD(ota_pack_keys)
+#define unpack_rows WORD(ota_unpack_rows)
 
 #include "backward_finite.inc.h"
+
+/* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
+static const REAL *WORD(block_of)(const ota_array *a, int64_t batch, int64_t head) {
+    const int64_t rows = a->size[2], width = a->size[3];
+    if (a->type != REAL_TYPE || rows < 2 || a->stride[3] != 1 || a->stride[2] != width) return NULL;
+    const REAL *at = (const REAL *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +
+                     (a->size[1] == 1 ? 0 : head * a->stride[1]);
+    return WORD(all_finite)(at, rows * width) ? at : NULL;
+}
+
+static void WORD(place_keys)(tile_head *h) {
+    const ota_array *keys = &h->run->plan->resolved.problem.keys;
+    const REAL *block = h->paired ? NULL : WORD(block_of)(keys, h->batch, h->key_head);
+    h->keys = block != NULL ? block : h->seat->keys;
+}
+
+/* Upstream rows are scaled by what forward's weights lack, by nothing where it hands over rows of mass 1. */
+static void WORD(place_rows)(tile_head *h) {
+    const ota_resolved *r = &h->run->plan->resolved;
+    const bool scaled =
+        h->job == NULL && (!h->run->given || ota_array_present(&r->problem.row_mass));
+    const REAL *queries = NULL, *upstream = NULL;
+    if (!h->paired) queries = WORD(block_of)(&r->problem.queries, h->batch, h->head);
+    if (!h->paired && !scaled)
+        upstream = WORD(block_of)(&h->run->want->out_grad, h->batch, h->head);
+    h->queries = queries != NULL ? queries : h->seat->queries;
+    h->upstream = upstream != NULL ? upstream : h->seat->upstream;
+}
 
 static void WORD(pack_keys_of)(const tile_head *h) {
     const ota_resolved *r = &h->run->plan->resolved;
     ota_tile_seat *seat = h->seat;
     pack_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->slot->packed_keys);
+    if (h->keys != seat->keys) return;
     pack_rows(&r->problem.keys, h->batch, h->key_head, 0, r->keys, seat->keys, r->width);
     (void)WORD(make_finite)(seat->keys, r->keys * r->width);
 }
@@ -77,7 +107,7 @@ static void WORD(solve_rows)(const tile_head *h, const ota_worker *w, int64_t fi
 /* Does the row use a key whose values are not finite? A score of -inf does not. */
 static bool WORD(uses_broken)(const tile_head *h, const REAL *query_row, int64_t query) {
     const ota_resolved *r = &h->run->plan->resolved;
-    const REAL *keys = h->seat->keys;
+    const REAL *keys = h->keys;
     for (int64_t q = 0; q < h->slot->broken_count; q++) {
         const int64_t key = h->slot->broken[q];
         if (key < h->seat->begin[query] || key >= h->seat->end[query]) continue;
@@ -140,16 +170,18 @@ static void WORD(prepare_row)(const tile_head *h, int64_t query, const WORD(row_
     const ota_resolved *r = &plan->resolved;
     const int64_t width = plan->values_width;
     ota_tile_seat *seat = h->seat;
-    REAL *upstream = (REAL *)seat->upstream + query * width;
+    const bool placed = h->upstream != seat->upstream;
+    REAL *kept = (REAL *)seat->upstream + query * width;
+    const REAL *upstream = (const REAL *)h->upstream + query * width;
     REAL *shift = (REAL *)seat->shift + query, *advantage = (REAL *)seat->advantage + query;
     double *mass = plan->backward->row_mass + (h->batch * r->heads + h->head) * r->queries + query;
-    const bool finite = WORD(make_finite)(upstream, width);
+    const bool finite = placed || WORD(make_finite)(kept, width);
     const double a = facts->empty || facts->bad || !(mu > 0.0)
                          ? 0.0
                          : WORD(advantage_of)(upstream, facts->out, width);
     const double gain = mu * facts->factor;
     if (facts->bad || (!finite && !facts->empty) || !(a - a <= 0.0)) {
-        memset(upstream, 0, (size_t)width * sizeof *upstream);
+        if (!placed) memset(kept, 0, (size_t)width * sizeof *kept);
         *shift = (REAL)NAN;
         *advantage = (REAL)0;
         *mass = (double)NAN;
@@ -159,7 +191,7 @@ static void WORD(prepare_row)(const tile_head *h, int64_t query, const WORD(row_
     *shift = idle ? (REAL)INFINITY : (REAL)facts->shift;
     *advantage = idle ? (REAL)0 : (REAL)(a * gain);
     *mass = a;
-    KERNELS(plan)->multiply(upstream, width, idle ? (REAL)0 : (REAL)gain);
+    if (!placed) KERNELS(plan)->multiply(kept, width, idle ? (REAL)0 : (REAL)gain);
 }
 
 static void WORD(rows_task)(void *context, int64_t piece, int worker) {
@@ -184,12 +216,13 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
             WORD(solve_rows)(h, w, at, rows, out);
         if (h->paired) {
             pack_pair_rows(h, at, rows);
-        } else {
+        } else if (h->queries == seat->queries) {
             pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
             (void)WORD(make_finite)(queries, rows * r->width);
         }
-        pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
-                  (REAL *)seat->upstream + at * width, width);
+        if (h->upstream == seat->upstream)
+            pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
+                      (REAL *)seat->upstream + at * width, width);
         for (int64_t k = 0; k < rows; k++) {
             const double mu = ota_row_mass(r, h->batch, h->head, at + k);
             const WORD(row_facts) facts =
@@ -205,12 +238,13 @@ static void WORD(prepare_coupled_row)(const tile_head *h, int64_t query) {
     const ota_plan *plan = h->run->plan;
     const ota_backward_space *space = h->job->space;
     const int64_t width = plan->values_width;
+    const bool placed = h->upstream != h->seat->upstream;
     REAL *upstream = (REAL *)h->seat->upstream + query * width;
     const double f = space->f[query], a = space->a[query];
     const bool idle = !(f > -INFINITY) && !isnan(f);
-    const bool bad = !WORD(make_finite)(upstream, width) || space->bad[query] || !(f < INFINITY) ||
-                     !(a - a <= 0.0);
-    if (bad || idle) memset(upstream, 0, (size_t)width * sizeof *upstream);
+    const bool finite = placed || WORD(make_finite)(upstream, width);
+    const bool bad = !finite || space->bad[query] || !(f < INFINITY) || !(a - a <= 0.0);
+    if (!placed && (bad || idle)) memset(upstream, 0, (size_t)width * sizeof *upstream);
     ((REAL *)h->seat->advantage)[query] = bad || idle ? (REAL)0 : (REAL)a;
     ((REAL *)h->seat->shift)[query] = bad ? (REAL)NAN : idle ? (REAL)INFINITY : (REAL)-f;
 }
@@ -225,10 +259,13 @@ static void WORD(coupled_rows_task)(void *context, int64_t piece, int worker) {
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     if (first == last) return;
     REAL *queries = (REAL *)seat->queries + first * r->width;
-    pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
-    (void)WORD(make_finite)(queries, (last - first) * r->width);
-    pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
-              (REAL *)seat->upstream + first * width, width);
+    if (h->queries == seat->queries) {
+        pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
+        (void)WORD(make_finite)(queries, (last - first) * r->width);
+    }
+    if (h->upstream == seat->upstream)
+        pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
+                  (REAL *)seat->upstream + first * width, width);
     for (int64_t k = first; k < last; k++) {
         ota_row_range(r, h->batch, k, r->keys, &seat->begin[k], &seat->end[k]);
         WORD(prepare_coupled_row)(h, k);
@@ -248,10 +285,18 @@ static void WORD(move_part)(const ota_plan *plan, REAL *part, int64_t count, dou
     memset(part, 0, (size_t)count * sizeof *part);
 }
 
+/* The only part of a sum, rounded as a sum in f64 would be. */
+static void WORD(put_part)(const ota_array *to, const tile_head *h, int64_t first, int64_t rows,
+                           REAL *part, double factor) {
+    if (!ota_array_present(to)) return;
+    const int64_t width = to->size[3];
+    for (int64_t k = 0; k < rows * width; k++) part[k] = (REAL)(factor * (double)part[k]);
+    unpack_rows(to, h->batch, h->head, first, rows, part, width);
+}
+
 /* One tile of keys against the rows [first, last). */
 static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from, int64_t keys,
                            int64_t first, int64_t last) {
-    enum { FOLD_BLOCKS = 16 };
     const ota_plan *plan = h->run->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_gradients *want = h->run->want;
@@ -260,7 +305,7 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
     const bool of_keys = ota_array_present(&want->keys),
                of_values = ota_array_present(&want->values);
     tile_terms terms = {r, h->batch, h->head, 0};
-    GRADIENT block = {.keys = (const REAL *)seat->keys + from * width,
+    GRADIENT block = {.keys = (const REAL *)h->keys + from * width,
                       .packed_keys = (const REAL *)h->slot->packed_keys + from * width,
                       .packed_values = (const REAL *)seat->packed_values + from * values,
                       .key_count = keys,
@@ -282,8 +327,8 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         terms.first = at;
         block.rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
-        block.queries = (const REAL *)seat->queries + at * width;
-        block.upstream = (const REAL *)seat->upstream + at * values;
+        block.queries = (const REAL *)h->queries + at * width;
+        block.upstream = (const REAL *)h->upstream + at * values;
         block.begin = seat->begin + at;
         block.end = seat->end + at;
         block.shift = (const REAL *)seat->shift + at;
@@ -295,16 +340,19 @@ static void WORD(key_tile)(const tile_head *h, ota_tile_worker *w, int64_t from,
             gradient_of_pairs(h, &block, at);
         else
             KERNELS(plan)->gradient(&block);
-        if (++blocks % FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last) continue;
+        if (h->direct || (++blocks % OTA_FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last)) continue;
         if (of_keys) WORD(move_part)
         (plan, w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);
         if (of_values) WORD(move_part)
         (plan, w->values_grad, keys * values, 1.0, seat->values_sum + from * values);
     }
+    if (!h->direct) return;
+    WORD(put_part)(&want->keys, h, from, keys, w->keys_grad, h->rate);
+    WORD(put_part)(&want->values, h, from, keys, w->values_grad, 1.0);
+    WORD(put_part)(&want->queries, h, first, last - first, w->queries_grad, h->rate);
 }
 
 static void WORD(unit_task)(void *context, int64_t piece, int worker) {
-    enum { FOLD_TILES = 8 };
     const tile_head *h = context;
     const ota_plan *plan = h->run->plan;
     const ota_resolved *r = &plan->resolved;
@@ -321,7 +369,7 @@ static void WORD(unit_task)(void *context, int64_t piece, int worker) {
     int64_t tiles = 0;
     for (int64_t at = from; at < to; at += OTA_KEY_TILE) {
         WORD(key_tile)(h, w, at, at + OTA_KEY_TILE < to ? OTA_KEY_TILE : to - at, first, last);
-        if (++tiles % FOLD_TILES != 0 && at + OTA_KEY_TILE < to) continue;
+        if (h->direct || (++tiles % OTA_FOLD_TILES != 0 && at + OTA_KEY_TILE < to)) continue;
         WORD(move_part)
         (plan, w->queries_grad, (last - first) * width, h->rate,
          h->seat->queries_sum + first * width);
@@ -330,3 +378,4 @@ static void WORD(unit_task)(void *context, int64_t piece, int worker) {
 
 #undef pack_rows
 #undef pack_keys
+#undef unpack_rows

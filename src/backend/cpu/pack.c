@@ -108,16 +108,19 @@ static write_f64 *const WRITE_F64[] = {[OTA_F64] = f64_to_f64,
 #define JOIN(A, B) JOIN2(A, B)
 
 #define T float
+#define PLAIN OTA_F32
 #define SUFFIX f32
 #define READ_ROW READ_F32
 #define WRITE_ROW WRITE_F32
 #include "pack.inc.h"
 #undef T
+#undef PLAIN
 #undef SUFFIX
 #undef READ_ROW
 #undef WRITE_ROW
 
 #define T double
+#define PLAIN OTA_F64
 #define SUFFIX f64
 #define READ_ROW READ_F64
 #define WRITE_ROW WRITE_F64

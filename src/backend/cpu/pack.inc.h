@@ -1,5 +1,11 @@
 /* Packing and unpacking for one working type; included by pack.c once with T = float and once with
- * T = double. `READ_ROW` and `WRITE_ROW` are that type's rows of converters, indexed by ota_type. */
+ * T = double. `PLAIN` is its ota_type, `READ_ROW` and `WRITE_ROW` are its rows of converters, indexed by
+ * ota_type. */
+
+/* Are rows of the array one block of memory? */
+static bool JOIN(is_block_, SUFFIX)(const ota_array *a) {
+    return a->size[2] > 1 && a->stride[3] == 1 && a->stride[2] == a->size[3];
+}
 
 static void JOIN(read_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t head,
                                      int64_t row, int64_t column, int64_t count, T *to) {
@@ -11,7 +17,7 @@ void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
                                   int64_t rows, T *to, int64_t ld) {
     int64_t columns = from->size[3];
     if (columns == 0 || rows == 0) return;
-    if (ld == columns && from->size[2] > 1 && from->stride[3] == 1 && from->stride[2] == columns) {
+    if (ld == columns && JOIN(is_block_, SUFFIX)(from)) {
         JOIN(read_rows_, SUFFIX)(from, batch, head, first, 0, rows * columns, to);
         return;
     }
@@ -20,29 +26,34 @@ void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
     }
 }
 
-/* Four keys at a time through a strip of at most 64 of their elements: the strip is read once with
- * the array's own strides and leaves in pieces of four neighbouring lanes. */
+/* Four keys at a time, at most 64 of their elements: read where they lie or, with another type or stride, through
+ * a strip; they leave in pieces of four neighbouring lanes. */
 void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
                                   T *packed) {
     enum { GROUP = 4, STRIP = 64 };
+    static const T nothing[STRIP] = {0};
     int64_t width = from->size[3];
+    const bool plain = from->type == PLAIN && (from->stride[3] == 1 || width == 1);
     for (int64_t first = 0; first < keys; first += OTA_PANEL) {
         T *panel = packed + first * width;
         for (int64_t w = 0; w < width; w += STRIP) {
             int64_t count = width - w < STRIP ? width - w : STRIP;
             for (int64_t lane = 0; lane < OTA_PANEL; lane += GROUP) {
                 T strip[GROUP][STRIP];
+                const T *row[GROUP];
                 for (int64_t i = 0; i < GROUP; i++) {
-                    if (first + lane + i < keys) {
-                        JOIN(read_rows_, SUFFIX)
-                        (from, batch, head, first + lane + i, w, count, strip[i]);
-                    } else {
-                        memset(strip[i], 0, sizeof strip[i]);
-                    }
+                    const int64_t key = first + lane + i;
+                    row[i] = strip[i];
+                    if (key >= keys)
+                        row[i] = nothing;
+                    else if (plain)
+                        row[i] = (const T *)(const void *)element_of(from, batch, head, key, w);
+                    else
+                        JOIN(read_rows_, SUFFIX)(from, batch, head, key, w, count, strip[i]);
                 }
                 T *to = panel + w * OTA_PANEL + lane;
                 for (int64_t k = 0; k < count; k++) {
-                    for (int64_t i = 0; i < GROUP; i++) to[k * OTA_PANEL + i] = strip[i][k];
+                    for (int64_t i = 0; i < GROUP; i++) to[k * OTA_PANEL + i] = row[i][k];
                 }
             }
         }
@@ -52,7 +63,11 @@ void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
 void JOIN(ota_unpack_rows_, SUFFIX)(const ota_array *to, int64_t batch, int64_t head, int64_t first,
                                     int64_t rows, const T *from, int64_t ld) {
     int64_t columns = to->size[3];
-    if (columns == 0) return;
+    if (columns == 0 || rows == 0) return;
+    if (ld == columns && JOIN(is_block_, SUFFIX)(to)) {
+        WRITE_ROW[to->type](from, rows * columns, element_of(to, batch, head, first, 0), 1);
+        return;
+    }
     for (int64_t row = 0; row < rows; row++) {
         WRITE_ROW[to->type](from + row * ld, columns, element_of(to, batch, head, first + row, 0),
                             to->stride[3]);
