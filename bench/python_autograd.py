@@ -1,0 +1,109 @@
+"""Forward and backward through torch's autograd, otattn and its peers in turns: f32, width 64, one thread.
+
+    python bench/python_autograd.py [--sizes 64,256,512,1024,2048] [--turns N] [--only WORD]
+
+Prints a Markdown table: nanoseconds a pair, the fastest of some turns, their ratio, and the largest error of
+otattn's output and gradients, on the tensors that were timed, against the same recipe in f64, as a share of
+the largest number there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+
+import otattn
+import torch
+from entmax import entmax15
+from torch import Tensor
+
+WIDTH = 64
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-1, -2) / math.sqrt(WIDTH)
+
+
+def by_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def by_entmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return entmax15(scores(q, k), dim=-1) @ v
+
+
+def by_half_steps(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    plan = scores(q, k)
+    for step in range(5):
+        plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
+    return plan.exp() @ v
+
+
+# Method, name of the peer, the peer.
+ROWS: list[tuple[str, str, Attention]] = [
+    ("softmax", "torch SDPA", by_softmax),
+    ("ceta{rounds=2}", "5 half-steps in torch", by_half_steps),
+    ("entmax:1.5", "torch + entmax15", by_entmax),
+]
+
+
+def both_ways(attention: Attention, leaves: list[Tensor], upstream: Tensor) -> list[Tensor]:
+    out = attention(*leaves)
+    return [out.detach(), *torch.autograd.grad(out, leaves, upstream)]
+
+
+def seconds(attention: Attention, leaves: list[Tensor], upstream: Tensor, least: float = 0.05) -> float:
+    """The fastest call of one turn that lasts `least` seconds and two calls at least."""
+    best, spent, calls = math.inf, 0.0, 0
+    while calls < 2 or spent < least:
+        begin = time.perf_counter()
+        both_ways(attention, leaves, upstream)
+        took = time.perf_counter() - begin
+        best, spent, calls = min(best, took), spent + took, calls + 1
+    return best
+
+
+def row(method: str, name: str, peer: Attention, n: int, turns: int) -> str:
+    heads = max(1, 1024 // n)
+    generator = torch.Generator().manual_seed(n)
+    made = [torch.randn(1, heads, n, WIDTH, generator=generator) for _ in range(4)]
+    leaves, upstream = [x.requires_grad_() for x in made[:3]], made[3]
+
+    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return otattn.attention(q, k, v, method=method)
+
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    exact = both_ways(peer, wide, upstream.double())
+    found = both_ways(ours, leaves, upstream)
+    error = max(((x - y).abs().max() / y.abs().max()).item() for x, y in zip(found, exact, strict=True))
+    mine = theirs = math.inf
+    for _ in range(turns):
+        mine = min(mine, seconds(ours, leaves, upstream))
+        theirs = min(theirs, seconds(peer, leaves, upstream))
+    pairs = heads * n * n / 1e9
+    return (
+        f"| `{method}` | {heads} of {n} | {mine / pairs:.2f} | {theirs / pairs:.2f}, {name} "
+        f"| {theirs / mine:.2f} | {error:.1e} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="64,256,512,1024,2048")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", default="", metavar="WORD", help="methods that contain it")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    otattn.set_num_threads(1)
+    print("| method | heads | otattn, ns a pair | peer | ratio | largest error |\n|---|---|---|---|---|---|")
+    for method, name, peer in ROWS:
+        for n in map(int, options.sizes.split(",")):
+            if options.only in method:
+                print(row(method, name, peer, n, options.turns), flush=True)
+
+
+if __name__ == "__main__":
+    main()
