@@ -354,6 +354,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_jvp.c
     tests/test_kernels.c
     tests/test_layers.c
+    tests/test_lead.c
     tests/test_leak.c
     tests/test_memory.c
     tests/test_model.c

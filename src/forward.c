@@ -20,6 +20,7 @@ static const double RAW_LEAST = 1.0e-30;
 typedef enum rounds_end {
     ROUNDS_DONE,
     ROUNDS_STOPPED, /* cancelled or late */
+    ROUNDS_LED,     /* f32 has come as near as it can, f64 goes on from there */
     ROUNDS_LOST,    /* sums left the range of the type */
     ROUNDS_COARSE,  /* the type's arithmetic cannot certify what is asked */
     ROUNDS_SLOW,    /* another method is cheaper */
@@ -36,6 +37,17 @@ enum {
         50 /* less than 10 % in so many rounds: the general solver looks for the reason */
 };
 static const double stall_ratio = 0.9;
+/* Rounds in f32 lead those in f64 down to the tolerance or this share of f32's floor. They are not worth a
+ * kernel of their own where scores lie within so many temperatures, since the rounds are few, and lead nowhere
+ * if the floor is as high as that. */
+static const double lead_floor = 0.0625, lead_range = 12.0, lead_worst = 0.01;
+
+/* What rounds in f32 leave for those in f64, besides g. */
+typedef struct rounds_lead {
+    bool led;
+    bool slow;      /* plain rounds */
+    int64_t rounds; /* so far */
+} rounds_lead;
 
 typedef struct walk {
     ota_plan *plan;
@@ -214,8 +226,10 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 
 static void run_head(walk *w, int64_t index, int64_t seat) {
     const ota_plan *plan = w->plan;
-    const bool narrow = plan->mixed || !plan->wide;
-    if (!narrow || !run_seat_f32(w, index, seat)) (void)run_seat_f64(w, index, seat);
+    const bool warm = ota_array_present(&w->arrays->start_potential);
+    const bool narrow = !plan->wide || plan->mixed || (plan->leads && !warm);
+    rounds_lead lead = {.led = false};
+    if (!narrow || !run_seat_f32(w, index, seat, &lead)) (void)run_seat_f64(w, index, seat, &lead);
 }
 
 static void head_task(void *context, int64_t index, int worker) {

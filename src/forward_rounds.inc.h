@@ -9,7 +9,8 @@
  * sums of the last round; to a tolerance, the emission takes u from the round that met it. A streamed
  * plan has no room for K and forms its blocks again every round, with the same bits. What the kernel
  * cannot carry (NaN, infinities, sums that underflow, masses without a place) is left to the plan's
- * solver on stored scores. */
+ * solver on stored scores. Rounds to a tolerance that only f64 certifies begin in f32, which reads half as
+ * much, and go on in f64 from the potentials that f32 ends with. */
 
 /* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
  * linear_round takes at once, so that a block's bits are those of its chunk. */
@@ -31,6 +32,7 @@ typedef struct WORD(rounds_walk) {
     bool first;        /* the round that finds keys in use, and range and norms for the floor */
     bool met;          /* u belongs to the scalings as they are */
     bool careful;      /* to a tolerance */
+    bool leading;      /* f32 for f64: the potentials are all that is wanted */
     _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
     _Atomic bool shut; /* an empty row with mass */
     _Atomic bool wild; /* NaN or an infinite score */
@@ -362,24 +364,28 @@ static double WORD(rounds_floor)(const WORD(rounds_walk) * rounds) {
 typedef struct WORD(rounds_progress) {
     ota_extrapolation history;
     double *before; /* g before a step */
-    double residual, last, best, marker;
+    double floor, residual, last, best, marker;
     bool allowed; /* to extrapolate */
     bool slow;    /* plain rounds */
     bool accelerated, extrapolated;
 } WORD(rounds_progress);
 
-/* After a turn, to a tolerance: is the plan of these u and v within it? */
-static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling, double floor,
+/* After a turn, to a tolerance: is the plan of these u and v within it? Where f32 leads, is there nothing left
+ * that it could do? */
+static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling,
                          WORD(rounds_progress) * at) {
     const ota_dense *d = rounds->seat_walk->dense;
-    const double tolerance = d->settings->tolerance;
+    const double asked = d->settings->tolerance;
+    const double tolerance = rounds->leading ? asked : asked - at->floor;
+    const double goal = rounds->leading ? fmax(lead_floor * at->floor, asked) : tolerance;
     const double growth = ota_scaling_constant(scaling);
     double *u = rounds->seat_walk->seat->u;
     for (int64_t i = 0; i < d->rows && (growth > 1.0 || growth < 1.0); i++) u[i] /= growth;
     at->last = at->residual;
     at->residual = ota_scaling_residual(scaling);
-    if (at->residual + floor <= tolerance) return true;
-    const double rate = at->residual / at->last, ahead = log((tolerance - floor) / at->residual);
+    if (at->residual <= goal) return true;
+    if (rounds->leading && at->residual <= at->floor && at->residual > at->last) return true;
+    const double rate = at->residual / at->last, ahead = log(tolerance / at->residual);
     const bool soon = rate < 1.0 && ahead / log(rate) < (at->allowed ? ROUNDS_AHEAD : ROUNDS_SHARE);
     at->slow |= d->rounds >= ROUNDS_SETTLED && !soon;
     at->accelerated = at->slow && at->allowed;
@@ -433,7 +439,8 @@ static ota_scaling_state WORD(advance)(const WORD(rounds_walk) * rounds, ota_sca
     return at->extrapolated ? ota_scaling_restore(scaling) : state;
 }
 
-static void WORD(start_rounds)(WORD(seat_walk) * s, ota_scaling *scaling) {
+/* g = 0, what the caller gives, or what rounds in f32 left. True: the kernel has to absorb it. */
+static bool WORD(start_rounds)(WORD(seat_walk) * s, ota_scaling *scaling, bool led) {
     walk *w = s->w;
     const ota_plan *plan = w->plan;
     ota_dense *d = s->dense;
@@ -441,33 +448,70 @@ static void WORD(start_rounds)(WORD(seat_walk) * s, ota_scaling *scaling) {
     for (int64_t j = 0; j < plan->dense_columns; j++) {
         const double start =
             d->warm ? ota_array_get(&w->arrays->start_potential, s->batch, s->head, 0, j) : 0.0;
-        d->g[j] = isfinite(start) && !(d->rule == OTA_COLUMNS_CAPPED && start > 0.0) ? start : 0.0;
-        s->seat->scaling[j] = 1.0;
+        if (!led)
+            d->g[j] =
+                isfinite(start) && !(d->rule == OTA_COLUMNS_CAPPED && start > 0.0) ? start : 0.0;
+        s->seat->scaling[j] = d->g[j] > -INFINITY ? 1.0 : 0.0;
         s->seat->absorbed[j] = 0.0;
     }
-    if (d->warm) ota_scaling_absorb(scaling);
+    const bool absorbs = led ? ota_scaling_restore(scaling) == OTA_SCALING_OUTSIDE : d->warm;
+    if (absorbs) ota_scaling_absorb(scaling);
     const ota_resolved *r = &plan->resolved;
     WORD(pack_slot)(w, s->slot, s->batch, s->head / (r->heads / r->key_heads));
+    return absorbs;
+}
+
+/* Would rounds in f32 on the caller's matrix spare many in f64? Some rows tell: they spread over many temperatures,
+ * and f32 does not round them off. */
+static bool WORD(pays_to_lead)(const WORD(seat_walk) * s) {
+    const ota_plan *plan = s->w->plan;
+    const ota_resolved *r = &plan->resolved;
+    const double unit = fabs(r->scale) / s->dense->tau;
+    const int64_t rows[] = {0, r->queries / 2, r->queries - 1};
+    REAL *row = s->seat->line;
+    double spread = 0.0, size = 0.0;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        int64_t forbidden;
+        pack_rows(&r->problem.scores, s->batch, s->head, rows[k], 1, row, plan->dense_stride);
+        const double low = (double)KERNELS(plan)->lowest(row, r->keys, &forbidden);
+        const double high = (double)KERNELS(plan)->maximum(row, NULL, r->keys);
+        spread = fmax(spread, high - low);
+        size = fmax(size, fmax(fabs(low), fabs(high)));
+    }
+    return spread * unit >= lead_range && size * unit * 0x1p-24 <= lead_worst;
+}
+
+/* After the first round: what can this arithmetic do for the tolerance? False: nothing. */
+static bool WORD(is_fine)(WORD(rounds_walk) * rounds, WORD(rounds_progress) * at) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    const bool narrow = sizeof(REAL) < sizeof(double);
+    at->floor = WORD(rounds_floor)(rounds);
+    at->allowed = WORD(may_extrapolate)(rounds);
+    if ((!narrow || !plan->wide || plan->mixed) && s->dense->settings->tolerance >= 2.0 * at->floor)
+        return true;
+    rounds->leading =
+        narrow && plan->leads && at->allowed && !s->dense->warm && at->floor <= lead_worst;
+    return rounds->leading;
 }
 
 /* Turns until the rounds are done or the tolerance is met. ROUNDS_DONE leaves u or v for the emission. */
 static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *scaling,
-                                    ota_status *stopped) {
+                                    rounds_lead *lead, ota_status *stopped) {
     ota_dense *d = rounds->seat_walk->dense;
     const ota_plan *plan = rounds->seat_walk->w->plan;
     const ota_settings *settings = &plan->resolved.settings;
     double *memory = rounds->seat_walk->seat->history;
     WORD(rounds_progress)
-    progress = {.residual = INFINITY, .best = INFINITY, .marker = INFINITY};
+    progress = {.residual = INFINITY, .best = INFINITY, .marker = INFINITY, .slow = lead->slow};
     if (rounds->careful) {
         ota_extrapolation_place(&progress.history, memory, plan->dense_stride);
         progress.before = memory + OTA_ANDERSON_VECTORS * plan->dense_stride;
     }
-    double floor = 0.0;
     bool form = true;
-    for (d->rounds = 0;; d->rounds++) {
+    for (d->rounds = lead->rounds;; d->rounds++) {
         const bool last = settings->fixed && d->rounds >= settings->rounds;
-        rounds->first = d->rounds == 0;
+        rounds->first = d->rounds == lead->rounds;
         if (!last || form) {
             if (!WORD(turn)(rounds, form))
                 return atomic_load(&rounds->wild)   ? ROUNDS_WILD
@@ -477,17 +521,19 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
         }
         if (last) return ROUNDS_DONE;
         if (rounds->careful) {
-            if (rounds->first) {
-                floor = WORD(rounds_floor)(rounds);
-                progress.allowed = WORD(may_extrapolate)(rounds);
-            }
-            if (!(settings->tolerance >= 2.0 * floor)) return ROUNDS_COARSE;
-            rounds->met = WORD(within)(rounds, scaling, floor, &progress);
-            if (rounds->met) return ROUNDS_DONE;
-            const bool named = plan->solver != &ota_solver_coupled;
-            if (!plan->streamed && WORD(is_slow)(d, &progress, named)) return ROUNDS_SLOW;
+            if (rounds->first && !WORD(is_fine)(rounds, &progress)) return ROUNDS_COARSE;
+            rounds->met = WORD(within)(rounds, scaling, &progress);
             if (isnan(progress.residual)) return ROUNDS_LOST;
-            if (d->rounds >= settings->max_rounds) return ROUNDS_SPENT;
+            const bool named = plan->solver != &ota_solver_coupled;
+            const bool slow = !rounds->met && !plan->streamed && WORD(is_slow)(d, &progress, named);
+            const bool spent = d->rounds >= settings->max_rounds;
+            if (rounds->leading && (rounds->met || slow || spent)) {
+                *lead = (rounds_lead){.led = true, .slow = progress.slow, .rounds = d->rounds};
+                return ROUNDS_LED;
+            }
+            if (rounds->met) return ROUNDS_DONE;
+            if (slow) return ROUNDS_SLOW;
+            if (spent) return ROUNDS_SPENT;
         }
         *stopped = ota_interrupted(settings);
         if (*stopped != OTA_OK) return ROUNDS_STOPPED;
@@ -501,7 +547,8 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
         form = state == OTA_SCALING_OUTSIDE;
         if (!form) continue;
         /* Differences of a caller's scores may need more than a in the kernel's type carries. */
-        if (plan->mixed && plan->resolved.from_matrix && sizeof(REAL) < sizeof(double))
+        if (plan->mixed && !rounds->leading && plan->resolved.from_matrix &&
+            sizeof(REAL) < sizeof(double))
             return ROUNDS_COARSE;
         if (!progress.extrapolated) ota_scaling_potentials(scaling);
         ota_scaling_absorb(scaling);
@@ -509,8 +556,8 @@ static rounds_end WORD(turn_rounds)(WORD(rounds_walk) * rounds, ota_scaling *sca
     }
 }
 
-/* Runs one head; ROUNDS_DONE or ROUNDS_STOPPED end it. */
-static rounds_end WORD(run_rounds)(WORD(seat_walk) * s, ota_tally *tally) {
+/* Runs one head; ROUNDS_DONE or ROUNDS_STOPPED end it, ROUNDS_LED leaves g. */
+static rounds_end WORD(run_rounds)(WORD(seat_walk) * s, rounds_lead *lead, ota_tally *tally) {
     ota_plan *plan = s->w->plan;
     ota_dense *d = s->dense;
     ota_seat *seat = s->seat;
@@ -523,10 +570,10 @@ static rounds_end WORD(run_rounds)(WORD(seat_walk) * s, ota_tally *tally) {
                            .scaling = seat->scaling,
                            .absorbed = seat->absorbed};
     if (d->tau < RAW_LEAST || d->tau > 1.0 / RAW_LEAST) return ROUNDS_LOST;
-    WORD(start_rounds)(s, &scaling);
-    rounds.absorbed = d->warm;
+    rounds.absorbed = WORD(start_rounds)(s, &scaling, lead->led);
     ota_status stopped = OTA_OK;
-    rounds_end end = WORD(turn_rounds)(&rounds, &scaling, &stopped);
+    rounds_end end = WORD(turn_rounds)(&rounds, &scaling, lead, &stopped);
+    if (end == ROUNDS_LED) ota_scaling_potentials(&scaling);
     const bool partial = end == ROUNDS_SPENT && plan->streamed && settings->allow_partial;
     if (end == ROUNDS_STOPPED) tally->result.status = stopped;
     if (end != ROUNDS_DONE && !partial) return end;

@@ -287,8 +287,8 @@ static ota_status WORD(give_up)(const ota_plan *plan, int64_t index, rounds_end 
     return words[end].status;
 }
 
-/* One head. False: this arithmetic is too narrow for it, f64 has to do it. */
-static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
+/* One head. False: this arithmetic is too narrow for it, f64 has to do it, from g if `lead` says so. */
+static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index, rounds_lead *lead) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
     ota_seat *seat = &plan->seats[seat_index];
@@ -323,13 +323,15 @@ static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index) {
                    .f = seat->f,
                    .g = seat->g,
                    .plan = seat->plan};
-    for (int64_t j = 0; j < plan->dense_columns; j++) d.g[j] = 0.0;
+    for (int64_t j = 0; j < plan->dense_columns && !lead->led; j++) d.g[j] = 0.0;
     WORD(seat_walk) s = {w, seat, &plan->slots[seat_index], &d, batch, head, seat_index};
     if (interrupted(w)) return true;
+    const bool tried = d.narrow && plan->wide;
+    if (tried && !plan->mixed && !WORD(pays_to_lead)(&s)) return false;
     const rounds_end end =
-        plan->path == OTA_PATH_ROUNDS ? WORD(run_rounds)(&s, tally) : ROUNDS_LOST;
+        plan->path == OTA_PATH_ROUNDS ? WORD(run_rounds)(&s, lead, tally) : ROUNDS_LOST;
     const bool rounds = end == ROUNDS_DONE;
-    if (plan->mixed && d.narrow && !rounds && end != ROUNDS_STOPPED) return false;
+    if (tried && !rounds && end != ROUNDS_STOPPED) return false;
     if (plan->streamed && !rounds && end != ROUNDS_STOPPED)
         tally->result.status = WORD(give_up)(plan, index, end);
     else if (!rounds && end != ROUNDS_STOPPED)

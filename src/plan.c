@@ -76,6 +76,20 @@ static const struct path_row {
     {is_any, OTA_PATH_BLOCKS, "rows are independent: one block of score rows per worker"},
 };
 
+/* Do rounds to a tolerance that only f64 certifies begin in f32? Where f32 is tried anyway they do. A kernel of
+ * its own pays for scores that are only read, in heads that are not small; Sinkhorn asked for by name, and
+ * pairs that are forbidden under exact or capped columns, want other rounds. */
+static bool leads_narrow(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    const int64_t least_pairs = 1 << 14;
+    if (plan->path != OTA_PATH_ROUNDS || r->settings.fixed || !plan->wide ||
+        r->settings.precision != OTA_PRECISION_AUTO || plan->solver != &ota_solver_coupled)
+        return false;
+    return plan->mixed || (r->from_matrix &&
+                           (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
+                           r->queries >= least_pairs / most(r->keys, 1));
+}
+
 static void choose_path(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     plan->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
@@ -91,6 +105,7 @@ static void choose_path(ota_plan *plan) {
                   r->settings.precision == OTA_PRECISION_AUTO &&
                   (!r->settings.fixed || r->from_matrix);
     if (plan->mixed) plan->wide = true;
+    plan->leads = leads_narrow(plan);
     if (plan->path == OTA_PATH_DENSE && is_coupled(plan) && !plan->wide) {
         plan->promoted = plan->solver->wide || r->settings.precision != OTA_PRECISION_F32;
         plan->wide = plan->promoted;
@@ -442,6 +457,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          plan->wide && !plan->mixed ? "f64" : "f32",
          plan->pairs      ? " (products of bf16 where the outputs are)"
          : plan->mixed    ? " (f64 where a head needs it)"
+         : plan->leads    ? " (rounds begin in f32)"
          : plan->promoted ? " (promoted)"
                           : "");
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);

@@ -92,6 +92,7 @@ struct ota_plan {
     bool wide; /* T = double, else float */
     bool promoted;
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
+    bool leads;    /* to a tolerance rounds begin in f32 and end in f64 */
     bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
     bool in_place; /* few queries in row blocks or in order: nothing is packed */
     bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */
