@@ -205,21 +205,40 @@ static ALWAYS_INLINE void linear_dots(int count, const real *kernel, int64_t ldk
     }
 }
 
-static ALWAYS_INLINE void linear_columns(int count, const real *kernel, int64_t ldk,
-                                         const real *left, int64_t j, int64_t lanes,
-                                         double *column) {
+/* Into which cache the rows of the next group are called while the columns of this one are added, a time in which
+ * the first cache alone is read. Two groups of rows of 2 KB fit there, two halves of groups of 4 KB do not
+ * quite; of longer rows the processor finds out by itself. They are called in the order of memory: an
+ * address for each would take more registers than there are. */
+typedef enum fetch { FETCH_NONE, FETCH_FIRST, FETCH_SECOND } fetch;
+
+enum { FIRST_BYTES = 2 << 10, SECOND_BYTES = 4 << 10, LINE_BYTES = 64 };
+
+static inline fetch fetch_of(int64_t columns) {
+    const int64_t bytes = columns * (int64_t)sizeof(real);
+    /* Shorter vectors would call for every line twice. */
+    if (sizeof(vec) < LINE_BYTES || bytes > SECOND_BYTES) return FETCH_NONE;
+    return bytes <= FIRST_BYTES ? FETCH_FIRST : FETCH_SECOND;
+}
+
+static ALWAYS_INLINE void linear_columns(int count, fetch ahead, const real *kernel, int64_t ldk,
+                                         const real *next, const real *left, int64_t j,
+                                         int64_t lanes, double *column) {
     vec part = vec_set(0);
     UNROLL for (int i = 0; i < count; i++) {
         part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set(left[i]), part);
+        if (ahead == FETCH_FIRST) __builtin_prefetch(next + i * LANES, 0, 3);
+        if (ahead == FETCH_SECOND) __builtin_prefetch(next + i * LANES, 0, 2);
     }
     accumulate_lanes(column + j, part, lanes);
 }
 
-/* With `reverse` u = mass r instead of mass / r. */
-static ALWAYS_INLINE void linear_group(int count, bool reverse, const real *kernel, int64_t ldk,
-                                       int64_t columns, const real *v, const double *mass,
-                                       const double *sink, double *u, double *column) {
+/* With `reverse` u = mass r instead of mass / r. `next`: rows of the next group. */
+static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead, const real *kernel,
+                                       int64_t ldk, const real *next, int64_t columns,
+                                       const real *v, const double *mass, const double *sink,
+                                       double *u, double *column) {
     total dot[LINEAR_ROWS] = {{0, 0}};
+    double row_sum[LINEAR_ROWS] = {0};
     real left[LINEAR_ROWS];
     const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
@@ -235,34 +254,62 @@ static ALWAYS_INLINE void linear_group(int count, bool reverse, const real *kern
                 linear_dots(count, kernel, ldk, v, full, end - full, part);
             UNROLL for (int i = 0; i < count; i++) sum[i] = vec_add(sum[i], part[i]);
         }
-        for (int i = 0; i < count; i++) total_add(&dot[i], (double)vec_reduce_add(sum[i]));
+        UNROLL for (int i = 0; i < count; i++) row_sum[i] = (double)vec_reduce_add(sum[i]);
+        /* A sum of one part carries no rest. */
+        if (columns <= SWEEP) break;
+        for (int i = 0; i < count; i++) {
+            total_add(&dot[i], row_sum[i]);
+            row_sum[i] = total_of(&dot[i]);
+        }
     }
     for (int i = 0; i < count; i++) {
-        double row_sum = total_of(&dot[i]) + (sink ? sink[i] : 0);
-        u[i] = reverse ? mass[i] * row_sum : mass[i] > 0 ? mass[i] / row_sum : 0;
+        if (sink) row_sum[i] += sink[i];
+        u[i] = reverse ? mass[i] * row_sum[i] : mass[i] > 0 ? mass[i] / row_sum[i] : 0;
         left[i] = (real)u[i];
     }
-    for (int64_t j = 0; j < whole; j += LANES)
-        linear_columns(count, kernel, ldk, left, j, LANES, column);
-    if (whole < columns) linear_columns(count, kernel, ldk, left, whole, columns - whole, column);
+    for (int64_t j = 0; j < whole; j += LANES, next += count * LANES)
+        linear_columns(count, ahead, kernel, ldk, next, left, j, LANES, column);
+    if (whole < columns) {
+        linear_columns(count, FETCH_NONE, kernel, ldk, next, left, whole, columns - whole, column);
+    }
+}
+
+/* Groups of `count` rows, as many as there are; returns the row after them. */
+static ALWAYS_INLINE int64_t linear_groups(int count, bool reverse, fetch ahead, const real *kernel,
+                                           int64_t ldk, int64_t row, int64_t rows, int64_t columns,
+                                           const real *v, const double *mass, const double *sink,
+                                           double *u, double *column) {
+    for (; row + count <= rows; row += count) {
+        const real *at = kernel + row * ldk;
+        const real *next = row + 2 * count <= rows ? at + count * ldk : at;
+        linear_group(count, reverse, ahead, at, ldk, next, columns, v, mass + row,
+                     sink ? sink + row : NULL, u + row, column);
+    }
+    return row;
 }
 
 static ALWAYS_INLINE void linear_rows(bool reverse, const real *kernel, int64_t ldk, int64_t rows,
                                       int64_t columns, const real *v, const double *mass,
                                       const double *sink, double *u, double *column) {
     int64_t row = 0;
-    for (; row + LINEAR_ROWS <= rows; row += LINEAR_ROWS) {
-        linear_group(LINEAR_ROWS, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
-                     sink ? sink + row : NULL, u + row, column);
+    switch (fetch_of(columns)) {
+    case FETCH_FIRST:
+        row = linear_groups(LINEAR_ROWS, reverse, FETCH_FIRST, kernel, ldk, row, rows, columns, v,
+                            mass, sink, u, column);
+        break;
+    case FETCH_SECOND:
+        row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_SECOND, kernel, ldk, row, rows, columns,
+                            v, mass, sink, u, column);
+        break;
+    case FETCH_NONE:
+        row = linear_groups(LINEAR_ROWS, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v,
+                            mass, sink, u, column);
+        break;
     }
-    for (; row + LINEAR_ROWS / 2 <= rows; row += LINEAR_ROWS / 2) {
-        linear_group(LINEAR_ROWS / 2, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
-                     sink ? sink + row : NULL, u + row, column);
-    }
-    for (; row < rows; row++) {
-        linear_group(1, reverse, kernel + row * ldk, ldk, columns, v, mass + row,
-                     sink ? sink + row : NULL, u + row, column);
-    }
+    row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v,
+                        mass, sink, u, column);
+    (void)linear_groups(1, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v, mass, sink, u,
+                        column);
 }
 
 static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
