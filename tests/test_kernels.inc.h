@@ -371,6 +371,39 @@ static void NAME(test_linear)(void **state) {
     report(&seen, "TOT-108 CETA-07", __func__);
 }
 
+/* Many rows go through in groups whose size depends on the columns: a row's u must not. */
+static void NAME(test_linear_groups)(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {130, 500, 512, 530, 1024, 1030, 2100};
+    enum { ROWS = 29, LENGTHS = sizeof lengths / sizeof lengths[0] };
+    source from = {6};
+    worst seen = {0, ""};
+    FOR_EACH_LEVEL(kernels) for (int i = 0; i < LENGTHS; i++) {
+        guards all = {.place = 0};
+        const int64_t columns = lengths[i], ldk = columns + i % 3;
+        T *kernel = NAME(room)(&all, (ROWS - 1) * ldk + columns), *v = NAME(room)(&all, columns);
+        double *column = guarded(&all, columns, sizeof *column), mass[ROWS], u[ROWS], one = 0;
+        double *rest = guarded(&all, columns, sizeof *rest);
+        for (int64_t j = 0; j < columns; j++) v[j] = (T)uniform(&from), column[j] = 0;
+        for (int64_t r = 0; r < ROWS; r++) {
+            mass[r] = uniform(&from);
+            for (int64_t j = 0; j < columns; j++) kernel[r * ldk + j] = (T)uniform(&from);
+        }
+        kernels->linear_round(kernel, ldk, ROWS, columns, v, mass, NULL, u, column);
+        for (int64_t r = 0; r < ROWS; r++) {
+            kernels->linear_round(kernel + r * ldk, ldk, 1, columns, v, mass + r, NULL, &one, rest);
+            assert_memory_equal(&one, &u[r], sizeof one);
+        }
+        for (int64_t j = 0; j < columns; j++) {
+            long double exact = 0;
+            for (int64_t r = 0; r < ROWS; r++) exact += (long double)u[r] * kernel[r * ldk + j];
+            note(&seen, fabsl(column[j] - exact), 16 * UNIT * exact, "column %ld", (long)j);
+        }
+        release(&all);
+    }
+    report(&seen, "TOT-108 CETA-07", __func__);
+}
+
 /* ---- entmax --------------------------------------------------------------------------------- */
 
 static void NAME(test_powers)(void **state) {
