@@ -57,9 +57,10 @@ static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t f
     KERNELS(plan)->linear_round(kernel, stride, rows, stride, seat->bias, seat->mu + first,
                                 rounds->sink > -INFINITY ? seat->sinks + first : NULL,
                                 seat->u + first, WORD(column_part)(rounds, chunk));
+    const double lift = ldexp(1.0, REAL_LIFT);
     bool lost = false;
     for (int64_t i = first; i < first + rows; i++) {
-        const double u = ldexp(seat->u[i], REAL_LIFT), mu = seat->mu[i];
+        const double u = seat->u[i] * lift, mu = seat->mu[i];
         lost |= !(u * WORD(least_row_sum) <= mu) || (mu > 0.0 && u < WORD(least_row_scaling));
     }
     if (lost) atomic_store_explicit(&rounds->lost, true, memory_order_relaxed);

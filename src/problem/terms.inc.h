@@ -96,7 +96,7 @@ void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, in
                 WORD(add_or_forbid)(s, addend, count);
             }
         }
-        if (!scaled) {
+        if (!scaled && (scale < (REAL)1 || scale > (REAL)1)) {
             for (int64_t k = 0; k < count; k++) s[k] *= scale;
         }
         for (int t = 0; t < r->support_count; t++) {
