@@ -1,12 +1,13 @@
 /* A round on a kernel of two bytes an entry: what it costs beside f32 and beside reading the same bytes, and
  * what it leaves of a plan. AVX-512, one thread, processor time, best of many calls that take turns.
  *
- *     gcc -O3 -std=c11 -mavx512f -mavx512bw -mavx512dq -mavx512vl -ffp-contract=off -Iinclude -Isrc \
+ *     gcc -O3 -std=c11 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mf16c -ffp-contract=off -Iinclude -Isrc \
  *         -Isrc/backend/cpu -o build/halves_driver lab/halves_driver.c build/libotattn.a -lm -lpthread
  *     build/halves_driver time 512 1024 2048 4096
  *     build/halves_driver error 1024 .1          costs in the unit square at a temperature
  *
- * Stored as: top half of f32, cut or rounded (bf16); f16; sixteenths of 2^16 of the row's largest entry. */
+ * Stored as the top half of f32, cut or rounded (bf16), as f16, or as whole numbers up to 65535 (fixed point; the error part
+ * takes 1 as 65535). */
 #define _POSIX_C_SOURCE 200809L
 #include <immintrin.h>
 #include <inttypes.h>
@@ -21,8 +22,8 @@
 enum { ROWS = 8, RUN = 128, SWEEP = 1024 };
 
 typedef enum storage { F32, AHEAD, BF16, PAIRED, F16, FIXED, STORAGES } storage;
-static const char *const names[] = {"f32", "f32, next rows fetched", "bf16", "bf16, halves of a word",
-                                    "f16", "fixed point"};
+static const char *const names[] = {
+    "f32", "f32, next rows fetched", "bf16", "bf16, halves of a word", "f16", "fixed point"};
 
 static double processor_seconds(void) {
     struct timespec now;
@@ -40,7 +41,8 @@ static double uniform(uint64_t *state) {
 static inline __attribute__((always_inline)) __m512 entries(storage kind, const void *row,
                                                             int64_t j) {
     if (kind == F32 || kind == AHEAD) return _mm512_loadu_ps((const float *)row + j);
-    const __m256i two = _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)row + j));
+    const __m256i two =
+        _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)row + j));
     if (kind == F16) return _mm512_cvtph_ps(two);
     const __m512i wide = _mm512_cvtepu16_epi32(two);
     if (kind == FIXED) return _mm512_cvtepi32_ps(wide);
@@ -72,8 +74,8 @@ static inline __attribute__((always_inline)) void rows_of(storage kind, const ch
                     const __m512 odd = _mm512_loadu_ps(v + j + 16);
 #pragma GCC unroll 8
                     for (int i = 0; i < ROWS; i++) {
-                        const __m512i x = _mm512_loadu_si512(kernel + (size_t)i * row_bytes +
-                                                             2 * (size_t)j);
+                        const __m512i x =
+                            _mm512_loadu_si512(kernel + (size_t)i * row_bytes + 2 * (size_t)j);
                         part[i] = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)),
                                                   right, part[i]);
                         part[i] = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(x, top)),
@@ -99,7 +101,8 @@ static inline __attribute__((always_inline)) void rows_of(storage kind, const ch
             for (int i = 0; i < ROWS; i++) {
                 const __m512i x =
                     _mm512_loadu_si512(kernel + (size_t)i * row_bytes + 2 * (size_t)j);
-                part = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), left[i], part);
+                part =
+                    _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(x, 16)), left[i], part);
                 odd = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(x, top)), left[i], odd);
             }
             add_columns(column + j + 16, odd);
@@ -142,8 +145,8 @@ static float read_all(const char *from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 512) {
 #pragma GCC unroll 8
         for (int k = 0; k < 8; k++)
-            sum[k] = _mm512_add_ps(sum[k], _mm512_loadu_ps((const float *)(const void *)(from + at) +
-                                                          16 * k));
+            sum[k] = _mm512_add_ps(
+                sum[k], _mm512_loadu_ps((const float *)(const void *)(from + at) + 16 * k));
     }
     float all = 0;
     for (int k = 0; k < 8; k++) all += _mm512_reduce_add_ps(sum[k]);
@@ -172,7 +175,8 @@ static void time_rounds(int64_t n) {
             for (int64_t k = 0; k < n * n; k++) x[k] = (float)(0.5 + 0.5 * uniform(&state));
         } else {
             uint16_t *x = (uint16_t *)(void *)kernel;
-            for (int64_t k = 0; k < n * n; k++) x[k] = (uint16_t)(0x3c00 + (k & 0xff)); /* about 1 */
+            for (int64_t k = 0; k < n * n; k++)
+                x[k] = (uint16_t)(0x3c00 + (k & 0xff)); /* about 1 */
         }
         for (int turns = 0; turns < 8 + (int)(80000000 / (n * n)); turns++) {
             for (int k = 0; k < STORAGES + 3; k++) {
@@ -208,8 +212,8 @@ static void time_rounds(int64_t n) {
 /* ---- error ---- */
 
 typedef enum rounding { WIDE, SINGLE, CUT, NEAREST, HALF, SIXTEENTH, ROUNDINGS } rounding;
-static const char *const rounded[] = {"f64",  "f32", "upper half of f32, cut", "bf16, nearest",
-                                      "f16",  "fixed point"};
+static const char *const rounded[] = {"f64",           "f32", "upper half of f32, cut",
+                                      "bf16, nearest", "f16", "fixed point"};
 
 static double stored(rounding kind, double x) {
     if (kind == WIDE) return x;
@@ -260,7 +264,7 @@ static void errors(int64_t n, double t) {
     static const int64_t counts[] = {2, 5, 10, 300};
     double *k = malloc((size_t)(n * n) * 8), *low = malloc((size_t)(n * n) * 8),
            *p = malloc((size_t)(n * n) * 8), *exact = malloc((size_t)(n * n) * 8);
-    double *v = malloc((size_t)n * 32), *u = v + n, *c = u + n, *x = c + n;
+    double *v = malloc((size_t)n * 24), *u = v + n, *c = u + n;
     double *point = malloc((size_t)n * 32), range = 0.0;
     uint64_t state = 1;
     for (int64_t j = 0; j < 4 * n; j++) point[j] = uniform(&state);
@@ -275,7 +279,6 @@ static void errors(int64_t n, double t) {
         range = fmax(range, top - least);
         for (int64_t j = 0; j < n; j++) k[i * n + j] = exp((k[i * n + j] - top) / t);
     }
-    (void)x;
     for (size_t q = 0; q < sizeof counts / sizeof counts[0]; q++) {
         rounds_on(k, n, counts[q], v, u, c);
         const double left = plan_of(k, n, v, c, exact);
@@ -284,8 +287,6 @@ static void errors(int64_t n, double t) {
         for (int kind = SINGLE; kind < ROUNDINGS; kind++) {
             for (int64_t e = 0; e < n * n; e++) low[e] = stored((rounding)kind, k[e]);
             rounds_on(low, n, counts[q], v, u, c);
-            double moved = 0.0;
-            for (int64_t j = 0; j < n; j++) moved += fabs(c[j]);
             const double error = plan_of(k, n, v, c, p);
             double worst = 0.0, apart = 0.0;
             for (int64_t e = 0; e < n * n; e++) {
@@ -293,7 +294,8 @@ static void errors(int64_t n, double t) {
                 if (exact[e] > 1e-30) worst = fmax(worst, fabs(p[e] / exact[e] - 1.0));
             }
             const double policy = 0x1p-24 * (8.0 + 3.0 * range / t) * (double)(counts[q] + 1);
-            printf("    %-24s column error %.2e, plan off by %.2e (l1), %.2e (an entry, %.3g of policy)\n",
+            printf("    %-24s column error %.2e, plan off by %.2e (l1), %.2e (an entry, %.3g of "
+                   "policy)\n",
                    rounded[kind], error, apart / (double)n, worst, worst / policy);
         }
     }
