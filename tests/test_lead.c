@@ -142,7 +142,7 @@ static const lead_case cases[] = {
      .tolerance = 1e-9,
      .masses = true,
      .zeros = true},
-    {.method = "softmax/exact", .temperature = 0.003, .tolerance = 1e-10},
+    {.method = "softmax/exact", .temperature = 0.005, .tolerance = 1e-10},
     {.method = "softmax/exact", .temperature = 0.001, .tolerance = 1e-9, .alone = true},
     {.method = "softmax/exact", .temperature = 0.0001, .tolerance = 1e-9, .alone = true},
     {.method = "softmax/exact", .temperature = 0.01, .tolerance = 1e-9, .offset = 300.0},
