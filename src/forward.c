@@ -33,7 +33,8 @@ enum {
     ROUNDS_AHEAD = 12,  /* plain rounds that are cheaper than a start of the extrapolation */
     ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
     ROUNDS_STALL =
-        50 /* less than 10 % in so many rounds: the general solver looks for the reason */
+        50, /* less than 10 % in so many rounds: the general solver looks for the reason */
+    LANES_PATIENCE = 150 /* rounds to a tolerance after which a head leaves its lane */
 };
 static const double stall_ratio = 0.9;
 
@@ -189,6 +190,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #define WORD(name) name##_f32
 #define KERNELS(plan) ((plan)->kernels->f32)
 #define ATTEND ota_kernels_f32_attend
+#define LANES_BLOCK ota_kernels_f32_lanes
 #define REAL_TYPE OTA_F32
 #define REAL_TOP FLT_MAX
 #define REAL_LIFT OTA_LIFT_F32
@@ -197,6 +199,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #undef WORD
 #undef KERNELS
 #undef ATTEND
+#undef LANES_BLOCK
 #undef REAL_TYPE
 #undef REAL_TOP
 #undef REAL_LIFT
@@ -205,6 +208,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #define WORD(name) name##_f64
 #define KERNELS(plan) ((plan)->kernels->f64)
 #define ATTEND ota_kernels_f64_attend
+#define LANES_BLOCK ota_kernels_f64_lanes
 #define REAL_TYPE OTA_F64
 #define REAL_TOP DBL_MAX
 #define REAL_LIFT OTA_LIFT_F64
@@ -222,10 +226,37 @@ static void head_task(void *context, int64_t index, int worker) {
     run_head(context, index, worker);
 }
 
+/* A group of small heads in lanes; those that the lanes do not carry are run as any other. */
+static void lanes_task(void *context, int64_t group, int worker) {
+    walk *w = context;
+    const ota_plan *plan = w->plan;
+    const bool narrow = plan->mixed || !plan->wide;
+    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
+    bool left[OTA_LANES_MOST] = {false};
+    if (interrupted(w)) return;
+    if (narrow)
+        lane_group_f32(w, group, worker, left);
+    else
+        lane_group_f64(w, group, worker, left);
+    for (int64_t l = 0; l < lanes; l++) {
+        if (left[l]) run_head(w, group * lanes + l, worker);
+    }
+}
+
+static void walk_lanes(walk *w) {
+    const ota_plan *plan = w->plan;
+    const bool narrow = plan->mixed || !plan->wide;
+    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    ota_parallel(plan->pool, (heads + lanes - 1) / lanes, lanes_task, w);
+}
+
 static void walk_heads(walk *w) {
     const ota_plan *plan = w->plan;
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (!ota_plan_has_seats(plan)) {
+    if (plan->lanes && !ota_array_present(&w->arrays->start_potential)) {
+        walk_lanes(w);
+    } else if (!ota_plan_has_seats(plan)) {
         if (plan->wide)
             walk_rows_f64(w);
         else

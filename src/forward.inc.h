@@ -487,6 +487,7 @@ static void WORD(walk_rows)(walk *w) {
     }
 }
 #include "forward_stored.inc.h"
+#include "forward_lanes.inc.h"
 
 #undef dropout_row
 #undef pack_rows

@@ -54,6 +54,12 @@ typedef struct ota_survey {
     bool forbidden; /* some pair */
 } ota_survey;
 
+/* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */
+typedef struct ota_lanes {
+    void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *taken;
+    double *wanted, *row_sums, *column_sums; /* `wanted` [columns]: the targets */
+} ota_lanes;
+
 /* All scores of one head being solved. */
 typedef struct ota_seat {
     void *scores;  /* [dense_rows][dense_stride], T */
@@ -71,6 +77,7 @@ typedef struct ota_seat {
     double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
+    ota_lanes lanes;
 } ota_seat;
 
 typedef struct ota_tally {
@@ -92,6 +99,7 @@ struct ota_plan {
     bool wide; /* T = double, else float */
     bool promoted;
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
+    bool lanes;    /* rounds of small heads, as many at once as vectors have lanes */
     bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
     bool in_place; /* few queries in row blocks or in order: nothing is packed */
     bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */

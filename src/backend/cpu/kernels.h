@@ -30,7 +30,10 @@ enum {
     OTA_LIFT_F32 = 64,  /* power of two of the largest entries of a stored kernel */
     OTA_LIFT_F64 = 512,
     OTA_GRADIENT_SCRATCH = 2 * OTA_ROW_BLOCK * OTA_KEY_TILE,
-    OTA_KEEP_ROOM = 16 /* elements that `keep` may write past the last one kept */
+    OTA_KEEP_ROOM = 16,  /* elements that `keep` may write past the last one kept */
+    OTA_LANES_SIDE = 16, /* most rows and columns of problems that are solved one a lane */
+    OTA_LANES_MOST = 16, /* most lanes of any level and type */
+    OTA_LANES_BYTES = 64 /* of one vector, at most */
 };
 
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
@@ -67,6 +70,34 @@ static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
 
 OTA_GRADIENT_BLOCK(ota_kernels_f32_gradient, float)
 OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
+
+/* Rounds of `lanes` small problems of one shape, problem l in lane l of every vector (lanes.inc.h). Element e of an
+ * array of problems lies at [e * lanes + l], so all have room for lanes times what is stated:
+ *
+ *     K_ij = 2^((S_ij - m_i) c) 2^lift, m_i = max_j S_ij, v = 1
+ *     round: u_i = mu_i / sum_j K_ij v_j,  v_j = nu_j / sum_i u_i K_ij
+ *     P_ij = u_i K_ij v_j with u of the last v
+ *
+ * rows, columns >= 1. Exactly `rounds`, or with a tolerance: until sum_j |c_j v_j - nu_j| is so far below tolerance total
+ * that the plan is certain to meet it, `rounds` at most. `taken` is the number of rounds, or -1 where the lane's problem
+ * is not carried: a row's maximum or a sum leaves the range of the type, scalings leave 2^(+-lift/2), the tolerance is
+ * below twice the floor of the arithmetic or was not met. What else is written there says nothing. A score of -inf has
+ * weight 0. Positive masses lie within 2^(+-lift/4). The result of a lane depends on that lane alone. */
+#define OTA_LANES_BLOCK(NAME, T)                                                                   \
+    typedef struct NAME {                                                                          \
+        int64_t rows, columns, rounds;                                                             \
+        const T *c;                     /* [1] log2(e) / tau */                                    \
+        const T *mass, *target;         /* [rows] mu, [columns] nu */                              \
+        const T *tolerance, *total;     /* [1], or NULL: exactly; the total mass */                \
+        T *matrix;                      /* [rows][columns] in: S, out: P */                        \
+        T *shift, *sum;                 /* [rows] out: m_i and sum_j K_ij v_j */                   \
+        T *scaling, *next;              /* [columns] out: v; scratch */                            \
+        double *row_sums, *column_sums; /* [rows], [columns] out: of P, added in f64 */            \
+        T *taken;                       /* [1] out */                                              \
+    } NAME;
+
+OTA_LANES_BLOCK(ota_kernels_f32_lanes, float)
+OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
 
 #define OTA_KERNEL_TABLE(NAME, T)                                                                                \
     /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/        \
@@ -178,6 +209,8 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
                           int64_t ldv, int64_t width, T *s);                                                     \
         void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
                             int64_t width, double *out);                                                         \
+        int64_t lanes;                              /* <= OTA_LANES_MOST, of 64 bytes at most */                 \
+        void (*lane_rounds)(const NAME##_lanes *b); /* see above */                                              \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

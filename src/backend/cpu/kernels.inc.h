@@ -10,7 +10,8 @@
  *
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
- * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows. Fused
+ * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, lanes.inc.h rounds
+ * of many small problems, one a lane. Fused
  * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
@@ -32,6 +33,7 @@
 typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
 typedef ota_kernels_f64_gradient gradient_block;
+typedef ota_kernels_f64_lanes lanes_block;
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
@@ -41,6 +43,7 @@ static const real EXP2[] = OTA_EXP2_F64;
 typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
 typedef ota_kernels_f32_gradient gradient_block;
+typedef ota_kernels_f32_lanes lanes_block;
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
@@ -166,6 +169,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
+#include "lanes.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -198,6 +202,8 @@ const kernel_table OTA_TABLE = {
     .apply_turned = apply_turned,
     .dots_kept = dots_kept,
     .spread_kept = spread_kept,
+    .lanes = LANES,
+    .lane_rounds = lane_rounds,
 };
 #endif
 

@@ -46,6 +46,7 @@ static inline real vec_first(vec x) {
 static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
 static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }

@@ -56,6 +56,7 @@ static inline real vec_first(vec x) { return x[0]; }
 static inline vec vec_add(vec a, vec b) { return WORD(vadd)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return WORD(vsub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(vmul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return WORD(vdiv)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(vfma)(c, a, b); }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(vbsl)(mask, yes, no); }
 static inline vmask mask_equal(vec a, vec b) { return WORD(vceq)(a, b); }

@@ -6,7 +6,7 @@
  *     vec_load_part, vec_store_part  the first `count` lanes (0 ... LANES), touching no other memory;
  *                                    the lanes not loaded are 0
  *     vec_set, vec_first            every lane from one number; lane 0
- *     vec_add, vec_sub, vec_mul
+ *     vec_add, vec_sub, vec_mul, vec_div
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
@@ -87,6 +87,7 @@ static inline real vec_first(vec x) { return x[0]; }
 static inline vec vec_add(vec a, vec b) { return a + b; }
 static inline vec vec_sub(vec a, vec b) { return a - b; }
 static inline vec vec_mul(vec a, vec b) { return a * b; }
+static inline vec vec_div(vec a, vec b) { return a / b; }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return (vec)(((vmask)yes & mask) | ((vmask)no & ~mask));
