@@ -82,6 +82,7 @@ static void tell_round(void *context, int64_t round, double residual) {
 }
 
 static void tell_head_done(walk *w, const ota_head_result *result) {
+    if (w->plan->resolved.settings.progress == NULL) return;
     (void)atomic_fetch_add(&w->heads_done, 1);
     tell(w, result->rounds, fmax(result->row_error, result->column_error));
 }
@@ -235,11 +236,13 @@ static void lanes_task(void *context, int64_t group, int worker) {
     bool left[OTA_LANES_MOST] = {false};
     if (interrupted(w)) return;
     if (narrow)
-        lane_group_f32(w, group, worker, left);
+        run_group_f32(w, group, worker, left);
     else
-        lane_group_f64(w, group, worker, left);
+        run_group_f64(w, group, worker, left);
     for (int64_t l = 0; l < lanes; l++) {
-        if (left[l]) run_head(w, group * lanes + l, worker);
+        if (!left[l]) continue;
+        plan->sentences[group * lanes + l][0] = '\0';
+        run_head(w, group * lanes + l, worker);
     }
 }
 
@@ -251,10 +254,15 @@ static void walk_lanes(walk *w) {
     ota_parallel(plan->pool, (heads + lanes - 1) / lanes, lanes_task, w);
 }
 
+/* Rounds from given potentials are run head by head. */
+static bool runs_in_lanes(const walk *w) {
+    return w->plan->lanes && !ota_array_present(&w->arrays->start_potential);
+}
+
 static void walk_heads(walk *w) {
     const ota_plan *plan = w->plan;
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (plan->lanes && !ota_array_present(&w->arrays->start_potential)) {
+    if (runs_in_lanes(w)) {
         walk_lanes(w);
     } else if (!ota_plan_has_seats(plan)) {
         if (plan->wide)
@@ -306,7 +314,9 @@ static void sum_up(const walk *w, ota_result *result) {
     if (stopped != OTA_OK) result->status = (ota_status)stopped;
     if (result->status == OTA_OK) return;
     const char *reason =
-        plan->sentences != NULL && stopped == OTA_OK ? plan->sentences[result->head] : "";
+        plan->sentences != NULL && stopped == OTA_OK && !plan->tallies[result->head].in_lane
+            ? plan->sentences[result->head]
+            : "";
     if (reason[0] != '\0') {
         (void)snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
     } else if (result->status == OTA_NONFINITE_ROWS || result->status == OTA_NONFINITE) {
@@ -363,10 +373,10 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
                       ota_array_present(&arrays.row_entropy) ||
                       ota_array_present(&arrays.row_support) || ota_array_present(&arrays.row_max);
     const int64_t heads = r->batch * r->heads;
-    for (int64_t k = 0; k < heads; k++) {
-        plan->tallies[k] = (ota_tally){0};
-        if (plan->sentences != NULL) plan->sentences[k][0] = '\0';
-    }
+    for (int64_t k = 0; k < heads; k++) plan->tallies[k] = (ota_tally){0};
+    /* A head in a lane has no sentence, and many have a lot of memory for theirs. */
+    const bool may_tell = plan->sentences != NULL && !runs_in_lanes(&w);
+    for (int64_t k = 0; k < heads && may_tell; k++) plan->sentences[k][0] = '\0';
     walk_heads(&w);
     if (atomic_load(&w.stopped) != OTA_OK) {
         for (int64_t k = 0; k < heads; k++) poison_head(&arrays, k / r->heads, k % r->heads);

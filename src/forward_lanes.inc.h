@@ -3,49 +3,67 @@
  * kernel turns all of them, and each head leaves through the same door as any other. A head whose masses, scores or
  * scalings the lanes cannot carry is left to the rounds of its own, so a head's answer depends on nothing but itself. */
 
-/* What one lane holds, in f64. */
 typedef struct WORD(lane_head) {
     int64_t batch, head;
     double tau, mass;
-    bool fit;
+    bool fit; /* masses and temperature are such that a lane may carry it */
 } WORD(lane_head);
 
+/* One group at work. */
+typedef struct WORD(lane_group) {
+    walk *w;
+    const ota_lanes *seat;
+    ota_slot *slot;
+    ota_worker *worker;
+    double *receiver;
+    int64_t lanes, stride; /* of seat->heads */
+    bool weighed;          /* masses were given */
+    bool logs, facts,
+        columns; /* wanted: logarithms of rows, any fact of a row, column potentials */
+    bool more;   /* something that finish_rows makes besides weights */
+    WORD(lane_head) heads[OTA_LANES_MOST];
+} WORD(lane_group);
+
+/* Masses that leave room for the scalings in the range of the type. */
 static const double WORD(lane_mass) = sizeof(REAL) == sizeof(double) ? 0x1p128 : 0x1p16;
 
 static bool WORD(lane_carries)(double mass) {
     return !(mass > 0.0) ? mass >= 0.0 : mass <= WORD(lane_mass) && mass * WORD(lane_mass) >= 1.0;
 }
 
-/* S of one head into lane `lane`. */
-static void WORD(lane_scores)(walk *w, ota_slot *slot, ota_worker *worker, int64_t batch,
-                              int64_t head, REAL *matrix, int64_t lane) {
-    const ota_plan *plan = w->plan;
+/* S of a head, one after another; the scale is left to lanes_in unless terms need it. */
+static void WORD(lane_scores)(const WORD(lane_group) * g, const WORD(lane_head) * at, REAL *to) {
+    const ota_plan *plan = g->w->plan;
     const ota_resolved *r = &plan->resolved;
-    const int64_t n = r->queries, m = r->keys, lanes = KERNELS(plan)->lanes;
-    REAL *block = worker->scores;
-    int64_t stride = m;
-    REAL scale = (REAL)1;
-    if (r->row_terms || r->support_count > 0) {
-        stride = plan->stride;
-        form_rows(w, slot, worker, batch, head, 0, n, block, stride);
-    } else {
-        pack_rows(&r->problem.scores, batch, head, 0, n, block, stride);
-        scale = (REAL)r->scale;
+    const int64_t n = r->queries, m = r->keys;
+    if (!r->row_terms && r->support_count == 0) {
+        pack_rows(&r->problem.scores, at->batch, at->head, 0, n, to, m);
+        return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        REAL *to = matrix + i * m * lanes + lane;
-        for (int64_t j = 0; j < m; j++) to[j * lanes] = block[i * stride + j] * scale;
+    REAL *block = g->worker->scores;
+    form_rows(g->w, g->slot, g->worker, at->batch, at->head, 0, n, block, plan->stride);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * m, block + i * plan->stride, (size_t)m * sizeof *to);
+}
+
+/* Everybody's masses where none were given, and those of lanes without a head. */
+static void WORD(lane_uniform)(const WORD(lane_group) * g) {
+    const ota_resolved *r = &g->w->plan->resolved;
+    REAL *mu = g->seat->mass, *target = g->seat->target;
+    const double share = (double)r->queries / (double)r->keys;
+    for (int64_t e = 0; e < r->queries * g->lanes; e++) mu[e] = (REAL)1;
+    for (int64_t e = 0; e < r->keys * g->lanes; e++) {
+        target[e] = (REAL)share;
+        g->seat->wanted[e] = share;
     }
 }
 
-/* Masses of one head into lane `lane`; exact targets are balanced to the mass of the rows. */
-static void WORD(lane_masses)(const walk *w, WORD(lane_head) * at, const ota_lanes *seat,
-                              int64_t lane) {
-    const ota_plan *plan = w->plan;
-    const ota_resolved *r = &plan->resolved;
-    const int64_t n = r->queries, m = r->keys, lanes = KERNELS(plan)->lanes;
-    REAL *mu = seat->mass, *target = seat->target;
-    double rows = 0.0, columns = 0.0;
+/* Masses of one head into its lane; exact targets are balanced to the mass of the rows. */
+static void WORD(lane_masses)(const WORD(lane_group) * g, WORD(lane_head) * at, int64_t lane) {
+    const ota_resolved *r = &g->w->plan->resolved;
+    const int64_t n = r->queries, m = r->keys, lanes = g->lanes;
+    REAL *mu = g->seat->mass, *target = g->seat->target;
+    double *wanted = g->seat->wanted, rows = 0.0, columns = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const double mass = ota_row_mass(r, at->batch, at->head, i);
         mu[i * lanes + lane] = (REAL)mass;
@@ -54,7 +72,7 @@ static void WORD(lane_masses)(const walk *w, WORD(lane_head) * at, const ota_lan
     }
     for (int64_t j = 0; j < m; j++) {
         const double mass = ota_column_mass(r, at->batch, at->head, j, rows / (double)m);
-        seat->wanted[j * lanes + lane] = mass;
+        wanted[j * lanes + lane] = mass;
         at->fit &= WORD(lane_carries)(mass);
         columns += mass;
     }
@@ -62,116 +80,148 @@ static void WORD(lane_masses)(const walk *w, WORD(lane_head) * at, const ota_lan
     at->fit &= rows > 0.0 && fabs(columns - rows) <= tolerated * rows;
     const double balance = r->problem.columns == OTA_COLUMNS_EXACT ? rows / columns : 1.0;
     for (int64_t j = 0; j < m; j++) {
-        seat->wanted[j * lanes + lane] *= balance;
-        target[j * lanes + lane] = (REAL)seat->wanted[j * lanes + lane];
+        wanted[j * lanes + lane] *= balance;
+        target[j * lanes + lane] = (REAL)wanted[j * lanes + lane];
     }
     at->mass = rows;
 }
 
-/* A lane without a head: one that meets everything at once. */
-static void WORD(lane_rest)(const ota_plan *plan, const ota_lanes *seat, int64_t lane) {
-    const int64_t n = plan->resolved.queries, m = plan->resolved.keys;
-    const int64_t lanes = KERNELS(plan)->lanes;
-    for (int64_t e = 0; e < n * m; e++) ((REAL *)seat->matrix)[e * lanes + lane] = (REAL)0;
-    for (int64_t i = 0; i < n; i++) ((REAL *)seat->mass)[i * lanes + lane] = (REAL)1;
-    for (int64_t j = 0; j < m; j++) ((REAL *)seat->target)[j * lanes + lane] = (REAL)n / (REAL)m;
-    ((REAL *)seat->c)[lane] = (REAL)1;
-    ((REAL *)seat->total)[lane] = (REAL)n;
+/* What the rows of one lane are known by. Returns sum_i |row sum - mu_i|. */
+static double WORD(lane_facts)(const WORD(lane_group) * g, const WORD(lane_head) * at, int64_t lane,
+                               double *mu, ota_row_found *found) {
+    const ota_resolved *r = &g->w->plan->resolved;
+    double error = 0.0;
+    for (int64_t i = 0; i < r->queries; i++) {
+        const int64_t e = i * g->lanes + lane;
+        mu[i] = g->weighed ? ota_row_mass(r, at->batch, at->head, i) : 1.0;
+        found[i] =
+            (ota_row_found){.mass = g->seat->row_sums[e], .potential = -INFINITY, .lse = -INFINITY};
+        error += fabs(found[i].mass - mu[i]);
+        if (!g->logs) continue;
+        const double shift = (double)((const REAL *)g->seat->shift)[e];
+        const double sum = ldexp((double)((const REAL *)g->seat->sum)[e], -REAL_LIFT);
+        found[i].lse = log(sum) + shift / at->tau;
+        if (mu[i] > 0.0) found[i].potential = at->tau * log(mu[i] / sum) - shift;
+    }
+    return error;
 }
 
-/* What the caller wants from the plan in one lane. False: it is not as good as it has to be. */
-static bool WORD(lane_leave)(walk *w, const WORD(lane_head) * at, const ota_lanes *seat,
-                             int64_t seat_index, int64_t lane) {
+/* P as it lies in seat->heads, and what else finish_rows makes of it. */
+static void WORD(lane_finish)(const WORD(lane_group) * g, const WORD(lane_head) * at, REAL *p,
+                              const double *mu, const ota_row_found *found, ota_tally *tally) {
+    const ota_plan *plan = g->w->plan;
+    const ota_arrays *a = g->w->arrays;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t n = r->queries, m = r->keys;
+    if (g->more) {
+        if (g->receiver != NULL) memset(g->receiver, 0, (size_t)m * sizeof *g->receiver);
+        WORD(pack_slot)(g->w, g->slot, at->batch, at->head / (r->heads / r->key_heads));
+        finish_rows(g->w, g->slot, g->worker, at->batch, at->head, 0, n, p, m, found, mu, true,
+                    tally, g->receiver);
+        for (int64_t j = 0; j < m && g->receiver != NULL; j++)
+            put(&a->receiver, at->batch, at->head, j, g->receiver[j]);
+        return;
+    }
+    for (int64_t i = 0; i < n && g->facts; i++)
+        WORD(put_row)(g->w, at->batch, at->head, i, &found[i]);
+    if (!ota_array_present(&a->coupling)) return;
+    ota_array to = a->coupling;
+    const bool dense = to.stride[3] == 1 && to.stride[2] == m;
+    if (dense) to.size[3] = n * m;
+    WORD(ota_unpack_rows)(&to, at->batch, at->head, 0, dense ? 1 : n, p, m);
+}
+
+/* What the caller wants of the head in one lane. False: its plan is not as good as it has to be. */
+static bool WORD(lane_leave)(const WORD(lane_group) * g, int64_t lane) {
+    const WORD(lane_head) *at = &g->heads[lane];
+    ota_plan *plan = g->w->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_settings *s = &r->settings;
+    const ota_lanes *seat = g->seat;
+    double mu[OTA_LANES_SIDE], error = 0.0;
+    ota_row_found found[OTA_LANES_SIDE];
+    for (int64_t j = 0; j < r->keys; j++)
+        error += fabs(seat->column_sums[j * g->lanes + lane] - seat->wanted[j * g->lanes + lane]);
+    const double row_error = WORD(lane_facts)(g, at, lane, mu, found);
+    if (!s->fixed && !(fmax(error, row_error) <= s->tolerance * at->mass)) return false;
+    ota_tally *tally = &plan->tallies[at->batch * r->heads + at->head];
+    tally->result = (ota_head_result){
+        .status = s->fixed ? OTA_FIXED_ITERS : OTA_OK,
+        .rounds = s->fixed ? s->rounds : (int64_t)((const REAL *)seat->taken)[lane],
+        .row_error = g->more ? 0.0 : row_error, /* finish_rows adds it up */
+        .column_error = error / at->mass};
+    tally->temperature_reached = at->tau;
+    tally->solver = ota_solver_sinkhorn.name;
+    tally->promoted = plan->promoted;
+    tally->in_lane = true;
+    WORD(lane_finish)(g, at, (REAL *)seat->heads + lane * g->stride, mu, found, tally);
+    for (int64_t j = 0; j < r->keys && g->columns; j++) {
+        const double v = (double)((const REAL *)seat->scaling)[j * g->lanes + lane];
+        put(&g->w->arrays->column_potential, at->batch, at->head, j, at->tau * log(v));
+    }
+    settle_head(g->w, at->batch, at->head, at->mass);
+    return true;
+}
+
+/* Reads `count` heads from `first` on into their lanes; a lane without a head meets everything at once. */
+static void WORD(lane_enter)(WORD(lane_group) * g, int64_t first, int64_t count) {
+    const ota_resolved *r = &g->w->plan->resolved;
+    REAL *c = g->seat->c, *total = g->seat->total, *rows = g->seat->heads;
+    if (!g->weighed || count < g->lanes) WORD(lane_uniform)(g);
+    for (int64_t l = 0; l < g->lanes; l++) {
+        WORD(lane_head) *at = &g->heads[l];
+        *at = (WORD(lane_head)){
+            .batch = (first + l) / r->heads, .head = (first + l) % r->heads, .tau = 1.0};
+        at->mass = (double)r->queries;
+        if (l < count) {
+            at->tau = ota_head_temperature(r, at->head);
+            at->fit = at->tau >= RAW_LEAST && at->tau <= 1.0 / RAW_LEAST;
+            WORD(lane_scores)(g, at, rows + l * g->stride);
+            if (g->weighed) WORD(lane_masses)(g, at, l);
+        } else {
+            memset(rows + l * g->stride, 0, (size_t)g->stride * sizeof *rows);
+        }
+        c[l] = (REAL)(log2_e / at->tau);
+        total[l] = (REAL)at->mass;
+    }
+}
+
+/* Group `index` of the heads; `left` says which of them the lanes did not carry. */
+static void WORD(run_group)(walk *w, int64_t index, int64_t seat_index, bool *left) {
     ota_plan *plan = w->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_arrays *a = w->arrays;
     const ota_settings *s = &r->settings;
-    const int64_t n = r->queries, m = r->keys, lanes = KERNELS(plan)->lanes;
-    const double t = at->tau;
-    const REAL *p = (const REAL *)seat->matrix + lane;
-    double error = 0.0, row_error = 0.0;
-    for (int64_t j = 0; j < m; j++)
-        error += fabs(seat->column_sums[j * lanes + lane] - seat->wanted[j * lanes + lane]);
-    ota_row_found found[OTA_LANES_SIDE];
-    double mu[OTA_LANES_SIDE];
-    const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
-    for (int64_t i = 0; i < n; i++) {
-        mu[i] = ota_row_mass(r, at->batch, at->head, i);
-        found[i] = (ota_row_found){
-            .mass = seat->row_sums[i * lanes + lane], .potential = -INFINITY, .lse = -INFINITY};
-        row_error += fabs(found[i].mass - mu[i]);
-        if (!logs) continue;
-        const double shift = (double)((const REAL *)seat->shift)[i * lanes + lane];
-        const double sum = ldexp((double)((const REAL *)seat->sum)[i * lanes + lane], -REAL_LIFT);
-        found[i].lse = log(sum) + shift / t;
-        if (mu[i] > 0.0) found[i].potential = t * log(mu[i] / sum) - shift;
-    }
-    if (!s->fixed && !(fmax(error, row_error) <= s->tolerance * at->mass)) return false;
-
-    const int64_t index = at->batch * r->heads + at->head;
-    ota_tally *tally = &plan->tallies[index];
-    ota_worker *worker = &plan->workers[seat_index];
-    ota_slot *slot = &plan->slots[seat_index];
-    tally->result.rounds = s->fixed ? s->rounds : (int64_t)((const REAL *)seat->taken)[lane];
-    tally->result.column_error = error / at->mass;
-    tally->result.status = s->fixed ? OTA_FIXED_ITERS : OTA_OK;
-    tally->temperature_reached = t;
-    tally->solver = ota_solver_sinkhorn.name;
-    tally->promoted = plan->promoted;
-    REAL *block = worker->scores;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < m; j++) block[i * m + j] = p[(i * m + j) * lanes];
-    }
-    double *receiver = NULL;
-    if (ota_array_present(&a->receiver)) {
-        receiver = plan->receivers + seat_index * OTA_CHUNKS * plan->stride;
-        memset(receiver, 0, (size_t)m * sizeof *receiver);
-    }
-    WORD(pack_slot)(w, slot, at->batch, at->head / (r->heads / r->key_heads));
-    finish_rows(w, slot, worker, at->batch, at->head, 0, n, block, m, found, mu, true, tally,
-                receiver);
-    for (int64_t j = 0; j < m && receiver != NULL; j++)
-        put(&a->receiver, at->batch, at->head, j, receiver[j]);
-    for (int64_t j = 0; j < m && ota_array_present(&a->column_potential); j++) {
-        const double v = (double)((const REAL *)seat->scaling)[j * lanes + lane];
-        put(&a->column_potential, at->batch, at->head, j, t * log(v));
-    }
-    settle_head(w, at->batch, at->head, at->mass);
-    return true;
-}
-
-/* Group `group` of the heads; `left` says which of them the lanes did not carry. */
-static void WORD(lane_group)(walk *w, int64_t group, int64_t seat_index, bool *left) {
-    const ota_plan *plan = w->plan;
-    const ota_resolved *r = &plan->resolved;
-    const ota_settings *s = &r->settings;
-    const ota_lanes *seat = &plan->seats[seat_index].lanes;
-    const int64_t lanes = KERNELS(plan)->lanes, first = group * lanes;
+    const int64_t lanes = KERNELS(plan)->lanes, first = index * lanes, pairs = r->queries * r->keys;
     const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
+    const ota_lanes *seat = &plan->seats[seat_index].lanes;
+    const bool scaled = r->row_terms || r->support_count > 0;
     REAL tolerance[OTA_LANES_MOST];
-    WORD(lane_head) heads[OTA_LANES_MOST];
-    for (int64_t l = 0; l < lanes; l++) {
-        tolerance[l] = (REAL)s->tolerance;
-        if (l >= count) {
-            WORD(lane_rest)(plan, seat, l);
-            continue;
-        }
-        WORD(lane_head) *at = &heads[l];
-        *at = (WORD(lane_head)){.batch = (first + l) / r->heads, .head = (first + l) % r->heads};
-        at->tau = ota_head_temperature(r, at->head);
-        at->fit = at->tau >= RAW_LEAST && at->tau <= 1.0 / RAW_LEAST;
-        WORD(lane_scores)
-        (w, &plan->slots[seat_index], &plan->workers[seat_index], at->batch, at->head, seat->matrix,
-         l);
-        WORD(lane_masses)(w, at, seat, l);
-        ((REAL *)seat->c)[l] = (REAL)(log2_e / at->tau);
-        ((REAL *)seat->total)[l] = (REAL)at->mass;
-    }
+    WORD(lane_group)
+    g = {.w = w,
+         .seat = seat,
+         .slot = &plan->slots[seat_index],
+         .worker = &plan->workers[seat_index],
+         .lanes = lanes,
+         .stride = (pairs + 15) / 16 * 16,
+         .weighed =
+             ota_array_present(&r->problem.row_mass) || ota_array_present(&r->problem.column_mass),
+         .logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
+         .columns = ota_array_present(&a->column_potential)};
+    g.facts = g.logs || ota_array_present(&a->sink);
+    g.more = ota_array_present(&a->out) || ota_array_present(&a->receiver) ||
+             ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||
+             ota_array_present(&a->row_max);
+    if (ota_array_present(&a->receiver))
+        g.receiver = plan->receivers + seat_index * OTA_CHUNKS * plan->stride;
+    WORD(lane_enter)(&g, first, count);
+    KERNELS(plan)->lanes_in(seat->heads, g.stride, pairs, scaled ? (REAL)1 : (REAL)r->scale,
+                            seat->matrix);
+    for (int64_t l = 0; l < lanes; l++) tolerance[l] = (REAL)s->tolerance;
     KERNELS(plan)->lane_rounds(&(LANES_BLOCK){.rows = r->queries,
                                               .columns = r->keys,
-                                              .rounds = s->fixed ? s->rounds
-                                                        : s->max_rounds < LANES_PATIENCE
-                                                            ? s->max_rounds
+                                              .rounds = s->fixed || s->max_rounds < LANES_PATIENCE
+                                                            ? (s->fixed ? s->rounds : s->max_rounds)
                                                             : LANES_PATIENCE,
                                               .c = seat->c,
                                               .mass = seat->mass,
@@ -186,8 +236,9 @@ static void WORD(lane_group)(walk *w, int64_t group, int64_t seat_index, bool *l
                                               .row_sums = seat->row_sums,
                                               .column_sums = seat->column_sums,
                                               .taken = seat->taken});
+    KERNELS(plan)->lanes_out(seat->matrix, pairs, seat->heads, g.stride);
     for (int64_t l = 0; l < count; l++) {
-        left[l] = !heads[l].fit || ((const REAL *)seat->taken)[l] < (REAL)0 ||
-                  !WORD(lane_leave)(w, &heads[l], seat, seat_index, l);
+        const bool carried = g.heads[l].fit && ((const REAL *)seat->taken)[l] >= (REAL)0;
+        left[l] = !carried || !WORD(lane_leave)(&g, l);
     }
 }

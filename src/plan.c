@@ -201,6 +201,7 @@ static void take_lanes(ota_plan *plan, ota_lanes *lanes) {
                  {&lanes->taken, 1}};
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
         *parts[k].to = ota_arena_take(&plan->arena, parts[k].vectors, OTA_LANES_BYTES);
+    lanes->heads = ota_arena_take(&plan->arena, (rows * columns + 15) / 16 * 16, OTA_LANES_BYTES);
     const size_t wide = OTA_LANES_MOST * sizeof(double);
     lanes->wanted = ota_arena_take(&plan->arena, columns, wide);
     lanes->row_sums = ota_arena_take(&plan->arena, rows, wide);

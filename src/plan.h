@@ -58,6 +58,7 @@ typedef struct ota_survey {
 typedef struct ota_lanes {
     void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *taken;
     double *wanted, *row_sums, *column_sums; /* `wanted` [columns]: the targets */
+    void *heads; /* [lanes][pairs rounded up to 16]: as they come and go */
 } ota_lanes;
 
 /* All scores of one head being solved. */
@@ -84,7 +85,7 @@ typedef struct ota_tally {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double temperature_reached;
-    bool promoted;
+    bool promoted, in_lane;
     const char *solver; /* that found this head's plan; NULL: the plan's */
 } ota_tally;
 

@@ -99,118 +99,122 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
 OTA_LANES_BLOCK(ota_kernels_f32_lanes, float)
 OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
 
-#define OTA_KERNEL_TABLE(NAME, T)                                                                                \
-    /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/        \
-    typedef struct NAME##_attend {                                                                               \
-        const T *queries;     /* [rows][width] packed densely                                   */               \
-        const T *packed_keys; /* see above                                                      */               \
-        const T *values;      /* [key_count][values_width] packed densely, finite               */               \
-        const T *key_bias;    /* [key_count] added to scale*q.k (units of S), or NULL           */               \
-        int64_t rows, width, values_width;                                                                       \
-        const int64_t *begin,                                                                                    \
-            *end;          /* [rows]: keys of row i are [begin[i], end[i])                   */                  \
-        T scale;           /* S = scale * q.k (any sign)                                     */                  \
-        T c;               /* log2(e) / tau                                                  */                  \
-        T sink;            /* logit in units of S, -inf = none                               */                  \
-        const T *row_mass; /* [rows] mu, or NULL = 1                                         */                  \
-        /* fills a tile of true scores pair by pair when terms or masks need it, else NULL: called   */          \
-        /* after the products with raw q.k in tile[row*OTA_KEY_TILE + key - first], must turn them   */          \
-        /* into S (scale included); keys outside [begin,end) of the row are then ignored             */          \
-        void (*terms)(void *context, int64_t row, int64_t first, int64_t last, T *tile_row);                     \
-        void *terms_context;                                                                                     \
-        T *out; /* [rows][values_width], out = mu * softmax V                     */                             \
-        T *row_max,                                                                                              \
-            *row_sum; /* [rows]: max_j S and sum 2^((S - max) c), sink included;         */                      \
-                      /* an empty row gives -inf, 0 and out = 0                          */                      \
-        T *scratch;   /* NAME##_attend_scratch(values_width) elements, 64-byte aligned   */                      \
-    } NAME##_attend;                                                                                             \
-                                                                                                                 \
-    typedef struct NAME {                                                                                        \
-        void (*attend)(const NAME##_attend *block);                                                              \
-        void (*gradient)(const NAME##_gradient *block);                                                          \
-        /* s[r*lds + j] = q_r . k_j for rows x keys, keys packed, q dense [rows][width] */                       \
-        void (*products)(const T *q, const T *packed_keys, int64_t rows, int64_t keys,                           \
-                         int64_t width, T *s, int64_t lds);                                                      \
-        /* s[j] = q . k_j, keys k[j*ldk + w] as they lie */                                                      \
-        void (*dots)(const T *q, const T *k, int64_t ldk, int64_t count, int64_t width, T *s);                   \
-        /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */        \
-        void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                            \
-                      int64_t keys, int64_t values_width, T *out, int64_t ldo);                                  \
-        /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                               \
-        T (*maximum)(const T *s, const T *h, int64_t count);                                                     \
-        /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                          \
-        T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                              \
-        /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */               \
-        double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                       \
-        /* p_j *= factor; returns nothing */                                                                     \
-        void (*multiply)(T * p, int64_t count, T factor);                                                        \
-        double (*sum)(const T *p, int64_t count);                                                                \
-        /* sum p log(p) over p > 0 (natural log), the number of p > 0 and the largest p */                       \
-        void (*statistics)(const T *p, int64_t count, double *p_log_p, int64_t *positive,                        \
-                           double *max);                                                                         \
-        /* column[j] += factor * p[j], f64 accumulators */                                                       \
-        void (*accumulate)(const T *p, int64_t count, double factor, double *column);                            \
+#define OTA_KERNEL_TABLE(NAME, T)                                                                                  \
+    /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/          \
+    typedef struct NAME##_attend {                                                                                 \
+        const T *queries;     /* [rows][width] packed densely                                   */                 \
+        const T *packed_keys; /* see above                                                      */                 \
+        const T *values;      /* [key_count][values_width] packed densely, finite               */                 \
+        const T *key_bias;    /* [key_count] added to scale*q.k (units of S), or NULL           */                 \
+        int64_t rows, width, values_width;                                                                         \
+        const int64_t *begin,                                                                                      \
+            *end;          /* [rows]: keys of row i are [begin[i], end[i])                   */                    \
+        T scale;           /* S = scale * q.k (any sign)                                     */                    \
+        T c;               /* log2(e) / tau                                                  */                    \
+        T sink;            /* logit in units of S, -inf = none                               */                    \
+        const T *row_mass; /* [rows] mu, or NULL = 1                                         */                    \
+        /* fills a tile of true scores pair by pair when terms or masks need it, else NULL: called   */            \
+        /* after the products with raw q.k in tile[row*OTA_KEY_TILE + key - first], must turn them   */            \
+        /* into S (scale included); keys outside [begin,end) of the row are then ignored             */            \
+        void (*terms)(void *context, int64_t row, int64_t first, int64_t last, T *tile_row);                       \
+        void *terms_context;                                                                                       \
+        T *out; /* [rows][values_width], out = mu * softmax V                     */                               \
+        T *row_max,                                                                                                \
+            *row_sum; /* [rows]: max_j S and sum 2^((S - max) c), sink included;         */                        \
+                      /* an empty row gives -inf, 0 and out = 0                          */                        \
+        T *scratch;   /* NAME##_attend_scratch(values_width) elements, 64-byte aligned   */                        \
+    } NAME##_attend;                                                                                               \
+                                                                                                                   \
+    typedef struct NAME {                                                                                          \
+        void (*attend)(const NAME##_attend *block);                                                                \
+        void (*gradient)(const NAME##_gradient *block);                                                            \
+        /* s[r*lds + j] = q_r . k_j for rows x keys, keys packed, q dense [rows][width] */                         \
+        void (*products)(const T *q, const T *packed_keys, int64_t rows, int64_t keys,                             \
+                         int64_t width, T *s, int64_t lds);                                                        \
+        /* s[j] = q . k_j, keys k[j*ldk + w] as they lie */                                                        \
+        void (*dots)(const T *q, const T *k, int64_t ldk, int64_t count, int64_t width, T *s);                     \
+        /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */          \
+        void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                              \
+                      int64_t keys, int64_t values_width, T *out, int64_t ldo);                                    \
+        /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                                 \
+        T (*maximum)(const T *s, const T *h, int64_t count);                                                       \
+        /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                            \
+        T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                                \
+        /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */                 \
+        double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                         \
+        /* p_j *= factor; returns nothing */                                                                       \
+        void (*multiply)(T * p, int64_t count, T factor);                                                          \
+        double (*sum)(const T *p, int64_t count);                                                                  \
+        /* sum p log(p) over p > 0 (natural log), the number of p > 0 and the largest p */                         \
+        void (*statistics)(const T *p, int64_t count, double *p_log_p, int64_t *positive,                          \
+                           double *max);                                                                           \
+        /* column[j] += factor * p[j], f64 accumulators */                                                         \
+        void (*accumulate)(const T *p, int64_t count, double factor, double *column);                              \
         /* Sinkhorn, log rows: for every row r of rows: shift[r] = max_j (s + h), sum[r] = sum_j       \
            2^((s + h - shift) c) (+ sink_r), then column[j] += mass[r] / sum[r] * 2^((s+h-shift) c).    \
            sink = logit in units of S (-inf none); h [columns]; scratch columns elements.              \
-           Rows with mass 0 or shift -inf add nothing. */         \
-        void (*rows_and_columns)(const T *s, int64_t lds, int64_t rows, int64_t columns,                         \
-                                 const T *h, T c, T sink, const double *mass, double *shift,                     \
-                                 double *sum, double *column, T *scratch);                                       \
+           Rows with mass 0 or shift -inf add nothing. */           \
+        void (*rows_and_columns)(const T *s, int64_t lds, int64_t rows, int64_t columns,                           \
+                                 const T *h, T c, T sink, const double *mass, double *shift,                       \
+                                 double *sum, double *column, T *scratch);                                         \
         /* column log-sum-exp in two sweeps: top[j] = max(top[j], s_rj + f_r) over the rows; then       \
            column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped; columns whose top  \
-           is -inf get 0 */        \
-        void (*columns_top)(const T *s, int64_t lds, int64_t rows, int64_t columns,                              \
-                            const double *f, T *top);                                                            \
-        void (*columns_sum)(const T *s, int64_t lds, int64_t rows, int64_t columns,                              \
-                            const double *f, const T *top, T c, double *column);                                 \
-        /* linear domain: kernel[r,j] = 2^((s + f_r + h_j) c); returns how many finite s gave 0 */               \
-        int64_t (*kernel_form)(const T *s, int64_t lds, int64_t rows, int64_t columns,                           \
-                               const double *f, const T *h, T c, T *kernel, int64_t ldk);                        \
+           is -inf get 0 */          \
+        void (*columns_top)(const T *s, int64_t lds, int64_t rows, int64_t columns,                                \
+                            const double *f, T *top);                                                              \
+        void (*columns_sum)(const T *s, int64_t lds, int64_t rows, int64_t columns,                                \
+                            const double *f, const T *top, T c, double *column);                                   \
+        /* linear domain: kernel[r,j] = 2^((s + f_r + h_j) c); returns how many finite s gave 0 */                 \
+        int64_t (*kernel_form)(const T *s, int64_t lds, int64_t rows, int64_t columns,                             \
+                               const double *f, const T *h, T c, T *kernel, int64_t ldk);                          \
         /* one fused round on the kernel: r = K_r . v + sink[r]; u[r] = mass[r] / r (0 if mass 0);      \
-           column[j] += u[r] K_rj. sink may be NULL. */        \
-        void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
-                             const T *v, const double *mass, const double *sink, double *u,                      \
-                             double *column);                                                                    \
-        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                      \
-        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                      \
-                               const T *y, const double *factor, double *x, double *column);                     \
+           column[j] += u[r] K_rj. sink may be NULL. */          \
+        void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                          \
+                             const T *v, const double *mass, const double *sink, double *u,                        \
+                             double *column);                                                                      \
+        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                        \
+        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
+                               const T *y, const double *factor, double *x, double *column);                       \
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. Made    \
-           for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */ \
-        void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                               \
-        /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                         \
-        void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                 \
-                        const double *u, T *p, int64_t ldp);                                                     \
+           for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */   \
+        void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                                 \
+        /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                           \
+        void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \
+                        const double *u, T *p, int64_t ldp);                                                       \
         /* entmax sums: over x_j = (s_j + h_j - shift) k: y = max(0, x_j - t);                          \
            *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1); p = 1 and 2 without     \
-           pow), returns the number of y > 0 */        \
-        int64_t (*power_sums)(const T *s, const T *h, int64_t count, T shift, T k, double t,                     \
-                              double p, double *first, double *second);                                          \
-        /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                \
-        double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                \
-                         T factor, T *out);                                                                      \
+           pow), returns the number of y > 0 */          \
+        int64_t (*power_sums)(const T *s, const T *h, int64_t count, T shift, T k, double t,                       \
+                              double p, double *first, double *second);                                            \
+        /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                  \
+        double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                  \
+                         T factor, T *out);                                                                        \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
-           room for count + OTA_KEEP_ROOM elements; kept may be s. */     \
-        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                            \
-        /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                  \
-        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                          \
-                           int64_t ldv, int64_t values_width, T *out);                                           \
-        /* backward of rows (slopes.inc.h); w_j = p_j^power where p_j > 0, else 0 */                             \
-        void (*slope_weights)(const T *p, int64_t count, double power, T *w);                                    \
-        /* sum w (u - b) over w != 0, and sum w; b may be NULL */                                                \
-        double (*slope_mean)(const T *w, const T *u, const T *b, int64_t count, double *total);                  \
-        /* u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0; b may be NULL */                               \
-        void (*slopes)(const T *w, const T *b, int64_t count, T a, T rate, T *u);                                \
-        /* out[j*width + w] += sum_i p[i*ldp + j] x[i*width + w]; few rows: they are one chain of runs */        \
-        void (*apply_turned)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                    \
-                             int64_t width, T *out);                                                             \
-        /* s[i] = q . v_(where[i]), and out[where[i]*width + w] += p[i] x[w] */                                  \
-        void (*dots_kept)(const T *q, const int32_t *where, int64_t count, const T *v,                           \
-                          int64_t ldv, int64_t width, T *s);                                                     \
-        void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
-                            int64_t width, double *out);                                                         \
-        int64_t lanes;                              /* <= OTA_LANES_MOST, of 64 bytes at most */                 \
-        void (*lane_rounds)(const NAME##_lanes *b); /* see above */                                              \
+           room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
+        int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \
+        /* out[w] = sum_i p_i v[where_i ldv + w], the sparse twin of `apply` */                                    \
+        void (*apply_kept)(const T *p, const int32_t *where, int64_t count, const T *v,                            \
+                           int64_t ldv, int64_t values_width, T *out);                                             \
+        /* backward of rows (slopes.inc.h); w_j = p_j^power where p_j > 0, else 0 */                               \
+        void (*slope_weights)(const T *p, int64_t count, double power, T *w);                                      \
+        /* sum w (u - b) over w != 0, and sum w; b may be NULL */                                                  \
+        double (*slope_mean)(const T *w, const T *u, const T *b, int64_t count, double *total);                    \
+        /* u_j = w_j (u_j - b_j - a) rate where w_j != 0, else 0; b may be NULL */                                 \
+        void (*slopes)(const T *w, const T *b, int64_t count, T a, T rate, T *u);                                  \
+        /* out[j*width + w] += sum_i p[i*ldp + j] x[i*width + w]; few rows: they are one chain of runs */          \
+        void (*apply_turned)(const T *p, int64_t ldp, const T *x, int64_t rows, int64_t keys,                      \
+                             int64_t width, T *out);                                                               \
+        /* s[i] = q . v_(where[i]), and out[where[i]*width + w] += p[i] x[w] */                                    \
+        void (*dots_kept)(const T *q, const int32_t *where, int64_t count, const T *v,                             \
+                          int64_t ldv, int64_t width, T *s);                                                       \
+        void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                           \
+                            int64_t width, double *out);                                                           \
+        int64_t lanes;                              /* <= OTA_LANES_MOST, of 64 bytes at most */                   \
+        void (*lane_rounds)(const NAME##_lanes *b); /* see above */                                                \
+        /* to[e * lanes + l] = from[l * stride + e] factor for e < count, and back, where the elements of to     \
+           from count up to a whole vector become 0; stride is a multiple of lanes, `from` as long */ \
+        void (*lanes_in)(const T *from, int64_t stride, int64_t count, T factor, T *to);                           \
+        void (*lanes_out)(const T *from, int64_t count, T *to, int64_t stride);                                    \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

@@ -204,6 +204,8 @@ const kernel_table OTA_TABLE = {
     .spread_kept = spread_kept,
     .lanes = LANES,
     .lane_rounds = lane_rounds,
+    .lanes_in = lanes_in,
+    .lanes_out = lanes_out,
 };
 #endif
 

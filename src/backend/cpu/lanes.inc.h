@@ -227,3 +227,25 @@ static void lane_rounds(const lanes_block *b) {
     sound = vec_select(mask_above(state.low, vec_set(LANE_LOW)), sound, none);
     vec_store(b->taken, vec_select(mask_above(sound, none), state.taken, vec_set(-1)));
 }
+
+/* to[e * LANES + l] = from[l * stride + e] factor. Reads whole vectors: stride is a multiple of LANES. */
+static void lanes_in(const real *from, int64_t stride, int64_t count, real factor, real *to) {
+    for (int64_t e = 0; e < count; e += LANES) {
+        const int64_t rest = smaller(LANES, count - e);
+        vec x[LANES];
+        UNROLL for (int l = 0; l < LANES; l++) x[l] = vec_load(from + l * stride + e);
+        vec_turn(x);
+        for (int64_t k = 0; k < rest; k++) lane_store(to, e + k, vec_mul(x[k], vec_set(factor)));
+    }
+}
+
+/* to[l * stride + e] = from[e * LANES + l], 0 in the rest of the last vector. */
+static void lanes_out(const real *from, int64_t count, real *to, int64_t stride) {
+    for (int64_t e = 0; e < count; e += LANES) {
+        const int64_t rest = smaller(LANES, count - e);
+        vec x[LANES];
+        for (int64_t k = 0; k < LANES; k++) x[k] = k < rest ? lane_load(from, e + k) : vec_set(0);
+        vec_turn(x);
+        UNROLL for (int l = 0; l < LANES; l++) vec_store(to + l * stride + e, x[l]);
+    }
+}

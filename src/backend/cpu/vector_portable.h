@@ -20,6 +20,7 @@
  *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
  *     vec_scale_down                 the same for n <= 0
  *     vec_accumulate(to, x)          LANES f64 sums += x
+ *     vec_turn(x)                    LANES vectors become their transpose
  *
  * and, in vector_tile.h or in its own way, the register tile's product. */
 #ifndef OTA_VECTOR_PORTABLE_H
@@ -145,6 +146,14 @@ static inline vec vec_scale_down(vec x, vec n) {
 }
 static inline void vec_accumulate(double *to, vec x) {
     for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
+}
+static inline void vec_turn(vec *x) {
+    real across[LANES * LANES], lane[LANES];
+    for (int r = 0; r < LANES; r++) {
+        vec_store(lane, x[r]);
+        for (int l = 0; l < LANES; l++) across[l * LANES + r] = lane[l];
+    }
+    for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
 
 #undef MAGIC
