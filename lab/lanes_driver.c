@@ -91,8 +91,8 @@ static void report(ota_type type, int64_t n, int64_t rounds, int64_t heads, cons
 
 int main(int count, char **words) {
     const char *level = count > 1 ? words[1] : "";
-    static const int64_t sizes[] = {2, 4, 8, 12, 16, 24, 32};
-    for (int k = 0; k < 7; k++) {
+    static const int64_t sizes[] = {2, 4, 8, 16, 24, 32};
+    for (int k = 0; k < 6; k++) {
         for (int wide = 0; wide < 2; wide++) {
             for (int rounds = 20; rounds >= 0; rounds -= 20) {
                 report(wide ? OTA_F64 : OTA_F32, sizes[k], rounds, 4096, level);

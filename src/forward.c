@@ -34,7 +34,7 @@ enum {
     ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
     ROUNDS_STALL =
         50, /* less than 10 % in so many rounds: the general solver looks for the reason */
-    LANES_PATIENCE = 150 /* rounds to a tolerance after which a head leaves its lane */
+    LANES_PATIENCE = 256 /* rounds to a tolerance after which a head leaves its lane */
 };
 static const double stall_ratio = 0.9;
 

@@ -55,7 +55,10 @@ static lane_span lane_kernel(const lanes_block *b, vec *sound) {
     return span;
 }
 
-enum { LANE_CHAINS = 4 }; /* sums that run side by side */
+enum {
+    LANE_CHAINS = 4, /* sums that run side by side */
+    LANE_LOOK = 8    /* rounds between two looks at the pace */
+};
 
 /* sum[k] = sum_i x_i y[k step + i stride], a sum each for `chains` neighbours. */
 static ALWAYS_INLINE void lane_sums(int chains, const real *y, int64_t step, int64_t stride,
@@ -177,6 +180,14 @@ static void lane_turns(const lanes_block *b, lane_state *state) {
     state->going = vec_set(0);
 }
 
+/* Does the pace of the rounds so far leave the error above `limit` for good? Rounds slow down, if anything. */
+static ALWAYS_INLINE vmask lane_is_slow(const lanes_block *b, vec early, vec error, vec limit) {
+    const vec pace = vec_div(error, early);
+    for (int64_t round = 2 * LANE_LOOK; round < b->rounds; round += LANE_LOOK)
+        error = vec_mul(error, pace);
+    return mask_above(error, limit);
+}
+
 /* Rounds until every problem has met its tolerance, or cannot, or b->rounds of them. */
 static void lane_search(const lanes_block *b, lane_span span, lane_state *state, vec *sound) {
     const vec none = vec_set(0), high = vec_set(LANE_HIGH), low = vec_set(LANE_LOW);
@@ -187,9 +198,13 @@ static void lane_search(const lanes_block *b, lane_span span, lane_state *state,
     const vec tolerance = vec_load(b->tolerance);
     const vec limit = vec_mul(vec_sub(tolerance, floor), vec_load(b->total));
     *sound = vec_select(mask_above(tolerance, vec_add(floor, floor)), *sound, none);
+    vec early = none;
     for (int64_t round = 0;; round++) {
         lane_rows(b, state);
         lane_columns(b, true, state);
+        if (round == LANE_LOOK) early = state->error;
+        if (round == 2 * LANE_LOOK)
+            *sound = vec_select(lane_is_slow(b, early, state->error, limit), none, *sound);
         /* Neither NaN nor scalings that have left their range come back. */
         state->going = vec_select(mask_above(state->error, limit), *sound, none);
         state->going = vec_select(mask_above(high, state->high), state->going, none);
