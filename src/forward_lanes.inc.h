@@ -6,7 +6,8 @@
 typedef struct WORD(lane_head) {
     int64_t batch, head;
     double tau, mass;
-    bool fit; /* masses and temperature are such that a lane may carry it */
+    double reach; /* of rounding in the products, in units of u tau */
+    bool fit;     /* masses and temperature are such that a lane may carry it */
 } WORD(lane_head);
 
 /* One group at work. */
@@ -18,9 +19,9 @@ typedef struct WORD(lane_group) {
     double *receiver;
     int64_t lanes, stride; /* of seat->heads */
     bool weighed;          /* masses were given */
-    bool logs, facts,
-        columns; /* wanted: logarithms of rows, any fact of a row, column potentials */
-    bool more;   /* something that finish_rows makes besides weights */
+    bool terms;            /* or supports: rows are not just scaled */
+    /* Wanted: logarithms of rows, any fact of a row, column potentials, what finish_rows makes besides weights. */
+    bool logs, facts, columns, more;
     WORD(lane_head) heads[OTA_LANES_MOST];
 } WORD(lane_group);
 
@@ -31,19 +32,47 @@ static bool WORD(lane_carries)(double mass) {
     return !(mass > 0.0) ? mass >= 0.0 : mass <= WORD(lane_mass) && mass * WORD(lane_mass) >= 1.0;
 }
 
-/* S of a head, one after another; the scale is left to lanes_in unless terms need it. */
-static void WORD(lane_scores)(const WORD(lane_group) * g, const WORD(lane_head) * at, REAL *to) {
+/* Largest |x|^2 of some rows. */
+static double WORD(lane_norm)(const REAL *rows, int64_t count, int64_t width) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        REAL norm = 0;
+        for (int64_t q = 0; q < width; q++) norm += rows[i * width + q] * rows[i * width + q];
+        largest = fmax(largest, (double)norm);
+    }
+    return largest;
+}
+
+/* Products of the head's queries and keys; what they add to the floor of the arithmetic, in units of tau, is
+ * for tolerances only (rounds_floor of forward_rounds.inc.h). */
+static void WORD(lane_products)(const WORD(lane_group) * g, WORD(lane_head) * at, REAL *to) {
     const ota_plan *plan = g->w->plan;
     const ota_resolved *r = &plan->resolved;
-    const int64_t n = r->queries, m = r->keys;
-    if (!r->row_terms && r->support_count == 0) {
-        pack_rows(&r->problem.scores, at->batch, at->head, 0, n, to, m);
-        return;
-    }
-    REAL *block = g->worker->scores;
-    form_rows(g->w, g->slot, g->worker, at->batch, at->head, 0, n, block, plan->stride);
+    const int64_t n = r->queries, m = r->keys, width = r->width;
+    REAL *queries = g->worker->queries, *keys = queries + n * width;
+    pack_rows(&r->problem.queries, at->batch, at->head, 0, n, queries, width);
+    pack_rows(&r->problem.keys, at->batch, at->head / (r->heads / r->key_heads), 0, m, keys, width);
     for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * m, block + i * plan->stride, (size_t)m * sizeof *to);
+        KERNELS(plan)->dots(queries + i * width, keys, width, m, width, to + i * m);
+    if (r->settings.fixed) return;
+    at->reach = fabs(r->scale) / at->tau *
+                sqrt(WORD(lane_norm)(queries, n, width) * WORD(lane_norm)(keys, m, width));
+}
+
+/* S of a head, row after row; a scale alone is left to lanes_in. */
+static void WORD(lane_scores)(const WORD(lane_group) * g, WORD(lane_head) * at, REAL *to) {
+    const ota_resolved *r = &g->w->plan->resolved;
+    const int64_t n = r->queries, m = r->keys;
+    if (r->from_matrix)
+        pack_rows(&r->problem.scores, at->batch, at->head, 0, n, to, m);
+    else
+        WORD(lane_products)(g, at, to);
+    for (int64_t i = 0; i < n && g->terms; i++) {
+        int64_t begin, end;
+        ota_row_range(r, at->batch, i, m, &begin, &end);
+        row_scores(r, at->batch, at->head, i, begin, end, to + i * m + begin);
+        WORD(shut_outside)(to + i * m, begin, end, m);
+    }
 }
 
 /* Everybody's masses where none were given, and those of lanes without a head. */
@@ -115,7 +144,7 @@ static void WORD(lane_finish)(const WORD(lane_group) * g, const WORD(lane_head) 
     const int64_t n = r->queries, m = r->keys;
     if (g->more) {
         if (g->receiver != NULL) memset(g->receiver, 0, (size_t)m * sizeof *g->receiver);
-        WORD(pack_slot)(g->w, g->slot, at->batch, at->head / (r->heads / r->key_heads));
+        WORD(pack_values)(g->w, g->slot, at->batch, at->head / (r->heads / r->key_heads));
         finish_rows(g->w, g->slot, g->worker, at->batch, at->head, 0, n, p, m, found, mu, true,
                     tally, g->receiver);
         for (int64_t j = 0; j < m && g->receiver != NULL; j++)
@@ -166,7 +195,8 @@ static bool WORD(lane_leave)(const WORD(lane_group) * g, int64_t lane) {
 /* Reads `count` heads from `first` on into their lanes; a lane without a head meets everything at once. */
 static void WORD(lane_enter)(WORD(lane_group) * g, int64_t first, int64_t count) {
     const ota_resolved *r = &g->w->plan->resolved;
-    REAL *c = g->seat->c, *total = g->seat->total, *rows = g->seat->heads;
+    REAL *c = g->seat->c, *total = g->seat->total, *slack = g->seat->slack;
+    REAL *rows = g->seat->heads;
     if (!g->weighed || count < g->lanes) WORD(lane_uniform)(g);
     for (int64_t l = 0; l < g->lanes; l++) {
         WORD(lane_head) *at = &g->heads[l];
@@ -183,6 +213,7 @@ static void WORD(lane_enter)(WORD(lane_group) * g, int64_t first, int64_t count)
         }
         c[l] = (REAL)(log2_e / at->tau);
         total[l] = (REAL)at->mass;
+        slack[l] = (REAL)at->reach;
     }
 }
 
@@ -195,7 +226,6 @@ static void WORD(run_group)(walk *w, int64_t index, int64_t seat_index, bool *le
     const int64_t lanes = KERNELS(plan)->lanes, first = index * lanes, pairs = r->queries * r->keys;
     const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
     const ota_lanes *seat = &plan->seats[seat_index].lanes;
-    const bool scaled = r->row_terms || r->support_count > 0;
     REAL tolerance[OTA_LANES_MOST];
     WORD(lane_group)
     g = {.w = w,
@@ -206,6 +236,7 @@ static void WORD(run_group)(walk *w, int64_t index, int64_t seat_index, bool *le
          .stride = (pairs + 15) / 16 * 16,
          .weighed =
              ota_array_present(&r->problem.row_mass) || ota_array_present(&r->problem.column_mass),
+         .terms = r->row_terms || r->support_count > 0,
          .logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
          .columns = ota_array_present(&a->column_potential)};
     g.facts = g.logs || ota_array_present(&a->sink);
@@ -215,7 +246,7 @@ static void WORD(run_group)(walk *w, int64_t index, int64_t seat_index, bool *le
     if (ota_array_present(&a->receiver))
         g.receiver = plan->receivers + seat_index * OTA_CHUNKS * plan->stride;
     WORD(lane_enter)(&g, first, count);
-    KERNELS(plan)->lanes_in(seat->heads, g.stride, pairs, scaled ? (REAL)1 : (REAL)r->scale,
+    KERNELS(plan)->lanes_in(seat->heads, g.stride, pairs, g.terms ? (REAL)1 : (REAL)r->scale,
                             seat->matrix);
     for (int64_t l = 0; l < lanes; l++) tolerance[l] = (REAL)s->tolerance;
     KERNELS(plan)->lane_rounds(&(LANES_BLOCK){.rows = r->queries,
@@ -228,6 +259,7 @@ static void WORD(run_group)(walk *w, int64_t index, int64_t seat_index, bool *le
                                               .target = seat->target,
                                               .tolerance = s->fixed ? NULL : tolerance,
                                               .total = seat->total,
+                                              .slack = seat->slack,
                                               .matrix = seat->matrix,
                                               .shift = seat->shift,
                                               .sum = seat->sum,

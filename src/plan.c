@@ -43,9 +43,9 @@ static bool divides_columns(const ota_problem *p) {
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
 static bool fits_lanes(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
-    return plan->path == OTA_PATH_ROUNDS && r->from_matrix && divides_columns(&r->problem) &&
-           !r->has_sink && !r->settings.gradients && r->queries > 0 &&
-           r->queries <= OTA_LANES_SIDE && r->keys > 0 && r->keys <= OTA_LANES_SIDE;
+    return plan->path == OTA_PATH_ROUNDS && divides_columns(&r->problem) && !r->has_sink &&
+           !r->settings.gradients && r->queries > 0 && r->queries <= OTA_LANES_SIDE &&
+           r->keys > 0 && r->keys <= OTA_LANES_SIDE;
 }
 
 static bool is_transposed(const ota_plan *plan) { return plan->transposed; }
@@ -198,6 +198,7 @@ static void take_lanes(ota_plan *plan, ota_lanes *lanes) {
                  {&lanes->next, columns},
                  {&lanes->c, 1},
                  {&lanes->total, 1},
+                 {&lanes->slack, 1},
                  {&lanes->taken, 1}};
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
         *parts[k].to = ota_arena_take(&plan->arena, parts[k].vectors, OTA_LANES_BYTES);

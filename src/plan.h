@@ -56,7 +56,7 @@ typedef struct ota_survey {
 
 /* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */
 typedef struct ota_lanes {
-    void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *taken;
+    void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *slack, *taken;
     double *wanted, *row_sums, *column_sums; /* `wanted` [columns]: the targets */
     void *heads; /* [lanes][pairs rounded up to 16]: as they come and go */
 } ota_lanes;

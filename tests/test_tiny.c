@@ -21,7 +21,9 @@ enum { TEMPERATURE_COUNT = 6, COUNTS = 6 };
 static recipe vary(int which, uint64_t seed, bool fixed) {
     static const ota_type types[] = {OTA_F32, OTA_F64, OTA_BF16, OTA_F16};
     dice d = {seed};
-    recipe w = {.method = "softmax/exact", .matrix = true, .seed = seed};
+    recipe w = {.method = "softmax/exact", .seed = seed};
+    w.matrix = below(&d, 3) > 0;
+    w.width = 1 + below(&d, 70);
     w.rounds = fixed ? 1 + below(&d, 6) : 0;
     w.type = types[below(&d, 8) < 6 ? below(&d, 2) : below(&d, 4)];
     w.out_type = w.type;
@@ -34,7 +36,7 @@ static recipe vary(int which, uint64_t seed, bool fixed) {
     w.m = below(&d, 3) == 0 ? w.n : 1 + below(&d, 16);
     w.values_width = 1 + below(&d, 9);
     w.spread = 1.0;
-    w.cost = below(&d, 2) == 0;
+    w.cost = w.matrix && below(&d, 2) == 0;
     w.row_mass = below(&d, 4) == 0;
     w.column_mass = below(&d, 4) == 0;
     if (!fixed) w.tolerance = w.type == OTA_F64 ? 1e-9 : 1e-5;

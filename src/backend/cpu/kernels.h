@@ -89,6 +89,7 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
         const T *c;                     /* [1] log2(e) / tau */                                    \
         const T *mass, *target;         /* [rows] mu, [columns] nu */                              \
         const T *tolerance, *total;     /* [1], or NULL: exactly; the total mass */                \
+        const T *slack;                 /* [1] more floor for the tolerance, in units of u */      \
         T *matrix;                      /* [rows][columns] in: S, out: P */                        \
         T *shift, *sum;                 /* [rows] out: m_i and sum_j K_ij v_j */                   \
         T *scaling, *next;              /* [columns] out: v; scratch */                            \

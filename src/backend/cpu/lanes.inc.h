@@ -191,10 +191,11 @@ static ALWAYS_INLINE vmask lane_is_slow(const lanes_block *b, vec early, vec err
 /* Rounds until every problem has met its tolerance, or cannot, or b->rounds of them. */
 static void lane_search(const lanes_block *b, lane_span span, lane_state *state, vec *sound) {
     const vec none = vec_set(0), high = vec_set(LANE_HIGH), low = vec_set(LANE_LOW);
-    /* 8 u + u R / (4 tau) of the policy, and 8 u for sums in this type. log2(e) = c tau. */
+    /* 8 u + u R / (4 tau) of the policy, 8 u for sums in this type and the caller's slack. log2(e) = c tau. */
     const vec range = vec_mul(vec_sub(span.high, span.low), vec_load(b->c));
     const vec share = vec_set(LANE_UNIT * (real)(0.25 / 1.4426950408889634));
-    const vec floor = vec_fma(range, share, vec_set(16 * LANE_UNIT));
+    const vec sums = vec_mul(vec_add(vec_load(b->slack), vec_set(16)), vec_set(LANE_UNIT));
+    const vec floor = vec_fma(range, share, sums);
     const vec tolerance = vec_load(b->tolerance);
     const vec limit = vec_mul(vec_sub(tolerance, floor), vec_load(b->total));
     *sound = vec_select(mask_above(tolerance, vec_add(floor, floor)), *sound, none);
