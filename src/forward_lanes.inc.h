@@ -129,8 +129,9 @@ static double WORD(lane_facts)(const WORD(lane_group) * g, const WORD(lane_head)
         if (!g->logs) continue;
         const double shift = (double)((const REAL *)g->seat->shift)[e];
         const double sum = ldexp((double)((const REAL *)g->seat->sum)[e], -REAL_LIFT);
-        found[i].lse = log(sum) + shift / at->tau;
-        if (mu[i] > 0.0) found[i].potential = at->tau * log(mu[i] / sum) - shift;
+        const double level = log(sum), weight = g->weighed ? log(mu[i]) : 0.0;
+        found[i].lse = level + shift / at->tau;
+        if (mu[i] > 0.0) found[i].potential = at->tau * (weight - level) - shift;
     }
     return error;
 }

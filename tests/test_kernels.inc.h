@@ -4,6 +4,7 @@
 #define NAME(X) JOIN(X, SUFFIX)
 #define KERNELS JOIN(ota_kernels_, TABLE)
 #define ATTEND JOIN(JOIN(ota_kernels_, TABLE), _attend)
+#define LANES_OF JOIN(JOIN(ota_kernels_, TABLE), _lanes)
 #define FOR_EACH_LEVEL(KERNELS_OF_LEVEL)                                                           \
     for (int level = 0; LEVELS[level]; level++)                                                    \
         for (const KERNELS *KERNELS_OF_LEVEL = LEVELS[level]->TABLE; KERNELS_OF_LEVEL;             \
@@ -369,6 +370,93 @@ static void NAME(test_linear)(void **state) {
         }
     }
     report(&seen, "TOT-108 CETA-07", __func__);
+}
+
+/* ---- problems in lanes ---------------------------------------------------------------------- */
+
+/* Rounds of one lane in long double: weights into p. */
+static void NAME(rounds_of)(const T *s, const T *mass, const T *target, int64_t rows,
+                            int64_t columns, long double c, int64_t rounds, long double *p) {
+    long double u[OTA_LANES_SIDE], v[OTA_LANES_SIDE];
+    for (int64_t j = 0; j < columns; j++) v[j] = 1;
+    for (int64_t i = 0; i < rows; i++) {
+        long double top = -INFINITY;
+        for (int64_t j = 0; j < columns; j++) top = fmaxl(top, s[i * columns + j]);
+        for (int64_t j = 0; j < columns; j++)
+            p[i * columns + j] = exp2l((s[i * columns + j] - top) * c);
+    }
+    for (int64_t round = 0; round <= rounds; round++) {
+        for (int64_t i = 0; i < rows; i++) {
+            long double sum = 0;
+            for (int64_t j = 0; j < columns; j++) sum += p[i * columns + j] * v[j];
+            u[i] = mass[i] / sum;
+        }
+        for (int64_t j = 0; j < columns && round < rounds; j++) {
+            long double sum = 0;
+            for (int64_t i = 0; i < rows; i++) sum += p[i * columns + j] * u[i];
+            v[j] = target[j] / sum;
+        }
+    }
+    for (int64_t e = 0; e < rows * columns; e++) p[e] *= u[e / columns] * v[e % columns];
+}
+
+static void NAME(test_lanes)(void **state) {
+    (void)state;
+    enum { ROUNDS = 3, MOST = OTA_LANES_SIDE * OTA_LANES_SIDE };
+    source from = {23};
+    worst seen = {0, ""};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int64_t turn = 0; turn < 24; turn++) {
+            guards all = {.place = place};
+            const int64_t rows = 1 + turn * 5 % 16, columns = 1 + turn * 11 % 16;
+            const int64_t pairs = rows * columns, lanes = kernels->lanes;
+            const int64_t stride = (pairs + lanes - 1) / lanes * lanes;
+            T *s = NAME(normals)(&all, &from, lanes * stride, 1);
+            T *matrix = NAME(room)(&all, lanes * pairs), *out = NAME(room)(&all, lanes * stride);
+            T *mass = NAME(room)(&all, lanes * rows), *target = NAME(room)(&all, lanes * columns);
+            T *c = NAME(room)(&all, lanes), *taken = NAME(room)(&all, lanes);
+            for (int64_t l = 0; l < lanes; l++) {
+                c[l] = (T)(0.5 + 0.1 * (double)l);
+                for (int64_t i = 0; i < rows; i++) mass[i * lanes + l] = (T)(1 + (i + l) % 3);
+                for (int64_t j = 0; j < columns; j++) target[j * lanes + l] = (T)(1 + (j + l) % 2);
+            }
+            kernels->lanes_in(s, stride, pairs, (T)2, matrix);
+            for (int64_t e = 0; e < lanes * pairs; e++)
+                assert_true(matrix[e] == 2 * s[e % lanes * stride + e / lanes]);
+            kernels->lane_rounds(
+                &(LANES_OF){.rows = rows,
+                            .columns = columns,
+                            .rounds = ROUNDS,
+                            .c = c,
+                            .mass = mass,
+                            .target = target,
+                            .matrix = matrix,
+                            .shift = NAME(room)(&all, lanes * rows),
+                            .sum = NAME(room)(&all, lanes * rows),
+                            .scaling = NAME(room)(&all, lanes * columns),
+                            .next = NAME(room)(&all, lanes * columns),
+                            .row_sums = guarded(&all, lanes * rows, sizeof(double)),
+                            .column_sums = guarded(&all, lanes * columns, sizeof(double)),
+                            .taken = taken});
+            kernels->lanes_out(matrix, pairs, out, stride);
+            for (int64_t l = 0; l < lanes; l++) {
+                T lane[MOST], mu[OTA_LANES_SIDE], nu[OTA_LANES_SIDE];
+                long double exact[MOST];
+                for (int64_t e = 0; e < pairs; e++) lane[e] = 2 * s[l * stride + e];
+                for (int64_t i = 0; i < rows; i++) mu[i] = mass[i * lanes + l];
+                for (int64_t j = 0; j < columns; j++) nu[j] = target[j * lanes + l];
+                NAME(rounds_of)(lane, mu, nu, rows, columns, c[l], ROUNDS, exact);
+                assert_true(taken[l] >= ROUNDS && taken[l] <= ROUNDS);
+                for (int64_t e = 0; e < pairs; e++)
+                    note(&seen, fabsl(out[l * stride + e] - exact[e]),
+                         exact[e] * UNIT * (ROUNDS + 1) * (8 + 3 * 16), "%s lanes %ld x %ld",
+                         LEVELS[level]->name, (long)rows, (long)columns);
+                for (int64_t e = pairs; e < stride; e++) assert_true(out[l * stride + e] == 0);
+            }
+            release(&all);
+        }
+    }
+    report(&seen, "CETA-07 TOT-20", __func__);
 }
 
 /* ---- entmax --------------------------------------------------------------------------------- */
@@ -950,4 +1038,5 @@ static void NAME(test_packing)(void **state) {
 #undef NAME
 #undef KERNELS
 #undef ATTEND
+#undef LANES_OF
 #undef FOR_EACH_LEVEL
