@@ -44,8 +44,8 @@ static bool divides_columns(const ota_problem *p) {
 static bool fits_lanes(const ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     return plan->path == OTA_PATH_ROUNDS && divides_columns(&r->problem) && !r->has_sink &&
-           !r->settings.gradients && r->queries > 0 && r->queries <= OTA_LANES_SIDE &&
-           r->keys > 0 && r->keys <= OTA_LANES_SIDE;
+           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+           r->keys <= OTA_LANES_SIDE;
 }
 
 static bool is_transposed(const ota_plan *plan) { return plan->transposed; }
