@@ -372,6 +372,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_slopes.c
     tests/test_spectra.c
     tests/test_tangents.c
+    tests/test_tiny.c
     tests/test_tokenizer.c
     tests/test_tokenizer_files.c
     tests/test_tolerance.c)

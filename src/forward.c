@@ -34,7 +34,8 @@ enum {
     ROUNDS_AHEAD = 12,  /* plain rounds that are cheaper than a start of the extrapolation */
     ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
     ROUNDS_STALL =
-        50 /* less than 10 % in so many rounds: the general solver looks for the reason */
+        50, /* less than 10 % in so many rounds: the general solver looks for the reason */
+    LANES_PATIENCE = 256 /* rounds to a tolerance after which a head leaves its lane */
 };
 static const double stall_ratio = 0.9;
 /* Rounds in f32 lead those in f64 down to the tolerance or this share of f32's floor. They are not worth a
@@ -93,6 +94,7 @@ static void tell_round(void *context, int64_t round, double residual) {
 }
 
 static void tell_head_done(walk *w, const ota_head_result *result) {
+    if (w->plan->resolved.settings.progress == NULL) return;
     (void)atomic_fetch_add(&w->heads_done, 1);
     tell(w, result->rounds, fmax(result->row_error, result->column_error));
 }
@@ -201,6 +203,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #define WORD(name) name##_f32
 #define KERNELS(plan) ((plan)->kernels->f32)
 #define ATTEND ota_kernels_f32_attend
+#define LANES_BLOCK ota_kernels_f32_lanes
 #define REAL_TYPE OTA_F32
 #define REAL_TOP FLT_MAX
 #define REAL_LIFT OTA_LIFT_F32
@@ -209,6 +212,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #undef WORD
 #undef KERNELS
 #undef ATTEND
+#undef LANES_BLOCK
 #undef REAL_TYPE
 #undef REAL_TOP
 #undef REAL_LIFT
@@ -217,6 +221,7 @@ static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void 
 #define WORD(name) name##_f64
 #define KERNELS(plan) ((plan)->kernels->f64)
 #define ATTEND ota_kernels_f64_attend
+#define LANES_BLOCK ota_kernels_f64_lanes
 #define REAL_TYPE OTA_F64
 #define REAL_TOP DBL_MAX
 #define REAL_LIFT OTA_LIFT_F64
@@ -236,10 +241,44 @@ static void head_task(void *context, int64_t index, int worker) {
     run_head(context, index, worker);
 }
 
+/* A group of small heads in lanes; those that the lanes do not carry are run as any other. */
+static void lanes_task(void *context, int64_t group, int worker) {
+    walk *w = context;
+    const ota_plan *plan = w->plan;
+    const bool narrow = plan->mixed || !plan->wide;
+    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
+    bool left[OTA_LANES_MOST] = {false};
+    if (interrupted(w)) return;
+    if (narrow)
+        run_group_f32(w, group, worker, left);
+    else
+        run_group_f64(w, group, worker, left);
+    for (int64_t l = 0; l < lanes; l++) {
+        if (!left[l]) continue;
+        plan->sentences[group * lanes + l][0] = '\0';
+        run_head(w, group * lanes + l, worker);
+    }
+}
+
+static void walk_lanes(walk *w) {
+    const ota_plan *plan = w->plan;
+    const bool narrow = plan->mixed || !plan->wide;
+    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    ota_parallel(plan->pool, (heads + lanes - 1) / lanes, lanes_task, w);
+}
+
+/* Rounds from given potentials are run head by head. */
+static bool runs_in_lanes(const walk *w) {
+    return w->plan->lanes && !ota_array_present(&w->arrays->start_potential);
+}
+
 static void walk_heads(walk *w) {
     const ota_plan *plan = w->plan;
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (!ota_plan_has_seats(plan)) {
+    if (runs_in_lanes(w)) {
+        walk_lanes(w);
+    } else if (!ota_plan_has_seats(plan)) {
         if (plan->wide)
             walk_rows_f64(w);
         else
@@ -289,7 +328,9 @@ static void sum_up(const walk *w, ota_result *result) {
     if (stopped != OTA_OK) result->status = (ota_status)stopped;
     if (result->status == OTA_OK) return;
     const char *reason =
-        plan->sentences != NULL && stopped == OTA_OK ? plan->sentences[result->head] : "";
+        plan->sentences != NULL && stopped == OTA_OK && !plan->tallies[result->head].in_lane
+            ? plan->sentences[result->head]
+            : "";
     if (reason[0] != '\0') {
         (void)snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
     } else if (result->status == OTA_NONFINITE_ROWS || result->status == OTA_NONFINITE) {
@@ -346,10 +387,10 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
                       ota_array_present(&arrays.row_entropy) ||
                       ota_array_present(&arrays.row_support) || ota_array_present(&arrays.row_max);
     const int64_t heads = r->batch * r->heads;
-    for (int64_t k = 0; k < heads; k++) {
-        plan->tallies[k] = (ota_tally){0};
-        if (plan->sentences != NULL) plan->sentences[k][0] = '\0';
-    }
+    for (int64_t k = 0; k < heads; k++) plan->tallies[k] = (ota_tally){0};
+    /* A head in a lane has no sentence, and many have a lot of memory for theirs. */
+    const bool may_tell = plan->sentences != NULL && !runs_in_lanes(&w);
+    for (int64_t k = 0; k < heads && may_tell; k++) plan->sentences[k][0] = '\0';
     walk_heads(&w);
     if (atomic_load(&w.stopped) != OTA_OK) {
         for (int64_t k = 0; k < heads; k++) poison_head(&arrays, k / r->heads, k % r->heads);

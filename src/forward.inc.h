@@ -17,19 +17,13 @@
 
 #include "forward_in_place.inc.h"
 
-static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+/* Values of one key head; those that are not finite are listed and become 0. */
+static void WORD(pack_values)(const walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
     const ota_plan *plan = w->plan;
-    const ota_resolved *r = &plan->resolved;
-    const ota_array *values = &w->arrays->values;
     slot->broken_count = 0;
-    slot->paired = wants_pairs(w, batch, key_head);
-    if (slot->paired) pack_pairs(w, slot, batch, key_head);
-    if (!r->from_matrix && (!slot->paired || w->more_than_out)) {
-        WORD(ota_pack_keys)(&r->problem.keys, batch, key_head, plan->key_count, slot->packed_keys);
-    }
-    if (slot->paired || !ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
+    if (!ota_array_present(&w->arrays->out) || plan->values_width == 0) return;
     REAL *to = slot->values;
-    pack_rows(values, batch, key_head, 0, plan->key_count, to, plan->values_width);
+    pack_rows(&w->arrays->values, batch, key_head, 0, plan->key_count, to, plan->values_width);
     if (WORD(all_finite)(to, plan->key_count * plan->values_width)) return;
     for (int64_t j = 0; j < plan->key_count; j++) {
         REAL *row = to + j * plan->values_width;
@@ -39,6 +33,18 @@ static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_
         slot->broken[slot->broken_count++] = j;
         for (int64_t k = 0; k < plan->values_width; k++) row[k] = (REAL)0;
     }
+}
+
+static void WORD(pack_slot)(walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+    const ota_plan *plan = w->plan;
+    const ota_resolved *r = &plan->resolved;
+    slot->broken_count = 0;
+    slot->paired = wants_pairs(w, batch, key_head);
+    if (slot->paired) pack_pairs(w, slot, batch, key_head);
+    if (!r->from_matrix && (!slot->paired || w->more_than_out)) {
+        WORD(ota_pack_keys)(&r->problem.keys, batch, key_head, plan->key_count, slot->packed_keys);
+    }
+    if (!slot->paired) WORD(pack_values)(w, slot, batch, key_head);
 }
 
 /* What scores are made of, q.k or entries of the matrix, for queries [first, first + rows) into
@@ -487,6 +493,7 @@ static void WORD(walk_rows)(walk *w) {
     }
 }
 #include "forward_stored.inc.h"
+#include "forward_lanes.inc.h"
 
 #undef dropout_row
 #undef pack_rows

@@ -34,6 +34,20 @@ static bool runs_on_kernel(const ota_plan *plan) {
            p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
 }
 
+/* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
+static bool divides_columns(const ota_problem *p) {
+    const bool full = !ota_array_present(&p->lambdas) && p->lambda >= 1.0 && p->lambda <= 1.0;
+    return p->columns == OTA_COLUMNS_EXACT || (p->columns == OTA_COLUMNS_ELASTIC && full);
+}
+
+/* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
+static bool fits_lanes(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    return plan->path == OTA_PATH_ROUNDS && divides_columns(&r->problem) && !r->has_sink &&
+           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+           r->keys <= OTA_LANES_SIDE;
+}
+
 static bool is_transposed(const ota_plan *plan) { return plan->transposed; }
 static bool is_online(const ota_plan *plan) {
     return plan->resolved.problem.columns == OTA_COLUMNS_ONLINE;
@@ -185,6 +199,31 @@ static void take_rounds(ota_plan *plan, ota_seat *seat) {
     seat->used = ota_arena_take(a, stride, 1);
 }
 
+static void take_lanes(ota_plan *plan, ota_lanes *lanes) {
+    const size_t rows = (size_t)plan->dense_rows, columns = (size_t)plan->dense_columns;
+    const struct {
+        void **to;
+        size_t vectors;
+    } parts[] = {{&lanes->matrix, rows * columns},
+                 {&lanes->mass, rows},
+                 {&lanes->target, columns},
+                 {&lanes->shift, rows},
+                 {&lanes->sum, rows},
+                 {&lanes->scaling, columns},
+                 {&lanes->next, columns},
+                 {&lanes->c, 1},
+                 {&lanes->total, 1},
+                 {&lanes->slack, 1},
+                 {&lanes->taken, 1}};
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+        *parts[k].to = ota_arena_take(&plan->arena, parts[k].vectors, OTA_LANES_BYTES);
+    lanes->heads = ota_arena_take(&plan->arena, (rows * columns + 15) / 16 * 16, OTA_LANES_BYTES);
+    const size_t wide = OTA_LANES_MOST * sizeof(double);
+    lanes->wanted = ota_arena_take(&plan->arena, columns, wide);
+    lanes->row_sums = ota_arena_take(&plan->arena, rows, wide);
+    lanes->column_sums = ota_arena_take(&plan->arena, columns, wide);
+}
+
 static void take_seat(ota_plan *plan, ota_seat *seat) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
@@ -206,6 +245,7 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     seat->lambdas = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     seat->bias = ota_arena_take(a, (size_t)plan->dense_stride, sizeof(double));
     if (plan->path == OTA_PATH_ROUNDS) take_rounds(plan, seat);
+    if (plan->lanes) take_lanes(plan, &seat->lanes);
     if (is_coupled(plan) && plan->stored_solver->workspace != NULL && !plan->streamed) {
         const size_t bytes =
             plan->stored_solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
@@ -293,7 +333,8 @@ static void choose_sizes(ota_plan *plan, int threads) {
     plan->worker_count = threads;
     const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
     if (ota_plan_has_seats(plan)) {
-        plan->seat_count = least(heads, threads);
+        /* A worker of groups in lanes keeps its seat. */
+        plan->seat_count = plan->lanes ? threads : least(heads, threads);
         plan->slot_count = plan->seat_count;
         plan->group = 1;
         return;
@@ -323,6 +364,7 @@ static ota_status build(ota_plan *plan, ota_error *error) {
         return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     choose_path(plan);
     plan->in_place = reads_in_place(plan);
+    plan->lanes = fits_lanes(plan);
     choose_sizes(plan, ota_pool_threads(plan->pool));
     plan->key_count = r->keys;
     plan->pairs = plan->path == OTA_PATH_FUSED && !plan->wide && r->type == OTA_BF16 &&
@@ -332,6 +374,12 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     if ((plan->pairs || plan->walker_count > 1) && is_over(plan)) {
         plan->pairs = false;
         plan->walker_count = 1;
+        plan->arena = (ota_arena){0};
+        lay_out(plan);
+    }
+    if (plan->lanes && is_over(plan)) {
+        plan->lanes = false;
+        choose_sizes(plan, plan->worker_count);
         plan->arena = (ota_arena){0};
         lay_out(plan);
     }
@@ -439,7 +487,9 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
 size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     static const char *const paths[] = {"fused tiles",   "keys in place", "row blocks",
                                         "rows in order", "stored scores", "stored kernel"};
-    const char *path = plan->streamed ? "streamed kernel" : paths[plan->path];
+    const char *path = plan->streamed ? "streamed kernel"
+                       : plan->lanes  ? "kernels in lanes"
+                                      : paths[plan->path];
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     static const char *const sides[] = {"rows", "columns"};
     const ota_resolved *r = &plan->resolved;
@@ -462,7 +512,9 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
                           : "");
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
     line(&to, "path: %s (%s%s)\n", path, plan->why,
-         plan->in_place ? "; few queries: keys and values are read where they lie" : "");
+         plan->in_place ? "; few queries: keys and values are read where they lie"
+         : plan->lanes  ? "; small heads: one in a lane of the vectors"
+                        : "");
     line(&to, "kernel: %s\n", plan->kernels->name);
     line(&to, "threads: %d%s\n", plan->worker_count,
          s->executor != NULL ? " (the caller's executor)" : "");

@@ -54,6 +54,13 @@ typedef struct ota_survey {
     bool forbidden; /* some pair */
 } ota_survey;
 
+/* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */
+typedef struct ota_lanes {
+    void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *slack, *taken;
+    double *wanted, *row_sums, *column_sums; /* `wanted` [columns]: the targets */
+    void *heads; /* [lanes][pairs rounded up to 16]: as they come and go */
+} ota_lanes;
+
 /* All scores of one head being solved. */
 typedef struct ota_seat {
     void *scores;  /* [dense_rows][dense_stride], T */
@@ -71,13 +78,14 @@ typedef struct ota_seat {
     double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
+    ota_lanes lanes;
 } ota_seat;
 
 typedef struct ota_tally {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
     double temperature_reached;
-    bool promoted;
+    bool promoted, in_lane;
     const char *solver; /* that found this head's plan; NULL: the plan's */
 } ota_tally;
 
@@ -93,6 +101,7 @@ struct ota_plan {
     bool promoted;
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
     bool leads;    /* to a tolerance rounds begin in f32 and end in f64 */
+    bool lanes;    /* rounds of small heads, as many at once as vectors have lanes */
     bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
     bool in_place; /* few queries in row blocks or in order: nothing is packed */
     bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */

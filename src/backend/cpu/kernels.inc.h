@@ -11,7 +11,8 @@
  * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
- * passes of its linear system. Fused products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
+ * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane. Fused products are written out
+ * (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
@@ -32,6 +33,7 @@
 typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
 typedef ota_kernels_f64_gradient gradient_block;
+typedef ota_kernels_f64_lanes lanes_block;
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
@@ -41,6 +43,7 @@ static const real EXP2[] = OTA_EXP2_F64;
 typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
 typedef ota_kernels_f32_gradient gradient_block;
+typedef ota_kernels_f32_lanes lanes_block;
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
@@ -167,6 +170,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "sparse.inc.h"
 #include "slopes.inc.h"
 #include "adjoint.inc.h"
+#include "lanes.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -203,6 +207,10 @@ const kernel_table OTA_TABLE = {
     .slope_columns = slope_columns,
     .slope_diagonal = slope_diagonal,
     .centred_product = centred_product,
+    .lanes = LANES,
+    .lane_rounds = lane_rounds,
+    .lanes_in = lanes_in,
+    .lanes_out = lanes_out,
 };
 #endif
 

@@ -69,6 +69,7 @@ static inline real vec_first(vec x) {
 static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
 static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
@@ -155,5 +156,37 @@ static inline void vec_accumulate(double *to, vec x) {
 #undef DOWN_POWER
 
 #include "vector_tile.h"
+
+/* As on AVX-512: neighbours are woven, then the halves change places. */
+static inline void vec_turn(vec *x) {
+#ifdef OTA_REAL_F64
+    enum { STEP = 2 };
+    vec woven[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 2) {
+        woven[i] = _mm256_unpacklo_pd(x[i], x[i + 1]);
+        woven[i + 1] = _mm256_unpackhi_pd(x[i], x[i + 1]);
+    }
+#define HALVES _mm256_permute2f128_pd
+#else
+    enum { STEP = 4 };
+    vec woven[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 4) {
+        const __m256d low = _mm256_castps_pd(_mm256_unpacklo_ps(x[i], x[i + 1]));
+        const __m256d high = _mm256_castps_pd(_mm256_unpackhi_ps(x[i], x[i + 1]));
+        const __m256d low2 = _mm256_castps_pd(_mm256_unpacklo_ps(x[i + 2], x[i + 3]));
+        const __m256d high2 = _mm256_castps_pd(_mm256_unpackhi_ps(x[i + 2], x[i + 3]));
+        woven[i] = _mm256_castpd_ps(_mm256_unpacklo_pd(low, low2));
+        woven[i + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low, low2));
+        woven[i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high, high2));
+        woven[i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high, high2));
+    }
+#define HALVES _mm256_permute2f128_ps
+#endif
+    UNROLL for (int k = 0; k < STEP; k++) {
+        x[k] = HALVES(woven[k], woven[STEP + k], 0x20);
+        x[STEP + k] = HALVES(woven[k], woven[STEP + k], 0x31);
+    }
+#undef HALVES
+}
 
 #endif

@@ -46,6 +46,7 @@ static inline real vec_first(vec x) {
 static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
 static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
@@ -97,5 +98,44 @@ static inline void vec_accumulate(double *to, vec x) {
 #include "pairs_avx512.h"
 #endif
 #include "vector_tile.h"
+
+/* Neighbours are woven until element [4 i + k], or [2 i + k] in f64, holds column k of every 16 bytes of its rows;
+ * then the pieces of 16 bytes change places. */
+static inline void vec_turn(vec *x) {
+#ifdef OTA_REAL_F64
+    enum { STEP = 2 };
+    vec woven[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 2) {
+        woven[i] = _mm512_unpacklo_pd(x[i], x[i + 1]);
+        woven[i + 1] = _mm512_unpackhi_pd(x[i], x[i + 1]);
+    }
+#define PIECES _mm512_shuffle_f64x2
+#else
+    enum { STEP = 4 };
+    vec woven[LANES];
+    UNROLL for (int i = 0; i < LANES; i += 4) {
+        const __m512d low = _mm512_castps_pd(_mm512_unpacklo_ps(x[i], x[i + 1]));
+        const __m512d high = _mm512_castps_pd(_mm512_unpackhi_ps(x[i], x[i + 1]));
+        const __m512d low2 = _mm512_castps_pd(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
+        const __m512d high2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
+        woven[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, low2));
+        woven[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, low2));
+        woven[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high, high2));
+        woven[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high, high2));
+    }
+#define PIECES _mm512_shuffle_f32x4
+#endif
+    UNROLL for (int k = 0; k < STEP; k++) {
+        const vec even = PIECES(woven[k], woven[STEP + k], 0x88);
+        const vec odd = PIECES(woven[k], woven[STEP + k], 0xdd);
+        const vec even2 = PIECES(woven[2 * STEP + k], woven[3 * STEP + k], 0x88);
+        const vec odd2 = PIECES(woven[2 * STEP + k], woven[3 * STEP + k], 0xdd);
+        x[k] = PIECES(even, even2, 0x88);
+        x[STEP + k] = PIECES(odd, odd2, 0x88);
+        x[2 * STEP + k] = PIECES(even, even2, 0xdd);
+        x[3 * STEP + k] = PIECES(odd, odd2, 0xdd);
+    }
+#undef PIECES
+}
 
 #endif

@@ -56,6 +56,7 @@ static inline real vec_first(vec x) { return x[0]; }
 static inline vec vec_add(vec a, vec b) { return WORD(vadd)(a, b); }
 static inline vec vec_sub(vec a, vec b) { return WORD(vsub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(vmul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return WORD(vdiv)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(vfma)(c, a, b); }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(vbsl)(mask, yes, no); }
 static inline vmask mask_equal(vec a, vec b) { return WORD(vceq)(a, b); }
@@ -126,6 +127,14 @@ static inline vec vec_scale(vec x, vec n) {
 static inline vec vec_scale_down(vec x, vec n) {
     const vec power = vec_power_of_two(vec_add(n, vec_set(DOWN_EXPONENT)));
     return vec_mul(vec_mul(x, power), vec_set(DOWN_POWER));
+}
+static inline void vec_turn(vec *x) {
+    real across[LANES * LANES], lane[LANES];
+    for (int r = 0; r < LANES; r++) {
+        vec_store(lane, x[r]);
+        for (int l = 0; l < LANES; l++) across[l * LANES + r] = lane[l];
+    }
+    for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
 
 #undef WORD

@@ -6,7 +6,7 @@
  *     vec_load_part, vec_store_part  the first `count` lanes (0 ... LANES), touching no other memory;
  *                                    the lanes not loaded are 0
  *     vec_set, vec_first            every lane from one number; lane 0
- *     vec_add, vec_sub, vec_mul
+ *     vec_add, vec_sub, vec_mul, vec_div
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
@@ -20,6 +20,7 @@
  *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
  *     vec_scale_down                 the same for n <= 0
  *     vec_accumulate(to, x)          LANES f64 sums += x
+ *     vec_turn(x)                    LANES vectors become their transpose
  *
  * and, in vector_tile.h or in its own way, the register tile's product. */
 #ifndef OTA_VECTOR_PORTABLE_H
@@ -87,6 +88,7 @@ static inline real vec_first(vec x) { return x[0]; }
 static inline vec vec_add(vec a, vec b) { return a + b; }
 static inline vec vec_sub(vec a, vec b) { return a - b; }
 static inline vec vec_mul(vec a, vec b) { return a * b; }
+static inline vec vec_div(vec a, vec b) { return a / b; }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return (vec)(((vmask)yes & mask) | ((vmask)no & ~mask));
@@ -144,6 +146,14 @@ static inline vec vec_scale_down(vec x, vec n) {
 }
 static inline void vec_accumulate(double *to, vec x) {
     for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
+}
+static inline void vec_turn(vec *x) {
+    real across[LANES * LANES], lane[LANES];
+    for (int r = 0; r < LANES; r++) {
+        vec_store(lane, x[r]);
+        for (int l = 0; l < LANES; l++) across[l * LANES + r] = lane[l];
+    }
+    for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
 
 #undef MAGIC
