@@ -403,679 +403,670 @@ static void NAME(test_linear_groups)(void **state) {
         release(&all);
     }
     report(&seen, "TOT-108 CETA-07", __func__);
-    /* ---- problems in lanes ---------------------------------------------------------------------- */
+}
 
-    /* Rounds of one lane in long double: weights into p. */
-    static void NAME(rounds_of)(const T *s, const T *mass, const T *target, int64_t rows,
-                                int64_t columns, long double c, int64_t rounds, long double *p) {
-        long double u[OTA_LANES_SIDE], v[OTA_LANES_SIDE];
-        for (int64_t j = 0; j < columns; j++) v[j] = 1;
+/* ---- problems in lanes ---------------------------------------------------------------------- */
+
+/* Rounds of one lane in long double: weights into p. */
+static void NAME(rounds_of)(const T *s, const T *mass, const T *target, int64_t rows,
+                            int64_t columns, long double c, int64_t rounds, long double *p) {
+    long double u[OTA_LANES_SIDE], v[OTA_LANES_SIDE];
+    for (int64_t j = 0; j < columns; j++) v[j] = 1;
+    for (int64_t i = 0; i < rows; i++) {
+        long double top = -INFINITY;
+        for (int64_t j = 0; j < columns; j++) top = fmaxl(top, s[i * columns + j]);
+        for (int64_t j = 0; j < columns; j++)
+            p[i * columns + j] = exp2l((s[i * columns + j] - top) * c);
+    }
+    for (int64_t round = 0; round <= rounds; round++) {
         for (int64_t i = 0; i < rows; i++) {
-            long double top = -INFINITY;
-            for (int64_t j = 0; j < columns; j++) top = fmaxl(top, s[i * columns + j]);
-            for (int64_t j = 0; j < columns; j++)
-                p[i * columns + j] = exp2l((s[i * columns + j] - top) * c);
+            long double sum = 0;
+            for (int64_t j = 0; j < columns; j++) sum += p[i * columns + j] * v[j];
+            u[i] = mass[i] / sum;
         }
-        for (int64_t round = 0; round <= rounds; round++) {
-            for (int64_t i = 0; i < rows; i++) {
-                long double sum = 0;
-                for (int64_t j = 0; j < columns; j++) sum += p[i * columns + j] * v[j];
-                u[i] = mass[i] / sum;
-            }
-            for (int64_t j = 0; j < columns && round < rounds; j++) {
-                long double sum = 0;
-                for (int64_t i = 0; i < rows; i++) sum += p[i * columns + j] * u[i];
-                v[j] = target[j] / sum;
-            }
+        for (int64_t j = 0; j < columns && round < rounds; j++) {
+            long double sum = 0;
+            for (int64_t i = 0; i < rows; i++) sum += p[i * columns + j] * u[i];
+            v[j] = target[j] / sum;
         }
-        for (int64_t e = 0; e < rows * columns; e++) p[e] *= u[e / columns] * v[e % columns];
     }
+    for (int64_t e = 0; e < rows * columns; e++) p[e] *= u[e / columns] * v[e % columns];
+}
 
-    static void NAME(test_lanes)(void **state) {
-        (void)state;
-        enum { ROUNDS = 3, MOST = OTA_LANES_SIDE * OTA_LANES_SIDE };
-        source from = {23};
-        worst seen = {0, ""};
-        FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
-            for (int64_t turn = 0; turn < 24; turn++) {
-                guards all = {.place = place};
-                const int64_t rows = 1 + turn * 5 % 16, columns = 1 + turn * 11 % 16;
-                const int64_t pairs = rows * columns, lanes = kernels->lanes;
-                const int64_t stride = (pairs + lanes - 1) / lanes * lanes;
-                T *s = NAME(normals)(&all, &from, lanes * stride, 1);
-                T *matrix = NAME(room)(&all, lanes * pairs),
-                  *out = NAME(room)(&all, lanes * stride);
-                T *mass = NAME(room)(&all, lanes * rows),
-                  *target = NAME(room)(&all, lanes * columns);
-                T *c = NAME(room)(&all, lanes), *taken = NAME(room)(&all, lanes);
-                for (int64_t l = 0; l < lanes; l++) {
-                    c[l] = (T)(0.5 + 0.1 * (double)l);
-                    for (int64_t i = 0; i < rows; i++) mass[i * lanes + l] = (T)(1 + (i + l) % 3);
-                    for (int64_t j = 0; j < columns; j++)
-                        target[j * lanes + l] = (T)(1 + (j + l) % 2);
-                }
-                kernels->lanes_in(s, stride, pairs, (T)2, matrix);
-                for (int64_t e = 0; e < lanes * pairs; e++)
-                    assert_true(matrix[e] == 2 * s[e % lanes * stride + e / lanes]);
-                kernels->lane_rounds(
-                    &(LANES_OF){.rows = rows,
-                                .columns = columns,
-                                .rounds = ROUNDS,
-                                .c = c,
-                                .mass = mass,
-                                .target = target,
-                                .matrix = matrix,
-                                .shift = NAME(room)(&all, lanes * rows),
-                                .sum = NAME(room)(&all, lanes * rows),
-                                .scaling = NAME(room)(&all, lanes * columns),
-                                .next = NAME(room)(&all, lanes * columns),
-                                .row_sums = guarded(&all, lanes * rows, sizeof(double)),
-                                .column_sums = guarded(&all, lanes * columns, sizeof(double)),
-                                .taken = taken});
-                kernels->lanes_out(matrix, pairs, out, stride);
-                for (int64_t l = 0; l < lanes; l++) {
-                    T lane[MOST], mu[OTA_LANES_SIDE], nu[OTA_LANES_SIDE];
-                    long double exact[MOST];
-                    for (int64_t e = 0; e < pairs; e++) lane[e] = 2 * s[l * stride + e];
-                    for (int64_t i = 0; i < rows; i++) mu[i] = mass[i * lanes + l];
-                    for (int64_t j = 0; j < columns; j++) nu[j] = target[j * lanes + l];
-                    NAME(rounds_of)(lane, mu, nu, rows, columns, c[l], ROUNDS, exact);
-                    assert_true(taken[l] >= ROUNDS && taken[l] <= ROUNDS);
-                    for (int64_t e = 0; e < pairs; e++)
-                        note(&seen, fabsl(out[l * stride + e] - exact[e]),
-                             exact[e] * UNIT * (ROUNDS + 1) * (8 + 3 * 16), "%s lanes %ld x %ld",
-                             LEVELS[level]->name, (long)rows, (long)columns);
-                    for (int64_t e = pairs; e < stride; e++) assert_true(out[l * stride + e] == 0);
-                }
-                release(&all);
+static void NAME(test_lanes)(void **state) {
+    (void)state;
+    enum { ROUNDS = 3, MOST = OTA_LANES_SIDE * OTA_LANES_SIDE };
+    source from = {23};
+    worst seen = {0, ""};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int64_t turn = 0; turn < 24; turn++) {
+            guards all = {.place = place};
+            const int64_t rows = 1 + turn * 5 % 16, columns = 1 + turn * 11 % 16;
+            const int64_t pairs = rows * columns, lanes = kernels->lanes;
+            const int64_t stride = (pairs + lanes - 1) / lanes * lanes;
+            T *s = NAME(normals)(&all, &from, lanes * stride, 1);
+            T *matrix = NAME(room)(&all, lanes * pairs), *out = NAME(room)(&all, lanes * stride);
+            T *mass = NAME(room)(&all, lanes * rows), *target = NAME(room)(&all, lanes * columns);
+            T *c = NAME(room)(&all, lanes), *taken = NAME(room)(&all, lanes);
+            for (int64_t l = 0; l < lanes; l++) {
+                c[l] = (T)(0.5 + 0.1 * (double)l);
+                for (int64_t i = 0; i < rows; i++) mass[i * lanes + l] = (T)(1 + (i + l) % 3);
+                for (int64_t j = 0; j < columns; j++) target[j * lanes + l] = (T)(1 + (j + l) % 2);
             }
-        }
-        report(&seen, "CETA-07 TOT-20", __func__);
-    }
-
-    /* ---- entmax --------------------------------------------------------------------------------- */
-
-    static void NAME(test_powers)(void **state) {
-        (void)state;
-        source from = {6};
-        worst seen = {0, ""};
-        const double exponents[] = {1, 2, 0.5, 4.0 / 3};
-        FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
-            for (int i = 0; i < SIZE_COUNT * 4; i++) {
-                guards all = {.place = place};
-                int64_t count = SIZES[i / 4], above = 0;
-                double p = exponents[i % 4], t = -1.5 - 0x1p-40, first, second;
-                T k = (T)0.75, factor = (T)0.3;
-                T *s = NAME(normals)(&all, &from, count, 2),
-                  *h = NAME(normals)(&all, &from, count, 1);
-                T *out = NAME(room)(&all, count);
-                T shift = count > 0 ? kernels->maximum(s, h, count) : 0;
-                int64_t got = kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
-                double sum = kernels->powers(s, h, count, shift, k, t, p, factor, out);
-                long double sums[2] = {0, 0}, total = 0;
-                for (int64_t j = 0; j < count; j++) {
-                    long double x = ((long double)(T)(s[j] + h[j]) - shift) * k;
-                    long double y = fmaxl(0, x - t), slack = 4 * UNIT * (1 + fabsl(x));
-                    if (y > slack) {
-                        above++;
-                        sums[0] += powl(y, p);
-                        sums[1] += powl(y, p - 1);
-                        long double exact = powl(y, p) * factor;
-                        note(&seen, fabsl(out[j] - exact),
-                             8 * UNIT * exact * (1 + (p + 1) * (1 + fabsl(x)) / y),
-                             "%s powers p=%g", LEVELS[level]->name, p);
-                    } else {
-                        assert_true((double)out[j] <= pow((double)(2 * slack), p));
-                    }
-                    total += out[j];
-                }
-                assert_int_equal(got, above);
-                note(&seen, fabsl(sum - total), 8 * UNIT * total + TINY, "sum of powers");
-                note(&seen, fabsl(first - sums[0]), 40 * UNIT * (sums[0] + (long double)above),
-                     "first p=%g", p);
-                if (p >= 1)
-                    note(&seen, fabsl(second - sums[1]), 40 * UNIT * (sums[1] + (long double)above),
-                         "second p=%g", p);
-                if (count > 0) {
-                    s[count - 1] = (T)NAN;
-                    kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
-                    assert_true(isnan(first));
-                }
-                release(&all);
+            kernels->lanes_in(s, stride, pairs, (T)2, matrix);
+            for (int64_t e = 0; e < lanes * pairs; e++)
+                assert_true(matrix[e] == 2 * s[e % lanes * stride + e / lanes]);
+            kernels->lane_rounds(
+                &(LANES_OF){.rows = rows,
+                            .columns = columns,
+                            .rounds = ROUNDS,
+                            .c = c,
+                            .mass = mass,
+                            .target = target,
+                            .matrix = matrix,
+                            .shift = NAME(room)(&all, lanes * rows),
+                            .sum = NAME(room)(&all, lanes * rows),
+                            .scaling = NAME(room)(&all, lanes * columns),
+                            .next = NAME(room)(&all, lanes * columns),
+                            .row_sums = guarded(&all, lanes * rows, sizeof(double)),
+                            .column_sums = guarded(&all, lanes * columns, sizeof(double)),
+                            .taken = taken});
+            kernels->lanes_out(matrix, pairs, out, stride);
+            for (int64_t l = 0; l < lanes; l++) {
+                T lane[MOST], mu[OTA_LANES_SIDE], nu[OTA_LANES_SIDE];
+                long double exact[MOST];
+                for (int64_t e = 0; e < pairs; e++) lane[e] = 2 * s[l * stride + e];
+                for (int64_t i = 0; i < rows; i++) mu[i] = mass[i * lanes + l];
+                for (int64_t j = 0; j < columns; j++) nu[j] = target[j * lanes + l];
+                NAME(rounds_of)(lane, mu, nu, rows, columns, c[l], ROUNDS, exact);
+                assert_true(taken[l] >= ROUNDS && taken[l] <= ROUNDS);
+                for (int64_t e = 0; e < pairs; e++)
+                    note(&seen, fabsl(out[l * stride + e] - exact[e]),
+                         exact[e] * UNIT * (ROUNDS + 1) * (8 + 3 * 16), "%s lanes %ld x %ld",
+                         LEVELS[level]->name, (long)rows, (long)columns);
+                for (int64_t e = pairs; e < stride; e++) assert_true(out[l * stride + e] == 0);
             }
-            /* The threshold keeps more digits than T where the difference is small. */
-            T near = (T)(-1.5 + 0x1p-20), above_it;
-            kernels->powers(&near, NULL, 1, 0, 1, -1.5 - 0x1p-40, 1, 1, &above_it);
-            assert_true(above_it == (T)(0x1p-20 + 0x1p-40));
+            release(&all);
         }
-        report(&seen, "LIT-10 LIT-11", __func__);
     }
+    report(&seen, "CETA-07 TOT-20", __func__);
+}
 
-    /* ---- rows with few weights ------------------------------------------------------------------ */
+/* ---- entmax --------------------------------------------------------------------------------- */
 
-    static void NAME(test_keep)(void **state) {
-        (void)state;
-        source from = {17};
-        worst seen = {0, ""};
-        const T floors[] = {(T)-INFINITY, (T)-0.5, (T)1.5, (T)INFINITY};
-        const int64_t widths[] = {1, 15, 16, 64, 65, 130};
-        FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
-            for (int i = 0; i < SIZE_COUNT * 4; i++) {
-                guards all = {.place = place};
-                int64_t count = SIZES[i / 4], width = widths[i % 6], expected = 0;
-                T floor = floors[i % 4];
-                T *s = NAME(normals)(&all, &from, count, 1);
-                if (count > 2) s[count / 2] = (T)-INFINITY;
-                if (count > 3) s[count / 3] = floor;
-                T *kept = NAME(room)(&all, count + OTA_KEEP_ROOM);
-                T *same = NAME(room)(&all, count + OTA_KEEP_ROOM);
-                int32_t *where = guarded(&all, count + OTA_KEEP_ROOM, sizeof *where);
-                T *v = NAME(normals)(&all, &from, count * width, 1), *out = NAME(room)(&all, width);
-                int64_t got = kernels->keep(s, count, floor, kept, where);
-                for (int64_t j = 0; j < count; j++) {
-                    if (!(s[j] > floor)) continue;
-                    assert_true(expected < got && kept[expected] == s[j] && where[expected] == j);
-                    expected++;
+static void NAME(test_powers)(void **state) {
+    (void)state;
+    source from = {6};
+    worst seen = {0, ""};
+    const double exponents[] = {1, 2, 0.5, 4.0 / 3};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT * 4; i++) {
+            guards all = {.place = place};
+            int64_t count = SIZES[i / 4], above = 0;
+            double p = exponents[i % 4], t = -1.5 - 0x1p-40, first, second;
+            T k = (T)0.75, factor = (T)0.3;
+            T *s = NAME(normals)(&all, &from, count, 2), *h = NAME(normals)(&all, &from, count, 1);
+            T *out = NAME(room)(&all, count);
+            T shift = count > 0 ? kernels->maximum(s, h, count) : 0;
+            int64_t got = kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
+            double sum = kernels->powers(s, h, count, shift, k, t, p, factor, out);
+            long double sums[2] = {0, 0}, total = 0;
+            for (int64_t j = 0; j < count; j++) {
+                long double x = ((long double)(T)(s[j] + h[j]) - shift) * k;
+                long double y = fmaxl(0, x - t), slack = 4 * UNIT * (1 + fabsl(x));
+                if (y > slack) {
+                    above++;
+                    sums[0] += powl(y, p);
+                    sums[1] += powl(y, p - 1);
+                    long double exact = powl(y, p) * factor;
+                    note(&seen, fabsl(out[j] - exact),
+                         8 * UNIT * exact * (1 + (p + 1) * (1 + fabsl(x)) / y), "%s powers p=%g",
+                         LEVELS[level]->name, p);
+                } else {
+                    assert_true((double)out[j] <= pow((double)(2 * slack), p));
                 }
-                assert_int_equal(got, expected);
-                kernels->apply_kept(kept, where, got, v, width, width, out);
-                for (int64_t w = 0; w < width; w++) {
-                    long double exact = 0, size = 0;
-                    for (int64_t q = 0; q < got; q++) {
-                        long double term = (long double)kept[q] * v[where[q] * width + w];
-                        exact += term;
-                        size += fabsl(term);
-                    }
-                    note(&seen, fabsl(out[w] - exact), 64 * UNIT * size + TINY,
-                         "%s %ld kept of %ld", LEVELS[level]->name, (long)got, (long)count);
-                }
-                /* The list's values one after another: apply sums them in the same order. */
-                T *gathered = NAME(room)(&all, got * width), *row = NAME(room)(&all, width);
-                for (int64_t at = 0; at < got * width; at++)
-                    gathered[at] = v[where[at / width] * width + at % width];
-                for (int64_t w = 0; w < width; w++) row[w] = 0;
-                kernels->apply(kept, got, gathered, width, 1, got, width, row, width);
-                assert_true(NAME(same)(row, out, width));
-                T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
-                kernels->dots(q, v, width, count, width, dot);
-                for (int64_t j = 0; j < count; j++) {
-                    long double exact = 0, size = 0;
-                    for (int64_t w = 0; w < width; w++) {
-                        exact += (long double)q[w] * v[j * width + w];
-                        size += fabsl((long double)q[w] * v[j * width + w]);
-                    }
-                    note(&seen, fabsl(dot[j] - exact), 16 * UNIT * size + TINY, "%s dot of %ld",
-                         LEVELS[level]->name, (long)width);
-                }
-                if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
-                assert_int_equal(kernels->keep(same, count, floor, same, where), got);
-                assert_true(NAME(same)(same, kept, got));
-                release(&all);
+                total += out[j];
             }
+            assert_int_equal(got, above);
+            note(&seen, fabsl(sum - total), 8 * UNIT * total + TINY, "sum of powers");
+            note(&seen, fabsl(first - sums[0]), 40 * UNIT * (sums[0] + (long double)above),
+                 "first p=%g", p);
+            if (p >= 1)
+                note(&seen, fabsl(second - sums[1]), 40 * UNIT * (sums[1] + (long double)above),
+                     "second p=%g", p);
+            if (count > 0) {
+                s[count - 1] = (T)NAN;
+                kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
+                assert_true(isnan(first));
+            }
+            release(&all);
         }
-        report(&seen, "LIT-10", __func__);
+        /* The threshold keeps more digits than T where the difference is small. */
+        T near = (T)(-1.5 + 0x1p-20), above_it;
+        kernels->powers(&near, NULL, 1, 0, 1, -1.5 - 0x1p-40, 1, 1, &above_it);
+        assert_true(above_it == (T)(0x1p-20 + 0x1p-40));
     }
+    report(&seen, "LIT-10 LIT-11", __func__);
+}
 
-    /* ---- products ------------------------------------------------------------------------------- */
+/* ---- rows with few weights ------------------------------------------------------------------ */
 
-    static void NAME(pack)(const T *k, int64_t keys, int64_t width, T *packed) {
-        for (int64_t key = 0; key < (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL; key++) {
+static void NAME(test_keep)(void **state) {
+    (void)state;
+    source from = {17};
+    worst seen = {0, ""};
+    const T floors[] = {(T)-INFINITY, (T)-0.5, (T)1.5, (T)INFINITY};
+    const int64_t widths[] = {1, 15, 16, 64, 65, 130};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT * 4; i++) {
+            guards all = {.place = place};
+            int64_t count = SIZES[i / 4], width = widths[i % 6], expected = 0;
+            T floor = floors[i % 4];
+            T *s = NAME(normals)(&all, &from, count, 1);
+            if (count > 2) s[count / 2] = (T)-INFINITY;
+            if (count > 3) s[count / 3] = floor;
+            T *kept = NAME(room)(&all, count + OTA_KEEP_ROOM);
+            T *same = NAME(room)(&all, count + OTA_KEEP_ROOM);
+            int32_t *where = guarded(&all, count + OTA_KEEP_ROOM, sizeof *where);
+            T *v = NAME(normals)(&all, &from, count * width, 1), *out = NAME(room)(&all, width);
+            int64_t got = kernels->keep(s, count, floor, kept, where);
+            for (int64_t j = 0; j < count; j++) {
+                if (!(s[j] > floor)) continue;
+                assert_true(expected < got && kept[expected] == s[j] && where[expected] == j);
+                expected++;
+            }
+            assert_int_equal(got, expected);
+            kernels->apply_kept(kept, where, got, v, width, width, out);
             for (int64_t w = 0; w < width; w++) {
-                packed[(key / OTA_PANEL * width + w) * OTA_PANEL + key % OTA_PANEL] =
-                    key < keys ? k[key * width + w] : 0;
-            }
-        }
-    }
-
-    static void NAME(test_products)(void **state) {
-        (void)state;
-        source from = {7};
-        worst seen = {0, ""};
-        const int64_t heights[] = {0, 1, 5, 12, 50}, widths[] = {0, 1, 64, 65, 200};
-        FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
-            for (int i = 0; i < 5 * 5 * 4; i++) {
-                guards all = {.place = place};
-                int64_t rows = heights[i % 5], width = widths[i / 5 % 5],
-                        keys = SIZES[(i * 7) % SIZE_COUNT] % 200;
-                int64_t lds = keys + i % 2;
-                T *q = NAME(normals)(&all, &from, rows * width, 1),
-                  *k = NAME(normals)(&all, &from, keys * width, 1);
-                T *packed = NAME(room)(&all, ota_packed_length(keys, width));
-                int64_t last = rows > 0 ? (rows - 1) * lds + keys : 0;
-                T *s = NAME(room)(&all, last), *out = NAME(room)(&all, rows * width);
-                NAME(pack)(k, keys, width, packed);
-                kernels->products(q, packed, rows, keys, width, s, lds);
-                for (int64_t r = 0; r < rows; r++) {
-                    for (int64_t j = 0; j < keys; j++) {
-                        long double exact = 0, size = 0;
-                        for (int64_t w = 0; w < width; w++) {
-                            exact += (long double)q[r * width + w] * k[j * width + w];
-                            size += fabsl((long double)q[r * width + w] * k[j * width + w]);
-                        }
-                        note(&seen, fabsl(s[r * lds + j] - exact), 16 * UNIT * size + TINY,
-                             "%s products w=%ld", LEVELS[level]->name, (long)width);
-                    }
-                    for (int64_t w = 0; w < width; w++) out[r * width + w] = 1;
+                long double exact = 0, size = 0;
+                for (int64_t q = 0; q < got; q++) {
+                    long double term = (long double)kept[q] * v[where[q] * width + w];
+                    exact += term;
+                    size += fabsl(term);
                 }
-                kernels->apply(s, lds, k, width, rows, keys, width, out, width);
-                for (int64_t r = 0; r < rows; r++) {
-                    for (int64_t w = 0; w < width; w++) {
-                        long double exact = 1, size = 1;
-                        for (int64_t j = 0; j < keys; j++) {
-                            exact += (long double)s[r * lds + j] * k[j * width + w];
-                            size += fabsl((long double)s[r * lds + j] * k[j * width + w]);
-                        }
-                        note(&seen, fabsl(out[r * width + w] - exact), 16 * UNIT * size + TINY,
-                             "apply");
-                    }
-                }
-                release(&all);
+                note(&seen, fabsl(out[w] - exact), 64 * UNIT * size + TINY, "%s %ld kept of %ld",
+                     LEVELS[level]->name, (long)got, (long)count);
             }
-        }
-        report(&seen, "LIT-15 TOT-20", __func__);
-    }
-
-    /* ---- the fused kernel ----------------------------------------------------------------------- */
-
-    typedef struct NAME(trial) {
-        ATTEND block;
-        T *keys;
-        int64_t key_count;
-        const ota_kernels *level;
-    } NAME(trial);
-
-    static void NAME(square_term)(void *context, int64_t row, int64_t first, int64_t last, T *x) {
-        T scale = *(T *)context;
-        for (int64_t j = first; j < last; j++) {
-            x[j - first] =
-                scale * x[j - first] + (T)((row + j) % 3) - (j % 11 == 5 ? (T)INFINITY : 0);
-        }
-    }
-
-    static NAME(trial)
-        NAME(trial_of)(guards * all, source * from, const ota_kernels *level, int64_t rows,
-                       int64_t keys, int64_t width, int64_t values_width) {
-        NAME(trial) t;
-        memset(&t, 0, sizeof t);
-        t.level = level;
-        t.key_count = keys;
-        t.keys = NAME(normals)(all, from, keys * width, 1);
-        T *packed = NULL;
-        size_t bytes = ((size_t)ota_packed_length(keys, width) * sizeof(T) + 63) / 64 * 64;
-        /* Packed keys and scratch are promised to be 64-byte aligned; their ends meet the page. */
-        int place = all->place;
-        all->place = PLACE_END;
-        packed = guarded(all, (int64_t)(bytes / sizeof(T)), sizeof(T));
-        int64_t scratch = (ota_attend_scratch(values_width) + 15) / 16 * 16;
-        t.block.scratch = guarded(all, scratch, sizeof(T));
-        all->place = place;
-        NAME(pack)(t.keys, keys, width, packed);
-        int64_t *begin = guarded(all, rows, sizeof *begin), *end = guarded(all, rows, sizeof *end);
-        for (int64_t r = 0; r < rows; r++) begin[r] = 0, end[r] = keys;
-        t.block.queries = NAME(normals)(all, from, rows * width, 1);
-        t.block.packed_keys = packed;
-        t.block.values = NAME(normals)(all, from, keys * values_width, 1);
-        t.block.rows = rows;
-        t.block.width = width;
-        t.block.values_width = values_width;
-        t.block.begin = begin;
-        t.block.end = end;
-        t.block.scale = (T)(1 / sqrt((double)(width > 0 ? width : 1)));
-        t.block.c = (T)1.4426950408889634;
-        t.block.sink = (T)-INFINITY;
-        t.block.out = NAME(room)(all, rows * values_width);
-        t.block.row_max = NAME(room)(all, rows);
-        t.block.row_sum = NAME(room)(all, rows);
-        return t;
-    }
-
-    /* Every output against the definition: |out - exact| <= u A (8 + 4 B), A = sum p |v|, B the largest
- * sum of |terms| of a used score in units of the temperature (policy 3.2). */
-    static void NAME(judge)(const NAME(trial) * t, worst * seen, const char *what) {
-        const ATTEND *b = &t->block;
-        T *x = malloc(sizeof *x);
-        long double *s = malloc((size_t)(t->key_count + 1) * sizeof *s);
-        for (int64_t r = 0; r < b->rows; r++) {
-            long double top = -INFINITY, size = 0, per_tau = b->c / 1.44269504088896340736L;
-            for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
-                long double dot = 0, terms = 0;
-                for (int64_t w = 0; w < b->width; w++) {
-                    long double product =
-                        (long double)b->queries[r * b->width + w] * t->keys[j * b->width + w];
-                    dot += product;
-                    terms += fabsl(product);
+            /* The list's values one after another: apply sums them in the same order. */
+            T *gathered = NAME(room)(&all, got * width), *row = NAME(room)(&all, width);
+            for (int64_t at = 0; at < got * width; at++)
+                gathered[at] = v[where[at / width] * width + at % width];
+            for (int64_t w = 0; w < width; w++) row[w] = 0;
+            kernels->apply(kept, got, gathered, width, 1, got, width, row, width);
+            assert_true(NAME(same)(row, out, width));
+            T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
+            kernels->dots(q, v, width, count, width, dot);
+            for (int64_t j = 0; j < count; j++) {
+                long double exact = 0, size = 0;
+                for (int64_t w = 0; w < width; w++) {
+                    exact += (long double)q[w] * v[j * width + w];
+                    size += fabsl((long double)q[w] * v[j * width + w]);
                 }
-                s[j] = dot * b->scale;
-                terms *= fabsl((long double)b->scale);
-                if (b->terms) {
-                    x[0] = 0;
-                    b->terms(b->terms_context, r, j, j + 1, x);
-                    s[j] += x[0];
-                    terms += isinf(x[0]) ? 0 : fabsl((long double)x[0]);
-                }
-                if (b->key_bias) {
-                    s[j] += b->key_bias[j];
-                    terms += isinf(b->key_bias[j]) ? 0 : fabsl((long double)b->key_bias[j]);
-                }
-                top = fmaxl(top, s[j]);
-                size = fmaxl(size, terms * per_tau);
+                note(&seen, fabsl(dot[j] - exact), 16 * UNIT * size + TINY, "%s dot of %ld",
+                     LEVELS[level]->name, (long)width);
             }
-            const char *name = t->level->name;
-            if (isinf(top)) {
-                assert_true(isinf(b->row_max[r]) && b->row_max[r] < 0 && b->row_sum[r] == 0);
-                for (int64_t w = 0; w < b->values_width; w++)
-                    assert_true(b->out[r * b->values_width + w] == 0);
-                continue;
-            }
-            long double bound = UNIT * (8 + 4 * size);
-            long double peak = fmaxl(top, b->sink);
-            long double sum = isinf(b->sink) ? 0 : exp2l((b->sink - peak) * b->c);
-            for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
-                s[j] = exp2l((s[j] - peak) * b->c);
-                sum += s[j];
-            }
-            note(seen, fabsl(b->row_max[r] - peak) * per_tau, bound, "%s %s row_max", name, what);
-            /* The sum is relative to the kernel's own maximum: compare the log-sum-exp. */
-            note(seen, fabsl((b->row_max[r] - peak) * per_tau + logl(b->row_sum[r] / sum)), bound,
-                 "%s %s lse %ld keys", name, what, (long)t->key_count);
-            long double mass = b->row_mass ? b->row_mass[r] : 1;
-            for (int64_t w = 0; w < b->values_width; w++) {
-                long double exact = 0, absolute = 0;
-                for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
-                    long double p = mass * s[j] / sum;
-                    exact += p * b->values[j * b->values_width + w];
-                    absolute += p * fabsl((long double)b->values[j * b->values_width + w]);
-                }
-                note(seen, fabsl(b->out[r * b->values_width + w] - exact), bound * absolute + TINY,
-                     "%s %s %ld rows %ld keys %ld %ld", name, what, (long)b->rows,
-                     (long)t->key_count, (long)b->width, (long)b->values_width);
-            }
-        }
-        free(s);
-        free(x);
-    }
-
-    static void NAME(test_attend)(void **state) {
-        (void)state;
-        source from = {8};
-        worst seen = {0, ""};
-        const int64_t rows_of[] = {1, 2, 5, 6, 7, 13, 47, 48};
-        const int64_t keys_of[] = {1,  2,   3,   15,  16,  17,  63,   64,
-                                   65, 127, 128, 129, 193, 300, 1100, 2200};
-        const int64_t widths[] = {64, 1, 0, 3, 16, 65, 130, 17};
-        const int64_t values_widths[] = {64, 1, 3, 0, 65, 16, 33, 7, 100};
-        const char *const kinds[] = {"plain", "bias", "negative", "terms", "sink", "mass", "sharp"};
-        for (int level = 0; LEVELS[level]; level++) {
-            for (int i = 0; i < 150; i++) {
-                guards all = {.place = i % PLACES};
-                const ota_kernels *kernels = LEVELS[level];
-                int64_t keys = keys_of[i % 16];
-                NAME(trial)
-                t = NAME(trial_of)(&all, &from, kernels, keys > 1000 ? 7 : rows_of[i % 8], keys,
-                                   widths[i / 3 % 8], values_widths[i / 2 % 9]);
-                int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
-                        *end = (int64_t *)(uintptr_t)t.block.end;
-                T *mass = NAME(room)(&all, t.block.rows),
-                  *bias = NAME(normals)(&all, &from, keys, 1);
-                for (int64_t r = 0; r < t.block.rows; r++) {
-                    mass[r] = (T)uniform(&from);
-                    switch (i % 5) {
-                    case 1: end[r] = smaller_of(keys, r + 1); break; /* causal */
-                    case 2:
-                        begin[r] = smaller_of(keys, r * 5), end[r] = smaller_of(keys, r * 5 + 20);
-                        break;
-                    case 3:
-                        begin[r] = below(&from, keys),
-                        end[r] = begin[r] + below(&from, keys + 1 - begin[r]);
-                        break;
-                    case 4:
-                        begin[r] = keys / 2, end[r] = r % 3 ? keys : keys / 2;
-                        break; /* some empty */
-                    default: break;
-                    }
-                }
-                int kind = i / 5 % 7;
-                T factor = t.block.scale;
-                if (kind == 1) t.block.key_bias = bias, bias[keys / 2] = (T)-INFINITY;
-                if (kind == 2) t.block.scale = -t.block.scale;
-                if (kind == 3) t.block.terms = NAME(square_term), t.block.terms_context = &factor;
-                if (kind == 4) t.block.sink = (T)(3 * normal(&from));
-                if (kind == 5) t.block.row_mass = mass;
-                if (kind == 6) t.block.scale *= 20;
-                kernels->TABLE->attend(&t.block);
-                NAME(judge)(&t, &seen, kinds[kind]);
-                release(&all);
-            }
-        }
-        report(&seen, "LIT-01 LIT-15 TOT-01", __func__);
-    }
-
-    /* A row alone gives the bits it has in any block; powers of two on everything in units of S change
- * none; one key gives its value. */
-    static void NAME(test_attend_bits)(void **state) {
-        (void)state;
-        double different = 0;
-        source from = {9};
-        for (int level = 0; LEVELS[level]; level++) {
-            for (int i = 0; i < 24; i++) {
-                guards all = {.place = i % PLACES};
-                const ota_kernels *kernels = LEVELS[level];
-                int64_t keys = i % 3 == 0 ? 1500 : 100 + i, width = 1 + i * 5,
-                        values_width = 1 + i * 3;
-                NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 48, keys, width, values_width);
-                int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
-                        *end = (int64_t *)(uintptr_t)t.block.end;
-                T *bias = NAME(normals)(&all, &from, keys, 1);
-                for (int64_t r = 0; r < 48; r++) {
-                    begin[r] = i % 2 ? below(&from, keys) : 0;
-                    end[r] = begin[r] + below(&from, keys + 1 - begin[r]);
-                    if (i % 6 == 5 && r % 2) begin[r] = 0, end[r] = 1;
-                }
-                if (i % 4 == 1) t.block.key_bias = bias;
-                if (i % 4 == 2) t.block.sink = 1;
-                kernels->TABLE->attend(&t.block);
-                T *single = NAME(room)(&all, values_width);
-                for (int64_t r = 0; r < 48; r++) {
-                    ATTEND one = t.block;
-                    T top, sum;
-                    one.rows = 1;
-                    one.queries += r * width;
-                    one.begin += r;
-                    one.end += r;
-                    one.out = single;
-                    one.row_max = &top;
-                    one.row_sum = &sum;
-                    kernels->TABLE->attend(&one);
-                    different += !NAME(same)(single, t.block.out + r * values_width, values_width);
-                    assert_true(NAME(same)(&top, t.block.row_max + r, 1) &&
-                                NAME(same)(&sum, t.block.row_sum + r, 1));
-                    if (end[r] == begin[r] + 1 && i % 4 != 2) {
-                        assert_true(NAME(same)(single, t.block.values + begin[r] * values_width,
-                                               values_width));
-                    }
-                }
-                ATTEND scaled = t.block;
-                scaled.out = NAME(room)(&all, 48 * values_width);
-                scaled.row_max = NAME(room)(&all, 48);
-                scaled.row_sum = NAME(room)(&all, 48);
-                scaled.scale *= (T)0x1p9;
-                scaled.c *= (T)0x1p-9;
-                scaled.sink *= (T)0x1p9;
-                for (int64_t j = 0; j < keys; j++) bias[j] *= (T)0x1p9;
-                kernels->TABLE->attend(&scaled);
-                assert_true(NAME(same)(scaled.out, t.block.out, 48 * values_width));
-                for (int64_t r = 0; r < 48; r++)
-                    assert_true(scaled.row_max[r] == t.block.row_max[r] * (T)0x1p9);
-                release(&all);
-            }
-        }
-        spec_check("TOT-20", different, 0.0);
-    }
-
-    /* What is not finite stays in its row, and what is masked has no effect. */
-    static void NAME(test_attend_poison)(void **state) {
-        (void)state;
-        source from = {10};
-        const T poisons[] = {(T)NAN, (T)INFINITY, (T)-INFINITY};
-        for (int level = 0; LEVELS[level]; level++) {
-            for (int i = 0; i < 36; i++) {
-                guards all = {.place = i % PLACES};
-                const ota_kernels *kernels = LEVELS[level];
-                int64_t keys = i % 2 ? 200 : 70, width = 8, values_width = 20,
-                        at = below(&from, 48);
-                NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 48, keys, width, values_width);
-                int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
-                        *end = (int64_t *)(uintptr_t)t.block.end;
-                T *before = NAME(room)(&all, 48 * values_width), *out = t.block.out;
-                T *q = (T *)(uintptr_t)t.block.queries;
-                if (i % 4 >= 2) t.block.scale = -t.block.scale;
-                kernels->TABLE->attend(&t.block);
-                memcpy(before, out, (size_t)(48 * values_width) * sizeof *out);
-                T old = q[at * width + 3];
-                q[at * width + 3] = poisons[i % 3];
-                kernels->TABLE->attend(&t.block);
-                for (int64_t r = 0; r < 48; r++) {
-                    if (r == at) {
-                        assert_true(isnan(t.block.row_max[r]) && isnan(t.block.row_sum[r]));
-                        for (int64_t w = 0; w < values_width; w++)
-                            assert_true(isnan(out[r * values_width + w]));
-                    } else {
-                        assert_true(NAME(same)(out + r * values_width, before + r * values_width,
-                                               values_width));
-                    }
-                }
-                q[at * width + 3] = old;
-                /* A key that only row `at` may use is poisoned: only that row knows. */
-                int64_t key = below(&from, keys);
-                for (int64_t r = 0; r < 48; r++)
-                    begin[r] = r % 2 ? key + 1 : 0, end[r] = r % 2 ? keys : key;
-                kernels->TABLE->attend(&t.block);
-                memcpy(before, out, (size_t)(48 * values_width) * sizeof *out);
-                T *packed = (T *)(uintptr_t)t.block.packed_keys;
-                packed[(key / OTA_PANEL * width + 2) * OTA_PANEL + key % OTA_PANEL] =
-                    poisons[i % 3];
-                begin[at] = 0, end[at] = keys;
-                kernels->TABLE->attend(&t.block);
-                for (int64_t r = 0; r < 48; r++) {
-                    const T *row = out + r * values_width;
-                    if (r != at)
-                        assert_true(NAME(same)(row, before + r * values_width, values_width));
-                }
-                /* An infinite key element gives this row +inf or -inf, by the signs. */
-                T product = poisons[i % 3] * q[at * width + 2] * t.block.scale;
-                assert_true(isnan(out[at * values_width]) == !(product == (T)-INFINITY));
-                release(&all);
-            }
-        }
-    }
-
-    /* All scores huge, all equal, far apart, and tiny temperatures: no NaN, weights as they must be. */
-    static void NAME(test_attend_range)(void **state) {
-        (void)state;
-        source from = {11};
-        worst seen = {0, ""};
-        for (int level = 0; LEVELS[level]; level++) {
-            for (int i = 0; i < 12; i++) {
-                guards all = {.place = i % PLACES};
-                const ota_kernels *kernels = LEVELS[level];
-                NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 9, 150, 4, 5);
-                const T scales[] = {(T)1e4, 1, (T)1e-4, 80};
-                t.block.scale = scales[i % 4];
-                if (i >= 8) t.block.scale = -t.block.scale;
-                kernels->TABLE->attend(&t.block);
-                NAME(judge)(&t, &seen, "range");
-                release(&all);
-            }
-            /* Differences of scores overflow, yet the temperature makes them matter. */
-            guards all = {.place = PLACE_END};
-            NAME(trial) t = NAME(trial_of)(&all, &from, LEVELS[level], 9, 150, 4, 5);
-            t.block.scale = (T)((double)NAME(LARGEST) / 40);
-            t.block.c = (T)(8 / (double)NAME(LARGEST));
-            T *bias = NAME(room)(&all, 150);
-            for (int j = 0; j < 150; j++) bias[j] = (T)((j % 3 - 1) * 0.9 * (double)NAME(LARGEST));
-            for (int with = 0; with < 3; with++) {
-                LEVELS[level]->TABLE->attend(&t.block);
-                NAME(judge)(&t, &seen, "overflowing differences");
-                t.block.scale = with == 0 ? -t.block.scale : (T)((double)NAME(LARGEST) / 4000);
-                t.block.key_bias = with == 0 ? NULL : bias;
-            }
+            if (count > 0) memcpy(same, s, (size_t)count * sizeof *s);
+            assert_int_equal(kernels->keep(same, count, floor, same, where), got);
+            assert_true(NAME(same)(same, kept, got));
             release(&all);
         }
-        report(&seen, "LIT-01 LIT-23", __func__);
     }
+    report(&seen, "LIT-10", __func__);
+}
 
-    /* Many equal weights: a plain chain of f32 sums would drift by far more than the bound. */
-    static void NAME(test_attend_long)(void **state) {
-        (void)state;
-        source from = {13};
-        worst seen = {0, ""};
-        for (int level = 0; LEVELS[level]; level++) {
-            guards all = {.place = PLACE_END};
-            NAME(trial) t = NAME(trial_of)(&all, &from, LEVELS[level], 2, 65536 + 77, 1, 2);
-            T *values = (T *)(uintptr_t)t.block.values;
-            for (int64_t j = 0; j < t.key_count; j++) values[2 * j] = (T)(1.0 / 3);
-            t.block.scale = (T)0x1p-20;
-            LEVELS[level]->TABLE->attend(&t.block);
-            NAME(judge)(&t, &seen, "long");
-            release(&all);
+/* ---- products ------------------------------------------------------------------------------- */
+
+static void NAME(pack)(const T *k, int64_t keys, int64_t width, T *packed) {
+    for (int64_t key = 0; key < (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL; key++) {
+        for (int64_t w = 0; w < width; w++) {
+            packed[(key / OTA_PANEL * width + w) * OTA_PANEL + key % OTA_PANEL] =
+                key < keys ? k[key * width + w] : 0;
         }
-        report(&seen, "LIT-01 LIT-15", __func__);
     }
+}
 
-    /* ---- packing -------------------------------------------------------------------------------- */
-
-    static void NAME(test_packing)(void **state) {
-        (void)state;
-        source from = {12};
-        const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16};
-        for (int i = 0; i < 4 * 8 * 3; i++) {
-            guards all = {.place = i % PLACES};
-            ota_type type = types[i % 4];
-            const int64_t keys_of[] = {0, 1, 3, 63, 64, 65, 130, 67},
-                          widths[] = {64, 1, 7, 130, 65, 0, 3, 16};
-            int64_t keys = keys_of[i / 4 % 8], width = widths[i / 12 % 8];
-            int64_t elements = 2 * 3 * keys * width;
-            size_t bytes = type == OTA_F64 ? 8 : type == OTA_F32 ? 4 : 2;
-            ota_array array = {guarded(&all, elements, bytes),
-                               type,
-                               {2, 3, keys, width},
-                               {3 * keys * width, keys * width, width, 1}};
-            if (i % 3 == 1) { /* columns apart by `keys`, rows by one, backwards */
-                array.stride[2] = -1;
-                array.stride[3] = keys;
-                array.data = (char *)array.data + (keys > 0 ? keys - 1 : 0) * (int64_t)bytes;
-            }
-            ota_array flat = {array.data, type, {2, 3, keys, width}, {0, 0, 0, 0}};
-            memcpy(flat.stride, array.stride, sizeof flat.stride);
-            T *rows = NAME(normals)(&all, &from, keys * width, 1);
-            for (int64_t j = 0; j < keys * width; j++)
-                rows[j] = (T)(float)ota_f32_from_bf16(ota_bf16_from_f32((float)rows[j] * 4));
-            if (type == OTA_F16) {
-                for (int64_t j = 0; j < keys * width; j++)
-                    rows[j] = (T)ota_f32_from_f16(ota_f16_from_f32((float)rows[j]));
-            }
-            T *back = NAME(room)(&all, keys * width),
-              *plain = NAME(room)(&all, ota_packed_length(keys, width));
+static void NAME(test_products)(void **state) {
+    (void)state;
+    source from = {7};
+    worst seen = {0, ""};
+    const int64_t heights[] = {0, 1, 5, 12, 50}, widths[] = {0, 1, 64, 65, 200};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < 5 * 5 * 4; i++) {
+            guards all = {.place = place};
+            int64_t rows = heights[i % 5], width = widths[i / 5 % 5],
+                    keys = SIZES[(i * 7) % SIZE_COUNT] % 200;
+            int64_t lds = keys + i % 2;
+            T *q = NAME(normals)(&all, &from, rows * width, 1),
+              *k = NAME(normals)(&all, &from, keys * width, 1);
             T *packed = NAME(room)(&all, ota_packed_length(keys, width));
-            NAME(ota_unpack_rows)(&array, 1, 2, 0, keys, rows, width);
-            NAME(ota_pack_rows)(&flat, 1, 2, 0, keys, back, width);
-            assert_true(NAME(same)(rows, back, keys * width));
-            NAME(pack)(rows, keys, width, plain);
-            NAME(ota_pack_keys)(&flat, 1, 2, keys, packed);
-            assert_true(NAME(same)(plain, packed, ota_packed_length(keys, width)));
-            if (keys > 2) {
-                NAME(ota_pack_rows)(&flat, 1, 2, 2, 1, back, width);
-                assert_true(NAME(same)(rows + 2 * width, back, width));
+            int64_t last = rows > 0 ? (rows - 1) * lds + keys : 0;
+            T *s = NAME(room)(&all, last), *out = NAME(room)(&all, rows * width);
+            NAME(pack)(k, keys, width, packed);
+            kernels->products(q, packed, rows, keys, width, s, lds);
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t j = 0; j < keys; j++) {
+                    long double exact = 0, size = 0;
+                    for (int64_t w = 0; w < width; w++) {
+                        exact += (long double)q[r * width + w] * k[j * width + w];
+                        size += fabsl((long double)q[r * width + w] * k[j * width + w]);
+                    }
+                    note(&seen, fabsl(s[r * lds + j] - exact), 16 * UNIT * size + TINY,
+                         "%s products w=%ld", LEVELS[level]->name, (long)width);
+                }
+                for (int64_t w = 0; w < width; w++) out[r * width + w] = 1;
+            }
+            kernels->apply(s, lds, k, width, rows, keys, width, out, width);
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t w = 0; w < width; w++) {
+                    long double exact = 1, size = 1;
+                    for (int64_t j = 0; j < keys; j++) {
+                        exact += (long double)s[r * lds + j] * k[j * width + w];
+                        size += fabsl((long double)s[r * lds + j] * k[j * width + w]);
+                    }
+                    note(&seen, fabsl(out[r * width + w] - exact), 16 * UNIT * size + TINY,
+                         "apply");
+                }
             }
             release(&all);
         }
-        /* Rounded once: half way between two bf16 lies above by less than f32 can see. */
-        T value = (T)(1.00390625 + (sizeof(T) == 8 ? 0x1p-40 : 0x1p-23));
-        uint16_t half;
-        ota_array one = ota_array_of(&half, OTA_BF16, 1, 1, 1, 1);
-        NAME(ota_unpack_rows)(&one, 0, 0, 0, 1, &value, 1);
-        assert_int_equal(half, 0x3f81);
     }
+    report(&seen, "LIT-15 TOT-20", __func__);
+}
+
+/* ---- the fused kernel ----------------------------------------------------------------------- */
+
+typedef struct NAME(trial) {
+    ATTEND block;
+    T *keys;
+    int64_t key_count;
+    const ota_kernels *level;
+} NAME(trial);
+
+static void NAME(square_term)(void *context, int64_t row, int64_t first, int64_t last, T *x) {
+    T scale = *(T *)context;
+    for (int64_t j = first; j < last; j++) {
+        x[j - first] = scale * x[j - first] + (T)((row + j) % 3) - (j % 11 == 5 ? (T)INFINITY : 0);
+    }
+}
+
+static NAME(trial) NAME(trial_of)(guards *all, source *from, const ota_kernels *level, int64_t rows,
+                                  int64_t keys, int64_t width, int64_t values_width) {
+    NAME(trial) t;
+    memset(&t, 0, sizeof t);
+    t.level = level;
+    t.key_count = keys;
+    t.keys = NAME(normals)(all, from, keys * width, 1);
+    T *packed = NULL;
+    size_t bytes = ((size_t)ota_packed_length(keys, width) * sizeof(T) + 63) / 64 * 64;
+    /* Packed keys and scratch are promised to be 64-byte aligned; their ends meet the page. */
+    int place = all->place;
+    all->place = PLACE_END;
+    packed = guarded(all, (int64_t)(bytes / sizeof(T)), sizeof(T));
+    int64_t scratch = (ota_attend_scratch(values_width) + 15) / 16 * 16;
+    t.block.scratch = guarded(all, scratch, sizeof(T));
+    all->place = place;
+    NAME(pack)(t.keys, keys, width, packed);
+    int64_t *begin = guarded(all, rows, sizeof *begin), *end = guarded(all, rows, sizeof *end);
+    for (int64_t r = 0; r < rows; r++) begin[r] = 0, end[r] = keys;
+    t.block.queries = NAME(normals)(all, from, rows * width, 1);
+    t.block.packed_keys = packed;
+    t.block.values = NAME(normals)(all, from, keys * values_width, 1);
+    t.block.rows = rows;
+    t.block.width = width;
+    t.block.values_width = values_width;
+    t.block.begin = begin;
+    t.block.end = end;
+    t.block.scale = (T)(1 / sqrt((double)(width > 0 ? width : 1)));
+    t.block.c = (T)1.4426950408889634;
+    t.block.sink = (T)-INFINITY;
+    t.block.out = NAME(room)(all, rows * values_width);
+    t.block.row_max = NAME(room)(all, rows);
+    t.block.row_sum = NAME(room)(all, rows);
+    return t;
+}
+
+/* Every output against the definition: |out - exact| <= u A (8 + 4 B), A = sum p |v|, B the largest
+ * sum of |terms| of a used score in units of the temperature (policy 3.2). */
+static void NAME(judge)(const NAME(trial) * t, worst *seen, const char *what) {
+    const ATTEND *b = &t->block;
+    T *x = malloc(sizeof *x);
+    long double *s = malloc((size_t)(t->key_count + 1) * sizeof *s);
+    for (int64_t r = 0; r < b->rows; r++) {
+        long double top = -INFINITY, size = 0, per_tau = b->c / 1.44269504088896340736L;
+        for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
+            long double dot = 0, terms = 0;
+            for (int64_t w = 0; w < b->width; w++) {
+                long double product =
+                    (long double)b->queries[r * b->width + w] * t->keys[j * b->width + w];
+                dot += product;
+                terms += fabsl(product);
+            }
+            s[j] = dot * b->scale;
+            terms *= fabsl((long double)b->scale);
+            if (b->terms) {
+                x[0] = 0;
+                b->terms(b->terms_context, r, j, j + 1, x);
+                s[j] += x[0];
+                terms += isinf(x[0]) ? 0 : fabsl((long double)x[0]);
+            }
+            if (b->key_bias) {
+                s[j] += b->key_bias[j];
+                terms += isinf(b->key_bias[j]) ? 0 : fabsl((long double)b->key_bias[j]);
+            }
+            top = fmaxl(top, s[j]);
+            size = fmaxl(size, terms * per_tau);
+        }
+        const char *name = t->level->name;
+        if (isinf(top)) {
+            assert_true(isinf(b->row_max[r]) && b->row_max[r] < 0 && b->row_sum[r] == 0);
+            for (int64_t w = 0; w < b->values_width; w++)
+                assert_true(b->out[r * b->values_width + w] == 0);
+            continue;
+        }
+        long double bound = UNIT * (8 + 4 * size);
+        long double peak = fmaxl(top, b->sink);
+        long double sum = isinf(b->sink) ? 0 : exp2l((b->sink - peak) * b->c);
+        for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
+            s[j] = exp2l((s[j] - peak) * b->c);
+            sum += s[j];
+        }
+        note(seen, fabsl(b->row_max[r] - peak) * per_tau, bound, "%s %s row_max", name, what);
+        /* The sum is relative to the kernel's own maximum: compare the log-sum-exp. */
+        note(seen, fabsl((b->row_max[r] - peak) * per_tau + logl(b->row_sum[r] / sum)), bound,
+             "%s %s lse %ld keys", name, what, (long)t->key_count);
+        long double mass = b->row_mass ? b->row_mass[r] : 1;
+        for (int64_t w = 0; w < b->values_width; w++) {
+            long double exact = 0, absolute = 0;
+            for (int64_t j = b->begin[r]; j < b->end[r]; j++) {
+                long double p = mass * s[j] / sum;
+                exact += p * b->values[j * b->values_width + w];
+                absolute += p * fabsl((long double)b->values[j * b->values_width + w]);
+            }
+            note(seen, fabsl(b->out[r * b->values_width + w] - exact), bound * absolute + TINY,
+                 "%s %s %ld rows %ld keys %ld %ld", name, what, (long)b->rows, (long)t->key_count,
+                 (long)b->width, (long)b->values_width);
+        }
+    }
+    free(s);
+    free(x);
+}
+
+static void NAME(test_attend)(void **state) {
+    (void)state;
+    source from = {8};
+    worst seen = {0, ""};
+    const int64_t rows_of[] = {1, 2, 5, 6, 7, 13, 47, 48};
+    const int64_t keys_of[] = {1,  2,   3,   15,  16,  17,  63,   64,
+                               65, 127, 128, 129, 193, 300, 1100, 2200};
+    const int64_t widths[] = {64, 1, 0, 3, 16, 65, 130, 17};
+    const int64_t values_widths[] = {64, 1, 3, 0, 65, 16, 33, 7, 100};
+    const char *const kinds[] = {"plain", "bias", "negative", "terms", "sink", "mass", "sharp"};
+    for (int level = 0; LEVELS[level]; level++) {
+        for (int i = 0; i < 150; i++) {
+            guards all = {.place = i % PLACES};
+            const ota_kernels *kernels = LEVELS[level];
+            int64_t keys = keys_of[i % 16];
+            NAME(trial)
+            t = NAME(trial_of)(&all, &from, kernels, keys > 1000 ? 7 : rows_of[i % 8], keys,
+                               widths[i / 3 % 8], values_widths[i / 2 % 9]);
+            int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
+                    *end = (int64_t *)(uintptr_t)t.block.end;
+            T *mass = NAME(room)(&all, t.block.rows), *bias = NAME(normals)(&all, &from, keys, 1);
+            for (int64_t r = 0; r < t.block.rows; r++) {
+                mass[r] = (T)uniform(&from);
+                switch (i % 5) {
+                case 1: end[r] = smaller_of(keys, r + 1); break; /* causal */
+                case 2:
+                    begin[r] = smaller_of(keys, r * 5), end[r] = smaller_of(keys, r * 5 + 20);
+                    break;
+                case 3:
+                    begin[r] = below(&from, keys),
+                    end[r] = begin[r] + below(&from, keys + 1 - begin[r]);
+                    break;
+                case 4:
+                    begin[r] = keys / 2, end[r] = r % 3 ? keys : keys / 2;
+                    break; /* some empty */
+                default: break;
+                }
+            }
+            int kind = i / 5 % 7;
+            T factor = t.block.scale;
+            if (kind == 1) t.block.key_bias = bias, bias[keys / 2] = (T)-INFINITY;
+            if (kind == 2) t.block.scale = -t.block.scale;
+            if (kind == 3) t.block.terms = NAME(square_term), t.block.terms_context = &factor;
+            if (kind == 4) t.block.sink = (T)(3 * normal(&from));
+            if (kind == 5) t.block.row_mass = mass;
+            if (kind == 6) t.block.scale *= 20;
+            kernels->TABLE->attend(&t.block);
+            NAME(judge)(&t, &seen, kinds[kind]);
+            release(&all);
+        }
+    }
+    report(&seen, "LIT-01 LIT-15 TOT-01", __func__);
+}
+
+/* A row alone gives the bits it has in any block; powers of two on everything in units of S change
+ * none; one key gives its value. */
+static void NAME(test_attend_bits)(void **state) {
+    (void)state;
+    double different = 0;
+    source from = {9};
+    for (int level = 0; LEVELS[level]; level++) {
+        for (int i = 0; i < 24; i++) {
+            guards all = {.place = i % PLACES};
+            const ota_kernels *kernels = LEVELS[level];
+            int64_t keys = i % 3 == 0 ? 1500 : 100 + i, width = 1 + i * 5, values_width = 1 + i * 3;
+            NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 48, keys, width, values_width);
+            int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
+                    *end = (int64_t *)(uintptr_t)t.block.end;
+            T *bias = NAME(normals)(&all, &from, keys, 1);
+            for (int64_t r = 0; r < 48; r++) {
+                begin[r] = i % 2 ? below(&from, keys) : 0;
+                end[r] = begin[r] + below(&from, keys + 1 - begin[r]);
+                if (i % 6 == 5 && r % 2) begin[r] = 0, end[r] = 1;
+            }
+            if (i % 4 == 1) t.block.key_bias = bias;
+            if (i % 4 == 2) t.block.sink = 1;
+            kernels->TABLE->attend(&t.block);
+            T *single = NAME(room)(&all, values_width);
+            for (int64_t r = 0; r < 48; r++) {
+                ATTEND one = t.block;
+                T top, sum;
+                one.rows = 1;
+                one.queries += r * width;
+                one.begin += r;
+                one.end += r;
+                one.out = single;
+                one.row_max = &top;
+                one.row_sum = &sum;
+                kernels->TABLE->attend(&one);
+                different += !NAME(same)(single, t.block.out + r * values_width, values_width);
+                assert_true(NAME(same)(&top, t.block.row_max + r, 1) &&
+                            NAME(same)(&sum, t.block.row_sum + r, 1));
+                if (end[r] == begin[r] + 1 && i % 4 != 2) {
+                    assert_true(
+                        NAME(same)(single, t.block.values + begin[r] * values_width, values_width));
+                }
+            }
+            ATTEND scaled = t.block;
+            scaled.out = NAME(room)(&all, 48 * values_width);
+            scaled.row_max = NAME(room)(&all, 48);
+            scaled.row_sum = NAME(room)(&all, 48);
+            scaled.scale *= (T)0x1p9;
+            scaled.c *= (T)0x1p-9;
+            scaled.sink *= (T)0x1p9;
+            for (int64_t j = 0; j < keys; j++) bias[j] *= (T)0x1p9;
+            kernels->TABLE->attend(&scaled);
+            assert_true(NAME(same)(scaled.out, t.block.out, 48 * values_width));
+            for (int64_t r = 0; r < 48; r++)
+                assert_true(scaled.row_max[r] == t.block.row_max[r] * (T)0x1p9);
+            release(&all);
+        }
+    }
+    spec_check("TOT-20", different, 0.0);
+}
+
+/* What is not finite stays in its row, and what is masked has no effect. */
+static void NAME(test_attend_poison)(void **state) {
+    (void)state;
+    source from = {10};
+    const T poisons[] = {(T)NAN, (T)INFINITY, (T)-INFINITY};
+    for (int level = 0; LEVELS[level]; level++) {
+        for (int i = 0; i < 36; i++) {
+            guards all = {.place = i % PLACES};
+            const ota_kernels *kernels = LEVELS[level];
+            int64_t keys = i % 2 ? 200 : 70, width = 8, values_width = 20, at = below(&from, 48);
+            NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 48, keys, width, values_width);
+            int64_t *begin = (int64_t *)(uintptr_t)t.block.begin,
+                    *end = (int64_t *)(uintptr_t)t.block.end;
+            T *before = NAME(room)(&all, 48 * values_width), *out = t.block.out;
+            T *q = (T *)(uintptr_t)t.block.queries;
+            if (i % 4 >= 2) t.block.scale = -t.block.scale;
+            kernels->TABLE->attend(&t.block);
+            memcpy(before, out, (size_t)(48 * values_width) * sizeof *out);
+            T old = q[at * width + 3];
+            q[at * width + 3] = poisons[i % 3];
+            kernels->TABLE->attend(&t.block);
+            for (int64_t r = 0; r < 48; r++) {
+                if (r == at) {
+                    assert_true(isnan(t.block.row_max[r]) && isnan(t.block.row_sum[r]));
+                    for (int64_t w = 0; w < values_width; w++)
+                        assert_true(isnan(out[r * values_width + w]));
+                } else {
+                    assert_true(NAME(same)(out + r * values_width, before + r * values_width,
+                                           values_width));
+                }
+            }
+            q[at * width + 3] = old;
+            /* A key that only row `at` may use is poisoned: only that row knows. */
+            int64_t key = below(&from, keys);
+            for (int64_t r = 0; r < 48; r++)
+                begin[r] = r % 2 ? key + 1 : 0, end[r] = r % 2 ? keys : key;
+            kernels->TABLE->attend(&t.block);
+            memcpy(before, out, (size_t)(48 * values_width) * sizeof *out);
+            T *packed = (T *)(uintptr_t)t.block.packed_keys;
+            packed[(key / OTA_PANEL * width + 2) * OTA_PANEL + key % OTA_PANEL] = poisons[i % 3];
+            begin[at] = 0, end[at] = keys;
+            kernels->TABLE->attend(&t.block);
+            for (int64_t r = 0; r < 48; r++) {
+                const T *row = out + r * values_width;
+                if (r != at) assert_true(NAME(same)(row, before + r * values_width, values_width));
+            }
+            /* An infinite key element gives this row +inf or -inf, by the signs. */
+            T product = poisons[i % 3] * q[at * width + 2] * t.block.scale;
+            assert_true(isnan(out[at * values_width]) == !(product == (T)-INFINITY));
+            release(&all);
+        }
+    }
+}
+
+/* All scores huge, all equal, far apart, and tiny temperatures: no NaN, weights as they must be. */
+static void NAME(test_attend_range)(void **state) {
+    (void)state;
+    source from = {11};
+    worst seen = {0, ""};
+    for (int level = 0; LEVELS[level]; level++) {
+        for (int i = 0; i < 12; i++) {
+            guards all = {.place = i % PLACES};
+            const ota_kernels *kernels = LEVELS[level];
+            NAME(trial) t = NAME(trial_of)(&all, &from, kernels, 9, 150, 4, 5);
+            const T scales[] = {(T)1e4, 1, (T)1e-4, 80};
+            t.block.scale = scales[i % 4];
+            if (i >= 8) t.block.scale = -t.block.scale;
+            kernels->TABLE->attend(&t.block);
+            NAME(judge)(&t, &seen, "range");
+            release(&all);
+        }
+        /* Differences of scores overflow, yet the temperature makes them matter. */
+        guards all = {.place = PLACE_END};
+        NAME(trial) t = NAME(trial_of)(&all, &from, LEVELS[level], 9, 150, 4, 5);
+        t.block.scale = (T)((double)NAME(LARGEST) / 40);
+        t.block.c = (T)(8 / (double)NAME(LARGEST));
+        T *bias = NAME(room)(&all, 150);
+        for (int j = 0; j < 150; j++) bias[j] = (T)((j % 3 - 1) * 0.9 * (double)NAME(LARGEST));
+        for (int with = 0; with < 3; with++) {
+            LEVELS[level]->TABLE->attend(&t.block);
+            NAME(judge)(&t, &seen, "overflowing differences");
+            t.block.scale = with == 0 ? -t.block.scale : (T)((double)NAME(LARGEST) / 4000);
+            t.block.key_bias = with == 0 ? NULL : bias;
+        }
+        release(&all);
+    }
+    report(&seen, "LIT-01 LIT-23", __func__);
+}
+
+/* Many equal weights: a plain chain of f32 sums would drift by far more than the bound. */
+static void NAME(test_attend_long)(void **state) {
+    (void)state;
+    source from = {13};
+    worst seen = {0, ""};
+    for (int level = 0; LEVELS[level]; level++) {
+        guards all = {.place = PLACE_END};
+        NAME(trial) t = NAME(trial_of)(&all, &from, LEVELS[level], 2, 65536 + 77, 1, 2);
+        T *values = (T *)(uintptr_t)t.block.values;
+        for (int64_t j = 0; j < t.key_count; j++) values[2 * j] = (T)(1.0 / 3);
+        t.block.scale = (T)0x1p-20;
+        LEVELS[level]->TABLE->attend(&t.block);
+        NAME(judge)(&t, &seen, "long");
+        release(&all);
+    }
+    report(&seen, "LIT-01 LIT-15", __func__);
+}
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+static void NAME(test_packing)(void **state) {
+    (void)state;
+    source from = {12};
+    const ota_type types[] = {OTA_F64, OTA_F32, OTA_BF16, OTA_F16};
+    for (int i = 0; i < 4 * 8 * 3; i++) {
+        guards all = {.place = i % PLACES};
+        ota_type type = types[i % 4];
+        const int64_t keys_of[] = {0, 1, 3, 63, 64, 65, 130, 67},
+                      widths[] = {64, 1, 7, 130, 65, 0, 3, 16};
+        int64_t keys = keys_of[i / 4 % 8], width = widths[i / 12 % 8];
+        int64_t elements = 2 * 3 * keys * width;
+        size_t bytes = type == OTA_F64 ? 8 : type == OTA_F32 ? 4 : 2;
+        ota_array array = {guarded(&all, elements, bytes),
+                           type,
+                           {2, 3, keys, width},
+                           {3 * keys * width, keys * width, width, 1}};
+        if (i % 3 == 1) { /* columns apart by `keys`, rows by one, backwards */
+            array.stride[2] = -1;
+            array.stride[3] = keys;
+            array.data = (char *)array.data + (keys > 0 ? keys - 1 : 0) * (int64_t)bytes;
+        }
+        ota_array flat = {array.data, type, {2, 3, keys, width}, {0, 0, 0, 0}};
+        memcpy(flat.stride, array.stride, sizeof flat.stride);
+        T *rows = NAME(normals)(&all, &from, keys * width, 1);
+        for (int64_t j = 0; j < keys * width; j++)
+            rows[j] = (T)(float)ota_f32_from_bf16(ota_bf16_from_f32((float)rows[j] * 4));
+        if (type == OTA_F16) {
+            for (int64_t j = 0; j < keys * width; j++)
+                rows[j] = (T)ota_f32_from_f16(ota_f16_from_f32((float)rows[j]));
+        }
+        T *back = NAME(room)(&all, keys * width),
+          *plain = NAME(room)(&all, ota_packed_length(keys, width));
+        T *packed = NAME(room)(&all, ota_packed_length(keys, width));
+        NAME(ota_unpack_rows)(&array, 1, 2, 0, keys, rows, width);
+        NAME(ota_pack_rows)(&flat, 1, 2, 0, keys, back, width);
+        assert_true(NAME(same)(rows, back, keys * width));
+        NAME(pack)(rows, keys, width, plain);
+        NAME(ota_pack_keys)(&flat, 1, 2, keys, packed);
+        assert_true(NAME(same)(plain, packed, ota_packed_length(keys, width)));
+        if (keys > 2) {
+            NAME(ota_pack_rows)(&flat, 1, 2, 2, 1, back, width);
+            assert_true(NAME(same)(rows + 2 * width, back, width));
+        }
+        release(&all);
+    }
+    /* Rounded once: half way between two bf16 lies above by less than f32 can see. */
+    T value = (T)(1.00390625 + (sizeof(T) == 8 ? 0x1p-40 : 0x1p-23));
+    uint16_t half;
+    ota_array one = ota_array_of(&half, OTA_BF16, 1, 1, 1, 1);
+    NAME(ota_unpack_rows)(&one, 0, 0, 0, 1, &value, 1);
+    assert_int_equal(half, 0x3f81);
+}
 
 #undef NAME
 #undef KERNELS
