@@ -13,10 +13,11 @@ static void NAME(draw)(NAME(row) * x, dice *d, int64_t count) {
     }
 }
 
+/* In long double, so that this sum's own rounding does not count. */
 static double NAME(summed)(const T *p, int64_t count) {
-    double sum = 0.0;
-    for (int64_t j = 0; j < count; j++) sum += (double)p[j];
-    return sum;
+    long double sum = 0.0L;
+    for (int64_t j = 0; j < count; j++) sum += (long double)p[j];
+    return (double)sum;
 }
 
 /* Weights and sink follow from f = found.potential; `given` holds biases or is NULL. */
