@@ -15,7 +15,7 @@ enum { THRESHOLD_STEPS = 1200 };
  * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
 typedef struct threshold_search {
     double low, high, t, target, power, miss, accuracy, norm;
-    double near; /* a step from a miss as small is the last one: it squares the miss */
+    double near; /* a step from a miss as small is the last one: it squares the miss, for p >= 2 */
     int steps;
 } threshold_search;
 

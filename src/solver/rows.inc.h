@@ -91,6 +91,7 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    search.near = power < 2.0 ? 0.0 : NEAR;
     double first, second;
     do {
         (void)TABLE(law)->power_sums(s, h, count, (REAL)shift, slope, search.t, power, &first,
@@ -156,7 +157,6 @@ int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t coun
     const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.accuracy = ACCURACY;
-    /* For p < 2 the slope turns too fast where a key enters. */
     search.near = power < 2.0 ? 0.0 : NEAR;
     const double slack = 1.0e-6 * (fabs(top) + search.target / k);
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);

@@ -341,6 +341,11 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
     return power;
 }
 
+/* Most vectors of a row have nothing above the threshold: no power is taken of those. */
+static ALWAYS_INLINE bool all_below(power_kind kind, vec y) {
+    return (kind == RISING || kind == FALLING) && mask_count(mask_equal(y, vec_set(0))) == LANES;
+}
+
 /* `kind` is a constant where this is expanded. */
 static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real *h, int64_t count,
                                      const threshold *at, const exponent *by, double *first,
@@ -352,6 +357,7 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
         vec sum = vec_set(0), lowers = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
             vec y = above_threshold(s, h, j, smaller(LANES, end - j), at), lower;
+            if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
             sum = vec_add(sum, two_powers(kind, y, by, &lower));
             lowers = vec_add(lowers, lower);
@@ -386,6 +392,10 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
     for (int64_t j = 0; j < count; j += LANES) {
         const int64_t lanes = smaller(LANES, count - j);
         vec y = above_threshold(s, h, j, lanes, at);
+        if (all_below(kind, y)) {
+            store_lanes(out + j, y, lanes);
+            continue;
+        }
         /* Outside products p itself is the exponent. */
         y = vec_mul(two_powers(kind, y, by, &lower), vec_set(factor));
         store_lanes(out + j, y, lanes);

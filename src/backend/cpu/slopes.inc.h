@@ -19,7 +19,10 @@ static void slope_weights(const real *restrict p, int64_t count, double power, r
         for (int64_t j = 0; j < count; j += LANES) {
             const int64_t lanes = smaller(LANES, count - j);
             const vec x = load_lanes(p + j, lanes), none = vec_set(0);
-            store_lanes(w + j, vec_select(mask_above(x, none), vec_power(x, &by), none), lanes);
+            const vmask above = mask_above(x, none);
+            vec weight = none;
+            if (mask_count(above) > 0) weight = vec_select(above, vec_power(x, &by), none);
+            store_lanes(w + j, weight, lanes);
         }
     }
 }
