@@ -320,7 +320,7 @@ static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, 
     const vec none = vec_set(0);
     const vmask above = mask_above(y, none);
     if (kind == LINEAR) {
-        *lower = vec_select(above, vec_set(1), none);
+        *lower = vec_set(1); /* their sum is a count */
         return y;
     }
     if (kind == SQUARE) {
@@ -359,14 +359,16 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
             vec y = above_threshold(s, h, j, smaller(LANES, end - j), at), lower;
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
-            sum = vec_add(sum, two_powers(kind, y, by, &lower));
-            lowers = vec_add(lowers, lower);
+            const vec power = two_powers(kind, y, by, &lower);
+            const bool apart = kind == LINEAR || kind == FALLING;
+            sum = apart ? vec_add(sum, power) : vec_fma(lower, y, sum);
+            if (kind != LINEAR) lowers = vec_add(lowers, lower);
         }
         total_add(&totals[0], (double)vec_reduce_add(sum));
         total_add(&totals[1], (double)vec_reduce_add(lowers));
     }
     *first = total_of(&totals[0]);
-    *second = total_of(&totals[1]);
+    *second = kind == LINEAR ? (double)above : total_of(&totals[1]);
     return above;
 }
 
@@ -384,33 +386,27 @@ static int64_t power_sums(const real *s, const real *h, int64_t count, real shif
     return sums_of(FALLING, s, h, count, &at, &by, first, second);
 }
 
-/* The sum is that of whole rows, to which mu is held: it carries what every addition rounds off. */
 static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real *h, int64_t count,
                                       const threshold *at, const exponent *by, real factor,
                                       real *out) {
-    vec sum = vec_set(0), rest = vec_set(0), lower;
-    for (int64_t j = 0; j < count; j += LANES) {
-        const int64_t lanes = smaller(LANES, count - j);
-        vec y = above_threshold(s, h, j, lanes, at);
-        if (all_below(kind, y)) {
-            store_lanes(out + j, y, lanes);
-            continue;
-        }
-        /* Outside products p itself is the exponent. */
-        y = vec_mul(two_powers(kind, y, by, &lower), vec_set(factor));
-        store_lanes(out + j, y, lanes);
-        const vec next = vec_add(sum, y), part = vec_sub(next, sum);
-        const vec lost = vec_add(vec_sub(sum, vec_sub(next, part)), vec_sub(y, part));
-        rest = vec_add(rest, lost);
-        sum = next;
-    }
-    real lane[LANES], left[LANES];
-    vec_store(lane, sum);
-    vec_store(left, rest);
     total all = {0, 0};
-    for (int l = 0; l < LANES; l++) {
-        total_add(&all, (double)lane[l]);
-        if (isfinite(lane[l])) total_add(&all, (double)left[l]);
+    for (int64_t start = 0; start < count; start += SWEEP) {
+        int64_t end = smaller(start + SWEEP, count);
+        vec sum = vec_set(0), lower;
+        for (int64_t run = start; run < end; run += SHORT) {
+            vec part = vec_set(0);
+            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
+                int64_t lanes = smaller(LANES, end - j);
+                vec y = above_threshold(s, h, j, lanes, at);
+                /* Outside products p itself is the exponent. */
+                if (!all_below(kind, y)) y = two_powers(kind, y, by, &lower);
+                y = vec_mul(y, vec_set(factor));
+                store_lanes(out + j, y, lanes);
+                part = vec_add(part, y);
+            }
+            sum = vec_add(sum, part);
+        }
+        total_add(&all, (double)vec_reduce_add(sum));
     }
     return total_of(&all);
 }

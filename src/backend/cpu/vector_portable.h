@@ -8,8 +8,8 @@
  *     vec_set, vec_first            every lane from one number; lane 0
  *     vec_add, vec_sub, vec_mul, vec_div
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
- *     vec_rest(a, b, c)              a b - c for c = vec_mul(a, b): what its rounding took, exactly unless that
- *                                    is subnormal or a number of half the digits times a or b overflows
+ *     vec_rest(a, b, c)              a b - c for c = vec_mul(a, b): what its rounding took, exactly (here but for
+ *                                    the last digit of that) unless it is subnormal
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
@@ -39,7 +39,6 @@ typedef uint64_t lane_unsigned;
 enum { LANES = 2, FRACTION_BITS = 52 };
 #define MAGIC 0x1.8p52
 #define BIAS 1023.0
-#define SPLIT 0x1.0000002p27
 #define LEAST_NORMAL 0x1p-1022
 #define DOWN_EXPONENT 600.0
 #define DOWN_POWER 0x1p-600
@@ -50,7 +49,6 @@ typedef uint32_t lane_unsigned;
 enum { LANES = 4, FRACTION_BITS = 23 };
 #define MAGIC 0x1.8p23f
 #define BIAS 127.0f
-#define SPLIT 0x1.002p12f
 #define LEAST_NORMAL 0x1p-126f
 #define DOWN_EXPONENT 100.0f
 #define DOWN_POWER 0x1p-100f
@@ -99,8 +97,8 @@ static inline vec vec_div(vec a, vec b) { return a / b; }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
 /* The upper half of the digits of a. */
 static inline vec vec_head(vec a) {
-    const vec c = a * vec_set(SPLIT);
-    return c - (c - a);
+    const lane_unsigned lower = ((lane_unsigned)1 << (FRACTION_BITS / 2 + 1)) - 1;
+    return (vec)((vec_bits)a & ~lower);
 }
 static inline vec vec_rest(vec a, vec b, vec c) {
     const vec x = vec_head(a), y = vec_head(b);
@@ -186,7 +184,6 @@ static inline void vec_accumulate(double *to, vec x) {
 
 #undef MAGIC
 #undef BIAS
-#undef SPLIT
 #undef LEAST_NORMAL
 #undef DOWN_EXPONENT
 #undef DOWN_POWER
