@@ -7,9 +7,9 @@
  *
  * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (kernels.inc.h), weighted with z^2: the
  * error it leaves is 2^-36.7 of log2 m (f32, 3 terms) and 2^-66.1 (f64, 7 terms). So 1^p = 1, whole powers of two
- * are exact, and the rest is within one unit in the last place, subnormals included (1.3 units where the level has
- * no fused product). Between neighbours x it may fall by a unit where it should rise: what searches for a threshold
- * keeps a bracket. */
+ * are exact, and the rest is within 1.2 units in the last place, subnormals included (1.5 where the level has no
+ * fused product); tests/test_power.c prints what it finds. Between neighbours x it may fall by a unit where it
+ * should rise: what searches for a threshold keeps a bracket. */
 
 #ifdef OTA_REAL_F64
 static const real LOG2_C[] = {0x1.71547652b82fep+1, 0x1.777d0ffda0d24p-55};
