@@ -361,6 +361,7 @@ set(OTATTN_TEST_SOURCES
     tests/test_outputs.c
     tests/test_pairs.c
     tests/test_passes.c
+    tests/test_power.c
     tests/test_ranks.c
     tests/test_report.c
     tests/test_rounds.c

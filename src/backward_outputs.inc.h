@@ -157,13 +157,14 @@ static void WORD(form_block)(const ota_backward_job *job, const ota_backward_wor
     }
 }
 
-/* A list of `count` weights at row[0 ...] becomes weights of all keys. */
+/* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
+ * one on what a weight is written over has moved already. */
 static void WORD(unfold)(REAL *row, const int32_t *where, int64_t count, int64_t keys) {
-    int64_t k = count - 1;
-    for (int64_t j = keys - 1; j >= 0; j--) {
-        const bool kept = k >= 0 && where[k] == j;
-        row[j] = kept ? row[k] : (REAL)0;
-        k -= kept ? 1 : 0;
+    memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
+    for (int64_t k = count - 1; k >= 0; k--) {
+        const REAL weight = row[k];
+        row[k] = (REAL)0;
+        row[where[k]] = weight;
     }
 }
 

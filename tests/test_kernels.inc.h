@@ -498,12 +498,13 @@ static void NAME(test_powers)(void **state) {
     (void)state;
     source from = {6};
     worst seen = {0, ""};
-    const double exponents[] = {1, 2, 0.5, 4.0 / 3};
+    enum { EXPONENTS = 6 };
+    const double exponents[EXPONENTS] = {1, 2, 0.5, 4.0 / 3, 4, 9.1};
     FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
-        for (int i = 0; i < SIZE_COUNT * 4; i++) {
+        for (int i = 0; i < SIZE_COUNT * EXPONENTS; i++) {
             guards all = {.place = place};
-            int64_t count = SIZES[i / 4], above = 0;
-            double p = exponents[i % 4], t = -1.5 - 0x1p-40, first, second;
+            int64_t count = SIZES[i / EXPONENTS], above = 0;
+            double p = exponents[i % EXPONENTS], t = -1.5 - 0x1p-40, first, second;
             T k = (T)0.75, factor = (T)0.3;
             T *s = NAME(normals)(&all, &from, count, 2), *h = NAME(normals)(&all, &from, count, 1);
             T *out = NAME(room)(&all, count);

@@ -13,10 +13,11 @@ static void NAME(draw)(NAME(row) * x, dice *d, int64_t count) {
     }
 }
 
+/* In long double, so that this sum's own rounding does not count. */
 static double NAME(summed)(const T *p, int64_t count) {
-    double sum = 0.0;
-    for (int64_t j = 0; j < count; j++) sum += (double)p[j];
-    return sum;
+    long double sum = 0.0L;
+    for (int64_t j = 0; j < count; j++) sum += (long double)p[j];
+    return (double)sum;
 }
 
 /* Weights and sink follow from f = found.potential; `given` holds biases or is NULL. */
@@ -111,6 +112,76 @@ static void NAME(test_lists)(void **state) {
             assert_true(x.found.potential <= -INFINITY && !x.found.empty);
         }
     }
+}
+
+/* Long rows of which few, many or all keys have weight, at masses, temperatures and heights that leave the range of
+ * REAL's own steps or not: the list is the one of the threshold found by halving in long double. */
+static void NAME(test_long_lists)(void **state) {
+    (void)state;
+    enum { LONG = 500, CASES = 36 };
+    const double subnormal = sizeof(T) == sizeof(float) ? 0x1p-149 : 0.0;
+    static const double long_orders[] = {1.02, 1.1, 1.25, 1.3, 1.5, 1.75, 2.0, 1.4};
+    static const double spreads[] = {0.02, 1.0, 6.0}, heights[] = {0.0, 3.0e3, -1.0e33};
+    static const double long_masses[] = {1.0, 1.0e-41, 40.0, 1.0e30};
+    T *s = malloc(LONG * sizeof *s), *kept = malloc((LONG + OTA_KEEP_ROOM) * sizeof *kept);
+    int32_t *where = malloc((LONG + OTA_KEEP_ROOM) * sizeof *where);
+    double *wide = malloc((LONG + OTA_KEEP_ROOM) * sizeof *wide), worst = 0.0;
+    assert_true(s != NULL && kept != NULL && where != NULL && wide != NULL);
+    for (int k = 0; k < CASES * 8; k++) {
+        dice d = {.state = (uint64_t)(9000 + k)};
+        const double order = long_orders[k % 8], mu = long_masses[k / 8 % 4];
+        const double height = heights[k / 32 % 3];
+        /* Spreads that rounding to T at that height leaves some digits. */
+        const double size = fabs(height) > 1.0e9 ? 1.0e30 : 1.0;
+        const int64_t count = k % 3 == 0 ? LONG : 70 + k % 60;
+        ota_row_law law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+                           .order = order,
+                           .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
+                           .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
+                           .row_strength = INFINITY};
+        double top = law.sink;
+        for (int64_t j = 0; j < count; j++) {
+            s[j] = (T)(height + size * spreads[k / 96 % 3] * normal(&d));
+            if (j % 11 == 3) s[j] = (T)-INFINITY;
+            top = fmax(top, (double)s[j]);
+        }
+        const ota_row_room room = {kept, where, wide};
+        ota_row_found found;
+        const int64_t got = NAME(ota_row_entmax)(&law, s, count, mu, &room, &found);
+        const long double rate = ((long double)order - 1) / law.tau;
+        const long double p = 1 / ((long double)order - 1);
+        /* Arguments x <= 0 and the threshold between -mu^(1/p) and 0. */
+        long double low = -powl(mu, 1 / p), high = 0, sum = 0;
+        for (int turn = 0; turn < 72; turn++) {
+            const long double t = (low + high) / 2;
+            sum = 0;
+            for (int64_t j = -1; j < count; j++) {
+                const long double x = ((j < 0 ? law.sink : (long double)s[j]) - top) * rate;
+                if (x > t) sum += powl(x - t, p);
+            }
+            if (sum > mu)
+                low = t;
+            else
+                high = t;
+        }
+        int64_t i = 0;
+        for (int64_t j = 0; j < count; j++) {
+            const long double y = ((long double)s[j] - top) * rate - low;
+            const double weight = i < got && where[i] == j ? (double)kept[i++] : 0.0;
+            const double exact = y > 0 ? (double)powl(y, p) : 0.0;
+            /* In units of what one unit of the threshold changes. */
+            const double reach = exact + (y > 0 ? (double)(p * exact / y * powl(mu, 1 / p)) : 0.0);
+            worst = fmax(worst, fabs(weight - exact) / (UNIT * (reach + 0x1p-20 * mu) + subnormal));
+        }
+        assert_int_equal(i, got);
+        spec_check("DER-26", fabs(found.mass + found.sink - mu), 8 * 0x1p-53 * mu);
+    }
+    print_message("  %.3f units\n", worst);
+    spec_check("LIT-11 LIT-14", worst, 4.0);
+    free(s);
+    free(kept);
+    free(where);
+    free(wide);
 }
 
 /* Both potentials given, f no update's: the definition, without any sum to meet. */

@@ -14,7 +14,8 @@ enum { THRESHOLD_STEPS = 1200 };
 /* The threshold t of  ||[x - t]_+||_p = target  by Newton on the p-norm, which is convex and decreasing in
  * t for p >= 1, kept inside a bracket that also serves p < 1. `sums` gives sum y^p and sum y^(p-1). */
 typedef struct threshold_search {
-    double low, high, t, target, power, miss, accuracy;
+    double low, high, t, target, power, miss, accuracy, norm;
+    double near; /* a step from a miss as small is the last one: it squares the miss, for p >= 2 */
     int steps;
 } threshold_search;
 
@@ -35,6 +36,7 @@ static threshold_search threshold_begin(double mass, double power, double entrie
 static double norm_of(double first, double p) {
     if (!(p > 1.0) && !(p < 1.0)) return first;
     if (!(p > 2.0) && !(p < 2.0)) return sqrt(first);
+    if (!(p > 4.0) && !(p < 4.0)) return sqrt(sqrt(first));
     return pow(first, 1.0 / p);
 }
 
@@ -42,6 +44,7 @@ static double norm_of(double first, double p) {
 static bool threshold_step(threshold_search *search, double first, double second) {
     const double norm = norm_of(first, search->power);
     const double excess = norm - search->target;
+    search->norm = norm;
     if (fabs(excess) <= search->accuracy * search->target || ++search->steps > THRESHOLD_STEPS)
         return false;
     if (excess > 0.0)
@@ -60,7 +63,7 @@ static bool threshold_step(threshold_search *search, double first, double second
     if (!(next < search->t) && !(next > search->t)) return false;
     if (!(search->high - search->low > 4.0e-16 * fabs(search->low))) return false;
     search->t = next;
-    return true;
+    return !(fabs(excess) <= search->near * search->target);
 }
 
 /* y^p without pow for the common orders. */
@@ -87,6 +90,7 @@ static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) 
 #define WORD(name) name##_f32
 #define TABLE(law) ((law)->kernels->f32)
 #define ACCURACY 1.0e-9
+#define NEAR 1.0e-6
 #define REAL_MAX FLT_MAX
 #define TAU_MIN 1.0e-30
 #include "solver/rows.inc.h"
@@ -95,12 +99,14 @@ static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) 
 #undef TABLE
 #undef REAL_MAX
 #undef ACCURACY
+#undef NEAR
 #undef TAU_MIN
 
 #define REAL double
 #define WORD(name) name##_f64
 #define TABLE(law) ((law)->kernels->f64)
 #define ACCURACY 1.0e-16
+#define NEAR 0.0
 #define REAL_MAX DBL_MAX
 #define TAU_MIN DBL_MIN
 #include "solver/rows.inc.h"

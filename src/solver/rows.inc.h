@@ -91,6 +91,7 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    search.near = power < 2.0 ? 0.0 : NEAR;
     double first, second;
     do {
         (void)TABLE(law)->power_sums(s, h, count, (REAL)shift, slope, search.t, power, &first,
@@ -111,11 +112,42 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
     found->potential = -shift - search.t / k;
 }
 
+/* Where p >= 1 Newton comes to the threshold from below. A few of its steps in REAL, for p = `power`, leave one that is
+ * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
+ * a lower threshold. Returns how many of the scores lie above. */
+static int64_t WORD(approach)(const ota_row_law *law, const REAL *s, int64_t count, double top,
+                              double k, double power, threshold_search *search) {
+    enum { STEPS = 4 };
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    threshold_search rough = *search;
+    rough.power = power;
+    rough.accuracy = 1.0e-6;
+    rough.near = 1.0e-4;
+    double first, second;
+    int64_t above;
+    do {
+        above = TABLE(law)->power_sums(s, NULL, count, (REAL)top, (REAL)k, rough.t, rough.power,
+                                       &first, &second);
+        if (has_sink && sink_x > rough.t) {
+            first += power_of(sink_x - rough.t, rough.power);
+            second += power_of(sink_x - rough.t, rough.power - 1.0);
+        }
+    } while (threshold_step(&rough, first, second) && rough.steps < STEPS);
+    const double low = rough.t - 1.0e-4 * rough.norm - 1.0e-6 * fabs(top) * k;
+    if (!(low > search->low)) return count;
+    search->low = low;
+    search->t = rough.t;
+    return above;
+}
+
 /* Every key whose weight may be positive has x = (s - top) k above low = -mu^(1/p), since the largest x is 0
  * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
- * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. */
+ * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
+ * much, it takes again above a better bound. */
 int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
                              const ota_row_room *room, ota_row_found *found) {
+    enum { MANY = 64, SHARE = 4 };
     const double keys_top = (double)TABLE(law)->maximum(s, NULL, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
@@ -125,11 +157,23 @@ int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t coun
     const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.accuracy = ACCURACY;
+    search.near = power < 2.0 ? 0.0 : NEAR;
     const double slack = 1.0e-6 * (fabs(top) + search.target / k);
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
     REAL *kept = room->kept;
     double *wide = room->wide;
     int64_t left = TABLE(law)->keep(s, count, (REAL)floor, kept, room->where);
+    /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
+    if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
+        /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
+        const double even = power > 4.0 ? power : power > 2.0 ? 4.0 : power > 1.0 ? 2.0 : 1.0;
+        const int64_t above = WORD(approach)(law, kept, left, top, k, even, &search);
+        const double higher = top + search.low / k - slack;
+        if (above < left - left / SHARE && higher > floor)
+            left = TABLE(law)->keep(s, count, (REAL)higher, kept, room->where);
+        if (even > power && left > MANY)
+            (void)WORD(approach)(law, kept, left, top, k, power, &search);
+    }
     /* Where differences leave the range of a double, halves do not. */
     const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
     for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;

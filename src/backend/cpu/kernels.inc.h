@@ -8,7 +8,7 @@
  * and one for bf16 defines OTA_PAIRS instead of OTA_REAL_F64: operands of the products are then pairs of bf16,
  * and the table has the fused kernel and its derivative only.
  *
- * This part holds what the others stand on: 2^t and the reading of scores. attend.inc.h has the fused
+ * This part holds what the others stand on: 2^t and the reading of scores. power.inc.h has x^p, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane. Fused products are written out
@@ -63,34 +63,32 @@ static inline int64_t elements_of(int64_t count) { return (count + HELD - 1) / H
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* 2^r for r in [-1/2, 1/2]. */
+static ALWAYS_INLINE vec vec_exp2_near(vec r) {
+    vec q = vec_set(EXP2[0]);
+    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
+    return vec_fma(q, r, vec_set(1));
+}
+
 /* 2^t for t <= 0; exactly 0 for -inf, NaN for NaN. */
 static ALWAYS_INLINE vec vec_exp2_down(vec t) {
     t = vec_max(vec_set(-EXPONENT_LIMIT), t);
     vec n = vec_round(t);
-    vec r = vec_sub(t, n);
-    vec q = vec_set(EXP2[0]);
-    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
-    return vec_scale_down(vec_fma(q, r, vec_set(1)), n);
+    return vec_scale_down(vec_exp2_near(vec_sub(t, n)), n);
 }
 
 /* 2^t for every t. */
 static ALWAYS_INLINE vec vec_exp2(vec t) {
     t = vec_min(vec_set(EXPONENT_LIMIT), vec_max(vec_set(-EXPONENT_LIMIT), t));
     vec n = vec_round(t);
-    vec r = vec_sub(t, n);
-    vec q = vec_set(EXP2[0]);
-    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
-    return vec_scale(vec_fma(q, r, vec_set(1)), n);
+    return vec_scale(vec_exp2_near(vec_sub(t, n)), n);
 }
 
 /* 2^(t + LIFT) for t <= 0; exactly 0 for -inf, NaN for NaN. */
 static ALWAYS_INLINE vec vec_exp2_lifted(vec t) {
     t = vec_max(vec_set(-EXPONENT_LIMIT - LIFT), t);
     vec n = vec_round(t);
-    vec r = vec_sub(t, n);
-    vec q = vec_set(EXP2[0]);
-    UNROLL for (int i = 1; i < EXP2_TERMS; i++) q = vec_fma(q, r, vec_set(EXP2[i]));
-    return vec_scale(vec_fma(q, r, vec_set(1)), vec_add(n, vec_set(LIFT)));
+    return vec_scale(vec_exp2_near(vec_sub(t, n)), vec_add(n, vec_set(LIFT)));
 }
 
 /* The larger, NaN when either is NaN (vec_max alone keeps a NaN of `old` only). */
@@ -155,6 +153,8 @@ static ALWAYS_INLINE double total_of(const total *from) {
 /* Below SMALLEST_C a difference of finite scores may overflow although its product with c matters:
  * such rows are formed from halved scores and a doubled c, which is exact. */
 static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
+
+#include "power.inc.h"
 
 #include "attend.inc.h"
 #include "gradient.inc.h"

@@ -354,79 +354,99 @@ static ALWAYS_INLINE vec above_threshold(const real *s, const real *h, int64_t j
     return vec_max(vec_set(0), vec_sub(y, vec_set(at->low)));
 }
 
-/* y^(p - 1), y > 0, without pow for the orders 1.25 and 3 (p = 4 and 1/2). */
-static ALWAYS_INLINE double lower_power(double y, double p) {
-    if (p == 4.0) return y * y * y;
-    if (p == 0.5) return 1.0 / sqrt(y);
-    return pow(y, p - 1);
+/* The powers of entmax: p = 1, 2 and 4 (orders 2, 1.5 and 1.25) are products, whatever else takes 2^(p log2 y). */
+typedef enum power_kind { LINEAR, SQUARE, FOURTH, RISING, FALLING } power_kind;
+
+static power_kind kind_of(double p) {
+    return p == 1.0 ? LINEAR : p == 2.0 ? SQUARE : p == 4.0 ? FOURTH : p > 1.0 ? RISING : FALLING;
 }
 
-/* p = 1 or, with `square`, 2; apart from the others because their calls to pow would send every vector to
- * memory. */
-static ALWAYS_INLINE int64_t plain_sums(const real *s, const real *h, int64_t count,
-                                        const threshold *at, bool square, double *first,
-                                        double *second) {
-    total ones = {0, 0};
-    total twos = {0, 0};
+/* y^p and y^(p - 1) with 0^0 = 0, y >= 0; `by` is the exponent of the smaller power that is no product of the other,
+ * so that neither overflows before it must: p - 1 where p > 1, else p. */
+static ALWAYS_INLINE vec two_powers(power_kind kind, vec y, const exponent *by, vec *lower) {
+    const vec none = vec_set(0);
+    const vmask above = mask_above(y, none);
+    if (kind == LINEAR) {
+        *lower = vec_set(1); /* their sum is a count */
+        return y;
+    }
+    if (kind == SQUARE) {
+        *lower = y;
+        return vec_mul(y, y);
+    }
+    if (kind == FOURTH) {
+        const vec square = vec_mul(y, y);
+        *lower = vec_mul(square, y);
+        return vec_mul(square, square);
+    }
+    const vec power = vec_power(y, by);
+    if (kind == RISING) {
+        *lower = power;
+        return vec_mul(power, y);
+    }
+    *lower = vec_select(above, vec_div(power, y), none);
+    return power;
+}
+
+/* Most vectors of a row have nothing above the threshold: no power is taken of those. */
+static ALWAYS_INLINE bool all_below(power_kind kind, vec y) {
+    return (kind == RISING || kind == FALLING) && mask_count(mask_equal(y, vec_set(0))) == LANES;
+}
+
+/* `kind` is a constant where this is expanded. */
+static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real *h, int64_t count,
+                                     const threshold *at, const exponent *by, double *first,
+                                     double *second) {
+    total totals[2] = {{0, 0}, {0, 0}};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
-        vec sum = vec_set(0);
-        vec squares = vec_set(0);
+        vec sum = vec_set(0), lowers = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at);
+            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at), lower;
+            if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
-            sum = vec_add(sum, y);
-            if (square) squares = vec_fma(y, y, squares);
+            const vec power = two_powers(kind, y, by, &lower);
+            const bool apart = kind == LINEAR || kind == FALLING;
+            sum = apart ? vec_add(sum, power) : vec_fma(lower, y, sum);
+            if (kind != LINEAR) lowers = vec_add(lowers, lower);
         }
-        total_add(&ones, (double)vec_reduce_add(sum));
-        if (square) total_add(&twos, (double)vec_reduce_add(squares));
-    }
-    *first = total_of(square ? &twos : &ones);
-    *second = square ? total_of(&ones) : (double)above;
-    return above;
-}
-
-static int64_t general_sums(const real *s, const real *h, int64_t count, const threshold *at,
-                            double p, double *first, double *second) {
-    total totals[2] = {{0, 0}, {0, 0}};
-    int64_t above = 0;
-    for (int64_t j = 0; j < count; j += LANES) {
-        real lane[LANES];
-        vec_store(lane, above_threshold(s, h, j, smaller(LANES, count - j), at));
-        for (int l = 0; l < LANES; l++) {
-            if (lane[l] <= 0) continue;
-            double power = lower_power((double)lane[l], p);
-            total_add(&totals[0], power * (double)lane[l]);
-            total_add(&totals[1], power);
-            above += lane[l] > 0;
-        }
+        total_add(&totals[0], (double)vec_reduce_add(sum));
+        total_add(&totals[1], (double)vec_reduce_add(lowers));
     }
     *first = total_of(&totals[0]);
-    *second = total_of(&totals[1]);
+    *second = kind == LINEAR ? (double)above : total_of(&totals[1]);
     return above;
 }
 
 static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
                           double p, double *first, double *second) {
-    threshold at = threshold_of(shift, k, t);
-    if (p == 1.0) return plain_sums(s, h, count, &at, false, first, second);
-    if (p == 2.0) return plain_sums(s, h, count, &at, true, first, second);
-    return general_sums(s, h, count, &at, p, first, second);
+    const threshold at = threshold_of(shift, k, t);
+    const exponent by = exponent_of(p > 1.0 ? p - 1.0 : p);
+    switch (kind_of(p)) {
+    case LINEAR: return sums_of(LINEAR, s, h, count, &at, &by, first, second);
+    case SQUARE: return sums_of(SQUARE, s, h, count, &at, &by, first, second);
+    case FOURTH: return sums_of(FOURTH, s, h, count, &at, &by, first, second);
+    case RISING: return sums_of(RISING, s, h, count, &at, &by, first, second);
+    case FALLING: break;
+    }
+    return sums_of(FALLING, s, h, count, &at, &by, first, second);
 }
 
-static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t count,
-                                         const threshold *at, bool square, real factor, real *out) {
+static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real *h, int64_t count,
+                                      const threshold *at, const exponent *by, real factor,
+                                      real *out) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
         int64_t end = smaller(start + SWEEP, count);
-        vec sum = vec_set(0);
+        vec sum = vec_set(0), lower;
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
             for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
                 int64_t lanes = smaller(LANES, end - j);
                 vec y = above_threshold(s, h, j, lanes, at);
-                if (square) y = vec_mul(y, y);
+                /* Outside products p itself is the exponent. */
+                if (!all_below(kind, y)) y = two_powers(kind, y, by, &lower);
                 y = vec_mul(y, vec_set(factor));
                 store_lanes(out + j, y, lanes);
                 part = vec_add(part, y);
@@ -438,27 +458,16 @@ static ALWAYS_INLINE double plain_powers(const real *s, const real *h, int64_t c
     return total_of(&all);
 }
 
-static double general_powers(const real *s, const real *h, int64_t count, const threshold *at,
-                             double p, real factor, real *out) {
-    total all = {0, 0};
-    for (int64_t j = 0; j < count; j += LANES) {
-        int64_t lanes = smaller(LANES, count - j);
-        real lane[LANES];
-        vec_store(lane, above_threshold(s, h, j, lanes, at));
-        for (int64_t l = 0; l < lanes; l++) {
-            double y = (double)lane[l];
-            real power = lane[l] <= 0 ? 0 : (real)(lower_power(y, p) * y) * factor;
-            out[j + l] = power;
-            total_add(&all, (double)power);
-        }
-    }
-    return total_of(&all);
-}
-
 static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
                      double p, real factor, real *out) {
-    threshold at = threshold_of(shift, k, t);
-    if (p == 1.0) return plain_powers(s, h, count, &at, false, factor, out);
-    if (p == 2.0) return plain_powers(s, h, count, &at, true, factor, out);
-    return general_powers(s, h, count, &at, p, factor, out);
+    const threshold at = threshold_of(shift, k, t);
+    const exponent by = exponent_of(p);
+    switch (kind_of(p)) {
+    case LINEAR: return powers_of(LINEAR, s, h, count, &at, &by, factor, out);
+    case SQUARE: return powers_of(SQUARE, s, h, count, &at, &by, factor, out);
+    case FOURTH: return powers_of(FOURTH, s, h, count, &at, &by, factor, out);
+    case RISING:
+    case FALLING: break;
+    }
+    return powers_of(FALLING, s, h, count, &at, &by, factor, out);
 }

@@ -15,7 +15,15 @@ static void slope_weights(const real *restrict p, int64_t count, double power, r
     } else if (power == 0.0) {
         for (int64_t j = 0; j < count; j++) w[j] = p[j] > 0 ? (real)1 : (real)0;
     } else {
-        for (int64_t j = 0; j < count; j++) w[j] = p[j] > 0 ? (real)pow((double)p[j], power) : 0;
+        const exponent by = exponent_of(power);
+        for (int64_t j = 0; j < count; j += LANES) {
+            const int64_t lanes = smaller(LANES, count - j);
+            const vec x = load_lanes(p + j, lanes), none = vec_set(0);
+            const vmask above = mask_above(x, none);
+            vec weight = none;
+            if (mask_count(above) > 0) weight = vec_select(above, vec_power(x, &by), none);
+            store_lanes(w + j, weight, lanes);
+        }
     }
 }
 

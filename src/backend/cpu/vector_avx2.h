@@ -7,6 +7,7 @@
 #define OTA_VECTOR_AVX2_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdint.h>
 
 #ifdef OTA_REAL_F64
@@ -17,6 +18,10 @@ enum { LANES = 4, FRACTION_BITS = 52 };
 #define AS_BITS _mm256_castpd_si256
 #define FROM_BITS _mm256_castsi256_pd
 #define SHIFT_LEFT _mm256_slli_epi64
+#define SHIFT_RIGHT _mm256_srli_epi64
+#define WHOLE 0x1p52
+#define BIAS 1023.0
+#define LEAST_NORMAL 0x1p-1022
 #define MAGIC (0x1.8p52 + 1023.0)
 #define DOWN_EXPONENT 600.0
 #define DOWN_POWER 0x1p-600
@@ -28,6 +33,10 @@ enum { LANES = 8, FRACTION_BITS = 23 };
 #define AS_BITS _mm256_castps_si256
 #define FROM_BITS _mm256_castsi256_ps
 #define SHIFT_LEFT _mm256_slli_epi32
+#define SHIFT_RIGHT _mm256_srli_epi32
+#define WHOLE 0x1p23f
+#define BIAS 127.0f
+#define LEAST_NORMAL 0x1p-126f
 #define MAGIC (0x1.8p23f + 127.0f)
 #define DOWN_EXPONENT 100.0f
 #define DOWN_POWER 0x1p-100f
@@ -71,6 +80,7 @@ static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
 static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
+static inline vec vec_rest(vec a, vec b, vec c) { return WORD(fmsub)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
 static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
 static inline vmask mask_nan(vec x) { return WORD(cmp)(x, x, _CMP_UNORD_Q); }
@@ -136,6 +146,23 @@ static inline vec vec_scale_down(vec x, vec n) {
     vec power = vec_power_of_two(n, MAGIC + DOWN_EXPONENT);
     return vec_mul(vec_mul(x, power), vec_set(DOWN_POWER));
 }
+/* x with its subnormal lanes lifted by all digits of the fraction, which `lift` counts. */
+static inline vec vec_normal(vec x, vec *lift) {
+    const vmask small = mask_above(vec_set(LEAST_NORMAL), x);
+    *lift = WORD(and)(small, vec_set(FRACTION_BITS + 1));
+    return vec_select(small, vec_mul(x, vec_set(2 * WHOLE)), x);
+}
+/* The exponent field becomes the low bits of a number whose unit in the last place is 1. */
+static inline vec vec_exponent(vec x) {
+    vec lift;
+    const vec field = FROM_BITS(SHIFT_RIGHT(AS_BITS(vec_normal(x, &lift)), FRACTION_BITS));
+    return vec_sub(vec_sub(WORD(or)(field, vec_set(WHOLE)), vec_set(WHOLE + BIAS)), lift);
+}
+static inline vec vec_fraction(vec x) {
+    vec lift;
+    const vec field = vec_set((real)INFINITY);
+    return WORD(or)(WORD(andnot)(field, vec_normal(x, &lift)), vec_set(1));
+}
 static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_REAL_F64
     _mm256_storeu_pd(to, _mm256_add_pd(_mm256_loadu_pd(to), x));
@@ -151,6 +178,10 @@ static inline void vec_accumulate(double *to, vec x) {
 #undef AS_BITS
 #undef FROM_BITS
 #undef SHIFT_LEFT
+#undef SHIFT_RIGHT
+#undef WHOLE
+#undef BIAS
+#undef LEAST_NORMAL
 #undef MAGIC
 #undef DOWN_EXPONENT
 #undef DOWN_POWER

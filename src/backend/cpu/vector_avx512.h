@@ -48,6 +48,7 @@ static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
 static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
+static inline vec vec_rest(vec a, vec b, vec c) { return WORD(fmsub)(a, b, c); }
 static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
 static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
 static inline vmask mask_nan(vec x) { return COMPARE(cmp)(x, x, _CMP_UNORD_Q); }
@@ -80,6 +81,10 @@ static inline vec vec_round(vec x) {
 }
 static inline vec vec_scale(vec x, vec n) { return WORD(scalef)(x, n); }
 static inline vec vec_scale_down(vec x, vec n) { return WORD(scalef)(x, n); }
+static inline vec vec_exponent(vec x) { return WORD(getexp)(x); }
+static inline vec vec_fraction(vec x) {
+    return WORD(getmant)(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+}
 static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_REAL_F64
     _mm512_storeu_pd(to, _mm512_add_pd(_mm512_loadu_pd(to), x));

@@ -13,6 +13,8 @@ typedef uint64x2_t vmask;
 enum { LANES = 2, FRACTION_BITS = 52 };
 #define WORD(name) name##q_f64
 #define MASK(name) name##q_u64
+#define LEAST_NORMAL 0x1p-1022
+#define LIFT_DIGITS 0x1p53
 #define DOWN_EXPONENT 600.0
 #define DOWN_POWER 0x1p-600
 #else
@@ -22,6 +24,8 @@ typedef uint32x4_t vmask;
 enum { LANES = 4, FRACTION_BITS = 23 };
 #define WORD(name) name##q_f32
 #define MASK(name) name##q_u32
+#define LEAST_NORMAL 0x1p-126f
+#define LIFT_DIGITS 0x1p24f
 #define DOWN_EXPONENT 100.0f
 #define DOWN_POWER 0x1p-100f
 #endif
@@ -58,6 +62,7 @@ static inline vec vec_sub(vec a, vec b) { return WORD(vsub)(a, b); }
 static inline vec vec_mul(vec a, vec b) { return WORD(vmul)(a, b); }
 static inline vec vec_div(vec a, vec b) { return WORD(vdiv)(a, b); }
 static inline vec vec_fma(vec a, vec b, vec c) { return WORD(vfma)(c, a, b); }
+static inline vec vec_rest(vec a, vec b, vec c) { return WORD(vneg)(WORD(vfms)(c, a, b)); }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(vbsl)(mask, yes, no); }
 static inline vmask mask_equal(vec a, vec b) { return WORD(vceq)(a, b); }
 static inline vmask mask_above(vec a, vec b) { return WORD(vcgt)(a, b); }
@@ -71,6 +76,12 @@ static inline real vec_reduce_max(vec x) {
     return top;
 }
 static inline vec vec_round(vec x) { return WORD(vrndn)(x); }
+/* x with its subnormal lanes lifted by all digits of the fraction, which `lift` counts. */
+static inline vec vec_normal(vec x, vec *lift) {
+    const vmask small = mask_above(vec_set(LEAST_NORMAL), x);
+    *lift = vec_select(small, vec_set(FRACTION_BITS + 1), vec_set(0));
+    return vec_select(small, vec_mul(x, vec_set(LIFT_DIGITS)), x);
+}
 #ifdef OTA_REAL_F64
 static inline vmask mask_nan(vec x) { return veorq_u64(vceqq_f64(x, x), vdupq_n_u64(UINT64_MAX)); }
 static inline vmask mask_range(int64_t low, int64_t high) {
@@ -80,6 +91,18 @@ static inline vmask mask_range(int64_t low, int64_t high) {
 }
 static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u64(vshrq_n_u64(mask, 63)); }
 static inline real vec_reduce_add(vec x) { return vaddvq_f64(x); }
+static inline vec vec_exponent(vec x) {
+    vec lift;
+    const uint64x2_t field =
+        vshrq_n_u64(vreinterpretq_u64_f64(vec_normal(x, &lift)), FRACTION_BITS);
+    return vec_sub(vsubq_f64(vcvtq_f64_u64(field), vdupq_n_f64(1023)), lift);
+}
+static inline vec vec_fraction(vec x) {
+    vec lift;
+    const uint64x2_t bits = vreinterpretq_u64_f64(vec_normal(x, &lift));
+    const uint64x2_t digits = vandq_u64(bits, vdupq_n_u64((UINT64_C(1) << FRACTION_BITS) - 1));
+    return vreinterpretq_f64_u64(vorrq_u64(digits, vreinterpretq_u64_f64(vec_set(1))));
+}
 static inline vec vec_power_of_two(vec n) {
     const int64x2_t exponent = vaddq_s64(vcvtq_s64_f64(n), vdupq_n_s64(1023));
     return vreinterpretq_f64_s64(vshlq_n_s64(exponent, FRACTION_BITS));
@@ -96,6 +119,18 @@ static inline int64_t mask_count(vmask mask) { return (int64_t)vaddvq_u32(vshrq_
 static inline real vec_reduce_add(vec x) {
     const float32x2_t two = vadd_f32(vget_low_f32(x), vget_high_f32(x));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+static inline vec vec_exponent(vec x) {
+    vec lift;
+    const uint32x4_t field =
+        vshrq_n_u32(vreinterpretq_u32_f32(vec_normal(x, &lift)), FRACTION_BITS);
+    return vec_sub(vsubq_f32(vcvtq_f32_u32(field), vdupq_n_f32(127)), lift);
+}
+static inline vec vec_fraction(vec x) {
+    vec lift;
+    const uint32x4_t bits = vreinterpretq_u32_f32(vec_normal(x, &lift));
+    const uint32x4_t digits = vandq_u32(bits, vdupq_n_u32((UINT32_C(1) << FRACTION_BITS) - 1));
+    return vreinterpretq_f32_u32(vorrq_u32(digits, vreinterpretq_u32_f32(vec_set(1))));
 }
 static inline vec vec_power_of_two(vec n) {
     const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
@@ -139,6 +174,8 @@ static inline void vec_turn(vec *x) {
 
 #undef WORD
 #undef MASK
+#undef LEAST_NORMAL
+#undef LIFT_DIGITS
 #undef DOWN_EXPONENT
 #undef DOWN_POWER
 

@@ -8,6 +8,8 @@
  *     vec_set, vec_first            every lane from one number; lane 0
  *     vec_add, vec_sub, vec_mul, vec_div
  *     vec_fma(a, b, c)               a b + c; rounded once where the level has it, twice here
+ *     vec_rest(a, b, c)              a b - c for c = vec_mul(a, b): what its rounding took, exactly (here but for
+ *                                    the last digit of that) unless it is subnormal
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
@@ -19,6 +21,8 @@
  *     vec_scale(x, n)                x 2^n for integers |n| <= 200 (f32) or 1200 (f64), x within
  *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
  *     vec_scale_down                 the same for n <= 0
+ *     vec_exponent, vec_fraction     n and f of x = f 2^n, f within [1, 2), for finite x > 0, subnormals
+ *                                    included; of anything else any number
  *     vec_accumulate(to, x)          LANES f64 sums += x
  *     vec_turn(x)                    LANES vectors become their transpose
  *
@@ -36,6 +40,7 @@ typedef uint64_t lane_unsigned;
 enum { LANES = 2, FRACTION_BITS = 52 };
 #define MAGIC 0x1.8p52
 #define BIAS 1023.0
+#define LEAST_NORMAL 0x1p-1022
 #define DOWN_EXPONENT 600.0
 #define DOWN_POWER 0x1p-600
 #else
@@ -45,6 +50,7 @@ typedef uint32_t lane_unsigned;
 enum { LANES = 4, FRACTION_BITS = 23 };
 #define MAGIC 0x1.8p23f
 #define BIAS 127.0f
+#define LEAST_NORMAL 0x1p-126f
 #define DOWN_EXPONENT 100.0f
 #define DOWN_POWER 0x1p-100f
 #endif
@@ -90,6 +96,15 @@ static inline vec vec_sub(vec a, vec b) { return a - b; }
 static inline vec vec_mul(vec a, vec b) { return a * b; }
 static inline vec vec_div(vec a, vec b) { return a / b; }
 static inline vec vec_fma(vec a, vec b, vec c) { return a * b + c; }
+/* The upper half of the digits of a. */
+static inline vec vec_head(vec a) {
+    const lane_unsigned lower = ((lane_unsigned)1 << (FRACTION_BITS / 2 + 1)) - 1;
+    return (vec)((vec_bits)a & ~lower);
+}
+static inline vec vec_rest(vec a, vec b, vec c) {
+    const vec x = vec_head(a), y = vec_head(b);
+    return x * y - c + x * (b - y) + (a - x) * y + (a - x) * (b - y);
+}
 static inline vec vec_select(vmask mask, vec yes, vec no) {
     return (vec)(((vmask)yes & mask) | ((vmask)no & ~mask));
 }
@@ -144,6 +159,26 @@ static inline vec vec_scale(vec x, vec n) {
 static inline vec vec_scale_down(vec x, vec n) {
     return x * vec_power_of_two(n, DOWN_EXPONENT) * vec_set(DOWN_POWER);
 }
+/* x with its subnormal lanes lifted by all digits of the fraction, which `lift` counts. */
+static inline vec vec_normal(vec x, vec *lift) {
+    const vmask small = mask_above(vec_set(LEAST_NORMAL), x);
+    *lift = vec_select(small, vec_set(FRACTION_BITS + 1), vec_set(0));
+    return vec_select(small, x * vec_set((real)((lane_bits)2 << FRACTION_BITS)), x);
+}
+/* The exponent field becomes the low bits of a number whose unit in the last place is 1. */
+static inline vec vec_exponent(vec x) {
+    const vec whole = vec_set((real)((lane_bits)1 << FRACTION_BITS));
+    vec lift;
+    const vec_bits field = (vec_bits)vec_normal(x, &lift) >> FRACTION_BITS;
+    return (vec)(field | (vec_bits)whole) - (whole + vec_set(BIAS)) - lift;
+}
+static inline vec vec_fraction(vec x) {
+    const vec_bits one = (vec_bits)vec_set(1);
+    vec lift;
+    const vec_bits field = (vec_bits)vec_normal(x, &lift);
+    const lane_unsigned digits = ((lane_unsigned)1 << FRACTION_BITS) - 1;
+    return (vec)((field & digits) | one);
+}
 static inline void vec_accumulate(double *to, vec x) {
     for (int lane = 0; lane < LANES; lane++) to[lane] += (double)x[lane];
 }
@@ -158,6 +193,7 @@ static inline void vec_turn(vec *x) {
 
 #undef MAGIC
 #undef BIAS
+#undef LEAST_NORMAL
 #undef DOWN_EXPONENT
 #undef DOWN_POWER
 
