@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "costs.h"
+
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {
     OTA_ROW_BLOCK = 48, /* query rows per task of the fused kernel */
@@ -178,6 +180,7 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
                           int64_t ldv, int64_t width, T *s);                                                     \
         void (*spread_kept)(const T *p, const int32_t *where, int64_t count, const T *x,                         \
                             int64_t width, double *out);                                                         \
+        const ota_costs *costs;                                                                                  \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

@@ -21,6 +21,7 @@
 #ifndef OTA_KERNELS_INC_H
 #define OTA_KERNELS_INC_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -166,6 +167,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "products.inc.h"
 #include "sparse.inc.h"
 #include "slopes.inc.h"
+#include "costs.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -198,6 +200,7 @@ const kernel_table OTA_TABLE = {
     .apply_turned = apply_turned,
     .dots_kept = dots_kept,
     .spread_kept = spread_kept,
+    .costs = &costs,
 };
 #endif
 
