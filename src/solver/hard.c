@@ -75,6 +75,7 @@ static ota_status solve_transport(ota_dense *head) {
                              .m = head->columns,
                              .scores = head->scores,
                              .stride = head->stride,
+                             .narrow = head->narrow,
                              .mu = head->mu,
                              .nu = head->nu,
                              .capped = head->rule == OTA_COLUMNS_CAPPED,
@@ -142,6 +143,7 @@ const ota_solver ota_solver_assignment = {
     .workspace = assignment_workspace,
     .needs_plan = true,
     .wide = true,
+    .reads_narrow = true,
     .solve = solve_assignment,
 };
 
@@ -152,5 +154,6 @@ const ota_solver ota_solver_transport = {
     .workspace = transport_workspace,
     .needs_plan = true,
     .wide = true,
+    .reads_narrow = true,
     .solve = solve_transport,
 };
