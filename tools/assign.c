@@ -123,6 +123,10 @@ static int solve(tool_context *context, matching *m) {
     ota_status status = ota_attend(&problem, &options, &arrays, &result, &error);
     m->seconds = (double)(tool_now_ns() - begun) / 1e9;
     m->certificate.size = sizeof m->certificate;
+    const size_t pairs = (size_t)(m->cost.size[2] * m->cost.size[3]);
+    if (pairs > 0)
+        memset(m->coupling.data, 0,
+               pairs * (m->coupling.type == OTA_F32 ? sizeof(float) : sizeof(double)));
     for (int64_t i = 0; status >= 0 && i < m->cost.size[2]; i++) {
         if (column_of(m, i) >= 0) set_pair(&m->coupling, i, column_of(m, i));
     }
