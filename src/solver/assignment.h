@@ -14,7 +14,7 @@
 #include "solver/combinatorial.h"
 
 /* Candidates kept of one row at most, and columns from which the sparse search pays. */
-enum { OTA_CANDIDATES = 96, OTA_SPARSE_FROM = 128 };
+enum { OTA_CANDIDATES = 192, OTA_SPARSE_FROM = 128 };
 
 typedef struct ota_matching {
     int64_t rows, columns, padded;

@@ -18,7 +18,7 @@ enum {
     BIDS = 64, /* in a row, each by the loser of the one before */
     OVERBIDS = 128,
     FEW = 16,
-    LONG_LIST = 32,
+    LONG_LIST = 96,
     OVERBID_SHIFT = 2,
     OVERBID_STEP = 8,
     STEPS_PER_QUESTION = 256
