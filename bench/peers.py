@@ -238,18 +238,32 @@ def costs(shape: tuple[int, int, int]) -> np.ndarray:
     return np.maximum(square, 0.0).astype(np.float32)
 
 
-def scipy_assignment(shape: tuple[int, int, int]) -> Callable[[], object]:
-    from scipy.optimize import linear_sum_assignment
-
-    cost = costs(shape)
-    return lambda: linear_sum_assignment(cost)
+def uniform_costs(shape: tuple[int, int, int]) -> np.ndarray:
+    """Numbers from 0 to 1, f32 `[n, m]`."""
+    return np.random.default_rng(0).random(shape[:2], dtype=np.float32)
 
 
-def lap_assignment(shape: tuple[int, int, int]) -> Callable[[], object]:
-    import lap
+COSTS = {"assignment 8-d": costs, "assignment uniform": uniform_costs}
 
-    cost = costs(shape)
-    return lambda: lap.lapjv(cost)
+
+def scipy_assignment(kind: str) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+    def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
+        from scipy.optimize import linear_sum_assignment
+
+        cost = COSTS[kind](shape)
+        return lambda: linear_sum_assignment(cost)
+
+    return prepare
+
+
+def lap_assignment(kind: str) -> Callable[[tuple[int, int, int]], Callable[[], object]]:
+    def prepare(shape: tuple[int, int, int]) -> Callable[[], object]:
+        import lap
+
+        cost = COSTS[kind](shape)
+        return lambda: lap.lapjv(cost, extend_cost=True)
+
+    return prepare
 
 
 CACHES = {1024: "decode 1k", 16384: "decode 16k", 65536: "decode 64k"}
@@ -366,8 +380,12 @@ ROWS = [
         pot_to("f64", 0.001, 1e-5, "sinkhorn_log"),
         "f64",
     ),
-    *(Row("assignment", "assign", (n, n, 0), "SciPy f64", scipy_assignment) for n in (1000, 2000, 4000)),
-    *(Row("assignment", "assign", (n, n, 0), "lap f64", lap_assignment) for n in (1000, 2000, 4000)),
+    *(
+        Row(kind, "assign", (n, m, 0), peer, prepare(kind))
+        for kind in COSTS
+        for n, m in ((1000, 1000), (2000, 2000), (4000, 4000), (1000, 4000), (4000, 1000), (3000, 4000))
+        for peer, prepare in (("SciPy f64", scipy_assignment), ("lap f64", lap_assignment))
+    ),
 ]
 
 
@@ -404,7 +422,7 @@ def our_assignment(program: str, row: Row, threads: int) -> Timed:
     """The whole call with its plan and workspace; the error is the duality gap, relative."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cost.npy")
-        np.save(file, costs(row.shape))
+        np.save(file, COSTS[row.name](row.shape))
         words = [program, "assign", str(file), "--json", "--threads", str(threads)]
         found = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
     pairs = row.shape[0] * row.shape[1]

@@ -303,6 +303,7 @@ set(OTATTN_PROGRAM_SOURCES
 
 set(OTATTN_TEST_SOURCES
     tests/test_assignment.c
+    tests/test_assignment_types.c
     tests/test_backward.c
     tests/test_backward_laws.c
     tests/test_backward_single.c

@@ -64,20 +64,26 @@ static bool WORD(weigh)(WORD(seat_walk) * s) {
     ota_seat *seat = s->seat;
     const REAL *scores = seat->scores;
     double low = INFINITY, high = -INFINITY, total = 0.0;
-    bool finite = true;
+    bool finite = true, all_used = false;
     for (int64_t j = 0; j < plan->dense_stride; j++) seat->nu[j] = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const REAL *row = scores + i * plan->dense_stride;
-        bool any = false;
-        for (int64_t j = 0; j < m; j++) {
-            const double x = (double)row[j];
-            if (x > -INFINITY) {
+        const double top = (double)KERNELS(plan)->maximum(row, NULL, m);
+        int64_t forbidden;
+        const double bottom = (double)KERNELS(plan)->lowest(row, m, &forbidden);
+        bool any = top > -INFINITY;
+        finite &= top < INFINITY;
+        if (any && bottom < low) low = bottom;
+        if (any && top > high) high = top;
+        if (forbidden > 0 || isnan(top)) {
+            for (int64_t j = 0; j < m; j++) {
+                if (!(row[j] > (REAL)-INFINITY)) continue;
                 any = true;
                 seat->nu[j] = 1.0;
-                if (x < low) low = x;
-                if (x > high) high = x;
             }
-            finite &= !(isnan(x) || x >= INFINITY);
+        } else if (!all_used) {
+            for (int64_t j = 0; j < m; j++) seat->nu[j] = 1.0;
+            all_used = true;
         }
         const double mu = plan->transposed ? ota_column_mass(r, s->batch, s->head, i, 1.0)
                                            : ota_row_mass(r, s->batch, s->head, i);
@@ -97,7 +103,6 @@ static void WORD(weights_of)(const WORD(seat_walk) * s, const ota_row_law *law, 
                              ota_row_found *found) {
     const ota_plan *plan = s->w->plan;
     const ota_dense *d = s->dense;
-    const REAL *row = (const REAL *)s->seat->scores + i * plan->dense_stride;
     const int64_t m = plan->dense_columns;
     if (d->emission == OTA_EMIT_MATCH) {
         memset(to, 0, (size_t)m * sizeof *to);
@@ -117,6 +122,7 @@ static void WORD(weights_of)(const WORD(seat_walk) * s, const ota_row_law *law, 
         found->empty = !(found->mass > 0.0) && d->mu[i] <= 0.0;
         return;
     }
+    const REAL *row = (const REAL *)s->seat->scores + i * plan->dense_stride;
     const REAL *bias = plan->solver->solve != NULL ? s->seat->bias : NULL;
     if (d->emission == OTA_EMIT_POTENTIALS) {
         WORD(ota_row_weights)(law, row, bias, m, d->f[i], to, found);
@@ -153,6 +159,27 @@ static double WORD(transposed_lse)(const WORD(seat_walk) * s, double tau, int64_
     return log(sum) + top / tau;
 }
 
+/* Rows of a matching whose weights nobody reads: each is one value. */
+static bool WORD(emit_matched)(const WORD(seat_walk) * s, REAL *out, int64_t first, int64_t rows,
+                               ota_row_found *found) {
+    const walk *w = s->w;
+    const ota_dense *d = s->dense;
+    const int64_t width = w->plan->values_width;
+    if (d->emission != OTA_EMIT_MATCH || w->plan->transposed || w->more_than_out ||
+        s->slot->broken_count > 0 || w->plan->resolved.problem.dropout > 0.0)
+        return false;
+    const REAL *values = s->slot->values;
+    const bool wants_out = ota_array_present(&w->arrays->out);
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k;
+        found[k] = (ota_row_found){
+            .mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY, .applied = true};
+        for (int64_t q = 0; wants_out && q < width; q++)
+            out[k * width + q] = (REAL)d->mu[i] * values[d->match[i] * width + q];
+    }
+    return true;
+}
+
 /* Emission of one chunk of queries. */
 static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
     WORD(seat_walk) *s = context;
@@ -176,7 +203,12 @@ static void WORD(emit_task)(void *context, int64_t chunk, int worker_index) {
         double mu[OTA_BLOCK_ROWS];
         REAL *p = worker->scores;
         int64_t stride = plan->stride;
+        const bool matched = WORD(emit_matched)(s, worker->out, at, rows, found);
         for (int64_t k = 0; k < rows; k++) {
+            if (matched) {
+                mu[k] = s->dense->mu[at + k];
+                continue;
+            }
             if (plan->transposed) {
                 p = (REAL *)s->seat->weights + at * plan->stride;
                 const double mass = KERNELS(plan)->sum(p + k * stride, plan->resolved.keys);
@@ -213,12 +245,19 @@ static ota_status WORD(solve_dense)(WORD(seat_walk) * s, ota_tally *tally) {
     const ota_resolved *r = &plan->resolved;
     const int64_t index = s->batch * r->heads + s->head;
     WORD(pack_slot)(w, s->slot, s->batch, s->head / (r->heads / r->key_heads));
-    ota_parallel(plan->pool, OTA_CHUNKS, WORD(form_task), s);
+    bool finite = true;
+    if (plan->narrow) {
+        seat_walk_f32 narrow = {s->w, s->seat, s->slot, s->dense, s->batch, s->head, s->seat_index};
+        ota_parallel(plan->pool, OTA_CHUNKS, form_task_f32, &narrow);
+        finite = weigh_f32(&narrow);
+    } else {
+        ota_parallel(plan->pool, OTA_CHUNKS, WORD(form_task), s);
+    }
     for (int64_t j = 0; j < plan->dense_rows && plan->transposed; j++) {
         REAL *row = (REAL *)s->seat->scores + j * plan->dense_stride;
         for (int64_t i = plan->dense_columns; i < plan->dense_stride; i++) row[i] = (REAL)-INFINITY;
     }
-    const bool finite = WORD(weigh)(s);
+    if (!plan->narrow) finite = WORD(weigh)(s);
     if (plan->solver->solve == NULL)
         return d->unusable < 0 && d->rule == OTA_COLUMNS_EXACT ? OTA_INFEASIBLE : OTA_OK;
     if (!finite) {
@@ -297,7 +336,7 @@ static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index, rounds_le
     const ota_problem *p = &r->problem;
     ota_dense d = {.rows = plan->dense_rows,
                    .columns = plan->dense_columns,
-                   .narrow = sizeof(REAL) == sizeof(float),
+                   .narrow = sizeof(REAL) == sizeof(float) || plan->narrow,
                    .scores = seat->scores,
                    .stride = plan->dense_stride,
                    .tau = ota_head_temperature(r, head),
@@ -326,7 +365,7 @@ static bool WORD(run_seat)(walk *w, int64_t index, int64_t seat_index, rounds_le
     for (int64_t j = 0; j < plan->dense_columns && !lead->led; j++) d.g[j] = 0.0;
     WORD(seat_walk) s = {w, seat, &plan->slots[seat_index], &d, batch, head, seat_index};
     if (interrupted(w)) return true;
-    const bool tried = d.narrow && plan->wide;
+    const bool tried = sizeof(REAL) == sizeof(float) && plan->wide;
     if (tried && !plan->mixed && !WORD(pays_to_lead)(&s)) return false;
     const rounds_end end =
         plan->path == OTA_PATH_ROUNDS ? WORD(run_rounds)(&s, lead, tally) : ROUNDS_LOST;

@@ -104,6 +104,13 @@ static bool leads_narrow(const ota_plan *plan) {
                            r->queries >= least_pairs / most(r->keys, 1));
 }
 
+/* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
+static bool keeps_narrow(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    return plan->solver->reads_narrow && r->from_matrix && fabs(r->scale) == 1.0 &&
+           r->term_count == 0 && !plan->transposed && !r->settings.gradients;
+}
+
 static void choose_path(ota_plan *plan) {
     const ota_resolved *r = &plan->resolved;
     plan->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
@@ -123,6 +130,7 @@ static void choose_path(ota_plan *plan) {
     if (plan->path == OTA_PATH_DENSE && is_coupled(plan) && !plan->wide) {
         plan->promoted = plan->solver->wide || r->settings.precision != OTA_PRECISION_F32;
         plan->wide = plan->promoted;
+        plan->narrow = plan->promoted && keeps_narrow(plan);
     } else if (r->settings.precision == OTA_PRECISION_F64 && !plan->wide) {
         plan->promoted = plan->wide = true;
     }
@@ -229,7 +237,7 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     ota_arena *a = &plan->arena;
     void *plan_matrix = NULL;
     if (!plan->streamed)
-        take_matrix(a, plan->dense_rows, plan->dense_stride, ota_plan_real(plan), &seat->scores);
+        take_matrix(a, plan->dense_rows, plan->dense_stride, ota_plan_score(plan), &seat->scores);
     const bool wants_plan = is_coupled(plan) && (plan->solver->needs_plan || r->settings.prune);
     if (wants_plan)
         take_matrix(a, plan->dense_rows, plan->dense_stride, sizeof(double), &plan_matrix);
@@ -247,8 +255,8 @@ static void take_seat(ota_plan *plan, ota_seat *seat) {
     if (plan->path == OTA_PATH_ROUNDS) take_rounds(plan, seat);
     if (plan->lanes) take_lanes(plan, &seat->lanes);
     if (is_coupled(plan) && plan->stored_solver->workspace != NULL && !plan->streamed) {
-        const size_t bytes =
-            plan->stored_solver->workspace(r, plan->dense_rows, plan->dense_columns, !plan->wide);
+        const size_t bytes = plan->stored_solver->workspace(
+            r, plan->dense_rows, plan->dense_columns, !plan->wide || plan->narrow);
         if (bytes == SIZE_MAX)
             a->overflowed = true;
         else
@@ -505,7 +513,8 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
     line(&to, "type: %s in, %s inside%s\n", types[r->type],
          plan->wide && !plan->mixed ? "f64" : "f32",
-         plan->pairs      ? " (products of bf16 where the outputs are)"
+         plan->narrow     ? " (promoted, on scores in f32)"
+         : plan->pairs    ? " (products of bf16 where the outputs are)"
          : plan->mixed    ? " (f64 where a head needs it)"
          : plan->leads    ? " (rounds begin in f32)"
          : plan->promoted ? " (promoted)"

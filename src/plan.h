@@ -63,7 +63,7 @@ typedef struct ota_lanes {
 
 /* All scores of one head being solved. */
 typedef struct ota_seat {
-    void *scores;  /* [dense_rows][dense_stride], T */
+    void *scores;  /* [dense_rows][dense_stride], T, or float where the plan is narrow */
     double *plan;  /* the same, f64, or NULL */
     void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
     void *weights; /* [queries][stride] T: transposed plan, or NULL */
@@ -99,6 +99,7 @@ struct ota_plan {
     ota_path path;
     bool wide; /* T = double, else float */
     bool promoted;
+    bool narrow;   /* the stored scores are float although T is double */
     bool mixed;    /* laid out for f64, heads are tried in f32 first */
     bool leads;    /* to a tolerance rounds begin in f32 and end in f64 */
     bool lanes;    /* rounds of small heads, as many at once as vectors have lanes */
@@ -147,6 +148,11 @@ static inline bool ota_plan_has_seats(const ota_plan *plan) {
 /* Bytes of T. */
 static inline size_t ota_plan_real(const ota_plan *plan) {
     return plan->wide ? sizeof(double) : sizeof(float);
+}
+
+/* Bytes of a stored score. */
+static inline size_t ota_plan_score(const ota_plan *plan) {
+    return plan->wide && !plan->narrow ? sizeof(double) : sizeof(float);
 }
 
 /* forward.c: runs the resolved problem on checked arrays. */

@@ -3,9 +3,7 @@
  * Optimal values are compared with brute force over permutations (masses as repeated rows and columns),
  * feasibility and usable pairs with the subset conditions of Hall and Gale
  *     mu(X) <= nu(N(X)) for every set X of rows;  tight X: no weight on (i, j), i not in X, j in N(X)
- * and every answer with its own dual bound. Alone:
- *   gcc -std=c11 -O2 -Iinclude -Isrc -Itests tests/test_combinatorial.c src/solver/assignment.c \
- *       src/solver/transport.c src/problem/feasible.c src/base/memory.c -lcmocka -lm
+ * and every answer with its own dual bound.
  * COMBINATORIAL_TRIALS sets the number of random problems of each kind. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,9 +107,10 @@ static ota_status count_question(const ota_settings *settings) {
 
 static ota_status assign(int64_t n, int64_t m, const double *scores, int64_t stride, int64_t *match,
                          double *f, double *g) {
-    void *work = work_of(ota_assignment_workspace(n, m));
+    void *work = work_of(ota_assignment_workspace(n, m, false));
     ota_assignment problem = {
         .n = n, .m = m, .scores = scores, .stride = stride, .match = match, .f = f, .g = g};
+    problem.kernels = ota_kernels_choose(NULL);
     problem.watch.interrupted = count_question;
     ota_status status = ota_assignment_solve(&problem, work);
     free(work);
@@ -280,8 +279,8 @@ static void assignment_larger_and_edges(void **state) {
     assert_int_equal(assign(2, 2, scores, 2, match, f, g), OTA_NONFINITE);
     scores[1] = INFINITY;
     assert_int_equal(assign(2, 2, scores, 2, match, f, g), OTA_NONFINITE);
-    assert_true(ota_assignment_workspace(INT64_MAX, INT64_MAX) == SIZE_MAX);
-    assert_true(ota_assignment_workspace(INT64_MAX / 4, 3) == SIZE_MAX);
+    assert_true(ota_assignment_workspace(INT64_MAX, INT64_MAX, false) == SIZE_MAX);
+    assert_true(ota_assignment_workspace(INT64_MAX / 4, 3, false) == SIZE_MAX);
     free(scores);
 }
 
@@ -877,12 +876,13 @@ static void cancelling_is_heard(void **state) {
     memset(support, 1, sizeof support);
     for (int k = 0; k < SIZE; k++) mu[k] = 1.0;
     ota_watch watch = {.interrupted = always_cancelled};
-    void *work = work_of(ota_assignment_workspace(SIZE, SIZE) +
+    void *work = work_of(ota_assignment_workspace(SIZE, SIZE, false) +
                          ota_transport_workspace(SIZE, SIZE) + ota_feasible_workspace(SIZE, SIZE));
     ota_assignment assignment = {.n = SIZE,
                                  .m = SIZE,
                                  .scores = scores,
                                  .stride = SIZE,
+                                 .kernels = ota_kernels_choose(NULL),
                                  .watch = watch,
                                  .match = match,
                                  .f = f,

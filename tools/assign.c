@@ -1,5 +1,7 @@
 /* `otattn assign COST`: the cheapest matching of min(n,m) pairs of a cost matrix [n,m].
  *
+ * The value of column j is j + 1, so that the output of a row is the column it got and no [n,m] plan is written. The judge
+ * gets the plan that these pairs make.
  * With n = m it is hard/exact. With n < m every row has mass 1 and no column takes more than 1:
  * hard/capped:1, whose vertices are matchings. With n > m the same on the transpose, read through
  * swapped strides. The dual value comes from the judge. */
@@ -13,8 +15,9 @@
 typedef struct matching {
     ota_array cost; /* [1,1,n,m] as the library sees it, perhaps transposed */
     bool transposed;
-    int64_t rows, columns; /* of the file */
-    int64_t *permutation;  /* rows entries */
+    int64_t rows, columns;     /* of the file */
+    int64_t *permutation;      /* rows entries */
+    ota_array numbers, chosen; /* [1,1,m,1] j + 1 and [1,1,n,1] that of a row's column, 0: none */
     ota_array coupling, row_potential, column_potential;
     ota_certificate certificate;
     double value, seconds;
@@ -24,7 +27,7 @@ static int load_cost(tool_context *context, matching *m) {
     const tool_array *array;
     const char *spec = context->operands[0];
     int code = tool_load(context, "cost", spec, OTA_NO_TYPE, &array);
-    if (code == 0 && array->type != OTA_F64)
+    if (code == 0 && array->type != OTA_F64 && array->type != OTA_F32)
         code = tool_load(context, "cost", spec, OTA_F64, &array);
     if (code != 0) return code;
     if (array->rank != 2) {
@@ -34,9 +37,9 @@ static int load_cost(tool_context *context, matching *m) {
     m->rows = array->shape[0];
     m->columns = array->shape[1];
     m->transposed = m->rows > m->columns;
-    m->cost = ota_array_of(array->data, OTA_F64, 1, 1, m->rows, m->columns);
+    m->cost = ota_array_of(array->data, array->type, 1, 1, m->rows, m->columns);
     if (m->transposed) {
-        m->cost = ota_array_of(array->data, OTA_F64, 1, 1, m->columns, m->rows);
+        m->cost = ota_array_of(array->data, array->type, 1, 1, m->columns, m->rows);
         m->cost.stride[2] = 1;
         m->cost.stride[3] = m->columns;
     }
@@ -48,21 +51,47 @@ static int allocate(tool_context *context, matching *m) {
     struct {
         ota_array *array;
         int64_t rows, columns;
-    } wanted[] = {{&m->coupling, n, k}, {&m->row_potential, 1, n}, {&m->column_potential, 1, k}};
-    for (int i = 0; i < 3; i++) {
+        ota_type type;
+    } wanted[] = {{&m->coupling, n, k, m->cost.type}, /* of 0 and 1: as narrow as the cost */
+                  {&m->numbers, k, 1, OTA_F64},
+                  {&m->chosen, n, 1, OTA_F64},
+                  {&m->row_potential, 1, n, OTA_F64},
+                  {&m->column_potential, 1, k, OTA_F64}};
+    for (int i = 0; i < 5; i++) {
         void *data = NULL;
         const size_t count = (size_t)(wanted[i].rows * wanted[i].columns);
         if (count > 0) {
-            const int code = tool_memory(context, count * sizeof(double), "the matching", &data);
+            const size_t size = wanted[i].type == OTA_F32 ? sizeof(float) : sizeof(double);
+            const int code = tool_memory(context, count * size, "the matching", &data);
             if (code != 0) return code;
         }
-        *wanted[i].array = ota_array_of(data, OTA_F64, 1, 1, wanted[i].rows, wanted[i].columns);
+        *wanted[i].array =
+            ota_array_of(data, wanted[i].type, 1, 1, wanted[i].rows, wanted[i].columns);
     }
     m->permutation = malloc(((size_t)m->rows + 1) * sizeof *m->permutation);
     if (m->permutation == NULL) {
         return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
     }
     return 0;
+}
+
+static double number_at(const ota_array *matrix, int64_t i, int64_t j) {
+    const int64_t at = i * matrix->stride[2] + j * matrix->stride[3];
+    return matrix->type == OTA_F32 ? (double)((const float *)matrix->data)[at]
+                                   : ((const double *)matrix->data)[at];
+}
+
+/* The column of row i of the problem, or -1. */
+static int64_t column_of(const matching *m, int64_t i) {
+    return (int64_t)((const double *)m->chosen.data)[i] - 1;
+}
+
+static void set_pair(ota_array *coupling, int64_t i, int64_t j) {
+    const int64_t at = i * coupling->stride[2] + j;
+    if (coupling->type == OTA_F32)
+        ((float *)coupling->data)[at] = 1.0F;
+    else
+        ((double *)coupling->data)[at] = 1.0;
 }
 
 static int solve(tool_context *context, matching *m) {
@@ -82,16 +111,27 @@ static int solve(tool_context *context, matching *m) {
                                  .threads = (int)context->settings.threads.value,
                                  .cpu = context->settings.cpu,
                                  .cancel = context->cancel};
-    const ota_arrays arrays = {.size = sizeof arrays,
-                               .coupling = m->coupling,
-                               .row_potential = m->row_potential,
-                               .column_potential = m->column_potential};
+    for (int64_t j = 0; j < m->cost.size[3]; j++) ((double *)m->numbers.data)[j] = (double)(j + 1);
+    ota_arrays arrays = {.size = sizeof arrays,
+                         .values = m->numbers,
+                         .out = m->chosen,
+                         .row_potential = m->row_potential,
+                         .column_potential = m->column_potential};
     ota_result result = {.size = sizeof result};
     ota_error error = {.message = ""};
     const int64_t begun = tool_now_ns();
     ota_status status = ota_attend(&problem, &options, &arrays, &result, &error);
     m->seconds = (double)(tool_now_ns() - begun) / 1e9;
     m->certificate.size = sizeof m->certificate;
+    const size_t pairs = (size_t)(m->cost.size[2] * m->cost.size[3]);
+    if (pairs > 0)
+        memset(m->coupling.data, 0,
+               pairs * (m->coupling.type == OTA_F32 ? sizeof(float) : sizeof(double)));
+    for (int64_t i = 0; status >= 0 && i < m->cost.size[2]; i++) {
+        if (column_of(m, i) >= 0) set_pair(&m->coupling, i, column_of(m, i));
+    }
+    arrays.values = arrays.out = (ota_array){0};
+    arrays.coupling = m->coupling;
     if (status >= 0)
         status = ota_certify(&problem, &options, &arrays, &m->certificate, NULL, &error);
     if (status >= 0) return 0;
@@ -104,22 +144,18 @@ static int solve(tool_context *context, matching *m) {
 /* The matching's pairs and their total cost. A row (of the shorter side) without any allowed pair is an
  * empty row to the library and leaves its pair out; a matching of min(n,m) pairs there is not. */
 static int read_pairs(tool_context *context, matching *m) {
-    const double *coupling = m->coupling.data, *cost = m->cost.data;
-    const int64_t n = m->cost.size[2], k = m->cost.size[3];
+    const int64_t n = m->cost.size[2];
     double rest = 0.0; /* what rounding took from the running total */
     for (int64_t i = 0; i < m->rows; i++) m->permutation[i] = -1;
     for (int64_t i = 0; i < n; i++) {
-        bool matched = false;
-        for (int64_t j = 0; j < k; j++) {
-            if (!(coupling[i * k + j] > 0.5)) continue;
-            matched = true;
+        const int64_t j = column_of(m, i);
+        if (j >= 0) {
             m->permutation[m->transposed ? j : i] = m->transposed ? i : j;
-            const double term = cost[i * m->cost.stride[2] + j * m->cost.stride[3]] - rest;
+            const double term = number_at(&m->cost, i, j) - rest;
             const double total = m->value + term;
             rest = (total - m->value) - term;
             m->value = total;
-        }
-        if (!matched) {
+        } else {
             ota_error error = {.field = "cost", .hint = "allow at least one pair of it"};
             (void)snprintf(error.message, sizeof error.message,
                            "there is no matching of %" PRId64 " pairs: %s %" PRId64
@@ -207,6 +243,8 @@ int tool_assign(tool_context *context) {
     if (code == 0) code = write_permutation(context, &m);
     if (code == 0) code = report(context, &m);
     free(m.permutation);
+    free(m.numbers.data);
+    free(m.chosen.data);
     free(m.coupling.data);
     free(m.row_potential.data);
     free(m.column_potential.data);

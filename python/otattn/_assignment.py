@@ -6,8 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import coupling
+from ._arrays import NO_AUX, floating, operands_of, run_on, view_of
 from ._errors import Infeasible
+from ._settings import Settings
+from ._solve import Job
+
+
+def _chosen_columns(matrix: Any, settings: Settings) -> Any:
+    """The column that each row is matched with, or -1; no plan is written: the value of column j is j + 1."""
+    matrix, columns = floating("cost_matrix", matrix), matrix.shape[1]
+    keep: list[Any] = []
+    numbers = np.arange(1.0, columns + 1.0)
+    # Default masses would leave a column without any allowed pair out of the problem.
+    extra = (None,) * 10 + (np.ones(columns),) + (None,) * 3
+    others = operands_of(extra, (1,), 1, *matrix.shape, keep)
+    views = view_of(matrix[None, None]), None, view_of(numbers[None, None, :, None])
+    out, _, _ = run_on(Job(settings, (*views, *others)), None, NO_AUX, "out", np.dtype(np.float64), (), [])
+    return out.reshape(len(matrix)).astype(np.int64) - 1
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any, Any]:
@@ -41,7 +56,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
         raise ValueError(f"cost_matrix has shape {cost.shape}, wanted a matrix")
     if cost.dtype.kind not in "fiub":
         raise ValueError(f"cost_matrix has type {cost.dtype}, wanted numbers")
-    cost = cost.astype(np.float64, copy=False)
+    if cost.dtype != np.float32:  # whose matching is found without a wider copy
+        cost = cost.astype(np.float64, copy=False)
     if np.isnan(cost).any() or (cost == (np.inf if maximize else -np.inf)).any():
         raise ValueError("matrix contains invalid numeric entries")
     if 0 in cost.shape:
@@ -51,14 +67,13 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     # Fewer rows than columns: every row has mass 1 and no column takes more.
     method = "hard/exact" if cost.shape[0] == cost.shape[1] else "hard/capped:1"
     try:
-        # Default masses would leave a column without any allowed pair out of the problem.
-        plan = coupling(matrix, method=method, cost=not maximize, column_mass=np.ones(matrix.shape[1]))
+        columns = _chosen_columns(matrix, Settings(method, cost=not maximize))
     except Infeasible as error:
         raise ValueError("cost matrix is infeasible") from error
-    rows, columns = np.arange(len(matrix)), plan.argmax(1)
-    if np.isinf(matrix[rows, columns]).any():
+    if (columns < 0).any():
         # Capped columns leave a row without any allowed pair empty, where a matching does not exist.
         raise ValueError("cost matrix is infeasible")
+    rows = np.arange(len(matrix))
     if not tall:
         return rows, columns
     order = columns.argsort()

@@ -27,6 +27,41 @@ def test_same_cost_as_scipy(rows: int, columns: int, seed: int, maximize: bool, 
     spec.check("ELA-14", abs(exact[i, j].sum() - exact[k, l].sum()), 1e-12 * np.abs(exact).sum())
 
 
+KINDS = {
+    "uniform": lambda rng, n, m: rng.random((n, m)),
+    "ties": lambda rng, n, m: np.floor(5 * rng.random((n, m))),
+    "points": lambda rng, n, m: ((rng.random((n, 1, 2)) - rng.random((1, m, 2))) ** 2).sum(2),
+    "products": lambda rng, n, m: np.outer(1 + np.arange(n), 1 + np.arange(m)),
+    "constant": lambda rng, n, m: np.full((n, m), 3.0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 128), (127, 128), (128, 128), (129, 128), (300, 1), (100, 400), (400, 100), (280, 300), (300, 300)],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("forbidden", [0.0, 0.4])
+def test_shapes_beyond_the_first_candidates(
+    kind: str, shape: tuple[int, int], dtype: str, forbidden: float
+) -> None:
+    rng = np.random.default_rng(7)
+    cost = KINDS[kind](rng, *shape).astype(dtype)
+    cost[rng.random(shape) < forbidden] = np.inf
+    try:
+        k, l = linear_sum_assignment(cost)
+    except ValueError:
+        with pytest.raises(ValueError, match="infeasible"):
+            otattn.linear_sum_assignment(cost)
+        return
+    exact = cost.astype(np.float64)
+    for seen in (cost, np.asfortranarray(cost), np.repeat(cost, 2, 1)[:, ::2]):
+        i, j = otattn.linear_sum_assignment(seen)
+        assert (np.diff(i) > 0).all() and len(set(j.tolist())) == len(j) == min(shape)
+        spec.check("ELA-14", abs(exact[i, j].sum() - exact[k, l].sum()), 1e-12 * exact[k, l].sum() + 1e-12)
+
+
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 2**32))
 def test_forbidden_pairs(rows: int, columns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

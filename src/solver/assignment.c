@@ -1,6 +1,7 @@
 /* assignment.c: maximum-score matching by shortest augmenting paths [ELA-14, LIT-06].
  *
- * Larger square problems go to assignment_sparse.c first; this is the search over all pairs. The shorter side plays the rows; every one of them must be matched. In the manner of Jonker and
+ * The shorter side plays the rows; every one of them must be matched. Problems of many columns are
+ * assignment_sparse.c's; this is the search over all pairs of a small one, in the manner of Jonker and
  * Volgenant: (1) column reduction (square problems only: a long-side column that stays unmatched must
  * keep v = 0), (2) two sweeps in which an unmatched row bids for its cheapest column, lowering v by the
  * margin to its second cheapest, (3) for each row left, Dijkstra on the reduced costs to the nearest
@@ -10,118 +11,103 @@
  * search can only show as slack on matched pairs, that is in the duality gap. */
 #include "solver/assignment.h"
 
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 6, STEPS_PER_QUESTION = 256, TRANSPOSE_BLOCK = 16 };
+enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 6, STEPS_PER_QUESTION = 256 };
 
-static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64_t m) {
+static size_t take_pairs(ota_arena *arena, size_t rows, size_t columns) {
+    size_t pairs = 0;
+    if (!ota_size_mul(rows, columns, &pairs)) arena->overflowed = true;
+    return pairs;
+}
+
+static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64_t m, bool narrow) {
     state->rows = n < m ? n : m;
     state->columns = n < m ? m : n;
     state->padded = ota_padded(state->columns);
-    size_t rows = (size_t)state->rows;
-    size_t padded = (size_t)state->padded;
-    size_t pairs = 0;
-    if (!ota_size_mul(rows, padded, &pairs)) arena->overflowed = true;
-    state->cost = ota_arena_take(arena, pairs, sizeof(double));
+    const size_t rows = (size_t)state->rows, padded = (size_t)state->padded;
+    const bool sparse = ota_matching_is_sparse(state->columns);
+    const size_t open = sparse ? padded + rows : padded;
+    state->turned = NULL;
+    if (n > m)
+        state->turned = ota_arena_take(arena, take_pairs(arena, rows, padded),
+                                       narrow ? sizeof(float) : sizeof(double));
     state->top = ota_arena_take(arena, rows, sizeof(double));
     state->price = ota_arena_take(arena, padded, sizeof(double));
-    state->distance = ota_arena_take(arena, padded, sizeof(double));
-    state->open_price = ota_arena_take(arena, padded, sizeof(double));
+    state->distance = ota_arena_take(arena, open, sizeof(double));
     state->final_distance = ota_arena_take(arena, padded, sizeof(double));
     state->before = ota_arena_take(arena, padded, sizeof(int64_t));
-    state->reached = ota_arena_take(arena, padded, sizeof(int64_t));
+    state->reached = ota_arena_take(arena, open, sizeof(int64_t));
     state->row_of = ota_arena_take(arena, padded, sizeof(int64_t));
     state->column_of = ota_arena_take(arena, rows, sizeof(int64_t));
     state->waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     state->next_waiting = ota_arena_take(arena, rows, sizeof(int64_t));
-    state->candidate = NULL;
-    if (n != m || n < OTA_SPARSE_FROM || n > INT32_MAX) return;
-    size_t candidates = 0;
-    if (!ota_size_mul(rows, OTA_CANDIDATES, &candidates)) arena->overflowed = true;
+    if (!sparse) {
+        state->cost = ota_arena_take(arena, take_pairs(arena, rows, padded), sizeof(double));
+        state->open_price = ota_arena_take(arena, padded, sizeof(double));
+        return;
+    }
+    const size_t candidates = take_pairs(arena, rows, OTA_CANDIDATES);
     state->candidate_cost = ota_arena_take(arena, candidates, sizeof(double));
     state->candidate = ota_arena_take(arena, candidates, sizeof(int32_t));
     state->candidate_count = ota_arena_take(arena, rows, sizeof(int32_t));
+    state->bound = ota_arena_take(arena, rows, sizeof(double));
+    state->reach = ota_arena_take(arena, rows, sizeof(double));
     state->own_cost = ota_arena_take(arena, rows, sizeof(double));
+    state->offset = ota_arena_take(arena, rows, sizeof(double));
     state->lowest = ota_arena_take(arena, padded, sizeof(double));
-    state->heap = ota_arena_take(arena, padded, sizeof(int64_t));
-    state->heap_slot = ota_arena_take(arena, padded, sizeof(int64_t));
+    state->row_cost = ota_arena_take(arena, padded + 1, sizeof(double));
+    state->row_column = ota_arena_take(arena, padded + 1, sizeof(int32_t));
+    state->heap = ota_arena_take(arena, open, sizeof(int64_t));
+    state->heap_slot = ota_arena_take(arena, open, sizeof(int64_t));
 }
 
-size_t ota_assignment_workspace(int64_t n, int64_t m) {
+size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow) {
     if (n < 0 || m < 0 || n > INT64_MAX - OTA_LANES || m > INT64_MAX - OTA_LANES) return SIZE_MAX;
     ota_arena arena = {0};
     ota_matching state;
-    state_layout(&state, &arena, n, m);
+    state_layout(&state, &arena, n, m, narrow);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
-/* Largest score of each row of the shorter side, largest |score| of all, and NaN or +inf among them. */
-static ota_status survey(ota_matching *state, const ota_assignment *problem) {
-    const int64_t n = problem->n, m = problem->m;
-    const bool transposed = n > m;
+/* The rows that are searched: the problem's, or its columns turned into rows. */
+static void set_rows(ota_matching *state, const ota_assignment *problem) {
+    const int64_t bytes = problem->narrow ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
+    state->read = problem->narrow ? problem->kernels->f32->costs : problem->kernels->f64->costs;
+    state->scores = problem->scores;
+    state->stride = problem->stride * bytes;
+    if (state->turned == NULL) return;
+    state->read->turn(problem->scores, problem->n, problem->m, problem->stride, state->turned,
+                      state->padded);
+    state->scores = state->turned;
+    state->stride = state->padded * bytes;
+}
+
+/* Largest score of each row, largest |score| of all, and NaN or +inf among them. */
+static ota_status survey(ota_matching *state) {
     double largest = 0.0;
-    bool finite = true;
-    for (int64_t k = 0; k < state->rows; k++) state->top[k] = -INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        const double *restrict row = problem->scores + i * problem->stride;
-        double high[OTA_LANES], low[OTA_LANES];
-        int64_t wrong = 0;
-        for (int l = 0; l < OTA_LANES; l++) {
-            high[l] = -INFINITY;
-            low[l] = INFINITY;
-        }
-        const int64_t whole = m / OTA_LANES * OTA_LANES;
-        for (int64_t j = 0; j < whole; j += OTA_LANES) {
-            for (int l = 0; l < OTA_LANES; l++) {
-                const double score = row[j + l];
-                const double allowed = score > -INFINITY ? score : INFINITY;
-                wrong += !(score < INFINITY);
-                high[l] = score > high[l] ? score : high[l];
-                low[l] = allowed < low[l] ? allowed : low[l];
-            }
-        }
-        for (int64_t j = whole; j < m; j++) {
-            wrong += !(row[j] < INFINITY);
-            if (row[j] > high[0]) high[0] = row[j];
-            if (row[j] > -INFINITY && row[j] < low[0]) low[0] = row[j];
-        }
-        finite &= wrong == 0;
-        for (int l = 0; l < OTA_LANES; l++) {
-            if (!transposed && high[l] > state->top[i]) state->top[i] = high[l];
-            if (high[l] > -INFINITY && fabs(high[l]) > largest) largest = fabs(high[l]);
-            if (low[l] < INFINITY && fabs(low[l]) > largest) largest = fabs(low[l]);
-        }
-        for (int64_t j = 0; transposed && j < m; j++) {
-            if (row[j] > state->top[j]) state->top[j] = row[j];
-        }
+    bool wrong = false;
+    for (int64_t i = 0; i < state->rows; i++) {
+        const ota_score_row row = ota_matching_row(state, i);
+        const ota_row_survey found = state->read->survey(row.scores, row.count);
+        state->top[i] = found.top;
+        wrong |= found.wrong;
+        if (found.largest > largest) largest = found.largest;
     }
-    if (!finite) return OTA_NONFINITE;
+    if (wrong) return OTA_NONFINITE;
     state->factor = ota_safe_factor(largest);
     state->largest = largest * state->factor;
-    for (int64_t k = 0; k < state->rows; k++) {
-        if (state->top[k] == -INFINITY) return OTA_INFEASIBLE;
-        state->top[k] *= state->factor;
+    for (int64_t i = 0; i < state->rows; i++) {
+        if (state->top[i] == -INFINITY) return OTA_INFEASIBLE;
+        state->top[i] *= state->factor;
     }
     return OTA_OK;
 }
 
-/* cost, transposed when n > m. */
-static void form_costs(ota_matching *state, const ota_assignment *problem) {
-    const int64_t n = problem->n, m = problem->m;
-    const bool transposed = n > m;
-    for (int64_t k = 0; k < state->rows; k++) {
-        double *cost = state->cost + k * state->padded;
-        for (int64_t l = state->columns; l < state->padded; l++) cost[l] = INFINITY;
-        if (transposed) continue;
-        const double *row = problem->scores + k * problem->stride;
-        for (int64_t j = 0; j < m; j++) cost[j] = state->top[k] - row[j] * state->factor;
-    }
-    for (int64_t block = 0; transposed && block < n; block += TRANSPOSE_BLOCK) {
-        const int64_t end = block + TRANSPOSE_BLOCK < n ? block + TRANSPOSE_BLOCK : n;
-        for (int64_t j = 0; j < m; j++) {
-            double *cost = state->cost + j * state->padded;
-            for (int64_t i = block; i < end; i++) {
-                cost[i] = state->top[j] - problem->scores[i * problem->stride + j] * state->factor;
-            }
-        }
+static void form_costs(ota_matching *state) {
+    for (int64_t i = 0; i < state->rows; i++) {
+        double *cost = state->cost + i * state->padded;
+        const ota_score_row row = ota_matching_row(state, i);
+        state->read->form(&row, cost);
+        for (int64_t j = state->columns; j < state->padded; j++) cost[j] = INFINITY;
     }
 }
 
@@ -339,52 +325,45 @@ static ota_status augment(ota_matching *state, int64_t start, const ota_watch *w
     }
 }
 
-static void write_potentials(const ota_matching *state, const ota_assignment *problem) {
-    int64_t n = problem->n;
-    int64_t m = problem->m;
-    if (n <= m) {
-        for (int64_t j = 0; j < m; j++) problem->g[j] = state->price[j] / state->factor;
-        for (int64_t i = 0; i < n; i++) {
-            problem->match[i] = state->column_of[i];
-            problem->f[i] = -ota_best_sum(problem->scores + i * problem->stride, problem->g, m);
-        }
-        return;
-    }
-    for (int64_t j = 0; j < m; j++) problem->g[j] = INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        const double *row = problem->scores + i * problem->stride;
-        problem->match[i] = state->row_of[i];
-        problem->f[i] = state->price[i] / state->factor;
-        for (int64_t j = 0; j < m; j++) {
-            double allowed = -(row[j] + problem->f[i]);
-            problem->g[j] = allowed < problem->g[j] ? allowed : problem->g[j];
-        }
-    }
-}
-
-/* Prices and most of the matching; how many rows are left, in next_waiting. */
-static ota_status start_densely(ota_matching *state, int64_t *left) {
+static ota_status search_densely(ota_matching *state, const ota_watch *watch) {
+    form_costs(state);
     if (state->rows == state->columns) {
         const ota_status status = reduce_columns(state);
         if (status != OTA_OK) return status;
     }
-    *left = 0;
+    int64_t left = 0;
     for (int64_t i = 0; i < state->rows; i++) {
-        if (state->column_of[i] < 0) state->next_waiting[(*left)++] = i;
+        if (state->column_of[i] < 0) state->next_waiting[left++] = i;
     }
-    for (int sweep = 0; sweep<BIDDING_SWEEPS && * left> 0; sweep++) {
+    for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++) {
         int64_t *swap = state->waiting;
         state->waiting = state->next_waiting;
         state->next_waiting = swap;
-        *left = bid(state, *left);
+        left = bid(state, left);
+    }
+    for (int64_t k = 0; k < left; k++) {
+        const ota_status status = augment(state, state->next_waiting[k], watch);
+        if (status != OTA_OK) return status;
     }
     return OTA_OK;
+}
+
+static void write_potentials(const ota_matching *state, const ota_assignment *problem) {
+    const bool turned = state->turned != NULL, sparse = ota_matching_is_sparse(state->columns);
+    double *f = turned ? problem->g : problem->f, *g = turned ? problem->f : problem->g;
+    for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / state->factor;
+    for (int64_t i = 0; i < state->rows; i++) {
+        f[i] = sparse ? ota_assignment_potential(state, i, g)
+                      : -state->read->best(ota_matching_row(state, i).scores, g, state->columns);
+    }
+    const int64_t *match = turned ? state->row_of : state->column_of;
+    for (int64_t i = 0; i < problem->n; i++) problem->match[i] = match[i];
 }
 
 ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) {
     int64_t n = problem->n;
     int64_t m = problem->m;
-    size_t bytes = ota_assignment_workspace(n, m);
+    size_t bytes = ota_assignment_workspace(n, m, problem->narrow);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     if (n == 0 || m == 0) {
         for (int64_t i = 0; i < n; i++) {
@@ -395,30 +374,19 @@ ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) 
         return OTA_OK;
     }
     ota_arena arena = {.base = workspace, .size = bytes};
-    ota_matching state;
-    state_layout(&state, &arena, n, m);
+    ota_matching state = {.factor = 1.0};
+    state_layout(&state, &arena, n, m, problem->narrow);
+    set_rows(&state, problem);
 
-    ota_status status = survey(&state, problem);
+    ota_status status = survey(&state);
     if (status != OTA_OK) return status;
     for (int64_t j = 0; j < state.padded; j++) {
         state.price[j] = 0.0;
         state.row_of[j] = -1;
     }
     for (int64_t i = 0; i < state.rows; i++) state.column_of[i] = -1;
-    int64_t left = state.rows;
-    if (state.candidate != NULL) {
-        status = ota_assignment_sparse(&state, problem, &left);
-        if (status != OTA_OK) return status;
-        if (left > 0) form_costs(&state, problem);
-    } else {
-        form_costs(&state, problem);
-        status = start_densely(&state, &left);
-        if (status != OTA_OK) return status;
-    }
-    for (int64_t k = 0; k < left; k++) {
-        status = augment(&state, state.next_waiting[k], &problem->watch);
-        if (status != OTA_OK) return status;
-    }
-    write_potentials(&state, problem);
-    return OTA_OK;
+    status = ota_matching_is_sparse(state.columns) ? ota_assignment_sparse(&state, &problem->watch)
+                                                   : search_densely(&state, &problem->watch);
+    if (status == OTA_OK) write_potentials(&state, problem);
+    return status;
 }

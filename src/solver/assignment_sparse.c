@@ -1,174 +1,81 @@
-/* assignment_sparse.c: the square assignment on a few candidates of every row.
+/* assignment_sparse.c: the matching over a few candidates of every row, exact all the same.
  *
- * Optimal pairs are nearly always among the cheapest of their row. So (1) prices v_j = min_i c_ij, (2) every
- * row keeps its cheapest pairs at those prices, (3) bids and shortest paths run on the candidates alone,
- * (4) one sweep over all pairs prices what was left out: a matched row with a pair below its own takes that
- * pair as a candidate and is unmatched; and (3) again until no row has one. Then the duals hold for all
- * pairs and the matching is optimal. Each sweep adds a candidate to every row that it unmatches, so it ends;
- * where that takes too long, or candidates have no path, the rows left are the dense search's.
- *
- * A sweep reads the scores once, in order; everything else touches rows x OTA_CANDIDATES numbers. */
+ * Optimal pairs are nearly always among the cheapest of their row. So every row keeps a list of its cheapest pairs
+ * and a bound that none of the others is below; since prices only fall, reduced costs only rise and the bound goes on
+ * to hold. (1) Square: prices v_j = min_i c_ij; else 0. (2) Every row is listed. (3) Square: rows bid a little more than
+ * a column is worth to them, which ends wars for prices soon [LIT-06]; only the prices are kept. (4) Rows bid exactly. (5) A
+ * shortest path for each row left: a row that was reached is in the heap once more at its bound, and when the
+ * search gets there its list grows. So bids and paths are those over all pairs, and the scores are read again
+ * only in the rows whose list was too short. */
 #include "solver/assignment.h"
 
 #include <math.h>
 
-enum { FIRST_CANDIDATES = 16, MORE_CANDIDATES = 12, GROUP = 8, SWEEPS = 24, BIDDING_SWEEPS = 3 };
+enum {
+    FIRST_CANDIDATES = 16,
+    GROUP = 8,
+    BIDDING_SWEEPS = 3,
+    BIDS = 64, /* in a row, each by the loser of the one before */
+    OVERBIDS = 128,
+    FEW = 16,
+    LONG_LIST = 96,
+    OVERBID_SHIFT = 2,
+    OVERBID_STEP = 8,
+    STEPS_PER_QUESTION = 256
+};
 
-/* ---- sweeps over the scores ---- */
+/* ---- lists ---- */
 
-/* v_j = min_i c_ij and who has it; the first row to own a column is matched with it. */
-static bool price_columns(ota_matching *state, const ota_assignment *problem) {
-    const int64_t size = state->rows;
-    for (int64_t j = 0; j < size; j++) {
-        state->price[j] = INFINITY;
-        state->before[j] = -1;
-    }
-    for (int64_t i = 0; i < size; i++) {
-        const double *restrict scores = problem->scores + i * problem->stride;
-        double *restrict price = state->price;
-        int64_t *restrict who = state->before;
-        const double top = state->top[i], factor = state->factor;
-        for (int64_t j = 0; j < size; j++) {
-            const double cost = top - scores[j] * factor;
-            who[j] = cost < price[j] ? i : who[j];
-            price[j] = cost < price[j] ? cost : price[j];
-        }
-    }
-    for (int64_t j = 0; j < size; j++) {
-        const int64_t i = state->before[j];
-        if (i < 0) return false;
-        if (state->column_of[i] >= 0) continue;
-        state->column_of[i] = j;
-        state->row_of[j] = i;
-        state->own_cost[i] = state->price[j];
-    }
-    return true;
-}
-
-/* Group k holds columns k, k + groups, k + 2 groups, ...: minima over a group are then minima of vectors.
- * Their lowest is returned. */
-static double lowest_of_groups(const ota_matching *state, const double *restrict scores, double top,
-                               int64_t groups) {
-    const double *restrict price = state->price;
-    double *restrict lowest = state->lowest;
-    const double factor = state->factor;
-    for (int64_t k = 0; k < groups; k++) lowest[k] = (top - scores[k] * factor) - price[k];
-    for (int64_t from = groups; from < state->columns; from += groups) {
-        const int64_t rest = state->columns - from;
-        const int64_t count = groups < rest ? groups : rest;
-        for (int64_t k = 0; k < count; k++) {
-            const double reduced = (top - scores[from + k] * factor) - price[from + k];
-            lowest[k] = reduced < lowest[k] ? reduced : lowest[k];
-        }
-    }
-    double lane[OTA_LANES];
-    for (int l = 0; l < OTA_LANES; l++) lane[l] = INFINITY;
-    int64_t k = 0;
-    for (; k + OTA_LANES <= groups; k += OTA_LANES) {
-        for (int l = 0; l < OTA_LANES; l++)
-            lane[l] = lowest[k + l] < lane[l] ? lowest[k + l] : lane[l];
-    }
-    for (; k < groups; k++) lane[0] = lowest[k] < lane[0] ? lowest[k] : lane[0];
-    return ota_lanes_lowest(lane);
-}
-
-/* The `wanted`-th smallest of the group minima: at least so many pairs lie at or below it. */
-static double threshold_of_groups(const double *lowest, int64_t groups, int wanted) {
-    double kept[FIRST_CANDIDATES]; /* ascending */
+/* One of the lowest group minima such that at least FIRST_CANDIDATES pairs lie at or below it; +inf: there are not so
+ * many. */
+static double threshold_of_groups(const double *lowest, int64_t groups) {
+    double kept[FIRST_CANDIDATES];
     int count = 0;
     for (int64_t k = 0; k < groups; k++) {
-        if (count == wanted && !(lowest[k] < kept[count - 1])) continue;
-        int place = count < wanted ? count++ : wanted - 1;
+        if (count == FIRST_CANDIDATES && !(lowest[k] < kept[count - 1])) continue;
+        int place = count < FIRST_CANDIDATES ? count++ : FIRST_CANDIDATES - 1;
         for (; place > 0 && kept[place - 1] > lowest[k]; place--) kept[place] = kept[place - 1];
         kept[place] = lowest[k];
     }
-    return kept[count - 1];
+    return count == FIRST_CANDIDATES ? kept[count - 1] : INFINITY;
 }
 
-static bool listed(const ota_matching *state, int64_t i, int64_t j) {
-    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
-        if (candidate[k] == (int32_t)j) return true;
-    }
+/* Lists the pairs of row i of reduced cost at most `threshold`; false: they have no room. */
+static bool list_to(ota_matching *state, int64_t i, double threshold) {
+    const ota_score_row row = ota_matching_row(state, i);
+    ota_pair_list list = {.column = state->candidate + i * OTA_CANDIDATES,
+                          .cost = state->candidate_cost + i * OTA_CANDIDATES,
+                          .room = OTA_CANDIDATES};
+    /* Where many tie, rows begin at different columns and so list different ones. */
+    const bool whole =
+        state->read->pick(&row, state->price, GROUP * i % state->columns, threshold, &list);
+    state->candidate_count[i] = list.count;
+    state->bound[i] = threshold;
+    return whole;
+}
+
+/* Lists row i anew, with its cheapest pairs at the prices of now. */
+static void list_first(ota_matching *state, int64_t i) {
+    const int64_t groups = (state->columns + GROUP - 1) / GROUP;
+    const ota_score_row row = ota_matching_row(state, i);
+    const double lowest = state->read->groups(&row, state->price, groups, state->lowest);
+    const double threshold = threshold_of_groups(state->lowest, groups);
+    if (!list_to(state, i, threshold)) state->bound[i] = lowest;
+    state->reach[i] = threshold - lowest;
+}
+
+/* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room,
+ * the list is its cheapest pairs of now, and the bound may have fallen. */
+static bool list_more(ota_matching *state, int64_t i) {
+    double threshold = state->bound[i] + state->reach[i];
+    if (!(threshold > state->bound[i])) threshold = INFINITY;
+    state->reach[i] *= 2.0;
+    if (list_to(state, i, threshold)) return true;
+    list_first(state, i);
     return false;
 }
 
-static bool list_pair(ota_matching *state, int64_t i, int64_t j, double cost) {
-    const int32_t count = state->candidate_count[i];
-    if (count == OTA_CANDIDATES) return false;
-    state->candidate[i * OTA_CANDIDATES + count] = (int32_t)j;
-    state->candidate_cost[i * OTA_CANDIDATES + count] = cost;
-    state->candidate_count[i] = count + 1;
-    return true;
-}
-
-/* Lists the pairs of row i with reduced cost at most `threshold`, until `most` are new; how many are.
- * Where many tie, rows begin at different groups and so list different columns. */
-static int list_cheapest(ota_matching *state, const ota_assignment *problem, int64_t i,
-                         int64_t groups, double threshold, int most) {
-    const double *scores = problem->scores + i * problem->stride;
-    int added = 0;
-    for (int64_t step = 0, k = i % groups; step < groups && added < most; step++) {
-        if (state->lowest[k] <= threshold) {
-            for (int64_t j = k; j < state->columns; j += groups) {
-                const double cost = state->top[i] - scores[j] * state->factor;
-                if (!(cost < INFINITY) || cost - state->price[j] > threshold) continue;
-                if (listed(state, i, j)) continue;
-                if (!list_pair(state, i, j, cost)) return added;
-                added++;
-            }
-        }
-        k = k + 1 < groups ? k + 1 : 0;
-    }
-    return added;
-}
-
-static void list_first(ota_matching *state, const ota_assignment *problem, int64_t groups) {
-    const int wanted = groups < FIRST_CANDIDATES ? (int)groups : FIRST_CANDIDATES;
-    for (int64_t i = 0; i < state->rows; i++) {
-        state->candidate_count[i] = 0;
-        if (state->column_of[i] >= 0)
-            (void)list_pair(state, i, state->column_of[i], state->own_cost[i]);
-        (void)lowest_of_groups(state, problem->scores + i * problem->stride, state->top[i], groups);
-        const double threshold = threshold_of_groups(state->lowest, groups, wanted);
-        if (threshold < INFINITY)
-            (void)list_cheapest(state, problem, i, groups, threshold, OTA_CANDIDATES / 2);
-        else
-            (void)list_cheapest(state, problem, i, groups, 0x1p1000, OTA_CANDIDATES / 2);
-    }
-}
-
-/* Looks at all pairs: unmatches the rows that have one below their own and lists what they missed.
- * Unmatched rows get more candidates. How many rows are unmatched now, in next_waiting; `*grown` = any
- * candidate is new. */
-static int64_t price_out(ota_matching *state, const ota_assignment *problem, int64_t groups,
-                         bool *grown) {
-    const double slack = 0x1p-49 * state->largest;
-    int64_t left = 0;
-    *grown = false;
-    for (int64_t i = 0; i < state->rows; i++) {
-        const int64_t own = state->column_of[i];
-        const double *scores = problem->scores + i * problem->stride;
-        const double lowest = lowest_of_groups(state, scores, state->top[i], groups);
-        const double limit = own >= 0 ? (state->own_cost[i] - state->price[own]) - slack : INFINITY;
-        if (own >= 0 && !(lowest < limit)) continue;
-        const int wanted = groups < MORE_CANDIDATES ? (int)groups : MORE_CANDIDATES;
-        double threshold = threshold_of_groups(state->lowest, groups, wanted);
-        if (threshold >= limit) threshold = nextafter(limit, -INFINITY);
-        if (!(threshold < 0x1p1000)) threshold = 0x1p1000;
-        const int added = list_cheapest(state, problem, i, groups, threshold, OTA_CANDIDATES / 4);
-        /* All that is cheaper was listed: the search knew of it, and only rounding says otherwise. */
-        if (own >= 0 && added == 0 && state->candidate_count[i] < OTA_CANDIDATES) continue;
-        if (added > 0) *grown = true;
-        state->next_waiting[left++] = i;
-        if (own < 0) continue;
-        state->row_of[own] = -1;
-        state->column_of[i] = -1;
-    }
-    return left;
-}
-
-/* ---- search on the candidates ---- */
+/* ---- bids ---- */
 
 static void match(ota_matching *state, int64_t i, int64_t j, double cost) {
     state->column_of[i] = j;
@@ -176,56 +83,92 @@ static void match(ota_matching *state, int64_t i, int64_t j, double cost) {
     state->own_cost[i] = cost;
 }
 
-/* Each waiting row takes its cheapest column, whose price falls by the margin to its second cheapest; the
- * row that had the column waits again. How many wait in the end, in next_waiting. */
-static int64_t bid(ota_matching *state, int64_t count) {
+typedef struct two_cheapest {
+    double first, second;
+    int32_t best, next; /* places in the list; -1: none */
+} two_cheapest;
+
+static two_cheapest find_two(const ota_matching *state, int64_t i) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    two_cheapest found = {INFINITY, INFINITY, -1, -1};
+    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+        const double reduced = cost[k] - state->price[candidate[k]];
+        const bool first = reduced < found.first, second = reduced < found.second;
+        found.next = first ? found.best : second ? k : found.next;
+        found.second = first ? found.first : second ? reduced : found.second;
+        found.best = first ? k : found.best;
+        found.first = first ? reduced : found.first;
+    }
+    return found;
+}
+
+/* Another place in the list as cheap as the best, of an unmatched column where there is one; the best: there is none. */
+static int32_t find_tied(const ota_matching *state, int64_t i, const two_cheapest *found) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    if (!(found->second <= found->first)) return found->best;
+    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+        if (state->row_of[candidate[k]] < 0 && cost[k] - state->price[candidate[k]] <= found->first)
+            return k;
+    }
+    return found->next;
+}
+
+/* Each waiting row takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`;
+ * the row that had the column waits again. How many wait in the end, in next_waiting. */
+static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chain) {
     int64_t left = 0;
-    int64_t limit = 4 * count;
-    int64_t *waiting = state->waiting;
+    int64_t *swap = state->waiting, *waiting = state->next_waiting;
+    state->waiting = waiting;
+    state->next_waiting = swap;
+    int64_t bids = 0;
     for (int64_t w = 0; w < count;) {
         const int64_t i = waiting[w++];
-        const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-        const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
-        double first = INFINITY, second = INFINITY;
-        int32_t best = -1, next = -1;
-        for (int32_t k = 0; k < state->candidate_count[i]; k++) {
-            const double reduced = cost[k] - state->price[candidate[k]];
-            if (reduced < first) {
-                second = first;
-                next = best;
-                first = reduced;
-                best = k;
-            } else if (reduced < second) {
-                second = reduced;
-                next = k;
-            }
+        two_cheapest found = find_two(state, i);
+        if (!(found.first <= state->bound[i])) {
+            list_first(state, i);
+            found = find_two(state, i);
         }
-        if (next < 0 || limit-- <= 0) {
+        if (found.best < 0 || !(found.first <= state->bound[i]) || bids++ == chain) {
             state->next_waiting[left++] = i;
+            bids = 0;
             continue;
         }
-        const double price = state->price[candidate[best]] - (second - first);
-        const bool falls = price < state->price[candidate[best]];
+        const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+        const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+        const double second = fmin(found.second, state->bound[i]);
+        const double price = state->price[candidate[found.best]] - (second - found.first) - more;
+        const bool falls = price < state->price[candidate[found.best]] && price > -INFINITY;
+        int32_t best = found.best;
         if (falls)
             state->price[candidate[best]] = price;
         else if (state->row_of[candidate[best]] >= 0)
-            best = next;
+            best = find_tied(state, i, &found);
         const int64_t loser = state->row_of[candidate[best]];
+        if (loser >= 0 && !falls && best == found.best) {
+            state->next_waiting[left++] = i;
+            bids = 0;
+            continue;
+        }
         match(state, i, candidate[best], cost[best]);
-        if (loser < 0) continue;
-        state->column_of[loser] = -1;
-        if (falls)
+        if (loser >= 0) state->column_of[loser] = -1;
+        if (loser >= 0 && falls) {
             waiting[--w] = loser;
-        else
-            state->next_waiting[left++] = loser;
+            continue;
+        }
+        bids = 0;
+        if (loser >= 0) state->next_waiting[left++] = loser;
     }
     return left;
 }
 
+/* ---- shortest paths ---- */
+
 static void heap_up(ota_matching *state, int64_t place) {
     int64_t *heap = state->heap;
-    const int64_t j = heap[place];
-    const double distance = state->distance[j];
+    const int64_t one = heap[place];
+    const double distance = state->distance[one];
     while (place > 0) {
         const int64_t parent = (place - 1) / 4;
         if (!(distance < state->distance[heap[parent]])) break;
@@ -233,14 +176,14 @@ static void heap_up(ota_matching *state, int64_t place) {
         state->heap_slot[heap[place]] = place;
         place = parent;
     }
-    heap[place] = j;
-    state->heap_slot[j] = place;
+    heap[place] = one;
+    state->heap_slot[one] = place;
 }
 
 static int64_t heap_pop(ota_matching *state, int64_t *count) {
     int64_t *heap = state->heap;
-    const int64_t lowest = heap[0], j = heap[--*count];
-    const double distance = state->distance[j];
+    const int64_t lowest = heap[0], one = heap[--*count];
+    const double distance = state->distance[one];
     int64_t place = 0;
     for (;;) {
         const int64_t child = 4 * place + 1;
@@ -255,86 +198,190 @@ static int64_t heap_pop(ota_matching *state, int64_t *count) {
         state->heap_slot[heap[place]] = place;
         place = least;
     }
-    heap[place] = j;
-    state->heap_slot[j] = place;
+    heap[place] = one;
+    state->heap_slot[one] = place;
+    state->heap_slot[lowest] = -1;
     return lowest;
 }
 
-/* Shortest path from an unmatched row to an unmatched column; false: the candidates have none. Columns met
- * are kept in `reached`, those reached for good first. */
-static bool augment(ota_matching *state, int64_t start) {
-    int64_t open = 0, met = 0, done = 0, i = start, end = -1;
-    double offset = 0.0, nearest = 0.0;
-    for (;;) {
-        const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
-        const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
-        for (int32_t k = 0; k < state->candidate_count[i]; k++) {
-            const int64_t j = candidate[k];
-            const double through = cost[k] - state->price[j] - offset;
-            if (!(through < state->distance[j])) continue;
-            if (state->distance[j] == INFINITY) {
-                state->reached[met++] = j;
-                state->heap_slot[j] = open;
-                state->heap[open++] = j;
-            } else if (state->heap_slot[j] < 0) {
-                continue; /* reached for good: rounding alone says otherwise */
-            }
-            state->distance[j] = through;
-            state->before[j] = i;
-            state->final_distance[j] = cost[k];
-            heap_up(state, state->heap_slot[j]);
-        }
-        if (open == 0) break;
-        const int64_t j = heap_pop(state, &open);
-        nearest = state->distance[j];
-        state->heap_slot[j] = -1;
-        if (state->row_of[j] < 0) {
-            end = j;
-            break;
-        }
-        state->waiting[done++] = j;
-        i = state->row_of[j];
-        offset = state->own_cost[i] - state->price[j] - nearest;
+/* A search for the shortest path from one row. Unmatched columns are never in the heap: the nearest of them so far is the
+ * end, and what is not nearer is not looked at. */
+typedef struct path_search {
+    int64_t open, met; /* in the heap; met so far, in `reached` */
+    int64_t end;       /* -1: none yet */
+    double shortest;
+} path_search;
+
+static void open_up(ota_matching *state, path_search *search, int64_t one, double distance) {
+    if (state->distance[one] == INFINITY) state->reached[search->met++] = one;
+    if (state->heap_slot[one] < 0) {
+        state->heap_slot[one] = search->open;
+        state->heap[search->open++] = one;
     }
-    for (int64_t k = 0; end >= 0 && k < done; k++) {
-        const int64_t j = state->waiting[k];
-        const double change = state->distance[j] - nearest;
-        if (change < 0.0) state->price[j] += change;
-    }
-    for (int64_t j = end; j >= 0;) {
-        const int64_t row = state->before[j], given_up = state->column_of[row];
-        match(state, row, j, state->final_distance[j]);
-        j = row == start ? -1 : given_up;
-    }
-    for (int64_t k = 0; k < met; k++) state->distance[state->reached[k]] = INFINITY;
-    return end >= 0;
+    state->distance[one] = distance;
+    heap_up(state, state->heap_slot[one]);
 }
 
-ota_status ota_assignment_sparse(ota_matching *state, const ota_assignment *problem,
-                                 int64_t *left) {
-    const int64_t groups = (state->columns + GROUP - 1) / GROUP;
-    if (!price_columns(state, problem)) return OTA_INFEASIBLE;
-    list_first(state, problem, groups);
-    for (int64_t j = 0; j < state->padded; j++) state->distance[j] = INFINITY;
-    *left = 0;
-    for (int64_t i = 0; i < state->rows; i++) {
-        if (state->column_of[i] < 0) state->next_waiting[(*left)++] = i;
+static inline void relax_pair(ota_matching *state, path_search *search, int64_t i, int64_t j,
+                              double cost) {
+    const double through = (cost - state->price[j]) - state->offset[i];
+    if (!(through < state->distance[j]) || !(through < search->shortest)) return;
+    if (state->row_of[j] < 0) {
+        search->shortest = through;
+        search->end = j;
+    } else {
+        /* Reached for good: rounding alone says otherwise. */
+        if (state->distance[j] < INFINITY && state->heap_slot[j] < 0) return;
+        open_up(state, search, j, through);
     }
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        for (int turn = 0; turn<BIDDING_SWEEPS && * left> 0; turn++) {
-            int64_t *swap = state->waiting;
-            state->waiting = state->next_waiting;
-            state->next_waiting = swap;
-            *left = bid(state, *left);
+    state->before[j] = i;
+    state->final_distance[j] = cost;
+}
+
+/* Pairs of the list, and the row itself where pairs that are not on it may matter. */
+static void relax_list(ota_matching *state, path_search *search, int64_t i) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    for (int32_t k = 0; k < state->candidate_count[i]; k++)
+        relax_pair(state, search, i, candidate[k], cost[k]);
+    const double grows = state->bound[i] - state->offset[i];
+    if (grows < search->shortest) open_up(state, search, state->padded + i, grows);
+}
+
+/* The same of all pairs of the row, whose list stays as it is. */
+static void relax_all(ota_matching *state, path_search *search, int64_t i) {
+    const ota_score_row row = ota_matching_row(state, i);
+    ota_pair_list list = {.column = state->row_column, .cost = state->row_cost};
+    state->read->nearer(&row, state->price, state->offset[i], state->distance, search->shortest,
+                        &list);
+    for (int32_t k = 0; k < list.count; k++)
+        relax_pair(state, search, i, list.column[k], list.cost[k]);
+}
+
+static ota_status augment(ota_matching *state, int64_t start, const ota_watch *watch) {
+    path_search search = {.end = -1, .shortest = INFINITY};
+    ota_status status = ota_watch_ask(watch);
+    if (status != OTA_OK) return status;
+    int64_t steps = 0;
+    state->offset[start] = 0.0;
+    relax_list(state, &search, start);
+    while (search.open > 0 && state->distance[state->heap[0]] < search.shortest) {
+        const int64_t one = heap_pop(state, &search.open);
+        if (one >= state->padded) {
+            const int64_t i = one - state->padded;
+            if (state->candidate_count[i] < LONG_LIST && list_more(state, i))
+                relax_list(state, &search, i);
+            else
+                relax_all(state, &search, i);
+        } else {
+            const int64_t i = state->row_of[one];
+            state->offset[i] = (state->own_cost[i] - state->price[one]) - state->distance[one];
+            relax_list(state, &search, i);
         }
-        for (int64_t k = 0; k < *left; k++) {
-            (void)augment(state, state->next_waiting[k]);
-            const ota_status status = ota_watch_ask(&problem->watch);
+        if (++steps % STEPS_PER_QUESTION == 0) {
+            status = ota_watch_ask(watch);
             if (status != OTA_OK) return status;
         }
-        bool grown;
-        *left = price_out(state, problem, groups, &grown);
-        if (*left == 0 || !grown) break;
+    }
+    if (search.end < 0) return OTA_INFEASIBLE;
+    for (int64_t k = 0; k < search.met; k++) {
+        const int64_t one = state->reached[k];
+        const double change = state->distance[one] - search.shortest;
+        if (one < state->padded && state->heap_slot[one] < 0 && change < 0.0)
+            state->price[one] += change;
+        state->distance[one] = INFINITY;
+        state->heap_slot[one] = -1;
+    }
+    for (int64_t j = search.end; j >= 0;) {
+        const int64_t i = state->before[j], given_up = state->column_of[i];
+        match(state, i, j, state->final_distance[j]);
+        j = i == start ? -1 : given_up;
     }
     return OTA_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Unmatches all; how many rows wait. */
+static int64_t let_go(ota_matching *state) {
+    for (int64_t j = 0; j < state->columns; j++) state->row_of[j] = -1;
+    for (int64_t i = 0; i < state->rows; i++) {
+        state->column_of[i] = -1;
+        state->next_waiting[i] = i;
+    }
+    return state->rows;
+}
+
+/* A quarter of what one candidate lies above the next, on average, or a little less: a power of two, which keeps the
+ * prices of costs on a grid on that grid, or a finer one. 0: all candidates tie. */
+static double least_overbid(const ota_matching *state) {
+    double sum = 0.0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < state->rows; i++) {
+        const double first = find_two(state, i).first;
+        if (!(state->bound[i] < INFINITY) || !(first <= state->bound[i])) continue;
+        sum += (state->bound[i] - first) / FIRST_CANDIDATES;
+        count++;
+    }
+    int exponent;
+    (void)frexp(count > 0 ? sum / (double)count : 0.0, &exponent);
+    return sum > 0.0 ? ldexp(1.0, exponent - 1 - OVERBID_SHIFT) : 0.0;
+}
+
+/* Prices close to those of the optimum. Where bids do not end soon they rise, and then fall again. */
+static void overbid(ota_matching *state) {
+    const double least = least_overbid(state);
+    if (!(least > 0.0)) return;
+    double more = least;
+    while (bid(state, let_go(state), more, OVERBIDS) > state->rows / FEW && more < state->largest)
+        more *= OVERBID_STEP;
+    while (more > least) {
+        more /= OVERBID_STEP;
+        (void)bid(state, let_go(state), more, OVERBIDS);
+    }
+}
+
+/* v_j = min_i c_ij; false: a column has no allowed pair. */
+static bool price_columns(ota_matching *state) {
+    for (int64_t j = 0; j < state->columns; j++) state->price[j] = INFINITY;
+    for (int64_t i = 0; i < state->rows; i++) {
+        const ota_score_row row = ota_matching_row(state, i);
+        state->read->lower(&row, state->price);
+    }
+    for (int64_t j = 0; j < state->columns; j++) {
+        if (state->price[j] == INFINITY) return false;
+    }
+    return true;
+}
+
+ota_status ota_assignment_sparse(ota_matching *state, const ota_watch *watch) {
+    if (state->rows == state->columns && !price_columns(state)) return OTA_INFEASIBLE;
+    for (int64_t one = 0; one < state->padded + state->rows; one++) {
+        state->distance[one] = INFINITY;
+        state->heap_slot[one] = -1;
+    }
+    for (int64_t i = 0; i < state->rows; i++) list_first(state, i);
+    if (state->rows == state->columns) overbid(state);
+    int64_t left = let_go(state);
+    for (int turn = 0; turn < BIDDING_SWEEPS && left > 0; turn++)
+        left = bid(state, left, 0.0, BIDS);
+    for (int64_t k = 0; k < left; k++) {
+        const ota_status status = augment(state, state->next_waiting[k], watch);
+        if (status != OTA_OK) return status;
+    }
+    return OTA_OK;
+}
+
+double ota_assignment_potential(const ota_matching *state, int64_t i, const double *g) {
+    const ota_score_row row = ota_matching_row(state, i);
+    const int64_t own = state->column_of[i];
+    const double reduced = state->own_cost[i] - state->price[own];
+    /* Far above what rounding makes of the two ways to form a sum. */
+    const double slack = 0x1p-48 * (state->largest + fabs(state->price[own]) + fabs(reduced));
+    if (!(reduced + slack < state->bound[i]))
+        return -state->read->best(row.scores, g, state->columns);
+    const double listed = state->read->best_listed(
+        row.scores, g, state->candidate + i * OTA_CANDIDATES, state->candidate_count[i]);
+    const int32_t pair = (int32_t)own;
+    return -fmax(listed, state->read->best_listed(row.scores, g, &pair, 1));
 }

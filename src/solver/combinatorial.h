@@ -1,4 +1,5 @@
-/* combinatorial.h: the hard regulariser with coupled columns, on one dense head of f64 scores S [n][m].
+/* combinatorial.h: the hard regulariser with coupled columns, on one dense head of scores S [n][m],
+ * f64 or f32.
  *
  *     maximise  sum_ij P_ij S_ij    over  P >= 0,  S_ij = -inf forbidden,  and
  *     assignment   P in {0, 1}, min(n, m) pairs, no row and no column twice
@@ -20,30 +21,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/cpu/kernels.h"
 #include "otattn.h"
 #include "problem/feasible.h"
 
 typedef struct ota_assignment {
     int64_t n, m;
-    const double *scores; /* [n][stride] */
-    int64_t stride;       /* >= m */
+    const void *scores; /* [n][stride], f64 or, where `narrow`, f32 */
+    int64_t stride;     /* >= m */
+    bool narrow;
+    const ota_kernels *kernels;
     ota_watch watch;
     int64_t *match; /* out [n]: the row's column, -1 = unassigned (only when n > m) */
     double *f, *g;  /* out [n], [m] */
 } ota_assignment;
 
 /* Bytes for ota_assignment_solve; SIZE_MAX on overflow. */
-size_t ota_assignment_workspace(int64_t n, int64_t m);
+size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow);
 /* OTA_OK, OTA_INFEASIBLE (no min(n, m) allowed pairs fit together), OTA_NONFINITE (a NaN or +inf
  * score) or what the watch said; the outputs count only under OTA_OK. */
 ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace);
 
 typedef struct ota_transport {
     int64_t n, m;
-    const double *scores; /* [n][stride] */
-    int64_t stride;       /* >= m */
-    const double *mu;     /* [n] >= 0 */
-    const double *nu;     /* [m] >= 0; +inf allowed when capped */
+    const void *scores; /* [n][stride], f64 or, where `narrow`, f32 */
+    int64_t stride;     /* >= m */
+    bool narrow;
+    const double *mu; /* [n] >= 0 */
+    const double *nu; /* [m] >= 0; +inf allowed when capped */
     bool capped;
     double sink;      /* score of one more column that takes what the others leave (exact: the
                              rest of mu; capped: anything), -inf = none. Its potential is 0. */
@@ -89,17 +94,6 @@ static inline double ota_lowest_reduced(const double *restrict cost, const doubl
         }
     }
     return ota_lanes_lowest(lane);
-}
-
-/* max_j S_j + g_j over the allowed columns, -inf if there is none: minus the row's best potential. */
-static inline double ota_best_sum(const double *restrict scores, const double *restrict g,
-                                  int64_t count) {
-    double best = -INFINITY;
-    for (int64_t j = 0; j < count; j++) {
-        double sum = scores[j] + g[j];
-        best = sum > best ? sum : best;
-    }
-    return best;
 }
 
 /* A power of two that keeps sums of many costs finite: 1 unless |score| reaches 2^900. */

@@ -30,7 +30,7 @@ static size_t matching_bytes(int64_t rows) {
 static size_t assignment_workspace(const ota_resolved *r, int64_t rows, int64_t columns,
                                    bool narrow) {
     const size_t transport = transport_workspace(r, rows, columns, narrow);
-    const size_t paths = ota_assignment_workspace(rows, columns);
+    const size_t paths = ota_assignment_workspace(rows, columns, narrow);
     const size_t larger = transport > paths ? transport : paths;
     size_t total;
     return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(rows), &total) ? SIZE_MAX
@@ -75,6 +75,7 @@ static ota_status solve_transport(ota_dense *head) {
                              .m = head->columns,
                              .scores = head->scores,
                              .stride = head->stride,
+                             .narrow = head->narrow,
                              .mu = head->mu,
                              .nu = head->nu,
                              .capped = head->rule == OTA_COLUMNS_CAPPED,
@@ -112,6 +113,8 @@ static ota_status solve_assignment(ota_dense *head) {
                               .m = head->columns,
                               .scores = head->scores,
                               .stride = head->stride,
+                              .narrow = head->narrow,
+                              .kernels = head->kernels,
                               .watch = {ota_interrupted, head->settings},
                               .match = match,
                               .f = head->f,
@@ -140,6 +143,7 @@ const ota_solver ota_solver_assignment = {
     .workspace = assignment_workspace,
     .needs_plan = true,
     .wide = true,
+    .reads_narrow = true,
     .solve = solve_assignment,
 };
 
@@ -150,5 +154,6 @@ const ota_solver ota_solver_transport = {
     .workspace = transport_workspace,
     .needs_plan = true,
     .wide = true,
+    .reads_narrow = true,
     .solve = solve_transport,
 };

@@ -72,8 +72,9 @@ typedef struct ota_solver {
     const char *(*refuses)(const ota_resolved *r);
     /* Bytes for one head of rows x columns; SIZE_MAX on overflow. NULL: none. */
     size_t (*workspace)(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow);
-    bool needs_plan; /* wants dense->plan */
-    bool wide;       /* always wants f64 scores */
+    bool needs_plan;   /* wants dense->plan */
+    bool wide;         /* always works in f64 */
+    bool reads_narrow; /* though scores that f32 holds may stay f32 */
     /* NULL for row solvers. */
     ota_status (*solve)(ota_dense *head);
 } ota_solver;

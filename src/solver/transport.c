@@ -139,7 +139,10 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
 }
 
 static double score_at(const ota_transport *problem, int64_t i, int64_t j) {
-    return j == problem->m ? problem->sink : problem->scores[i * problem->stride + j];
+    if (j == problem->m) return problem->sink;
+    const int64_t at = i * problem->stride + j;
+    return problem->narrow ? (double)((const float *)problem->scores)[at]
+                           : ((const double *)problem->scores)[at];
 }
 
 /* Costs of the rows and columns with mass. A row or exact column that touches nothing is infeasible
@@ -148,10 +151,10 @@ static ota_status load_costs(transport_tree *tree, const ota_transport *problem)
     double largest = 0.0;
     if (!(problem->sink < INFINITY)) return OTA_NONFINITE;
     for (int64_t i = 0; i < tree->n; i++) {
-        const double *row = problem->scores + i * problem->stride;
         for (int64_t j = 0; j < tree->m; j++) {
-            if (!(row[j] < INFINITY)) return OTA_NONFINITE;
-            if (row[j] != -INFINITY && fabs(row[j]) > largest) largest = fabs(row[j]);
+            const double score = score_at(problem, i, j);
+            if (!(score < INFINITY)) return OTA_NONFINITE;
+            if (score != -INFINITY && fabs(score) > largest) largest = fabs(score);
         }
     }
     if (problem->sink != -INFINITY && fabs(problem->sink) > largest) largest = fabs(problem->sink);
@@ -490,8 +493,11 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
         }
     }
     for (int64_t i = 0; i < tree->n; i++) {
-        double best = ota_best_sum(problem->scores + i * problem->stride, g, tree->m);
-        if (problem->sink > best) best = problem->sink;
+        double best = problem->sink;
+        for (int64_t j = 0; j < tree->m; j++) {
+            const double sum = score_at(problem, i, j) + g[j];
+            best = sum > best ? sum : best;
+        }
         f[i] = best == -INFINITY ? 0.0 : -best;
     }
 }
@@ -500,12 +506,12 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
 static void place_forgiven(transport_tree *tree, const ota_transport *problem) {
     for (int64_t i = 0; i < tree->n; i++) {
         if (problem->mu[i] == 0.0 || tree->row_sum[i] > 0.0) continue;
-        const double *scores = problem->scores + i * problem->stride;
         double best = problem->sink;
         int64_t where = NONE;
         for (int64_t j = 0; j < tree->m; j++) {
-            if (problem->nu[j] > 0.0 && scores[j] + problem->g[j] > best) {
-                best = scores[j] + problem->g[j];
+            const double sum = score_at(problem, i, j) + problem->g[j];
+            if (problem->nu[j] > 0.0 && sum > best) {
+                best = sum;
                 where = j;
             }
         }

@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "costs.h"
+
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {
     OTA_ROW_BLOCK = 48, /* query rows per task of the fused kernel */
@@ -228,6 +230,7 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
            from count up to a whole vector become 0; stride is a multiple of lanes, `from` as long */ \
         void (*lanes_in)(const T *from, int64_t stride, int64_t count, T factor, T *to);                           \
         void (*lanes_out)(const T *from, int64_t count, T *to, int64_t stride);                                    \
+        const ota_costs *costs;                                                                                    \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

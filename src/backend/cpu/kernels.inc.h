@@ -22,6 +22,7 @@
 #ifndef OTA_KERNELS_INC_H
 #define OTA_KERNELS_INC_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -171,6 +172,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "slopes.inc.h"
 #include "adjoint.inc.h"
 #include "lanes.inc.h"
+#include "costs.inc.h"
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -211,6 +213,7 @@ const kernel_table OTA_TABLE = {
     .lane_rounds = lane_rounds,
     .lanes_in = lanes_in,
     .lanes_out = lanes_out,
+    .costs = &costs,
 };
 #endif
 

@@ -21,8 +21,16 @@ void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
         JOIN(read_rows_, SUFFIX)(from, batch, head, first, 0, rows * columns, to);
         return;
     }
-    for (int64_t row = 0; row < rows; row++) {
-        JOIN(read_rows_, SUFFIX)(from, batch, head, first + row, 0, columns, to + row * ld);
+    /* Of a transposed array, whose neighbours lie in other rows, strips of columns: each line is then read by all rows
+     * while it is near. */
+    enum { NEAR = 64 };
+    const int64_t strip = from->stride[3] == 1 ? columns : NEAR;
+    for (int64_t column = 0; column < columns; column += strip) {
+        const int64_t count = columns - column < strip ? columns - column : strip;
+        for (int64_t row = 0; row < rows; row++) {
+            JOIN(read_rows_, SUFFIX)
+            (from, batch, head, first + row, column, count, to + row * ld + column);
+        }
     }
 }
 

@@ -1,0 +1,55 @@
+/* costs.h: how the search for a matching reads a row of scores, f32 or f64 alike.
+ *
+ *     costs   c_j = top - S_j factor       reduced costs   c_j - v_j
+ *
+ * f32 scores become f64 in the registers, exactly, so nothing wider than they are is ever stored. Wherever a reduced
+ * cost is formed it is made of the same roundings, each of which keeps order: while v_j falls it never falls. What is
+ * looked for is a minimum, so all levels find the same bits. */
+#ifndef OTA_COSTS_H
+#define OTA_COSTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ota_score_row {
+    const void *scores;
+    int64_t count;
+    double top, factor;
+} ota_score_row;
+
+typedef struct ota_row_survey {
+    double top;     /* largest score, -inf where every pair is forbidden */
+    double largest; /* |score| of the allowed pairs */
+    bool wrong;     /* NaN or +inf is among them */
+} ota_row_survey;
+
+typedef struct ota_pair_list {
+    int32_t *column;
+    double *cost;
+    int32_t count, room;
+} ota_pair_list;
+
+typedef struct ota_costs {
+    ota_row_survey (*survey)(const void *scores, int64_t count);
+    void (*form)(const ota_score_row *row, double *cost);
+    /* price_j = min(price_j, c_j) */
+    void (*lower)(const ota_score_row *row, double *price);
+    /* Smallest reduced cost of each group of columns k, k + groups, k + 2 groups, ...; the lowest of all. */
+    double (*groups)(const ota_score_row *row, const double *price, int64_t groups, double *lowest);
+    /* Lists the pairs of reduced cost at most `threshold`, those of columns from about `begin` on first; false: there
+     * is no room. */
+    bool (*pick)(const ota_score_row *row, const double *price, int64_t begin, double threshold,
+                 ota_pair_list *list);
+    /* Lists the pairs with (c_j - v_j) - offset below distance_j and `most`; there is room for `count` and one more. */
+    void (*nearer)(const ota_score_row *row, const double *price, double offset,
+                   const double *distance, double most, ota_pair_list *list);
+    /* max_j S_j + g_j, of all columns and of the listed ones: minus the row's best potential */
+    double (*best)(const void *scores, const double *g, int64_t count);
+    double (*best_listed)(const void *scores, const double *g, const int32_t *column,
+                          int32_t listed);
+    /* to [columns][stride] = from [rows][from_stride], transposed */
+    void (*turn)(const void *from, int64_t rows, int64_t columns, int64_t from_stride, void *to,
+                 int64_t stride);
+} ota_costs;
+
+#endif

@@ -1,0 +1,207 @@
+/* Reading rows of scores for the search for a matching (costs.h). Plain loops: the compiler makes vectors of them. */
+
+enum { COST_LANES = 8, PICK_BLOCK = 16, TURN_BLOCK = 16 };
+
+static ota_row_survey cost_survey(const void *scores, int64_t count) {
+    const real *restrict row = scores;
+    real high[COST_LANES], low[COST_LANES];
+    int32_t wrong[COST_LANES] = {0};
+    for (int l = 0; l < COST_LANES; l++) {
+        high[l] = (real)-INFINITY;
+        low[l] = (real)INFINITY;
+    }
+    for (int64_t j = 0; j < count; j += COST_LANES) {
+        /* The last group reads some of the one before again. */
+        const int64_t from = j + COST_LANES <= count ? j : count - COST_LANES;
+        const int64_t first = from < 0 ? 0 : from;
+        const int lanes = count < COST_LANES ? (int)count : COST_LANES;
+        for (int l = 0; l < lanes; l++) {
+            const real score = row[first + l];
+            const real allowed = score > (real)-INFINITY ? score : (real)INFINITY;
+            wrong[l] |= !(score < (real)INFINITY);
+            high[l] = score > high[l] ? score : high[l];
+            low[l] = allowed < low[l] ? allowed : low[l];
+        }
+    }
+    ota_row_survey found = {.top = -INFINITY};
+    for (int l = 0; l < COST_LANES; l++) {
+        found.wrong |= wrong[l] != 0;
+        found.top = fmax(found.top, (double)high[l]);
+        if (high[l] > (real)-INFINITY)
+            found.largest = fmax(found.largest, fmax(fabs((double)high[l]), fabs((double)low[l])));
+    }
+    return found;
+}
+
+static inline double cost_at(const ota_score_row *row, int64_t j) {
+    return row->top - (double)((const real *)row->scores)[j] * row->factor;
+}
+
+static void cost_form(const ota_score_row *row, double *restrict cost) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor;
+    for (int64_t j = 0; j < row->count; j++) cost[j] = top - (double)scores[j] * factor;
+}
+
+static void cost_lower(const ota_score_row *row, double *restrict price) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor;
+    for (int64_t j = 0; j < row->count; j++) {
+        const double cost = top - (double)scores[j] * factor;
+        price[j] = cost < price[j] ? cost : price[j];
+    }
+}
+
+static double cost_groups(const ota_score_row *row, const double *restrict price, int64_t groups,
+                          double *restrict lowest) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor;
+    for (int64_t k = 0; k < groups; k++) lowest[k] = (top - (double)scores[k] * factor) - price[k];
+    for (int64_t from = groups; from < row->count; from += groups) {
+        const int64_t rest = row->count - from;
+        const int64_t count = groups < rest ? groups : rest;
+        for (int64_t k = 0; k < count; k++) {
+            const double reduced = (top - (double)scores[from + k] * factor) - price[from + k];
+            lowest[k] = reduced < lowest[k] ? reduced : lowest[k];
+        }
+    }
+    double lane[COST_LANES];
+    for (int l = 0; l < COST_LANES; l++) lane[l] = INFINITY;
+    int64_t k = 0;
+    for (; k + COST_LANES <= groups; k += COST_LANES) {
+        for (int l = 0; l < COST_LANES; l++)
+            lane[l] = lowest[k + l] < lane[l] ? lowest[k + l] : lane[l];
+    }
+    for (; k < groups; k++) lane[0] = lowest[k] < lane[0] ? lowest[k] : lane[0];
+    for (int l = 1; l < COST_LANES; l++) lane[0] = lane[l] < lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
+
+/* The pairs of at most PICK_BLOCK columns; no branch tells which they are. */
+static bool cost_pick_block(const ota_score_row *row, const double *restrict price, int64_t from,
+                            int64_t count, double limit, ota_pair_list *list) {
+    double cost[PICK_BLOCK];
+    int32_t where[PICK_BLOCK];
+    int32_t found = 0;
+    for (int64_t l = 0; l < count; l++) {
+        cost[l] = cost_at(row, from + l);
+        where[found] = (int32_t)l;
+        found += cost[l] - price[from + l] <= limit;
+    }
+    const bool fits = found <= list->room - list->count;
+    if (!fits) found = list->room - list->count;
+    for (int32_t k = 0; k < found; k++) {
+        list->column[list->count] = (int32_t)from + where[k];
+        list->cost[list->count++] = cost[where[k]];
+    }
+    return fits;
+}
+
+static bool cost_pick(const ota_score_row *row, const double *restrict price, int64_t begin,
+                      double threshold, ota_pair_list *list) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor;
+    /* Forbidden pairs, whose cost is infinite, stay out. */
+    const double limit = threshold < DBL_MAX ? threshold : DBL_MAX;
+    const int64_t blocks = (row->count + PICK_BLOCK - 1) / PICK_BLOCK;
+    for (int64_t step = 0, k = begin / PICK_BLOCK % blocks; step < blocks; step++) {
+        const int64_t from = k * PICK_BLOCK, rest = row->count - from;
+        int64_t any = rest < PICK_BLOCK;
+        if (!any) {
+            int64_t hit[COST_LANES] = {0};
+            for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
+                for (int l = 0; l < COST_LANES; l++) {
+                    const double cost = top - (double)scores[from + j + l] * factor;
+                    hit[l] |= cost - price[from + j + l] <= limit;
+                }
+            }
+            for (int l = 0; l < COST_LANES; l++) any |= hit[l];
+        }
+        if (any != 0 &&
+            !cost_pick_block(row, price, from, rest < PICK_BLOCK ? rest : PICK_BLOCK, limit, list))
+            return false;
+        k = k + 1 < blocks ? k + 1 : 0;
+    }
+    return true;
+}
+
+static void cost_nearer(const ota_score_row *row, const double *restrict price, double offset,
+                        const double *restrict distance, double most, ota_pair_list *list) {
+    const real *restrict scores = row->scores;
+    const double top = row->top, factor = row->factor;
+    for (int64_t from = 0; from < row->count; from += PICK_BLOCK) {
+        const int64_t rest = row->count - from;
+        int64_t any = rest < PICK_BLOCK;
+        if (!any) {
+            int64_t hit[COST_LANES] = {0};
+            for (int j = 0; j < PICK_BLOCK; j += COST_LANES) {
+                for (int l = 0; l < COST_LANES; l++) {
+                    const double cost = top - (double)scores[from + j + l] * factor;
+                    const double through = (cost - price[from + j + l]) - offset;
+                    const double now = distance[from + j + l];
+                    hit[l] |= through < (now < most ? now : most);
+                }
+            }
+            for (int l = 0; l < COST_LANES; l++) any |= hit[l];
+        }
+        for (int64_t j = from; any != 0 && j < from + PICK_BLOCK && j < row->count; j++) {
+            const double cost = cost_at(row, j), through = (cost - price[j]) - offset;
+            list->column[list->count] = (int32_t)j;
+            list->cost[list->count] = cost;
+            list->count += through < distance[j] && through < most;
+        }
+    }
+}
+
+static double cost_best(const void *scores, const double *restrict g, int64_t count) {
+    const real *restrict row = scores;
+    double lane[COST_LANES];
+    for (int l = 0; l < COST_LANES; l++) lane[l] = -INFINITY;
+    int64_t j = 0;
+    for (; j + COST_LANES <= count; j += COST_LANES) {
+        for (int l = 0; l < COST_LANES; l++) {
+            const double sum = (double)row[j + l] + g[j + l];
+            lane[l] = sum > lane[l] ? sum : lane[l];
+        }
+    }
+    for (; j < count; j++) lane[0] = fmax(lane[0], (double)row[j] + g[j]);
+    double best = lane[0];
+    for (int l = 1; l < COST_LANES; l++) best = lane[l] > best ? lane[l] : best;
+    return best;
+}
+
+static double cost_best_listed(const void *scores, const double *g, const int32_t *column,
+                               int32_t listed) {
+    const real *row = scores;
+    double best = -INFINITY;
+    for (int32_t k = 0; k < listed; k++) {
+        const double sum = (double)row[column[k]] + g[column[k]];
+        best = sum > best ? sum : best;
+    }
+    return best;
+}
+
+static void cost_turn(const void *from, int64_t rows, int64_t columns, int64_t from_stride,
+                      void *to, int64_t stride) {
+    const real *source = from;
+    real *target = to;
+    for (int64_t block = 0; block < rows; block += TURN_BLOCK) {
+        const int64_t end = block + TURN_BLOCK < rows ? block + TURN_BLOCK : rows;
+        for (int64_t j = 0; j < columns; j++) {
+            for (int64_t i = block; i < end; i++)
+                target[j * stride + i] = source[i * from_stride + j];
+        }
+    }
+}
+
+static const ota_costs costs = {
+    .survey = cost_survey,
+    .form = cost_form,
+    .lower = cost_lower,
+    .groups = cost_groups,
+    .pick = cost_pick,
+    .nearer = cost_nearer,
+    .best = cost_best,
+    .best_listed = cost_best_listed,
+    .turn = cost_turn,
+};
