@@ -2,8 +2,8 @@
 
     PYTHONPATH=python python lab/lanes.py
 
-One thread, 20 rounds, f32, costs uniform in [0, 1], temperature .1, microseconds of processor time a problem; every
-row alternates the calls in one process and keeps the fastest of each.
+One thread, 20 rounds, f32, costs uniform in [0, 1], temperature .1, microseconds of processor time a
+problem; every row alternates the calls in one process and keeps the fastest of each.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 import ot
-import torch
-
 import otattn
+import torch
 
 ROUNDS, REG = 20, 0.1
 
