@@ -53,10 +53,10 @@ static scene *draw(const lead_case *c, uint64_t seed) {
             const double a = at[2 * i] - at[2 * (N + j)], b = at[2 * i + 1] - at[2 * (N + j) + 1];
             x->s[i * M + j] = c->offset - a * a - b * b;
             if (c->forbidden && (7 * i + j) % 23 == 0) x->s[i * M + j] = -INFINITY;
-            x->narrow[i * M + j] = (float)x->s[i * M + j];
-            if (c->single) x->s[i * M + j] = (double)x->narrow[i * M + j];
         }
     }
+    for (int k = 0; k < N * M; k++) x->narrow[k] = (float)x->s[k];
+    for (int k = 0; k < N * M && c->single; k++) x->s[k] = (double)x->narrow[k];
     for (int i = 0; i < N; i++) {
         x->mu[i] = !c->masses ? 1.0 : c->zeros && i % 11 == 3 ? 0.0 : 0.2 + uniform();
         rows += x->mu[i];
