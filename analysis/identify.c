@@ -423,10 +423,11 @@ static ota_status consider_all(search *s, ota_error *error) {
 
 /* ---- ranking ---- */
 
+/* Fits that explain with as many parameters stay in the order they were tried in, the plainest first: their distances
+ * differ by rounding. */
 static bool goes_before(const ota_fit *a, const ota_fit *b) {
     if (a->explains != b->explains) return a->explains != 0;
-    if (a->explains != 0 && a->parameters != b->parameters) return a->parameters < b->parameters;
-    return a->distance < b->distance;
+    return a->explains != 0 ? a->parameters < b->parameters : a->distance < b->distance;
 }
 
 static void rank(search *s) {

@@ -537,7 +537,7 @@ typedef struct ota_fit {
 } ota_fit;
 
 /* The methods that explain `coupling` [batch, heads, queries, keys] best, at most `capacity`: those that
- * explain it first, fewest parameters first, then by distance. Scores, terms, supports and masses are those
+ * explain it first, fewest parameters first, the others by distance. Scores, terms, supports and masses are those
  * of `problem`, whose method and temperature do not count. Several that explain it are an ambiguity no
  * data can settle. Parameters are rounded to the shortest decimal that explains as well. Of the options
  * threads, cpu, cancel and max_rounds (0: 5000) count. Elastic columns are looked for up to 12 steps (4
