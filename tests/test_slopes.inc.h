@@ -197,6 +197,14 @@ static void NAME(test_system)(void **state) {
                 worst = fmax(worst, NAME(apart)(got[q], wanted[q], 100 * most));
         }
         kernels->centred_product(w, columns, rows, columns, x, den, mean, y);
+        /* The oldest level's bits. */
+        double other[40] = {0}, *image = malloc((size_t)columns * sizeof *image);
+        assert_non_null(image);
+        for (int64_t j = 0; j < columns; j++) image[j] = 0.5;
+        ota_kernels_row(0)->TABLE->centred_product(w, columns, rows, columns, x, den, other, image);
+        assert_memory_equal(mean, other, (size_t)rows * sizeof *mean);
+        assert_memory_equal(y, image, (size_t)columns * sizeof *y);
+        free(image);
         for (int64_t i = 0; i < rows; i++) {
             long double sum = 0, reach = 0;
             for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
