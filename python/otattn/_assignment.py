@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import NO_AUX, floating, operands_of, run_on, view_of
+from ._arrays import floating, operands_of, run_on, view_of
+from ._aux import NO_AUX
 from ._errors import Infeasible
 from ._settings import Settings
 from ._solve import Job
@@ -14,15 +15,16 @@ from ._solve import Job
 
 def _chosen_columns(matrix: Any, settings: Settings) -> Any:
     """The column that each row is matched with, or -1; no plan is written: the value of column j is j + 1."""
-    matrix, columns = floating("cost_matrix", matrix), matrix.shape[1]
+    matrix = floating("cost_matrix", matrix)
+    rows, columns = matrix.shape
     keep: list[Any] = []
     numbers = np.arange(1.0, columns + 1.0)
     # Default masses would leave a column without any allowed pair out of the problem.
     extra = (None,) * 10 + (np.ones(columns),) + (None,) * 3
-    others = operands_of(extra, (1,), 1, *matrix.shape, keep)
+    others = operands_of(extra, (1,), 1, rows, columns, keep)
     views = view_of(matrix[None, None]), None, view_of(numbers[None, None, :, None])
     out, _, _ = run_on(Job(settings, (*views, *others)), None, NO_AUX, "out", np.dtype(np.float64), (), [])
-    return out.reshape(len(matrix)).astype(np.int64) - 1
+    return out.reshape(rows).astype(np.int64) - 1
 
 
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any, Any]:
