@@ -75,6 +75,7 @@ set(OTATTN_LIBRARY_SOURCES
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
+    src/backend/cpu/kernels_amx_bf16.c
     src/backend/cpu/kernels_avx2_f32.c
     src/backend/cpu/kernels_avx2_f64.c
     src/backend/cpu/kernels_avx512_f32.c
@@ -84,7 +85,8 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_neon_f64.c
     src/backend/cpu/kernels_portable_bf16.c
     src/backend/cpu/kernels_portable_f32.c
-    src/backend/cpu/kernels_portable_f64.c)
+    src/backend/cpu/kernels_portable_f64.c
+    src/backend/cpu/kernels_portable_tiles.c)
 
 set(OTATTN_ANALYSIS_SOURCES
     analysis/birkhoff.c

@@ -187,11 +187,13 @@ static void run_forward_trial(const ota_kernels_bf16 *level, int k, double *wors
 }
 
 static const ota_kernels_bf16 *const *all_levels(void) {
-    static const ota_kernels_bf16 *levels[3];
+    static const ota_kernels_bf16 *levels[5];
     int count = 0;
     levels[count++] = &ota_portable_bf16;
+    levels[count++] = &ota_portable_tiles;
 #if defined(__x86_64__)
     if ((ota_cpu_features() & OTA_CPU_BF16) != 0) levels[count++] = &ota_avx512bf16_bf16;
+    if ((ota_cpu_features() & OTA_CPU_AMX) != 0) levels[count++] = &ota_amx_bf16;
 #endif
     return levels;
 }

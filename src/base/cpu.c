@@ -60,12 +60,12 @@ static bool tiles_permitted(void) {
 }
 
 /* cpuid traps in a virtual machine, at some 10 us each: only a processor whose operating system saves
- * tiles is asked. */
+ * tiles is asked. P is narrowed by vectors, so those of bf16 must be there, at whatever rate. */
 static bool has_tiles(void) {
     enum { AMX_BF16 = 1u << 22, AMX_TILE = 1u << 24 };
     unsigned a, b, c, d;
     return has(saved_state(), STATE_TILES) && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-           has(d, AMX_BF16 | AMX_TILE) && tiles_permitted();
+           has(d, AMX_BF16 | AMX_TILE) && __builtin_cpu_supports("avx512bf16") && tiles_permitted();
 }
 
 /* Intel's take two cycles each where an f32 product takes one, and gain nothing. */

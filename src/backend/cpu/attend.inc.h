@@ -44,6 +44,7 @@ typedef struct attend_state {
     const element *queries, *panels, *values;
     element *narrow; /* P as it meets V, there */
     real *tile;      /* X and P [rows][OTA_KEY_TILE] */
+    real *tiles[2];  /* where that and, with TILE_AHEAD, the next X are */
     real *out;       /* O [rows][ld] */
     double *folded;  /* [rows][ld] */
     int64_t ld;
@@ -52,6 +53,31 @@ typedef struct attend_state {
     real gain; /* else x = gain (scale q.k + bias) */
     real factor;
 } attend_state;
+
+/* X of the block's rows [low, high) against keys [first, first + keys), the rest of its tile unused. */
+typedef struct score_tile {
+    real *to;
+    int64_t first, keys, low, high;
+    int64_t formed; /* steps of STEP_ROWS rows x a panel that are done */
+} score_tile;
+
+enum { STEP_ROWS = TILE_AHEAD ? TILE_AHEAD : OTA_ROW_BLOCK };
+
+static int64_t score_steps(const score_tile *x) {
+    return (x->high - x->low + STEP_ROWS - 1) / STEP_ROWS * ((x->keys + OTA_PANEL - 1) / OTA_PANEL);
+}
+
+static void form_scores(const attend_block *b, const attend_state *state, score_tile *x,
+                        int64_t steps) {
+    const int64_t panels = (x->keys + OTA_PANEL - 1) / OTA_PANEL, depth = elements_of(b->width);
+    for (; x->formed < steps; x->formed++) {
+        const int64_t row = x->low + x->formed / panels * STEP_ROWS;
+        const int64_t j = x->formed % panels * OTA_PANEL;
+        panel_products(state->queries + row * depth, state->panels + (x->first + j) * depth,
+                       smaller(STEP_ROWS, x->high - row), depth, x->to + row * OTA_KEY_TILE + j,
+                       OTA_KEY_TILE, state->ones);
+    }
+}
 
 /* Raw products, or what `terms` made of them, into x for the vectors that hold lanes [low, high). */
 static void row_scores(const attend_block *b, const attend_state *state, int64_t row, int64_t first,
@@ -146,9 +172,11 @@ static void raise_tops(attend_state *state) {
     }
 }
 
-/* Turns rows [low_row, high_row) of the tile of `keys` scores from `first` on into weights. */
-static void tile_weights(const attend_block *b, attend_state *state, int64_t low_row,
-                         int64_t high_row, int64_t first, int64_t keys) {
+/* Turns the scores into weights; those of `next` are formed between rows where products do not want the same units. */
+static void tile_weights(const attend_block *b, attend_state *state, const score_tile *scores,
+                         score_tile *next) {
+    const int64_t low_row = scores->low, high_row = scores->high;
+    const int64_t first = scores->first, keys = scores->keys;
     for (int row = 0; row < OTA_ROW_BLOCK; row++) state->tile_top[row] = NO_SCORE;
     for (int64_t row = low_row; row < high_row; row++) {
         const real *x = state->tile + row * OTA_KEY_TILE;
@@ -161,8 +189,12 @@ static void tile_weights(const attend_block *b, attend_state *state, int64_t low
     }
     raise_tops(state);
     vec factor = vec_set(state->factor);
+    const int64_t steps = score_steps(next);
     for (int64_t row = low_row; row < high_row; row++) {
         real *x = state->tile + row * OTA_KEY_TILE;
+        if (TILE_AHEAD) {
+            form_scores(b, state, next, steps * (row + 1 - low_row) / (high_row - low_row));
+        }
         vec shift = vec_set(state->shift[row]);
         int64_t low = larger(b->begin[row] - first, 0);
         int64_t high = smaller(b->end[row] - first, keys);
@@ -247,25 +279,34 @@ static void finish_row(const attend_block *b, const attend_state *state, int64_t
 /* P of the tile's rows [low, high) as left sides of the second product; OTA_KEY_TILE / HELD a row. */
 static const element *weights_operand(attend_state *state, int64_t low, int64_t high, int64_t keys);
 
-static void attend_tile(const attend_block *b, attend_state *state, int64_t first, int64_t keys) {
-    int64_t low = 0;
-    int64_t high = b->rows;
-    while (low < high && (b->end[low] <= first || b->begin[low] >= first + keys)) low++;
-    while (low < high && (b->end[high - 1] <= first || b->begin[high - 1] >= first + keys)) high--;
-    enum { STRIDE = OTA_KEY_TILE / HELD };
-    int64_t depth = elements_of(b->width);
-    for (int64_t j = 0; j < keys; j += OTA_PANEL) {
-        panel_products(state->queries + low * depth, state->panels + (first + j) * depth,
-                       high - low, depth, state->tile + low * OTA_KEY_TILE + j, OTA_KEY_TILE,
-                       state->ones);
+/* The tile of keys from `first` on, as far as `end`; without rows from there on. */
+static score_tile tile_of_scores(const attend_block *b, const attend_state *state, int64_t first,
+                                 int64_t end) {
+    score_tile x = {.first = first,
+                    .keys = smaller(OTA_KEY_TILE, end - first),
+                    .high = b->rows,
+                    .to = state->tiles[TILE_AHEAD ? first / OTA_KEY_TILE % 2 : 0]};
+    const int64_t past = first + x.keys;
+    while (x.low < x.high && (b->end[x.low] <= first || b->begin[x.low] >= past)) x.low++;
+    while (x.low < x.high && (b->end[x.high - 1] <= first || b->begin[x.high - 1] >= past)) {
+        x.high--;
     }
-    tile_weights(b, state, low, high, first, keys);
+    return x;
+}
+
+static void attend_tile(const attend_block *b, attend_state *state, score_tile *scores,
+                        score_tile *next) {
+    enum { STRIDE = OTA_KEY_TILE / HELD };
+    const int64_t low = scores->low, high = scores->high, keys = scores->keys;
+    state->tile = scores->to;
+    form_scores(b, state, scores, score_steps(scores));
+    tile_weights(b, state, scores, next);
     const element *left = weights_operand(state, low, high, keys) + low * STRIDE;
     for (int64_t j = 0; j < keys; j += RUN) {
-        tile_product(left + j / HELD, STRIDE, state->values + (first + j) / HELD * b->values_width,
-                     b->values_width, high - low, b->values_width,
-                     elements_of(smaller(RUN, keys - j)), state->out + low * state->ld, state->ld,
-                     j == 0 ? state->rescale + low : state->ones);
+        tile_product(
+            left + j / HELD, STRIDE, state->values + (scores->first + j) / HELD * b->values_width,
+            b->values_width, high - low, b->values_width, elements_of(smaller(RUN, keys - j)),
+            state->out + low * state->ld, state->ld, j == 0 ? state->rescale + low : state->ones);
     }
 }
 
@@ -288,10 +329,12 @@ static void attend_rows(const attend_block *b, attend_state *state) {
         }
     }
     state->ld = padded_width(b->values_width);
-    state->tile = b->scratch;
-    state->out = state->tile + OTA_ROW_BLOCK * OTA_KEY_TILE;
+    state->tiles[0] = b->scratch;
+    state->out = state->tiles[0] + OTA_ROW_BLOCK * OTA_KEY_TILE;
     state->folded = (double *)(void *)(state->out + OTA_ROW_BLOCK * state->ld);
     state->narrow = (element *)(void *)(state->out + 3 * OTA_ROW_BLOCK * state->ld);
+    state->tiles[1] =
+        TILE_AHEAD ? (real *)(void *)state->narrow + OTA_ROW_BLOCK * OTA_KEY_TILE / 2 : NULL;
     state->has_folded = false;
     state->factor = b->scale * b->c;
     state->raw =
@@ -302,9 +345,12 @@ static void attend_rows(const attend_block *b, attend_state *state) {
         state->factor = b->c / state->gain;
     }
     memset(state->out, 0, (size_t)(b->rows * state->ld) * sizeof *state->out);
-    for (int64_t first = begin / OTA_KEY_TILE * OTA_KEY_TILE; first < end; first += OTA_KEY_TILE) {
-        attend_tile(b, state, first, smaller(OTA_KEY_TILE, end - first));
-        if (first / OTA_KEY_TILE % FOLD_TILES == FOLD_TILES - 1) fold(state, b->rows);
+    score_tile scores = tile_of_scores(b, state, begin / OTA_KEY_TILE * OTA_KEY_TILE, end);
+    while (scores.first < end) {
+        score_tile next = tile_of_scores(b, state, scores.first + OTA_KEY_TILE, end);
+        attend_tile(b, state, &scores, &next);
+        if (scores.first / OTA_KEY_TILE % FOLD_TILES == FOLD_TILES - 1) fold(state, b->rows);
+        scores = next;
     }
     for (int64_t row = 0; row < b->rows; row++) finish_row(b, state, row);
 }

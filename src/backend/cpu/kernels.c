@@ -13,6 +13,8 @@ static const ota_kernels ROWS[] = {
     {"avx512", OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_avx512_f32, &ota_avx512_f64, NULL},
     {"avx512bf16", OTA_CPU_AVX2 | OTA_CPU_AVX512 | OTA_CPU_BF16, &ota_avx512_f32, &ota_avx512_f64,
      &ota_avx512bf16_bf16},
+    {"amx", OTA_CPU_AVX2 | OTA_CPU_AVX512 | OTA_CPU_AMX, &ota_avx512_f32, &ota_avx512_f64,
+     &ota_amx_bf16},
 #elif defined(__aarch64__)
     {"neon", OTA_CPU_NEON, &ota_neon_f32, &ota_neon_f64, NULL},
 #endif

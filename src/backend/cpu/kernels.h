@@ -245,7 +245,8 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
  * S and U are sums in f32 of exact products. P and dS are rounded to bf16 before they meet another operand, and
  * numbers below 2^-126 may count as 0 in products. row_sum is that of P before. */
 enum {
-    OTA_PAIRS_ATTEND = OTA_ROW_BLOCK * OTA_KEY_TILE / 2, /* more elements of scratch */
+    /* More elements of scratch: P in pairs and, where tiles work beside vectors, the next X. */
+    OTA_PAIRS_ATTEND = 3 * OTA_ROW_BLOCK * OTA_KEY_TILE / 2,
     OTA_PAIRS_GRADIENT = 3 * OTA_ROW_BLOCK * OTA_KEY_TILE / 2
 };
 
@@ -274,10 +275,11 @@ int64_t ota_attend_scratch(int64_t values_width);
 /* One table per level and type, each its own file. */
 extern const ota_kernels_f32 ota_portable_f32, ota_avx2_f32, ota_avx512_f32, ota_neon_f32;
 extern const ota_kernels_f64 ota_portable_f64, ota_avx2_f64, ota_avx512_f64, ota_neon_f64;
-extern const ota_kernels_bf16 ota_portable_bf16, ota_avx512bf16_bf16;
+extern const ota_kernels_bf16 ota_portable_bf16, ota_portable_tiles, ota_avx512bf16_bf16,
+    ota_amx_bf16;
 
 typedef struct ota_kernels {
-    const char *name;  /* "portable", "avx2", "avx512", "avx512bf16", "neon" */
+    const char *name;  /* "portable", "avx2", "avx512", "avx512bf16", "amx", "neon" */
     unsigned features; /* cpu.c bits needed */
     const ota_kernels_f32 *f32;
     const ota_kernels_f64 *f64;

@@ -33,7 +33,10 @@ static void attend_pairs(const ota_kernels_bf16_attend *p) {
     state.queries = p->queries;
     state.panels = p->packed_keys;
     state.values = p->values;
+    tile_setting kept;
+    tile_open(&kept);
     attend_rows(&p->block, &state);
+    tile_close(&kept);
 }
 
 /* Two rows of `room` numbers as pairs of one number from each; `odd` may be NULL, for zeros. */
@@ -76,5 +79,8 @@ static void gradient_pairs(const ota_kernels_bf16_gradient *p) {
     state.queries_right = p->queries_right;
     state.upstream_right = p->upstream_right;
     state.keys_right = p->keys_right;
+    tile_setting kept;
+    tile_open(&kept);
     gradient_rows(&p->block, &state);
+    tile_close(&kept);
 }

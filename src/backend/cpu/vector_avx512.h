@@ -102,7 +102,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_PAIRS
 #include "pairs_avx512.h"
 #endif
-#include "vector_tile.h"
+#include "operand.h"
 
 /* Neighbours are woven until element [4 i + k], or [2 i + k] in f64, holds column k of every 16 bytes of its rows;
  * then the pieces of 16 bytes change places. */
@@ -142,5 +142,11 @@ static inline void vec_turn(vec *x) {
     }
 #undef PIECES
 }
+
+#ifdef OTA_TILES
+#include "tiles_amx.h"
+#else
+#include "vector_tile.h"
+#endif
 
 #endif

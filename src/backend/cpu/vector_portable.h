@@ -200,6 +200,10 @@ static inline void vec_turn(vec *x) {
 #ifdef OTA_PAIRS
 #include "pairs_portable.h"
 #endif
+#ifdef OTA_TILES
+#include "tiles_portable.h"
+#else
 #include "vector_tile.h"
+#endif
 
 #endif

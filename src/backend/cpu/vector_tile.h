@@ -5,36 +5,22 @@
  *                      a [rows][length] with row stride lda, b [length][columns] with ldb,
  *                      out [rows][columns] with ldo
  *     tile_product_turned  the same with a[k][r]: a [length][rows] with lda
+ *     tile_open, tile_close    around them, once a kernel's call; `tile_setting` is what they keep
+ *     TILE_AHEAD       rows whose scores attend forms between exponentials of the tile before; 0: none
  *
  * Every element is one chain of fused products over k from zero, whatever the tile it falls into, so
  * a result depends on neither its row's nor its column's place. The chain is as long as `length`:
- * callers keep it at 64.
- *
- * An `element` of a and b is a number; where OTA_PAIRS is defined it is a pair of bf16 numbers, whose two
- * products are added, and pairs_avx512.h or pairs_portable.h has its words (listed in the latter). */
+ * callers keep it at 64. */
 #ifndef OTA_VECTOR_TILE_H
 #define OTA_VECTOR_TILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "operand.h"
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#ifndef OTA_PAIRS
-typedef real element;
-typedef vec operand;
-static inline operand operand_load(const element *from) { return vec_load(from); }
-static inline operand operand_load_part(const element *from, int64_t count) {
-    return vec_load_part(from, count);
-}
-static inline operand operand_set(element x) { return vec_set(x); }
-static inline vec operand_step(operand a, operand b, vec sum) { return vec_fma(a, b, sum); }
-#endif
+/* Products and exponentials want the same units: nothing is gained by forming scores ahead. */
+enum { TILE_AHEAD = 0 };
+typedef char tile_setting;
+static inline void tile_open(tile_setting *kept) { *kept = 0; }
+static inline void tile_close(const tile_setting *kept) { (void)kept; }
 
 /* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
  * which goes with one vector. */

@@ -1,0 +1,146 @@
+/* The product of vector_tile.h for levels with tile hardware, on the tile words of tiles_amx.h or tiles_portable.h: four
+ * tiles of sums, 32 x 32 of them, from two tiles of either side. Pairs of bf16 only.
+ *
+ * A piece of an operand that fills no tile is copied beside zeros, so shapes never change; zeros times the zeros of
+ * the other side add nothing. A turned left side is turned piece by piece on the way into its tile. */
+#ifndef OTA_MATRIX_TILE_H
+#define OTA_MATRIX_TILE_H
+
+/* The tiles work beside the vectors, which meanwhile take exponentials. */
+enum { TILE_AHEAD = TILE_SIDE };
+
+typedef struct tile_piece {
+    const element *at;
+    int64_t ld;
+} tile_piece;
+
+/* TILE_SIDE x TILE_SIDE elements from `from` on, where [rows][columns] are left. */
+static inline tile_piece piece_of(const element *from, int64_t ld, int64_t rows, int64_t columns,
+                                  element *room) {
+    if (rows >= TILE_SIDE && columns >= TILE_SIDE) return (tile_piece){from, ld};
+    const size_t length = (size_t)(columns < TILE_SIDE ? columns : TILE_SIDE) * sizeof *room;
+    memset(room, 0, TILE_SIDE * TILE_SIDE * sizeof *room);
+    for (int64_t r = 0; r < rows && r < TILE_SIDE; r++) {
+        memcpy(room + r * TILE_SIDE, from + r * ld, length);
+    }
+    return (tile_piece){room, TILE_SIDE};
+}
+
+/* The same of a [length][rows], turned. */
+static inline tile_piece piece_turned(const element *from, int64_t ld, int64_t rows, int64_t length,
+                                      element *room) {
+    element whole[TILE_SIDE * TILE_SIDE];
+    const tile_piece piece = piece_of(from, ld, length, rows, whole);
+    for (int64_t r = 0; r < TILE_SIDE; r += LANES) {
+        for (int64_t k = 0; k < TILE_SIDE; k += LANES) {
+            vec x[LANES];
+            for (int64_t i = 0; i < LANES; i++) {
+                x[i] = (vec)operand_load(piece.at + (k + i) * piece.ld + r);
+            }
+            vec_turn(x);
+            for (int64_t i = 0; i < LANES; i++) {
+                operand_store(room + (r + i) * TILE_SIDE + k, (operand)x[i]);
+            }
+        }
+    }
+    return (tile_piece){room, TILE_SIDE};
+}
+
+/* `found` [rows][2 TILE_SIDE] joins out. */
+static inline void join_block(const real *found, int64_t rows, int64_t columns, real *out,
+                              int64_t ldo, const real *factor) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c += LANES) {
+            const int64_t lanes = columns - c < LANES ? columns - c : LANES;
+            real *to = out + r * ldo + c;
+            vec x = vec_load(found + r * 2 * TILE_SIDE + c);
+            if (factor) x = vec_fma(vec_load_part(to, lanes), vec_set(factor[r]), x);
+            vec_store_part(to, x, lanes);
+        }
+    }
+}
+
+/* One block of sums: `tall` x `wide` tiles, constants where this is expanded, of which [rows][columns] are wanted. */
+static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const element *a, int64_t lda,
+                                     const element *b, int64_t ldb, int64_t rows, int64_t columns,
+                                     int64_t length, real *out, int64_t ldo, const real *factor) {
+    tile_file file;
+    element rooms[4][TILE_SIDE * TILE_SIDE];
+    TILE_ZERO(&file, 0);
+    if (wide > 1) TILE_ZERO(&file, 1);
+    if (tall > 1) TILE_ZERO(&file, 2);
+    if (tall > 1 && wide > 1) TILE_ZERO(&file, 3);
+    for (int64_t k = 0; k < length; k += TILE_SIDE) {
+        const int64_t left = length - k;
+        tile_piece piece = turned ? piece_turned(a + k * lda, lda, rows, left, rooms[0])
+                                  : piece_of(a + k, lda, rows, left, rooms[0]);
+        TILE_LOAD(&file, 4, piece.at, piece.ld);
+        if (tall > 1) {
+            piece =
+                turned
+                    ? piece_turned(a + k * lda + TILE_SIDE, lda, rows - TILE_SIDE, left, rooms[1])
+                    : piece_of(a + TILE_SIDE * lda + k, lda, rows - TILE_SIDE, left, rooms[1]);
+            TILE_LOAD(&file, 5, piece.at, piece.ld);
+        }
+        piece = piece_of(b + k * ldb, ldb, left, columns, rooms[2]);
+        TILE_LOAD(&file, 6, piece.at, piece.ld);
+        TILE_STEP(&file, 0, 4, 6);
+        if (tall > 1) TILE_STEP(&file, 2, 5, 6);
+        if (wide < 2) continue;
+        piece = piece_of(b + k * ldb + TILE_SIDE, ldb, left, columns - TILE_SIDE, rooms[3]);
+        TILE_LOAD(&file, 7, piece.at, piece.ld);
+        TILE_STEP(&file, 1, 4, 7);
+        if (tall > 1) TILE_STEP(&file, 3, 5, 7);
+    }
+    const bool whole = !factor && rows >= tall * TILE_SIDE && columns >= wide * TILE_SIDE;
+    real found[4 * TILE_SIDE * TILE_SIDE];
+    real *to = whole ? out : found;
+    const int64_t ld = whole ? ldo : 2 * TILE_SIDE;
+    TILE_STORE(&file, 0, to, ld);
+    if (wide > 1) TILE_STORE(&file, 1, to + TILE_SIDE, ld);
+    if (tall > 1) TILE_STORE(&file, 2, to + TILE_SIDE * ld, ld);
+    if (tall > 1 && wide > 1) TILE_STORE(&file, 3, to + TILE_SIDE * ld + TILE_SIDE, ld);
+    if (!whole) join_block(found, rows, columns, out, ldo, factor);
+}
+
+static ALWAYS_INLINE void tile_blocks(bool turned, const element *a, int64_t lda, const element *b,
+                                      int64_t ldb, int64_t rows, int64_t columns, int64_t length,
+                                      real *out, int64_t ldo, const real *factor) {
+    enum { BLOCK = 2 * TILE_SIDE };
+    for (int64_t row = 0; row < rows; row += BLOCK) {
+        const int64_t h = rows - row < BLOCK ? rows - row : BLOCK;
+        const element *left = turned ? a + row : a + row * lda;
+        const real *scale = factor ? factor + row : NULL;
+        for (int64_t column = 0; column < columns; column += BLOCK) {
+            const int64_t w = columns - column < BLOCK ? columns - column : BLOCK;
+            real *to = out + row * ldo + column;
+            const element *right = b + column;
+#define BLOCK_OF(TALL, WIDE)                                                                       \
+    tile_block(TALL, WIDE, turned, left, lda, right, ldb, h, w, length, to, ldo, scale)
+            if (h > TILE_SIDE && w > TILE_SIDE) {
+                BLOCK_OF(2, 2);
+            } else if (h > TILE_SIDE) {
+                BLOCK_OF(2, 1);
+            } else if (w > TILE_SIDE) {
+                BLOCK_OF(1, 2);
+            } else {
+                BLOCK_OF(1, 1);
+            }
+#undef BLOCK_OF
+        }
+    }
+}
+
+static void tile_product(const element *a, int64_t lda, const element *b, int64_t ldb, int64_t rows,
+                         int64_t columns, int64_t length, real *out, int64_t ldo,
+                         const real *factor) {
+    tile_blocks(false, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
+}
+
+static void tile_product_turned(const element *a, int64_t lda, const element *b, int64_t ldb,
+                                int64_t rows, int64_t columns, int64_t length, real *out,
+                                int64_t ldo, const real *factor) {
+    tile_blocks(true, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
+}
+
+#endif
