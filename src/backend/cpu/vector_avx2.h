@@ -91,24 +91,45 @@ static inline int64_t mask_count(vmask mask) {
     return __builtin_popcount((unsigned)WORD(movemask)(mask));
 }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(blendv)(no, yes, mask); }
+/* The set bits of four, lowest first. */
+static const int32_t SET_BITS[16][4] __attribute__((aligned(16))) = {
+    {0}, {0},    {1},    {0, 1},    {2},    {0, 2},    {1, 2},    {0, 1, 2},
+    {3}, {0, 3}, {1, 3}, {0, 1, 3}, {2, 3}, {0, 2, 3}, {1, 2, 3}, {0, 1, 2, 3}};
+static inline __m128i set_bits(int bits) {
+    return _mm_load_si128((const __m128i *)(const void *)SET_BITS[bits]);
+}
+/* Halves move together on their own, the upper one behind the lower; there is no instruction for all. */
+#ifdef OTA_REAL_F64
+static inline __m128d keep_half(__m128d x, int bits) {
+    /* Only a second lane without the first moves. */
+    return _mm_permutevar_pd(x, _mm_set_epi64x(2, bits & ~(bits << 1) & 2));
+}
 static inline void vec_keep(real *to, vmask mask, vec x) {
     const int bits = WORD(movemask)(mask);
-    real lane[LANES];
-    vec_store(lane, x);
-    int count = 0;
-    for (int l = 0; l < LANES; l++) {
-        to[count] = lane[l];
-        count += bits >> l & 1;
-    }
+    _mm_storeu_pd(to, keep_half(_mm256_castpd256_pd128(x), bits & 3));
+    to += __builtin_popcount((unsigned)bits & 3);
+    _mm_storeu_pd(to, keep_half(_mm256_extractf128_pd(x, 1), bits >> 2));
 }
 static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
-    const int bits = WORD(movemask)(mask);
-    int count = 0;
-    for (int l = 0; l < LANES; l++) {
-        to[count] = first + l;
-        count += bits >> l & 1;
-    }
+    const __m128i places = _mm_add_epi32(_mm_set1_epi32(first), set_bits(WORD(movemask)(mask)));
+    _mm_storeu_si128((__m128i *)(void *)to, places);
 }
+#else
+static inline void vec_keep(real *to, vmask mask, vec x) {
+    const int bits = WORD(movemask)(mask), low = bits & 15;
+    _mm_storeu_ps(to, _mm_permutevar_ps(_mm256_castps256_ps128(x), set_bits(low)));
+    to += __builtin_popcount((unsigned)low);
+    _mm_storeu_ps(to, _mm_permutevar_ps(_mm256_extractf128_ps(x, 1), set_bits(bits >> 4)));
+}
+static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
+    const int bits = WORD(movemask)(mask), low = bits & 15;
+    const __m128i from = _mm_set1_epi32(first), four = _mm_set1_epi32(4);
+    _mm_storeu_si128((__m128i *)(void *)to, _mm_add_epi32(from, set_bits(low)));
+    to += __builtin_popcount((unsigned)low);
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     _mm_add_epi32(_mm_add_epi32(from, four), set_bits(bits >> 4)));
+}
+#endif
 #ifdef OTA_REAL_F64
 static inline real vec_reduce_add(vec x) {
     __m128d two = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
