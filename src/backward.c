@@ -338,6 +338,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     if (*stopped != OTA_OK || !ota_kernel_rounds_carried(rounds)) return *stopped != OTA_OK;
     tasks->pack_dimensions(job);
     s->strength += rounds->sums.strength;
+    s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
     for (int64_t k = 0; k < r->keys; k++) {
         for (int64_t w = 0; w < plan->values_width; w++)
             s->values_sum[k * plan->values_width + w] +=
@@ -451,14 +452,11 @@ static ota_status find_multipliers(ota_backward_job *job) {
     }
 }
 
-/* Are the gradients that are wanted those of vectors and pairs alone? */
+/* Does all that is wanted come from the gradients of outputs? */
 static bool may_use_kernel(const ota_backward_job *job) {
-    const ota_resolved *r = &job->plan->resolved;
     const ota_gradients *want = job->want;
-    const bool sink = r->has_sink && ota_gradient_of_term(r, want, r->term_count) != NULL;
     return job->space->rounds.width > 0 && ota_array_present(&want->out_grad) &&
-           !ota_array_present(&want->coupling_grad) && !ota_array_present(&want->temperature) &&
-           !sink;
+           !ota_array_present(&want->coupling_grad);
 }
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */

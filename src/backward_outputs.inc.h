@@ -283,6 +283,30 @@ static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REA
                            plan->resolved.keys, job->space->bias, &u, p, stride);
 }
 
+/* What dL/dS of a row gives temperature and sink. All numbers of the row may be moved together: from its largest on
+ * they are small where dL/dS is not. */
+static void WORD(kernel_parameters)(const ota_backward_job *job, int64_t query, const REAL *s,
+                                    const REAL *gradient) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *space = job->space;
+    const int64_t m = plan->resolved.keys;
+    const double sink = job->law.sink;
+    double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, along = 0.0;
+    double top = (double)KERNELS(plan)->maximum(s, NULL, m);
+    if (sink > -INFINITY) {
+        by_sink =
+            ota_kernel_rounds_sink(&space->rounds.now, query, ldexp(space->top[query], -REAL_LIFT));
+        top = sink > top ? sink : top;
+        along = by_sink * (sink - top);
+    }
+    for (int64_t j = 0; j < m; j++) {
+        const double g = (double)gradient[j];
+        if (g < 0.0 || g > 0.0 || isnan(g)) along += g * ((double)s[j] - top);
+    }
+    sums[OTA_SUM_SINK] = by_sink;
+    sums[OTA_SUM_TEMPERATURE] = -along / job->law.tau;
+}
+
 /* P and dL/dS of fixed rounds from their kernel. */
 static void WORD(kernel_block)(const ota_backward_job *job, const ota_backward_worker *w,
                                int64_t first, int64_t rows, int64_t at, int64_t block) {
@@ -304,6 +328,8 @@ static void WORD(kernel_block)(const ota_backward_job *job, const ota_backward_w
         WORD(kernel_weights)(job, first + k, p);
         KERNELS(plan)->slopes(p, NULL, m, (REAL)0, (REAL)(1.0 / job->law.tau),
                               (REAL *)w->upstream + k * stride);
+        if (job->sums) WORD(kernel_parameters)
+        (job, first + k, (const REAL *)w->scores + k * stride, (REAL *)w->upstream + k * stride);
     }
     WORD(close_block)(job, w, first, rows, block);
 }
@@ -323,7 +349,7 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
     const ota_backward_worker w = WORD(worker_at)(job, worker, at);
     REAL *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    if (!job->space->rounds.carried || w.raw != NULL)
+    if (!job->space->rounds.carried || w.raw != NULL || job->sums)
         WORD(form_block)(job, &w, first, rows, &low, &high);
     if (job->space->rounds.carried) low = 0, high = r->keys;
     for (int64_t k = 0; k < rows; k++) {

@@ -161,6 +161,10 @@ void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *t
 int64_t ota_kernel_rounds_width(int64_t rounds);
 void ota_kernel_rounds_row(const ota_kernel_rounds *r, int64_t row, double *a);
 void ota_kernel_rounds_key(const ota_kernel_rounds *r, int64_t key, double *b);
+/* dL/dsink of a row whose sink has `weight` = exp((sink - m_i) / t) beside its K. */
+double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double weight);
+/* dL/dt but for what scores and sink take part in. */
+double ota_kernel_rounds_temperature(const ota_kernel_rounds *r);
 
 /* unrolled_along.c: moves them; f_grad and g_grad become the tangents of f and g. */
 ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along);

@@ -12,7 +12,12 @@
  *     rows k      A = t f'_i / mu_i u_i / U_i          B = v_j / V_j
  *
  * and the reverse of a round needs K twice, in one pass: f'_i = -u_i (K y)_i, g'_j <- by_g g'_j - v_j (K^T x)_j with
- * x_i = f'_i u_i / mu_i. Updates and their derivatives are those of unrolled.c. */
+ * x_i = f'_i u_i / mu_i. Updates and their derivatives are those of unrolled.c.
+ *
+ * The sink is a key whose v stays 1: dL/dsink_i = -sum_k f'_i sink_i u_i / mu_i over all row updates. P does not change when
+ * S, sink, the start and the strength rho of relaxed columns are scaled with t, so
+ *
+ *     t dL/dt = -sum_ij S_ij dL/dS_ij - sink dL/dsink - rho dL/drho - sum_j g_j dL/dg_j */
 #include "solver/adjoint.h"
 
 #include <math.h>
@@ -134,4 +139,19 @@ void ota_kernel_rounds_key(const ota_kernel_rounds *r, int64_t key, double *b) {
         *b++ = r->head->tau * r->y[k * r->column_lane + key] / last;
         *b++ = r->v[k * r->column_lane + key] / last;
     }
+}
+
+double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double weight) {
+    const double mu = r->head->mu[row];
+    double sum = 0.0;
+    for (int64_t k = 0; k <= r->rounds && mu > 0.0; k++)
+        sum -= r->f_grad[k * r->row_lane + row] * (weight * r->u[k * r->row_lane + row] / mu);
+    return sum;
+}
+
+double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
+    const ota_dense *head = r->head;
+    double along = head->rule == OTA_COLUMNS_RELAXED ? head->strength * r->sums.strength : 0.0;
+    for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
+    return -along / head->tau;
 }
