@@ -53,7 +53,7 @@ static char *element_of(const ota_array *array, int64_t batch, int64_t head, int
         }                                                                                          \
     }
 
-/* Reading without conversion. */
+/* Reading and writing without conversion. */
 #define COPIER(NAME, T)                                                                            \
     static void NAME(const char *from, int64_t stride, int64_t count, T *to) {                     \
         const T *at = (const T *)(const void *)from;                                               \
@@ -62,6 +62,15 @@ static char *element_of(const ota_array *array, int64_t batch, int64_t head, int
             return;                                                                                \
         }                                                                                          \
         for (int64_t i = 0; i < count; i++) to[i] = at[i * stride];                                \
+    }
+#define COPIER_BACK(NAME, T)                                                                       \
+    static void NAME(const T *from, int64_t count, char *to, int64_t stride) {                     \
+        T *at = (T *)(void *)to;                                                                   \
+        if (stride == 1) {                                                                         \
+            memcpy(at, from, (size_t)count * sizeof *at);                                          \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < count; i++) at[i * stride] = from[i];                              \
     }
 
 COPIER(f32_from_f32, float)
@@ -74,10 +83,10 @@ READER(f64_from_bf16, double, uint16_t, (double)ota_f32_from_bf16(x))
 READER(f64_from_f16, double, uint16_t, (double)ota_f32_from_f16(x))
 
 WRITER(f32_to_f64, float, double, (double)x)
-WRITER(f32_to_f32, float, float, x)
+COPIER_BACK(f32_to_f32, float)
 WRITER(f32_to_bf16, float, uint16_t, ota_bf16_from_f32(x))
 WRITER(f32_to_f16, float, uint16_t, ota_f16_from_f32(x))
-WRITER(f64_to_f64, double, double, x)
+COPIER_BACK(f64_to_f64, double)
 WRITER(f64_to_f32, double, float, (float)x)
 WRITER(f64_to_bf16, double, uint16_t, ota_bf16_from_f64(x))
 WRITER(f64_to_f16, double, uint16_t, ota_f16_from_f64(x))
@@ -107,19 +116,29 @@ static write_f64 *const WRITE_F64[] = {[OTA_F64] = f64_to_f64,
 #define JOIN2(A, B) A##B
 #define JOIN(A, B) JOIN2(A, B)
 
+/* A vector of elements of two, by their places in both one after the other. */
+#ifdef __clang__
+#define CHOOSE(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+#define CHOOSE(A, B, ...) __builtin_shuffle(A, B, (JOIN(places_, SUFFIX)){__VA_ARGS__})
+#endif
+
 #define T float
+#define BITS int32_t
 #define PLAIN OTA_F32
 #define SUFFIX f32
 #define READ_ROW READ_F32
 #define WRITE_ROW WRITE_F32
 #include "pack.inc.h"
 #undef T
+#undef BITS
 #undef PLAIN
 #undef SUFFIX
 #undef READ_ROW
 #undef WRITE_ROW
 
 #define T double
+#define BITS int64_t
 #define PLAIN OTA_F64
 #define SUFFIX f64
 #define READ_ROW READ_F64

@@ -34,6 +34,24 @@ void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
     }
 }
 
+typedef T JOIN(four_, SUFFIX) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T))));
+typedef BITS JOIN(places_, SUFFIX) __attribute__((vector_size(4 * sizeof(T))));
+
+/* Four by four elements turned. */
+static inline void JOIN(turn_, SUFFIX)(const T *const row[4], int64_t k, T *to, int64_t ld) {
+    typedef JOIN(four_, SUFFIX) four;
+    const four a = *(const four *)(const void *)(row[0] + k);
+    const four b = *(const four *)(const void *)(row[1] + k);
+    const four c = *(const four *)(const void *)(row[2] + k);
+    const four d = *(const four *)(const void *)(row[3] + k);
+    const four ab = CHOOSE(a, b, 0, 4, 1, 5), cd = CHOOSE(c, d, 0, 4, 1, 5);
+    const four ab2 = CHOOSE(a, b, 2, 6, 3, 7), cd2 = CHOOSE(c, d, 2, 6, 3, 7);
+    *(four *)(void *)to = CHOOSE(ab, cd, 0, 1, 4, 5);
+    *(four *)(void *)(to + ld) = CHOOSE(ab, cd, 2, 3, 6, 7);
+    *(four *)(void *)(to + 2 * ld) = CHOOSE(ab2, cd2, 0, 1, 4, 5);
+    *(four *)(void *)(to + 3 * ld) = CHOOSE(ab2, cd2, 2, 3, 6, 7);
+}
+
 /* Four keys at a time, at most 64 of their elements: read where they lie or, with another type or stride, through
  * a strip; they leave in pieces of four neighbouring lanes. */
 void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
@@ -60,7 +78,10 @@ void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
                         JOIN(read_rows_, SUFFIX)(from, batch, head, key, w, count, strip[i]);
                 }
                 T *to = panel + w * OTA_PANEL + lane;
-                for (int64_t k = 0; k < count; k++) {
+                int64_t k = 0;
+                for (; k + GROUP <= count; k += GROUP)
+                    JOIN(turn_, SUFFIX)(row, k, to + k * OTA_PANEL, OTA_PANEL);
+                for (; k < count; k++) {
                     for (int64_t i = 0; i < GROUP; i++) to[k * OTA_PANEL + i] = row[i][k];
                 }
             }
