@@ -119,9 +119,9 @@ static bool WORD(uses_broken)(const tile_head *h, const REAL *query_row, int64_t
     return false;
 }
 
-/* What a row's weights are made of: P = mu factor 2^((S - shift) c), and P V / mu. */
+/* What a row's weights are made of: P = mu factor 2^((S - shift) c), and out = out_mass P V / mu. */
 typedef struct WORD(row_facts) {
-    double shift, factor;
+    double shift, factor, out_mass;
     const REAL *out;
     bool empty, bad;
 } WORD(row_facts);
@@ -129,7 +129,7 @@ typedef struct WORD(row_facts) {
 static WORD(row_facts) WORD(facts_of_solved)(const tile_head *h, const ota_worker *w, int64_t query,
                                              int64_t k, const REAL *out) {
     const double top = (double)((const REAL *)w->top)[k], sum = (double)((const REAL *)w->sum)[k];
-    WORD(row_facts) found = {.shift = top, .factor = 1.0 / sum, .out = out};
+    WORD(row_facts) found = {.shift = top, .factor = 1.0 / sum, .out_mass = 1.0, .out = out};
     found.bad = !(sum - sum <= 0.0) || top >= INFINITY || isnan(top);
     found.empty = !found.bad && !(sum > 0.0);
     if (!found.bad && h->slot->broken_count > 0) {
@@ -140,15 +140,14 @@ static WORD(row_facts) WORD(facts_of_solved)(const tile_head *h, const ota_worke
 }
 
 static WORD(row_facts)
-    WORD(facts_of_given)(const tile_head *h, int64_t query, double mu, REAL *out, int64_t width) {
+    WORD(facts_of_given)(const tile_head *h, int64_t query, double mu, const REAL *out) {
     const double lse = ota_array_get(&h->run->arrays->lse, h->batch, h->head, 0, query);
-    const WORD(row_facts) found = {.shift = lse * h->tau,
-                                   .factor = 1.0,
-                                   .out = out,
-                                   .empty = lse <= -INFINITY,
-                                   .bad = isnan(lse) || lse >= INFINITY};
-    for (int64_t w = 0; w < width; w++) out[w] = (REAL)((double)out[w] / mu);
-    return found;
+    return (WORD(row_facts)){.shift = lse * h->tau,
+                             .factor = 1.0,
+                             .out_mass = mu,
+                             .out = out,
+                             .empty = lse <= -INFINITY,
+                             .bad = isnan(lse) || lse >= INFINITY};
 }
 
 /* U_i . P_i / mu_i, the row's advantage, from its output. */
@@ -178,7 +177,7 @@ static void WORD(prepare_row)(const tile_head *h, int64_t query, const WORD(row_
     const bool finite = placed || WORD(make_finite)(kept, width);
     const double a = facts->empty || facts->bad || !(mu > 0.0)
                          ? 0.0
-                         : WORD(advantage_of)(upstream, facts->out, width);
+                         : WORD(advantage_of)(upstream, facts->out, width) / facts->out_mass;
     const double gain = mu * facts->factor;
     if (facts->bad || (!finite && !facts->empty) || !(a - a <= 0.0)) {
         if (!placed) memset(kept, 0, (size_t)width * sizeof *kept);
@@ -226,7 +225,7 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
         for (int64_t k = 0; k < rows; k++) {
             const double mu = ota_row_mass(r, h->batch, h->head, at + k);
             const WORD(row_facts) facts =
-                h->run->given ? WORD(facts_of_given)(h, at + k, mu, out + k * width, width)
+                h->run->given ? WORD(facts_of_given)(h, at + k, mu, out + k * width)
                               : WORD(facts_of_solved)(h, w, at + k, k, out + k * width);
             WORD(prepare_row)(h, at + k, &facts, mu);
         }
