@@ -306,20 +306,24 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
     const ota_arrays *a = w->arrays;
     const double tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
     int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
-    REAL *mass = worker->mass, *top = worker->top, *sum = worker->sum, *out = worker->out;
+    REAL *mass = worker->mass, *top = worker->top, *sum = worker->sum;
     const bool masses = ota_array_present(&r->problem.row_mass);
     for (int64_t k = 0; k < rows; k++) {
         ota_row_range(r, batch, first + k, plan->key_count, &begin[k], &end[k]);
         if (masses) mass[k] = (REAL)ota_row_mass(r, batch, head, first + k);
     }
+    const bool wants_out = ota_array_present(&a->out);
+    const REAL *queries =
+        slot->paired ? NULL : WORD(dense_rows)(&r->problem.queries, batch, head, first);
+    REAL *placed = wants_out ? WORD(dense_rows)(&a->out, batch, head, first) : NULL;
+    REAL *out = placed != NULL ? placed : worker->out;
     if (slot->paired)
         ota_pairs_along(&r->problem.queries, batch, head, first, rows, worker->queries);
-    else
+    else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     WORD(terms_of) terms = {r, batch, head, first};
-    const bool wants_out = ota_array_present(&a->out);
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
-    const ATTEND block = {.queries = worker->queries,
+    const ATTEND block = {.queries = queries != NULL ? queries : worker->queries,
                           .packed_keys = slot->packed_keys,
                           .values = slot->values,
                           .rows = rows,
@@ -369,7 +373,7 @@ static void WORD(fuse_block)(walk *w, const ota_slot *slot, ota_worker *worker, 
         }
         WORD(put_row)(w, batch, head, first + k, &found);
     }
-    if (block.values_width > 0)
+    if (block.values_width > 0 && placed == NULL)
         WORD(ota_unpack_rows)(&a->out, batch, head, first, rows, out, plan->values_width);
 }
 
