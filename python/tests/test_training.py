@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import math
@@ -156,13 +157,35 @@ def test_clouds_have_the_shapes_that_they_name(example: Callable[[str], ModuleTy
     assert torch.allclose(tube, torch.tensor(0.16), atol=1e-5)
 
 
-def test_fashion_reads_idx_files(example: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    import gzip
-
+@pytest.fixture
+def fashion(tmp_path: Path) -> Path:
     for name, count in (("train", 6), ("t10k", 3)):
         pixels, labels = bytes(range(28)) * 28 * count, bytes(range(count))
         (tmp_path / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(16) + pixels))
         (tmp_path / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes(8) + labels))
-    images = example("vision").fashion(tmp_path)
+    return tmp_path
+
+
+def test_fashion_reads_idx_files(example: Callable[[str], ModuleType], fashion: Path) -> None:
+    images = example("vision").fashion(fashion)
     assert images.pixels.shape == (6, 28, 28) and images.test_labels.tolist() == [0, 1, 2]
     assert abs(images.pixels.mean()) < 1e-5 and abs(images.pixels.std() - 1.0) < 1e-5
+
+
+def test_fashion_with_its_stem(example: Callable[[str], ModuleType], fashion: Path, tmp_path: Path) -> None:
+    arguments = [*SMALL, "--data", "fashion", "--path", str(fashion), "--folder", str(tmp_path)]
+    assert example("vision").main([*arguments, "--steps", "2", "--method", "torch", "softmax"])
+    ours, theirs = (records(tmp_path, "fashion", method)[-1] for method in ("softmax", "torch"))
+    assert ours["step"] == 2 and ours["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-4)
+
+
+def test_tokens_are_the_patches(example: Callable[[str], ModuleType]) -> None:
+    vision = example("vision")
+    seen: list[torch.Tensor] = []
+    for data, side in (("digits", 8), ("fashion", 28)):
+        model = vision.Transformer("softmax", vision.SIZES[data], side)
+        model.embed.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        model(torch.arange(side * side, dtype=torch.float).reshape(1, side, side))
+    assert seen[0].shape == (1, 16, 4) and seen[1].shape == (1, 16, 48)
+    # Patches of 2 x 2, row by row.
+    assert seen[0][0, [0, 1, 4]].tolist() == [[0, 1, 8, 9], [2, 3, 10, 11], [16, 17, 24, 25]]
