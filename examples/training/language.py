@@ -22,10 +22,53 @@ METHODS = ["torch", "softmax", "entmax:1.5", "softmax/online:4", "softmax/prefix
 SINK = 0.3
 
 
+class Strings(nn.Module):
+    """Bytes (batch, context) to the sum of learned vectors of the strings of 2, 3, ... bytes that end there.
+
+    A hash picks the row of a string, in a table of its own for every length. A text as short as this has
+    most long strings once or twice, so their vectors are left out at random lest the model learn it by heart.
+    """
+
+    STEP = 5.0
+
+    def __init__(self, longest: int, rows: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.longest, self.rows, self.dropout = longest, rows, dropout
+        # AdamW moves an entry by about the learning rate; rows that are seldom met get STEP times that.
+        self.table = nn.Parameter(0.02 / self.STEP * torch.randn((longest - 1) * rows, width // 2))
+        self.out = nn.Linear(width // 2, width, bias=False)
+
+    def keys(self, text: Tensor) -> Tensor:
+        """(batch, context, lengths): rows in the table."""
+        found, key = [], text
+        for k in range(1, self.longest):
+            before = nn.functional.pad(text, (k, 0))[:, : text.shape[1]]
+            key = (key * 1_000_000_007 + before) % (2**31 - 1)
+            found.append(key % self.rows + (k - 1) * self.rows)
+        return torch.stack(found, -1)
+
+    def forward(self, text: Tensor) -> Tensor:
+        keys = self.keys(text).flatten(0, 1)
+        kept = nn.functional.dropout(torch.full(keys.shape, self.STEP), self.dropout, self.training)
+        x = nn.functional.embedding_bag(keys, self.table, per_sample_weights=kept, mode="sum")
+        return self.out(x).unflatten(0, text.shape)
+
+
 class Transformer(nn.Module):
     """Bytes (batch, context) to logits of the next ones (batch, context, 256)."""
 
-    def __init__(self, method: str, context: int, width: int, depth: int, heads: int, dropout: float) -> None:
+    def __init__(
+        self,
+        method: str,
+        context: int,
+        width: int,
+        depth: int,
+        heads: int,
+        dropout: float,
+        strings: int,
+        rows: int,
+        string_dropout: float,
+    ) -> None:
         super().__init__()
         self.embed = nn.Embedding(256, width)
         # Bytes mean little by themselves: a sum over the last four, each with its own map of channels.
@@ -36,11 +79,13 @@ class Transformer(nn.Module):
             Block(method, width, heads, causal=True, dropout=dropout) for _ in range(depth)
         )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
+        self.strings = Strings(strings, rows, width, string_dropout) if strings > 1 else None
 
     def tokens(self, text: Tensor) -> Tensor:
         x = self.embed(text)
         near = self.near(nn.functional.pad(x.transpose(1, 2), (3, 0))).transpose(1, 2)
-        return self.drop(x + near + self.places[: text.shape[1]])
+        x = x + near + self.places[: text.shape[1]]
+        return self.drop(x if self.strings is None else x + self.strings(text))
 
     def forward(self, text: Tensor) -> Tensor:
         x = self.tokens(text)
@@ -108,18 +153,22 @@ class Language:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    flags = parser(__doc__.splitlines()[0], METHODS, 4000, 32, 2e-3)
+    flags = parser(__doc__.splitlines()[0], METHODS, 700, 16, 4e-3)
     flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
-    flags.add_argument("--context", type=int, default=256)
-    flags.add_argument("--width", type=int, default=256)
-    flags.add_argument("--depth", type=int, default=4)
+    flags.add_argument("--context", type=int, default=128)
+    flags.add_argument("--width", type=int, default=128)
+    flags.add_argument("--depth", type=int, default=2)
     flags.add_argument("--heads", type=int, default=4)
-    flags.add_argument("--dropout", type=float, default=0.1)
+    flags.add_argument("--dropout", type=float, default=0.0)
+    flags.add_argument("--strings", type=int, default=6, help="longest string with a vector of its own, or 1")
+    flags.add_argument("--rows", type=int, default=16384, help="of the table of each length of strings")
+    flags.add_argument("--string-dropout", type=float, default=0.3)
     flags.add_argument(
-        "--judged", type=int, default=20000, help="bytes judged before the last step, which judges all"
+        "--judged", type=int, default=10000, help="bytes judged before the last step, which judges all"
     )
     options = flags.parse_args(arguments)
-    sizes = {name: getattr(options, name) for name in ("width", "depth", "heads", "dropout")}
+    names = ("width", "depth", "heads", "dropout", "strings", "rows", "string_dropout")
+    sizes = {name: getattr(options, name) for name in names}
     return run_all(Language(options.text, options.context, sizes, options.judged), options)
 
 

@@ -18,6 +18,8 @@ import torch
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples/training"
 SMALL = ["--seeds", "1", "--batch", "8", "--evaluations", "2"]
 TINY_TEXT = ["--context", "16", "--width", "16", "--depth", "1", "--heads", "2", "--judged", "200"]
+TINY_TEXT += ["--strings", "3", "--rows", "32"]
+SIZES = {"width": 16, "heads": 2, "dropout": 0.0, "strings": 3, "rows": 32, "string_dropout": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +112,7 @@ def test_a_method_that_fails_is_reported(
 
 def test_bits_count_every_byte_once(example: Callable[[str], ModuleType], text: Path) -> None:
     language = example("language")
-    sizes = {"width": 16, "depth": 1, "heads": 2, "dropout": 0.0}
-    task = language.Language(text, 16, sizes, 10**6)
+    task = language.Language(text, 16, {**SIZES, "depth": 1}, 10**6)
     for length in (17, 18, 16 + 8 * 5 + 1, 60):
         inputs, targets = task.windows(torch.arange(length))
         assert targets[targets >= 0].tolist() == list(range(1, length))
@@ -128,8 +129,7 @@ def test_bits_count_every_byte_once(example: Callable[[str], ModuleType], text: 
 
 def test_the_causal_model_sees_no_future(example: Callable[[str], ModuleType], text: Path) -> None:
     language = example("language")
-    sizes = {"width": 16, "depth": 2, "heads": 2, "dropout": 0.0}
-    task = language.Language(text, 16, sizes, 100)
+    task = language.Language(text, 16, {**SIZES, "depth": 2}, 100)
     one = torch.randint(256, (1, 16))
     other = one.clone()
     other[:, 10:] = torch.randint(256, (1, 6))
@@ -138,6 +138,18 @@ def test_the_causal_model_sees_no_future(example: Callable[[str], ModuleType], t
         with torch.no_grad():
             change = (model(one) - model(other)).abs()
         assert change[:, :10].max() < 1e-5 < change[:, 10:].max(), method
+
+
+def test_strings_are_known_by_their_last_bytes(example: Callable[[str], ModuleType]) -> None:
+    strings = example("language").Strings(4, 1 << 16, 16, 0.5)
+    one, other = strings.keys(torch.tensor([list(b"abcde.abcde"), list(b"zbcde.zbcde")]))
+    # The strings that end in the first e stand again at the last; of those that end in the d, one has the a.
+    for keys in (one, other):
+        assert torch.equal(keys[4], keys[10]) and keys[4].unique().numel() == 3
+    assert torch.equal(one[4], other[4])
+    assert (one[3] == other[3]).tolist() == [True, True, False]
+    assert one.max() < strings.table.shape[0]
+    assert (one // (1 << 16)).tolist() == [[0, 1, 2]] * 11
 
 
 def test_clouds_have_the_shapes_that_they_name(example: Callable[[str], ModuleType]) -> None:
