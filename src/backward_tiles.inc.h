@@ -9,11 +9,8 @@
 
 /* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
 static const REAL *WORD(block_of)(const ota_array *a, int64_t batch, int64_t head) {
-    const int64_t rows = a->size[2], width = a->size[3];
-    if (a->type != REAL_TYPE || rows < 2 || a->stride[3] != 1 || a->stride[2] != width) return NULL;
-    const REAL *at = (const REAL *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +
-                     (a->size[1] == 1 ? 0 : head * a->stride[1]);
-    return WORD(all_finite)(at, rows * width) ? at : NULL;
+    const REAL *at = WORD(dense_rows)(a, batch, head, 0);
+    return at != NULL && WORD(all_finite)(at, a->size[2] * a->size[3]) ? at : NULL;
 }
 
 static void WORD(place_keys)(tile_head *h) {

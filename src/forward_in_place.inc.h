@@ -1,17 +1,9 @@
-/* What is read and written where it lies, part of forward.inc.h: rows of queries and outputs that kernels can take as
- * they are; keys and values of plans with few queries, where packing them would take longer than reading them. A
- * type or stride that kernels cannot read goes through a strip of OTA_PANEL rows. */
+/* Keys and values read where they lie, part of forward.inc.h: of plans with few queries, where packing them would
+ * take longer than reading them. A type or stride that kernels cannot read goes through a strip of OTA_PANEL
+ * rows. */
 
 static bool WORD(readable)(const ota_array *a) {
     return a->type == REAL_TYPE && (a->stride[3] == 1 || a->size[3] <= 1);
-}
-
-/* Rows from `first` on, if they lie one behind the other in the plan's type; else NULL. */
-static REAL *WORD(dense_rows)(const ota_array *a, int64_t batch, int64_t head, int64_t first) {
-    if (a->type != REAL_TYPE || a->size[2] < 2 || a->stride[3] != 1 || a->stride[2] != a->size[3])
-        return NULL;
-    return (REAL *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +
-           (a->size[1] == 1 ? 0 : head * a->stride[1]) + first * a->stride[2];
 }
 
 /* Rows [first, first + count) of keys or values: in place where kernels can read them, else in `strip`. */
