@@ -162,19 +162,20 @@ def test_addresses() -> None:
         assert _arrays.address_of(x) == x.__array_interface__["data"][0] == _arrays._slow_address(x)
 
 
-def seconds(call: Callable[[], Any], count: int = 300) -> float:
-    """Processor time of this thread, the least of many turns: others on the machine do not count."""
-    best = float("inf")
-    for _ in range(15):
-        begin = time.thread_time()
-        for _ in range(count):
-            call()
-        best = min(best, (time.thread_time() - begin) / count)
+def seconds(*calls: Callable[[], Any], count: int = 150, turns: int = 40) -> list[float]:
+    """Processor time of this thread, in turns, the least of each: others on the machine do not count."""
+    best = [float("inf")] * len(calls)
+    for _ in range(turns):
+        for k, call in enumerate(calls):
+            begin = time.thread_time()
+            for _ in range(count):
+                call()
+            best[k] = min(best[k], (time.thread_time() - begin) / count)
     return best
 
 
 def test_overhead_of_a_call() -> None:
-    """Twice the figures that docs/python.md reports, so that a slow machine passes and a lost cache fails."""
+    """What is kept between calls saves most of the longer way, however fast the machine is just now."""
     x = np.random.default_rng(0).standard_normal((1, 1, 4, 8)).astype(np.float32)
     t = torch.from_numpy(x)
     with otattn.threads(1), torch.no_grad():
@@ -182,9 +183,16 @@ def test_overhead_of_a_call() -> None:
         plan.forward(x, x, x)
         handle = plan._handle
         arrays, result = ctypes.byref(handle.arrays), ctypes.byref(handle.result)
-        bare = seconds(lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference))
-        assert seconds(lambda: otattn.attention(x, x, x)) - bare <= 16e-6
-        assert seconds(lambda: otattn.attention(t, t, t)) - bare <= 60e-6
+        bare, numpy_call, torch_call, numpy_longer, torch_longer = seconds(
+            lambda: library.ota_forward(handle.pointer, arrays, result, handle.reference),
+            lambda: otattn.attention(x, x, x),
+            lambda: otattn.attention(t, t, t),
+            lambda: longer(x, x, x),
+            lambda: longer(t, t, t),
+        )
+    # A tenth of it in both cases; all of it and half of it where nothing is kept.
+    assert numpy_call - bare <= 0.25 * (numpy_longer - bare)
+    assert torch_call - bare <= 0.25 * (torch_longer - bare)
 
 
 def test_another_mask_for_the_same_arrays(rng: np.random.Generator) -> None:
