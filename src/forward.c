@@ -30,8 +30,8 @@ typedef enum rounds_end {
 } rounds_end;
 
 enum {
-    ROUNDS_SETTLED = 6, /* rounds before the rate says anything */
-    ROUNDS_AHEAD = 12,  /* plain rounds that are cheaper than a start of the extrapolation */
+    ROUNDS_SETTLED = 6, /* rounds before the rate says that another method is cheaper */
+    ROUNDS_AHEAD = 3,   /* plain rounds that are cheaper than a start of the extrapolation */
     ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
     ROUNDS_STALL =
         50, /* less than 10 % in so many rounds: the general solver looks for the reason */

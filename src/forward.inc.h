@@ -118,6 +118,16 @@ static void apply_weights(const walk *w, const ota_slot *slot, ota_worker *worke
         KERNELS(plan)->apply(p, stride, slot->values, width, rows, m, width, out, width);
 }
 
+/* The caller's coupling from row `first` on where weights can be made as it lies; else NULL. Without outputs,
+ * which spend the weights that they are made of. */
+static REAL *WORD(coupling_in_place)(const walk *w, int64_t batch, int64_t head, int64_t first) {
+    const ota_array *coupling = &w->arrays->coupling;
+    if (!ota_array_present(coupling) || ota_array_present(&w->arrays->out) ||
+        coupling->size[3] != w->plan->key_count)
+        return NULL;
+    return WORD(dense_rows)(coupling, batch, head, first);
+}
+
 /* Everything the caller wants from finished weights p[rows][stride] of queries [first, first + rows), which
  * are its to spend.
  * `with_out` is false when the fused kernel has made `out` already. */
@@ -163,7 +173,7 @@ static void WORD(finish_rows)(walk *w, const ota_slot *slot, ota_worker *worker,
         }
         if (with_out) WORD(put_row)(w, batch, head, first + k, &found[k]);
     }
-    if (ota_array_present(&a->coupling)) {
+    if (ota_array_present(&a->coupling) && WORD(coupling_in_place)(w, batch, head, first) != p) {
         ota_array rows_of = a->coupling;
         rows_of.size[3] = m;
         WORD(ota_unpack_rows)(&rows_of, batch, head, first, rows, p, stride);

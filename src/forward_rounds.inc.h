@@ -9,8 +9,9 @@
  * sums of the last round; to a tolerance, the emission takes u from the round that met it. A streamed
  * plan has no room for K and forms its blocks again every round, with the same bits. What the kernel
  * cannot carry (NaN, infinities, sums that underflow, masses without a place) is left to the plan's
- * solver on stored scores. Rounds to a tolerance that only f64 certifies begin in f32, which reads half as
- * much, and go on in f64 from the potentials that f32 ends with. */
+ * solver on stored scores. A caller's matrix that lies dense is read, and a coupling written, where it lies. Rounds to
+ * a tolerance are extrapolated (extrapolation.h) as soon as their rate says that plain ones take long; where only f64 certifies
+ * them they begin in f32, which reads half as much, and go on in f64 from the potentials that f32 ends with. */
 
 /* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
  * linear_round takes at once, so that a block's bits are those of its chunk. */
@@ -25,7 +26,8 @@ static int64_t WORD(rows_at_once)(const ota_plan *plan) {
 typedef struct WORD(rounds_walk) {
     WORD(seat_walk) * seat_walk;
     double t, sink;
-    REAL c;            /* log2(e) / tau */
+    double unit;       /* log2(e) / tau */
+    REAL c;            /* what scores, or raw products, are multiplied by */
     bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
     bool absorbed;     /* a is not 0 */
     bool masked;       /* some pair may be forbidden */
@@ -113,14 +115,58 @@ static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t 
                              : 0.0;
 }
 
+/* A row of K from the caller's numbers where they lie. False: some are not finite, or too large. */
+static bool WORD(kernel_row_in_place)(const WORD(rounds_walk) * rounds, int64_t chunk,
+                                      int64_t query, const REAL *numbers, REAL *row) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_plan *plan = s->w->plan;
+    const ota_resolved *r = &plan->resolved;
+    const double scale = r->scale;
+    REAL low, high;
+    if (!KERNELS(plan)->extent(numbers, r->keys, &low, &high)) return false;
+    const REAL best = scale > 0.0 ? high : low, worst = scale > 0.0 ? low : high;
+    if (!(fmax(fabs((double)low), fabs((double)high)) * fabs(scale) < (double)REAL_TOP / 8.0))
+        return false;
+    if (rounds->first && rounds->careful) {
+        ota_survey *survey = &s->seat->surveys[chunk];
+        survey->high = fmax(survey->high, scale * (double)best);
+        survey->low = fmin(survey->low, scale * (double)worst);
+    }
+    KERNELS(plan)->lifted(numbers, NULL, r->keys, best, (REAL)(rounds->unit * scale), row);
+    for (int64_t j = r->keys; j < plan->dense_stride; j++) row[j] = (REAL)0;
+    s->seat->mu[query] = ota_row_mass(r, s->batch, s->head, query);
+    s->seat->shift[query] = scale * (double)best;
+    s->seat->sinks[query] = 0.0;
+    return true;
+}
+
+/* The caller's matrix from row `first` on where rows of K can be made of it as it lies; else NULL. */
+static const REAL *WORD(matrix_in_place)(const WORD(rounds_walk) * rounds, int64_t first) {
+    const WORD(seat_walk) *s = rounds->seat_walk;
+    const ota_resolved *r = &s->w->plan->resolved;
+    const double unit = rounds->unit * fabs(r->scale);
+    const bool plain = r->from_matrix && !rounds->masked && !rounds->absorbed &&
+                       !(rounds->sink > -INFINITY) && unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
+    return plain ? WORD(dense_rows)(&r->problem.scores, s->batch, s->head, first) : NULL;
+}
+
 /* K of queries [at, at + rows), which belong to one chunk. */
 static void WORD(form_block)(WORD(rounds_walk) * rounds, ota_worker *worker, int64_t chunk,
                              int64_t at, int64_t rows, REAL *to) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_plan *plan = s->w->plan;
     const int64_t stride = plan->dense_stride;
-    int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK];
+    int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK], first = 0;
     const double zeros[OTA_ROW_BLOCK] = {0};
+    const REAL *numbers = WORD(matrix_in_place)(rounds, at);
+    while (numbers != NULL && first < rows &&
+           WORD(kernel_row_in_place)(rounds, chunk, at + first,
+                                     numbers + first * plan->resolved.keys, to + first * stride))
+        first++;
+    if (first == rows) return;
+    at += first;
+    rows -= first;
+    to += first * stride;
     WORD(raw_rows)(s->w, s->slot, worker, s->batch, s->head, at, rows, begin, end, to, stride);
     for (int64_t k = 0; k < rows; k++) {
         REAL *row = to + k * stride;
@@ -185,9 +231,9 @@ static void WORD(turn_chunk)(void *context, int64_t chunk, int worker_index) {
      (const REAL *)rounds->seat_walk->seat->scores + first * plan->dense_stride);
 }
 
-/* P of one row over its K, and what the row's outputs need. */
-static void WORD(plan_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *row,
-                           ota_row_found *found) {
+/* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
+static void WORD(plan_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *row, REAL *to,
+                           int64_t count, ota_row_found *found) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_plan *plan = s->w->plan;
     const ota_arrays *a = s->w->arrays;
@@ -204,10 +250,10 @@ static void WORD(plan_row)(WORD(rounds_walk) * rounds, int64_t query, REAL *row,
             found->lse =
                 log(KERNELS(plan)->sum(row, stride) + seat->sinks[query]) + seat->shift[query] / t;
         }
-        memset(row, 0, (size_t)stride * sizeof *row);
+        memset(to, 0, (size_t)count * sizeof *to);
         return;
     }
-    KERNELS(plan)->weights(row, stride, 1, stride, seat->bias, &u, row, stride);
+    KERNELS(plan)->weights(row, stride, 1, count, seat->bias, &u, to, count);
     found->sink = u * seat->sinks[query];
     found->mass = mu - found->sink;
     if (!logs) return;
@@ -242,10 +288,13 @@ static void WORD(emit_rounds)(void *context, int64_t chunk, int worker_index) {
         REAL *p = WORD(block_of)(rounds, worker, at);
         if (plan->streamed) WORD(form_block)(rounds, worker, chunk, at, rows, p);
         if (!rounds->met) WORD(turn_rows)(rounds, chunk, at, rows, p);
+        REAL *placed = WORD(coupling_in_place)(w, s->batch, s->head, at);
+        REAL *to = placed != NULL ? placed : p;
+        const int64_t ld = placed != NULL ? plan->key_count : stride;
         for (int64_t k = 0; k < rows; k++)
-            WORD(plan_row)(rounds, at + k, p + k * stride, &found[k]);
+            WORD(plan_row)(rounds, at + k, p + k * stride, to + k * ld, ld, &found[k]);
         WORD(finish_rows)
-        (w, s->slot, worker, s->batch, s->head, at, rows, p, stride, found, s->seat->mu + at, true,
+        (w, s->slot, worker, s->batch, s->head, at, rows, to, ld, found, s->seat->mu + at, true,
          tally, receiver);
     }
 }
@@ -309,6 +358,7 @@ static void WORD(begin_rounds)(WORD(rounds_walk) * rounds) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_resolved *r = &s->w->plan->resolved;
     const double c = log2_e / rounds->t;
+    rounds->unit = c;
     rounds->masked = r->row_terms || r->support_count > 0 || s->w->plan->key_count < r->keys;
     rounds->raw = !r->row_terms && !r->from_matrix && r->scale > 0.0 && !rounds->absorbed &&
                   !(rounds->sink > -INFINITY) && c * r->scale > RAW_LEAST &&
@@ -388,7 +438,7 @@ static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling,
     if (rounds->leading && at->residual <= at->floor && at->residual > at->last) return true;
     const double rate = at->residual / at->last, ahead = log(tolerance / at->residual);
     const bool soon = rate < 1.0 && ahead / log(rate) < (at->allowed ? ROUNDS_AHEAD : ROUNDS_SHARE);
-    at->slow |= d->rounds >= ROUNDS_SETTLED && !soon;
+    at->slow |= d->rounds >= (at->allowed ? 1 : ROUNDS_SETTLED) && !soon;
     at->accelerated = at->slow && at->allowed;
     at->best = fmin(at->best, at->residual);
     return false;

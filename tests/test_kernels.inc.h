@@ -89,6 +89,38 @@ static void NAME(test_maximum)(void **state) {
     }
 }
 
+static void NAME(test_extent)(void **state) {
+    (void)state;
+    source from = {3};
+    static const double odd[] = {NAN, INFINITY, -INFINITY};
+    FOR_EACH_LEVEL(kernels) for (int place = 0; place < PLACES; place++) {
+        for (int i = 0; i < SIZE_COUNT; i++) {
+            guards all = {.place = place};
+            int64_t count = SIZES[i];
+            T *s = NAME(normals)(&all, &from, count, 80);
+            T least = (T)INFINITY, most = (T)-INFINITY, low, high;
+            for (int64_t j = 0; j < count; j++) {
+                least = s[j] < least ? s[j] : least;
+                most = s[j] > most ? s[j] : most;
+            }
+            assert_true(kernels->extent(s, count, &low, &high) == (count > 0));
+            if (count > 0) assert_true(low == least && high == most);
+            for (int64_t j = 0; j < smaller_of(count, 130); j++) {
+                T old = s[j];
+                for (int k = 0; k < 3; k++) {
+                    s[j] = (T)odd[k];
+                    assert_false(kernels->extent(s, count, &low, &high));
+                }
+                s[j] = j % 2 == 0 ? (T)-1e6 : (T)1e6; /* the end of the range in every place */
+                assert_true(kernels->extent(s, count, &low, &high));
+                assert_true((j % 2 == 0 ? low : high) == s[j]);
+                s[j] = old;
+            }
+            release(&all);
+        }
+    }
+}
+
 static void NAME(test_exponentials)(void **state) {
     (void)state;
     source from = {2};

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,6 +271,95 @@ static void scores_in_f32_keep_the_bound(void **unused) {
     spec_check("TOT-107 CETA-07", worst, 1.0);
 }
 
+/* A matrix that lies dense is read, and the coupling written, where it lies: the bits are those of rows with room
+ * between them, which are copied. Costs are the scores with the other sign. `odd`: one row has a forbidden pair, so
+ * that it goes the longer way, or nothing is finite at all. */
+static void dense_matrices_change_no_bit(void **unused) {
+    (void)unused;
+    enum { N = 119, M = 131, LD = 137 };
+    static const char *const methods[] = {"softmax/exact", "ceta{rounds=3}", "softmax/relaxed:2",
+                                          "softmax/capped:1.4"};
+    static stage t;
+    static float apart[N * LD], spread[N * LD], shifted[N * M + 1], plan[N * M];
+    int placed = 0;
+    for (int which = 0; which < 4 * 2 * 3; which++) {
+        const int odd = which / 8;
+        fill(&t, methods[which % 4], N, M, 2.0, 0.0, 400 + (uint64_t)which);
+        t.options.tolerance = 1e-4;
+        t.problem.cost = which / 4 % 2;
+        from_scores(&t);
+        for (int64_t i = 0; i < N; i++) t.mu[i] = i % 17 == 5 ? 0.0 : 1.0;
+        if (which % 3 == 0) t.problem.row_mass = ota_array_of(t.mu, OTA_F64, 1, 1, 1, N);
+        for (int64_t k = 0; k < N * M && t.problem.cost; k++) t.scores[k] *= -1.0F;
+        if (odd > 0) t.scores[40 * M + 3] = odd == 2 ? NAN : t.problem.cost ? INFINITY : -INFINITY;
+        ota_arrays a = {.size = sizeof a};
+        a.column_potential = ota_array_of(t.g, OTA_F64, 1, 1, 1, M);
+        ota_status status[2];
+        double g[M] = {0};
+        int64_t rounds = 0;
+        for (int way = 0; way < 2; way++) {
+            for (int64_t k = 0; k < N * M; k++) {
+                apart[k / M * LD + k % M] = t.scores[k];
+                shifted[k + 1] = t.scores[k];
+            }
+            a.coupling = ota_array_of(plan, OTA_F32, 1, 1, N, M);
+            t.problem.scores = ota_array_of(shifted + 1, OTA_F32, 1, 1, N, M);
+            if (way == 1) {
+                a.coupling = ota_array_of(spread, OTA_F32, 1, 1, N, M);
+                t.problem.scores = ota_array_of(apart, OTA_F32, 1, 1, N, M);
+                a.coupling.stride[2] = t.problem.scores.stride[2] = LD;
+            }
+            ota_plan *made;
+            assert_int_equal(ota_plan_create(&made, &t.problem, 0, &t.options, &t.error), OTA_OK);
+            (void)ota_plan_describe(made, t.text, sizeof t.text);
+            t.result = (ota_result){.size = sizeof t.result};
+            status[way] = ota_forward(made, &a, &t.result, &t.error);
+            ota_plan_free(made);
+            if (way == 0) {
+                memcpy(g, t.g, sizeof g);
+                rounds = t.result.rounds;
+            }
+        }
+        assert_int_equal(status[0], status[1]);
+        assert_true(odd == 2 ? status[0] == OTA_NONFINITE : status[0] >= OTA_OK);
+        assert_int_equal(rounds, t.result.rounds);
+        bool same = memcmp(g, t.g, sizeof g) == 0;
+        for (int64_t i = 0; i < N; i++)
+            same &= memcmp(plan + i * M, spread + i * LD, M * sizeof *plan) == 0;
+        spec_check_true("TOT-02", same);
+        placed += strstr(t.text, "path: stored kernel") != NULL;
+    }
+    assert_true(placed > 12);
+}
+
+/* Extrapolation begins as soon as two residuals say that plain rounds would take long. */
+static void slow_rounds_are_extrapolated(void **unused) {
+    (void)unused;
+    enum { N = 200 };
+    static stage t;
+    uint64_t state = 9;
+    double x[4 * N];
+    int64_t rounds[2];
+    fill(&t, "softmax/exact", N, N, 1.0, 0.0, 1);
+    from_scores(&t);
+    for (int k = 0; k < 4 * N; k++) x[k] = uniform(&state);
+    for (int64_t k = 0; k < N * N; k++) {
+        const double *a = x + 2 * (k / N), *b = x + 2 * N + 2 * (k % N);
+        const double away[2] = {a[0] - b[0], a[1] - b[1]};
+        t.scores[k] = (float)(-away[0] * away[0] - away[1] * away[1]);
+    }
+    t.problem.temperature = 0.1;
+    t.options.tolerance = 1e-5;
+    for (int way = 0; way < 2; way++) {
+        t.options.solver = way == 0 ? NULL : "sinkhorn";
+        assert_int_equal(run(&t), OTA_OK);
+        assert_true(judged(&t) <= t.options.tolerance);
+        rounds[way] = t.result.rounds;
+    }
+    print_message("  %d rounds, %d without extrapolation\n", (int)rounds[0], (int)rounds[1]);
+    assert_true(5 * rounds[0] <= 2 * rounds[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(success_is_within_the_tolerance),
@@ -277,6 +367,8 @@ int main(void) {
         cmocka_unit_test(a_limit_below_every_path_names_the_least),
         cmocka_unit_test(a_streamed_plan_that_fails_says_why),
         cmocka_unit_test(scores_in_f32_keep_the_bound),
+        cmocka_unit_test(dense_matrices_change_no_bit),
+        cmocka_unit_test(slow_rounds_are_extrapolated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,8 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         T (*maximum)(const T *s, const T *h, int64_t count);                                                       \
         /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                            \
         T (*lowest)(const T *s, int64_t count, int64_t *forbidden);                                                \
+        /* the least and the largest of s; false: some are not finite, and nothing is promised */                  \
+        bool (*extent)(const T *s, int64_t count, T *low, T *high);                                                \
         /* p_j = 2^((s_j + h_j - shift) c); returns the sum (<= 64 naive terms per partial sum) */                 \
         double (*exponentials)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                         \
         /* p_j *= factor; returns nothing */                                                                       \
@@ -178,8 +180,9 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                        \
         void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
                                const T *y, const double *factor, double *x, double *column);                       \
-        /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. Made    \
-           for entries <= 1: scalings up to 2^(lift/2) times them stay normal where their product is. */   \
+        /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. */          \
+        /* Made for entries <= 1 (c < 0 where s are costs): scalings up to 2^(lift/2) times them stay */           \
+        /* normal where their product is. */                                                                       \
         void (*lifted)(const T *s, const T *h, int64_t count, T shift, T c, T *p);                                 \
         /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                           \
         void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \

@@ -152,8 +152,8 @@ static ALWAYS_INLINE double total_of(const total *from) {
 }
 
 /* Below SMALLEST_C a difference of finite scores may overflow although its product with c matters:
- * such rows are formed from halved scores and a doubled c, which is exact. */
-static inline real score_gain(real c) { return c < SMALLEST_C ? (real)0.5 : 1; }
+ * such rows are formed from halved scores and a doubled c, which is exact. c < 0: numbers are costs. */
+static inline real score_gain(real c) { return (c < 0 ? -c : c) < SMALLEST_C ? (real)0.5 : 1; }
 
 #include "power.inc.h"
 
@@ -182,6 +182,7 @@ const kernel_table OTA_TABLE = {
     .apply = apply,
     .maximum = maximum,
     .lowest = lowest,
+    .extent = extent,
     .exponentials = exponentials,
     .multiply = multiply,
     .sum = sum,

@@ -28,6 +28,34 @@ static real lowest(const real *s, int64_t count, int64_t *forbidden) {
     return -vec_reduce_max(vec_sub(vec_set(0), low));
 }
 
+static bool extent(const real *s, int64_t count, real *low, real *high) {
+    enum { TWO = 2 * LANES };
+    vec least[2], most[2], zero[2];
+    for (int k = 0; k < 2; k++) {
+        least[k] = vec_set((real)INFINITY);
+        most[k] = vec_set((real)-INFINITY);
+        zero[k] = vec_set(0);
+    }
+    int64_t j = 0;
+    for (; j + TWO <= count; j += TWO) {
+        for (int k = 0; k < 2; k++) {
+            vec x = vec_load(s + j + k * LANES);
+            least[k] = vec_min(x, least[k]);
+            most[k] = vec_max(x, most[k]);
+            zero[k] = vec_add(zero[k], vec_sub(x, x));
+        }
+    }
+    *low = -vec_reduce_max(vec_sub(vec_set(0), vec_min(least[0], least[1])));
+    *high = vec_reduce_max(vec_max(most[0], most[1]));
+    real rest = vec_reduce_add(vec_add(zero[0], zero[1]));
+    for (; j < count; j++) {
+        *low = s[j] < *low ? s[j] : *low;
+        *high = s[j] > *high ? s[j] : *high;
+        rest += s[j] - s[j];
+    }
+    return count > 0 && rest >= 0;
+}
+
 static double exponentials(const real *s, const real *h, int64_t count, real shift, real c,
                            real *p) {
     total all = {0, 0};
