@@ -9,9 +9,10 @@
  * sums of the last round; to a tolerance, the emission takes u from the round that met it. A streamed
  * plan has no room for K and forms its blocks again every round, with the same bits. What the kernel
  * cannot carry (NaN, infinities, sums that underflow, masses without a place) is left to the plan's
- * solver on stored scores. A caller's matrix that lies dense is read, and a coupling written, where it lies. Rounds to
- * a tolerance are extrapolated (extrapolation.h) as soon as their rate says that plain ones take long; where only f64 certifies
- * them they begin in f32, which reads half as much, and go on in f64 from the potentials that f32 ends with. */
+ * solver on stored scores. A caller's matrix that lies dense is read, and a coupling written, where it
+ * lies. Rounds to a tolerance are extrapolated (extrapolation.h) as soon as their rate says that plain ones
+ * take long; where only f64 certifies them they begin in f32, which reads half as much, and go on in f64 from
+ * the potentials that f32 ends with. */
 
 /* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
  * linear_round takes at once, so that a block's bits are those of its chunk. */
