@@ -69,20 +69,21 @@ static void WORD(turn_rows)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t f
     if (lost) atomic_store_explicit(&rounds->lost, true, memory_order_relaxed);
 }
 
-/* What the floor of the arithmetic needs: range of the scores, squared norms of the queries. */
+/* What the floor of the arithmetic needs: range of the scores, squared norms of the queries; and how many keys the
+ * row may use. */
 static void WORD(survey_row)(const WORD(rounds_walk) * rounds, int64_t chunk, const REAL *row,
-                             const REAL *query, double top) {
+                             const REAL *query, double top, double mu) {
     const ota_plan *plan = rounds->seat_walk->w->plan;
     const ota_resolved *r = &plan->resolved;
     ota_survey *survey = &rounds->seat_walk->seat->surveys[chunk];
-    if (!rounds->raw) {
+    int64_t forbidden = 0;
+    if (!rounds->raw || rounds->masked) {
+        const double bottom = (double)KERNELS(plan)->lowest(row, r->keys, &forbidden);
         if (rounds->absorbed) top = (double)KERNELS(plan)->maximum(row, NULL, plan->dense_stride);
-        survey->high = fmax(survey->high, top);
-        int64_t forbidden;
-        survey->low = fmin(survey->low, (double)KERNELS(plan)->lowest(row, r->keys, &forbidden));
-        survey->forbidden |= forbidden > 0;
+        if (!rounds->raw) survey->low = fmin(survey->low, bottom);
+        if (!rounds->raw) survey->high = fmax(survey->high, top);
     }
-    survey->forbidden |= rounds->raw && rounds->masked;
+    if (mu > 0.0 && r->keys - forbidden < survey->least) survey->least = r->keys - forbidden;
     REAL norm = 0;
     for (int64_t q = 0; q < r->width; q++) norm += query[q] * query[q];
     survey->norm = fmax(survey->norm, (double)norm);
@@ -105,7 +106,7 @@ static void WORD(kernel_row)(WORD(rounds_walk) * rounds, int64_t chunk, int64_t 
     }
     if (empty && mu > 0.0) atomic_store_explicit(&rounds->shut, true, memory_order_relaxed);
     if (rounds->first && rounds->careful && keys > -INFINITY)
-        WORD(survey_row)(rounds, chunk, row, vector, keys);
+        WORD(survey_row)(rounds, chunk, row, vector, keys, mu);
     const REAL shift = empty ? (REAL)0 : (REAL)top;
     KERNELS(plan)->lifted(row, a, plan->dense_stride, shift, rounds->c, row);
     seat->mu[query] = empty ? 0.0 : mu;
@@ -209,7 +210,8 @@ static void WORD(form_kernel)(void *context, int64_t chunk, int worker_index) {
     if (rounds->first) {
         REAL *tops = rounds->masked ? (REAL *)s->seat->tops + chunk * stride : NULL;
         for (int64_t j = 0; rounds->masked && j < stride; j++) tops[j] = (REAL)-INFINITY;
-        s->seat->surveys[chunk] = (ota_survey){.low = INFINITY, .high = -INFINITY};
+        s->seat->surveys[chunk] =
+            (ota_survey){.low = INFINITY, .high = -INFINITY, .least = plan->resolved.keys};
     }
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = at + step < last ? step : last - at;
@@ -446,16 +448,20 @@ static bool WORD(within)(WORD(rounds_walk) * rounds, ota_scaling *scaling,
 }
 
 /* Extrapolated rounds would meet exact or capped columns in the limit where no plan of positive weights
- * does: where pairs are forbidden, the general solver looks for one first. Asked for by name, Sinkhorn is
- * Sinkhorn. */
+ * does: where some row may not use a key that another may, the general solver looks for one first. Asked for by
+ * name, Sinkhorn is Sinkhorn. */
 static bool WORD(may_extrapolate)(const WORD(rounds_walk) * rounds) {
     const WORD(seat_walk) *s = rounds->seat_walk;
     const ota_plan *plan = s->w->plan;
     if (plan->solver != &ota_solver_coupled) return false;
-    bool forbidden = false;
-    for (int64_t chunk = 0; chunk < WORD(live_chunks)(plan); chunk++)
-        forbidden |= s->seat->surveys[chunk].forbidden;
-    return !forbidden || s->dense->rule == OTA_COLUMNS_RELAXED;
+    int64_t used = 0, least = plan->resolved.keys;
+    for (int64_t j = 0; j < plan->dense_columns; j++)
+        used += !rounds->masked || s->seat->used[j] != 0;
+    for (int64_t chunk = 0; chunk < WORD(live_chunks)(plan); chunk++) {
+        const int64_t one = s->seat->surveys[chunk].least;
+        least = one < least ? one : least;
+    }
+    return least >= used || s->dense->rule == OTA_COLUMNS_RELAXED;
 }
 
 /* Has the residual stood still, or has the head had its share of rounds? */

@@ -51,7 +51,7 @@ typedef struct ota_worker {
  * not raw products) and the largest |q|^2. */
 typedef struct ota_survey {
     double low, high, norm;
-    bool forbidden; /* some pair */
+    int64_t least; /* keys that a row with mass may use, where they are fewest */
 } ota_survey;
 
 /* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */

@@ -332,32 +332,40 @@ static void dense_matrices_change_no_bit(void **unused) {
     assert_true(placed > 12);
 }
 
-/* Extrapolation begins as soon as two residuals say that plain rounds would take long. */
+/* Extrapolation begins as soon as two residuals say that plain rounds would take long, also where keys are padding
+ * for every query; not where a mask differs by rows. */
 static void slow_rounds_are_extrapolated(void **unused) {
     (void)unused;
-    enum { N = 200 };
+    enum { N = 200, WAYS = 4 };
     static stage t;
     uint64_t state = 9;
     double x[4 * N];
-    int64_t rounds[2];
-    fill(&t, "softmax/exact", N, N, 1.0, 0.0, 1);
-    from_scores(&t);
+    int64_t rounds[WAYS];
     for (int k = 0; k < 4 * N; k++) x[k] = uniform(&state);
-    for (int64_t k = 0; k < N * N; k++) {
-        const double *a = x + 2 * (k / N), *b = x + 2 * N + 2 * (k % N);
-        const double away[2] = {a[0] - b[0], a[1] - b[1]};
-        t.scores[k] = (float)(-away[0] * away[0] - away[1] * away[1]);
-    }
-    t.problem.temperature = 0.1;
-    t.options.tolerance = 1e-5;
-    for (int way = 0; way < 2; way++) {
-        t.options.solver = way == 0 ? NULL : "sinkhorn";
+    for (int way = 0; way < WAYS; way++) {
+        fill(&t, "softmax/exact", N, N, 1.0, 0.0, 1);
+        from_scores(&t);
+        for (int64_t k = 0; k < N * N; k++) {
+            const double *a = x + 2 * (k / N), *b = x + 2 * N + 2 * (k % N);
+            const double away[2] = {a[0] - b[0], a[1] - b[1]};
+            t.scores[k] = (float)(-away[0] * away[0] - away[1] * away[1]);
+            t.mask[k] = way == 2 ? k % N % 10 != 4 : k != 3 * N + 5;
+        }
+        t.support = (ota_support){.kind = OTA_SUPPORT_BOOLEAN,
+                                  .array = ota_array_of(t.mask, OTA_BOOL, 1, 1, N, N)};
+        t.problem.supports = &t.support;
+        t.problem.support_count = way >= 2;
+        t.problem.temperature = 0.1;
+        t.options.tolerance = 1e-5;
+        t.options.solver = way == 1 ? "sinkhorn" : NULL;
         assert_int_equal(run(&t), OTA_OK);
         assert_true(judged(&t) <= t.options.tolerance);
         rounds[way] = t.result.rounds;
     }
-    print_message("  %d rounds, %d without extrapolation\n", (int)rounds[0], (int)rounds[1]);
-    assert_true(5 * rounds[0] <= 2 * rounds[1]);
+    print_message("  %d rounds, %d without extrapolation; %d padded, %d masked\n", (int)rounds[0],
+                  (int)rounds[1], (int)rounds[2], (int)rounds[3]);
+    assert_true(5 * rounds[0] <= 2 * rounds[1] && 5 * rounds[2] <= 2 * rounds[1]);
+    assert_true(rounds[3] > 2 * rounds[0]);
 }
 
 int main(void) {
