@@ -53,29 +53,28 @@ __attribute__((target("avx512f"))) static float avx512_body(int64_t rounds, floa
 }
 #endif
 
-/* Written once; each caller below compiles it for its own instructions. */
-static inline __attribute__((always_inline)) float read_all(const float *data, int64_t count) {
-    enum { SUMS = 8, LANES = 16 };
-    typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
-    lanes sum[SUMS];
-    memset(sum, 0, sizeof sum);
-    for (int64_t k = 0; k + SUMS * LANES <= count; k += SUMS * LANES) {
-        for (int s = 0; s < SUMS; s++) sum[s] += *(const lanes *)(data + k + s * LANES);
-    }
-    float total = 0.0F;
-    for (int s = 0; s < SUMS; s++) {
-        for (int l = 0; l < LANES; l++) total += sum[s][l];
-    }
-    return total;
-}
+/* Sums of a matrix in vectors of `LANES`; a wider vector than the level has would be taken apart in memory. */
+enum { SUMS = 8 };
+#define READ_BODY(LANES)                                                                           \
+    typedef float lanes __attribute__((vector_size((LANES) * sizeof(float)), aligned(4)));         \
+    lanes sum[SUMS];                                                                               \
+    memset(sum, 0, sizeof sum);                                                                    \
+    for (int64_t k = 0; k + SUMS * (LANES) <= count; k += SUMS * (LANES)) {                        \
+        for (int s = 0; s < SUMS; s++) sum[s] += *(const lanes *)(data + k + s * (LANES));         \
+    }                                                                                              \
+    float total = 0.0F;                                                                            \
+    for (int s = 0; s < SUMS; s++) {                                                               \
+        for (int l = 0; l < (LANES); l++) total += sum[s][l];                                      \
+    }                                                                                              \
+    return total
 
-static float portable_read(const float *data, int64_t count) { return read_all(data, count); }
+static float portable_read(const float *data, int64_t count) { READ_BODY(4); }
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) static float avx2_read(const float *data, int64_t count) {
-    return read_all(data, count);
+    READ_BODY(8);
 }
 __attribute__((target("avx512f"))) static float avx512_read(const float *data, int64_t count) {
-    return read_all(data, count);
+    READ_BODY(16);
 }
 #endif
 
