@@ -235,17 +235,16 @@ static ALWAYS_INLINE void linear_dots(int count, const real *kernel, int64_t ldk
 
 /* Into which cache the rows of the next group are called while the columns of this one are added, a time in which
  * the first cache alone is read. Two groups of rows of 2 KB fit there, two halves of groups of 4 KB do not
- * quite; of longer rows the processor finds out by itself. They are called in the order of memory: an
- * address for each would take more registers than there are. */
+ * quite, and vectors shorter than a line gain nothing by them; of longer rows the processor finds out by itself.
+ * They are called in the order of memory: an address for each would take more registers than there are. */
 typedef enum fetch { FETCH_NONE, FETCH_FIRST, FETCH_SECOND } fetch;
 
 enum { FIRST_BYTES = 2 << 10, SECOND_BYTES = 4 << 10, LINE_BYTES = 64 };
 
 static inline fetch fetch_of(int64_t columns) {
     const int64_t bytes = columns * (int64_t)sizeof(real);
-    /* Shorter vectors would call for every line twice. */
-    if (sizeof(vec) < LINE_BYTES || bytes > SECOND_BYTES) return FETCH_NONE;
-    return bytes <= FIRST_BYTES ? FETCH_FIRST : FETCH_SECOND;
+    if (bytes <= FIRST_BYTES && 2 * sizeof(vec) >= LINE_BYTES) return FETCH_FIRST;
+    return sizeof(vec) < LINE_BYTES || bytes > SECOND_BYTES ? FETCH_NONE : FETCH_SECOND;
 }
 
 static ALWAYS_INLINE void linear_columns(int count, fetch ahead, const real *kernel, int64_t ldk,
@@ -254,8 +253,9 @@ static ALWAYS_INLINE void linear_columns(int count, fetch ahead, const real *ker
     vec part = vec_set(0);
     UNROLL for (int i = 0; i < count; i++) {
         part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set(left[i]), part);
-        if (ahead == FETCH_FIRST) __builtin_prefetch(next + i * LANES, 0, 3);
-        if (ahead == FETCH_SECOND) __builtin_prefetch(next + i * LANES, 0, 2);
+        const bool line = i * (int)sizeof(vec) % LINE_BYTES == 0;
+        if (line && ahead == FETCH_FIRST) __builtin_prefetch(next + i * LANES, 0, 3);
+        if (line && ahead == FETCH_SECOND) __builtin_prefetch(next + i * LANES, 0, 2);
     }
     accumulate_lanes(column + j, part, lanes);
 }
