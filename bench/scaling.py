@@ -74,15 +74,16 @@ def peer_process(name: str, n: int, threads: int, repeat: int) -> None:
 
 
 def run(words: list[str], environment: dict[str, str]) -> tuple[str, float]:
-    """Standard output and peak resident memory in MiB of one process."""
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(words, stdout=out, env=environment)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
-        out.seek(0)
-        return out.read().decode(), usage.ru_maxrss / 1024.0
+    """Standard output and peak resident memory in MiB of one process.
+
+    A child's own count begins with the memory of whoever forked it, this interpreter's; `time` is small.
+    """
+    with tempfile.NamedTemporaryFile("r") as peak:
+        timed = ["/usr/bin/time", "-f", "%M", "-o", peak.name, *words]
+        done = subprocess.run(timed, stdout=subprocess.PIPE, env=environment, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}")
+        return done.stdout, float(peak.read()) / 1024.0
 
 
 def ours(program: str, method: str, n: int, options: argparse.Namespace, folder: Path) -> tuple[float, float]:
