@@ -16,7 +16,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "solver/combinatorial.h"
+#include "solvers/combinatorial.h"
 #include "spec.h"
 
 static double unit_draw(uint64_t *state) {

@@ -18,7 +18,7 @@
 #include <math.h>
 
 #include "problem/feasible.h"
-#include "solver/combinatorial.h"
+#include "solvers/combinatorial.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS

@@ -3,7 +3,7 @@
  * size. S [n][m]. */
 #include "coupled_stage.h"
 
-#include "solver/coupled.h"
+#include "solvers/coupled.h"
 
 static void newton_steps(void **unused) {
     (void)unused;

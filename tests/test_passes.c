@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "dice.h"
-#include "solver/coupled.h"
+#include "solvers/coupled.h"
 #include "spec.h"
 
 /* ROWS make three chunks, the last of them short. IDLE has scores and no mass, EMPTY has neither. */

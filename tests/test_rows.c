@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "problems.h"
-#include "solver/rows.h"
+#include "backend/cpu/rows.h"
 #include "spec.h"
 
 enum { COUNTS = 7, ORDERS = 5, MOST = 130 };

@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "dice.h"
-#include "solver/adjoint.h"
-#include "solver/extrapolation.h"
-#include "solver/scaling.h"
+#include "solvers/adjoint.h"
+#include "solvers/extrapolation.h"
+#include "solvers/scaling.h"
 #include "spec.h"
 
 /* UNUSED: no row may use it. CLOSED: v = 0. */
