@@ -1,13 +1,33 @@
 # The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
 
 set(OTATTN_LIBRARY_SOURCES
+    src/backend/cpu/cpu_backend.c
+    src/backend/cpu/device.c
+    src/backend/cpu/forward/decode_f32.c
+    src/backend/cpu/forward/decode_f64.c
+    src/backend/cpu/forward/finish_rows_f32.c
+    src/backend/cpu/forward/finish_rows_f64.c
+    src/backend/cpu/forward/free_rows_f32.c
+    src/backend/cpu/forward/free_rows_f64.c
+    src/backend/cpu/forward/passes.c
+    src/backend/cpu/forward/passes_linear.c
+    src/backend/cpu/forward/score_rows_f32.c
+    src/backend/cpu/forward/score_rows_f64.c
+    src/backend/cpu/forward/small_heads_f32.c
+    src/backend/cpu/forward/small_heads_f64.c
+    src/backend/cpu/forward/stored_kernel_f32.c
+    src/backend/cpu/forward/stored_kernel_f64.c
+    src/backend/cpu/forward/stored_scores_f32.c
+    src/backend/cpu/forward/stored_scores_f64.c
     src/backend/cpu/kernels/kernels.c
     src/backend/cpu/pack.c
     src/backend/cpu/row_scores.c
     src/backend/cpu/rows.c
+    src/backend/run.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
+    src/base/extrapolation.c
     src/base/memory.c
     src/base/status.c
     src/base/threads.c
@@ -26,6 +46,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/backward_tiles.c
     src/operator/backward_unrolled.c
     src/operator/decode.c
+    src/operator/describe.c
     src/operator/forward.c
     src/operator/jvp.c
     src/operator/jvp_check.c
@@ -49,20 +70,19 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/anderson.c
     src/solvers/assignment.c
     src/solvers/assignment_sparse.c
+    src/solvers/column_updates.c
     src/solvers/coupled.c
-    src/solvers/extrapolation.c
     src/solvers/hard.c
     src/solvers/interior.c
     src/solvers/newton.c
     src/solvers/newton_columns.c
     src/solvers/newton_system.c
-    src/solvers/passes.c
-    src/solvers/passes_linear.c
     src/solvers/prefix.c
     src/solvers/row_solvers.c
     src/solvers/scaling.c
     src/solvers/sinkhorn.c
     src/solvers/solver.c
+    src/solvers/stored_rounds.c
     src/solvers/transport.c
     src/solvers/unrolled.c
     src/solvers/unrolled_along.c

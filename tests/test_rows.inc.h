@@ -134,7 +134,7 @@ static void NAME(test_long_lists)(void **state) {
         /* Spreads that rounding to T at that height leaves some digits. */
         const double size = fabs(height) > 1.0e9 ? 1.0e30 : 1.0;
         const int64_t count = k % 3 == 0 ? LONG : 70 + k % 60;
-        ota_row_law law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+        ota_row_parameters law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
                            .order = order,
                            .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
                            .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
@@ -246,7 +246,7 @@ static void NAME(test_hard)(void **state) {
     for (int k = 0; k < 8; k++) {
         const bool lifted = k >= 4;
         const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
-        const ota_row_law law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
+        const ota_row_parameters law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
         const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
         T p[5];
         ota_row_found found;
@@ -307,7 +307,7 @@ static void NAME(test_online)(void **state) {
 static void NAME(test_used_up)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        const ota_row_law law = {ota_kernels_choose(NULL),
+        const ota_row_parameters law = {ota_kernels_choose(NULL),
                                  order < 0 ? 0.0 : orders[order],
                                  1.0,
                                  -INFINITY,
@@ -339,7 +339,7 @@ static void NAME(test_used_up)(void **state) {
 static void NAME(test_edges)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        ota_row_law law = {ota_kernels_choose(NULL),
+        ota_row_parameters law = {ota_kernels_choose(NULL),
                            order < 0 ? 0.0 : orders[order],
                            1.0,
                            -INFINITY,

@@ -29,37 +29,37 @@ static double order_slope(double p, double order) {
 
 #define REAL float
 #define WORD(name) name##_f32
-#define KERNELS(plan) ((plan)->kernels->f32)
+#define KERNELS(plan) ((plan)->device->kernels->f32)
 #define REAL_TYPE OTA_F32
 #define REAL_MAX FLT_MAX
 #define REAL_LIFT OTA_LIFT_F32
 #define TAU_MIN 1.0e-30
-#include "backend/cpu/gradient_pairs.inc.h"
+#include "backend/cpu/gradient/pairs.inc.h"
 
-#include "backend/cpu/gradient_outputs.inc.h"
+#include "backend/cpu/gradient/outputs.inc.h"
 
-#include "backend/cpu/gradient_rounds.inc.h"
+#include "backend/cpu/gradient/rounds.inc.h"
 
-#include "backend/cpu/gradient_coupled.inc.h"
+#include "backend/cpu/gradient/coupled.inc.h"
 
-#include "backend/cpu/gradient_names.inc.h"
+#include "backend/cpu/gradient/names.inc.h"
 
 #define REAL double
 #define WORD(name) name##_f64
-#define KERNELS(plan) ((plan)->kernels->f64)
+#define KERNELS(plan) ((plan)->device->kernels->f64)
 #define REAL_TYPE OTA_F64
 #define REAL_MAX DBL_MAX
 #define REAL_LIFT OTA_LIFT_F64
 #define TAU_MIN DBL_MIN
-#include "backend/cpu/gradient_pairs.inc.h"
+#include "backend/cpu/gradient/pairs.inc.h"
 
-#include "backend/cpu/gradient_outputs.inc.h"
+#include "backend/cpu/gradient/outputs.inc.h"
 
-#include "backend/cpu/gradient_rounds.inc.h"
+#include "backend/cpu/gradient/rounds.inc.h"
 
-#include "backend/cpu/gradient_coupled.inc.h"
+#include "backend/cpu/gradient/coupled.inc.h"
 
-#include "backend/cpu/gradient_names.inc.h"
+#include "backend/cpu/gradient/names.inc.h"
 
 typedef void task(void *context, int64_t index, int worker);
 
@@ -133,7 +133,7 @@ static void load_potentials(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     for (int64_t j = 0; j < r->keys; j++)
         s->g[j] = ota_array_get(&job->arrays->column_potential, job->batch, job->head, 0, j);
-    for (int64_t i = 0; i < r->queries && job->plan->transposed; i++)
+    for (int64_t i = 0; i < r->queries && job->plan->device->transposed; i++)
         s->f[i] = ota_array_get(&job->arrays->row_potential, job->batch, job->head, 0, i);
     tasks_of(job)->load_bias(job);
 }
@@ -145,9 +145,9 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     double *column_sum = s->vectors; /* until the solve; copied below */
-    if (plan->transposed) {
+    if (plan->device->transposed) {
         /* What the task summed by queries belongs to the columns, by keys to the rows. */
         memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
         ota_backward_add_chunks(s, 2, n, s->dense[2]);
@@ -161,7 +161,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         ota_backward_add_chunks(s, 1, m, s->dense[7]);
         ota_backward_add_chunks(s, 2, m, column_sum);
     }
-    const double *g = plan->transposed ? s->f : s->g;
+    const double *g = plan->device->transposed ? s->f : s->g;
     system->scale = 0.0;
     for (int64_t j = 0; j < m; j++) {
         const bool capped = p->columns == OTA_COLUMNS_CAPPED;
@@ -173,7 +173,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
         s->dense[0][i] += job->law.tau * s->dense[2][i] / p->row_strength;
-    *rule = (ota_mass_rule){.f = plan->transposed ? s->g : s->f,
+    *rule = (ota_mass_rule){.f = plan->device->transposed ? s->g : s->f,
                             .g = g,
                             .row_sum = s->dense[2],
                             .column_sum = s->dense[4]};
@@ -181,12 +181,12 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
 
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     const ota_plan *plan = job->plan;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
-    const double *g = plan->transposed ? job->space->f : job->space->g;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const double *g = plan->device->transposed ? job->space->f : job->space->g;
     for (int64_t j = 0; j < m; j++) {
         used[j] = 0;
         for (int64_t i = 0; i < n && !used[j] && g[j] > -INFINITY; i++) {
-            const int64_t query = plan->transposed ? j : i, key = plan->transposed ? i : j;
+            const int64_t query = plan->device->transposed ? j : i, key = plan->device->transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }
     }
@@ -195,11 +195,11 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
 ota_adjoint ota_backward_system(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *s = job->space;
-    return (ota_adjoint){.rows = plan->dense_rows,
-                         .columns = plan->dense_columns,
-                         .stride = plan->dense_stride,
+    return (ota_adjoint){.rows = plan->device->dense_rows,
+                         .columns = plan->device->dense_columns,
+                         .stride = plan->device->dense_stride,
                          .slopes = s->matrix,
-                         .kernels = plan->kernels,
+                         .algebra = &plan->device->algebra,
                          .den = s->dense[0],
                          .row_right = s->dense[1],
                          .extra = s->dense[3],
@@ -211,8 +211,8 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .partial = s->partial[0],
                          .more = s->partial[1],
                          .vectors = s->vectors,
-                         .a = plan->transposed ? s->b : s->a,
-                         .b = plan->transposed ? s->a : s->b};
+                         .a = plan->device->transposed ? s->b : s->a,
+                         .b = plan->device->transposed ? s->a : s->b};
 }
 
 /* How much more than slopes their rounding to f32 may move the multipliers. Gradients may be off by 32 roundings and more
@@ -253,7 +253,7 @@ static ota_status run_implicit(ota_backward_job *job) {
  * sum, which ends the way over the kernel. */
 static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_space *s = job->space;
-    ota_dense *head = &s->rounds.head;
+    ota_head *head = &s->rounds.head;
     double *nu = s->dense[1];
     const bool masked = ota_backward_is_masked(job->plan);
     head->mass = 0.0;
@@ -273,7 +273,7 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
     ota_backward_space *s = job->space;
     const task_table *tasks = tasks_of(job);
     const double *mu = s->dense[0];
-    const int lift = plan->wide ? OTA_LIFT_F64 : OTA_LIFT_F32;
+    const int lift = plan->device->wide ? OTA_LIFT_F64 : OTA_LIFT_F32;
     walk_strips(job, tasks->advantages, tasks->last_keys);
     tasks->last_gradients(job, rounds);
     double *turned = s->dense[5];
@@ -303,10 +303,10 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     const task_table *tasks = tasks_of(job);
-    ota_dense head = ota_backward_head(job);
+    ota_head head = ota_backward_head(job);
     ota_kernel_rounds *rounds = &s->rounds.now;
     *rounds = (ota_kernel_rounds){
-        .head = &s->rounds.head, .rounds = r->settings.rounds, .narrow = !plan->wide};
+        .head = &s->rounds.head, .rounds = r->settings.rounds, .narrow = !plan->device->wide};
     s->rounds.head = head;
     rounds->g_grad = s->dense[6];
     rounds->sums = (ota_unrolled_sums){.row = s->dense[7], .column = s->vectors};
@@ -361,25 +361,25 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     ota_status stopped = OTA_OK;
     if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
     job->stored = true;
     each_chunk(job, tasks_of(job)->widen);
-    for (int64_t j = 0; j < n && plan->transposed; j++) {
-        for (int64_t i = m; i < plan->dense_stride; i++) {
-            s->matrix[j * plan->dense_stride + i] = -INFINITY;
-            s->gradient[j * plan->dense_stride + i] = 0.0;
+    for (int64_t j = 0; j < n && plan->device->transposed; j++) {
+        for (int64_t i = m; i < plan->device->dense_stride; i++) {
+            s->matrix[j * plan->device->dense_stride + i] = -INFINITY;
+            s->gradient[j * plan->device->dense_stride + i] = 0.0;
         }
     }
-    ota_dense head;
+    ota_head head;
     ota_unrolled u;
     ota_backward_rounds(job, &head, &u);
     ota_status status = ota_unrolled_replay(&u);
     if (status == OTA_OK) status = ota_unrolled_reverse(&u);
     if (status != OTA_OK) return status;
-    const double *of_queries = plan->transposed ? head.g : u.found_f;
-    const double *of_keys = plan->transposed ? u.found_f : head.g;
+    const double *of_queries = plan->device->transposed ? head.g : u.found_f;
+    const double *of_keys = plan->device->transposed ? u.found_f : head.g;
     memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
     tasks_of(job)->load_bias(job);
@@ -409,7 +409,7 @@ static ota_status run_prefix(ota_backward_job *job) {
     const ota_status status = ota_backward_prefix(job);
     for (int64_t i = 0; i < r->queries; i++) {
         for (int64_t k = 0; k < job->slot->broken_count; k++) {
-            const double p = job->seat->plan[i * plan->dense_stride + job->slot->broken[k]];
+            const double p = job->seat->plan[i * plan->device->dense_stride + job->slot->broken[k]];
             if (p > 0.0) job->space->bad[i] = true;
         }
     }
@@ -461,7 +461,7 @@ static bool may_use_kernel(const ota_backward_job *job) {
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
 static bool begins_narrow(const ota_backward_job *job) {
-    return job->plan->mixed && job->mode == OTA_BACKWARD_IMPLICIT &&
+    return job->plan->device->mixed && job->mode == OTA_BACKWARD_IMPLICIT &&
            job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
 }
 
@@ -471,7 +471,7 @@ static bool may_list(const ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     const ota_gradients *want = job->want;
     const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
-    if (job->mode != OTA_BACKWARD_FREE || plan->workers[0].keys.wide == NULL || job->sums)
+    if (job->mode != OTA_BACKWARD_FREE || plan->device->workers[0].keys.wide == NULL || job->sums)
         return false;
     for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
         if (ota_array_present(whole[k])) return false;
@@ -511,8 +511,8 @@ static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    job->law = (ota_row_law){
-        .kernels = plan->kernels,
+    job->law = (ota_row_parameters){
+        .kernels = plan->device->kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, job->head),
         .sink = ota_head_sink(r, job->head),
@@ -528,8 +528,8 @@ static void begin_head(ota_backward_job *job) {
         s->f[i] = s->a[i] = s->top[i] = 0.0;
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
-    for (int64_t j = 0; j < plan->stride; j++) s->g[j] = s->b[j] = 0.0;
-    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = job->seat->scores;
+    for (int64_t j = 0; j < plan->device->stride; j++) s->g[j] = s->b[j] = 0.0;
+    if (ota_device_has_seats(plan->device) && plan->device->wide) s->matrix = job->seat->scores;
 }
 
 static ota_status run_head(ota_backward_job *job) {
@@ -576,7 +576,7 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const int64_t group = r->heads / r->key_heads;
     job->batch = index / r->key_heads;
     job->key_head = index % r->key_heads;
-    job->wide = plan->wide && !job->begins_narrow;
+    job->wide = plan->device->wide && !job->begins_narrow;
     job->keep_sums = false;
     tasks_of(job)->pack_head(job);
     for (int64_t k = 0; k < group; k++) {
@@ -598,8 +598,8 @@ static ota_backward_job job_of(const ota_backward_job *first, int walker) {
     const ota_plan *plan = job.plan;
     job.worker = walker;
     job.space = plan->backward + walker;
-    job.slot = plan->slots + walker;
-    job.seat = ota_plan_has_seats(plan) ? plan->seats + walker : NULL;
+    job.slot = plan->device->slots + walker;
+    job.seat = ota_device_has_seats(plan->device) ? plan->device->seats + walker : NULL;
     return job;
 }
 

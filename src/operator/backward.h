@@ -48,7 +48,7 @@ typedef struct ota_rounds_space {
     void *rows;     /* [rows of a strip][width]: dL/dout and A */
     void *packed;   /* panels of width: values and B */
     double *sum;    /* [keys][values_width + 1] P^T (dL/dout, a) */
-    ota_dense head; /* of the head at work */
+    ota_head head; /* of the head at work */
     ota_kernel_rounds now;
     int64_t at;   /* the round at work */
     bool carried; /* P and dL/dS of the head at work come from its kernel */
@@ -121,7 +121,7 @@ typedef struct ota_backward_job {
     ota_backward_space *space;
     ota_slot *slot;
     ota_seat *seat; /* of its walker; NULL where the plan has none */
-    ota_row_law law;
+    ota_row_parameters law;
     ota_backward_mode mode;
     int64_t batch, head, key_head;
     bool biased;         /* g is not 0              */
@@ -154,12 +154,12 @@ ota_adjoint ota_backward_system(const ota_backward_job *job);
  * forward closes the potential. */
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
 /* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
-ota_dense ota_backward_head(const ota_backward_job *job);
+ota_head ota_backward_head(const ota_backward_job *job);
 /* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */
-void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, double *nu);
+void ota_backward_targets(const ota_backward_job *job, const ota_head *head, double *nu);
 /* Fixed rounds as forward ran them on the scores in space->matrix, not yet replayed; masses and flags of usable
  * keys lie in the space. */
-void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds);
+void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds);
 
 /* backward_tiles.c: softmax in tiles, where only gradients of queries, keys, values and masses are wanted. */
 struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan);
@@ -231,12 +231,12 @@ typedef struct ota_block_parts {
     double *mu, *nu, *den, *right_of_rows, *right, *extra, *f, *upstream;
 } ota_block_parts;
 /* One leading block, solved unless its last row is without mass. */
-typedef ota_status ota_block_visit(ota_backward_job *job, const ota_dense *block,
+typedef ota_status ota_block_visit(ota_backward_job *job, const ota_head *block,
                                    const ota_block_parts *v);
 /* Solves every leading block of the scores in space->matrix. */
 ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit);
 /* The block's system with slopes in space->slopes; a and b into the space. */
-ota_status ota_prefix_system(ota_backward_job *job, const ota_dense *block,
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block,
                              const ota_block_parts *v, double scale);
 
 #endif

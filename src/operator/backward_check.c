@@ -68,7 +68,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     if (strcmp(field, "row_strength") == 0)
         return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
     if (strcmp(field, "column_mass") == 0)
-        return given || caps || plan->transposed ? NULL : "the problem has no column_mass";
+        return given || caps || plan->device->transposed ? NULL : "the problem has no column_mass";
     return NULL;
 }
 
@@ -244,7 +244,7 @@ ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, 
         const ota_array *array;
     } needed[] = {{"column_potential", &arrays->column_potential},
                   {"row_potential", &arrays->row_potential}};
-    for (int k = 0; k < (plan->transposed ? 2 : 1); k++) {
+    for (int k = 0; k < (plan->device->transposed ? 2 : 1); k++) {
         if (needed[k].array->type == OTA_F64) continue;
         return ota_fail(error, OTA_EINVAL, needed[k].field,
                         "give forward an f64 array for it and backward the same",

@@ -41,7 +41,7 @@ static ota_status check_forward(const ota_plan *plan, bool solved, int64_t *head
     /* Which pairs were pruned, only the plan that did it knows. */
     if (solved && !r->settings.prune) return OTA_OK;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
-        const ota_tally *tally = &plan->tallies[k];
+        const ota_head_status *tally = &plan->heads[k];
         *head = k;
         if (tally->result.status == OTA_UNSOLVED) {
             return ota_fail(error, OTA_EINVAL, "plan", "run ota_forward on it first",
@@ -73,7 +73,7 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
                             "give what a converged forward wrote",
                             "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
         }
-        for (int64_t i = 0; i < r->queries && plan->transposed; i++) {
+        for (int64_t i = 0; i < r->queries && plan->device->transposed; i++) {
             if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
             return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
                             "give what a converged forward wrote",
@@ -135,7 +135,7 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     ota_plan *plan = e->plan;
     ota_result found = {.size = sizeof found,
                         .status = OTA_OK,
-                        .promoted = plan->wide && plan->resolved.type != OTA_F64};
+                        .promoted = plan->device->wide && plan->resolved.type != OTA_F64};
     const bool solved = e->want != NULL && e->want->solved != 0;
     ota_status status = check_forward(plan, solved, &found.head, error);
     if (status == OTA_OK) status = check_finite(plan, e->arrays, error);
@@ -149,8 +149,8 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
     if (solved) count_rows(plan, &e->arrays->lse, &found);
     for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
-        found.empty_rows += plan->tallies[k].empty_rows;
-        found.nonfinite_rows += plan->tallies[k].nonfinite_rows;
+        found.empty_rows += plan->heads[k].empty_rows;
+        found.nonfinite_rows += plan->heads[k].nonfinite_rows;
     }
     if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
     if (status == OTA_NOT_CONVERGED) {

@@ -10,8 +10,8 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
-    if (plan->path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
-    if (!ota_plan_has_seats(plan)) return OTA_BACKWARD_FREE;
+    if (plan->device->strategy == OTA_STRATEGY_ORDERED) return OTA_BACKWARD_ONLINE;
+    if (!ota_device_has_seats(plan->device)) return OTA_BACKWARD_FREE;
     if (plan->solver->solve == NULL) return OTA_BACKWARD_IMPLICIT;
     if (plan->resolved.problem.columns == OTA_COLUMNS_PREFIX) return OTA_BACKWARD_PREFIX;
     return plan->resolved.settings.fixed ? OTA_BACKWARD_UNROLLED : OTA_BACKWARD_IMPLICIT;
@@ -27,8 +27,8 @@ const char *ota_backward_describe(const ota_plan *plan) {
     const ota_backward_mode mode = ota_backward_mode_of(plan);
     if (plan->backward != NULL && plan->backward->rounds.width > 0)
         return "unrolled, the rounds in reverse on their stored kernel";
-    if (mode == OTA_BACKWARD_FREE && plan->path != OTA_PATH_FUSED)
-        return plan->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
+    if (mode == OTA_BACKWARD_FREE && plan->device->strategy != OTA_STRATEGY_FUSED)
+        return plan->device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
                                                   : "closed form, strips of rows";
     return texts[mode];
 }
@@ -61,13 +61,13 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
 }
 
 /* Lists may write a little past their end. */
-static int64_t strip_stride(const ota_plan *plan) { return plan->stride + OTA_KEEP_ROOM; }
+static int64_t strip_stride(const ota_plan *plan) { return plan->device->stride + OTA_KEEP_ROOM; }
 
 static void take_strip(ota_plan *plan, ota_strip *strip) {
     enum { MOST_BLOCKS = 16, ELEMENTS = 1 << 20 };
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan);
+    const size_t real = ota_device_real(plan->device);
     const int64_t stride = strip_stride(plan);
     const int64_t blocks = (r->queries + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS;
     const int64_t room = most(1, ELEMENTS / (stride * OTA_BLOCK_ROWS));
@@ -87,7 +87,7 @@ static void take_strip(ota_plan *plan, ota_strip *strip) {
 static void take_worker(ota_plan *plan, ota_backward_worker *w) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan);
+    const size_t real = ota_device_real(plan->device);
     const int64_t block = OTA_BLOCK_ROWS * strip_stride(plan);
     bool softcap = false;
     for (int t = 0; t < r->term_count; t++) softcap |= r->terms[t].kind == OTA_TERM_SOFTCAP;
@@ -95,19 +95,19 @@ static void take_worker(ota_plan *plan, ota_backward_worker *w) {
     w->upstream = ota_arena_take(a, (size_t)block, real);
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
-    w->slope = ota_arena_take(a, (size_t)plan->stride, real);
+    w->slope = ota_arena_take(a, (size_t)plan->device->stride, real);
     w->product = take(a, OTA_KEY_TILE, most(r->width, plan->values_width + 1), real);
     w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
     w->gradients = take(a, OTA_ROW_BLOCK, plan->values_width + 1, real);
-    w->line = ota_arena_take(a, (size_t)plan->stride, real);
+    w->line = ota_arena_take(a, (size_t)plan->device->stride, real);
 }
 
 /* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
 static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_rows) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan);
-    if (plan->path != OTA_PATH_ROUNDS || !r->settings.fixed || plan->values_width == 0 ||
+    const size_t real = ota_device_real(plan->device);
+    if (plan->device->strategy != OTA_STRATEGY_ROUNDS || !r->settings.fixed || plan->values_width == 0 ||
         r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
         return;
     rounds->width = plan->values_width + ota_kernel_rounds_width(r->settings.rounds);
@@ -119,9 +119,9 @@ static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns, stride = plan->dense_stride;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns, stride = plan->device->dense_stride;
     /* The scores of forward are formed anew by every forward, so backward may use their place. */
-    if (!plan->wide) s->matrix = take(a, n, stride, sizeof(double));
+    if (!plan->device->wide) s->matrix = take(a, n, stride, sizeof(double));
     if (mode != OTA_BACKWARD_IMPLICIT) s->gradient = take(a, n, stride, sizeof(double));
     if (mode == OTA_BACKWARD_PREFIX) s->slopes = take(a, n, stride, sizeof(double));
     for (size_t k = 0; k < sizeof s->dense / sizeof s->dense[0]; k++)
@@ -143,25 +143,25 @@ int ota_backward_walkers(const ota_plan *plan) {
     enum { MOST_PAIRS = 1 << 18 };
     const ota_resolved *r = &plan->resolved;
     const bool small = r->queries <= MOST_PAIRS / most(1, r->keys);
-    if (plan->path == OTA_PATH_FUSED || !small || r->batch * r->key_heads < plan->worker_count)
+    if (plan->device->strategy == OTA_STRATEGY_FUSED || !small || r->batch * r->key_heads < plan->device->worker_count)
         return 1;
-    return plan->worker_count;
+    return plan->device->worker_count;
 }
 
 /* What every walker has of its own. */
 static void take_walker(ota_plan *plan, ota_backward_space *s) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan), number = sizeof(double);
+    const size_t real = ota_device_real(plan->device), number = sizeof(double);
     const int64_t n = r->queries, m = r->keys;
     double **of_queries[] = {&s->f, &s->top, &s->a}, **of_keys[] = {&s->g, &s->b, &s->fill};
     for (size_t k = 0; k < 3; k++) {
         *of_queries[k] = ota_arena_take(a, (size_t)n, number);
-        *of_keys[k] = ota_arena_take(a, (size_t)plan->stride, number);
+        *of_keys[k] = ota_arena_take(a, (size_t)plan->device->stride, number);
     }
     s->bad = ota_arena_take(a, (size_t)n, sizeof(bool));
-    s->shut = ota_arena_take(a, (size_t)plan->stride, sizeof(int64_t));
-    s->bias = ota_arena_take(a, (size_t)plan->stride, real);
+    s->shut = ota_arena_take(a, (size_t)plan->device->stride, sizeof(int64_t));
+    s->bias = ota_arena_take(a, (size_t)plan->device->stride, real);
     s->row_sums = take(a, n, OTA_ROW_SUMS, number);
     s->keys = take(a, m, r->from_matrix ? 0 : r->width, real);
     s->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, plan->values_width), real);
@@ -173,9 +173,9 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
-    s->advantage = ota_arena_take(a, (size_t)plan->stride, real);
+    s->advantage = ota_arena_take(a, (size_t)plan->device->stride, real);
     take_strip(plan, &s->strip);
-    if (ota_plan_has_seats(plan)) take_coupled(plan, s, ota_backward_mode_of(plan));
+    if (ota_device_has_seats(plan->device)) take_coupled(plan, s, ota_backward_mode_of(plan));
     take_rounds(plan, &s->rounds, s->strip.rows);
 }
 
@@ -190,8 +190,8 @@ void ota_backward_lay_out(ota_plan *plan) {
     s->row_mass = take(a, heads, r->queries, sizeof(double));
     s->column_mass = take(a, heads, r->keys, sizeof(double));
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
-    s->workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_backward_worker));
-    for (int k = 0; k < plan->worker_count; k++) {
+    s->workers = ota_arena_take(a, (size_t)plan->device->worker_count, sizeof(ota_backward_worker));
+    for (int k = 0; k < plan->device->worker_count; k++) {
         ota_backward_worker worker = {0};
         take_worker(plan, &worker);
         if (placed) s->workers[k] = worker;

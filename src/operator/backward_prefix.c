@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Rows without a usable key are left out; nu is the same for every key that somebody may use. */
-static void block_masses(const ota_backward_job *job, const ota_dense *head, double *mu, double *nu,
+static void block_masses(const ota_backward_job *job, const ota_head *head, double *mu, double *nu,
                          double *total) {
     const double *scores = head->scores;
     double usable = 0.0;
@@ -35,7 +35,7 @@ static double slope_of(double p, double order) {
 }
 
 /* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
-static void form_system(ota_backward_job *job, const ota_dense *block, const ota_block_parts *v,
+static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                         double *slopes, double *scale) {
     const int64_t last = block->rows - 1, stride = block->stride;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
@@ -65,7 +65,7 @@ static void form_system(ota_backward_job *job, const ota_dense *block, const ota
 }
 
 /* Adds the block's share to dL/dS, the masses, the temperature and the order. */
-static void spread(ota_backward_job *job, const ota_dense *block, const ota_block_parts *v,
+static void spread(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                    const double *slopes, const double *a, const double *b) {
     ota_backward_space *s = job->space;
     const int64_t last = block->rows - 1, stride = block->stride;
@@ -96,7 +96,7 @@ static void spread(ota_backward_job *job, const ota_dense *block, const ota_bloc
     s->order += by_order;
 }
 
-static ota_status add_block(ota_backward_job *job, const ota_dense *block,
+static ota_status add_block(ota_backward_job *job, const ota_head *block,
                             const ota_block_parts *v) {
     const ota_plan *plan = job->plan;
     ota_backward_space *s = job->space;
@@ -112,7 +112,7 @@ static ota_status add_block(ota_backward_job *job, const ota_dense *block,
     return status;
 }
 
-ota_status ota_prefix_system(ota_backward_job *job, const ota_dense *block,
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block,
                              const ota_block_parts *v, double scale) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
@@ -120,7 +120,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_dense *block,
                           .columns = block->columns,
                           .stride = block->stride,
                           .slopes = s->slopes,
-                          .kernels = job->plan->kernels,
+                          .algebra = &job->plan->device->algebra,
                           .den = v->den,
                           .extra = v->extra,
                           .held = s->held,
@@ -144,10 +144,10 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = r->queries, m = r->keys, stride = plan->dense_stride;
+    const int64_t n = r->queries, m = r->keys, stride = plan->device->dense_stride;
     double *const *d = s->dense;
     const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
-    ota_dense head = {.rows = n,
+    ota_head head = {.rows = n,
                       .columns = m,
                       .scores = s->matrix,
                       .stride = stride,
@@ -160,10 +160,12 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                       .row_strength = INFINITY,
                       .rule = OTA_COLUMNS_EXACT,
                       .settings = &r->settings,
-                      .kernels = plan->kernels,
+                      .backend = plan->backend,
+                      .algebra = &plan->device->algebra,
+                      .kernels = plan->device->kernels,
                       .pool = plan->pool,
                       .workspace = job->seat->workspace,
-                      .head = job->batch * r->heads + job->head,
+                      .index = job->batch * r->heads + job->head,
                       .f = v.f,
                       .g = s->g};
     for (int64_t i = 0; i < n * stride; i++) {
@@ -173,7 +175,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     for (int64_t i = 0; i < n; i++) {
         ota_status status = ota_interrupted(&r->settings);
         if (status != OTA_OK) return status;
-        ota_dense block = head;
+        ota_head block = head;
         block.rows = i + 1;
         block.columns = m - n + i + 1;
         block.warm = i > 0;

@@ -132,13 +132,13 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     const int64_t index = job->batch * r->heads + job->head;
-    double *of_rows = plan->transposed ? s->column_mass + index * n : s->row_mass + index * n;
-    double *of_columns = plan->transposed ? s->row_mass + index * m : s->column_mass + index * m;
+    double *of_rows = plan->device->transposed ? s->column_mass + index * n : s->row_mass + index * n;
+    double *of_columns = plan->device->transposed ? s->row_mass + index * m : s->column_mass + index * m;
     const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
-    const bool given = ota_array_present(plan->transposed ? &p->row_mass : &p->column_mass);
+    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
     for (int64_t i = 0; i < n; i++) {
         if (!(rule->row_sum[i] > 0.0)) continue;
         const double shrunk = relaxed_rows ? exp(-rule->f[i] / p->row_strength) : 1.0;
@@ -154,7 +154,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         const double b = rule->b[j], c = rule->column_sum[j];
         if (p->columns == OTA_COLUMNS_CAPPED) {
             const double mass = !given ? 1.0
-                                : plan->transposed
+                                : plan->device->transposed
                                     ? ota_row_mass(r, job->batch, job->head, j)
                                     : ota_column_mass(r, job->batch, job->head, j, 1.0);
             s->cap += b * mass;

@@ -106,16 +106,16 @@ static void gradient_of_pairs(const tile_head *h, const void *block, int64_t at)
     pairs.queries_right = seat->queries_right + at / 2 * width;
     pairs.upstream_right = seat->upstream_right + at / 2 * values;
     pairs.keys_right = seat->keys_right + from / 2 * width;
-    plan->kernels->bf16->gradient(&pairs);
+    plan->device->kernels->bf16->gradient(&pairs);
 }
 
 #define REAL float
 #define WORD(name) name##_f32
-#define KERNELS(plan) ((plan)->kernels->f32)
+#define KERNELS(plan) ((plan)->device->kernels->f32)
 #define ATTEND ota_kernels_f32_attend
 #define GRADIENT ota_kernels_f32_gradient
 #define REAL_TYPE OTA_F32
-#include "backend/cpu/gradient_tiles.inc.h"
+#include "backend/cpu/gradient/tiles.inc.h"
 #undef REAL
 #undef WORD
 #undef KERNELS
@@ -125,11 +125,11 @@ static void gradient_of_pairs(const tile_head *h, const void *block, int64_t at)
 
 #define REAL double
 #define WORD(name) name##_f64
-#define KERNELS(plan) ((plan)->kernels->f64)
+#define KERNELS(plan) ((plan)->device->kernels->f64)
 #define ATTEND ota_kernels_f64_attend
 #define GRADIENT ota_kernels_f64_gradient
 #define REAL_TYPE OTA_F64
-#include "backend/cpu/gradient_tiles.inc.h"
+#include "backend/cpu/gradient/tiles.inc.h"
 
 typedef void task(void *context, int64_t index, int worker);
 
@@ -164,7 +164,7 @@ static int64_t cuts_of(const ota_resolved *r) {
 static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan), number = sizeof(double);
+    const size_t real = ota_device_real(plan->device), number = sizeof(double);
     const int64_t n = r->queries, m = r->keys, width = r->width, values = plan->values_width;
     seat->queries = take(a, n, width, real);
     seat->upstream = take(a, n, values, real);
@@ -173,7 +173,7 @@ static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     seat->begin = ota_arena_take(a, (size_t)n, sizeof *seat->begin);
     seat->end = ota_arena_take(a, (size_t)n, sizeof *seat->end);
     seat->queries_sum = take(a, n, width, number);
-    if (plan->pairs) {
+    if (plan->device->pairs) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
         seat->queries_left = take(a, n, depth, pair);
@@ -196,11 +196,11 @@ static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
 static void take_worker(ota_plan *plan, ota_tile_worker *w, int64_t cuts) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const size_t real = ota_plan_real(plan);
+    const size_t real = ota_device_real(plan->device);
     int64_t first, last;
     ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, 0, &first, &last);
     w->scratch = ota_arena_take(
-        a, (size_t)OTA_GRADIENT_SCRATCH + (plan->pairs ? OTA_PAIRS_GRADIENT : 0), real);
+        a, (size_t)OTA_GRADIENT_SCRATCH + (plan->device->pairs ? OTA_PAIRS_GRADIENT : 0), real);
     w->queries_grad = take(a, last - first, r->width, real);
     w->keys_grad = take(a, OTA_KEY_TILE, r->width, real);
     w->values_grad = take(a, OTA_KEY_TILE, plan->values_width, real);
@@ -209,24 +209,24 @@ static void take_worker(ota_plan *plan, ota_tile_worker *w, int64_t cuts) {
 struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
-    const size_t workers = (size_t)plan->worker_count;
+    const size_t workers = (size_t)plan->device->worker_count;
     const ota_resolved *r = &plan->resolved;
-    const bool coupled = ota_plan_has_seats(plan) && !plan->transposed && !r->from_matrix &&
+    const bool coupled = ota_device_has_seats(plan->device) && !plan->device->transposed && !r->from_matrix &&
                          r->problem.regulariser == OTA_SOFTMAX &&
                          ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT;
-    if (plan->path != OTA_PATH_FUSED && !coupled) return NULL;
+    if (plan->device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
     ota_tile_seat *seats = ota_arena_take(a, workers, sizeof *seats);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(&plan->resolved);
     const int64_t seat_count =
-        coupled ? plan->walker_count : least(plan->worker_count, plan->slot_count);
+        coupled ? plan->walker_count : least(plan->device->worker_count, plan->device->slot_count);
     for (int64_t k = 0; k < seat_count; k++) {
         ota_tile_seat seat = {0};
         take_seat(plan, &seat, coupled);
         if (placed) seats[k] = seat;
     }
-    for (int k = 0; k < plan->worker_count; k++) {
+    for (int k = 0; k < plan->device->worker_count; k++) {
         ota_tile_worker worker = {0};
         take_worker(plan, &worker, cuts);
         if (placed) scratch[k] = worker;
@@ -282,7 +282,7 @@ static bool has_one_part(const tile_run *run) {
     const ota_gradients *want = run->want;
     const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-        if (ota_array_present(all[k]) && all[k]->type != (run->plan->wide ? OTA_F64 : OTA_F32))
+        if (ota_array_present(all[k]) && all[k]->type != (run->plan->device->wide ? OTA_F64 : OTA_F32))
             return false;
     }
     return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&
@@ -296,21 +296,21 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
     const int64_t group = r->heads / r->key_heads;
     tile_head h = {.run = run,
                    .seat = &run->space->seats[seat],
-                   .slot = &plan->slots[seat],
+                   .slot = &plan->device->slots[seat],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
-                   .wide = plan->wide,
+                   .wide = plan->device->wide,
                    .direct = has_one_part(run)};
     h.paired = wants_pairs(run, h.batch, h.key_head);
     tasks[h.wide].place_keys(&h);
-    ota_parallel(plan->pool, 2, tasks[plan->wide].pack, &h);
+    ota_parallel(plan->pool, 2, tasks[plan->device->wide].pack, &h);
     if (!h.direct) {
         clear(h.seat->keys_sum, r->keys, r->width);
         clear(h.seat->values_sum, r->keys, plan->values_width);
     }
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
-        run_query_head(&h, tasks[plan->wide].rows);
+        run_query_head(&h, tasks[plan->device->wide].rows);
     }
     if (h.direct) return;
     put_sum(&run->want->keys, h.batch, h.key_head, h.seat->keys_sum);
@@ -351,12 +351,12 @@ ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gra
                              ota_array_present(&arrays->lse)};
     const ota_array *const arrays_of[] = {&arrays->out, &want->out_grad, &want->queries,
                                           &want->keys, &want->values};
-    run.pairs = plan->pairs && run.given && !ota_array_present(&r->problem.row_mass);
+    run.pairs = plan->device->pairs && run.given && !ota_array_present(&r->problem.row_mass);
     for (size_t k = 0; k < sizeof arrays_of / sizeof arrays_of[0]; k++)
         run.pairs &= !ota_array_present(arrays_of[k]) || arrays_of[k]->type == OTA_BF16;
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
-    const int64_t side = heads / plan->worker_count * plan->worker_count;
+    const int64_t side = heads / plan->device->worker_count * plan->device->worker_count;
     ota_sums_clear(plan);
     ota_parallel(plan->pool, side, head_task, &run);
     for (int64_t k = side; k < heads; k++) run_key_head(&run, k, 0);

@@ -5,11 +5,11 @@
 #include <math.h>
 
 /* Masses as forward's rounds saw them: mu without empty rows, and which keys are usable or reached. */
-static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, double *nu) {
+static void load_masses(ota_backward_job *job, ota_head *head, double *mu, double *nu) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     head->mass = 0.0;
     for (int64_t j = 0; j < m; j++) {
         s->held[j] = 0;
@@ -17,7 +17,7 @@ static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, doub
     }
     for (int64_t i = 0; i < n; i++) {
         const double *row = (const double *)head->scores + i * head->stride;
-        mu[i] = plan->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+        mu[i] = plan->device->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
                                  : ota_row_mass(r, job->batch, job->head, i);
         bool any = head->sink > -INFINITY;
         for (int64_t j = 0; j < m; j++) {
@@ -31,13 +31,13 @@ static void load_masses(ota_backward_job *job, ota_dense *head, double *mu, doub
     }
 }
 
-void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, double *nu) {
+void ota_backward_targets(const ota_backward_job *job, const ota_head *head, double *nu) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t m = plan->dense_columns;
-    const bool given = ota_array_present(plan->transposed ? &p->row_mass : &p->column_mass);
+    const int64_t m = plan->device->dense_columns;
+    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
     double usable = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
     for (int64_t j = 0; j < m; j++) {
@@ -46,7 +46,7 @@ void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, do
                       : s->held[j]                     ? head->mass / usable
                                                        : 0.0;
         if (given) {
-            mass = plan->transposed ? ota_row_mass(r, job->batch, job->head, j)
+            mass = plan->device->transposed ? ota_row_mass(r, job->batch, job->head, j)
                                     : ota_column_mass(r, job->batch, job->head, j, mass);
         }
         nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
@@ -58,16 +58,16 @@ void ota_backward_targets(const ota_backward_job *job, const ota_dense *head, do
         nu[j] *= head->mass / total;
 }
 
-ota_dense ota_backward_head(const ota_backward_job *job) {
+ota_head ota_backward_head(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t n = plan->dense_rows, m = plan->dense_columns;
-    ota_dense head = (ota_dense){.rows = n,
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    ota_head head = (ota_head){.rows = n,
                                  .columns = m,
                                  .scores = s->matrix,
-                                 .stride = plan->dense_stride,
+                                 .stride = plan->device->dense_stride,
                                  .tau = job->law.tau,
                                  .order = 1.0,
                                  .sink = job->law.sink,
@@ -80,7 +80,9 @@ ota_dense ota_backward_head(const ota_backward_job *job) {
                                  .start = p->start,
                                  .end = p->end,
                                  .settings = &r->settings,
-                                 .kernels = plan->kernels,
+                                 .backend = plan->backend,
+                                 .algebra = &plan->device->algebra,
+                                 .kernels = plan->device->kernels,
                                  .pool = plan->pool,
                                  .f = s->dense[2],
                                  .g = s->dense[3]};
@@ -90,7 +92,7 @@ ota_dense ota_backward_head(const ota_backward_job *job) {
     }
     const ota_array *start = &job->arrays->start_potential;
     for (int64_t j = 0; j < m; j++) {
-        const double g = ota_array_present(start) && !plan->transposed
+        const double g = ota_array_present(start) && !plan->device->transposed
                              ? ota_array_get(start, job->batch, job->head, 0, j)
                              : 0.0;
         head.g[j] = isfinite(g) ? g : 0.0;
@@ -99,7 +101,7 @@ ota_dense ota_backward_head(const ota_backward_job *job) {
     return head;
 }
 
-void ota_backward_rounds(ota_backward_job *job, ota_dense *head, ota_unrolled *rounds) {
+void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds) {
     ota_backward_space *s = job->space;
     *head = ota_backward_head(job);
     load_masses(job, head, s->dense[0], s->dense[1]);

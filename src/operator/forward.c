@@ -1,296 +1,251 @@
-/* Forward: walks the problem by the plan's path, head by head and chunk by chunk, and gathers what
- * happened. Nothing is chosen or allocated here. Work is cut by rows into chunks that depend on shapes
- * alone, and sums over chunks are added in order, so bits do not depend on threads. The walk is written
- * once for f32 and f64 in forward.inc.h. */
-#include <float.h>
+/* Forward: hands the heads to the backend, and coupled ones to their solver, and gathers what happened. Nothing is
+ * chosen or allocated here. Heads run side by side when there are at least as many as threads, else one after another
+ * with their rows on all threads; the bits are the same. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "plan.h"
-#include "solvers/scaling.h"
+#include "solvers/stored_rounds.h"
 
-static const double log2_e = 1.4426950408889634;
-/* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
-static const double RAW_LEAST = 1.0e-30;
+/* ---- one coupled head --------------------------------------------------------------------------- */
 
-/* What came of rounds on a kernel. */
-typedef enum rounds_end {
-    ROUNDS_DONE,
-    ROUNDS_STOPPED, /* cancelled or late */
-    ROUNDS_LED,     /* f32 has come as near as it can, f64 goes on from there */
-    ROUNDS_LOST,    /* sums left the range of the type */
-    ROUNDS_COARSE,  /* the type's arithmetic cannot certify what is asked */
-    ROUNDS_SLOW,    /* another method is cheaper */
-    ROUNDS_SPENT,   /* max_rounds */
-    ROUNDS_SHUT,    /* some mass has no place */
-    ROUNDS_WILD     /* scores that are NaN or infinite */
-} rounds_end;
+/* One head at work, in f32 or in f64. */
+typedef struct attempt {
+    const ota_plan *plan;
+    ota_run *run;
+    ota_head head;
+    ota_head_status *status;
+    bool narrow; /* f32 */
+    bool tried;  /* f32 before f64: where it fails, f64 has to do the head */
+} attempt;
 
-enum {
-    ROUNDS_SETTLED = 6, /* rounds before the rate says that another method is cheaper */
-    ROUNDS_AHEAD = 3,   /* plain rounds that are cheaper than a start of the extrapolation */
-    ROUNDS_SHARE = 150, /* rounds after which another method is cheaper, or one per key */
-    ROUNDS_STALL =
-        50, /* less than 10 % in so many rounds: the general solver looks for the reason */
-    LANES_PATIENCE = 256 /* rounds to a tolerance after which a head leaves its lane */
-};
-static const double stall_ratio = 0.9;
-/* Rounds in f32 lead those in f64 down to the tolerance or this share of f32's floor. They are not worth a
- * kernel of their own where scores lie within so many temperatures, since the rounds are few, and lead nowhere
- * if the floor is as high as that. */
-static const double lead_floor = 0.0625, lead_range = 12.0, lead_worst = 0.01;
+static char *sentence_of(const attempt *a) { return a->run->sentences[a->head.index]; }
 
-/* What rounds in f32 leave for those in f64, besides g. */
-typedef struct rounds_lead {
-    bool led;
-    bool slow;      /* plain rounds */
-    int64_t rounds; /* so far */
-} rounds_lead;
-
-typedef struct walk {
-    ota_plan *plan;
-    const ota_arrays *arrays;
-    int64_t first_slot_head; /* key head (or head, stored scores) of slot 0 in this wave */
-    int64_t slots;
-    bool more_than_out;  /* something besides out, lse and row_potential is wanted */
-    _Atomic int stopped; /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
-    atomic_flag telling;
-    _Atomic int64_t heads_done;
-} walk;
-
-/* Rows [first, last) of a chunk; a multiple of the fused block so that blocks never straddle chunks. */
-static void chunk_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
-    const int64_t share = (rows + OTA_CHUNKS - 1) / OTA_CHUNKS;
-    const int64_t step = (share + OTA_ROW_BLOCK - 1) / OTA_ROW_BLOCK * OTA_ROW_BLOCK;
-    *first = chunk * step < rows ? chunk * step : rows;
-    *last = *first + step < rows ? *first + step : rows;
+/* Why a streamed plan, which has no stored scores to go on with, gives up. */
+static ota_status give_up(const attempt *a, ota_rounds_end end) {
+    static const struct {
+        ota_status status;
+        const char *why;
+    } words[] = {
+        [OTA_ROUNDS_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
+        [OTA_ROUNDS_COARSE] = {OTA_TOL_UNREACHABLE,
+                               "the tolerance is below what the arithmetic of rounds reaches"},
+        [OTA_ROUNDS_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
+        [OTA_ROUNDS_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
+        [OTA_ROUNDS_INFEASIBLE] = {OTA_INFEASIBLE, "some mass has no place"},
+        [OTA_ROUNDS_NONFINITE] = {OTA_NONFINITE,
+                                  "the scores hold NaN or +inf and the columns couple all rows"},
+    };
+    (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                   "head %" PRId64 ": %s; without workspace_limit, stored scores would go on",
+                   a->head.index, words[end].why);
+    return words[end].status;
 }
 
-static bool interrupted(walk *w) {
-    if (atomic_load_explicit(&w->stopped, memory_order_relaxed) != OTA_OK) return true;
-    const ota_status status = ota_interrupted(&w->plan->resolved.settings);
-    if (status == OTA_OK) return false;
-    atomic_store(&w->stopped, status);
+/* The smallest residual this arithmetic can be asked for (numeric policy 3.5). */
+static double residual_floor(const attempt *a) {
+    const double u = a->narrow ? 0x1p-24 : 0x1p-53;
+    return 8.0 * u + u * a->head.range / (4.0 * a->head.tau);
+}
+
+/* OTA_OK, or why the loaded scores have no solution. */
+static ota_status judge_scores(const attempt *a, bool finite) {
+    ota_head *head = (ota_head *)&a->head;
+    const ota_settings *s = &a->plan->resolved.settings;
+    if (!finite) {
+        (void)snprintf(
+            sentence_of(a), sizeof *a->run->sentences,
+            "head %" PRId64 ": the scores hold NaN or +inf and the columns couple all rows",
+            head->index);
+        return OTA_NONFINITE;
+    }
+    if (head->unusable < 0) {
+        head->unusable = 0;
+        if (head->rule == OTA_COLUMNS_EXACT || head->rule == OTA_COLUMNS_PREFIX) {
+            (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                           "head %" PRId64 ": a query with positive mass has no key it may use",
+                           head->index);
+            return OTA_INFEASIBLE;
+        }
+    }
+    const double floor = residual_floor(a);
+    if (head->order > 0.0 && !s->fixed && s->tolerance < 2.0 * floor) {
+        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                       "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
+                       "reaches at this range of scores and temperature",
+                       head->index, s->tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
+        return OTA_TOL_UNREACHABLE;
+    }
+    return OTA_OK;
+}
+
+static void load_start(const attempt *a) {
+    const ota_head *head = &a->head;
+    const ota_resolved *r = &a->plan->resolved;
+    const ota_array *start = &a->run->arrays->start_potential;
+    for (int64_t j = 0; j < head->columns; j++)
+        head->g[j] = head->warm ? ota_array_get(start, head->index / r->heads,
+                                                head->index % r->heads, 0, j)
+                                : 0.0;
+}
+
+/* Stored scores, and the solver on them. */
+static ota_status solve_stored(attempt *a) {
+    const ota_plan *plan = a->plan;
+    ota_head *head = &a->head;
+    ota_head_status *status = a->status;
+    const bool finite = plan->backend->load(head);
+    if (plan->solver->solve == NULL)
+        return head->unusable < 0 && head->rule == OTA_COLUMNS_EXACT ? OTA_INFEASIBLE : OTA_OK;
+    const ota_status judged = judge_scores(a, finite);
+    if (judged != OTA_OK) return judged;
+    load_start(a);
+    head->method = NULL;
+    const ota_status solved = plan->stored_solver->solve(head);
+    status->solver = head->method != NULL ? head->method : plan->stored_solver->name;
+    status->result.rounds = head->rounds;
+    status->result.column_error = head->column_error;
+    status->unusable = head->unusable;
+    status->pruned = head->pruned;
+    status->underflowed = head->underflowed;
+    status->temperature_reached = head->temperature_reached;
+    (void)snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
+    return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
+                                                                               : solved;
+}
+
+/* Rounds on a kernel. True: the head is done, or the run was stopped. */
+static bool run_rounds(attempt *a, ota_warm_start *warm, ota_rounds_end *end) {
+    const ota_plan *plan = a->plan;
+    const ota_device *device = plan->device;
+    const ota_settings *s = &plan->resolved.settings;
+    ota_head_status *status = a->status;
+    const ota_rounds_rule rule = {.named = plan->solver != &ota_solver_coupled,
+                                  .last_resort = device->streamed,
+                                  .coarse = a->tried && !device->mixed,
+                                  .warms = a->narrow && device->leads,
+                                  .of_matrix =
+                                      a->tried && device->mixed && plan->resolved.from_matrix};
+    const bool partial = device->streamed && s->allow_partial;
+    ota_status stopped = OTA_OK;
+    *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
+    if (*end == OTA_ROUNDS_STOPPED) {
+        status->result.status = stopped;
+        return true;
+    }
+    const bool spent = *end == OTA_ROUNDS_SPENT && partial;
+    if (*end != OTA_ROUNDS_DONE && !spent) return false;
+    status->result.rounds = a->head.rounds;
+    status->result.column_error = a->head.column_error;
+    status->temperature_reached = a->head.temperature_reached;
+    status->result.status = s->fixed ? OTA_FIXED_ITERS : spent ? OTA_PARTIAL : OTA_OK;
+    status->solver = ota_solver_sinkhorn.name;
     return true;
 }
 
-/* One call at a time: whoever finds another telling says nothing. */
-static void tell(walk *w, int64_t round, double residual) {
-    const ota_settings *s = &w->plan->resolved.settings;
-    if (s->progress == NULL || atomic_flag_test_and_set(&w->telling)) return;
-    const ota_progress progress = {.heads_done = atomic_load(&w->heads_done),
-                                   .heads = w->plan->resolved.batch * w->plan->resolved.heads,
-                                   .round = round,
-                                   .residual = residual};
-    s->progress(s->progress_user, &progress);
-    atomic_flag_clear(&w->telling);
+static void put_column_potentials(const attempt *a) {
+    const ota_resolved *r = &a->plan->resolved;
+    const ota_head *head = &a->head;
+    const ota_array *to = &a->run->arrays->column_potential;
+    const double *column = r->problem.axis == OTA_AXIS_COLUMNS ? head->f : head->g;
+    for (int64_t j = 0; ota_array_present(to) && j < r->keys; j++)
+        ota_put(to, head->index / r->heads, head->index % r->heads, j, column[j]);
 }
 
-static void tell_round(void *context, int64_t round, double residual) {
-    tell(context, round, residual);
-}
-
-static void tell_head_done(walk *w, const ota_head_result *result) {
-    if (w->plan->resolved.settings.progress == NULL) return;
-    (void)atomic_fetch_add(&w->heads_done, 1);
-    tell(w, result->rounds, fmax(result->row_error, result->column_error));
-}
-
-static void add_tally(ota_tally *to, const ota_tally *from) {
-    to->result.row_error += from->result.row_error;
-    to->empty_rows += from->empty_rows;
-    to->nonfinite_rows += from->nonfinite_rows;
-    /* Only failures travel: a chunk that went well must not hide the head's own caveat. */
-    if (from->result.status < OTA_OK && to->result.status >= OTA_OK) {
-        to->result.status = from->result.status;
+/* False: this arithmetic is too narrow for the head, f64 has to do it, from g if `warm` says so. */
+static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *warm) {
+    const ota_plan *plan = a->plan;
+    const ota_device *device = plan->device;
+    const ota_backend *backend = plan->backend;
+    ota_head *head = &a->head;
+    ota_head_status *status = a->status;
+    const bool on_kernel = device->strategy == OTA_STRATEGY_ROUNDS;
+    backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
+    head->warm = ota_array_present(&a->run->arrays->start_potential) &&
+                 plan->resolved.problem.axis == OTA_AXIS_ROWS;
+    if (head->warm) load_start(a);
+    if (ota_run_interrupted(a->run)) return true;
+    if (a->tried && !device->mixed && !backend->pays_warm_start(head)) return false;
+    ota_rounds_end end = OTA_ROUNDS_LOST;
+    const bool done = on_kernel && run_rounds(a, warm, &end);
+    if (a->tried && !done) return false;
+    if (!done)
+        status->result.status = device->streamed ? give_up(a, end) : solve_stored(a);
+    if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT) {
+        atomic_store(&a->run->stopped, status->result.status);
+        return true;
     }
-}
-
-/* Quiet NaN into every output of one head. */
-static void poison_array(const ota_array *a, int64_t batch, int64_t head) {
-    if (!ota_array_present(a)) return;
-    for (int64_t i = 0; i < a->size[2]; i++) {
-        for (int64_t j = 0; j < a->size[3]; j++) ota_array_set(a, batch, head, i, j, NAN);
+    if (status->result.status >= OTA_OK) {
+        if (!done) backend->emit(head);
+        backend->gather(head);
+        put_column_potentials(a);
     }
+    status->promoted = device->promoted || (device->mixed && !head->narrow);
+    ota_run_settle(a->run, index / plan->resolved.heads, index % plan->resolved.heads, head->mass);
+    return true;
 }
 
-static void poison_head(const ota_arrays *a, int64_t batch, int64_t head) {
-    const ota_array *const outputs[] = {
-        &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
-        &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
-    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++)
-        poison_array(outputs[k], batch, head);
-}
+/* ---- heads -------------------------------------------------------------------------------------- */
 
-static void put(const ota_array *a, int64_t batch, int64_t head, int64_t index, double value) {
-    if (ota_array_present(a)) ota_array_set(a, batch, head, 0, index, value);
-}
+typedef struct forward_job {
+    const ota_plan *plan;
+    ota_run *run;
+} forward_job;
 
-/* Sums of the chunks of one head, in order, into receiver and tally. */
-static void gather_chunks(walk *w, int64_t part, int64_t batch, int64_t head) {
-    ota_plan *plan = w->plan;
-    const ota_resolved *r = &plan->resolved;
-    ota_tally *total = &plan->tallies[batch * r->heads + head];
-    for (int64_t c = 0; c < OTA_CHUNKS; c++)
-        add_tally(total, &plan->block_tallies[part * OTA_CHUNKS + c]);
-    if (!ota_array_present(&w->arrays->receiver)) return;
-    const double *sums = plan->receivers + part * OTA_CHUNKS * plan->stride;
-    for (int64_t j = 0; j < r->keys; j++) {
-        double sum = 0.0;
-        for (int64_t c = 0; c < OTA_CHUNKS; c++) sum += sums[c * plan->stride + j];
-        put(&w->arrays->receiver, batch, head, j, sum);
+/* The ladder of precisions: f32 where it may do, or may warm-start f64; then f64. */
+static void run_head(const forward_job *job, int64_t index, int64_t place) {
+    const ota_plan *plan = job->plan;
+    const ota_device *device = plan->device;
+    const bool warm = ota_array_present(&job->run->arrays->start_potential);
+    attempt a = {.plan = plan, .run = job->run, .status = &plan->heads[index]};
+    ota_warm_start from = {.given = false};
+    if (plan->sentences != NULL) plan->sentences[index][0] = '\0';
+    if (!device->wide || device->mixed || (device->leads && !warm)) {
+        a.narrow = true;
+        a.tried = device->wide;
+        if (try_head(&a, index, place, &from)) return;
     }
-}
-
-/* The last word on one head: mass totals, status, poison. `mass` is the total of non-empty rows. */
-static void settle_head(walk *w, int64_t batch, int64_t head, double mass) {
-    const ota_plan *plan = w->plan;
-    const ota_settings *s = &plan->resolved.settings;
-    ota_tally *t = &plan->tallies[batch * plan->resolved.heads + head];
-    if (mass > 0.0) t->result.row_error /= mass;
-    if (t->nonfinite_rows > 0 && t->result.status >= OTA_OK) {
-        t->result.status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
-    }
-    if (t->result.status == OTA_OK && s->fixed &&
-        plan->resolved.problem.columns != OTA_COLUMNS_FREE) {
-        t->result.status = OTA_FIXED_ITERS;
-    }
-    if (t->result.status < OTA_OK) poison_head(w->arrays, batch, head);
-    if (w->arrays->heads != NULL) w->arrays->heads[batch * plan->resolved.heads + head] = t->result;
-    tell_head_done(w, &t->result);
-}
-
-/* Are the head's keys and values, and the queries that meet them, multiplied as bf16? */
-static bool wants_pairs(const walk *w, int64_t batch, int64_t key_head) {
-    const ota_plan *plan = w->plan;
-    const ota_resolved *r = &plan->resolved;
-    const ota_arrays *a = w->arrays;
-    if (!plan->pairs) return false;
-    if (ota_array_present(&a->out) &&
-        (a->out.type != OTA_BF16 ||
-         !ota_pairs_hold(&a->values, batch, key_head, plan->key_count, false)))
-        return false;
-    for (int64_t k = 0; k < plan->group; k++) {
-        if (!ota_pairs_hold(&r->problem.queries, batch, key_head * plan->group + k, r->queries,
-                            false))
-            return false;
-    }
-    return ota_pairs_hold(&r->problem.keys, batch, key_head, plan->key_count, false);
-}
-
-static void pack_pairs(const walk *w, ota_slot *slot, int64_t batch, int64_t key_head) {
-    const ota_plan *plan = w->plan;
-    const ota_array *values = &w->arrays->values;
-    ota_pairs_keys(&plan->resolved.problem.keys, batch, key_head, plan->key_count, slot->key_pairs);
-    if (!ota_array_present(&w->arrays->out)) return;
-    ota_pairs_across(values, batch, key_head, 0, plan->key_count, slot->value_pairs);
-    slot->broken_count =
-        ota_pairs_mend(slot->value_pairs, plan->key_count, plan->values_width, slot->broken);
-}
-
-/* `block`: of f32, the only type whose heads are paired. */
-static void attend_pairs(const ota_plan *plan, const ota_slot *slot, const void *block) {
-    ota_kernels_bf16_attend paired = {.packed_keys = slot->key_pairs, .values = slot->value_pairs};
-    memcpy(&paired.block, block, sizeof paired.block);
-    paired.queries = (const uint32_t *)(const void *)paired.block.queries;
-    plan->kernels->bf16->attend(&paired);
-}
-
-#define REAL float
-#define WORD(name) name##_f32
-#define KERNELS(plan) ((plan)->kernels->f32)
-#define ATTEND ota_kernels_f32_attend
-#define LANES_BLOCK ota_kernels_f32_lanes
-#define REAL_TYPE OTA_F32
-#define REAL_TOP FLT_MAX
-#define REAL_LIFT OTA_LIFT_F32
-#include "backend/cpu/forward.inc.h"
-#undef REAL
-#undef WORD
-#undef KERNELS
-#undef ATTEND
-#undef LANES_BLOCK
-#undef REAL_TYPE
-#undef REAL_TOP
-#undef REAL_LIFT
-
-#define REAL double
-#define WORD(name) name##_f64
-#define KERNELS(plan) ((plan)->kernels->f64)
-#define ATTEND ota_kernels_f64_attend
-#define LANES_BLOCK ota_kernels_f64_lanes
-#define REAL_TYPE OTA_F64
-#define REAL_TOP DBL_MAX
-#define REAL_LIFT OTA_LIFT_F64
-#include "backend/cpu/forward.inc.h"
-
-/* ---- heads ------------------------------------------------------------------------------------ */
-
-static void run_head(walk *w, int64_t index, int64_t seat) {
-    const ota_plan *plan = w->plan;
-    const bool warm = ota_array_present(&w->arrays->start_potential);
-    const bool narrow = !plan->wide || plan->mixed || (plan->leads && !warm);
-    rounds_lead lead = {.led = false};
-    if (!narrow || !run_seat_f32(w, index, seat, &lead)) (void)run_seat_f64(w, index, seat, &lead);
+    a.narrow = a.tried = false;
+    (void)try_head(&a, index, place, &from);
 }
 
 static void head_task(void *context, int64_t index, int worker) {
     run_head(context, index, worker);
 }
 
-/* A group of small heads in lanes; those that the lanes do not carry are run as any other. */
-static void lanes_task(void *context, int64_t group, int worker) {
-    walk *w = context;
-    const ota_plan *plan = w->plan;
-    const bool narrow = plan->mixed || !plan->wide;
-    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
-    bool left[OTA_LANES_MOST] = {false};
-    if (interrupted(w)) return;
-    if (narrow)
-        run_group_f32(w, group, worker, left);
-    else
-        run_group_f64(w, group, worker, left);
-    for (int64_t l = 0; l < lanes; l++) {
-        if (!left[l]) continue;
-        plan->sentences[group * lanes + l][0] = '\0';
-        run_head(w, group * lanes + l, worker);
+/* A batch of small heads; those that it does not carry are run as any other. */
+static void small_task(void *context, int64_t batch, int worker) {
+    const forward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_backend *backend = plan->backend;
+    const int64_t step = backend->small_heads(job->run);
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    bool left[OTA_SMALL_HEADS_MOST] = {false};
+    if (ota_run_interrupted(job->run)) return;
+    backend->run_small(job->run, batch, worker, left);
+    for (int64_t k = 0; k < step && batch * step + k < heads; k++) {
+        if (left[k]) run_head(job, batch * step + k, worker);
     }
 }
 
-static void walk_lanes(walk *w) {
-    const ota_plan *plan = w->plan;
-    const bool narrow = plan->mixed || !plan->wide;
-    const int64_t lanes = narrow ? plan->kernels->f32->lanes : plan->kernels->f64->lanes;
+static void run_heads(ota_plan *plan, ota_run *run) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    ota_parallel(plan->pool, (heads + lanes - 1) / lanes, lanes_task, w);
-}
-
-/* Rounds from given potentials are run head by head. */
-static bool runs_in_lanes(const walk *w) {
-    return w->plan->lanes && !ota_array_present(&w->arrays->start_potential);
-}
-
-static void walk_heads(walk *w) {
-    const ota_plan *plan = w->plan;
-    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    if (runs_in_lanes(w)) {
-        walk_lanes(w);
-    } else if (!ota_plan_has_seats(plan)) {
-        if (plan->wide)
-            walk_rows_f64(w);
-        else
-            walk_rows_f32(w);
-    } else if (heads >= plan->worker_count) {
-        ota_parallel(plan->pool, heads, head_task, w);
+    forward_job job = {plan, run};
+    const int64_t small = plan->backend->small_heads(run);
+    if (small > 0) {
+        ota_parallel(plan->pool, (heads + small - 1) / small, small_task, &job);
+    } else if (!ota_device_has_seats(plan->device)) {
+        plan->backend->run_rows(run);
+    } else if (heads >= ota_pool_threads(plan->pool)) {
+        ota_parallel(plan->pool, heads, head_task, &job);
     } else {
-        for (int64_t k = 0; k < heads; k++) run_head(w, k, 0);
+        for (int64_t k = 0; k < heads; k++) run_head(&job, k, 0);
     }
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------ */
 
 /* Failures outrank caveats; among failures the first head's. */
 static bool worse(ota_status a, ota_status b) {
@@ -298,15 +253,14 @@ static bool worse(ota_status a, ota_status b) {
     return a > b;
 }
 
-static void sum_up(const walk *w, ota_result *result) {
-    const ota_plan *plan = w->plan;
+static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = plan->promoted};
-    for (int64_t k = 0; plan->mixed && k < heads; k++)
-        result->promoted = (k == 0 || result->promoted) && plan->tallies[k].promoted;
+    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = plan->device->promoted};
+    for (int64_t k = 0; plan->device->mixed && k < heads; k++)
+        result->promoted = (k == 0 || result->promoted) && plan->heads[k].promoted;
     result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
     for (int64_t k = 0; k < heads; k++) {
-        const ota_tally *t = &plan->tallies[k];
+        const ota_head_status *t = &plan->heads[k];
         if (worse(t->result.status, result->status)) {
             result->status = t->result.status;
             result->head = k;
@@ -322,13 +276,13 @@ static void sum_up(const walk *w, ota_result *result) {
         result->pruned_pairs += t->pruned;
         result->underflowed += t->underflowed;
     }
-    result->solver = heads > 0 ? plan->tallies[result->head].solver : NULL;
+    result->solver = heads > 0 ? plan->heads[result->head].solver : NULL;
+    if (heads > 0 && plan->heads[result->head].small) result->solver = ota_solver_sinkhorn.name;
     if (result->solver == NULL) result->solver = plan->solver->name;
-    const int stopped = atomic_load(&w->stopped);
     if (stopped != OTA_OK) result->status = (ota_status)stopped;
     if (result->status == OTA_OK) return;
     const char *reason =
-        plan->sentences != NULL && stopped == OTA_OK && !plan->tallies[result->head].in_lane
+        plan->sentences != NULL && stopped == OTA_OK && !plan->heads[result->head].small
             ? plan->sentences[result->head]
             : "";
     if (reason[0] != '\0') {
@@ -375,28 +329,31 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     if (checked != OTA_OK) return checked;
     const ota_resolved *r = &plan->resolved;
     if (ota_array_present(&arrays.start_potential) &&
-        (plan->solver->solve == NULL || plan->transposed || r->order <= 0.0 ||
+        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS || r->order <= 0.0 ||
          r->problem.columns == OTA_COLUMNS_PREFIX)) {
         return ota_fail(
             error, OTA_EINVAL, "start_potential",
             "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",
             "start_potential has no use: this plan starts no rounds from column potentials");
     }
-    walk w = {.plan = plan, .arrays = &arrays, .telling = ATOMIC_FLAG_INIT};
-    w.more_than_out = ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
-                      ota_array_present(&arrays.row_entropy) ||
-                      ota_array_present(&arrays.row_support) || ota_array_present(&arrays.row_max);
+    ota_run run = {.resolved = r,
+                   .arrays = &arrays,
+                   .device = plan->device,
+                   .heads = plan->heads,
+                   .sentences = plan->sentences,
+                   .telling = ATOMIC_FLAG_INIT};
+    run.more_than_out =
+        ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
+        ota_array_present(&arrays.row_entropy) || ota_array_present(&arrays.row_support) ||
+        ota_array_present(&arrays.row_max);
     const int64_t heads = r->batch * r->heads;
-    for (int64_t k = 0; k < heads; k++) plan->tallies[k] = (ota_tally){0};
-    /* A head in a lane has no sentence, and many have a lot of memory for theirs. */
-    const bool may_tell = plan->sentences != NULL && !runs_in_lanes(&w);
-    for (int64_t k = 0; k < heads && may_tell; k++) plan->sentences[k][0] = '\0';
-    walk_heads(&w);
-    if (atomic_load(&w.stopped) != OTA_OK) {
-        for (int64_t k = 0; k < heads; k++) poison_head(&arrays, k / r->heads, k % r->heads);
-    }
+    for (int64_t k = 0; k < heads; k++) plan->heads[k] = (ota_head_status){0};
+    run_heads(plan, &run);
+    const int stopped = atomic_load(&run.stopped);
+    for (int64_t k = 0; k < heads && stopped != OTA_OK; k++)
+        ota_run_poison(&arrays, k / r->heads, k % r->heads);
     ota_result full;
-    sum_up(&w, &full);
+    sum_up(plan, stopped, &full);
     if (result != NULL) {
         full.size = result_size;
         memcpy(result, &full, result_size < sizeof full ? result_size : sizeof full);

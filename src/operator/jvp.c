@@ -20,21 +20,21 @@ static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
 static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
     const int64_t width = plan->resolved.from_matrix ? 0 : plan->resolved.width;
     ota_arena *a = &plan->arena;
-    w->scores = take(a, OTA_BLOCK_ROWS, plan->stride);
-    w->along = take(a, OTA_BLOCK_ROWS, plan->stride);
-    w->weights = take(a, OTA_BLOCK_ROWS, plan->stride);
-    w->change = take(a, OTA_BLOCK_ROWS, plan->stride);
+    w->scores = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->along = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->weights = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->change = take(a, OTA_BLOCK_ROWS, plan->device->stride);
     w->queries = take(a, OTA_BLOCK_ROWS, width);
     w->queries_along = take(a, OTA_BLOCK_ROWS, width);
     w->out = take(a, OTA_BLOCK_ROWS, plan->values_width);
-    w->line = take(a, 1, plan->stride);
+    w->line = take(a, 1, plan->device->stride);
 }
 
 ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
-    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->stride;
+    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->device->stride;
     ota_tangent_space *home = ota_arena_take(a, 1, sizeof *home), s = {0};
     s.keys = take(a, width, stride);
     s.keys_along = take(a, width, stride);
@@ -48,8 +48,8 @@ ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     s.column_moved = take(a, 1, lane);
     s.row_sum = take(a, 1, lane);
     s.column_sum = take(a, 1, lane);
-    s.workers = ota_arena_take(a, (size_t)plan->worker_count, sizeof(ota_tangent_worker));
-    for (int k = 0; k < plan->worker_count; k++) {
+    s.workers = ota_arena_take(a, (size_t)plan->device->worker_count, sizeof(ota_tangent_worker));
+    for (int k = 0; k < plan->device->worker_count; k++) {
         ota_tangent_worker worker = {0};
         take_worker(plan, &worker);
         if (placed) s.workers[k] = worker;
@@ -90,8 +90,8 @@ static ota_status run_head(ota_tangent_job *job) {
     const ota_plan *plan = base->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
-    base->law = (ota_row_law){
-        .kernels = plan->kernels,
+    base->law = (ota_row_parameters){
+        .kernels = plan->device->kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, base->head),
         .sink = ota_head_sink(r, base->head),
@@ -108,9 +108,9 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
     memset(s->f, 0, (size_t)r->queries * sizeof *s->f);
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
-    memset(s->g, 0, (size_t)plan->stride * sizeof *s->g);
-    memset(s->b, 0, (size_t)plan->stride * sizeof *s->b);
-    if (ota_plan_has_seats(plan) && plan->wide) s->matrix = base->seat->scores;
+    memset(s->g, 0, (size_t)plan->device->stride * sizeof *s->g);
+    memset(s->b, 0, (size_t)plan->device->stride * sizeof *s->b);
+    if (ota_device_has_seats(plan->device) && plan->device->wide) s->matrix = base->seat->scores;
     const ota_status status = follow_head(job);
     if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
     return status;
@@ -124,8 +124,8 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                                     .arrays = arrays,
                                     .want = &nothing,
                                     .space = plan->backward,
-                                    .slot = plan->slots,
-                                    .seat = ota_plan_has_seats(plan) ? plan->seats : NULL,
+                                    .slot = plan->device->slots,
+                                    .seat = ota_device_has_seats(plan->device) ? plan->device->seats : NULL,
                                     .mode = ota_backward_mode_of(plan)},
                            .along = along,
                            .space = plan->backward->tangents};

@@ -12,7 +12,7 @@
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
 double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p) {
-    const ota_row_law *law = &job->base.law;
+    const ota_row_parameters *law = &job->base.law;
     if (!(p > 0.0)) return 0.0;
     if (law->custom != NULL)
         return law->custom->slope(law->custom->user, ota_custom_argument(s, f, law->tau));
@@ -21,7 +21,7 @@ double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double
 
 /* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
 static double by_parameters(const ota_tangent_job *job, double s, double f, double p) {
-    const ota_row_law *law = &job->base.law;
+    const ota_row_parameters *law = &job->base.law;
     const bool cools = job->temperature < 0.0 || job->temperature > 0.0;
     const bool bends = job->order < 0.0 || job->order > 0.0;
     if (!cools && !bends) return 0.0;
@@ -54,8 +54,8 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
     const int64_t m = plan->resolved.keys;
-    const double *s = w->scores + k * plan->stride, *g = base->biased ? space->g : NULL;
-    double *p = w->weights + k * plan->stride;
+    const double *s = w->scores + k * plan->device->stride, *g = base->biased ? space->g : NULL;
+    double *p = w->weights + k * plan->device->stride;
     ota_row_found found;
     if (job->held) {
         ota_row_weights_f64(&base->law, s, g, m, space->f[query], p, &found);
@@ -66,7 +66,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
         space->bad[query] |= found.nonfinite;
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->stride);
+    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->device->stride);
     complete_sink(job, space->f[query], found.sink, &row);
     return row;
 }
@@ -85,7 +85,7 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                       int64_t rows) {
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
-    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->stride;
+    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->device->stride;
     if (ota_array_present(&job->along->coupling)) {
         ota_unpack_rows_f64(&job->along->coupling, base->batch, base->head, first, rows, w->change,
                             stride);
@@ -96,7 +96,7 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
     }
-    const ota_kernels_f64 *kernels = plan->kernels->f64;
+    const ota_kernels_f64 *kernels = plan->device->kernels->f64;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
     kernels->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);
     if (ota_array_present(&job->along->values)) {
@@ -113,7 +113,7 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
 /* dP of a row: NaN on the allowed pairs of one that is not finite. */
 static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
     const ota_backward_space *space = job->base.space;
-    const int64_t at = k * job->base.plan->stride, m = job->base.plan->resolved.keys;
+    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
     const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.law.tau;
     for (int64_t j = 0; j < m; j++) {
@@ -137,7 +137,7 @@ void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_
 /* a_i; the pairs that are `shut` (NULL: none) do not answer. */
 static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
                          double f, const ota_tangent_row *row, double moved, const bool *shut) {
-    const int64_t at = k * job->base.plan->stride, m = job->base.plan->resolved.keys;
+    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
     double total = row->sink_slope, sum = row->sink_slope * row->sink_along;
     for (int64_t j = 0; j < m; j++) {
@@ -195,7 +195,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
-    const int64_t at = k * plan->stride, m = plan->resolved.keys;
+    const int64_t at = k * plan->device->stride, m = plan->resolved.keys;
     const double *s = w->scores + at;
     double *p = w->weights + at, *change = w->change + at, *left = job->space->room_along;
     const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);

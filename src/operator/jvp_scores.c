@@ -27,7 +27,7 @@ double ota_tangent_number(const ota_array *a, int64_t head) {
 static void load_turned(const ota_tangent_job *job, const ota_array *from, double *to) {
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
-    const int64_t stride = base->plan->stride;
+    const int64_t stride = base->plan->device->stride;
     double *row = job->space->workers[0].queries;
     for (int64_t j = 0; j < r->keys; j++) {
         ota_pack_rows_f64(from, base->batch, base->key_head, j, 1, row, r->width);
@@ -52,7 +52,7 @@ void ota_tangents_load(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_resolved *r = &plan->resolved;
     ota_tangent_space *s = job->space;
-    memset(s->broken, 0, (size_t)plan->stride * sizeof *s->broken);
+    memset(s->broken, 0, (size_t)plan->device->stride * sizeof *s->broken);
     if (!r->from_matrix && r->width > 0) {
         load_turned(job, &r->problem.keys, s->keys);
         if (ota_array_present(&job->along->keys))
@@ -70,8 +70,8 @@ static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
     const ota_tangent_space *s = job->space;
-    const ota_kernels_f64 *kernels = base->plan->kernels->f64;
-    const int64_t stride = base->plan->stride, m = r->keys, width = r->width;
+    const ota_kernels_f64 *kernels = base->plan->device->kernels->f64;
+    const int64_t stride = base->plan->device->stride, m = r->keys, width = r->width;
     const size_t block = (size_t)(rows * stride) * sizeof(double);
     memset(w->along, 0, block);
     if (r->from_matrix) {
@@ -152,7 +152,7 @@ void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int6
                          int64_t rows) {
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
-    const int64_t stride = base->plan->stride;
+    const int64_t stride = base->plan->device->stride;
     form_products(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         double *s = w->scores + k * stride;
@@ -166,7 +166,7 @@ void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int6
         if (begin < end)
             ota_row_scores_f64(r, base->batch, base->head, first + k, begin, end, s + begin);
         /* What overflowed in forward is not finite here either. */
-        for (int64_t j = begin; j < end && !base->plan->wide; j++) {
+        for (int64_t j = begin; j < end && !base->plan->device->wide; j++) {
             if (fabs(s[j]) > (double)FLT_MAX) s[j] = s[j] > 0.0 ? INFINITY : -INFINITY;
         }
     }

@@ -33,11 +33,11 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(s->rows, chunk, &first, &last);
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
     if (s->narrow)
-        s->kernels->f32->centred_product((const float *)s->slopes + first * s->stride, s->stride,
+        s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
                                          last - first, s->columns, job->x, s->den + first,
                                          job->mean + first, partial);
     else
-        s->kernels->f64->centred_product((const double *)s->slopes + first * s->stride, s->stride,
+        s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride, s->stride,
                                          last - first, s->columns, job->x, s->den + first,
                                          job->mean + first, partial);
 }
@@ -67,10 +67,10 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     memset(diagonal, 0, (size_t)s->columns * sizeof *diagonal);
     memset(weight, 0, (size_t)s->columns * sizeof *weight);
     if (s->narrow)
-        s->kernels->f32->slope_diagonal((const float *)s->slopes + first * s->stride, s->stride,
+        s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
                                         last - first, s->columns, s->den + first, weight, diagonal);
     else
-        s->kernels->f64->slope_diagonal((const double *)s->slopes + first * s->stride, s->stride,
+        s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
                                         last - first, s->columns, s->den + first, weight, diagonal);
 }
 

@@ -16,7 +16,6 @@
 #define OTA_ADJOINT_H
 
 #include "columns/marginal.h"
-#include "backend/cpu/rows.h"
 #include "solver.h"
 
 enum {
@@ -42,7 +41,7 @@ typedef struct ota_adjoint {
     int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
     const void *slopes;            /* [rows][stride] w, f64 or, `narrow`, f32 */
     bool narrow;
-    const ota_kernels *kernels;
+    const ota_host_algebra *algebra;
     const double *den;         /* [rows], 0 = the row carries nothing */
     const double *extra;       /* [columns] */
     const unsigned char *held; /* [columns] 1: b_j = 0 */
@@ -88,7 +87,7 @@ typedef struct ota_unrolled_sums {
 
 typedef struct ota_unrolled {
     /* scores f64; nu already what the rounds aim at; g in: start, out: found; f: scratch */
-    ota_dense *head;
+    ota_head *head;
     const double *found_f; /* [rows] */
     ota_step *steps;
     int64_t step_count;
@@ -115,9 +114,9 @@ typedef struct ota_unrolled_along {
     const double *row, *column; /* [rows] dmu, [columns] d target */
 } ota_unrolled_along;
 
-ota_key_update ota_unrolled_key(const ota_dense *head, double t, int64_t j, double g, double level);
+ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g, double level);
 /* kappa of a row update: 1, or of relaxed rows. */
-double ota_unrolled_row_share(const ota_dense *head, double t);
+double ota_unrolled_row_share(const ota_head *head, double t);
 
 /* Steps of the rounds that forward runs for these settings, and numbers of memory they need; SIZE_MAX on
  * overflow. */
@@ -130,7 +129,7 @@ ota_status ota_unrolled_reverse(ota_unrolled *u);
 /* unrolled_kernel.c: the same for plain rounds from rows to rows on K = exp((S - m) / t), vectors only; the passes
  * over K are the caller's. Round k of `rounds` is a row and a column update; row update `rounds` is the last. */
 typedef struct ota_kernel_rounds {
-    ota_dense *head; /* mu, nu, rule and g, the start */
+    ota_head *head; /* mu, nu, rule and g, the start */
     int64_t rounds;
     bool narrow;               /* K and the extra dimensions are f32 */
     const unsigned char *used; /* [columns] some row may use the key; NULL: all */

@@ -71,7 +71,7 @@ size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow) {
 /* The rows that are searched: the problem's, or its columns turned into rows. */
 static void set_rows(ota_matching *state, const ota_assignment *problem) {
     const int64_t bytes = problem->narrow ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
-    state->read = problem->narrow ? problem->kernels->f32->costs : problem->kernels->f64->costs;
+    state->read = problem->costs;
     state->scores = problem->scores;
     state->stride = problem->stride * bytes;
     if (state->turned == NULL) return;

@@ -10,7 +10,7 @@
 #define OTA_ASSIGNMENT_H
 
 #include "base/base.h"
-#include "backend/cpu/kernels/costs.h"
+#include "backend/costs.h"
 #include "combinatorial.h"
 
 /* Candidates kept of one row at most, and columns from which the sparse search pays. */

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/cpu/kernels/kernels.h"
+#include "backend/costs.h"
 #include "otattn.h"
 #include "problem/feasible.h"
 
@@ -30,7 +30,7 @@ typedef struct ota_assignment {
     const void *scores; /* [n][stride], f64 or, where `narrow`, f32 */
     int64_t stride;     /* >= m */
     bool narrow;
-    const ota_kernels *kernels;
+    const ota_costs *costs; /* how rows of `scores` are read */
     ota_watch watch;
     int64_t *match; /* out [n]: the row's column, -1 = unassigned (only when n > m) */
     double *f, *g;  /* out [n], [m] */

@@ -19,12 +19,12 @@
 static const double linear_range[2] = {600.0, 80.0};
 
 enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
-enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
+enum { LANE = 16 };
 
 static const char *ways_out(void) { return "relaxed, capped or online columns can be met"; }
 
 ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual) {
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     if (head->tell != NULL) head->tell(head->tell_context, round, residual);
     return ota_interrupted(head->settings);
 }
@@ -38,33 +38,15 @@ static size_t times(int64_t a, int64_t b) {
     return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
 }
 
-void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int64_t columns,
-                        int64_t stride, bool narrow, bool prune, unsigned needs) {
+void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsigned needs) {
+    const int64_t rows = state->pass.rows, columns = state->pass.columns;
+    const int64_t stride = state->pass.stride;
+    const bool narrow = state->pass.narrow;
     const size_t element = narrow ? sizeof(float) : sizeof(double), number = sizeof(double);
-    state->rows = rows;
-    state->columns = columns;
-    state->stride = stride;
-    state->narrow = narrow;
-    state->lane = rounded_up(columns + 1, LANE);
-    state->chunk_rows = (rows + CHUNKS - 1) / CHUNKS;
-    if (state->chunk_rows < CHUNK_ROWS) state->chunk_rows = CHUNK_ROWS;
-    state->chunks = (rows + state->chunk_rows - 1) / state->chunk_rows;
-    const size_t lane = (size_t)state->lane, row_count = (size_t)rows + 1;
-    const size_t chunk_lanes = times(state->chunks, state->lane), matrix = times(rows, stride);
-    double **column_vectors[] = {&state->target, &state->column, &state->level, &state->best,
-                                 &state->previous};
-    for (size_t i = 0; i < sizeof column_vectors / sizeof column_vectors[0]; i++) {
-        *column_vectors[i] = ota_arena_take(arena, lane, number);
-    }
-    double **row_vectors[] = {&state->shift, &state->sum, &state->error, &state->old_f};
-    for (size_t i = 0; i < sizeof row_vectors / sizeof row_vectors[0]; i++) {
-        *row_vectors[i] = ota_arena_take(arena, row_count, number);
-    }
-    state->partial = ota_arena_take(arena, chunk_lanes, number);
-    state->relaxed = ota_arena_take(arena, chunk_lanes, number);
-    state->potential = ota_arena_take(arena, lane, number);
-    state->scratch = ota_arena_take(arena, chunk_lanes, number);
-    state->top = ota_arena_take(arena, chunk_lanes, number);
+    state->head->backend->lay_out_passes(&state->pass, arena, (needs & OTA_NEEDS_KERNEL) != 0);
+    const size_t lane = (size_t)state->pass.padded_columns, row_count = (size_t)rows + 1;
+    const size_t matrix = times(rows, stride);
+    state->best = ota_arena_take(arena, lane, number);
     if (prune) state->pruned = ota_arena_take(arena, matrix, element);
     const size_t pairs = times(rows, columns);
     if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
@@ -73,17 +55,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->order = ota_arena_take(arena, times(1, rows + columns + 2), sizeof(int32_t));
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
     }
-    if ((needs & OTA_NEEDS_KERNEL) != 0) {
-        state->kernel = ota_arena_take(arena, matrix, element);
-        state->scaling = ota_arena_take(arena, lane, element);
-        state->absorbed_f = ota_arena_take(arena, row_count, number);
-        state->absorbed_g = ota_arena_take(arena, lane, number);
-        state->scaled_sink = ota_arena_take(arena, row_count, number);
-        state->u = ota_arena_take(arena, row_count, number);
-        state->middle = ota_arena_take(arena, lane, number);
-    }
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
-        state->history = ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->lane), number);
+        state->history = ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
     }
     /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs.
      * */
@@ -93,17 +66,17 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, int64_t rows, int6
         state->weights = ota_arena_take(arena, matrix, number);
         if (columns <= OTA_NEWTON_DENSE) {
             state->across = ota_arena_take(arena, times(columns, rounded_up(rows, LANE)), number);
-            state->hessian = ota_arena_take(arena, times(columns, state->lane), number);
-            state->factor = ota_arena_take(arena, times(columns, state->lane), number);
+            state->hessian = ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
+            state->factor = ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
         }
-        state->vectors = ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->lane), number);
+        state->vectors = ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
         state->fixed = ota_arena_take(arena, lane, 1);
         state->sinks = ota_arena_take(arena, row_count, number);
         state->gathered =
-            ota_arena_take(arena, times(2 * state->chunks, rounded_up(rows, LANE)), number);
+            ota_arena_take(arena, times(2 * state->pass.chunks, rounded_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
         if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
-            const size_t more = times(INTERIOR_ROWS, rows + state->chunks);
+            const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
             state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
                                                     times(stride, sizeof(double)));
             state->interior_rows = ota_arena_take(arena, more, number);
@@ -116,23 +89,27 @@ static unsigned with_search(const ota_settings *s, unsigned needs) {
     return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
 }
 
-size_t ota_coupled_bytes(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow,
-                         unsigned needs) {
-    ota_coupled state = {0};
+size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
+    const ota_settings *settings = &shape->resolved->settings;
+    const int64_t columns = shape->columns;
+    ota_head head = {.backend = shape->backend};
+    ota_coupled state = {.head = &head,
+                         .pass = {.rows = shape->rows,
+                                  .columns = columns,
+                                  .stride = rounded_up(columns > 0 ? columns : 1, LANE),
+                                  .narrow = shape->narrow}};
     ota_arena arena = {0};
-    const int64_t stride = rounded_up(columns > 0 ? columns : 1, LANE);
-    ota_coupled_layout(&state, &arena, rows, columns, stride, narrow, r->settings.prune,
-                       with_search(&r->settings, needs));
+    ota_coupled_layout(&state, &arena, settings->prune, with_search(settings, needs));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
 /* ---- the door -------------------------------------------------------------------------------- */
 
 static void load_potentials(ota_coupled *state) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const bool closes = !head->settings->fixed;
-    for (int64_t i = 0; i < state->rows; i++) head->f[i] = -INFINITY;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!head->warm || !isfinite(head->g[j])) head->g[j] = 0.0;
         if (head->rule == OTA_COLUMNS_CAPPED && head->g[j] > 0.0) head->g[j] = 0.0;
         /* A fixed number of rounds closes such keys in its own first column update. */
@@ -140,23 +117,23 @@ static void load_potentials(ota_coupled *state) {
     }
 }
 
-/* Marks columns that some row with mass may use in state->level and finds rows without an open
+/* Marks columns that some row with mass may use in state->pass.column_lse and finds rows without an open
  * key. */
 static int64_t find_shut_row(ota_coupled *state) {
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     const bool elastic = head->rule == OTA_COLUMNS_ELASTIC;
     const bool never_closes = head->settings->fixed && head->settings->rounds == 0;
     int64_t shut = -1;
-    memset(state->level, 0, (size_t)state->lane * sizeof *state->level);
-    for (int64_t i = 0; i < state->rows; i++) {
+    memset(state->pass.column_lse, 0, (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         if (!(head->mu[i] > 0.0)) continue;
         bool open = head->sink > -INFINITY;
-        for (int64_t j = 0; j < state->columns; j++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
             const bool closed =
                 !(head->nu[j] > 0.0) && !never_closes && !(elastic && !(lambda > 0.0));
-            if (ota_score(state, i, j) > -INFINITY) {
-                state->level[j] = 1.0;
+            if (ota_score(&state->pass, i, j) > -INFINITY) {
+                state->pass.column_lse[j] = 1.0;
                 if (!closed) open = true;
             } else if (!closed) {
                 state->masked = true;
@@ -169,13 +146,13 @@ static int64_t find_shut_row(ota_coupled *state) {
 
 /* OTA_OK, or OTA_INFEASIBLE with a sentence. */
 static ota_status check_masses(ota_coupled *state) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const double slack = head->mass_tolerance;
     const int64_t shut = find_shut_row(state);
     double total = 0.0;
-    memcpy(state->target, head->nu, (size_t)state->columns * sizeof *state->target);
-    for (int64_t j = 0; j < state->columns; j++) {
-        const bool used = state->level[j] > 0.0;
+    memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const bool used = state->pass.column_lse[j] > 0.0;
         if (head->rule == OTA_COLUMNS_EXACT && !used && head->nu[j] > slack * head->mass &&
             !head->settings->fixed) {
             (void)snprintf(head->sentence, sizeof head->sentence,
@@ -185,7 +162,7 @@ static ota_status check_masses(ota_coupled *state) {
         }
         if (used || head->rule == OTA_COLUMNS_EXACT) total += head->nu[j];
         /* A relaxed key without queries only adds a constant to the objective. */
-        if (!used && head->rule == OTA_COLUMNS_RELAXED) state->target[j] = 0.0;
+        if (!used && head->rule == OTA_COLUMNS_RELAXED) state->pass.target[j] = 0.0;
     }
     if (shut >= 0) {
         (void)snprintf(
@@ -204,10 +181,10 @@ static ota_status check_masses(ota_coupled *state) {
                            ways_out());
             return OTA_INFEASIBLE;
         }
-        for (int64_t j = 0; j < state->columns && !sink && total > 0.0; j++)
-            state->target[j] *= head->mass / total;
+        for (int64_t j = 0; j < state->pass.columns && !sink && total > 0.0; j++)
+            state->pass.target[j] *= head->mass / total;
     }
-    const double rounding = 4.0 * DBL_EPSILON * (double)(state->rows + state->columns);
+    const double rounding = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
     if (head->rule == OTA_COLUMNS_CAPPED && !(head->sink > -INFINITY) &&
         total < head->mass * (1.0 - rounding)) {
         (void)snprintf(head->sentence, sizeof head->sentence,
@@ -220,7 +197,7 @@ static ota_status check_masses(ota_coupled *state) {
 
 /* ---- unusable pairs -------------------------------------------------------------------------- */
 
-static void say_unusable(ota_dense *head, int64_t unusable, int64_t allowed, bool identity,
+static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool identity,
                          bool at_least) {
     (void)snprintf(head->sentence, sizeof head->sentence,
                    "exact columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
@@ -229,7 +206,7 @@ static void say_unusable(ota_dense *head, int64_t unusable, int64_t allowed, boo
                    identity ? " and only the identity is left" : "", ways_out());
 }
 
-static void say_infeasible(ota_dense *head) {
+static void say_infeasible(ota_head *head) {
     (void)snprintf(head->sentence, sizeof head->sentence,
                    "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
                    "or cannot take, "
@@ -240,40 +217,40 @@ static void say_infeasible(ota_dense *head) {
 
 /* A copy of the scores without the unusable pairs. */
 static void prune(ota_coupled *state) {
-    const int64_t width = state->columns + 1;
-    const size_t element = state->narrow ? sizeof(float) : sizeof(double);
-    memcpy(state->pruned, state->scores, (size_t)(state->rows * state->stride) * element);
-    for (int64_t i = 0; i < state->rows; i++) {
-        for (int64_t j = 0; j < state->columns; j++) {
+    const int64_t width = state->pass.columns + 1;
+    const size_t element = state->pass.narrow ? sizeof(float) : sizeof(double);
+    memcpy(state->pruned, state->pass.scores, (size_t)(state->pass.rows * state->pass.stride) * element);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             if (state->usable[i * width + j] != 0) continue;
-            if (state->narrow) {
-                ((float *)state->pruned)[i * state->stride + j] = -INFINITY;
+            if (state->pass.narrow) {
+                ((float *)state->pruned)[i * state->pass.stride + j] = -INFINITY;
             } else {
-                ((double *)state->pruned)[i * state->stride + j] = -INFINITY;
+                ((double *)state->pruned)[i * state->pass.stride + j] = -INFINITY;
             }
         }
     }
-    state->scores = state->pruned;
-    state->formed = false;
+    state->pass.scores = state->pruned;
+    state->pass.formed = false;
     state->head->pruned = state->head->unusable;
 }
 
 /* Pairs that carry mass in no plan because a row or column with one pair left must use it: enough
  * for causal masks of any size. Works in the state's vectors; false when some mass has no place. */
 static bool peel(ota_coupled *state, int64_t *unusable) {
-    const ota_dense *head = state->head;
-    const double slack = 4.0 * DBL_EPSILON * (double)(state->rows + state->columns);
-    double *row_left = state->shift, *row_degree = state->sum;
-    double *column_left = state->level, *column_degree = state->column;
-    for (int64_t j = 0; j < state->columns; j++) {
-        column_left[j] = state->target[j];
+    const ota_head *head = state->head;
+    const double slack = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
+    double *row_left = state->pass.shift, *row_degree = state->pass.sum;
+    double *column_left = state->pass.column_lse, *column_degree = state->pass.column;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        column_left[j] = state->pass.target[j];
         column_degree[j] = 0.0;
     }
-    for (int64_t i = 0; i < state->rows; i++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         row_left[i] = head->mu[i];
         row_degree[i] = 0.0;
-        for (int64_t j = 0; j < state->columns && row_left[i] > 0.0; j++) {
-            if (!(column_left[j] > 0.0) || !(ota_score(state, i, j) > -INFINITY)) continue;
+        for (int64_t j = 0; j < state->pass.columns && row_left[i] > 0.0; j++) {
+            if (!(column_left[j] > 0.0) || !(ota_score(&state->pass, i, j) > -INFINITY)) continue;
             row_degree[i] += 1.0;
             column_degree[j] += 1.0;
         }
@@ -281,22 +258,22 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
     *unusable = 0;
     for (bool changed = true; changed;) {
         changed = false;
-        for (int64_t i = 0; i < state->rows; i++) {
+        for (int64_t i = 0; i < state->pass.rows; i++) {
             if (!(row_left[i] > 0.0) || row_degree[i] > 1.0) continue;
             int64_t only = 0;
-            while (only < state->columns &&
-                   !(column_left[only] > 0.0 && ota_score(state, i, only) > -INFINITY))
+            while (only < state->pass.columns &&
+                   !(column_left[only] > 0.0 && ota_score(&state->pass, i, only) > -INFINITY))
                 only++;
-            if (only == state->columns ||
+            if (only == state->pass.columns ||
                 row_left[i] > column_left[only] * (1.0 + slack) + slack * head->mass)
                 return false;
             const double rest = column_left[only] - row_left[i];
-            const bool filled = rest <= slack * state->target[only];
+            const bool filled = rest <= slack * state->pass.target[only];
             row_left[i] = 0.0;
             column_degree[only] -= 1.0;
             column_left[only] = filled ? 0.0 : rest;
-            for (int64_t k = 0; k < state->rows && filled; k++) {
-                if (!(row_left[k] > 0.0) || !(ota_score(state, k, only) > -INFINITY)) continue;
+            for (int64_t k = 0; k < state->pass.rows && filled; k++) {
+                if (!(row_left[k] > 0.0) || !(ota_score(&state->pass, k, only) > -INFINITY)) continue;
                 row_degree[k] -= 1.0;
                 *unusable += 1;
             }
@@ -308,16 +285,16 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
 
 static int64_t count_allowed(const ota_coupled *state) {
     int64_t allowed = 0;
-    for (int64_t i = 0; i < state->rows; i++) {
-        for (int64_t j = 0; j < state->columns && state->head->mu[i] > 0.0; j++) {
-            if (state->target[j] > 0.0 && ota_score(state, i, j) > -INFINITY) allowed++;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns && state->head->mu[i] > 0.0; j++) {
+            if (state->pass.target[j] > 0.0 && ota_score(&state->pass, i, j) > -INFINITY) allowed++;
         }
     }
     return allowed;
 }
 
 static bool search_by_peeling(ota_coupled *state) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     int64_t unusable = 0;
     if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return true;
     if (!peel(state, &unusable)) {
@@ -327,15 +304,15 @@ static bool search_by_peeling(ota_coupled *state) {
     if (unusable == 0 || head->order > 1.0) return true;
     head->unusable = unusable;
     const int64_t allowed = count_allowed(state);
-    const bool identity = allowed - unusable == state->rows && state->rows == state->columns;
+    const bool identity = allowed - unusable == state->pass.rows && state->pass.rows == state->pass.columns;
     say_unusable(head, unusable, allowed, identity, !identity);
     return false;
 }
 
 /* From `from` columns a row to the width of the layout, last row first. */
 static void spread_usable(ota_coupled *state, int64_t from) {
-    const int64_t width = state->columns + 1;
-    for (int64_t i = state->rows - 1; i > 0 && from < width; i--)
+    const int64_t width = state->pass.columns + 1;
+    for (int64_t i = state->pass.rows - 1; i > 0 && from < width; i--)
         memmove(state->usable + i * width, state->usable + i * from, (size_t)from);
 }
 
@@ -343,28 +320,28 @@ static void spread_usable(ota_coupled *state, int64_t from) {
  * pruned; Tsallis plans may leave it empty, and interior.c wants to know.
  * With a sink the support has one more column that every query may use. */
 static bool search_by_flow(ota_coupled *state, bool *done) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const bool sink = head->sink > -INFINITY, exact = head->rule == OTA_COLUMNS_EXACT;
-    const int64_t width = state->columns + 1, columns = state->columns + (sink ? 1 : 0);
+    const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
     const bool tsallis = head->order > 1.0, wanted = exact || tsallis;
     double total = 0.0;
-    for (int64_t j = 0; j < state->columns; j++) {
-        state->level[j] = state->target[j];
-        total += state->target[j];
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        state->pass.column_lse[j] = state->pass.target[j];
+        total += state->pass.target[j];
     }
-    state->level[state->columns] = exact ? head->mass - total : INFINITY;
-    for (int64_t i = 0; i < state->rows; i++) {
+    state->pass.column_lse[state->pass.columns] = exact ? head->mass - total : INFINITY;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             state->allowed[i * columns + j] =
-                j == state->columns || ota_score(state, i, j) > -INFINITY;
+                j == state->pass.columns || ota_score(&state->pass, i, j) > -INFINITY;
         }
     }
     const ota_feasible_problem problem = {
-        .n = state->rows,
+        .n = state->pass.rows,
         .m = columns,
         .support = state->allowed,
         .mu = head->mu,
-        .nu = state->level,
+        .nu = state->pass.column_lse,
         .capped = !exact,
         .tolerance = head->mass_tolerance,
         .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
@@ -381,13 +358,13 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     state->split = counts.unusable > 0;
     if (tsallis) return true;
     /* Count what is not the sink's. */
-    bool identity = state->rows == state->columns;
+    bool identity = state->pass.rows == state->pass.columns;
     int64_t unusable = 0, allowed = 0;
-    for (int64_t i = 0; i < state->rows; i++) {
-        for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             const bool usable = state->usable[i * width + j] != 0;
-            if (!(head->mu[i] > 0.0) || !(state->target[j] > 0.0)) continue;
-            if (ota_score(state, i, j) > -INFINITY) {
+            if (!(head->mu[i] > 0.0) || !(state->pass.target[j] > 0.0)) continue;
+            if (ota_score(&state->pass, i, j) > -INFINITY) {
                 allowed++;
                 unusable += !usable;
             }
@@ -421,28 +398,28 @@ bool ota_coupled_search(ota_coupled *state) {
 
 /* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
 static ota_domain domain_of(ota_coupled *state, bool linear) {
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     if (head->row_strength < INFINITY || head->order > 1.0) return OTA_DOMAIN_ROWS;
-    if (!linear || state->kernel == NULL) return OTA_DOMAIN_LOG;
-    return ota_linear_range(state) < linear_range[state->narrow] * head->tau ? OTA_DOMAIN_LINEAR
+    if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
+    return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau ? OTA_DOMAIN_LINEAR
                                                                              : OTA_DOMAIN_LOG;
 }
 
 /* The plan itself, where pruned pairs must stay without weight. */
 static void emit_plan(ota_coupled *state) {
-    ota_dense *head = state->head;
-    const ota_row_law law = ota_coupled_law(state, head->tau);
-    for (int64_t i = 0; i < state->rows; i++) {
+    ota_head *head = state->head;
+    const ota_row_parameters law = ota_coupled_rows(state, head->tau);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         ota_row_found found;
         double *row = head->plan + i * head->stride;
-        for (int64_t j = 0; j < state->columns; j++) row[j] = ota_score(state, i, j);
-        ota_row_solve_f64(&law, row, head->g, state->columns, head->mu[i], row, &found);
+        for (int64_t j = 0; j < state->pass.columns; j++) row[j] = ota_score(&state->pass, i, j);
+        state->head->algebra->row_solve(&law, row, head->g, state->pass.columns, head->mu[i], row, &found);
     }
     head->emission = OTA_EMIT_PLAN;
 }
 
 static void say_not_converged(const ota_coupled *state, double residual) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     (void)snprintf(
         head->sentence, sizeof head->sentence,
         "after %" PRId64
@@ -454,10 +431,10 @@ static void say_not_converged(const ota_coupled *state, double residual) {
 /* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked
  * for, and all of it is rounded. */
 static double carried_floor(const ota_coupled *state, double *carried) {
-    const ota_dense *head = state->head;
-    const double u = state->narrow ? 0x1p-24 : 0x1p-53;
+    const ota_head *head = state->head;
+    const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
     *carried = 0.0;
-    for (int64_t i = 0; i < state->rows && head->row_strength < INFINITY; i++) {
+    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
         if (head->mu[i] > 0.0) *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
     }
     *carried /= head->mass;
@@ -465,7 +442,7 @@ static double carried_floor(const ota_coupled *state, double *carried) {
 }
 
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     double residual, carried;
     switch (outcome) {
     case OTA_STOPPED: return stopped;
@@ -478,7 +455,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     case OTA_SPENT: break;
     }
     if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
-    memcpy(head->g, state->best, (size_t)state->columns * sizeof *head->g);
+    memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);
     if (head->pruned > 0) emit_plan(state);
     if (residual <= head->settings->tolerance) return OTA_OK;
@@ -494,12 +471,17 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
     return OTA_TOL_UNREACHABLE;
 }
 
-ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
+ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
                              ota_outcome (*method)(ota_coupled *state, ota_status *stopped)) {
-    ota_coupled state = {.head = head, .scores = head->scores};
+    ota_coupled state = {.head = head,
+                         .pass = {.head = head,
+                                  .rows = head->rows,
+                                  .columns = head->columns,
+                                  .stride = head->stride,
+                                  .scores = head->scores,
+                                  .narrow = head->narrow}};
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
-    ota_coupled_layout(&state, &arena, head->rows, head->columns, head->stride, head->narrow,
-                       head->settings->prune, with_search(head->settings, needs));
+    ota_coupled_layout(&state, &arena, head->settings->prune, with_search(head->settings, needs));
     head->emission = OTA_EMIT_ROWS;
     head->temperature_reached = head->tau;
     head->rounds = 0;
@@ -515,8 +497,8 @@ ota_status ota_coupled_solve(ota_dense *head, unsigned needs, bool linear,
         return fixed ? OTA_FIXED_ITERS : OTA_OK;
     }
     if (head->settings->prune && !fixed && !ota_coupled_search(&state)) return OTA_INFEASIBLE;
-    memcpy(state.best, head->g, (size_t)state.columns * sizeof *head->g);
-    state.domain = domain_of(&state, linear);
+    memcpy(state.best, head->g, (size_t)state.pass.columns * sizeof *head->g);
+    state.pass.domain = domain_of(&state, linear);
     return leave(&state, method(&state, &status), status);
 }
 
@@ -534,11 +516,11 @@ static unsigned needs_of(const ota_settings *s, double order) {
 }
 
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     head->method = ota_solver_newton.name;
     if (head->order > 1.0) return ota_newton_run(state, stopped);
     head->method =
-        state->domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
+        state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
         return ota_sinkhorn_run(state, false, stopped);
     const ota_outcome outcome = ota_sinkhorn_run(state, true, stopped);
@@ -548,12 +530,12 @@ static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     return newton ? ota_newton_run(state, stopped) : ota_anderson_run(state, stopped);
 }
 
-static ota_status solve_auto(ota_dense *head) {
+static ota_status solve_auto(ota_head *head) {
     return ota_coupled_solve(head, needs_of(head->settings, head->order), true, run_auto);
 }
 
-static size_t auto_workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, needs_of(&r->settings, r->order));
+static size_t auto_workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, needs_of(&shape->resolved->settings, shape->resolved->order));
 }
 
 const char *ota_not_coupled(const ota_resolved *r) {

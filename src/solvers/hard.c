@@ -17,28 +17,25 @@ static const char *not_hard(const ota_resolved *r) {
     return NULL;
 }
 
-static size_t transport_workspace(const ota_resolved *r, int64_t rows, int64_t columns,
-                                  bool narrow) {
-    (void)r, (void)narrow;
-    return ota_transport_workspace(rows, columns);
+static size_t transport_workspace(const ota_head_shape *shape) {
+    return ota_transport_workspace(shape->rows, shape->columns);
 }
 
 static size_t matching_bytes(int64_t rows) {
     return ((size_t)rows * sizeof(int64_t) + 63) / 64 * 64;
 }
 
-static size_t assignment_workspace(const ota_resolved *r, int64_t rows, int64_t columns,
-                                   bool narrow) {
-    const size_t transport = transport_workspace(r, rows, columns, narrow);
-    const size_t paths = ota_assignment_workspace(rows, columns, narrow);
+static size_t assignment_workspace(const ota_head_shape *shape) {
+    const size_t transport = transport_workspace(shape);
+    const size_t paths = ota_assignment_workspace(shape->rows, shape->columns, shape->narrow);
     const size_t larger = transport > paths ? transport : paths;
     size_t total;
-    return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(rows), &total) ? SIZE_MAX
+    return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(shape->rows), &total) ? SIZE_MAX
                                                                                      : total;
 }
 
 /* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */
-static void measure(ota_dense *head) {
+static void measure(ota_head *head) {
     double *sums = head->workspace;
     double rows = 0.0, columns = 0.0;
     memset(sums, 0, (size_t)head->columns * sizeof *sums);
@@ -60,17 +57,17 @@ static void measure(ota_dense *head) {
     head->emission = OTA_EMIT_PLAN;
 }
 
-static ota_status explain(ota_dense *head, ota_status status) {
+static ota_status explain(ota_head *head, ota_status status) {
     if (status == OTA_INFEASIBLE) {
         (void)snprintf(head->sentence, sizeof head->sentence,
                        "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
                        " keys meets the masses on this support",
-                       head->head, head->rows, head->columns);
+                       head->index, head->rows, head->columns);
     }
     return status;
 }
 
-static ota_status solve_transport(ota_dense *head) {
+static ota_status solve_transport(ota_head *head) {
     ota_transport problem = {.n = head->rows,
                              .m = head->columns,
                              .scores = head->scores,
@@ -100,7 +97,7 @@ static bool all_units(const double *mass, int64_t count, double unit) {
     return true;
 }
 
-static ota_status solve_assignment(ota_dense *head) {
+static ota_status solve_assignment(ota_head *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
     const bool capped = head->rule == OTA_COLUMNS_CAPPED;
     const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
@@ -114,7 +111,7 @@ static ota_status solve_assignment(ota_dense *head) {
                               .scores = head->scores,
                               .stride = head->stride,
                               .narrow = head->narrow,
-                              .kernels = head->kernels,
+                              .costs = head->algebra->costs[head->narrow],
                               .watch = {ota_interrupted, head->settings},
                               .match = match,
                               .f = head->f,

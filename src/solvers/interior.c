@@ -83,39 +83,39 @@ static double stiffness(const interior *n, double p, double z, double moved, dou
 /* Key j, or the sink at `columns`. */
 static bool is_allowed(const interior *n, int64_t i, int64_t j) {
     const ota_coupled *state = n->state;
-    if (j == state->columns) return state->head->sink > -INFINITY;
-    return n->scores[i * state->stride + j] > -INFINITY && state->target[j] > 0.0;
+    if (j == state->pass.columns) return state->head->sink > -INFINITY;
+    return n->scores[i * state->pass.stride + j] > -INFINITY && state->pass.target[j] > 0.0;
 }
 
 static bool may_use(const interior *n, int64_t i, int64_t j) {
     const ota_coupled *state = n->state;
     return is_allowed(n, i, j) &&
-           (!state->split || state->usable[i * (state->columns + 1) + j] != 0);
+           (!state->split || state->usable[i * (state->pass.columns + 1) + j] != 0);
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
 static void start_row(interior *n, int64_t i, double delta) {
     ota_coupled *state = n->state;
-    ota_dense *head = state->head;
-    double *p = n->plan + i * state->stride, *z = n->slack + i * state->stride;
-    const double *s = n->scores + i * state->stride, mu = head->mu[i];
-    const bool has_sink = may_use(n, i, state->columns);
+    ota_head *head = state->head;
+    double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride;
+    const double *s = n->scores + i * state->pass.stride, mu = head->mu[i];
+    const bool has_sink = may_use(n, i, state->pass.columns);
     double total = 0.0, curvature, least = INFINITY, keys = 0.0;
-    memset(p, 0, (size_t)state->stride * sizeof *p);
-    memset(z, 0, (size_t)state->stride * sizeof *z);
+    memset(p, 0, (size_t)state->pass.stride * sizeof *p);
+    memset(z, 0, (size_t)state->pass.stride * sizeof *z);
     n->sink[i] = n->sink_slack[i] = 0.0;
     head->f[i] = -INFINITY;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!may_use(n, i, j)) continue;
-        total += state->target[j];
+        total += state->pass.target[j];
         keys += 1.0;
     }
     if (!(mu > 0.0) || !(total > 0.0 || has_sink)) return;
     const double share = has_sink ? mu / (keys + 1.0) : 0.0;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!may_use(n, i, j)) continue;
-        p[j] = (mu - share) * (state->target[j] / total);
+        p[j] = (mu - share) * (state->pass.target[j] / total);
         if (!(p[j] > 0.0)) continue;
         const double room = price_of(n, p[j], &curvature) - s[j] - head->g[j];
         if (room < least) least = room;
@@ -128,7 +128,7 @@ static void start_row(interior *n, int64_t i, double delta) {
     }
     head->f[i] = delta - least > -INFINITY ? least - delta : 0.0;
     n->sink_slack[i] -= has_sink ? head->f[i] : 0.0;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (p[j] > 0.0) z[j] = price_of(n, p[j], &curvature) - s[j] - head->g[j] - head->f[i];
     }
 }
@@ -136,22 +136,22 @@ static void start_row(interior *n, int64_t i, double delta) {
 /* The first slack. */
 static double start(interior *n) {
     ota_coupled *state = n->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     double curvature;
-    const double typical = head->mass / ((double)state->rows * (double)state->columns);
+    const double typical = head->mass / ((double)state->pass.rows * (double)state->pass.columns);
     const double delta = first_slack * (head->range + price_of(n, typical, &curvature));
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         n->free_part[j] = 0.0;
         if (!(head->g[j] > -INFINITY)) continue;
         head->g[j] = head->rule == OTA_COLUMNS_CAPPED ? -delta : 0.0;
     }
-    for (int64_t i = 0; i < state->rows; i++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         start_row(n, i, delta);
-        const double *p = n->plan + i * state->stride;
-        for (int64_t j = 0; j < state->columns; j++) n->free_part[j] += p[j];
+        const double *p = n->plan + i * state->pass.stride;
+        for (int64_t j = 0; j < state->pass.columns; j++) n->free_part[j] += p[j];
     }
-    for (int64_t j = 0; j < state->columns && head->rule == OTA_COLUMNS_CAPPED; j++) {
-        const double left = state->target[j] - n->free_part[j], least = 0.1 * state->target[j];
+    for (int64_t j = 0; j < state->pass.columns && head->rule == OTA_COLUMNS_CAPPED; j++) {
+        const double left = state->pass.target[j] - n->free_part[j], least = 0.1 * state->pass.target[j];
         n->free_part[j] = left > least ? left : least;
     }
     return delta;
@@ -165,25 +165,25 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const interior *n = context;
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
-    double *leaked = state->partial + chunk * state->lane,
-           *reached = state->relaxed + chunk * state->lane;
+    const ota_head *head = state->head;
+    double *leaked = state->pass.partial + chunk * state->pass.padded_columns,
+           *reached = state->pass.relaxed + chunk * state->pass.padded_columns;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    memset(leaked, 0, (size_t)state->lane * sizeof *leaked);
-    memset(reached, 0, (size_t)state->lane * sizeof *reached);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(leaked, 0, (size_t)state->pass.padded_columns * sizeof *leaked);
+    memset(reached, 0, (size_t)state->pass.padded_columns * sizeof *reached);
     for (int64_t i = first; i < last; i++) {
-        double *w = state->weights + i * state->stride;
-        const double *p = n->plan + i * state->stride, *z = n->slack + i * state->stride,
-                     *s = n->scores + i * state->stride, *moved = n->move + i * state->stride;
+        double *w = state->weights + i * state->pass.stride;
+        const double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
+                     *s = n->scores + i * state->pass.stride, *moved = n->move + i * state->pass.stride;
         double sum = 0.0, mass = 0.0, leak = 0.0, h;
         n->row_sum[i] = 0.0;
         n->row_right[i] = 0.0;
         if (!(head->f[i] > -INFINITY)) {
-            memset(w, 0, (size_t)state->stride * sizeof *w);
+            memset(w, 0, (size_t)state->pass.stride * sizeof *w);
             continue;
         }
-        for (int64_t j = 0; j < state->columns; j++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             w[j] = 0.0;
             if (!(p[j] > 0.0)) continue;
             w[j] = stiffness(n, p[j], z[j], moved[j], s[j] + head->f[i] + head->g[j], &h);
@@ -199,7 +199,7 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
         n->row_right[i] = head->mu[i] - mass;
         n->row_sum[i] = sum + leak;
         const double part = n->row_right[i] / n->row_sum[i], root = sqrt(1.0 / n->row_sum[i]);
-        for (int64_t j = 0; j < state->columns; j++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             reached[j] += w[j] * part;
             leaked[j] += w[j] * (leak / n->row_sum[i]);
             w[j] *= root;
@@ -211,8 +211,8 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
  * diagonal. */
 static double own_part(const interior *n, int64_t j, double *diagonal) {
     const ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
-    const double own = n->free_part[j], g = head->g[j], target = state->target[j];
+    const ota_head *head = state->head;
+    const double own = n->free_part[j], g = head->g[j], target = state->pass.target[j];
     *diagonal = 0.0;
     if (head->rule == OTA_COLUMNS_RELAXED) {
         *diagonal = own / head->strength;
@@ -228,12 +228,12 @@ static double own_part(const interior *n, int64_t j, double *diagonal) {
 
 static void assemble(interior *n) {
     ota_coupled *state = n->state;
-    ota_each_chunk(state, assemble_chunk, n);
-    ota_add_chunks(state, state->partial, n->excess);
-    ota_add_chunks(state, state->relaxed, n->right);
-    for (int64_t j = 0; j < state->columns; j++) {
+    ota_each_chunk(&state->pass, assemble_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
+    ota_add_chunks(&state->pass, state->pass.relaxed, n->right);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         double diagonal = 0.0;
-        const bool open = state->head->g[j] > -INFINITY && state->target[j] > 0.0;
+        const bool open = state->head->g[j] > -INFINITY && state->pass.target[j] > 0.0;
         n->right[j] = open ? own_part(n, j, &diagonal) - n->right[j] : 0.0;
         n->excess[j] += diagonal;
     }
@@ -244,22 +244,22 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const interior *n = context;
     const ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     double limit = 1.0, product = 0.0, complement = 0.0;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        const double *w = state->weights + i * state->stride, *p = n->plan + i * state->stride,
-                     *z = n->slack + i * state->stride, *s = n->scores + i * state->stride;
-        double *moved = n->move + i * state->stride;
+        const double *w = state->weights + i * state->pass.stride, *p = n->plan + i * state->pass.stride,
+                     *z = n->slack + i * state->pass.stride, *s = n->scores + i * state->pass.stride;
+        double *moved = n->move + i * state->pass.stride;
         double sum = 0.0;
         n->row_step[i] = 0.0;
         if (!(n->row_sum[i] > 0.0)) continue;
-        for (int64_t j = 0; j < state->columns; j++) sum += w[j] * n->step[j];
+        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * n->step[j];
         const double df = n->row_step[i] =
             n->row_right[i] / n->row_sum[i] - sum / sqrt(n->row_sum[i]);
-        for (int64_t j = 0; j <= state->columns; j++) {
-            const bool key = j < state->columns;
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
+            const bool key = j < state->pass.columns;
             const double weight = key ? p[j] : n->sink[i], slack = key ? z[j] : n->sink_slack[i];
             double *to = key ? &moved[j] : &n->sink_move[i], h;
             if (!(weight > 0.0)) continue;
@@ -283,21 +283,21 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
 /* Steps of the columns' own unknowns; the limit of all. */
 static double move(interior *n, double *product, double *complement) {
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     double limit = 1.0;
     *product = *complement = 0.0;
-    ota_each_chunk(state, move_chunk, n);
-    for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
+    ota_each_chunk(&state->pass, move_chunk, n);
+    for (int64_t chunk = 0; chunk < state->pass.chunks; chunk++) {
         limit = fmin(limit, n->length[chunk]);
         *product += n->product[chunk];
         *complement += n->complement[chunk];
     }
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         const double own = n->free_part[j], g = head->g[j], dg = n->step[j];
         n->free_move[j] = 0.0;
         if (!(own > 0.0)) continue;
         if (head->rule == OTA_COLUMNS_RELAXED) {
-            n->free_move[j] = -own * ((g + dg) / head->strength + log(own / state->target[j]));
+            n->free_move[j] = -own * ((g + dg) / head->strength + log(own / state->pass.target[j]));
         } else if (head->rule == OTA_COLUMNS_CAPPED) {
             n->free_move[j] = (own * dg + n->beta - n->second[j]) / -g - own;
             if (dg * limit > -g) limit = -g / dg;
@@ -313,16 +313,16 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const interior *n = context;
     const ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     const double length = n->taken;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         if (!(n->row_sum[i] > 0.0)) continue;
         const double df = n->row_step[i];
-        for (int64_t j = 0; j <= state->columns; j++) {
-            const bool key = j < state->columns;
-            const int64_t at = i * state->stride + j;
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
+            const bool key = j < state->pass.columns;
+            const int64_t at = i * state->pass.stride + j;
             double *p = key ? &n->plan[at] : &n->sink[i],
                    *z = key ? &n->slack[at] : &n->sink_slack[i];
             if (!(*p > 0.0)) continue;
@@ -342,8 +342,8 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
 static void advance(interior *n, double length) {
     ota_coupled *state = n->state;
     n->taken = length;
-    ota_each_chunk(state, advance_chunk, n);
-    for (int64_t j = 0; j < state->columns; j++) {
+    ota_each_chunk(&state->pass, advance_chunk, n);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->head->g[j] > -INFINITY)) continue;
         n->free_part[j] += length * n->free_move[j];
         state->head->g[j] += length * n->step[j];
@@ -352,7 +352,7 @@ static void advance(interior *n, double length) {
 
 static void solve(interior *n) {
     ota_coupled *state = n->state;
-    ota_laplacian_substitute(state->head->kernels->f64, state->factor, state->lane, state->columns,
+    ota_laplacian_substitute(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
                              n->pivots, NULL, n->right, n->step);
 }
 
@@ -363,18 +363,18 @@ static interior place(ota_coupled *state, const double *scores, double t) {
     double *at = state->interior_matrix;
     double **matrices[] = {&n.plan, &n.slack, &n.move};
     for (size_t k = 0; k < sizeof matrices / sizeof matrices[0];
-         k++, at += state->rows * state->stride)
+         k++, at += state->pass.rows * state->pass.stride)
         *matrices[k] = at;
     at = state->interior_rows;
     double **rows[] = {&n.row_step, &n.row_right, &n.row_sum, &n.sink, &n.sink_slack, &n.sink_move};
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++, at += state->rows) *rows[k] = at;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++, at += state->pass.rows) *rows[k] = at;
     n.length = at;
-    n.product = n.length + state->chunks;
-    n.complement = n.product + state->chunks;
+    n.product = n.length + state->pass.chunks;
+    n.complement = n.product + state->pass.chunks;
     at = state->vectors;
     double **columns[] = {&n.step,      &n.right,  &n.excess, &n.free_part,
                           &n.free_move, &n.second, &n.pivots};
-    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++, at += state->lane)
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++, at += state->pass.padded_columns)
         *columns[k] = at;
     return n;
 }
@@ -382,42 +382,42 @@ static interior place(ota_coupled *state, const double *scores, double t) {
 static void factor(interior *n) {
     ota_coupled *state = n->state;
     ota_newton_links(state);
-    for (int64_t j = 0; j < state->columns; j++)
-        memcpy(state->factor + j * state->lane, state->hessian + j * state->lane,
+    for (int64_t j = 0; j < state->pass.columns; j++)
+        memcpy(state->factor + j * state->pass.padded_columns, state->hessian + j * state->pass.padded_columns,
                (size_t)j * sizeof(double));
-    memcpy(n->pivots, n->excess, (size_t)state->columns * sizeof *n->pivots);
-    ota_laplacian_factor(state->head->kernels->f64, state->factor, state->lane, state->columns,
+    memcpy(n->pivots, n->excess, (size_t)state->pass.columns * sizeof *n->pivots);
+    ota_laplacian_factor(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
                          n->pivots, NULL);
 }
 
 /* Keys of a capped head whose capacity is not used up have no price. */
 static void settle_caps(interior *n) {
-    ota_dense *head = n->state->head;
+    ota_head *head = n->state->head;
     if (head->rule != OTA_COLUMNS_CAPPED) return;
-    for (int64_t j = 0; j < n->state->columns; j++) {
-        if (n->free_part[j] * head->range > -head->g[j] * n->state->target[j]) head->g[j] = 0.0;
+    for (int64_t j = 0; j < n->state->pass.columns; j++) {
+        if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j]) head->g[j] = 0.0;
     }
 }
 
 /* Gives every pair that was left outside a slack of at least `slack`. */
 static void part_blocks(interior *n, double slack) {
     const ota_coupled *state = n->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     if (!state->split) return;
-    const int32_t *of_rows = state->order, *of_columns = of_rows + state->rows;
+    const int32_t *of_rows = state->order, *of_columns = of_rows + state->pass.rows;
     /* The block whose potential is 0: the sink's, or that of capacity left over. */
-    const int32_t base = of_columns[state->columns];
+    const int32_t base = of_columns[state->pass.columns];
     double apart = 0.0;
-    for (int64_t i = 0; i < state->rows; i++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         if (!(head->f[i] > -INFINITY)) continue;
-        for (int64_t j = 0; j <= state->columns; j++) {
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
             if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
             const double lift =
-                j == state->columns ? head->sink : n->scores[i * state->stride + j] + head->g[j];
+                j == state->pass.columns ? head->sink : n->scores[i * state->pass.stride + j] + head->g[j];
             apart = fmax(apart, (head->f[i] + lift + slack) / (double)(of_rows[i] - of_columns[j]));
         }
     }
-    for (int64_t j = 0; j < state->columns && apart > 0.0; j++) {
+    for (int64_t j = 0; j < state->pass.columns && apart > 0.0; j++) {
         if (head->g[j] > -INFINITY) head->g[j] += apart * (double)(of_columns[j] - base);
     }
 }
@@ -425,16 +425,16 @@ static void part_blocks(interior *n, double slack) {
 /* How many products the mean is taken over. */
 static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
-    int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->columns : 0;
-    for (int64_t i = 0; i < state->rows; i++) {
-        for (int64_t j = 0; j < state->columns; j++) count += n->plan[i * state->stride + j] > 0.0;
+    int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->pass.columns : 0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) count += n->plan[i * state->pass.stride + j] > 0.0;
         count += n->sink[i] > 0.0;
     }
     return count;
 }
 
 bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     interior n = place(state, scores, t);
     double product, complement, last = INFINITY;
     int poor = 0;

@@ -55,7 +55,7 @@ static newton place(ota_coupled *state) {
                           &n.right,    &n.diagonal,   &n.residue,    &n.search,
                           &n.product,  &n.right_copy, &n.excess_copy};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
-        *vectors[k] = state->vectors + (int64_t)k * state->lane;
+        *vectors[k] = state->vectors + (int64_t)k * state->pass.padded_columns;
     n.most = state->head->settings->max_rounds;
     return n;
 }
@@ -66,18 +66,18 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const newton *n = context;
     ota_coupled *state = n->state;
-    ota_dense *head = state->head;
-    const ota_row_law law = ota_coupled_law(state, n->t);
-    double *column = state->partial + chunk * state->lane;
+    ota_head *head = state->head;
+    const ota_row_parameters law = ota_coupled_rows(state, n->t);
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    memset(column, 0, (size_t)state->lane * sizeof *column);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
-        double *p = state->weights + i * state->stride;
-        const double *s = n->scores + i * state->stride;
-        ota_row_solve_f64(&law, s, head->g, state->columns, head->mu[i], p, &found);
-        head->kernels->f64->accumulate(p, state->columns, 1.0, column);
+        double *p = state->weights + i * state->pass.stride;
+        const double *s = n->scores + i * state->pass.stride;
+        state->head->algebra->row_solve(&law, s, head->g, state->pass.columns, head->mu[i], p, &found);
+        head->algebra->accumulate(p, state->pass.columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
     }
@@ -86,15 +86,15 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
 /* Rows for head->g; c, gradient and residual. */
 static void evaluate(newton *n) {
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
-    ota_each_chunk(state, solve_chunk, n);
-    ota_add_chunks(state, state->partial, state->column);
-    state->temperature = n->t;
-    for (int64_t j = 0; j < state->columns; j++) {
-        double wanted = state->target[j];
+    const ota_head *head = state->head;
+    ota_each_chunk(&state->pass, solve_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
+    state->pass.temperature = n->t;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        double wanted = state->pass.target[j];
         if (head->rule == OTA_COLUMNS_RELAXED && wanted > 0.0)
             wanted *= exp(-head->g[j] / head->strength);
-        n->gradient[j] = head->g[j] > -INFINITY ? state->column[j] - wanted : 0.0;
+        n->gradient[j] = head->g[j] > -INFINITY ? state->pass.column[j] - wanted : 0.0;
     }
     n->residual = ota_column_residual(state);
 }
@@ -114,47 +114,47 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const newton *n = context;
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
-    const ota_kernels_f64 *kernels = head->kernels->f64;
+    const ota_head *head = state->head;
+    const ota_host_algebra *algebra = head->algebra;
     const double keep =
         head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
-    double *leak = state->partial + chunk * state->lane,
-           *full = state->relaxed + chunk * state->lane;
+    double *leak = state->pass.partial + chunk * state->pass.padded_columns,
+           *full = state->pass.relaxed + chunk * state->pass.padded_columns;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    memset(leak, 0, (size_t)state->lane * sizeof *leak);
-    memset(full, 0, (size_t)state->lane * sizeof *full);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
+    memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
     for (int64_t i = first; i < last; i++) {
-        double *w = state->weights + i * state->stride;
+        double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
         if (head->order > 1.0) {
-            for (int64_t j = 0; j < state->columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
+            for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
             sink = slope_of(n, head->mu[i], sink);
         }
-        const double total = kernels->sum(w, state->columns) + sink;
+        const double total = algebra->sum(w, state->pass.columns) + sink;
         if (!(total > 0.0)) {
-            memset(w, 0, (size_t)state->columns * sizeof *w);
+            memset(w, 0, (size_t)state->pass.columns * sizeof *w);
             continue;
         }
-        kernels->accumulate(w, state->columns, 1.0, full);
+        algebra->accumulate(w, state->pass.columns, 1.0, full);
         if (keep < 1.0 || sink > 0.0)
-            kernels->accumulate(w, state->columns, ((1.0 - keep) * total + keep * sink) / total,
+            algebra->accumulate(w, state->pass.columns, ((1.0 - keep) * total + keep * sink) / total,
                                 leak);
-        kernels->multiply(w, state->columns, sqrt(keep / total));
+        algebra->multiply(w, state->pass.columns, sqrt(keep / total));
     }
 }
 
-static int64_t across_stride(const ota_coupled *state) { return (state->rows + 15) / 16 * 16; }
+static int64_t across_stride(const ota_coupled *state) { return (state->pass.rows + 15) / 16 * 16; }
 
 static void turn_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const ota_coupled *state = context;
     const int64_t length = across_stride(state);
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    for (int64_t j = 0; j < state->columns; j++) {
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         for (int64_t i = first; i < last; i++)
-            state->across[j * length + i] = state->weights[i * state->stride + j];
+            state->across[j * length + i] = state->weights[i * state->pass.stride + j];
     }
 }
 
@@ -162,36 +162,36 @@ static void link_block(void *context, int64_t block, int worker) {
     (void)worker;
     const ota_coupled *state = context;
     const int64_t first = block * BLOCK, length = across_stride(state);
-    const int64_t last = first + BLOCK < state->columns ? first + BLOCK : state->columns;
-    double *to = state->hessian + first * state->lane;
+    const int64_t last = first + BLOCK < state->pass.columns ? first + BLOCK : state->pass.columns;
+    double *to = state->hessian + first * state->pass.padded_columns;
     for (int64_t j = first; j < last; j++)
-        memset(state->hessian + j * state->lane, 0, (size_t)last * sizeof *to);
-    state->head->kernels->f64->apply(state->across + first * length, length, state->weights,
-                                     state->stride, last - first, state->rows, last, to,
-                                     state->lane);
+        memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
+    state->head->algebra->apply(state->across + first * length, length, state->weights,
+                                     state->pass.stride, last - first, state->pass.rows, last, to,
+                                     state->pass.padded_columns);
 }
 
 void ota_newton_links(ota_coupled *state) {
-    ota_each_chunk(state, turn_chunk, state);
-    const int64_t blocks = (state->columns + BLOCK - 1) / BLOCK;
+    ota_each_chunk(&state->pass, turn_chunk, state);
+    const int64_t blocks = (state->pass.columns + BLOCK - 1) / BLOCK;
     ota_parallel(state->head->pool, blocks, link_block, state);
 }
 
 /* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
 static void form_system(newton *n) {
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
-    ota_each_chunk(state, curve_chunk, n);
-    ota_add_chunks(state, state->partial, n->excess);
-    ota_add_chunks(state, state->relaxed, n->diagonal);
+    const ota_head *head = state->head;
+    ota_each_chunk(&state->pass, curve_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
+    ota_add_chunks(&state->pass, state->pass.relaxed, n->diagonal);
     double mean = 0.0;
-    for (int64_t j = 0; j < state->columns; j++) mean += n->diagonal[j];
-    mean /= (double)state->columns;
+    for (int64_t j = 0; j < state->pass.columns; j++) mean += n->diagonal[j];
+    mean /= (double)state->pass.columns;
     const double shift = n->shift * n->residual * mean;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         double more = shift;
         if (head->rule == OTA_COLUMNS_RELAXED && head->g[j] > -INFINITY) {
-            more += n->t * state->target[j] * exp(-head->g[j] / head->strength) / head->strength;
+            more += n->t * state->pass.target[j] * exp(-head->g[j] / head->strength) / head->strength;
         }
         n->excess[j] += more;
         n->diagonal[j] += more;
@@ -204,31 +204,31 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const newton *n = context;
     ota_coupled *state = n->state;
-    const ota_kernels_f64 *kernels = state->head->kernels->f64;
-    double *column = state->partial + chunk * state->lane;
+    const ota_host_algebra *algebra = state->head->algebra;
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
     int64_t first, last;
-    ota_chunk_rows(state, chunk, &first, &last);
-    memset(column, 0, (size_t)state->lane * sizeof *column);
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
     for (int64_t i = first; i < last; i++) {
-        const double *w = state->weights + i * state->stride;
+        const double *w = state->weights + i * state->pass.stride;
         double sum = 0.0;
-        for (int64_t j = 0; j < state->columns; j++) sum += w[j] * n->search[j];
-        kernels->accumulate(w, state->columns, -sum, column);
+        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * n->search[j];
+        algebra->accumulate(w, state->pass.columns, -sum, column);
     }
 }
 
 /* product = system * search. */
 static void multiply(newton *n) {
-    ota_each_chunk(n->state, multiply_chunk, n);
-    ota_add_chunks(n->state, n->state->partial, n->product);
-    for (int64_t j = 0; j < n->state->columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
+    ota_each_chunk(&n->state->pass, multiply_chunk, n);
+    ota_add_chunks(&n->state->pass, n->state->pass.partial, n->product);
+    for (int64_t j = 0; j < n->state->pass.columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
 }
 
 /* The keys that move, the others' direction given; preconditioned by the diagonal, to the forcing
  * term. */
 static void conjugate_gradients(newton *n) {
     ota_coupled *state = n->state;
-    const int64_t count = state->columns;
+    const int64_t count = state->pass.columns;
     double now = 0.0, first;
     for (int64_t j = 0; j < count; j++) {
         if (state->fixed[j] == 0) n->direction[j] = 0.0;
@@ -264,32 +264,32 @@ static void conjugate_gradients(newton *n) {
 
 static void solve_free(newton *n) {
     ota_coupled *state = n->state;
-    const size_t bytes = (size_t)state->columns * sizeof(double);
+    const size_t bytes = (size_t)state->pass.columns * sizeof(double);
     if (state->hessian == NULL) {
         conjugate_gradients(n);
         return;
     }
-    for (int64_t j = 0; j < state->columns; j++) {
-        memcpy(state->factor + j * state->lane, state->hessian + j * state->lane,
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        memcpy(state->factor + j * state->pass.padded_columns, state->hessian + j * state->pass.padded_columns,
                (size_t)j * sizeof(double));
     }
     memcpy(n->right_copy, n->right, bytes);
     memcpy(n->excess_copy, n->excess, bytes);
-    ota_laplacian_solve(state->head->kernels->f64, state->factor, state->lane, state->columns,
+    ota_laplacian_solve(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
                         n->excess_copy, state->fixed, n->right_copy, n->direction);
 }
 
 /* Exact columns without a sink do not feel a constant; unlinked keys would let it drift away. */
 static void drop_constant(const ota_coupled *state, double *vector) {
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return;
     double low = INFINITY, high = -INFINITY;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(head->g[j] > -INFINITY)) continue;
         low = vector[j] < low ? vector[j] : low;
         high = vector[j] > high ? vector[j] : high;
     }
-    for (int64_t j = 0; j < state->columns && high >= low; j++) {
+    for (int64_t j = 0; j < state->pass.columns && high >= low; j++) {
         if (head->g[j] > -INFINITY) vector[j] -= 0.5 * low + 0.5 * high;
     }
 }
@@ -298,10 +298,10 @@ static void drop_constant(const ota_coupled *state, double *vector) {
  * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
 static void find_direction(newton *n) {
     ota_coupled *state = n->state;
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     const bool capped = head->rule == OTA_COLUMNS_CAPPED;
     form_system(n);
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool held = capped && !(head->g[j] < 0.0) && n->gradient[j] < 0.0;
         state->fixed[j] = held || !(head->g[j] > -INFINITY);
         n->direction[j] = 0.0;
@@ -309,9 +309,9 @@ static void find_direction(newton *n) {
     solve_free(n);
     for (int exchange = 0; capped && exchange < EXCHANGES; exchange++) {
         int64_t changes = 0;
-        memcpy(n->search, n->direction, (size_t)state->columns * sizeof *n->search);
+        memcpy(n->search, n->direction, (size_t)state->pass.columns * sizeof *n->search);
         multiply(n);
-        for (int64_t j = 0; j < state->columns; j++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
             if (!(head->g[j] > -INFINITY)) continue;
             if (state->fixed[j] != 0 && n->product[j] > n->right[j]) {
                 state->fixed[j] = 0;
@@ -332,16 +332,16 @@ static void find_direction(newton *n) {
 /* Moves to origin + length * direction (caps: projected) and returns the slope there. */
 static double try_length(newton *n, double length) {
     ota_coupled *state = n->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const bool capped = head->rule == OTA_COLUMNS_CAPPED;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(n->origin[j] > -INFINITY)) continue;
         const double next = n->origin[j] + length * n->direction[j];
         head->g[j] = capped && next > 0.0 ? 0.0 : next;
     }
     evaluate(n);
     double slope = 0.0;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool clipped = capped && n->origin[j] + length * n->direction[j] > 0.0;
         if (!clipped) slope += n->gradient[j] * n->direction[j];
     }
@@ -351,7 +351,7 @@ static double try_length(newton *n, double length) {
 /* The length that was taken; 0: none found, g back at the origin and evaluated. */
 static double descend(newton *n) {
     double first = 0.0, low = 0.0, low_slope, high = INFINITY, length = 1.0;
-    for (int64_t j = 0; j < n->state->columns; j++) first += n->gradient[j] * n->direction[j];
+    for (int64_t j = 0; j < n->state->pass.columns; j++) first += n->gradient[j] * n->direction[j];
     low_slope = first;
     for (int trial = 0; trial < TRIALS && first < 0.0; trial++) {
         const double slope = try_length(n, length);
@@ -379,7 +379,7 @@ static void step(newton *n) {
     ota_coupled *state = n->state;
     find_direction(n);
     drop_constant(state, n->direction);
-    memcpy(n->origin, state->head->g, (size_t)state->columns * sizeof *n->origin);
+    memcpy(n->origin, state->head->g, (size_t)state->pass.columns * sizeof *n->origin);
     const double length = descend(n);
     if (length >= 0.9) {
         n->shift = n->shift * 0.2 > least_shift ? n->shift * 0.2 : least_shift;
@@ -403,14 +403,14 @@ static void keep_best(newton *n, progress *kept, int64_t taken) {
         kept->marker = kept->best;
         kept->marked = taken;
     }
-    memcpy(state->best, state->head->g, (size_t)state->columns * sizeof *state->best);
+    memcpy(state->best, state->head->g, (size_t)state->pass.columns * sizeof *state->best);
 }
 
 /* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
  * updates take turns with them. */
 static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
     ota_coupled *state = n->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const bool last_stage = !(t > head->tau);
     progress kept = {.best = INFINITY, .marker = INFINITY};
     double marker = INFINITY;
@@ -449,7 +449,7 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
 
 /* Falling temperatures. */
 static ota_outcome cool(newton *n, ota_status *stopped) {
-    const ota_dense *head = n->state->head;
+    const ota_head *head = n->state->head;
     ota_outcome outcome = OTA_MET;
     for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
         outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
@@ -458,21 +458,21 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
 }
 
 static void widen(ota_coupled *state) {
-    const float *from = state->scores;
-    for (int64_t k = 0; k < state->rows * state->stride; k++) state->wide[k] = (double)from[k];
+    const float *from = state->pass.scores;
+    for (int64_t k = 0; k < state->pass.rows * state->pass.stride; k++) state->wide[k] = (double)from[k];
 }
 
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const double tau = head->tau, enough = head->settings->tolerance;
     if (!ota_coupled_search(state)) return OTA_HOPELESS;
     newton n = place(state);
-    if (state->narrow) widen(state);
-    n.scores = state->narrow ? state->wide : state->scores;
+    if (state->pass.narrow) widen(state);
+    n.scores = state->pass.narrow ? state->wide : state->pass.scores;
     drop_constant(state, head->g);
     ota_outcome outcome = settle(&n, tau, enough, DIRECT_STEPS, stopped);
     if (outcome != OTA_SLOW) return outcome;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (head->g[j] > -INFINITY) head->g[j] = 0.0;
     }
     n.shift = first_shift;
@@ -490,12 +490,12 @@ static unsigned needs_of(double order) {
     return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
 }
 
-static ota_status solve(ota_dense *head) {
+static ota_status solve(ota_head *head) {
     return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
 }
 
-static size_t workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, needs_of(r->order));
+static size_t workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, needs_of(shape->resolved->order));
 }
 
 const ota_solver ota_solver_newton = {

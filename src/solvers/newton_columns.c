@@ -14,7 +14,7 @@ enum { SECANTS = 40 };
 typedef struct column_job {
     ota_coupled *state;
     const double *scores;
-    ota_row_law law;
+    ota_row_parameters law;
     int64_t share, length; /* columns per task, doubles per gathered column */
 } column_job;
 
@@ -27,11 +27,11 @@ static double relaxed_potential(const column_job *job, const double *x, double t
     for (int turn = 0; turn < SECANTS; turn++) {
         ota_row_found found;
         const double mass = exp(log_mass);
-        ota_row_solve_f64(&job->law, x, NULL, state->rows, mass, p, &found);
+        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, mass, p, &found);
         g = found.potential;
         const double miss = log_mass - log(target) + g / rho;
         double weight = 0.0;
-        for (int64_t i = 0; i < state->rows; i++) {
+        for (int64_t i = 0; i < state->pass.rows; i++) {
             if (p[i] > 0.0) weight += power > 0.0 || power < 0.0 ? pow(p[i], power) : 1.0;
         }
         if (miss > 0.0)
@@ -51,32 +51,32 @@ static void update_task(void *context, int64_t task, int worker) {
     (void)worker;
     const column_job *job = context;
     ota_coupled *state = job->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     double *x = state->gathered + 2 * task * job->length, *p = x + job->length;
     const int64_t first = task * job->share;
-    for (int64_t j = first; j < first + job->share && j < state->columns; j++) {
-        if (!(head->g[j] > -INFINITY) || !(state->target[j] > 0.0)) continue;
-        for (int64_t i = 0; i < state->rows; i++)
-            x[i] = job->scores[i * state->stride + j] + head->f[i];
+    for (int64_t j = first; j < first + job->share && j < state->pass.columns; j++) {
+        if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
+        for (int64_t i = 0; i < state->pass.rows; i++)
+            x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
         ota_row_found found;
-        ota_row_solve_f64(&job->law, x, NULL, state->rows, state->target[j], p, &found);
+        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, state->pass.target[j], p, &found);
         double g = found.potential;
         if (found.empty || !isfinite(g)) continue;
-        if (head->rule == OTA_COLUMNS_RELAXED) g = relaxed_potential(job, x, state->target[j], p);
+        if (head->rule == OTA_COLUMNS_RELAXED) g = relaxed_potential(job, x, state->pass.target[j], p);
         head->g[j] = head->rule == OTA_COLUMNS_CAPPED && g > 0.0 ? 0.0 : g;
     }
 }
 
 void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
     if (!(state->head->order > 1.0)) {
-        ota_pass_columns(state, t);
+        ota_column_pass(state, t);
         ota_column_step(state, t, 1.0);
         return;
     }
-    column_job job = {.state = state, .scores = scores, .law = ota_coupled_law(state, t)};
+    column_job job = {.state = state, .scores = scores, .law = ota_coupled_rows(state, t)};
     job.law.sink = -INFINITY;
     job.law.row_strength = INFINITY;
-    job.share = (state->columns + state->chunks - 1) / state->chunks;
-    job.length = (state->rows + 15) / 16 * 16;
-    ota_parallel(state->head->pool, state->chunks, update_task, &job);
+    job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
+    job.length = (state->pass.rows + 15) / 16 * 16;
+    ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);
 }

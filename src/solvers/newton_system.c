@@ -29,12 +29,12 @@ static void fold_fixed(double *links, int64_t stride, int64_t count, double *exc
     }
 }
 
-void ota_laplacian_factor(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+void ota_laplacian_factor(const ota_host_algebra *algebra, double *links, int64_t stride,
                           int64_t count, double *excess, const unsigned char *fixed) {
     for (int64_t k = count - 1; k >= 0; k--) {
         const double *row = links + k * stride;
         const bool held = fixed != NULL && fixed[k] != 0;
-        const double pivot = held ? 0.0 : excess[k] + kernels->sum(row, k);
+        const double pivot = held ? 0.0 : excess[k] + algebra->sum(row, k);
         if (!(pivot > 0.0)) {
             excess[k] = 0.0;
             continue;
@@ -42,18 +42,18 @@ void ota_laplacian_factor(const ota_kernels_f64 *kernels, double *links, int64_t
         for (int64_t i = 0; i < k; i++) {
             const double share = row[i] / pivot;
             if (!(share > 0.0)) continue;
-            kernels->accumulate(row, i, share, links + i * stride);
+            algebra->accumulate(row, i, share, links + i * stride);
             excess[i] += share * excess[k];
         }
         excess[k] = pivot;
     }
 }
 
-void ota_laplacian_substitute(const ota_kernels_f64 *kernels, const double *links, int64_t stride,
+void ota_laplacian_substitute(const ota_host_algebra *algebra, const double *links, int64_t stride,
                               int64_t count, const double *pivots, const unsigned char *fixed,
                               double *b, double *x) {
     for (int64_t k = count - 1; k >= 0; k--) {
-        if (pivots[k] > 0.0) kernels->accumulate(links + k * stride, k, b[k] / pivots[k], b);
+        if (pivots[k] > 0.0) algebra->accumulate(links + k * stride, k, b[k] / pivots[k], b);
     }
     for (int64_t k = 0; k < count; k++) {
         if (fixed != NULL && fixed[k] != 0) continue;
@@ -64,10 +64,10 @@ void ota_laplacian_substitute(const ota_kernels_f64 *kernels, const double *link
     }
 }
 
-void ota_laplacian_solve(const ota_kernels_f64 *kernels, double *links, int64_t stride,
+void ota_laplacian_solve(const ota_host_algebra *algebra, double *links, int64_t stride,
                          int64_t count, double *excess, const unsigned char *fixed, double *b,
                          double *x) {
     fold_fixed(links, stride, count, excess, fixed, b, x);
-    ota_laplacian_factor(kernels, links, stride, count, excess, fixed);
-    ota_laplacian_substitute(kernels, links, stride, count, excess, fixed, b, x);
+    ota_laplacian_factor(algebra, links, stride, count, excess, fixed);
+    ota_laplacian_substitute(algebra, links, stride, count, excess, fixed, b, x);
 }

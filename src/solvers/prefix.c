@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cpu/rows.h"
 #include "solver.h"
 
 static const char *not_prefix(const ota_resolved *r) {
@@ -25,8 +24,8 @@ typedef struct prefix_memory {
     void *inner;
 } prefix_memory;
 
-static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_resolved *r, double order,
-                    int64_t rows, int64_t stride) {
+static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shape *shape,
+                    double order, int64_t rows, int64_t stride) {
     size_t row_bytes = 0;
     memory->plan = NULL;
     if (order <= 0.0 && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
@@ -36,28 +35,30 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_resolved 
     memory->mu = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->nu = ota_arena_take(arena, (size_t)stride, sizeof(double));
     memory->bias = ota_arena_take(arena, (size_t)stride, sizeof(double));
-    if (r == NULL) {
+    if (shape == NULL) {
         memory->inner = ota_arena_take(arena, 0, 1);
         return;
     }
-    const size_t bytes = inner_solver(order)->workspace(r, rows, stride, false);
+    const ota_head_shape block = {
+        .backend = shape->backend, .resolved = shape->resolved, .rows = rows, .columns = stride};
+    const size_t bytes = inner_solver(order)->workspace(&block);
     if (bytes == SIZE_MAX)
         arena->overflowed = true;
     else
         memory->inner = ota_arena_take(arena, bytes, 1);
 }
 
-static size_t prefix_workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    (void)narrow;
+static size_t prefix_workspace(const ota_head_shape *shape) {
     ota_arena arena = {0};
     prefix_memory memory;
-    lay_out(&arena, &memory, r, r->order, rows, (columns + 15) / 16 * 16);
+    lay_out(&arena, &memory, shape, shape->resolved->order, shape->rows,
+            (shape->columns + 15) / 16 * 16);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
 /* Masses of the leading block: queries without a usable key are left out, nu spreads evenly over the
  * keys that somebody may use. */
-static double block_masses(const ota_dense *head, const prefix_memory *memory, int64_t rows,
+static double block_masses(const ota_head *head, const prefix_memory *memory, int64_t rows,
                            int64_t columns) {
     const double *scores = head->scores;
     double total = 0.0;
@@ -79,18 +80,18 @@ static double block_masses(const ota_dense *head, const prefix_memory *memory, i
     return total;
 }
 
-static ota_status solve_prefix(ota_dense *head) {
+static ota_status solve_prefix(ota_head *head) {
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, head->order, head->rows, head->stride);
     const ota_solver *inner = inner_solver(head->order);
-    const ota_row_law law = {head->kernels, head->order, head->tau, head->sink, INFINITY, NULL};
+    const ota_row_parameters law = {head->kernels, head->order, head->tau, head->sink, INFINITY, NULL};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
         if (going != OTA_OK) return going;
         const int64_t columns = head->columns - head->rows + i + 1;
-        ota_dense block = *head;
+        ota_head block = *head;
         block.rows = i + 1;
         block.columns = columns;
         block.rule = OTA_COLUMNS_EXACT;
@@ -130,7 +131,7 @@ static ota_status solve_prefix(ota_dense *head) {
             memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;
-            ota_row_solve_f64(&law, (const double *)head->scores + i * head->stride, block.g,
+            head->algebra->row_solve(&law, (const double *)head->scores + i * head->stride, block.g,
                               columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;
         }

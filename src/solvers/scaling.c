@@ -12,12 +12,12 @@ static const double bound[2] = {0x1p256, 0x1p32};
 /* Sums below these have lost part of their terms to the end of the type's range. */
 static const double least_sum[2] = {0x1p-500, 0x1p-60};
 
-static double key_lambda(const ota_dense *head, int64_t j) {
+static double key_lambda(const ota_head *head, int64_t j) {
     return head->lambdas != NULL ? head->lambdas[j] : head->lambda;
 }
 
 bool ota_scaling_begin(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     const bool exact = head->rule == OTA_COLUMNS_EXACT, sink = head->sink > -INFINITY;
     double total = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
@@ -39,7 +39,7 @@ bool ota_scaling_begin(ota_scaling *s) {
 }
 
 ota_scaling_state ota_scaling_step(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     const double t = head->tau, high = bound[head->narrow], low = 1.0 / high;
     ota_scaling_state state = OTA_SCALING_INSIDE;
     for (int64_t j = 0; j < head->columns; j++) {
@@ -66,7 +66,7 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
 }
 
 void ota_scaling_potentials(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = s->scaling[j];
         const double a = s->absorbed[j];
@@ -78,7 +78,7 @@ void ota_scaling_potentials(ota_scaling *s) {
 }
 
 void ota_scaling_absorb(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g = head->g[j];
         if (!(g > -INFINITY)) { /* closed: the scaling alone says so */
@@ -92,7 +92,7 @@ void ota_scaling_absorb(ota_scaling *s) {
 }
 
 ota_scaling_state ota_scaling_restore(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     const double high = bound[head->narrow];
     ota_scaling_state state = OTA_SCALING_INSIDE;
     for (int64_t j = 0; j < head->columns; j++) {
@@ -104,7 +104,7 @@ ota_scaling_state ota_scaling_restore(ota_scaling *s) {
 }
 
 void ota_scaling_measure(ota_scaling *s) {
-    ota_dense *head = s->head;
+    ota_head *head = s->head;
     double error = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const double c = s->scaling[j] * s->sum[j], target = s->target[j];
@@ -120,7 +120,7 @@ void ota_scaling_measure(ota_scaling *s) {
 }
 
 double ota_scaling_residual(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     double residual = 0.0;
     if (head->rule != OTA_COLUMNS_EXACT) ota_scaling_potentials(s);
     for (int64_t j = 0; j < head->columns; j++) {
@@ -137,7 +137,7 @@ double ota_scaling_residual(ota_scaling *s) {
 }
 
 double ota_scaling_constant(ota_scaling *s) {
-    const ota_dense *head = s->head;
+    const ota_head *head = s->head;
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
     if (head->rule != OTA_COLUMNS_RELAXED || head->sink > -INFINITY) return 1.0;
     double reached = 0.0, wanted = 0.0;

@@ -49,8 +49,8 @@ static double stage(const rounds *r, int64_t round) {
 
 static void cool(rounds *r, double t) {
     if (r->settings->anneal_keep_scaling && (t < r->t || t > r->t)) {
-        ota_dense *head = r->state->head;
-        for (int64_t j = 0; j < r->state->columns; j++) {
+        ota_head *head = r->state->head;
+        for (int64_t j = 0; j < r->state->pass.columns; j++) {
             if (head->g[j] > -INFINITY) head->g[j] *= t / r->t;
         }
     }
@@ -59,9 +59,9 @@ static void cool(rounds *r, double t) {
 
 static double spread_of_change(const ota_coupled *state) {
     double low = INFINITY, high = -INFINITY;
-    for (int64_t j = 0; j < state->columns; j++) {
+    for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->head->g[j] > -INFINITY)) continue;
-        const double change = state->head->g[j] - state->previous[j];
+        const double change = state->head->g[j] - state->pass.previous[j];
         if (change < low) low = change;
         if (change > high) high = change;
     }
@@ -71,11 +71,11 @@ static double spread_of_change(const ota_coupled *state) {
 /* The printed order that ends on columns: how far the rows of (f before the pass, g) are from mu.
  * */
 static double stale_row_error(const ota_coupled *state, double t) {
-    const ota_dense *head = state->head;
+    const ota_head *head = state->head;
     double error = 0.0;
-    for (int64_t i = 0; i < state->rows; i++) {
+    for (int64_t i = 0; i < state->pass.rows; i++) {
         if (head->mu[i] > 0.0)
-            error += head->mu[i] * fabs(expm1((state->old_f[i] - head->f[i]) / t));
+            error += head->mu[i] * fabs(expm1((state->pass.old_f[i] - head->f[i]) / t));
     }
     return head->mass > 0.0 ? error / head->mass : error;
 }
@@ -105,7 +105,7 @@ static void adapt(rounds *r) {
     if (r->both > 1.0 && !(r->residual <= relaxed_growth * r->best)) {
         r->both = 1.0;
         r->no_more_both = true;
-        memcpy(r->state->head->g, r->state->best, (size_t)r->state->columns * sizeof(double));
+        memcpy(r->state->head->g, r->state->best, (size_t)r->state->pass.columns * sizeof(double));
         return;
     }
     const bool settled = r->round >= r->judged + SETTLED_ROUNDS && r->rate < 1.0 && r->rate > 0.0 &&
@@ -117,19 +117,19 @@ static void adapt(rounds *r) {
     if (!(omega > r->both)) return;
     r->both = omega;
     r->judged = r->round;
-    r->state->domain = OTA_DOMAIN_ROWS;
+    r->state->pass.domain = OTA_DOMAIN_ROWS;
 }
 
 /* Is the plan of the last pass, as it would be emitted, within the tolerance? */
 static bool met(rounds *r) {
     ota_coupled *state = r->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const double tolerance = r->settings->tolerance;
     const double scaling = r->settings->tolerance_scaling;
     if (scaling > 0.0 && (r->round == 0 || spread_of_change(state) > scaling)) return false;
     if (r->to_columns) {
         if (r->round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
-        memcpy(head->f, state->old_f, (size_t)state->rows * sizeof *head->f);
+        memcpy(head->f, state->pass.old_f, (size_t)state->pass.rows * sizeof *head->f);
         head->emission = OTA_EMIT_POTENTIALS;
         if (ota_measure(state) <= tolerance) return true;
         head->emission = OTA_EMIT_ROWS;
@@ -138,18 +138,18 @@ static bool met(rounds *r) {
     if (!(r->residual <= tolerance)) return false;
     if (ota_measure(state) <= tolerance) return true;
     /* The kernel's rounding hid what is left. */
-    if (state->domain == OTA_DOMAIN_LINEAR) state->domain = OTA_DOMAIN_LOG;
+    if (state->pass.domain == OTA_DOMAIN_LINEAR) state->pass.domain = OTA_DOMAIN_LOG;
     return false;
 }
 
 static void remember(rounds *r) {
     if (!(r->residual < r->best)) return;
     r->best = r->residual;
-    memcpy(r->state->best, r->state->head->g, (size_t)r->state->columns * sizeof(double));
+    memcpy(r->state->best, r->state->head->g, (size_t)r->state->pass.columns * sizeof(double));
 }
 
 static void begin(rounds *r) {
-    ota_dense *head = r->state->head;
+    ota_head *head = r->state->head;
     r->t = stage(r, 0);
     r->from_columns = head->start == OTA_SIDE_COLUMNS;
     r->to_columns = head->end == OTA_SIDE_COLUMNS;
@@ -160,7 +160,7 @@ static void begin(rounds *r) {
     const bool idle = r->settings->fixed && r->settings->rounds == 0;
     if (r->from_columns && (!idle || r->to_columns)) {
         for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
-        ota_pass_columns(r->state, r->t);
+        ota_column_pass(r->state, r->t);
         ota_column_step(r->state, r->t, r->omega);
         r->round = r->to_columns ? 0 : 1;
     }
@@ -168,7 +168,7 @@ static void begin(rounds *r) {
 
 static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
     ota_coupled *state = r->state;
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     const int64_t asked = r->settings->rounds;
     const bool late = r->from_columns && !r->to_columns;
     for (; r->round < asked; r->round++) {
@@ -176,11 +176,11 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
         if (*stopped != OTA_OK) return OTA_STOPPED;
         const double t = stage(r, r->round);
         if (!late) cool(r, t);
-        ota_pass(state, r->t, 1.0);
+        ota_row_pass(state, r->t, 1.0);
         r->residual = ota_column_residual(state);
         if (late && r->t > t) {
             cool(r, t);
-            ota_pass_columns(state, t);
+            ota_column_pass(state, t);
         }
         ota_column_step(state, r->t, r->omega);
     }
@@ -196,14 +196,14 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
 }
 
 ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped) {
-    ota_dense *head = state->head;
+    ota_head *head = state->head;
     rounds r = {.state = state, .settings = head->settings, .residual = INFINITY};
     begin(&r);
     if (r.settings->fixed) return run_fixed(&r, stopped);
     for (;; r.round++) {
         const double t = stage(&r, r.round);
         cool(&r, t);
-        ota_pass(state, t, r.both);
+        ota_row_pass(state, t, r.both);
         if (!(t > head->tau)) {
             ota_constant_mode(state);
             r.residual = ota_column_residual(state);
@@ -235,18 +235,18 @@ static ota_outcome patient(ota_coupled *state, ota_status *stopped) {
     return ota_sinkhorn_run(state, false, stopped);
 }
 
-static ota_status solve_linear(ota_dense *head) {
+static ota_status solve_linear(ota_head *head) {
     return ota_coupled_solve(head, OTA_NEEDS_KERNEL, true, patient);
 }
 
-static ota_status solve_log(ota_dense *head) { return ota_coupled_solve(head, 0, false, patient); }
+static ota_status solve_log(ota_head *head) { return ota_coupled_solve(head, 0, false, patient); }
 
-static size_t linear_workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, OTA_NEEDS_KERNEL);
+static size_t linear_workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, OTA_NEEDS_KERNEL);
 }
 
-static size_t log_workspace(const ota_resolved *r, int64_t rows, int64_t columns, bool narrow) {
-    return ota_coupled_bytes(r, rows, columns, narrow, 0);
+static size_t log_workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, 0);
 }
 
 static const char *refuses(const ota_resolved *r) {

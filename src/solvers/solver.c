@@ -1,7 +1,6 @@
 /* The table of solvers and the one rule that chooses among them. */
 #include "solver.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,11 +41,4 @@ ota_status ota_solver_choose(const ota_resolved *r, const ota_solver **solver, o
     (void)ota_method_name(&r->problem, method, sizeof method);
     return ota_fail(error, OTA_UNSUPPORTED, "method", "see 'help methods'",
                     "no solver applies to %s with these options", method);
-}
-
-ota_status ota_interrupted(const ota_settings *settings) {
-    if (settings->cancel != NULL && __atomic_load_n(settings->cancel, __ATOMIC_RELAXED) != 0)
-        return OTA_CANCELLED;
-    if (settings->deadline_ns != 0 && ota_now_ns() > settings->deadline_ns) return OTA_TIMEOUT;
-    return OTA_OK;
 }

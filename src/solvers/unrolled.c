@@ -70,7 +70,7 @@ static void add_step(writer *w, ota_step_kind kind) {
 }
 
 static void write_steps(ota_unrolled *u) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const ota_settings *s = head->settings;
     const bool from_columns = head->start == OTA_SIDE_COLUMNS;
     const bool to_columns = head->end == OTA_SIDE_COLUMNS;
@@ -105,11 +105,11 @@ typedef struct pass_job {
     double *strength, *temperature, *sink; /* [OTA_ADJOINT_CHUNKS] */
 } pass_job;
 
-static double *part(double *from, const ota_dense *head, int64_t chunk) {
+static double *part(double *from, const ota_head *head, int64_t chunk) {
     return from + chunk * head->stride;
 }
 
-static void add_chunks(const ota_dense *head, const double *partial, double *to) {
+static void add_chunks(const ota_head *head, const double *partial, double *to) {
     for (int64_t j = 0; j < head->columns; j++) {
         double sum = 0.0;
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += partial[c * head->stride + j];
@@ -117,26 +117,26 @@ static void add_chunks(const ota_dense *head, const double *partial, double *to)
     }
 }
 
-static const double *scores_of(const ota_dense *head, int64_t i) {
+static const double *scores_of(const ota_head *head, int64_t i) {
     return (const double *)head->scores + i * head->stride;
 }
 
-double ota_unrolled_row_share(const ota_dense *head, double t) {
+double ota_unrolled_row_share(const ota_head *head, double t) {
     return head->row_strength < INFINITY ? head->row_strength / (head->row_strength + t) : 1.0;
 }
 
 static void rows_forward(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
-    const ota_dense *head = job->u->head;
+    const ota_head *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_law law = {head->kernels, 1.0, step->t, head->sink, head->row_strength, NULL};
+    const ota_row_parameters law = {head->kernels, 1.0, step->t, head->sink, head->row_strength, NULL};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
-        ota_row_solve_f64(&law, scores_of(head, i), step->g, head->columns, head->mu[i], p, &found);
+        head->algebra->row_solve(&law, scores_of(head, i), step->g, head->columns, head->mu[i], p, &found);
         step->result[i] = head->mu[i] > 0.0 ? found.potential : -INFINITY;
     }
 }
@@ -144,30 +144,30 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
 static void tops_forward(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
-    const ota_dense *head = job->u->head;
+    const ota_head *head = job->u->head;
     double *top = part(job->u->more_partial, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t j = 0; j < head->columns; j++) top[j] = -INFINITY;
-    head->kernels->f64->columns_top(scores_of(head, first), head->stride, last - first,
+    head->algebra->columns_top(scores_of(head, first), head->stride, last - first,
                                     head->columns, job->f + first, top);
 }
 
 static void sums_forward(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
-    const ota_dense *head = job->u->head;
+    const ota_head *head = job->u->head;
     double *sum = part(job->u->partial, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
-    head->kernels->f64->columns_sum(scores_of(head, first), head->stride, last - first,
+    head->algebra->columns_sum(scores_of(head, first), head->stride, last - first,
                                     head->columns, job->f + first, job->u->more_partial,
                                     log2_e / job->step->t, sum);
 }
 
 static void column_levels(ota_unrolled *u, const ota_step *step, const double *f) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     pass_job job = {.u = u, .step = step, .f = f};
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, tops_forward, &job);
     double *top = u->more_partial;
@@ -184,7 +184,7 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
 
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
 
-ota_key_update ota_unrolled_key(const ota_dense *head, double t, int64_t j, double g,
+ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g,
                                 double level) {
     const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
     const ota_marginal rule = ota_column_marginal(head->rule, t, head->strength, lambda);
@@ -221,7 +221,7 @@ ota_key_update ota_unrolled_key(const ota_dense *head, double t, int64_t j, doub
 /* ---- forward ---------------------------------------------------------------------------------- */
 
 ota_status ota_unrolled_replay(ota_unrolled *u) {
-    ota_dense *head = u->head;
+    ota_head *head = u->head;
     write_steps(u);
     for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
     const double *f = head->f;
@@ -254,7 +254,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
     ota_unrolled *u = job->u;
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     double *p = part(u->row_scratch, head, chunk), *column = part(u->partial, head, chunk);
     double along = 0.0;
     int64_t first, last;
@@ -270,7 +270,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
             memset(gradient, 0, (size_t)head->columns * sizeof *gradient);
             continue;
         }
-        (void)head->kernels->f64->exponentials(s, head->g, head->columns, -f, log2_e / head->tau,
+        (void)head->algebra->exponentials(s, head->g, head->columns, -f, log2_e / head->tau,
                                                p);
         for (int64_t j = 0; j < head->columns; j++) {
             gradient[j] = p[j] > 0.0 ? p[j] * gradient[j] / head->tau : 0.0;
@@ -287,7 +287,7 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
     ota_unrolled *u = job->u;
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const ota_step *step = job->step;
     const double t = step->t, kappa = ota_unrolled_row_share(head, t),
                  slack = head->row_strength + t;
@@ -302,7 +302,7 @@ static void rows_reverse(void *context, int64_t chunk, int worker) {
         const double *s = scores_of(head, i);
         double *gradient = u->gradient + i * head->stride, along = 0.0;
         const double shift = t * log(mu) - f / kappa;
-        (void)head->kernels->f64->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
+        (void)head->algebra->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             gradient[j] -= pull * p[j];
@@ -331,7 +331,7 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
     (void)worker;
     const pass_job *job = context;
     ota_unrolled *u = job->u;
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const double t = job->step->t;
     double *q = part(u->row_scratch, head, chunk), temperature = 0.0;
     int64_t first, last;
@@ -341,7 +341,7 @@ static void columns_reverse(void *context, int64_t chunk, int worker) {
         if (!(f > -INFINITY)) continue;
         const double *s = scores_of(head, i);
         double *gradient = u->gradient + i * head->stride, sum = 0.0, along = 0.0;
-        (void)head->kernels->f64->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
+        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             const double push = job->pull[j] * q[j];
@@ -362,7 +362,7 @@ static double total(const double *chunks) {
 }
 
 static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job, bool final) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     double *lift = u->more_partial, *pull = lift + head->stride;
     for (int64_t j = 0; j < head->columns; j++) {
         const double g_grad = u->g_grad[j];
@@ -382,7 +382,7 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
 }
 
 static void reverse_rows(ota_unrolled *u, pass_job *job, bool final) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, rows_reverse, job);
     for (int64_t j = 0; j < head->columns; j++) {
         double sum = 0.0;
@@ -395,7 +395,7 @@ static void reverse_rows(ota_unrolled *u, pass_job *job, bool final) {
 }
 
 ota_status ota_unrolled_reverse(ota_unrolled *u) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     double temperature[OTA_ADJOINT_CHUNKS], strength[OTA_ADJOINT_CHUNKS], sinks[OTA_ADJOINT_CHUNKS];
     pass_job job = {.u = u, .temperature = temperature, .strength = strength, .sink = sinks};
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, plan_reverse, &job);

@@ -23,7 +23,7 @@ static void rows_along(void *context, int64_t chunk, int worker) {
     (void)worker;
     const follow_job *job = context;
     const ota_unrolled *u = job->u;
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const ota_step *step = job->step;
     const double t = step->t, kappa = ota_unrolled_row_share(head, t),
                  slack = head->row_strength + t;
@@ -37,7 +37,7 @@ static void rows_along(void *context, int64_t chunk, int worker) {
         const double *s = (const double *)head->scores + i * head->stride;
         const double *ds = u->gradient + i * head->stride, shift = t * log(mu) - f / kappa;
         double moved = 0.0, level = 0.0;
-        (void)head->kernels->f64->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
+        (void)head->algebra->exponentials(s, step->g, head->columns, shift, log2_e / t, p);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(p[j] > 0.0)) continue;
             moved += p[j] * (ds[j] + u->g_grad[j]);
@@ -62,7 +62,7 @@ static void columns_along(void *context, int64_t chunk, int worker) {
     (void)worker;
     const follow_job *job = context;
     const ota_unrolled *u = job->u;
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const double t = job->step->t;
     double *q = u->row_scratch + chunk * head->stride, *sum = u->partial + chunk * head->stride;
     int64_t first, last;
@@ -73,7 +73,7 @@ static void columns_along(void *context, int64_t chunk, int worker) {
         if (!(f > -INFINITY)) continue;
         const double *s = (const double *)head->scores + i * head->stride;
         const double *ds = u->gradient + i * head->stride;
-        (void)head->kernels->f64->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
+        (void)head->algebra->exponentials(s, job->lift, head->columns, -f, log2_e / t, q);
         for (int64_t j = 0; j < head->columns; j++) {
             if (!(q[j] > 0.0)) continue;
             sum[j] += q[j] * (ds[j] + u->f_grad[i] - job->temperature * (s[j] + f) / t);
@@ -82,7 +82,7 @@ static void columns_along(void *context, int64_t chunk, int worker) {
 }
 
 static void follow_columns(ota_unrolled *u, follow_job *job) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     const ota_step *step = job->step;
     double *lift = u->more_partial;
     for (int64_t j = 0; j < head->columns; j++)
@@ -103,7 +103,7 @@ static void follow_columns(ota_unrolled *u, follow_job *job) {
 }
 
 ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along) {
-    const ota_dense *head = u->head;
+    const ota_head *head = u->head;
     memset(u->f_grad, 0, (size_t)head->rows * sizeof *u->f_grad);
     memset(u->g_grad, 0, (size_t)head->columns * sizeof *u->g_grad);
     for (int64_t k = 0; k < u->step_count; k++) {

@@ -42,7 +42,7 @@ void ota_kernel_rounds_place(ota_kernel_rounds *r, double *memory) {
 }
 
 bool ota_kernel_rounds_begin(ota_kernel_rounds *r) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     bool fine = true;
     for (int64_t j = 0; j < head->columns; j++) {
         r->v[j] = exp(head->g[j] / head->tau);
@@ -52,7 +52,7 @@ bool ota_kernel_rounds_begin(ota_kernel_rounds *r) {
 }
 
 bool ota_kernel_rounds_rows(const ota_kernel_rounds *r, int64_t round) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double *u = r->u + round * r->row_lane;
     for (int64_t i = 0; i < head->rows; i++) {
         if (head->mu[i] > 0.0 && !within(r, u[i] / head->mu[i])) return false;
@@ -61,7 +61,7 @@ bool ota_kernel_rounds_rows(const ota_kernel_rounds *r, int64_t round) {
 }
 
 bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double *v = r->v + round * r->column_lane, *c = r->c + round * r->column_lane;
     double *next = r->v + (round + 1) * r->column_lane;
     bool fine = true;
@@ -76,7 +76,7 @@ bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round) {
 }
 
 double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double *v = r->v + round * r->column_lane, *c = r->c + round * r->column_lane;
     double *y = r->y + round * r->column_lane, top = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
@@ -96,7 +96,7 @@ double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round) {
 
 void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *turned,
                             double scale) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double *v = r->v + round * r->column_lane, *f_grad = r->f_grad + round * r->row_lane;
     for (int64_t j = 0; j < head->columns; j++) r->g_grad[j] -= v[j] * turned[j] * scale;
     for (int64_t i = 0; i < head->rows; i++) {
@@ -105,7 +105,7 @@ void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *t
 }
 
 bool ota_kernel_rounds_carried(const ota_kernel_rounds *r) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double *last = r->v + r->rounds * r->column_lane;
     bool fine = true;
     for (int64_t k = 0; k < r->rounds; k++) {
@@ -120,7 +120,7 @@ bool ota_kernel_rounds_carried(const ota_kernel_rounds *r) {
 int64_t ota_kernel_rounds_width(int64_t rounds) { return 2 * rounds + 1; }
 
 void ota_kernel_rounds_row(const ota_kernel_rounds *r, int64_t row, double *a) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     const double mu = head->mu[row], *u = r->u + row, *f_grad = r->f_grad + row;
     const double last = u[r->rounds * r->row_lane];
     const bool idle = !(mu > 0.0);
@@ -150,7 +150,7 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 }
 
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
-    const ota_dense *head = r->head;
+    const ota_head *head = r->head;
     double along = head->rule == OTA_COLUMNS_RELAXED ? head->strength * r->sums.strength : 0.0;
     for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
     return -along / head->tau;

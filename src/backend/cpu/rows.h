@@ -11,17 +11,9 @@
 #ifndef OTA_ROWS_H
 #define OTA_ROWS_H
 
+#include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "otattn.h"
-
-typedef struct ota_row_law {
-    const ota_kernels *kernels;
-    double order; /* 1 softmax, 0 hard, else alpha > 1 */
-    double tau;
-    double sink;              /* -inf: none */
-    double row_strength;      /* INFINITY: sums are exact */
-    const ota_custom *custom; /* NULL: a regulariser of ours */
-} ota_row_law;
 
 /* (s + shift) / tau where the sum may leave the range of a double. */
 static inline double ota_custom_argument(double s, double shift, double tau) {
@@ -29,26 +21,15 @@ static inline double ota_custom_argument(double s, double shift, double tau) {
     return x > -1.0e308 ? x : -1.0e308;
 }
 
-typedef struct ota_row_found {
-    double potential; /* f, units of S; -inf for an empty row (or mu = 0) */
-    double mass;      /* sum of the weights on real keys */
-    double sink;      /* weight on the sink */
-    double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only */
-    bool empty;       /* no allowed key and no sink */
-    bool nonfinite;   /* NaN or +inf met: all weights are NaN */
-    bool infeasible;  /* online: the keys left cannot take mu */
-    bool applied;     /* the row's output has been formed already */
-} ota_row_found;
-
 /* Weights of keys [0, count) into p (p may be s itself). */
-void ota_row_solve_f32(const ota_row_law *law, const float *s, const float *h, int64_t count,
+void ota_row_solve_f32(const ota_row_parameters *law, const float *s, const float *h, int64_t count,
                        double mu, float *p, ota_row_found *found);
-void ota_row_solve_f64(const ota_row_law *law, const double *s, const double *h, int64_t count,
+void ota_row_solve_f64(const ota_row_parameters *law, const double *s, const double *h, int64_t count,
                        double mu, double *p, ota_row_found *found);
 /* p_j = e^((s_j - shift) / tau) for scores of any size, p may be s; returns the sum. shift is a T. */
-double ota_row_exponentials_f32(const ota_row_law *law, const float *s, int64_t count, double shift,
+double ota_row_exponentials_f32(const ota_row_parameters *law, const float *s, int64_t count, double shift,
                                 float *p);
-double ota_row_exponentials_f64(const ota_row_law *law, const double *s, int64_t count,
+double ota_row_exponentials_f64(const ota_row_parameters *law, const double *s, int64_t count,
                                 double shift, double *p);
 /* What one row of kept keys works in; elements for count + OTA_KEEP_ROOM keys. */
 typedef struct ota_row_room {
@@ -59,19 +40,19 @@ typedef struct ota_row_room {
 
 /* Entmax as a list: weight kept[i] at key where[i] of [0, count), all others 0; returns how many (0 for an
  * empty, nonfinite or massless row). count < 2^31. */
-int64_t ota_row_entmax_f32(const ota_row_law *law, const float *s, int64_t count, double mu,
+int64_t ota_row_entmax_f32(const ota_row_parameters *law, const float *s, int64_t count, double mu,
                            const ota_row_room *room, ota_row_found *found);
-int64_t ota_row_entmax_f64(const ota_row_law *law, const double *s, int64_t count, double mu,
+int64_t ota_row_entmax_f64(const ota_row_parameters *law, const double *s, int64_t count, double mu,
                            const ota_row_room *room, ota_row_found *found);
 /* Weights from both potentials as they are (no row update). */
-void ota_row_weights_f32(const ota_row_law *law, const float *s, const float *h, int64_t count,
+void ota_row_weights_f32(const ota_row_parameters *law, const float *s, const float *h, int64_t count,
                          double f, float *p, ota_row_found *found);
-void ota_row_weights_f64(const ota_row_law *law, const double *s, const double *h, int64_t count,
+void ota_row_weights_f64(const ota_row_parameters *law, const double *s, const double *h, int64_t count,
                          double f, double *p, ota_row_found *found);
 /* Online: remaining[j] is read and lowered. `order` scratch holds count int64. */
-void ota_row_online_f32(const ota_row_law *law, const float *s, int64_t count, double mu,
+void ota_row_online_f32(const ota_row_parameters *law, const float *s, int64_t count, double mu,
                         double *remaining, float *p, double *scratch, ota_row_found *found);
-void ota_row_online_f64(const ota_row_law *law, const double *s, int64_t count, double mu,
+void ota_row_online_f64(const ota_row_parameters *law, const double *s, int64_t count, double mu,
                         double *remaining, double *p, double *scratch, ota_row_found *found);
 
 #endif

@@ -35,7 +35,7 @@ static double WORD(exponentials_wide)(const REAL *s, const REAL *h, int64_t coun
     return sum;
 }
 
-static double WORD(exponentials)(const ota_row_law *law, const REAL *s, const REAL *h,
+static double WORD(exponentials)(const ota_row_parameters *law, const REAL *s, const REAL *h,
                                  int64_t count, double shift, REAL *p) {
     if (fabs(shift) > (double)REAL_MAX / 4.0 || law->tau > (double)REAL_MAX / 1.0e6 ||
         law->tau < TAU_MIN) {
@@ -44,12 +44,12 @@ static double WORD(exponentials)(const ota_row_law *law, const REAL *s, const RE
     return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
 }
 
-double WORD(ota_row_exponentials)(const ota_row_law *law, const REAL *s, int64_t count,
+double WORD(ota_row_exponentials)(const ota_row_parameters *law, const REAL *s, int64_t count,
                                   double shift, REAL *p) {
     return WORD(exponentials)(law, s, NULL, count, shift, p);
 }
 
-static void WORD(softmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                               double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
@@ -76,7 +76,7 @@ static void WORD(softmax_row)(const ota_row_law *law, const REAL *s, const REAL 
     found->mass = (sum - sink) * factor;
 }
 
-static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                              double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
@@ -115,7 +115,7 @@ static void WORD(entmax_row)(const ota_row_law *law, const REAL *s, const REAL *
 /* Where p >= 1 Newton comes to the threshold from below. A few of its steps in REAL, for p = `power`, leave one that is
  * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
  * a lower threshold. Returns how many of the scores lie above. */
-static int64_t WORD(approach)(const ota_row_law *law, const REAL *s, int64_t count, double top,
+static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int64_t count, double top,
                               double k, double power, threshold_search *search) {
     enum { STEPS = 4 };
     const bool has_sink = law->sink > -INFINITY;
@@ -145,7 +145,7 @@ static int64_t WORD(approach)(const ota_row_law *law, const REAL *s, int64_t cou
  * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
  * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
  * much, it takes again above a better bound. */
-int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
                              const ota_row_room *room, ota_row_found *found) {
     enum { MANY = 64, SHARE = 4 };
     const double keys_top = (double)TABLE(law)->maximum(s, NULL, count);
@@ -202,7 +202,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_law *law, const REAL *s, int64_t coun
 }
 
 /* sum_j weight(x_j + y) with the sink, and its derivative. */
-static double WORD(custom_sums)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                                 double top, double y, double *rise) {
     const ota_custom *custom = law->custom;
     double sum = 0.0;
@@ -220,7 +220,7 @@ static double WORD(custom_sums)(const ota_row_law *law, const REAL *s, const REA
 }
 
 /* Brackets the shift by doubling, then Newton inside the bracket. */
-static void WORD(custom_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                              double mu, REAL *p, ota_row_found *found) {
     const ota_custom *custom = law->custom;
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
@@ -278,7 +278,7 @@ static void WORD(custom_row)(const ota_row_law *law, const REAL *s, const REAL *
     found->potential = law->tau * y - top;
 }
 
-static void WORD(hard_row)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+static void WORD(hard_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                            double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
@@ -295,7 +295,7 @@ static void WORD(hard_row)(const ota_row_law *law, const REAL *s, const REAL *h,
     found->sink = best >= 0 ? 0.0 : mu;
 }
 
-void WORD(ota_row_solve)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+void WORD(ota_row_solve)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                          double mu, REAL *p, ota_row_found *found) {
     if (law->custom != NULL)
         WORD(custom_row)(law, s, h, count, mu, p, found);
@@ -307,7 +307,7 @@ void WORD(ota_row_solve)(const ota_row_law *law, const REAL *s, const REAL *h, i
         WORD(hard_row)(law, s, h, count, mu, p, found);
 }
 
-void WORD(ota_row_weights)(const ota_row_law *law, const REAL *s, const REAL *h, int64_t count,
+void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
                            double f, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
@@ -340,7 +340,7 @@ void WORD(ota_row_weights)(const ota_row_law *law, const REAL *s, const REAL *h,
 
 /* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
  * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
-static double WORD(open_keys)(const ota_row_law *law, const REAL *s, int64_t count, double mass,
+static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int64_t count, double mass,
                               const double *remaining, double *weight, double *sink) {
     double top = law->sink;
     for (int64_t j = 0; j < count; j++) {
@@ -395,7 +395,7 @@ static double WORD(open_keys)(const ota_row_law *law, const REAL *s, int64_t cou
 
 /* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
  * because p may be s itself. */
-static void WORD(online_hard)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
                               double *remaining, REAL *p, double *taken, ota_row_found *found) {
     double left = mu;
     for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
@@ -424,7 +424,7 @@ static void WORD(online_hard)(const ota_row_law *law, const REAL *s, int64_t cou
     for (int64_t j = 0; j < count; j++) p[j] = (REAL)taken[j];
 }
 
-void WORD(ota_row_online)(const ota_row_law *law, const REAL *s, int64_t count, double mu,
+void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
                           double *remaining, REAL *p, double *scratch, ota_row_found *found) {
     double top = law->sink, room = 0.0;
     bool broken = false;

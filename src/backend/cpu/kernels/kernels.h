@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "costs.h"
+#include "backend/costs.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {

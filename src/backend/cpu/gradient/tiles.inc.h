@@ -5,7 +5,7 @@
 #define pack_keys WORD(ota_pack_keys)
 #define unpack_rows WORD(ota_unpack_rows)
 
-#include "gradient_finite.inc.h"
+#include "backend/cpu/gradient/finite.inc.h"
 
 /* All rows of a head as they lie, where they are one block of finite numbers of T; else NULL. */
 static const REAL *WORD(block_of)(const ota_array *a, int64_t batch, int64_t head) {
@@ -196,7 +196,7 @@ static void WORD(rows_task)(void *context, int64_t piece, int worker) {
     const ota_resolved *r = &plan->resolved;
     const ota_arrays *a = h->run->arrays;
     ota_tile_seat *seat = h->seat;
-    const ota_worker *w = &plan->workers[worker];
+    const ota_worker *w = &plan->device->workers[worker];
     const int64_t width = plan->values_width;
     int64_t first, last;
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);

@@ -5,7 +5,7 @@
  *     a_i = dL/dout_i . out_i / mu_i     t f'_i = mu_i a_i     t g'_j = V_j . (P^T dL/dout)_j - (P^T a)_j */
 
 static REAL *WORD(kernel_row)(const ota_backward_job *job, int64_t query) {
-    return (REAL *)job->seat->scores + query * job->plan->dense_stride;
+    return (REAL *)job->seat->scores + query * job->plan->device->dense_stride;
 }
 
 static void WORD(load_kernel_column)(ota_backward_job *job, const double *from, double scale) {
@@ -24,8 +24,8 @@ static bool WORD(shift_row)(const ota_backward_job *job, int64_t query, REAL *ro
     const bool empty = top <= -INFINITY;
     if (!empty && !(fabs(top) < (double)REAL_MAX / 8.0)) return false;
     const REAL shift = empty ? (REAL)0 : (REAL)top;
-    for (int64_t j = r->keys; j < plan->dense_stride; j++) row[j] = (REAL)-INFINITY;
-    KERNELS(plan)->lifted(row, NULL, plan->dense_stride, shift, (REAL)(log2_e / job->law.tau), row);
+    for (int64_t j = r->keys; j < plan->device->dense_stride; j++) row[j] = (REAL)-INFINITY;
+    KERNELS(plan)->lifted(row, NULL, plan->device->dense_stride, shift, (REAL)(log2_e / job->law.tau), row);
     space->dense[0][query] = empty ? 0.0 : mu;
     space->top[query] =
         sink > -INFINITY ? ldexp(exp((sink - (double)shift) / job->law.tau), REAL_LIFT) : 0.0;
@@ -39,7 +39,7 @@ static void WORD(turn_rows)(const ota_backward_job *job, int64_t chunk, int64_t 
     ota_backward_space *space = job->space;
     const ota_kernel_rounds *rounds = &space->rounds.now;
     double *u = rounds->u + space->rounds.at * rounds->row_lane + first;
-    KERNELS(plan)->linear_round(WORD(kernel_row)(job, first), plan->dense_stride, rows,
+    KERNELS(plan)->linear_round(WORD(kernel_row)(job, first), plan->device->dense_stride, rows,
                                 plan->resolved.keys, space->bias, space->dense[0] + first,
                                 job->law.sink > -INFINITY ? space->top + first : NULL, u,
                                 space->partial[0] + chunk * space->lane);
@@ -67,7 +67,7 @@ static void WORD(form_kernel)(void *context, int64_t chunk, int worker) {
         const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
         w.scores = WORD(kernel_row)(job, at);
         load_rows(job, &w, at, rows, true);
-        form_tile(job, &w, at, rows, 0, r->keys, plan->dense_stride);
+        form_tile(job, &w, at, rows, 0, r->keys, plan->device->dense_stride);
         for (int64_t k = 0; k < rows; k++) {
             REAL *row = WORD(kernel_row)(job, at + k);
             for (int64_t j = 0; masked && j < r->keys; j++)
@@ -97,7 +97,7 @@ static void WORD(reverse)(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(plan->resolved.queries, chunk, &first, &last);
     WORD(clear_part)(job, 0, chunk);
-    KERNELS(plan)->linear_reverse(WORD(kernel_row)(job, first), plan->dense_stride, last - first,
+    KERNELS(plan)->linear_reverse(WORD(kernel_row)(job, first), plan->device->dense_stride, last - first,
                                   plan->resolved.keys, space->bias, space->a + first,
                                   space->f + first, space->partial[0] + chunk * space->lane);
 }

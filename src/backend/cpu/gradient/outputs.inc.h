@@ -183,7 +183,7 @@ static bool WORD(row_lists)(ota_backward_job *job, const ota_backward_worker *w,
         const double mu = ota_row_mass(r, job->batch, job->head, i);
         const ota_row_room room = {(REAL *)w->weights + k * strip->stride,
                                    strip->where + (at + k) * strip->stride,
-                                   plan->workers[worker].keys.wide};
+                                   plan->device->workers[worker].keys.wide};
         ota_row_found found;
         const REAL *s = (const REAL *)w->scores + k * strip->stride;
         const int64_t count = WORD(ota_row_entmax)(&job->law, s, r->keys, mu, &room, &found);
@@ -277,7 +277,7 @@ static void WORD(slopes_block)(ota_backward_job *job, const ota_backward_worker 
 static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REAL *p) {
     const ota_plan *plan = job->plan;
     const ota_kernel_rounds *rounds = &job->space->rounds.now;
-    const int64_t stride = plan->dense_stride;
+    const int64_t stride = plan->device->dense_stride;
     const double u = ldexp(rounds->u[rounds->rounds * rounds->row_lane + query], -REAL_LIFT);
     KERNELS(plan)->weights((const REAL *)job->seat->scores + query * stride, stride, 1,
                            plan->resolved.keys, job->space->bias, &u, p, stride);

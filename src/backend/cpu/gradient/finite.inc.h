@@ -1,5 +1,5 @@
 /* Body for REAL = float or double: numbers that a product may not meet, in the files of backward. */
-#include "finite.inc.h"
+#include "backend/cpu/finite.inc.h"
 
 /* What is not finite becomes 0. */
 static bool WORD(make_finite)(REAL *x, int64_t count) {

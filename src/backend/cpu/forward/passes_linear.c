@@ -4,7 +4,7 @@
  *
  * f0 and g0 are absorbed: centring [TOT-106] chooses them so that K keeps every entry, and v, u that
  * leave their bounds are absorbed anew. */
-#include "coupled.h"
+#include "passes.h"
 
 static const double log2_e = 1.4426950408889634;
 
@@ -12,12 +12,12 @@ static const double log2_e = 1.4426950408889634;
 static const double scaling_bound[2] = {1.0e100, 1.0e15};
 
 typedef struct linear_job {
-    ota_coupled *state;
+    ota_passes *state;
     double t;
 } linear_job;
 
 /* Mean or midrange of a row's finite S + h; 0 when it has none. h NULL: 0. */
-static double row_centre(const ota_coupled *state, int64_t i, const double *h) {
+static double row_centre(const ota_passes *state, int64_t i, const double *h) {
     double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
     for (int64_t j = 0; j < state->columns; j++) {
         const double x = ota_score(state, i, j) + (h == NULL ? 0.0 : h[j]);
@@ -31,10 +31,10 @@ static double row_centre(const ota_coupled *state, int64_t i, const double *h) {
     return state->head->settings->center == OTA_CENTER_MEAN ? sum / count : 0.5 * low + 0.5 * high;
 }
 
-double ota_linear_range(ota_coupled *state) {
-    const ota_dense *head = state->head;
+double ota_cpu_linear_range(ota_passes *state) {
+    const ota_head *head = state->head;
     const bool mean = head->settings->center == OTA_CENTER_MEAN;
-    double *middle = state->middle, *low = state->level, *high = state->column,
+    double *middle = state->middle, *low = state->column_lse, *high = state->column,
            *sum = state->previous;
     double largest = 0.0;
     for (int64_t j = 0; j < state->columns; j++) middle[j] = 0.0;
@@ -68,8 +68,8 @@ double ota_linear_range(ota_coupled *state) {
 static void form_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const linear_job *job = context;
-    ota_coupled *state = job->state;
-    const ota_dense *head = state->head;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
     const int64_t stride = state->stride, count = last - first;
@@ -104,11 +104,11 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
         state->scaled_sink[i] =
             head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
     }
-    state->partial[chunk * state->lane] = (double)lost;
+    state->partial[chunk * state->padded_columns] = (double)lost;
 }
 
 /* Absorbs g into the kernel; columns that are closed (g = -inf) get scaling 0 instead. */
-static void form_kernel(ota_coupled *state, double t) {
+static void form_kernel(ota_passes *state, double t) {
     double *g = state->head->g;
     float *narrow = state->potential;
     double *wide = state->potential;
@@ -125,7 +125,7 @@ static void form_kernel(ota_coupled *state, double t) {
     ota_each_chunk(state, form_chunk, &job);
     state->underflowed = 0;
     for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
-        state->underflowed += (int64_t)state->partial[chunk * state->lane];
+        state->underflowed += (int64_t)state->partial[chunk * state->padded_columns];
     }
     state->formed = true;
 }
@@ -133,12 +133,12 @@ static void form_kernel(ota_coupled *state, double t) {
 static void linear_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const linear_job *job = context;
-    ota_coupled *state = job->state;
-    const ota_dense *head = state->head;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    ota_clear_chunk(state, state->partial, chunk);
-    double *column = state->partial + chunk * state->lane;
+    clear_chunk(state, state->partial, chunk);
+    double *column = state->partial + chunk * state->padded_columns;
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
     if (state->narrow) {
         head->kernels->f32->linear_round(
@@ -155,8 +155,8 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-bool ota_linear_pass(ota_coupled *state, double t) {
-    const ota_dense *head = state->head;
+bool ota_cpu_linear_pass(ota_passes *state, double t) {
+    const ota_head *head = state->head;
     const double bound = scaling_bound[state->narrow];
     if (state->temperature > t || state->temperature < t) state->formed = false;
     for (int attempt = 0; attempt < 2; attempt++) {
@@ -191,10 +191,10 @@ bool ota_linear_pass(ota_coupled *state, double t) {
                 const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
                                                      : ((double *)state->scaling)[j];
                 if (state->target[j] > 0.0 && scaling > 0.0 &&
-                    !(sum > ota_least_sum[state->narrow]))
+                    !(sum > least_sum[state->narrow]))
                     return false;
                 state->column[j] = scaling * sum;
-                state->level[j] = scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
+                state->column_lse[j] = scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
             }
             return true;
         }

@@ -10,7 +10,7 @@ static void WORD(replay_online)(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->workers[job->worker];
-    double *room = plan->workers[job->worker].room;
+    double *room = plan->device->workers[job->worker].room;
     for (int64_t j = 0; j < r->keys; j++) {
         room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
         space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
@@ -22,9 +22,9 @@ static void WORD(replay_online)(ota_backward_job *job) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
         ota_row_found found;
         load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, r->keys, plan->stride);
+        form_tile(job, w, i, 1, 0, r->keys, plan->device->stride);
         row_online(&job->law, w->scores, r->keys, mu, room, w->weights,
-                   plan->workers[job->worker].row, &found);
+                   plan->device->workers[job->worker].row, &found);
         if (found.nonfinite || WORD(uses_broken)(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
             if (space->shut[j] != INT64_MAX) continue;
@@ -47,8 +47,8 @@ static void WORD(reverse_online)(ota_backward_job *job) {
         REAL *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
         load_rows(job, w, i, 1, false);
-        form_tile(job, w, i, 1, 0, m, plan->stride);
-        form_upstream(job, w, i, 1, 0, m, plan->stride);
+        form_tile(job, w, i, 1, 0, m, plan->device->stride);
+        form_upstream(job, w, i, 1, 0, m, plan->device->stride);
         for (int64_t j = 0; j < m; j++) {
             line[j] = i < space->shut[j] ? s[j] : (REAL)-INFINITY;
             if (space->shut[j] == i) left -= space->fill[j];
@@ -78,7 +78,7 @@ static void WORD(reverse_online)(ota_backward_job *job) {
 
 /* The implicit system's slopes [dense_rows][dense_stride], which are of the type that the head is worked on. */
 static REAL *WORD(slopes_of)(const ota_backward_job *job, int64_t row) {
-    return (REAL *)(void *)job->space->matrix + row * job->plan->dense_stride;
+    return (REAL *)(void *)job->space->matrix + row * job->plan->device->dense_stride;
 }
 
 /* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
@@ -89,9 +89,9 @@ static double WORD(implicit_row)(ota_backward_job *job, int64_t i, const REAL *s
     ota_backward_space *space = job->space;
     const int64_t m = r->keys;
     const double kept = space->f[i];
-    const double mu = plan->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
+    const double mu = plan->device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
     solve_row(job, i, s, mu, p);
-    if (plan->transposed) space->f[i] = kept;
+    if (plan->device->transposed) space->f[i] = kept;
     WORD(weights)(job, i, 0, m, s, p);
     WORD(row_slopes)(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
@@ -116,7 +116,7 @@ static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *space = job->space;
     ota_backward_worker *w = &space->workers[worker];
-    const int64_t m = r->keys, at = chunk * space->lane, stride = plan->stride;
+    const int64_t m = r->keys, at = chunk * space->lane, stride = plan->device->stride;
     double *right = space->partial[0] + at, *scale = space->partial[1] + at;
     double *mass = space->partial[2] + at, *slopes = space->partial[3] + at;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
@@ -130,20 +130,20 @@ static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);
         /* The slopes of the solver's rows: where those are keys they are turned one query at a time. */
-        const int64_t step = plan->transposed ? stride : plan->dense_stride;
-        REAL *block = plan->transposed ? (REAL *)w->weights : WORD(slopes_of)(job, i);
+        const int64_t step = plan->device->transposed ? stride : plan->device->dense_stride;
+        REAL *block = plan->device->transposed ? (REAL *)w->weights : WORD(slopes_of)(job, i);
         for (int64_t k = 0; k < rows; k++) {
             const REAL *s = (const REAL *)w->scores + k * stride;
             const REAL *u = (const REAL *)w->upstream + k * stride;
             REAL *slope = block + k * step;
             const double centre = WORD(implicit_row)(job, i + k, s, u, w->line, slope, mass);
-            if (!plan->transposed) {
+            if (!plan->device->transposed) {
                 mean[k] = centre;
                 continue;
             }
             KERNELS(plan)->accumulate(slope, m, 1.0, slopes);
             REAL *column = WORD(slopes_of)(job, 0) + i + k;
-            for (int64_t j = 0; j < m; j++) column[j * plan->dense_stride] = slope[j];
+            for (int64_t j = 0; j < m; j++) column[j * plan->device->dense_stride] = slope[j];
         }
         KERNELS(plan)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
                                      OTA_OFFSET_SHARE, right, scale);
@@ -161,11 +161,11 @@ static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         load_rows(job, w, i, 1, false);
-        form_upstream(job, w, i, 1, 0, r->keys, plan->stride);
+        form_upstream(job, w, i, 1, 0, r->keys, plan->device->stride);
         const REAL *u = w->upstream, *column = WORD(slopes_of)(job, 0) + i;
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
-            const double slope = (double)column[j * plan->dense_stride];
+            const double slope = (double)column[j * plan->device->dense_stride];
             if (!(slope > 0.0)) continue;
             const double mean = space->dense[3][j] / space->dense[4][j];
             right += slope * ((double)u[j] - mean);
@@ -180,13 +180,13 @@ static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
 static void WORD(recentre)(ota_backward_job *job, ota_adjoint *system) {
     const ota_plan *plan = job->plan;
     ota_backward_space *s = job->space;
-    for (int64_t i = 0; i < plan->dense_rows; i++) {
+    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
         const REAL *w = WORD(slopes_of)(job, i);
         if (!(s->dense[0][i] > 0.0)) continue;
         const double full =
             s->dense[0][i] - job->law.tau * s->dense[2][i] / plan->resolved.problem.row_strength;
         const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
-        for (int64_t j = 0; j < plan->dense_columns; j++) {
+        for (int64_t j = 0; j < plan->device->dense_columns; j++) {
             s->dense[6][j] += (double)w[j] * move;
             system->scale += (double)w[j] * fabs(move);
         }
@@ -204,18 +204,18 @@ static void WORD(widen_task)(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, r->keys, plan->stride);
-        form_upstream(job, w, i, 1, 0, r->keys, plan->stride);
+        form_tile(job, w, i, 1, 0, r->keys, plan->device->stride);
+        form_upstream(job, w, i, 1, 0, r->keys, plan->device->stride);
         const REAL *s = w->scores, *u = w->upstream;
         for (int64_t j = 0; j < r->keys; j++) {
             const int64_t at =
-                plan->transposed ? j * plan->dense_stride + i : i * plan->dense_stride + j;
+                plan->device->transposed ? j * plan->device->dense_stride + i : i * plan->device->dense_stride + j;
             space->matrix[at] = (double)s[j];
             space->gradient[at] = s[j] > (REAL)-INFINITY ? (double)u[j] : 0.0;
         }
-        for (int64_t j = r->keys; !plan->transposed && j < plan->dense_stride; j++) {
-            space->matrix[i * plan->dense_stride + j] = -INFINITY;
-            space->gradient[i * plan->dense_stride + j] = 0.0;
+        for (int64_t j = r->keys; !plan->device->transposed && j < plan->device->dense_stride; j++) {
+            space->matrix[i * plan->device->dense_stride + j] = -INFINITY;
+            space->gradient[i * plan->device->dense_stride + j] = 0.0;
         }
     }
 }
@@ -230,7 +230,7 @@ static void WORD(mark_top)(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         const double f = space->f[i];
         load_rows(job, w, i, 1, false);
-        form_tile(job, w, i, 1, 0, plan->resolved.keys, plan->stride);
+        form_tile(job, w, i, 1, 0, plan->resolved.keys, plan->device->stride);
         solve_row(job, i, w->scores, 1.0, w->weights);
         space->f[i] = f;
     }

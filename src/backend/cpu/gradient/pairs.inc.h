@@ -22,7 +22,7 @@
 #define solve_row WORD(solve_row)
 #define through_terms WORD(through_terms)
 
-#include "gradient_finite.inc.h"
+#include "backend/cpu/gradient/finite.inc.h"
 
 /* ---- packing ---------------------------------------------------------------------------------- */
 
@@ -208,13 +208,13 @@ static void WORD(row_slopes)(const ota_backward_job *job, int64_t query, int64_t
 /* P from the potentials or as it was kept. */
 static void WORD(find_weights)(const ota_backward_job *job, int64_t query, const REAL *s, REAL *p) {
     const ota_plan *plan = job->plan;
-    const int64_t m = plan->resolved.keys, stride = plan->dense_stride;
+    const int64_t m = plan->resolved.keys, stride = plan->device->dense_stride;
     if (job->mode != OTA_BACKWARD_PREFIX) {
         WORD(weights)(job, query, 0, m, s, p);
         return;
     }
-    const int64_t at = plan->transposed ? query : query * stride;
-    const int64_t step = plan->transposed ? stride : 1;
+    const int64_t at = plan->device->transposed ? query : query * stride;
+    const int64_t step = plan->device->transposed ? stride : 1;
     for (int64_t j = 0; j < m; j++) p[j] = (REAL)job->seat->plan[at + j * step];
 }
 
@@ -223,14 +223,14 @@ static void WORD(pairs)(const ota_backward_job *job, int64_t query, const REAL *
                         REAL *u, REAL *p, REAL *w) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *space = job->space;
-    const int64_t m = plan->resolved.keys, stride = plan->dense_stride;
+    const int64_t m = plan->resolved.keys, stride = plan->device->dense_stride;
     if (space->bad[query]) {
         for (int64_t j = 0; j < m; j++) u[j] = p[j] = s[j] <= (REAL)-INFINITY ? (REAL)0 : (REAL)NAN;
         return;
     }
     if (job->stored) {
-        const int64_t at = plan->transposed ? query : query * stride;
-        const int64_t step = plan->transposed ? stride : 1;
+        const int64_t at = plan->device->transposed ? query : query * stride;
+        const int64_t step = plan->device->transposed ? stride : 1;
         for (int64_t j = 0; j < m; j++) u[j] = (REAL)space->gradient[at + j * step];
         return;
     }
