@@ -98,43 +98,37 @@ bool dump_write(const dump_rows *set, const char *path, bool parts) {
 typedef struct comparison {
     const dump_rows *set;
     int64_t passed, failed, skipped;
-    tally by_method;
+    tally by_method, by_call;
     dump_memory memory;
     dump_case drawn;
 } comparison;
 
-/* The calls whose digests differ, or, where the file has none for them, those that the case makes. */
-static void name_calls(const dump_case *c, const dump_row *row, const char *kept, char *text,
+/* The calls whose digests differ; where the file has none for them, nothing is known. */
+static void name_calls(comparison *x, const dump_row *row, const char *kept, char *text,
                        size_t size) {
-    static const unsigned bits[DUMP_PARTS] = {
-        0,        0,           DUMP_REBIND, DUMP_BACKWARD,
-        DUMP_JVP, DUMP_DECODE, DUMP_ATTEND, DUMP_CERTIFY | DUMP_ROPE};
-    const bool parts = strchr(kept, '.') != NULL;
-    (void)snprintf(text, size, "%s", parts ? "differs in" : "calls");
+    text[0] = '\0';
     for (int part = 0; part < DUMP_PARTS; part++) {
-        bool named = bits[part] == 0 || (c->calls & bits[part]) != 0;
-        if (parts) {
-            kept = strchr(kept, '.');
-            if (kept == NULL) return;
-            named = strtoul(++kept, NULL, 16) != dump_fold_part(row, part);
-        }
+        kept = strchr(kept, '.');
+        if (kept == NULL) return;
+        if (strtoul(++kept, NULL, 16) == dump_fold_part(row, part)) continue;
         const size_t used = strlen(text);
-        if (named) (void)snprintf(text + used, size - used, " %s", dump_part_names[part]);
+        (void)snprintf(text + used, size - used, "%s %s", used == 0 ? " in" : "",
+                       dump_part_names[part]);
+        count_word(&x->by_call, dump_part_names[part]);
     }
 }
 
 static void fail(comparison *x, int64_t k, int level, const char *kept) {
     const dump_row *row = row_of(x->set, k, level);
-    char recipe[400], method[160], calls[120], word[120];
+    char recipe[400], method[160], calls[120];
     x->failed++;
     dump_draw(&x->drawn, &x->memory, x->set->first + k);
     method_of(&x->drawn, method, sizeof method);
-    name_calls(&x->drawn, row, kept, calls, sizeof calls);
-    (void)snprintf(word, sizeof word, "%.50s: %.64s", method, calls);
-    count_word(&x->by_method, word);
+    name_calls(x, row, kept, calls, sizeof calls);
+    count_word(&x->by_method, method);
     if (x->failed > MOST_SHOWN) return;
     dump_recipe(&x->drawn, recipe, sizeof recipe);
-    (void)printf("case %" PRId64 " at %s: %s; %s", x->set->first + k, x->set->levels[level], calls,
+    (void)printf("case %" PRId64 " at %s%s: %s", x->set->first + k, x->set->levels[level], calls,
                  recipe);
     if (row->died != 0) (void)printf("; died of signal %d", row->died);
     (void)putchar('\n');
@@ -201,7 +195,8 @@ int dump_compare(const dump_rows *set, const char *path) {
     if (x->failed > MOST_SHOWN) {
         (void)printf("... and %" PRId64 " more\n", x->failed - MOST_SHOWN);
     }
-    if (x->failed > 0) print_tally(&x->by_method, "rows that differ, by method:");
+    if (x->by_method.count > 0) print_tally(&x->by_method, "rows that differ, by method:");
+    if (x->by_call.count > 0) print_tally(&x->by_call, "by call:");
     /* A file that matched nothing is no comparison. */
     if (x->passed + x->failed == 0) x->failed = 1;
     (void)printf("%" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", x->passed,
