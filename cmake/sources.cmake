@@ -407,3 +407,13 @@ set(OTATTN_TEST_SOURCES
 set(OTATTN_RANKS_SOURCES
     tools/ranks_mpi.c
     tools/ranks_one.c)
+
+# The digests of random cases: ./dev dump.
+set(OTATTN_DUMP_SOURCES
+    tests/dump/arrays.c
+    tests/dump/calls.c
+    tests/dump/cases.c
+    tests/dump/dump.c
+    tests/dump/outputs.c
+    tests/dump/report.c
+    tests/dump/settings.c)
