@@ -12,5 +12,5 @@ target_link_options(otattn_python PRIVATE
 target_link_libraries(otattn_python PRIVATE m Threads::Threads)
 install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
 # otattn.show draws with the figures of the program's reports.
-install(FILES tools/report/figures/heatmap.vl.json tools/report/figures/receivers.vl.json tools/report/theme.json
+install(FILES program/report/figures/heatmap.vl.json program/report/figures/receivers.vl.json program/report/theme.json
     DESTINATION otattn/figures COMPONENT python)

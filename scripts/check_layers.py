@@ -2,7 +2,7 @@
 
 base <- problem <- backend <- solver <- plan
 certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
-analysis, model, tools, examples, python: public headers and their own folder only
+analysis, model, program, examples, python: public headers and their own folder only
 tests, fuzz, bench, lab: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -18,7 +18,7 @@ from pathlib import Path
 
 LAYERS = ["base", "problem", "backend", "solver", "plan"]
 JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
-OUTSIDE = {"analysis", "model", "tools", "examples", "python"}
+OUTSIDE = {"analysis", "model", "program", "examples", "python"}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 # Files of the plan layer lie in src/ itself; what a name starts with says so.
 PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
@@ -26,8 +26,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
 # Folders whose every .c file must be built, less exceptions.
-LISTED = ("src", "analysis", "model", "tools", "tests")
-UNLISTED = {"tools/main.c"}
+LISTED = ("src", "analysis", "model", "program", "tests")
+UNLISTED = {"program/main.c"}
 
 
 def top_folder(path: str) -> str:
@@ -50,7 +50,7 @@ def layer_of(path: str) -> str | None:
 
 def resolve(including: str, name: str, root: Path) -> str | None:
     """The repository path an include in quotes means; None for the system's own headers."""
-    for folder in (str(Path(including).parent), "src", "tools", "analysis", "model", "tests", "."):
+    for folder in (str(Path(including).parent), "src", "program", "analysis", "model", "tests", "."):
         candidate = (root / folder / name).resolve()
         if candidate.is_file() and candidate.is_relative_to(root.resolve()):
             return candidate.relative_to(root.resolve()).as_posix()
@@ -159,8 +159,8 @@ PLANTS = [
     ("src/helpers/new.h", "\n", "unknown place"),
     ("src/stray.h", "\n", "unknown place"),
     ("misc/new.h", "\n", "unknown folder"),
-    ("tools/bad.h", '#include "base/base.h"\n', "public headers and its own only"),
-    ("analysis/bad.h", '#include "../tools/tool.h"\n', "public headers and its own only"),
+    ("program/bad.h", '#include "base/base.h"\n', "public headers and its own only"),
+    ("analysis/bad.h", '#include "../program/program.h"\n', "public headers and its own only"),
     ("examples/bad.h", '#include "../src/base/base.h"\n', "public headers and its own only"),
     ("src/base/lost.h", '#include "nowhere.h"\n', "is not found"),
     ("src/base/unlisted.c", "\n", "not built"),
@@ -176,8 +176,8 @@ SOUND = {
     "src/solver/solver.h": '#include "backend/cpu/kernels.h"\n',
     "src/plan.h": '#include "solver/solver.h"\n#include "certificate.h"\n',
     "src/certificate.h": '#include "problem/problem.h"\n',
-    "tools/tool.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
-    "tools/report/report.h": '#include "tool.h"\n#include "../tool.h"\n',
+    "program/program.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
+    "program/report/report.h": '#include "../program.h"\n#include "../program.h"\n',
     "tests/test_x.h": '#include "solver/solver.h"\n',
     SOURCE_LIST: "set(OTATTN_LIBRARY_SOURCES\n    src/base/base.c)\n",
 }

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/files.h"
+#include "program/files/files.h"
 
 /* ---- a folder of its own, and small helpers ---- */
 

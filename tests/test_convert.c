@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tools/tool.h"
+#include "program/program.h"
 
 /* The value of 16 bits by the definition of the format. */
 static double value_of(unsigned bits, int fraction_bits) {

@@ -1,9 +1,9 @@
-/* test_damage.c: tools/files.h against files that are cut, altered or larger than a limit, and
+/* test_damage.c: program/files/files.h against files that are cut, altered or larger than a limit, and
  * against archives whose two sets of headers disagree. */
 #define _GNU_SOURCE
 #include "files_support.h"
 
-#include "tools/files.h"
+#include "program/files/files.h"
 
 /* ---- limits, lowered so that small files meet them ---- */
 

@@ -1,4 +1,4 @@
-/* test_files.c: tools/files.h: every rule of .npy, .npz and .safetensors with a file that breaks
+/* test_files.c: program/files/files.h: every rule of .npy, .npz and .safetensors with a file that breaks
  * it, cut and altered files, limits, special files, and outputs that appear whole or not at all.
  *
  * With arguments it is no test but a small program around the same calls, for
@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-#include "tools/files.h"
+#include "program/files/files.h"
 
 /* ---- round trips ---- */
 

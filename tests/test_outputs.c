@@ -1,9 +1,9 @@
-/* test_outputs.c: tools/files.h beyond the formats: special files, standard input, and outputs that
+/* test_outputs.c: program/files/files.h beyond the formats: special files, standard input, and outputs that
  * appear whole or not at all, one by one and in sets. */
 #define _GNU_SOURCE
 #include "files_support.h"
 
-#include "tools/files.h"
+#include "program/files/files.h"
 
 /* ---- special files ---- */
 

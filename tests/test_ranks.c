@@ -1,4 +1,4 @@
-/* The six calls of tools/ranks.h, on one process or, started by mpirun, on several: every rank runs the whole
+/* The six calls of program/ranks/ranks.h, on one process or, started by mpirun, on several: every rank runs the whole
  * test and the launcher fails when one of them does. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tools/ranks.h"
+#include "program/ranks/ranks.h"
 
 enum { BYTES = 1 << 20 };
 

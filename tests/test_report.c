@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "tools/heatmap.h"
-#include "tools/report/report.h"
+#include "program/transport/heatmap.h"
+#include "program/report/report.h"
 
 #define HOSTILE "</script><script>window.hit=1</script><img src=x onerror=window.hit=2>"
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "tools/report/pack.h"
-#include "tools/report/run.h"
-#include "tools/report/run_parts.h"
+#include "program/report/pack.h"
+#include "program/report/run.h"
+#include "program/report/run_parts.h"
 
 /* Every pair by the definition, in the other order of loops. */
 static void check_pool(size_t n) {
