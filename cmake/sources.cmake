@@ -131,57 +131,57 @@ set(OTATTN_SPECTRA_SOURCES
 # Checkpoints and their forward passes.
 set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
 set(OTATTN_MODEL_SOURCES
-    model/architecture.c
-    model/attention.c
-    model/bind.c
-    model/blas.c
-    model/cache.c
-    model/capture.c
-    model/checkpoint.c
-    model/config.c
-    model/elements.c
-    model/exits.c
-    model/files.c
-    model/gguf.c
-    model/linear.c
-    model/logits.c
-    model/methods.c
-    model/methods_file.c
-    model/model.c
-    model/ops.c
-    model/ops_portable.c
-    model/rope.c
-    model/safetensors.c
-    model/session.c
-    model/team.c
-    model/walk.c)
+    models/checkpoint/architecture.c
+    models/checkpoint/bind.c
+    models/checkpoint/checkpoint.c
+    models/checkpoint/config.c
+    models/checkpoint/elements.c
+    models/checkpoint/files.c
+    models/checkpoint/gguf.c
+    models/checkpoint/model.c
+    models/checkpoint/safetensors.c
+    models/kernels/ops.c
+    models/kernels/ops_portable.c
+    models/transformer/attention.c
+    models/transformer/blas.c
+    models/transformer/cache.c
+    models/transformer/capture.c
+    models/transformer/exits.c
+    models/transformer/linear.c
+    models/transformer/logits.c
+    models/transformer/methods.c
+    models/transformer/methods_file.c
+    models/transformer/rope.c
+    models/transformer/session.c
+    models/transformer/team.c
+    models/transformer/walk.c)
 
 # The same arithmetic for newer processors; the level is the word after ops_ in the name.
 set(OTATTN_MODEL_LEVEL_SOURCES
-    model/ops_avx2.c
-    model/ops_avx512.c)
+    models/kernels/ops_avx2.c
+    models/kernels/ops_avx512.c)
 
 # The tokenizers of libotattn_model.
 set(OTATTN_TOKENIZER_SOURCES
-    model/added.c
-    model/bpe.c
-    model/buffer.c
-    model/byte_alphabet.c
-    model/decode.c
-    model/encode.c
-    model/model_tokenizer.c
-    model/normalize.c
-    model/pretokenize.c
-    model/token_json.c
-    model/tokenizer.c
-    model/tokenizer_create.c
-    model/tokenizer_files.c
-    model/tokenizer_json.c
-    model/tokenizer_lists.c
-    model/tokenizer_steps.c
-    model/utf8.c
-    model/vocabulary.c
-    model/wordpiece.c)
+    models/tokenizer/added.c
+    models/tokenizer/bpe.c
+    models/tokenizer/buffer.c
+    models/tokenizer/byte_alphabet.c
+    models/tokenizer/decode.c
+    models/tokenizer/encode.c
+    models/tokenizer/model_tokenizer.c
+    models/tokenizer/normalize.c
+    models/tokenizer/pretokenize.c
+    models/tokenizer/token_json.c
+    models/tokenizer/tokenizer.c
+    models/tokenizer/tokenizer_create.c
+    models/tokenizer/tokenizer_files.c
+    models/tokenizer/tokenizer_json.c
+    models/tokenizer/tokenizer_lists.c
+    models/tokenizer/tokenizer_steps.c
+    models/tokenizer/utf8.c
+    models/tokenizer/vocabulary.c
+    models/tokenizer/wordpiece.c)
 
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES

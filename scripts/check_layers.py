@@ -2,7 +2,7 @@
 
 base <- problem <- backend <- solver <- plan
 certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
-analysis, model, program, examples, python: public headers and their own folder only
+analysis, models, program, examples, python: public headers and their own folder only
 tests, fuzz, bench, lab: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -18,7 +18,7 @@ from pathlib import Path
 
 LAYERS = ["base", "problem", "backend", "solver", "plan"]
 JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
-OUTSIDE = {"analysis", "model", "program", "examples", "python"}
+OUTSIDE = {"analysis", "models", "program", "examples", "python"}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 # Files of the plan layer lie in src/ itself; what a name starts with says so.
 PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
@@ -26,7 +26,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
 # Folders whose every .c file must be built, less exceptions.
-LISTED = ("src", "analysis", "model", "program", "tests")
+LISTED = ("src", "analysis", "models", "program", "tests")
 UNLISTED = {"program/main.c"}
 
 
@@ -50,7 +50,7 @@ def layer_of(path: str) -> str | None:
 
 def resolve(including: str, name: str, root: Path) -> str | None:
     """The repository path an include in quotes means; None for the system's own headers."""
-    for folder in (str(Path(including).parent), "src", "program", "analysis", "model", "tests", "."):
+    for folder in (str(Path(including).parent), "src", "program", "analysis", "models", "tests", "."):
         candidate = (root / folder / name).resolve()
         if candidate.is_file() and candidate.is_relative_to(root.resolve()):
             return candidate.relative_to(root.resolve()).as_posix()

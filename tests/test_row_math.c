@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "model/ops.h"
-#include "model/row_math.inc.h"
+#include "models/kernels/ops.h"
+#include "models/kernels/row_math.inc.h"
 #include "otattn_model.h"
 
 enum { COUNT = 4096 };

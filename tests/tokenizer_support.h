@@ -5,7 +5,7 @@
 
 #include "files_support.h"
 
-#include "model/tokenizer_parts.h"
+#include "models/tokenizer/tokenizer_parts.h"
 #include "otattn_tokenizer.h"
 
 enum { SPELLED = 64, VOCABULARY_MOST = 400 };

@@ -1,6 +1,6 @@
 /* Worker threads of a session, for its own loops and, as an ota_executor, for its plans. */
-#ifndef OTATTN_MODEL_TEAM_H
-#define OTATTN_MODEL_TEAM_H
+#ifndef OTATTN_MODELS_TEAM_H
+#define OTATTN_MODELS_TEAM_H
 
 #include "otattn.h"
 

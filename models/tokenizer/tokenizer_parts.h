@@ -5,8 +5,8 @@
  *
  * A tokenizer is built once by tokenizer_json.c, tokenizer_lists.c or tokenizer_create.c and is constant
  * from then on; whatever changes while a text is encoded lives in ota_token_encoder. */
-#ifndef OTATTN_MODEL_TOKENIZER_PARTS_H
-#define OTATTN_MODEL_TOKENIZER_PARTS_H
+#ifndef OTATTN_MODELS_TOKENIZER_PARTS_H
+#define OTATTN_MODELS_TOKENIZER_PARTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

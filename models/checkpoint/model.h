@@ -1,6 +1,6 @@
 /* An open model: configuration, weights by role, and what runs it. */
-#ifndef OTATTN_MODEL_MODEL_H
-#define OTATTN_MODEL_MODEL_H
+#ifndef OTATTN_MODELS_MODEL_H
+#define OTATTN_MODELS_MODEL_H
 
 #include "config.h"
 #include "gguf.h"

@@ -5,8 +5,8 @@
  *   erf(x) = x + x P(x^2) for |x| < 1;  sign(x) (1 - exp(-Q(|x| - 1))) for 1 <= |x| <= 4, beyond which it is
  *   1 in f32; P and Q of degree 6, minimax for the relative error of erf (1.3e-9), below 2 units in the last
  *   place with the rounding of every step */
-#ifndef OTATTN_MODEL_ROW_MATH_INC_H
-#define OTATTN_MODEL_ROW_MATH_INC_H
+#ifndef OTATTN_MODELS_ROW_MATH_INC_H
+#define OTATTN_MODELS_ROW_MATH_INC_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Tensors of a checkpoint in memory maps, and the element types they are stored in. */
-#ifndef OTATTN_MODEL_WEIGHTS_H
-#define OTATTN_MODEL_WEIGHTS_H
+#ifndef OTATTN_MODELS_WEIGHTS_H
+#define OTATTN_MODELS_WEIGHTS_H
 
 #include "files.h"
 

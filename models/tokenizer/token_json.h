@@ -1,8 +1,8 @@
 /* Reading JSON text piece by piece, so that a hostile file never becomes a tree many times its size:
  * the large members (vocabulary, merges, added tokens) are walked in place, and only spans of bounded
  * size are handed to jansson. Every error names the byte. */
-#ifndef OTATTN_MODEL_TOKEN_JSON_H
-#define OTATTN_MODEL_TOKEN_JSON_H
+#ifndef OTATTN_MODELS_TOKEN_JSON_H
+#define OTATTN_MODELS_TOKEN_JSON_H
 
 #include <jansson.h>
 

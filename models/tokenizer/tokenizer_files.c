@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "files.h"
+#include "models/checkpoint/files.h"
 #include "tokenizer_parts.h"
 
 ota_status ota_token_fail(ota_error *error, ota_status status, const char *path, int64_t offset,

@@ -1,6 +1,6 @@
 /* A gguf file: metadata pairs and tensors, read in place from its map. */
-#ifndef OTATTN_MODEL_GGUF_H
-#define OTATTN_MODEL_GGUF_H
+#ifndef OTATTN_MODELS_GGUF_H
+#define OTATTN_MODELS_GGUF_H
 
 #include "config.h"
 #include "weights.h"

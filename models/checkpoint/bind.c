@@ -1,7 +1,7 @@
 /* Tensors of a checkpoint -> weights by role: the rows of the architecture's table, for every layer.
  * A shape that differs from what the configuration implies is OTA_EMISMATCH. */
 #include "model.h"
-#include "ops.h"
+#include "models/kernels/ops.h"
 
 #include <inttypes.h>
 #include <stdio.h>

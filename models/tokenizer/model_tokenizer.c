@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model.h"
+#include "models/checkpoint/model.h"
 #include "otattn_tokenizer.h"
 
 typedef struct lists {

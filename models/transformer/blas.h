@@ -1,6 +1,6 @@
 /* The one call of a BLAS that linear layers use, from a library opened at run time. */
-#ifndef OTATTN_MODEL_BLAS_H
-#define OTATTN_MODEL_BLAS_H
+#ifndef OTATTN_MODELS_BLAS_H
+#define OTATTN_MODELS_BLAS_H
 
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 /* One use of a model: buffers, plans, cache. Token t of sequence b is row b * count + t of every buffer. */
-#ifndef OTATTN_MODEL_SESSION_H
-#define OTATTN_MODEL_SESSION_H
+#ifndef OTATTN_MODELS_SESSION_H
+#define OTATTN_MODELS_SESSION_H
 
 #include "blas.h"
-#include "model.h"
-#include "ops.h"
+#include "models/checkpoint/model.h"
+#include "models/kernels/ops.h"
 #include "team.h"
 
 enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };

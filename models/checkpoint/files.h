@@ -1,8 +1,8 @@
 /* Opening of hostile files and the sentences about them: "path: at byte N: rule". Every call returns
  * an ota_status and fills `error` on failure; messages are valid UTF-8 without control characters,
  * whatever a file's names hold. */
-#ifndef OTATTN_MODEL_FILES_H
-#define OTATTN_MODEL_FILES_H
+#ifndef OTATTN_MODELS_FILES_H
+#define OTATTN_MODELS_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* Arithmetic on rows of f32, one table per instruction-set level; bodies in ops.inc.h. */
-#ifndef OTATTN_MODEL_OPS_H
-#define OTATTN_MODEL_OPS_H
+#ifndef OTATTN_MODELS_OPS_H
+#define OTATTN_MODELS_OPS_H
 
-#include "config.h"
-#include "weights.h"
+#include "models/checkpoint/config.h"
+#include "models/checkpoint/weights.h"
 
 /* Rows of weights that `combine` takes at a time. */
 enum { OTA_TERMS = 4 };

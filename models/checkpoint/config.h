@@ -1,6 +1,6 @@
 /* What a model is: its configuration and its row in the table of architectures. */
-#ifndef OTATTN_MODEL_CONFIG_H
-#define OTATTN_MODEL_CONFIG_H
+#ifndef OTATTN_MODELS_CONFIG_H
+#define OTATTN_MODELS_CONFIG_H
 
 #include "files.h"
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "config.h"
+#include "models/checkpoint/config.h"
 
 static const double two_pi = 6.283185307179586;
 
