@@ -89,44 +89,44 @@ set(OTATTN_KERNEL_SOURCES
     src/backend/cpu/kernels_portable_tiles.c)
 
 set(OTATTN_ANALYSIS_SOURCES
-    analysis/birkhoff.c
-    analysis/block.c
-    analysis/block_change.c
-    analysis/bounds.c
-    analysis/certify.c
-    analysis/compose.c
-    analysis/events.c
-    analysis/evolve.c
-    analysis/evolve_positions.c
-    analysis/evolve_ranks.c
-    analysis/figures.c
-    analysis/gauge.c
-    analysis/gauge_active.c
-    analysis/gauge_bounds.c
-    analysis/gauge_howard.c
-    analysis/geometry.c
-    analysis/hamming.c
-    analysis/hilbert.c
-    analysis/identify.c
-    analysis/identify_data.c
-    analysis/identify_regression.c
-    analysis/identify_scores.c
-    analysis/layers.c
-    analysis/leak.c
-    analysis/patterns.c
-    analysis/simplex.c
-    analysis/sweep.c
-    analysis/sweep_portable.c)
+    analysis/couplings/birkhoff.c
+    analysis/couplings/certify.c
+    analysis/couplings/hilbert.c
+    analysis/couplings/identify.c
+    analysis/couplings/identify_data.c
+    analysis/couplings/identify_regression.c
+    analysis/couplings/identify_scores.c
+    analysis/couplings/leak.c
+    analysis/evolution/events.c
+    analysis/evolution/layer_change.c
+    analysis/evolution/layer_change_positions.c
+    analysis/evolution/layer_change_ranks.c
+    analysis/evolution/patterns.c
+    analysis/evolution/statistics.c
+    analysis/gauge/gauge.c
+    analysis/gauge/gauge_active.c
+    analysis/gauge/gauge_bounds.c
+    analysis/gauge/gauge_howard.c
+    analysis/kernels/logit_kernels.c
+    analysis/kernels/logit_kernels_portable.c
+    analysis/layers/block.c
+    analysis/layers/block_change.c
+    analysis/layers/compose.c
+    analysis/layers/layers.c
+    analysis/rows/bounds.c
+    analysis/rows/geometry.c
+    analysis/rows/hamming.c
+    analysis/rows/simplex.c)
 
-# Passes over logits for newer processors; the level is the word after sweep_ in the name.
+# Passes over logits for newer processors; the level is the word after kernels_ in the name.
 set(OTATTN_ANALYSIS_LEVEL_SOURCES
-    analysis/sweep_avx2.c
-    analysis/sweep_avx512.c)
+    analysis/kernels/logit_kernels_avx2.c
+    analysis/kernels/logit_kernels_avx512.c)
 
 # Built where LAPACKE is found.
 set(OTATTN_SPECTRA_SOURCES
-    analysis/spectra.c
-    analysis/spectra_coupling.c)
+    analysis/couplings/spectra.c
+    analysis/couplings/spectra_coupling.c)
 
 # Checkpoints and their forward passes.
 set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)

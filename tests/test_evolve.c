@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "analysis/evolve.h"
-#include "analysis/sweep.h"
+#include "analysis/evolution/layer_change.h"
+#include "analysis/kernels/logit_kernels.h"
 #include "analysis_random.h"
 #include "otattn_analysis.h"
 #include "spec.h"

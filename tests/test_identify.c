@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/identify.h"
+#include "analysis/couplings/identify.h"
 #include "analysis_random.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
