@@ -475,36 +475,37 @@ static void positions_are_independent(void **unused) {
 /* ---- levels ------------------------------------------------------------------------------------ */
 
 typedef struct bits {
-    sweep_scan scan;
-    sweep_sums sums;
-    sweep_changes changes;
-    sweep_place place;
+    logit_scan scan;
+    logit_sums sums;
+    logit_changes changes;
+    logit_place place;
     double numbers[8];
     double ends[4]; /* of what passes over f64 write */
 } bits;
 
-static bits bits_of(const ota_sweep *sweep, const sweep_pair *pair) {
+static bits bits_of(const ota_logit_kernels *kernels, const logit_pair *pair) {
     bits b;
     memset(&b, 0, sizeof b);
-    sweep->scan(pair->before.logits, pair->count, &b.scan);
-    sweep->weigh(pair->before.logits, pair->count, pair->leader, 0.25, NULL, &b.sums);
-    sweep->compare(pair, &b.changes);
-    sweep->place(pair, &pair->after, &b.place);
+    kernels->scan(pair->before.logits, pair->count, &b.scan);
+    kernels->weigh(pair->before.logits, pair->count, pair->leader, 0.25, NULL, &b.sums);
+    kernels->compare(pair, &b.changes);
+    kernels->place(pair, &pair->after, &b.place);
     double *const x = malloc(2 * (size_t)pair->count * sizeof *x), *const to = x + pair->count;
     assert_non_null(x);
     const int64_t last = pair->count - 1;
-    sweep->difference(pair->before.logits, pair->after.logits, pair->count, x);
+    kernels->difference(pair->before.logits, pair->after.logits, pair->count, x);
     b.ends[0] = x[last];
-    sweep->difference(pair->before.logits, NULL, pair->count, x);
+    kernels->difference(pair->before.logits, NULL, pair->count, x);
     b.ends[1] = x[last / 2];
-    b.numbers[0] = sweep->mass(x, pair->before.top, pair->count);
-    b.numbers[1] = sweep->apart(x, pair->before.top, pair->before.share, &pair->after, pair->count);
-    b.numbers[2] = sweep->total(x, pair->count);
-    b.numbers[3] = sweep->divide(x, 0.5, x, 1.5, 1.0, pair->count, to);
+    b.numbers[0] = kernels->mass(x, pair->before.top, pair->count);
+    b.numbers[1] =
+        kernels->apart(x, pair->before.top, pair->before.share, &pair->after, pair->count);
+    b.numbers[2] = kernels->total(x, pair->count);
+    b.numbers[3] = kernels->divide(x, 0.5, x, 1.5, 1.0, pair->count, to);
     b.ends[2] = to[last];
-    b.numbers[4] = sweep->miss(to, x, 1.5, 1.0, x, 0.25, pair->count);
-    b.numbers[5] = sweep->rest(x, 0.25, to, pair->count, 0.125, &b.ends[3]);
-    b.numbers[6] = sweep->largest(x, pair->count, 1e300, &b.numbers[7]);
+    b.numbers[4] = kernels->miss(to, x, 1.5, 1.0, x, 0.25, pair->count);
+    b.numbers[5] = kernels->rest(x, 0.25, to, pair->count, 0.125, &b.ends[3]);
+    b.numbers[6] = kernels->largest(x, pair->count, 1e300, &b.numbers[7]);
     free(x);
     return b;
 }
@@ -512,14 +513,14 @@ static bits bits_of(const ota_sweep *sweep, const sweep_pair *pair) {
 static void levels_give_the_same_bits(void **unused) {
     (void)unused;
     uint64_t state = 16;
-    const ota_sweep *const plainest = ota_sweep_level(0);
+    const ota_logit_kernels *const plainest = ota_logit_kernels_level(0);
     float *const z = malloc(2 * GPT2 * sizeof *z), *const w = z + GPT2;
     assert_non_null(z);
     for (int kind = 0; kind < KINDS; kind++) {
         const int size = kind == 0 ? GPT2 : 1000 + kind;
         draw_pair(&state, kind, size, z, w);
         held_row before = row_of(z, size), after = row_of(w, size);
-        const sweep_pair pair = {{z, NULL, before.row.ranks, before.row.max_logit, before.row.mean,
+        const logit_pair pair = {{z, NULL, before.row.ranks, before.row.max_logit, before.row.mean,
                                   before.row.max_probability},
                                  {w, NULL, after.row.ranks, after.row.max_logit, after.row.mean,
                                   after.row.max_probability},
@@ -528,8 +529,8 @@ static void levels_give_the_same_bits(void **unused) {
                                  before.row.index,
                                  size};
         bits wanted = bits_of(plainest, &pair);
-        for (int level = 1; ota_sweep_level(level) != NULL; level++) {
-            const bits got = bits_of(ota_sweep_level(level), &pair);
+        for (int level = 1; ota_logit_kernels_level(level) != NULL; level++) {
+            const bits got = bits_of(ota_logit_kernels_level(level), &pair);
             spec_check_true("TOT-111", memcmp(&got, &wanted, sizeof got) == 0);
         }
         drop_row(&before);
@@ -546,11 +547,11 @@ static void passes_over_doubles_are_right(void **unused) {
     double x[MOST], v[MOST], to[MOST];
     for (int size = 1; size <= MOST; size++) {
         for (int j = 0; j < size; j++) x[j] = normal(&state), v[j] = 0.5 + fabs(normal(&state));
-        for (int level = 0; ota_sweep_level(level) != NULL; level++) {
-            const ota_sweep *const sweep = ota_sweep_level(level);
+        for (int level = 0; ota_logit_kernels_level(level) != NULL; level++) {
+            const ota_logit_kernels *const kernels = ota_logit_kernels_level(level);
             long double total = 0, ratios = 0, missing = 0, mass = 0, squares = 0;
             double most = 0, largest = 0, found = 0, left = 0;
-            const double ratio_sum = sweep->divide(x, 0.5, v, 2.0, 0.25, size, to);
+            const double ratio_sum = kernels->divide(x, 0.5, v, 2.0, 0.25, size, to);
             for (int j = 0; j < size; j++) {
                 const long double below = 2.0L * v[j] + 0.25L, rest = fabsl(x[j] - 0.5L - v[j]);
                 assert_true(fabsl(to[j] - 0.5L * x[j] / below) <= 1e-15L * (1 + fabsl(to[j])));
@@ -562,24 +563,25 @@ static void passes_over_doubles_are_right(void **unused) {
                 most = fmax(most, (double)rest);
                 largest = fmax(largest, fabs(x[j]));
             }
-            assert_true(fabsl(sweep->total(x, size) - total) <= 1e-15L * size);
+            assert_true(fabsl(kernels->total(x, size) - total) <= 1e-15L * size);
             assert_true(fabsl(ratio_sum - ratios) <= 1e-15L * size);
-            assert_true(fabsl(sweep->miss(to, x, 2.0, 0.25, v, 3.0, size) - missing) <=
+            assert_true(fabsl(kernels->miss(to, x, 2.0, 0.25, v, 3.0, size) - missing) <=
                         1e-14L * size);
-            assert_true(fabsl(sweep->mass(x, 4.0, size) - mass) <= 1e-15L * size);
-            assert_true(fabsl(sweep->rest(x, 0.5, v, size, 0.5, &left) - squares) <= 1e-13L * size);
+            assert_true(fabsl(kernels->mass(x, 4.0, size) - mass) <= 1e-15L * size);
+            assert_true(fabsl(kernels->rest(x, 0.5, v, size, 0.5, &left) - squares) <=
+                        1e-13L * size);
             assert_true(fabs(left - most) <= 1e-15 * (1 + most));
-            assert_int_equal(sweep->largest(x, size, 1e300, &found), 0);
+            assert_int_equal(kernels->largest(x, size, 1e300, &found), 0);
             assert_true(found == largest);
-            assert_int_equal(sweep->largest(x, size, 0.999 * largest, &found), 1);
+            assert_int_equal(kernels->largest(x, size, 0.999 * largest, &found), 1);
             to[size - 1] = (double)NAN;
-            assert_int_equal(sweep->largest(to, size, 1e300, &found), 1);
+            assert_int_equal(kernels->largest(to, size, 1e300, &found), 1);
         }
     }
     /* What a plain sum loses, also within a lane. */
     const double lost[24] = {[0] = 1e16, [1] = 1.0, [8] = 3.0, [16] = -1e16, [17] = 1e-20};
-    for (int level = 0; ota_sweep_level(level) != NULL; level++)
-        assert_true(ota_sweep_level(level)->total(lost, 24) == 4.0);
+    for (int level = 0; ota_logit_kernels_level(level) != NULL; level++)
+        assert_true(ota_logit_kernels_level(level)->total(lost, 24) == 4.0);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------------- */
@@ -627,8 +629,8 @@ static void ranks_equal_their_definition(void **unused) {
             }
             to_sort = z;
             qsort(order, (size_t)size, sizeof *order, falling);
-            const double squares =
-                ota_evolve_ranks(z, size, z[order[size - 1]], z[order[0]], ranks, top, scratch);
+            const double squares = ota_layer_change_ranks(z, size, z[order[size - 1]], z[order[0]],
+                                                          ranks, top, scratch);
             double wanted = 0.0;
             for (int first = 0, last; first < size; first = last + 1) {
                 for (last = first; last + 1 < size && !(z[order[last + 1]] < z[order[first]]);)

@@ -44,22 +44,22 @@ static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_err
 /* weights [vocabulary] or NULL: exp(z - z_1); they may lie in scratch. */
 static ota_status make_row(const float *logits, int64_t vocabulary, void *memory, void *scratch,
                            double *weights, ota_evolve_row *row, ota_error *error) {
-    const ota_sweep *const sweep = ota_sweep_newest();
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     ota_status status = check_vocabulary(vocabulary, error);
     if (status != OTA_OK) return status;
-    sweep_scan scan;
-    sweep->scan(logits, vocabulary, &scan);
+    logit_scan scan;
+    kernels->scan(logits, vocabulary, &scan);
     if (scan.broken) return refuse_logits(logits, vocabulary, error);
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
-    row->rank_squares = ota_evolve_ranks(logits, vocabulary, (float)scan.least, (float)scan.most,
-                                         ranks, top, scratch);
+    row->rank_squares = ota_layer_change_ranks(logits, vocabulary, (float)scan.least,
+                                               (float)scan.most, ranks, top, scratch);
     row->index = top[0];
     row->max_logit = scan.most;
     row->mean = (double)logits[0] + scan.sum / n;
-    sweep_sums sums;
-    sweep->weigh(logits, vocabulary, row->index, row->mean, weights, &sums);
+    logit_sums sums;
+    kernels->weigh(logits, vocabulary, row->index, row->mean, weights, &sums);
     row->rest = sums.rest;
     row->log_sum_exp = scan.most + log1p(sums.rest);
     row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
@@ -76,18 +76,18 @@ ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memo
 
 /* ---- two rows -------------------------------------------------------------------------------- */
 
-static sweep_side side_of(const ota_evolve_row *row) {
-    return (sweep_side){.logits = row->logits,
+static logit_side side_of(const ota_evolve_row *row) {
+    return (logit_side){.logits = row->logits,
                         .ranks = row->ranks,
                         .top = row->max_logit,
                         .mean = row->mean,
                         .share = row->max_probability};
 }
 
-static sweep_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
+static logit_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
     const double z = (double)before->logits[before->index],
                  w = (double)after->logits[before->index];
-    return (sweep_pair){
+    return (logit_pair){
         .before = side_of(before),
         .after = side_of(after),
         .common = w - z,
@@ -136,10 +136,10 @@ static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_ro
                                ota_error *error) {
     const ota_status status = check_pair(before, after, error);
     if (status != OTA_OK) return status;
-    sweep_pair pair = pair_of(before, after);
+    logit_pair pair = pair_of(before, after);
     pair.after.weights = weights;
-    sweep_changes changes;
-    ota_sweep_newest()->compare(&pair, &changes);
+    logit_changes changes;
+    ota_logit_kernels_newest()->compare(&pair, &changes);
     ota_transition *const t = transition;
     const double n = (double)before->vocabulary;
     double tops[4];
@@ -182,11 +182,11 @@ static ota_status place_row(const ota_evolve_row *row, const double *weights,
     ota_status status = check_pair(row, first, error);
     if (status == OTA_OK) status = check_pair(row, final, error);
     if (status != OTA_OK) return status;
-    sweep_pair pair = pair_of(row, final);
+    logit_pair pair = pair_of(row, final);
     pair.before.weights = weights;
-    const sweep_side start = side_of(first);
-    sweep_place place;
-    ota_sweep_newest()->place(&pair, &start, &place);
+    const logit_side start = side_of(first);
+    logit_place place;
+    ota_logit_kernels_newest()->place(&pair, &start, &place);
     *prediction = (ota_prediction){
         .entropy = row->entropy,
         .max_probability = row->max_probability,
@@ -208,19 +208,19 @@ ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row
 
 ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, double *distance,
                                ota_error *error) {
-    const ota_sweep *const sweep = ota_sweep_newest();
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     const int64_t vocabulary = row->vocabulary;
     double size = 0.0, top = logits[0];
-    if (sweep->largest(logits, vocabulary, DBL_MAX, &size) != 0) {
+    if (kernels->largest(logits, vocabulary, DBL_MAX, &size) != 0) {
         int64_t j = 0;
         while (isfinite(logits[j])) j++;
         return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
                              "logits[%" PRId64 "] is %g", j, logits[j]);
     }
     for (int64_t j = 1; j < vocabulary; j++) top = logits[j] > top ? logits[j] : top;
-    const sweep_side side = side_of(row);
-    const double sum =
-        sweep->apart(logits, top, 1.0 / sweep->mass(logits, top, vocabulary), &side, vocabulary);
+    const logit_side side = side_of(row);
+    const double sum = kernels->apart(logits, top, 1.0 / kernels->mass(logits, top, vocabulary),
+                                      &side, vocabulary);
     *distance = fmin(2.0, sum);
     return OTA_OK;
 }

@@ -164,8 +164,8 @@ static double share_places(const float *values, const uint32_t *indices, int64_t
     return squares;
 }
 
-double ota_evolve_ranks(const float *logits, int64_t vocabulary, float least, float most,
-                        int32_t *ranks, int32_t *top, void *scratch) {
+double ota_layer_change_ranks(const float *logits, int64_t vocabulary, float least, float most,
+                              int32_t *ranks, int32_t *top, void *scratch) {
     float *values;
     uint32_t *indices;
     if (!sort_by_steps(logits, vocabulary, least, most, scratch, &values, &indices)) {

@@ -99,8 +99,8 @@ static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gaug
         for (int64_t first = 0; first < m; first += STRIP) {
             const int64_t count = strip_size(&s->d, first);
             load(&s->d, i, first, count, strip);
-            row_square +=
-                ota_sweep_newest()->rest(strip, s->k[i], s->v + first, count, inverse, &row);
+            row_square += ota_logit_kernels_newest()->rest(strip, s->k[i], s->v + first, count,
+                                                           inverse, &row);
         }
         if (arrays->row_residual != NULL) arrays->row_residual[i] = row;
         worst = fmax(worst, row);

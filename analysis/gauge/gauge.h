@@ -21,7 +21,7 @@ static inline void load(const matrix *d, int64_t row, int64_t first, int64_t cou
     const int64_t offset = row * d->columns + first;
     if (d->type == OTA_F32) {
         const float *b = d->b == NULL ? NULL : (const float *)d->b + offset;
-        ota_sweep_newest()->difference((const float *)d->a + offset, b, count, out);
+        ota_logit_kernels_newest()->difference((const float *)d->a + offset, b, count, out);
         return;
     }
     memcpy(out, (const double *)d->a + offset, (size_t)count * sizeof *out);
@@ -95,7 +95,7 @@ static inline ota_status check_entries(const matrix *d, double *scale, ota_error
         for (int64_t first = 0; first < d->columns; first += STRIP) {
             const int64_t count = strip_size(d, first);
             load(d, i, first, count, strip);
-            if (ota_sweep_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
+            if (ota_logit_kernels_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
             int64_t j = 0;
             while (fabs(strip[j]) <= LARGEST) j++;
             return analysis_fail(error, OTA_EINVAL, d->b == NULL ? "a" : "a - b",

@@ -41,7 +41,7 @@ static void widen_strip(gauge_state *s, int64_t row, int64_t first, int64_t coun
     if (s->d.type == OTA_F32) {
         const int64_t offset = row * s->d.columns + first;
         const float *const b = s->d.b == NULL ? NULL : (const float *)s->d.b + offset;
-        ota_sweep_newest()->widen((const float *)s->d.a + offset, b, k, count, low, high);
+        ota_logit_kernels_newest()->widen((const float *)s->d.a + offset, b, k, count, low, high);
         return;
     }
     load(&s->d, row, first, count, s->strip);

@@ -21,7 +21,7 @@
 #include "analysis/kernels/logit_kernels.h"
 
 static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
-    const ota_sweep *const sweep = ota_sweep_newest();
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     for (int64_t j = 0; j < count; j++) {
         s->low[j] = HUGE_VAL, s->high[j] = -HUGE_VAL;
         s->low_at[j] = 0;
@@ -29,16 +29,16 @@ static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
     for (int64_t i = 0; i < s->d.rows; i++) {
         if (s->moved != NULL && s->moved[i] == 0) continue;
         load(&s->d, i, first, count, s->strip);
-        sweep->columns(s->strip, s->k[i], i, count, s->low, s->low_at, s->high);
+        kernels->columns(s->strip, s->k[i], i, count, s->low, s->low_at, s->high);
     }
 }
 
 static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
-    const ota_sweep *const sweep = ota_sweep_newest();
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     for (int64_t i = 0; i < s->d.rows; i++) {
         load(&s->d, i, first, count, s->strip);
         double high = s->row_high[i];
-        sweep->row(s->strip, s->v + first, count, &s->row_low[i], &high);
+        kernels->row(s->strip, s->v + first, count, &s->row_low[i], &high);
         if (!(high > s->row_high[i])) continue;
         s->row_high[i] = high;
         if (high_at == NULL) continue;

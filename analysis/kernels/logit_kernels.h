@@ -1,65 +1,65 @@
-/* logit_kernels.h: the passes over rows of f32 that take the time of an evolution and of an alignment, and those over
- * distributions of transport at Hamming cost, one table per instruction-set level, bodies in logit_kernels.inc.h. Every level gives the same bits: plain f64 products and sums
- * in one order, no fused ones. */
+/* logit_kernels.h: passes over rows of f32, which take most of the time of an evolution and of an alignment, and
+ * over distributions of transport at Hamming cost. One table per instruction-set level, bodies in
+ * logit_kernels.inc.h. Every level gives the same bits: plain f64 products and sums in one order, no fused ones. */
 #ifndef OTATTN_ANALYSIS_LOGIT_KERNELS_H
 #define OTATTN_ANALYSIS_LOGIT_KERNELS_H
 
 #include <stdint.h>
 
-typedef struct sweep_scan {
+typedef struct logit_scan {
     double least, most;
     double sum; /* of z - z_0 */
     int broken; /* some entry is no finite number */
-} sweep_scan;
+} logit_scan;
 
-typedef struct sweep_sums {
+typedef struct logit_sums {
     double rest;    /* of exp(z - top) without the leader */
     double energy;  /* of exp(z - top) (top - z) */
     double squares; /* of (z - mean)^2 */
-} sweep_sums;
+} logit_sums;
 
 /* One side of a comparison; exp(z - top) share is the probability. */
-typedef struct sweep_side {
+typedef struct logit_side {
     const float *logits;
     const double *weights; /* exp(z - top), where someone has kept them, or NULL */
     const int32_t *ranks;
     double top, mean, share;
-} sweep_side;
+} logit_side;
 
 /* From b (before) to a (after): x = log(a/b) = (w - z) - common - level. */
-typedef struct sweep_pair {
-    sweep_side before, after;
+typedef struct logit_pair {
+    logit_side before, after;
     double common, level;
     int64_t leader; /* left out of rise and fall */
     int64_t count;
-} sweep_pair;
+} logit_pair;
 
-typedef struct sweep_changes {
+typedef struct logit_changes {
     double rise, fall; /* sums of the positive and the negative parts of a - b */
     double kl;         /* sum of a x - a + b */
     double js;
     double least, most; /* of w - z */
     double product;     /* sum of (z - mean)(w - mean) */
     double ranks;       /* sum of products of ranks */
-} sweep_changes;
+} logit_changes;
 
-typedef struct sweep_place {
+typedef struct logit_place {
     double kl;    /* as above, but with an absolute error of rounding */
     double drift; /* sum |b - first| */
-} sweep_place;
+} logit_place;
 
-typedef struct ota_sweep {
+typedef struct ota_logit_kernels {
     const char *name;
-    void (*scan)(const float *z, int64_t count, sweep_scan *scan);
+    void (*scan)(const float *z, int64_t count, logit_scan *scan);
     /* weights [count], or NULL: exp(z - top) */
     void (*weigh)(const float *z, int64_t count, int64_t leader, double mean, double *weights,
-                  sweep_sums *sums);
-    void (*compare)(const sweep_pair *pair, sweep_changes *changes);
-    void (*place)(const sweep_pair *pair, const sweep_side *first, sweep_place *place);
+                  logit_sums *sums);
+    void (*compare)(const logit_pair *pair, logit_changes *changes);
+    void (*place)(const logit_pair *pair, const logit_side *first, logit_place *place);
     /* sum of exp(z - top) */
     double (*mass)(const double *z, double top, int64_t count);
     /* sum |exp(z - top) share - b|, b the probabilities of a side */
-    double (*apart)(const double *z, double top, double share, const sweep_side *side,
+    double (*apart)(const double *z, double top, double share, const logit_side *side,
                     int64_t count);
     /* low, high [count]: joined by a - b - shift; b may be NULL */
     void (*widen)(const float *a, const float *b, double shift, int64_t count, double *low,
@@ -85,18 +85,18 @@ typedef struct ota_sweep {
     /* of |x (slope other + shared) - mass scale| */
     double (*miss)(const double *x, const double *other, double slope, double shared,
                    const double *mass, double scale, int64_t count);
-} ota_sweep;
+} ota_logit_kernels;
 
-extern const ota_sweep ota_sweep_portable;
+extern const ota_logit_kernels ota_logit_kernels_portable;
 #ifdef OTATTN_ANALYSIS_AVX2
-extern const ota_sweep ota_sweep_avx2;
+extern const ota_logit_kernels ota_logit_kernels_avx2;
 #endif
 #ifdef OTATTN_ANALYSIS_AVX512
-extern const ota_sweep ota_sweep_avx512;
+extern const ota_logit_kernels ota_logit_kernels_avx512;
 #endif
 
 /* The levels this processor has, oldest first; NULL past the end. */
-const ota_sweep *ota_sweep_level(int index);
-const ota_sweep *ota_sweep_newest(void);
+const ota_logit_kernels *ota_logit_kernels_level(int index);
+const ota_logit_kernels *ota_logit_kernels_newest(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* The passes over rows of logits, in plain loops over blocks that compilers turn into vectors; compiled
- * per level by logit_kernels_LEVEL.c, which defines SWEEP_TABLE and SWEEP_NAME. Per symbol, with b, a the
+ * per level by logit_kernels_LEVEL.c, which defines LOGIT_KERNELS_TABLE and LOGIT_KERNELS_NAME. Per symbol, with b, a the
  * probabilities before and after, x = log(a/b), s = a + b, t = (a - b) / s:
  *
  *     exp(y)   2^k p(r), k = round(y / log 2), r = y - k log 2 in two parts, |r| <= log 2 / 2; p of degree 12
@@ -144,7 +144,7 @@ static inline double size_of(double x) { return larger(x, -x); }
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-static void scan(const float *z, int64_t count, sweep_scan *scan) {
+static void scan(const float *z, int64_t count, logit_scan *scan) {
     float room[BLOCK], low[BLOCK], high[BLOCK];
     double sum[BLOCK] = {0.0}, term[BLOCK];
     uint32_t broken[BLOCK] = {0};
@@ -164,7 +164,7 @@ static void scan(const float *z, int64_t count, sweep_scan *scan) {
         for (int k = live; k < BLOCK; k++) term[k] = 0.0;
         add_to(sum, term);
     }
-    *scan = (sweep_scan){first, first, fold(sum), 0};
+    *scan = (logit_scan){first, first, fold(sum), 0};
     for (int k = 0; k < BLOCK; k++) {
         scan->least = smaller((double)low[k], scan->least);
         scan->most = larger((double)high[k], scan->most);
@@ -173,7 +173,7 @@ static void scan(const float *z, int64_t count, sweep_scan *scan) {
 }
 
 static void weigh(const float *z, int64_t count, int64_t leader, double mean, double *weights,
-                  sweep_sums *sums) {
+                  logit_sums *sums) {
     float room[BLOCK];
     double weight[BLOCK], energy[BLOCK], square[BLOCK];
     double rest[BLOCK] = {0.0}, energies[BLOCK] = {0.0}, squares[BLOCK] = {0.0};
@@ -194,7 +194,7 @@ static void weigh(const float *z, int64_t count, int64_t leader, double mean, do
         add_to(energies, energy);
         add_to(squares, square);
     }
-    *sums = (sweep_sums){fold(rest), fold(energies), fold(squares)};
+    *sums = (logit_sums){fold(rest), fold(energies), fold(squares)};
 }
 
 static double mass(const double *z, double top, int64_t count) {
@@ -221,7 +221,7 @@ typedef struct pair_sums {
 } pair_sums;
 
 /* Probabilities of a block. */
-static inline void weigh_block(const sweep_side *side, const float *z, int64_t start, int live,
+static inline void weigh_block(const logit_side *side, const float *z, int64_t start, int live,
                                double *p) {
     const double top = side->top, share = side->share;
     if (side->weights != NULL && live == BLOCK) {
@@ -232,7 +232,7 @@ static inline void weigh_block(const sweep_side *side, const float *z, int64_t s
     for (int k = live; k < BLOCK; k++) p[k] = 0.0;
 }
 
-static inline void read_pair(const sweep_pair *pair, const float *z, const float *w, int64_t start,
+static inline void read_pair(const logit_pair *pair, const float *z, const float *w, int64_t start,
                              int live, pair_block *p) {
     const double common = pair->common, level = pair->level;
     weigh_block(&pair->before, z, start, live, p->b);
@@ -245,7 +245,7 @@ static inline void read_pair(const sweep_pair *pair, const float *z, const float
     }
 }
 
-static inline void add_distances(const sweep_pair *pair, int64_t start, const pair_block *p,
+static inline void add_distances(const logit_pair *pair, int64_t start, const pair_block *p,
                                  pair_sums *sums) {
     double rise[BLOCK], fall[BLOCK];
     for (int k = 0; k < BLOCK; k++) {
@@ -275,7 +275,7 @@ static inline void add_js(const pair_block *p, double *js) {
     }
 }
 
-static inline void add_changes(const sweep_pair *pair, const float *z, const float *w,
+static inline void add_changes(const logit_pair *pair, const float *z, const float *w,
                                const int32_t *before, const int32_t *after, int live,
                                pair_sums *sums) {
     const double z_mean = pair->before.mean, w_mean = pair->after.mean;
@@ -291,10 +291,10 @@ static inline void add_changes(const sweep_pair *pair, const float *z, const flo
     for (int k = 0; k < BLOCK; k++) sums->ranks[k] += (double)before[k] * (double)after[k];
 }
 
-static void compare(const sweep_pair *pair, sweep_changes *changes) {
+static void compare(const logit_pair *pair, logit_changes *changes) {
     float z_room[BLOCK], w_room[BLOCK];
     int32_t b_ranks[BLOCK], a_ranks[BLOCK];
-    const sweep_side *const b = &pair->before, *const a = &pair->after;
+    const logit_side *const b = &pair->before, *const a = &pair->after;
     pair_block block;
     pair_sums sums = {.kl = {0.0}};
     const double first = (double)a->logits[0] - (double)b->logits[0];
@@ -310,7 +310,7 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
                     ranks_of(a->ranks, start, live, a_ranks), live, &sums);
     }
     *changes =
-        (sweep_changes){fold(sums.rise), fold(sums.fall), fold(sums.kl),      fold(sums.js),
+        (logit_changes){fold(sums.rise), fold(sums.fall), fold(sums.kl),      fold(sums.js),
                         first,           first,           fold(sums.product), fold(sums.ranks)};
     for (int k = 0; k < BLOCK; k++) {
         changes->least = smaller(sums.low[k], changes->least);
@@ -318,7 +318,7 @@ static void compare(const sweep_pair *pair, sweep_changes *changes) {
     }
 }
 
-static double apart(const double *z, double top, double share, const sweep_side *side,
+static double apart(const double *z, double top, double share, const logit_side *side,
                     int64_t count) {
     float room[BLOCK];
     double p[BLOCK], q[BLOCK], sums[BLOCK] = {0.0};
@@ -334,7 +334,7 @@ static double apart(const double *z, double top, double share, const sweep_side 
 
 /* ---- three rows ------------------------------------------------------------------------------ */
 
-static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *place) {
+static void place(const logit_pair *pair, const logit_side *first, logit_place *place) {
     float z_room[BLOCK], w_room[BLOCK], f_room[BLOCK];
     double p[BLOCK], q[BLOCK], from[BLOCK], kl[BLOCK] = {0.0}, drift[BLOCK] = {0.0};
     const double common = pair->common, level = pair->level;
@@ -351,7 +351,7 @@ static void place(const sweep_pair *pair, const sweep_side *first, sweep_place *
             drift[k] += size_of(p[k] - from[k]);
         }
     }
-    *place = (sweep_place){fold(kl), fold(drift)};
+    *place = (logit_place){fold(kl), fold(drift)};
 }
 
 /* ---- alignment ------------------------------------------------------------------------------- */
@@ -533,19 +533,19 @@ static double miss(const double *restrict x, const double *restrict other, doubl
     return value_of(&s);
 }
 
-const ota_sweep SWEEP_TABLE = {.name = SWEEP_NAME,
-                               .scan = scan,
-                               .weigh = weigh,
-                               .compare = compare,
-                               .place = place,
-                               .mass = mass,
-                               .apart = apart,
-                               .widen = widen,
-                               .columns = columns,
-                               .row = row,
-                               .difference = difference,
-                               .largest = largest,
-                               .rest = rest,
-                               .total = total,
-                               .divide = divide,
-                               .miss = miss};
+const ota_logit_kernels LOGIT_KERNELS_TABLE = {.name = LOGIT_KERNELS_NAME,
+                                               .scan = scan,
+                                               .weigh = weigh,
+                                               .compare = compare,
+                                               .place = place,
+                                               .mass = mass,
+                                               .apart = apart,
+                                               .widen = widen,
+                                               .columns = columns,
+                                               .row = row,
+                                               .difference = difference,
+                                               .largest = largest,
+                                               .rest = rest,
+                                               .total = total,
+                                               .divide = divide,
+                                               .miss = miss};

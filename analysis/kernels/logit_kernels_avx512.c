@@ -1,4 +1,4 @@
 /* The passes over logits at level avx512: see logit_kernels.inc.h. */
-#define SWEEP_TABLE ota_sweep_avx512
-#define SWEEP_NAME "avx512"
+#define LOGIT_KERNELS_TABLE ota_logit_kernels_avx512
+#define LOGIT_KERNELS_NAME "avx512"
 #include "logit_kernels.inc.h"

@@ -1,4 +1,4 @@
 /* The passes over logits at level portable: see logit_kernels.inc.h. */
-#define SWEEP_TABLE ota_sweep_portable
-#define SWEEP_NAME "portable"
+#define LOGIT_KERNELS_TABLE ota_logit_kernels_portable
+#define LOGIT_KERNELS_NAME "portable"
 #include "logit_kernels.inc.h"

@@ -201,8 +201,8 @@ static void solve_newton(const pair *a, double *u, double *v, ota_hamming_result
 
 static void judge_scalings(const pair *a, const double *u, const double *v,
                            ota_hamming_result *result) {
-    const ota_sweep *const sweep = ota_sweep_newest();
-    const double sum_u = sweep->total(u, a->size), sum_v = sweep->total(v, a->size);
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
+    const double sum_u = kernels->total(u, a->size), sum_v = kernels->total(v, a->size);
     sum cost = {0.0, 0.0}, logs = {0.0, 0.0}, wrong = {0.0, 0.0};
     for (int64_t i = 0; i < a->size; i++) {
         const double row = u[i] * ((1.0 - a->alpha) * v[i] + a->alpha * sum_v);
@@ -222,14 +222,14 @@ static void judge_scalings(const pair *a, const double *u, const double *v,
  * returned is the one judged, so its rows are exact [DER-26]. errors [max_rounds] or NULL: what was judged. */
 static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, double *u,
                            double *v, double *errors, ota_hamming_result *result) {
-    const ota_sweep *const sweep = ota_sweep_newest();
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
     const double slope = 1.0 - a->alpha;
     for (int64_t i = 0; i < a->size; i++) v[i] = 1.0;
-    double shared = a->alpha * sweep->total(v, a->size);
+    double shared = a->alpha * kernels->total(v, a->size);
     result->status = OTA_NOT_CONVERGED;
     for (result->rounds = 0; result->rounds < max_rounds;) {
-        shared = a->alpha * sweep->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
-        const double error = sweep->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
+        shared = a->alpha * kernels->divide(a->p, a->p_scale, v, slope, shared, a->size, u);
+        const double error = kernels->miss(v, u, slope, shared, a->q, a->q_scale, a->size);
         if (errors != NULL) errors[result->rounds] = error;
         result->rounds++;
         if (error <= tolerance) {
@@ -237,14 +237,14 @@ static void solve_sinkhorn(const pair *a, double tolerance, int64_t max_rounds, 
             break;
         }
         if (result->rounds == max_rounds) break;
-        shared = a->alpha * sweep->divide(a->q, a->q_scale, u, slope, shared, a->size, v);
+        shared = a->alpha * kernels->divide(a->q, a->q_scale, u, slope, shared, a->size, v);
     }
     judge_scalings(a, u, v, result);
 }
 
 void ota_hamming_matvec(double epsilon, const double *x, double *y, int64_t size) {
     const double alpha = exp(-1.0 / epsilon);
-    const double shared = alpha * ota_sweep_newest()->total(x, size);
+    const double shared = alpha * ota_logit_kernels_newest()->total(x, size);
     for (int64_t i = 0; i < size; i++) y[i] = -expm1(-1.0 / epsilon) * x[i] + shared;
 }
 
