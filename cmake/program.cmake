@@ -7,14 +7,17 @@ pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(LIBMD REQUIRED IMPORTED_TARGET libmd)
 
+# What `otattn verify` measures: calls of the libraries, and of the program what statements/host.h names.
+add_library(otattn_statements STATIC ${OTATTN_STATEMENTS_SOURCES})
+target_include_directories(otattn_statements PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(otattn_statements PUBLIC otattn_static otattn_model otattn_analysis
+    PRIVATE PkgConfig::JANSSON)
+
 # Everything but main.c, so that tests can call the parts.
 add_library(otattn_program_parts STATIC ${OTATTN_PROGRAM_SOURCES})
 target_include_directories(otattn_program_parts PUBLIC "${PROJECT_SOURCE_DIR}")
-target_link_libraries(otattn_program_parts PUBLIC otattn_static otattn_model PkgConfig::JANSSON
-    PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
-if(TARGET otattn_analysis)
-    target_link_libraries(otattn_program_parts PUBLIC otattn_analysis)
-endif()
+target_link_libraries(otattn_program_parts PUBLIC otattn_statements otattn_analysis otattn_model
+    otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
     find_package(MPI REQUIRED COMPONENTS C)

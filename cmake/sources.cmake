@@ -183,6 +183,40 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/vocabulary.c
     models/tokenizer/wordpiece.c)
 
+# What `otattn verify` measures.
+set(OTATTN_STATEMENTS_SOURCES
+    statements/couplings/alignment.c
+    statements/couplings/certificates.c
+    statements/couplings/conventions.c
+    statements/couplings/examples.c
+    statements/couplings/gradients.c
+    statements/couplings/masks.c
+    statements/couplings/numerics.c
+    statements/couplings/plans.c
+    statements/couplings/solvers.c
+    statements/groups.c
+    statements/head.c
+    statements/layers/evolution.c
+    statements/layers/layernorm.c
+    statements/layers/layers.c
+    statements/models/attention.c
+    statements/models/folder.c
+    statements/models/formula.c
+    statements/models/models.c
+    statements/models/text.c
+    statements/models/training.c
+    statements/rows/bounds.c
+    statements/rows/custom.c
+    statements/rows/geometry.c
+    statements/rows/metrics.c
+    statements/rows/problems.c
+    statements/rows/saturation.c
+    statements/studies/convergence.c
+    statements/studies/elastic.c
+    statements/studies/single_rows.c
+    statements/studies/studies.c
+    statements/studies/worked_examples.c)
+
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     program/analyze/analyze.c
@@ -268,39 +302,9 @@ set(OTATTN_PROGRAM_SOURCES
     program/transport/problem_flags.c
     program/transport/solve.c
     program/transport/solve_command.c
-    program/verify/alignment.c
-    program/verify/bounds.c
-    program/verify/certificates.c
-    program/verify/check.c
-    program/verify/conventions.c
-    program/verify/custom.c
-    program/verify/evolution.c
-    program/verify/examples.c
-    program/verify/geometry.c
-    program/verify/gradients.c
-    program/verify/groups.c
-    program/verify/layernorm.c
-    program/verify/layers.c
-    program/verify/masks.c
-    program/verify/metrics.c
-    program/verify/models.c
-    program/verify/models_attention.c
-    program/verify/models_folder.c
-    program/verify/models_formula.c
-    program/verify/models_text.c
-    program/verify/models_training.c
-    program/verify/numerics.c
+    program/verify/host.c
     program/verify/page.c
-    program/verify/plans.c
-    program/verify/problems.c
-    program/verify/saturation.c
     program/verify/sizes.c
-    program/verify/solvers.c
-    program/verify/studies.c
-    program/verify/studies_elastic.c
-    program/verify/studies_examples.c
-    program/verify/studies_rows.c
-    program/verify/studies_story.c
     program/verify/verify.c)
 
 set(OTATTN_TEST_SOURCES

@@ -2,7 +2,8 @@
 
 base <- problem <- backend <- solver <- plan
 certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
-analysis, models, program, examples, python: public headers and their own folder only
+analysis, models, statements, program, examples, python: public headers, their own folder, and
+    analysis and models src/base, program statements
 tests, fuzz, bench, lab: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -18,7 +19,15 @@ from pathlib import Path
 
 LAYERS = ["base", "problem", "backend", "solver", "plan"]
 JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
-OUTSIDE = {"analysis", "models", "program", "examples", "python"}
+# A folder outside src/ : what it may see besides public headers and itself.
+OUTSIDE = {
+    "analysis": ("src/base/",),
+    "models": ("src/base/",),
+    "statements": (),
+    "program": ("statements/",),
+    "examples": (),
+    "python": (),
+}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 # Files of the plan layer lie in src/ itself; what a name starts with says so.
 PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
@@ -26,7 +35,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
 # Folders whose every .c file must be built, less exceptions.
-LISTED = ("src", "analysis", "models", "program", "tests")
+LISTED = ("src", "analysis", "models", "statements", "program", "tests")
 UNLISTED = {"program/main.c"}
 
 
@@ -50,7 +59,7 @@ def layer_of(path: str) -> str | None:
 
 def resolve(including: str, name: str, root: Path) -> str | None:
     """The repository path an include in quotes means; None for the system's own headers."""
-    for folder in (str(Path(including).parent), "src", "program", "analysis", "models", "tests", "."):
+    for folder in (str(Path(including).parent), "src", "tests", "tests/support", "."):
         candidate = (root / folder / name).resolve()
         if candidate.is_file() and candidate.is_relative_to(root.resolve()):
             return candidate.relative_to(root.resolve()).as_posix()
@@ -77,9 +86,9 @@ def judge_source(path: str, target: str) -> str | None:
 
 def judge_outside(path: str, target: str) -> str | None:
     folder = top_folder(path)
-    if top_folder(target) == folder:
+    if target.startswith((f"{folder}/", *OUTSIDE[folder])):
         return None
-    return f"{folder}/ may include public headers and its own only"
+    return f"is not for {folder}/, which may see {', '.join(('public headers', *OUTSIDE[folder]))} and itself"
 
 
 def check_includes(root: Path, files: list[str]) -> list[str]:
@@ -159,9 +168,11 @@ PLANTS = [
     ("src/helpers/new.h", "\n", "unknown place"),
     ("src/stray.h", "\n", "unknown place"),
     ("misc/new.h", "\n", "unknown folder"),
-    ("program/bad.h", '#include "base/base.h"\n', "public headers and its own only"),
-    ("analysis/bad.h", '#include "../program/program.h"\n', "public headers and its own only"),
-    ("examples/bad.h", '#include "../src/base/base.h"\n', "public headers and its own only"),
+    ("program/bad.h", '#include "base/base.h"\n', "is not for"),
+    ("analysis/bad.h", '#include "../program/program.h"\n', "is not for"),
+    ("models/bad.h", '#include "statements/check.h"\n', "is not for"),
+    ("statements/bad.h", '#include "program/program.h"\n', "is not for"),
+    ("examples/bad.h", '#include "../src/base/base.h"\n', "is not for"),
     ("src/base/lost.h", '#include "nowhere.h"\n', "is not found"),
     ("src/base/unlisted.c", "\n", "not built"),
 ]
@@ -177,7 +188,10 @@ SOUND = {
     "src/plan.h": '#include "solver/solver.h"\n#include "certificate.h"\n',
     "src/certificate.h": '#include "problem/problem.h"\n',
     "program/program.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
-    "program/report/report.h": '#include "../program.h"\n#include "../program.h"\n',
+    "program/report/report.h": '#include "program/program.h"\n#include "../program.h"\n',
+    "statements/check.h": '#include "otattn_analysis.h"\n',
+    "program/verify/verify.h": '#include "statements/check.h"\n',
+    "analysis/analysis.h": '#include "base/base.h"\n',
     "tests/test_x.h": '#include "solver/solver.h"\n',
     SOURCE_LIST: "set(OTATTN_LIBRARY_SOURCES\n    src/base/base.c)\n",
 }

@@ -12,7 +12,6 @@
 #include "program/files/files.h"
 #include "program/report/report.h"
 #include "results.h"
-#include "studies.h"
 
 enum { NUMBER = 32, CHECK_COLUMNS = 6 };
 

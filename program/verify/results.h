@@ -2,8 +2,9 @@
 #ifndef OTATTN_PROGRAM_VERIFY_RESULTS_H
 #define OTATTN_PROGRAM_VERIFY_RESULTS_H
 
-#include "check.h"
 #include "program/program.h"
+#include "statements/check.h"
+#include "statements/studies/studies.h"
 
 /* One check after all its repeats: the value furthest on the wrong side. */
 typedef struct outcome {
@@ -43,10 +44,12 @@ const char *tool_form_text(const tool_check *check);
 int tool_verify_write(verification *v, const char *path);
 bool tool_ends_with(const char *path, const char *end);
 
-/* models_folder.c: NO_MODEL where --model was not given. Returns 0 or the exit code. */
-int tool_find_model_kind(tool_context *context, tool_model_kind *kind);
-
 /* sizes.c: refuses numbers that no chosen study can take. Returns 0 or the exit code. */
 int tool_check_sizes(tool_context *context);
+/* What a study is run with. */
+study_sizes tool_study_sizes(const tool_context *context, const tool_study *study);
+
+/* host.c */
+extern const statement_host tool_statement_host;
 
 #endif

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 
 #include "results.h"
-#include "studies.h"
 
 typedef struct size_flag {
     const char *name;

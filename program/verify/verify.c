@@ -1,4 +1,4 @@
-/* `otattn verify`: every requirement id measured. The checks are rows of the tables in program/verify/; this
+/* `otattn verify`: every requirement id measured. The checks are rows of the tables in statements/; this
  * file chooses them (--only), runs each on problems drawn from --seed (--repeat times, each time others),
  * and prints what was measured beside what was claimed. An id is right when every one of its checks comes
  * out as its row expects: a corrected form holds, a printed form that the errata refute does not.
@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,20 @@ static id_outcome *id_of(verification *v, const char *id) {
     }
     v->ids[v->id_count] = (id_outcome){.id = id};
     return &v->ids[v->id_count++];
+}
+
+/* NO_MODEL where --model was not given. Returns 0 or the exit code. */
+static int find_model_kind(tool_context *context, tool_model_kind *kind) {
+    *kind = NO_MODEL;
+    if (context->settings.model == NULL) return 0;
+    ota_error error = {.message = ""};
+    int64_t positions = 0;
+    const ota_status status = tool_model_kind_of(context->settings.model, kind, &positions, &error);
+    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    if (positions >= MODEL_TOKENS) return 0;
+    return tool_refuse_flag(context, "model", NULL,
+                            "the model has %" PRId64 " positions, the checks use %d", positions,
+                            MODEL_TOKENS);
 }
 
 static int choose(verification *v) {
@@ -110,6 +125,7 @@ static int run_all(verification *v) {
     const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
     const int64_t begun = tool_now_ns();
     v->trial.model = settings->model;
+    v->trial.host = &tool_statement_host;
     v->trial.size = settings->model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
     v->trial.memory = malloc(v->trial.size);
     if (v->trial.memory == NULL) {
@@ -269,7 +285,7 @@ static int conclude(verification *v) {
 
 int tool_verify(tool_context *context) {
     verification v = {.context = context};
-    int code = tool_find_model_kind(context, &v.kind);
+    int code = find_model_kind(context, &v.kind);
     if (code == 0) code = choose(&v);
     if (code == 0) code = tool_check_sizes(context);
     if (code == 0) code = run_all(&v);

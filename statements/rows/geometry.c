@@ -1,6 +1,6 @@
 /* Group C, one row of softmax: its potential, duality, Fisher information and advantage, and how a sparse row
  * is found [LIT-14..16, LIT-18..20, LIT-22..31]. s, p, u [m]; phi(s) = tau log sum exp(s / tau). */
-#include "check.h"
+#include "statements/check.h"
 
 enum { M = 8, TRIALS = 30 };
 

@@ -1,6 +1,6 @@
 /* Group D, one softmax row: how far it moves with its logits and with the state of a linear probe
  * [TOT-21..27, DER-20]. z, w, dz, p [m]; W [m][width], h [width]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { M = 7, WIDTH = 4, TRIALS = 300 };
 

@@ -1,6 +1,6 @@
 /* Group D, one softmax row: when it is saturated, how near to uniform it is, and what its range allows
  * [TOT-28..36, TOT-118]. z, w, p [m]; eps = 1 - p_1. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { M = 7, TRIALS = 300 };
 

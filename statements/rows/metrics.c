@@ -1,6 +1,6 @@
 /* Group G, part 1: how far apart two distributions, two states, two rows of logits are [TOT-71..83]. p, q, z,
  * w [V]; b is before, a after. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { V = 40, TRIALS = 40 };
 

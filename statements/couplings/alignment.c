@@ -1,6 +1,6 @@
 /* The gauge and the Hilbert metric: alignment of a matrix with row and column shifts, diameters,
  * contraction, iteration bounds [TOT-37..42, TOT-94..104, DER-21, 22, 25, ELA-15]. A, r [n][m]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 7, M = 9 };
 

@@ -1,5 +1,5 @@
 /* The studies that tell the story of the checks in pictures: one row a study, its points computed by a function
- * of studies_*.c, its figure program/report/figures/FIGURE.vl.json. The page shows them in this order. */
+ * of this folder, its figure program/report/figures/FIGURE.vl.json. The page shows them in this order. */
 #include "studies.h"
 
 const tool_study tool_studies[] = {

@@ -1,6 +1,6 @@
 /* Group F, LayerNorm: forward, Jacobian, spectrum and how far it moves [TOT-56..60]. u, gamma, beta [width],
  * sigma = sqrt(||u - mean||^2 / width + eps). */
-#include "check.h"
+#include "statements/check.h"
 
 enum { WIDTH = 8, TOKENS = 6 };
 

@@ -1,7 +1,7 @@
 /* Group G, part 2: what an analysis of a model does with states and logits once it has them: the probe, stored
  * precision, tables 1, 3, 4, 5 and the sources' own numbers in them [TOT-63, 69, 70, 84..90, 92]. States
  * h [layers + 1][width], directions W [V][width], residuals R_l [layers][samples]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { V = 30, WIDTH = 16 };
 

@@ -1,6 +1,6 @@
 /* Group B, a regulariser of the caller's [LIT-34]: p_j = weight((s_j - t)/tau), weight the inverse derivative of a
  * convex Omega, clipped at 0. S, P [n][m]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 5, M = 8 };
 

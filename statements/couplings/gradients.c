@@ -1,6 +1,6 @@
 /* Group C, through whole plans: gradients of every differentiable family [LIT-17, LIT-21, DER-12..16].
  * U = dL/dP, dS [n][m]; formulas are solved here by plain loops, and by differences of plain solvers. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 6, M = 6 };
 

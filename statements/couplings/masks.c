@@ -1,6 +1,6 @@
 /* Group E: which pairs may carry weight, and positions in the scores [TOT-43..52, LIT-32, CETA-24..26].
  * S, P [n][n]; every support is compared with the definition of its pattern. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 12 };
 

@@ -1,6 +1,6 @@
 /* Group D, whole couplings: what a plan keeps and how far it moves with its scores and values [CETA-10..23,
  * DER-17..19]. S, T, P, Q [n][n], V, W [n][width]; R(S - T) is the gauge residual. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 8, WIDTH = 3, PAIRS = N * N };
 

@@ -1,6 +1,6 @@
 /* Group B, scaling: Sinkhorn, its elastic, relaxed and over-relaxed forms, Newton, their rates [CETA, ELA,
  * DER, TOT]. S, P [n][m]; one round is one column and one row update after the first row update. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 8, M = 8 };
 

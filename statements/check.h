@@ -8,8 +8,8 @@
  *
  * and comes out right when that is what its row expects. A measurement that cannot be made is NaN, and a
  * NaN holds for neither relation. Arrays are row-major f64: S, P [n][m], f [n], g [m]. */
-#ifndef OTATTN_PROGRAM_VERIFY_CHECK_H
-#define OTATTN_PROGRAM_VERIFY_CHECK_H
+#ifndef OTATTN_STATEMENTS_CHECK_H
+#define OTATTN_STATEMENTS_CHECK_H
 
 #include <float.h>
 #include <math.h>
@@ -21,6 +21,7 @@
 
 #include "otattn.h"
 #include "otattn_analysis.h"
+#include "statements/host.h"
 
 #define ROUNDOFF (DBL_EPSILON / 2)
 
@@ -43,6 +44,13 @@ typedef struct tool_check {
 
 /* What a group's checks run on; --model chooses those that its model can take. */
 typedef enum tool_model_kind { NO_MODEL, GPT2_MODEL, CAUSAL_MODEL, ANY_MODEL } tool_model_kind;
+
+/* Tokens of a check on a model: as many positions it must have. */
+enum { MODEL_TOKENS = 12 };
+
+/* models/folder.c: what kind of model a path holds, and how many positions it has. */
+ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *positions,
+                              ota_error *error);
 
 typedef struct tool_check_group {
     const tool_check *checks;
@@ -69,6 +77,7 @@ struct trial {
     double fault;      /* 0, or what the first output of the library that is looked at is off by */
     bool planted;      /* the fault has been planted */
     const char *model; /* what --model names, or NULL: a small one of random weights */
+    const statement_host *host;
 };
 
 static inline double uniform(trial *t) {
@@ -305,7 +314,7 @@ double tool_row_change(const double *a, const double *b, int64_t rows, int64_t w
 /* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
  * columns <= 20. */
 double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
-/* examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
+/* couplings/examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
  * several forward calls on 8 rows of `size` keys, or of 4 balanced rounds of size x size. */
 extern const double tool_example_scores[12], tool_example_first_layer[6],
     tool_example_second_layer[9];

@@ -2,7 +2,6 @@
  *
  *     tokenizer   bytes -> 256 symbols -> merges, best first                 ids [count]
  *     windows     w of `tokens` = frame + content:  before | ids[w content ...] | after */
-#include "program/analyze/results.h"
 #include "models.h"
 
 /* ---- byte-level BPE ---- */
@@ -195,31 +194,34 @@ static double bytes_come_back(trial *t) {
  * how many there are, how long they are, and what stands in them, against the protocol. */
 static double windows_wrong(trial *t, int64_t wanted, int64_t tokens, int64_t count, int before,
                             int after) {
-    tool_context context = {.operand_count = 0};
-    const run_settings settings = {.windows = wanted, .tokens = tokens};
-    run_text text = {.count = count, .before_count = before, .after_count = after};
+    int32_t before_ids[2], after_ids[2];
+    statement_text text = {.count = count,
+                           .before = before_ids,
+                           .after = after_ids,
+                           .before_count = before,
+                           .after_count = after};
     text.ids = take(t, (size_t)count * sizeof *text.ids);
-    int64_t *ids = take(t, (size_t)tokens * sizeof *ids);
+    int64_t *ids = take(t, (size_t)(wanted * tokens) * sizeof *ids);
+    int64_t *lengths = take(t, (size_t)wanted * sizeof *lengths);
     for (int64_t k = 0; k < count; k++) text.ids[k] = k;
-    for (int k = 0; k < before; k++) text.before[k] = -1 - k;
-    for (int k = 0; k < after; k++) text.after[k] = -100 - k;
+    for (int k = 0; k < before; k++) before_ids[k] = -1 - k;
+    for (int k = 0; k < after; k++) after_ids[k] = -100 - k;
     const int64_t room = tokens - before - after, content = count < room ? count : room;
     const int64_t places = count / content, windows = wanted < places ? wanted : places;
-    if (run_choose_windows(&context, &text, &settings) != 0) return NAN;
-    double wrong = fabs(seen_number(t, (double)text.window_count) - (double)windows);
-    for (int64_t w = 0; w < windows && w < text.window_count; w++) {
-        const int64_t length = text.windows[w].count;
+    const int64_t found = t->host->windows_of(&text, wanted, tokens, ids, lengths);
+    if (found < 0) return NAN;
+    double wrong = fabs(seen_number(t, (double)found) - (double)windows);
+    for (int64_t w = 0; w < windows && w < found; w++) {
+        const int64_t length = lengths[w];
         wrong += fabs((double)(length - content - before - after));
-        run_window_ids(&text, &text.windows[w], ids);
         for (int64_t k = 0; k < length; k++) {
             const int64_t inside = k - before;
             const int64_t id = inside < 0         ? -1 - k
                                : inside < content ? w * content + inside
                                                   : -100 - (inside - content);
-            wrong += ids[k] != id;
+            wrong += ids[w * tokens + k] != id;
         }
     }
-    free(text.windows);
     return wrong;
 }
 

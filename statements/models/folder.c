@@ -3,16 +3,16 @@
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "results.h"
 #include "models.h"
 
 static const model_sizes small = {
     .layers = 6, .heads = 2, .width = 16, .vocabulary = 61, .positions = 16};
-enum { COUNT = 12 };
+enum { COUNT = MODEL_TOKENS };
 
 /* ---- the tensors of a GPT-2 ---- */
 
@@ -110,40 +110,30 @@ static bool leave_hole(const char *path, int64_t bytes) {
     return stat(path, &header) == 0 && truncate(path, header.st_size + (off_t)bytes) == 0;
 }
 
-bool tool_write_gpt2(const char *folder, const model_sizes *sizes, const weight *weights,
+bool tool_write_gpt2(trial *t, const char *folder, const model_sizes *sizes, const weight *weights,
                      int count) {
     char path[PATH_MAX];
-    tool_error error = {.exit_code = 0};
-    tool_output *output = NULL;
-    tool_array *arrays = calloc((size_t)count, sizeof *arrays);
-    if (arrays == NULL || !write_config(folder, sizes)) {
-        free(arrays);
+    statement_tensor *tensors = calloc((size_t)count, sizeof *tensors);
+    if (tensors == NULL || !write_config(folder, sizes)) {
+        free(tensors);
         return false;
     }
     int64_t elements = 0;
     for (int k = 0; k < count; k++) {
         const weight *w = &weights[k];
-        arrays[k] = (tool_array){.data = w->data,
-                                 .type = OTA_F32,
-                                 .rank = w->columns > 0 ? 2 : 1,
-                                 .shape = {w->rows, w->columns},
-                                 .count = (size_t)w->count};
-        (void)snprintf(arrays[k].name, sizeof arrays[k].name, "%s", w->name);
+        tensors[k] = (statement_tensor){.data = w->data,
+                                        .type = OTA_F32,
+                                        .rank = w->columns > 0 ? 2 : 1,
+                                        .shape = {w->rows, w->columns},
+                                        .count = (size_t)w->count};
+        (void)snprintf(tensors[k].name, sizeof tensors[k].name, "%s", w->name);
         elements += w->count;
     }
     in_folder(folder, "model.safetensors", path);
     const bool hole = weights[0].data == NULL;
-    int code = tool_output_begin(path, true, &output, &error);
-    if (code == 0 && hole)
-        code = tool_write_safetensors_header(output, arrays, (size_t)count, &error);
-    else if (code == 0)
-        code = tool_write_safetensors(output, arrays, (size_t)count, NULL, 0, &error);
-    if (code == 0)
-        code = tool_output_commit(output, &error);
-    else
-        tool_output_abort(output);
-    free(arrays);
-    return code == 0 && (!hole || leave_hole(path, elements * (int64_t)sizeof(float)));
+    const bool written = t->host->write_tensors(path, tensors, count, hole);
+    free(tensors);
+    return written && (!hole || leave_hole(path, elements * (int64_t)sizeof(float)));
 }
 
 /* ---- opening ---- */
@@ -166,17 +156,17 @@ static bool open_session(checkpoint *c) {
 }
 
 /* The weights as they are now, through a folder. */
-static bool open_written(checkpoint *c, const model_sizes *sizes) {
+static bool open_written(trial *t, checkpoint *c, const model_sizes *sizes) {
     char folder[PATH_MAX];
     if (!tool_make_folder(folder)) return false;
-    const bool opened = tool_write_gpt2(folder, sizes, c->weights, c->weight_count) &&
+    const bool opened = tool_write_gpt2(t, folder, sizes, c->weights, c->weight_count) &&
                         ota_model_open(&c->model, folder, NULL, NULL) == OTA_OK;
     tool_remove_folder(folder);
     return opened && ota_model_describe(c->model, &c->facts, NULL) == OTA_OK && open_session(c);
 }
 
 /* The model's tensor of that name, with or without the prefix of hub checkpoints, as f32. */
-static bool read_weight(const checkpoint *c, FILE *file, const weight *w) {
+static bool read_weight(trial *t, const checkpoint *c, FILE *file, const weight *w) {
     const ota_tensor *tensor = NULL;
     for (int64_t k = 0; (tensor = ota_model_tensor(c->model, k)) != NULL; k++) {
         const char *name = tensor->name;
@@ -192,7 +182,7 @@ static bool read_weight(const checkpoint *c, FILE *file, const weight *w) {
     void *bytes = malloc((size_t)tensor->bytes);
     const bool read = bytes != NULL && fseeko(file, (off_t)tensor->offset, SEEK_SET) == 0 &&
                       fread(bytes, 1, (size_t)tensor->bytes, file) == (size_t)tensor->bytes;
-    if (read) tool_convert(bytes, type, w->data, OTA_F32, (size_t)w->count);
+    if (read) t->host->to_f32(bytes, type, w->data, (size_t)w->count);
     free(bytes);
     return read;
 }
@@ -219,7 +209,7 @@ static bool says(const json_t *config, const char *key, const char *word, const 
     return value == NULL || (text != NULL && (strcmp(text, word) == 0 || strcmp(text, other) == 0));
 }
 
-/* One whose forward pass is that of models_formula.c, deep enough for tokens to leave early. */
+/* One whose forward pass is that of formula.c, deep enough for tokens to leave early. */
 static bool is_gpt2(const ota_model_facts *facts) {
     json_t *config = config_of(facts);
     const bool plain = config != NULL && !is_unscaled(config) && !is_scaled_by_layer(config) &&
@@ -235,14 +225,15 @@ static model_sizes sizes_of(const checkpoint *c) {
 }
 
 /* Weights are for the checks that only a GPT-2 has. */
-static bool read_weights(checkpoint *c) {
+static bool read_weights(trial *t, checkpoint *c) {
     char path[PATH_MAX];
     in_folder(c->facts.path, "model.safetensors", path);
     const model_sizes sizes = sizes_of(c);
     c->weights = tool_gpt2_tensors(&sizes, &c->weight_count);
     FILE *file = fopen(path, "rb");
     bool read = file != NULL && c->weights != NULL && hold_weights(c->weights, c->weight_count);
-    for (int k = 0; read && k < c->weight_count; k++) read = read_weight(c, file, &c->weights[k]);
+    for (int k = 0; read && k < c->weight_count; k++)
+        read = read_weight(t, c, file, &c->weights[k]);
     if (file != NULL) (void)fclose(file);
     return read;
 }
@@ -254,27 +245,22 @@ static bool open_named(trial *t, checkpoint *c) {
     c->unscaled = is_unscaled(config);
     c->scaled_by_layer = is_scaled_by_layer(config);
     json_decref(config);
-    return (!is_gpt2(&c->facts) || read_weights(c)) && open_session(c);
+    return (!is_gpt2(&c->facts) || read_weights(t, c)) && open_session(c);
 }
 
-int tool_find_model_kind(tool_context *context, tool_model_kind *kind) {
-    *kind = NO_MODEL;
-    if (context->settings.model == NULL) return 0;
+ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *positions,
+                              ota_error *error) {
     ota_model *model;
-    ota_error error = {.message = ""};
     ota_model_facts facts = {.size = sizeof facts};
-    ota_status status = ota_model_open(&model, context->settings.model, NULL, &error);
-    if (status == OTA_OK) status = ota_model_describe(model, &facts, &error);
+    ota_status status = ota_model_open(&model, path, NULL, error);
+    if (status == OTA_OK) status = ota_model_describe(model, &facts, error);
     if (status == OTA_OK)
         *kind = is_gpt2(&facts)                                        ? GPT2_MODEL
                 : facts.causal != 0 && strcmp(facts.head, "none") != 0 ? CAUSAL_MODEL
                                                                        : ANY_MODEL;
+    *positions = facts.positions;
     ota_model_free(model);
-    if (status != OTA_OK) return tool_fail_status(context, status, &error);
-    if (facts.positions >= COUNT) return 0;
-    return tool_refuse_flag(context, "model", NULL,
-                            "the model has %" PRId64 " positions, the checks use %d",
-                            facts.positions, COUNT);
+    return status;
 }
 
 bool tool_open_checkpoint(trial *t, checkpoint *c) {
@@ -286,7 +272,7 @@ bool tool_open_checkpoint(trial *t, checkpoint *c) {
         c->weights = tool_gpt2_tensors(&small, &c->weight_count);
         opened = c->weights != NULL && hold_weights(c->weights, c->weight_count);
         if (opened) draw(t, c->weights, c->weight_count);
-        opened = opened && open_written(c, &small);
+        opened = opened && open_written(t, c, &small);
     }
     c->ids = take(t, COUNT * sizeof *c->ids);
     for (int k = 0; opened && k < COUNT; k++) c->ids[k] = below(t, c->facts.vocabulary);
@@ -318,7 +304,7 @@ bool tool_move_checkpoint(trial *t, checkpoint *c, double step) {
     ota_model_free(c->model);
     c->session = NULL;
     c->model = NULL;
-    return open_written(c, &sizes);
+    return open_written(t, c, &sizes);
 }
 
 /* ---- running ---- */

@@ -1,6 +1,6 @@
 /* Group A, signs and sides: what the notes call a cost, and which side they constrain [ELA-05, BLOG-01..03].
  * S [n][m], P [n][m]; Q [n][width], K [m][width]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 6, M = 9 };
 

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "check.h"
+#include "statements/check.h"
 
 /* ---- C.4 ---- */
 

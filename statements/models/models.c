@@ -111,7 +111,7 @@ static double parameters_counted(trial *t) {
         int count;
         weight *tensors = tool_gpt2_tensors(&models[k].sizes, &count);
         if (tensors == NULL || !tool_make_folder(folder)) return NAN;
-        if (tool_write_gpt2(folder, &models[k].sizes, tensors, count) &&
+        if (tool_write_gpt2(t, folder, &models[k].sizes, tensors, count) &&
             ota_model_open(&model, folder, NULL, NULL) == OTA_OK)
             (void)ota_model_describe(model, &facts, NULL);
         most = worse(most, fabs(seen_number(t, (double)facts.parameters) - models[k].parameters));
@@ -139,48 +139,39 @@ static double parameters_of_checkpoint(trial *t) {
 enum { ARRAYS = 3 };
 
 /* States, W, and which positions count, as capture writes them. */
-static bool write_container(trial *t, checkpoint *c, const char *path, tool_array *arrays) {
+static bool write_container(trial *t, checkpoint *c, const char *path, statement_tensor *arrays) {
     const int64_t V = c->facts.vocabulary, d = c->facts.width, states = c->facts.layers + 1;
     float *words = take(t, (size_t)(V * d) * sizeof *words);
     int64_t *mask = take(t, (size_t)c->count * sizeof *mask);
-    tool_error error = {.exit_code = 0};
-    tool_output *output = NULL;
     for (int64_t i = 0; i < c->count; i++) mask[i] = i % 3 != 2;
     if (ota_model_probe_rows(c->model, 0, V, words, NULL) != OTA_OK) return false;
-    arrays[0] = (tool_array){.data = c->states,
-                             .type = OTA_F32,
-                             .rank = 3,
-                             .shape = {states, c->count, d},
-                             .count = (size_t)(states * c->count * d),
-                             .name = "states"};
-    arrays[1] = (tool_array){.data = words,
-                             .type = OTA_F32,
-                             .rank = 2,
-                             .shape = {V, d},
-                             .count = (size_t)(V * d),
-                             .name = "probe"};
-    arrays[2] = (tool_array){.data = mask,
-                             .type = OTA_I64,
-                             .rank = 1,
-                             .shape = {c->count},
-                             .count = (size_t)c->count,
-                             .name = "mask"};
-    if (tool_output_begin(path, true, &output, &error) != 0) return false;
-    if (tool_write_safetensors(output, arrays, ARRAYS, NULL, 0, &error) == 0)
-        return tool_output_commit(output, &error) == 0;
-    tool_output_abort(output);
-    return false;
+    arrays[0] = (statement_tensor){.data = c->states,
+                                   .type = OTA_F32,
+                                   .rank = 3,
+                                   .shape = {states, c->count, d},
+                                   .count = (size_t)(states * c->count * d),
+                                   .name = "states"};
+    arrays[1] = (statement_tensor){.data = words,
+                                   .type = OTA_F32,
+                                   .rank = 2,
+                                   .shape = {V, d},
+                                   .count = (size_t)(V * d),
+                                   .name = "probe"};
+    arrays[2] = (statement_tensor){.data = mask,
+                                   .type = OTA_I64,
+                                   .rank = 1,
+                                   .shape = {c->count},
+                                   .count = (size_t)c->count,
+                                   .name = "mask"};
+    return t->host->write_tensors(path, arrays, ARRAYS, false);
 }
 
 /* Elements that come back with other bits, or all where an array does not come back. */
-static double changed_elements(trial *t, const char *path, const tool_array *arrays) {
+static double changed_elements(trial *t, const char *path, const statement_tensor *arrays) {
     double changed = 0.0;
     for (int k = 0; k < ARRAYS; k++) {
-        char spec[PATH_MAX + 64];
-        tool_array back;
-        tool_error error;
-        (void)snprintf(spec, sizeof spec, "%s:%.16s", path, arrays[k].name);
-        if (tool_read_array(spec, NULL, &back, &error) != 0) return NAN;
+        statement_tensor back;
+        if (!t->host->read_tensor(path, arrays[k].name, &back)) return NAN;
         const size_t one = arrays[k].type == OTA_I64 ? sizeof(int64_t) : sizeof(float);
         bool same = back.type == arrays[k].type && back.count == arrays[k].count &&
                     back.rank == arrays[k].rank;
@@ -189,7 +180,7 @@ static double changed_elements(trial *t, const char *path, const tool_array *arr
             changed +=
                 memcmp((char *)back.data + j * one, (char *)arrays[k].data + j * one, one) != 0;
         if (!same) changed += (double)arrays[k].count;
-        tool_array_free(&back);
+        free(back.data);
     }
     return seen_number(t, changed);
 }
@@ -242,7 +233,7 @@ static double container(trial *t, bool damage) {
     char folder[PATH_MAX], path[PATH_MAX + 32];
     double value = NAN;
     if (!tool_open_checkpoint(t, &c)) return NAN;
-    tool_array *arrays = take(t, ARRAYS * sizeof *arrays);
+    statement_tensor *arrays = take(t, ARRAYS * sizeof *arrays);
     if (tool_run_checkpoint(t, &c) && tool_make_folder(folder)) {
         (void)snprintf(path, sizeof path, "%s/states.safetensors", folder);
         if (write_container(t, &c, path, arrays)) {

@@ -1,9 +1,8 @@
 /* Studies: what some of the checks measure, as points that can be drawn. */
-#ifndef OTATTN_PROGRAM_VERIFY_STUDIES_H
-#define OTATTN_PROGRAM_VERIFY_STUDIES_H
+#ifndef OTATTN_STATEMENTS_STUDIES_STUDIES_H
+#define OTATTN_STATEMENTS_STUDIES_STUDIES_H
 
-#include "check.h"
-#include "program/program.h"
+#include "statements/check.h"
 
 enum { STUDY_POINTS = 512 };
 
@@ -69,8 +68,5 @@ study_function tool_study_variance, tool_study_reinforce, tool_study_complexity,
     tool_study_saturated, tool_study_probe, tool_study_lipschitz, tool_study_counterexample;
 study_function tool_study_example, tool_study_shifted, tool_study_balanced, tool_study_product,
     tool_study_gallery, tool_study_post, tool_study_collapse, tool_study_cycle, tool_study_cold;
-
-/* sizes.c: what a study is run with. */
-study_sizes tool_study_sizes(const tool_context *context, const tool_study *study);
 
 #endif

@@ -1,6 +1,6 @@
 /* Group F: blocks, several heads, and how layers compose [CETA-27..30, TOT-53..55, TOT-60..62]. X [tokens][width],
  * weights of head h side by side in W_Q, W_K, W_V [width][heads * head width]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { TOKENS = 6, WIDTH = 8, HEADS = 2, HEAD = 4, CELLS = TOKENS * TOKENS };
 

@@ -1,6 +1,6 @@
 /* Group A, the row problems: one query against its keys, min <P,C> + Omega(P) with P1 = mu [LIT, TOT].
  * S [n][m], C = -S, P [n][m]; a plan is compared with long double formulas of its row. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 6, M = 9 };
 

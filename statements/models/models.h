@@ -4,12 +4,15 @@
  * The checkpoint is the one that --model names, or a GPT-2 of random weights, written into a folder for the
  * time it takes to open it. Matrices are [in][out] as GPT-2 stores them; ids [count], states h [layers + 1]
  * [count][width], logits [layers + 1][count][vocabulary]. */
-#ifndef OTATTN_PROGRAM_VERIFY_MODELS_H
-#define OTATTN_PROGRAM_VERIFY_MODELS_H
+#ifndef OTATTN_STATEMENTS_MODELS_MODELS_H
+#define OTATTN_STATEMENTS_MODELS_MODELS_H
 
-#include "check.h"
+#include <stdio.h>
+
 #include "otattn_model.h"
-#include "program/program.h"
+#include "otattn_tensors.h"
+#include "otattn_tokenizer.h"
+#include "statements/check.h"
 
 /* One tensor of a GPT-2; columns 0: a vector. */
 typedef struct weight {
@@ -50,7 +53,7 @@ weight *tool_gpt2_tensors(const model_sizes *sizes, int *count);
 bool tool_make_folder(char *path);
 void tool_remove_folder(const char *path);
 /* config.json, and model.safetensors with the tensors; without data the file is a hole of the right size. */
-bool tool_write_gpt2(const char *folder, const model_sizes *sizes, const weight *weights,
+bool tool_write_gpt2(trial *t, const char *folder, const model_sizes *sizes, const weight *weights,
                      int count);
 
 /* ---- GPT-2 by its definition ---- */

@@ -1,6 +1,6 @@
 /* Transport at Hamming cost (group B) and the numerical rules of group I [TOT-15..18, TOT-105..112, DER-05,
  * DER-26..28]. p, q [V]; S, P [n][m]. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 10, M = 10, VOCABULARY = 50257 };
 

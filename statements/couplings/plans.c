@@ -1,6 +1,6 @@
 /* Group A, the coupled problems: exact, relaxed, capped, hard and prefix columns [CETA, ELA, DER]. S [n][m],
  * P [n][m]; plans are compared with plain alternating scaling, with all permutations, with closed forms. */
-#include "check.h"
+#include "statements/check.h"
 
 enum { N = 6, M = 6 };
 
