@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--scaling")
     parser.add_argument("-o", "--output", default="docs")
     options = parser.parse_args()
-    theme = json.loads((HERE.parent / "tools/report/theme.json").read_text(encoding="utf-8"))["light"]
+    theme = json.loads((HERE.parent / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
     for name, data in FIGURES:
         source = getattr(options, data)
         if source is None:

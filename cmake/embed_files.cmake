@@ -3,7 +3,7 @@
 #   include(cmake/embed_files.cmake)
 #   otattn_embed(TARGET name=file [name=file ...])
 #
-# gives TARGET a generated C file with the table that tools/report/embedded.h declares; it is made
+# gives TARGET a generated C file with the table that program/report/embedded.h declares; it is made
 # again whenever one of the files changes. Run as a script (cmake -P) the same file is the generator:
 # `pairs` is the list of name=file, `output` the C file.
 
@@ -26,7 +26,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
         string(APPEND rows "    {\"${name}\", file_${index}, sizeof file_${index}},\n")
         math(EXPR index "${index} + 1")
     endforeach()
-    file(WRITE "${output}.part" "#include \"report/embedded.h\"\n\n${arrays}\n"
+    file(WRITE "${output}.part" "#include \"program/report/embedded.h\"\n\n${arrays}\n"
          "const tool_embedded tool_embedded_files[] = {\n${rows}};\n"
          "const size_t tool_embedded_count = ${index};\n")
     file(RENAME "${output}.part" "${output}")
@@ -49,20 +49,20 @@ function(otattn_embed target)
         COMMENT "Embedding files into ${target}"
         VERBATIM)
     target_sources(${target} PRIVATE "${generated}")
-    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tools")
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
 endfunction()
 
 # Everything the reports and the demo need, and the chart library when there is one.
 function(otattn_embed_report target charts)
     set(root "${PROJECT_SOURCE_DIR}")
     set(pairs
-        "page.css=${root}/tools/report/page.css"
-        "page.js=${root}/tools/report/page.js"
-        "maps.js=${root}/tools/report/maps.js"
-        "theme.json=${root}/tools/report/theme.json"
-        "NOTICE.txt=${root}/tools/report/NOTICE.txt"
+        "page.css=${root}/program/report/page.css"
+        "page.js=${root}/program/report/page.js"
+        "maps.js=${root}/program/report/maps.js"
+        "theme.json=${root}/program/report/theme.json"
+        "NOTICE.txt=${root}/program/report/NOTICE.txt"
         "demo.safetensors=${root}/data/demo/minilm.safetensors")
-    file(GLOB figures CONFIGURE_DEPENDS "${root}/tools/report/figures/*.vl.json")
+    file(GLOB figures CONFIGURE_DEPENDS "${root}/program/report/figures/*.vl.json")
     foreach(figure IN LISTS figures)
         get_filename_component(name "${figure}" NAME)
         list(APPEND pairs "figures/${name}=${figure}")

@@ -8,11 +8,12 @@ if(NOT JANSSON_FOUND)
 endif()
 
 add_library(otattn_model STATIC ${OTATTN_MODEL_SOURCES})
+target_include_directories(otattn_model PRIVATE "${PROJECT_SOURCE_DIR}")
 set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
 target_link_libraries(otattn_model PUBLIC otattn_static
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)
 
-set_source_files_properties(model/ops_portable.c PROPERTIES COMPILE_OPTIONS
+set_source_files_properties(models/kernels/ops_portable.c PROPERTIES COMPILE_OPTIONS
     "-fno-math-errno;-fno-trapping-math")
 otattn_levels(model_levels "-fno-math-errno;-fno-trapping-math" ${OTATTN_MODEL_LEVEL_SOURCES})
 list(TRANSFORM model_levels_names PREPEND OTATTN_MODEL_ OUTPUT_VARIABLE model_definitions)

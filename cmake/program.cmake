@@ -7,26 +7,29 @@ pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(LIBMD REQUIRED IMPORTED_TARGET libmd)
 
+# What `otattn verify` measures: calls of the libraries, and of the program what statements/host.h names.
+add_library(otattn_statements STATIC ${OTATTN_STATEMENTS_SOURCES})
+target_include_directories(otattn_statements PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(otattn_statements PUBLIC otattn_static otattn_model otattn_analysis
+    PRIVATE PkgConfig::JANSSON)
+
 # Everything but main.c, so that tests can call the parts.
-add_library(otattn_tools STATIC ${OTATTN_PROGRAM_SOURCES})
-target_include_directories(otattn_tools PUBLIC tools)
-target_link_libraries(otattn_tools PUBLIC otattn_static otattn_model PkgConfig::JANSSON
-    PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
-if(TARGET otattn_analysis)
-    target_link_libraries(otattn_tools PUBLIC otattn_analysis)
-endif()
+add_library(otattn_program_parts STATIC ${OTATTN_PROGRAM_SOURCES})
+target_include_directories(otattn_program_parts PUBLIC "${PROJECT_SOURCE_DIR}")
+target_link_libraries(otattn_program_parts PUBLIC otattn_statements otattn_analysis otattn_model
+    otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
     find_package(MPI REQUIRED COMPONENTS C)
-    target_sources(otattn_tools PRIVATE tools/ranks_mpi.c)
-    target_link_libraries(otattn_tools PRIVATE MPI::MPI_C)
+    target_sources(otattn_program_parts PRIVATE program/ranks/ranks_mpi.c)
+    target_link_libraries(otattn_program_parts PRIVATE MPI::MPI_C)
 else()
-    target_sources(otattn_tools PRIVATE tools/ranks_one.c)
+    target_sources(otattn_program_parts PRIVATE program/ranks/ranks_one.c)
 endif()
-otattn_embed_report(otattn_tools "${OTATTN_CHARTS}")
+otattn_embed_report(otattn_program_parts "${OTATTN_CHARTS}")
 
-add_executable(otattn_program tools/main.c)
-target_link_libraries(otattn_program PRIVATE otattn_tools)
+add_executable(otattn_program program/main.c)
+target_link_libraries(otattn_program PRIVATE otattn_program_parts)
 set_target_properties(otattn_program PROPERTIES OUTPUT_NAME otattn
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
 install(TARGETS otattn_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

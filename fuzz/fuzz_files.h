@@ -1,5 +1,5 @@
 /* What the fuzzers of the three formats share: the input becomes a file in memory whose name ends
- * in the format's extension, by which formats are told apart, and every call of tools/files.h that
+ * in the format's extension, by which formats are told apart, and every call of program/files/files.h that
  * reads it must return. A success must hold what it says: data for count elements, every element
  * read once so that the address sanitizer sees it. Limits are low, so that an honest large promise
  * is no finding. */
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/files.h"
+#include "program/files/files.h"
 
 static void fuzz_file(const char *extension, const uint8_t *bytes, size_t size) {
     char path[128];

@@ -2,7 +2,8 @@
 
 base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <- operator
 judge: base, problem and otattn.h only, so that it can disagree
-analysis, model, tools, examples, python: public headers and their own folder only
+analysis, models, statements, program, examples, python: public headers, their own folder, and
+    analysis and models src/base, program statements
 tests, fuzz, bench, lab: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -28,14 +29,22 @@ HEIGHTS = {
     "solvers": 4,
     "operator": 5,
 }
-OUTSIDE = {"analysis", "model", "tools", "examples", "python"}
+# A folder outside src/ : what it may see besides public headers and itself.
+OUTSIDE = {
+    "analysis": ("src/base/",),
+    "models": ("src/base/",),
+    "statements": (),
+    "program": ("statements/",),
+    "examples": (),
+    "python": (),
+}
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
 # Folders whose every .c file must be built, less exceptions.
-LISTED = ("src", "analysis", "model", "tools", "tests")
-UNLISTED = {"tools/main.c"}
+LISTED = ("src", "analysis", "models", "statements", "program", "tests")
+UNLISTED = {"program/main.c"}
 
 
 def top_folder(path: str) -> str:
@@ -54,7 +63,7 @@ def layer_of(path: str) -> str | None:
 
 def resolve(including: str, name: str, root: Path) -> str | None:
     """The repository path an include in quotes means; None for the system's own headers."""
-    for folder in (str(Path(including).parent), "src", "tools", "analysis", "model", "tests", "."):
+    for folder in (str(Path(including).parent), "src", "tests", "tests/support", "."):
         candidate = (root / folder / name).resolve()
         if candidate.is_file() and candidate.is_relative_to(root.resolve()):
             return candidate.relative_to(root.resolve()).as_posix()
@@ -82,9 +91,9 @@ def judge_source(path: str, target: str) -> str | None:
 
 def judge_outside(path: str, target: str) -> str | None:
     folder = top_folder(path)
-    if top_folder(target) == folder:
+    if target.startswith((f"{folder}/", *OUTSIDE[folder])):
         return None
-    return f"{folder}/ may include public headers and its own only"
+    return f"is not for {folder}/, which may see {', '.join(('public headers', *OUTSIDE[folder]))} and itself"
 
 
 def check_includes(root: Path, files: list[str]) -> list[str]:
@@ -166,9 +175,11 @@ PLANTS = [
     ("src/helpers/new.h", "\n", "unknown place"),
     ("src/stray.h", "\n", "unknown place"),
     ("misc/new.h", "\n", "unknown folder"),
-    ("tools/bad.h", '#include "base/base.h"\n', "public headers and its own only"),
-    ("analysis/bad.h", '#include "../tools/tool.h"\n', "public headers and its own only"),
-    ("examples/bad.h", '#include "../src/base/base.h"\n', "public headers and its own only"),
+    ("program/bad.h", '#include "base/base.h"\n', "is not for"),
+    ("analysis/bad.h", '#include "../program/program.h"\n', "is not for"),
+    ("models/bad.h", '#include "statements/check.h"\n', "is not for"),
+    ("statements/bad.h", '#include "program/program.h"\n', "is not for"),
+    ("examples/bad.h", '#include "../src/base/base.h"\n', "is not for"),
     ("src/base/lost.h", '#include "nowhere.h"\n', "is not found"),
     ("src/base/unlisted.c", "\n", "not built"),
 ]
@@ -184,9 +195,12 @@ SOUND = {
     "src/solvers/solver.h": '#include "backend/cpu/kernels.h"\n',
     "src/operator/plan.h": '#include "solvers/solver.h"\n#include "judge/certificate.h"\n',
     "src/judge/certificate.h": '#include "problem/problem.h"\n',
-    "tools/tool.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
-    "tools/report/report.h": '#include "tool.h"\n#include "../tool.h"\n',
     "tests/test_x.h": '#include "solvers/solver.h"\n',
+    "program/program.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
+    "program/report/report.h": '#include "program/program.h"\n#include "../program.h"\n',
+    "statements/check.h": '#include "otattn_analysis.h"\n',
+    "program/verify/verify.h": '#include "statements/check.h"\n',
+    "analysis/analysis.h": '#include "base/base.h"\n',
     SOURCE_LIST: "set(OTATTN_LIBRARY_SOURCES\n    src/base/base.c)\n",
 }
 

@@ -2,7 +2,7 @@
 
 The bundle (Vega, Vega-Lite, Vega-Embed) comes out of the pinned Python package vl-convert-python, which
 carries it; nothing is downloaded. charts.js.gz.b64 is what the program embeds and pages inflate; the
-licence notices that every page must keep stand in tools/report/NOTICE.txt and at the head of charts.js.
+licence notices that every page must keep stand in program/report/NOTICE.txt and at the head of charts.js.
 
     build/venv/bin/pip install vl-convert-python==1.9.0.post1
     build/venv/bin/python scripts/make_charts_bundle.py build/charts.js

@@ -352,7 +352,7 @@ def figure(values: list[dict[str, Any]], title: str, harm: str, label: str, colo
 def write_picture(specification: dict[str, Any], path: Path) -> None:
     import vl_convert
 
-    theme = json.loads((Path(__file__).parents[1] / "tools/report/theme.json").read_text())["light"]
+    theme = json.loads((Path(__file__).parents[1] / "program/report/theme.json").read_text())["light"]
     specification["config"] = {**theme, "background": "white"}
     path.write_text(vl_convert.vegalite_to_svg(json.dumps(specification)))
 

@@ -1,4 +1,4 @@
-"""Checks that carry requirement ids: the Python half of tests/spec.h.
+"""Checks that carry requirement ids: the Python half of tests/support/spec.h.
 
 Each check asserts value <= tolerance and, when OTATTN_SPEC_LOG names a file, appends one line per id:
 ID, value, relation, tolerance, 1 or 0, test name, separated by tabs. The line is written before the

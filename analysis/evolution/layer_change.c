@@ -1,0 +1,240 @@
+/* What a model predicts after each layer: one row of logits z [vocabulary], and two of them compared.
+ *
+ *     rest  = sum_{j != 1} exp(z_j - z_1),   p_1 = 1 / (1 + rest),   tail = rest / (1 + rest)
+ *     H     = log(1 + rest) + sum_j p_j (z_1 - z_j)
+ *     x_j   = log(a_j / b_j) = ((z'_j - z_j) - (z'_r - z_r)) - level,  r the leader of b,
+ *     level = log(1 + rest') + (z'_1 - z'_r) - log(1 + rest)
+ *     TV    = max(sum of (a - b)^+, sum of (a - b)^-), both without r
+ *
+ * so that two predictions that sit on one token differ by terms as small as their tails. */
+#include "layer_change.h"
+
+#include "analysis/kernels/logit_kernels.h"
+
+#include <float.h>
+
+enum { MOST_VOCABULARY = 1 << 24 };
+
+static bool fits(int64_t vocabulary) { return vocabulary >= 1 && vocabulary <= MOST_VOCABULARY; }
+
+static ota_status check_vocabulary(int64_t vocabulary, ota_error *error) {
+    if (fits(vocabulary)) return OTA_OK;
+    return analysis_fail(error, OTA_EINVAL, "vocabulary", "give 1 to 2^24 symbols",
+                         "vocabulary is %" PRId64, vocabulary);
+}
+
+size_t ota_evolve_row_bytes(int64_t vocabulary) {
+    if (!fits(vocabulary)) return 0;
+    return ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
+}
+
+size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
+    if (!fits(vocabulary)) return 0;
+    return 2 * (size_t)vocabulary * sizeof(uint64_t) +
+           EVOLVE_PASSES * EVOLVE_DIGITS * sizeof(uint32_t);
+}
+
+static ota_status refuse_logits(const float *logits, int64_t vocabulary, ota_error *error) {
+    int64_t j = 0;
+    while (j + 1 < vocabulary && isfinite(logits[j])) j++;
+    return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
+                         "logits[%" PRId64 "] is %g", j, (double)logits[j]);
+}
+
+/* weights [vocabulary] or NULL: exp(z - z_1); they may lie in scratch. */
+static ota_status make_row(const float *logits, int64_t vocabulary, void *memory, void *scratch,
+                           double *weights, ota_evolve_row *row, ota_error *error) {
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
+    ota_status status = check_vocabulary(vocabulary, error);
+    if (status != OTA_OK) return status;
+    logit_scan scan;
+    kernels->scan(logits, vocabulary, &scan);
+    if (scan.broken) return refuse_logits(logits, vocabulary, error);
+    int32_t *const ranks = memory, *const top = ranks + vocabulary;
+    const double n = (double)vocabulary;
+    *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
+    row->rank_squares = ota_layer_change_ranks(logits, vocabulary, (float)scan.least,
+                                               (float)scan.most, ranks, top, scratch);
+    row->index = top[0];
+    row->max_logit = scan.most;
+    row->mean = (double)logits[0] + scan.sum / n;
+    logit_sums sums;
+    kernels->weigh(logits, vocabulary, row->index, row->mean, weights, &sums);
+    row->rest = sums.rest;
+    row->log_sum_exp = scan.most + log1p(sums.rest);
+    row->entropy = log1p(sums.rest) + sums.energy / (1.0 + sums.rest);
+    row->max_probability = 1.0 / (1.0 + sums.rest);
+    row->tail = sums.rest / (1.0 + sums.rest);
+    row->deviation = scan.least < scan.most ? sqrt(sums.squares / n) : 0.0;
+    return OTA_OK;
+}
+
+ota_status ota_evolve_row_of(const float *logits, int64_t vocabulary, void *memory, void *scratch,
+                             ota_evolve_row *row, ota_error *error) {
+    return make_row(logits, vocabulary, memory, scratch, NULL, row, error);
+}
+
+/* ---- two rows -------------------------------------------------------------------------------- */
+
+static logit_side side_of(const ota_evolve_row *row) {
+    return (logit_side){.logits = row->logits,
+                        .ranks = row->ranks,
+                        .top = row->max_logit,
+                        .mean = row->mean,
+                        .share = row->max_probability};
+}
+
+static logit_pair pair_of(const ota_evolve_row *before, const ota_evolve_row *after) {
+    const double z = (double)before->logits[before->index],
+                 w = (double)after->logits[before->index];
+    return (logit_pair){
+        .before = side_of(before),
+        .after = side_of(after),
+        .common = w - z,
+        .level = (after->max_logit - w) + (log1p(after->rest) - log1p(before->rest)),
+        .leader = before->index,
+        .count = before->vocabulary,
+    };
+}
+
+/* shared[t] of the counts[t] largest are among the counts[t] largest of both. */
+static void share_tops(const ota_evolve_row *before, const ota_evolve_row *after, double *shared) {
+    static const int64_t counts[4] = {1, 5, 10, EVOLVE_TOP};
+    const int64_t vocabulary = before->vocabulary;
+    const int most = vocabulary < EVOLVE_TOP ? (int)vocabulary : EVOLVE_TOP;
+    int met[EVOLVE_TOP] = {0};
+    for (int i = 0; i < most; i++) {
+        int place = most;
+        for (int j = 0; j < most; j++) place = after->top[j] == before->top[i] ? j : place;
+        if (place < most) met[place > i ? place : i]++;
+    }
+    int together = 0, t = 0;
+    for (int k = 1; k <= most; k++) {
+        together += met[k - 1];
+        if (k == counts[t]) shared[t++] = (double)together / (double)k;
+    }
+    while (t < 4) shared[t++] = (double)NAN;
+}
+
+/* product / (x y), NaN where a side is 0, never beyond 1. */
+static double correlation(double product, double x, double y) {
+    if (!(x > 0.0 && y > 0.0)) return (double)NAN;
+    return fmax(-1.0, fmin(1.0, product / x / y));
+}
+
+static ota_status check_pair(const ota_evolve_row *before, const ota_evolve_row *after,
+                             ota_error *error) {
+    if (before->vocabulary == after->vocabulary) return OTA_OK;
+    return analysis_fail(error, OTA_EINVAL, "vocabulary", "compare rows of one model",
+                         "%" PRId64 " logits before, %" PRId64 " after", before->vocabulary,
+                         after->vocabulary);
+}
+
+/* weights: those of `after`, or NULL. */
+static ota_status compare_rows(const ota_evolve_row *before, const ota_evolve_row *after,
+                               const double *weights, ota_transition *transition,
+                               ota_error *error) {
+    const ota_status status = check_pair(before, after, error);
+    if (status != OTA_OK) return status;
+    logit_pair pair = pair_of(before, after);
+    pair.after.weights = weights;
+    logit_changes changes;
+    ota_logit_kernels_newest()->compare(&pair, &changes);
+    ota_transition *const t = transition;
+    const double n = (double)before->vocabulary;
+    double tops[4];
+    share_tops(before, after, tops);
+    t->tv = t->w1 = fmin(1.0, fmax(changes.rise, changes.fall));
+    t->kl = fmax(0.0, changes.kl);
+    t->js = fmax(0.0, changes.js);
+    t->entropy_change = after->entropy - before->entropy;
+    t->top1 = tops[0];
+    t->top5 = tops[1];
+    t->top10 = tops[2];
+    t->top100 = tops[3];
+    t->spearman = correlation(changes.ranks, sqrt(before->rank_squares), sqrt(after->rank_squares));
+    t->max_logit_change = fmax(fabs(changes.least), fabs(changes.most));
+    t->logit_range_half = 0.5 * (changes.most - changes.least);
+    t->logit_correlation = correlation(changes.product / n, before->deviation, after->deviation);
+    t->effective_temperature = 1.0 / before->deviation;
+    const double sharp = tanh(0.5 * t->logit_range_half);
+    t->sharp_ratio = sharp > 0.0 ? t->tv / sharp : 0.0;
+    t->tail_before = before->tail;
+    t->tail_after = after->tail;
+    const double leader =
+        exp(pair.common - (after->max_logit - before->max_logit)) / (1.0 + after->rest);
+    t->saturation_bound =
+        fmax(before->tail, before->index == after->index ? after->tail : 1.0 - leader);
+    t->index_before = before->index;
+    t->index_after = after->index;
+    return OTA_OK;
+}
+
+ota_status ota_evolve_transition(const ota_evolve_row *before, const ota_evolve_row *after,
+                                 ota_transition *transition, ota_error *error) {
+    return compare_rows(before, after, NULL, transition, error);
+}
+
+/* weights: those of `row`, or NULL. */
+static ota_status place_row(const ota_evolve_row *row, const double *weights,
+                            const ota_evolve_row *first, const ota_evolve_row *final,
+                            ota_prediction *prediction, ota_error *error) {
+    ota_status status = check_pair(row, first, error);
+    if (status == OTA_OK) status = check_pair(row, final, error);
+    if (status != OTA_OK) return status;
+    logit_pair pair = pair_of(row, final);
+    pair.before.weights = weights;
+    const logit_side start = side_of(first);
+    logit_place place;
+    ota_logit_kernels_newest()->place(&pair, &start, &place);
+    *prediction = (ota_prediction){
+        .entropy = row->entropy,
+        .max_probability = row->max_probability,
+        .tail = row->tail,
+        .log_sum_exp = row->log_sum_exp,
+        .kl_to_final = fmax(0.0, place.kl),
+        .drift = fmin(2.0, place.drift),
+        .index = row->index,
+        .agrees = row->index == final->index,
+    };
+    return OTA_OK;
+}
+
+ota_status ota_evolve_prediction(const ota_evolve_row *row, const ota_evolve_row *first,
+                                 const ota_evolve_row *final, ota_prediction *prediction,
+                                 ota_error *error) {
+    return place_row(row, NULL, first, final, prediction, error);
+}
+
+ota_status ota_evolve_distance(const double *logits, const ota_evolve_row *row, double *distance,
+                               ota_error *error) {
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
+    const int64_t vocabulary = row->vocabulary;
+    double size = 0.0, top = logits[0];
+    if (kernels->largest(logits, vocabulary, DBL_MAX, &size) != 0) {
+        int64_t j = 0;
+        while (isfinite(logits[j])) j++;
+        return analysis_fail(error, OTA_EINVAL, "logits", "give finite logits",
+                             "logits[%" PRId64 "] is %g", j, logits[j]);
+    }
+    for (int64_t j = 1; j < vocabulary; j++) top = logits[j] > top ? logits[j] : top;
+    const logit_side side = side_of(row);
+    const double sum = kernels->apart(logits, top, 1.0 / kernels->mass(logits, top, vocabulary),
+                                      &side, vocabulary);
+    *distance = fmin(2.0, sum);
+    return OTA_OK;
+}
+
+ota_status ota_evolve_step(const float *logits, const ota_evolve_row *before,
+                           const ota_evolve_row *first, const ota_evolve_row *final, void *memory,
+                           void *scratch, ota_evolve_row *row, ota_transition *transition,
+                           ota_prediction *prediction, ota_error *error) {
+    double *const weights = scratch;
+    ota_status status = make_row(logits, final->vocabulary, memory, scratch, weights, row, error);
+    if (status == OTA_OK && prediction != NULL) {
+        status = place_row(row, weights, first != NULL ? first : row, final, prediction, error);
+    }
+    if (status == OTA_OK && before != NULL && transition != NULL)
+        status = compare_rows(before, row, weights, transition, error);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* layer_change.h: what the files of an evolution share. */
+#ifndef OTATTN_ANALYSIS_LAYER_CHANGE_H
+#define OTATTN_ANALYSIS_LAYER_CHANGE_H
+
+#include "analysis/analysis.h"
+
+enum { EVOLVE_TOP = 100, EVOLVE_DIGITS = 4096, EVOLVE_PASSES = 3 };
+
+/* ranks [vocabulary], doubled and centred, equals sharing their mean; top [min(EVOLVE_TOP, vocabulary)]: the
+ * largest, falling, the lower index first among equals. least, most: of the logits. scratch:
+ * ota_evolve_scratch_bytes. Returns the sum of squares of the ranks. */
+double ota_layer_change_ranks(const float *logits, int64_t vocabulary, float least, float most,
+                              int32_t *ranks, int32_t *top, void *scratch);
+
+#endif

@@ -1,0 +1,187 @@
+/* All states of a block of positions: logits [states] of [positions, vocabulary]. A worker takes one position
+ * after another; per position four rows are held: the first state, the last, and the two of a transition. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "layer_change.h"
+
+enum { ROWS = 4, MOST_THREADS = 256 };
+
+typedef struct job {
+    const ota_evolution *evolution;
+    unsigned char *memory; /* of all workers */
+    size_t worker_bytes, row_bytes;
+    pthread_mutex_t lock; /* of what follows */
+    int64_t next;
+    int64_t failed_at; /* the lowest position that failed; -1: none */
+    ota_status status;
+    ota_error error;
+} job;
+
+typedef struct worker_rows {
+    ota_evolve_row rows[ROWS];
+    void *memory[ROWS];
+    void *scratch;
+} worker_rows;
+
+size_t ota_evolve_bytes(int64_t vocabulary, int threads) {
+    const size_t row = ota_evolve_row_bytes(vocabulary);
+    const size_t each = ROWS * row + ota_evolve_scratch_bytes(vocabulary);
+    const size_t workers = threads < 1              ? 1
+                           : threads > MOST_THREADS ? MOST_THREADS
+                                                    : (size_t)threads;
+    size_t bytes;
+    return row == 0 || __builtin_mul_overflow(each, workers, &bytes) ? 0 : bytes;
+}
+
+static ota_status name_row(ota_status status, int64_t state, int64_t position,
+                           const ota_error *inner, ota_error *error) {
+    if (status == OTA_OK) return status;
+    return analysis_fail(error, status, "logits", "give finite logits",
+                         "state %" PRId64 ", position %" PRId64 ": %s", state, position,
+                         inner->message);
+}
+
+/* The last state, whose row is there already. */
+static ota_status finish(const ota_evolve_row *row, const ota_evolve_row *before,
+                         const ota_evolve_row *first, ota_transition *transition,
+                         ota_prediction *prediction, ota_error *error) {
+    ota_status status = OTA_OK;
+    if (prediction != NULL) status = ota_evolve_prediction(row, first, row, prediction, error);
+    if (status == OTA_OK && transition != NULL)
+        status = ota_evolve_transition(before, row, transition, error);
+    return status;
+}
+
+/* The slots: 0 the last state, 1 the first, 2 and 3 in turns those after. */
+static ota_status measure_position(const ota_evolution *e, worker_rows *w, int64_t position,
+                                   ota_error *error) {
+    const int64_t last = e->states - 1, offset = position * e->vocabulary;
+    ota_error inner;
+    ota_status status = ota_evolve_row_of(e->logits[last] + offset, e->vocabulary, w->memory[0],
+                                          w->scratch, &w->rows[0], &inner);
+    status = name_row(status, last, position, &inner, error);
+    int before = 0;
+    for (int64_t l = 0; l <= last && status == OTA_OK; l++) {
+        const int slot = l == 0 ? 1 : 2 + (int)(l % 2);
+        ota_transition *const transition = l == 0 || e->transitions == NULL
+                                               ? NULL
+                                               : e->transitions + (l - 1) * e->positions + position;
+        ota_prediction *const prediction =
+            e->predictions == NULL ? NULL : e->predictions + l * e->positions + position;
+        const ota_evolve_row *const earlier = l == 0 ? NULL : &w->rows[before];
+        const ota_evolve_row *const first = l == 0 ? NULL : &w->rows[1];
+        if (l > 0 && l == last) {
+            status = finish(&w->rows[0], earlier, first, transition, prediction, &inner);
+        } else {
+            status =
+                ota_evolve_step(e->logits[l] + offset, earlier, first, &w->rows[0], w->memory[slot],
+                                w->scratch, &w->rows[slot], transition, prediction, &inner);
+        }
+        status = name_row(status, l, position, &inner, error);
+        if (e->cancel != NULL && __atomic_load_n(e->cancel, __ATOMIC_RELAXED) != 0 &&
+            status == OTA_OK) {
+            status = analysis_fail(error, OTA_CANCELLED, "cancel", "", "cancelled");
+        }
+        before = slot;
+    }
+    return status;
+}
+
+static void work_on(void *context, int64_t position, int worker) {
+    job *const j = context;
+    worker_rows w;
+    unsigned char *const memory = j->memory + (size_t)worker * j->worker_bytes;
+    for (int k = 0; k < ROWS; k++) w.memory[k] = memory + (size_t)k * j->row_bytes;
+    w.scratch = memory + ROWS * j->row_bytes;
+    ota_error error;
+    const ota_status status = measure_position(j->evolution, &w, position, &error);
+    if (status == OTA_OK) return;
+    (void)pthread_mutex_lock(&j->lock);
+    if (j->failed_at < 0 || position < j->failed_at) {
+        j->failed_at = position;
+        j->status = status;
+        j->error = error;
+    }
+    (void)pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+typedef struct own_worker {
+    job *job;
+    int number;
+    pthread_t thread;
+} own_worker;
+
+static void *take_positions(void *argument) {
+    const own_worker *const own = argument;
+    job *const j = own->job;
+    for (;;) {
+        (void)pthread_mutex_lock(&j->lock);
+        const int64_t position = j->next++;
+        (void)pthread_mutex_unlock(&j->lock);
+        if (position >= j->evolution->positions) return NULL;
+        work_on(j, position, own->number);
+    }
+}
+
+/* Fewer threads where they cannot be had. */
+static void run_own_threads(job *j, int threads) {
+    own_worker workers[MOST_THREADS];
+    int started = 1;
+    workers[0] = (own_worker){.job = j, .number = 0};
+    for (int k = 1; k < threads; k++) {
+        workers[started] = (own_worker){.job = j, .number = started};
+        if (pthread_create(&workers[started].thread, NULL, take_positions, &workers[started]) == 0)
+            started++;
+    }
+    (void)take_positions(&workers[0]);
+    for (int k = 1; k < started; k++) (void)pthread_join(workers[k].thread, NULL);
+}
+
+static ota_status check_evolution(const ota_evolution *e, ota_error *error) {
+    if (e->size != sizeof *e) {
+        return analysis_fail(error, OTA_EINVAL, "size", "set size to sizeof(ota_evolution)",
+                             "size is %zu, not %zu", e->size, sizeof *e);
+    }
+    ota_status status = analysis_check_size(e->states, 1, "states", error);
+    if (status == OTA_OK) status = analysis_check_size(e->positions, 0, "positions", error);
+    if (status == OTA_OK && ota_evolve_row_bytes(e->vocabulary) == 0) {
+        status = analysis_fail(error, OTA_EINVAL, "vocabulary", "give 1 to 2^24 symbols",
+                               "vocabulary is %" PRId64, e->vocabulary);
+    }
+    return status;
+}
+
+ota_status ota_evolve(const ota_evolution *evolution, ota_error *error) {
+    ota_status status = check_evolution(evolution, error);
+    if (status != OTA_OK || evolution->positions == 0) return status;
+    const ota_executor *const executor = evolution->executor;
+    int threads = executor != NULL ? executor->threads : evolution->threads;
+    threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    if (executor == NULL && threads > evolution->positions) threads = (int)evolution->positions;
+    if (executor != NULL && executor->threads > MOST_THREADS) {
+        return analysis_fail(error, OTA_EINVAL, "executor", "give at most 256 threads",
+                             "the executor has %d threads", executor->threads);
+    }
+    job j = {.evolution = evolution, .failed_at = -1, .status = OTA_OK};
+    j.row_bytes = ota_evolve_row_bytes(evolution->vocabulary);
+    j.worker_bytes = ROWS * j.row_bytes + ota_evolve_scratch_bytes(evolution->vocabulary);
+    const size_t bytes = ota_evolve_bytes(evolution->vocabulary, threads);
+    j.memory = bytes == 0 ? NULL : malloc(bytes);
+    if (j.memory == NULL) {
+        return analysis_fail(error, OTA_ENOMEM, "vocabulary", "use fewer threads",
+                             "no memory for %zu bytes of rows", bytes);
+    }
+    (void)pthread_mutex_init(&j.lock, NULL);
+    if (executor != NULL) {
+        executor->run(executor->user, evolution->positions, work_on, &j);
+    } else {
+        run_own_threads(&j, threads);
+    }
+    (void)pthread_mutex_destroy(&j.lock);
+    free(j.memory);
+    if (j.status != OTA_OK && error != NULL) *error = j.error;
+    return j.status;
+}

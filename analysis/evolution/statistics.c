@@ -1,0 +1,257 @@
+/* Figures over many transitions: what a table or a curve prints about n values x.
+ *
+ *     mean, deviation (n - 1), quantiles       over the finite values
+ *     interval     means of R draws of U units with replacement; its 2.5 % and 97.5 % quantiles
+ *     tightness    r = l1 / (norm step)
+ *     power law    log x = exponent log depth + log factor, least squares
+ *     Mann-Kendall S = sum_{i<j} sign(x_j - x_i),
+ *                  var S = (n (n-1) (2n+5) - sum over ties t (t-1) (2t+5)) / 18,  z = (S - sign S) / sd
+ */
+#include "analysis/numbers.h"
+
+#include <stdlib.h>
+
+static int rising(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* Linear between order statistics of `sorted`, rising. */
+static double quantile(const double *sorted, int64_t count, double share) {
+    const double place = share * (double)(count - 1);
+    const int64_t below = (int64_t)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
+}
+
+/* About the first value, so that the mean of equal numbers is that number. */
+static double mean_of(const double *x, int64_t count) {
+    analysis_sum sum = {0.0, 0.0};
+    for (int64_t i = 0; i < count; i++) analysis_add(&sum, (x[i] - x[0]) / (double)count);
+    return x[0] + analysis_total(&sum);
+}
+
+static double deviation_of(const double *x, int64_t count, double mean) {
+    double most = 0.0;
+    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(x[i] - mean));
+    if (count < 2) return (double)NAN;
+    analysis_sum squares = {0.0, 0.0};
+    for (int64_t i = 0; i < count && most > 0.0; i++) {
+        const double d = (x[i] - mean) / most;
+        analysis_add(&squares, d * d);
+    }
+    return most * sqrt(analysis_total(&squares) / (double)(count - 1));
+}
+
+/* count numbers of 8 bytes, or NULL with the status set. */
+static double *room_for(int64_t count, ota_status *status, ota_error *error) {
+    double *const memory =
+        (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
+    if (memory == NULL) {
+        *status = analysis_fail(error, OTA_ENOMEM, "count", "give fewer values",
+                                "no memory for %" PRId64 " numbers", count);
+    }
+    return memory;
+}
+
+/* ---- bootstrap ------------------------------------------------------------------------------ */
+
+/* The next of a stream of 64 bits: a counter through a mixing of its bits (splitmix64). */
+static uint64_t next_bits(uint64_t *state) {
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Sums and counts of the finite values less `mean`, a unit each; units without any are dropped. */
+static int64_t unit_sums(const double *values, int64_t count, int64_t unit, double mean,
+                         double *sums, double *counts) {
+    int64_t units = 0;
+    for (int64_t start = 0; start < count; start += unit) {
+        const int64_t end = unit < count - start ? start + unit : count;
+        analysis_sum sum = {0.0, 0.0};
+        int64_t finite = 0;
+        for (int64_t i = start; i < end; i++) {
+            if (!isfinite(values[i])) continue;
+            analysis_add(&sum, values[i] - mean);
+            finite++;
+        }
+        if (finite == 0) continue;
+        sums[units] = analysis_total(&sum);
+        counts[units++] = (double)finite;
+    }
+    return units;
+}
+
+static ota_status bootstrap(const double *sums, const double *counts, int64_t units,
+                            int64_t resamples, int64_t seed, ota_figure *figure, ota_error *error) {
+    ota_status status = OTA_OK;
+    double *const means = room_for(resamples, &status, error);
+    if (means == NULL) return status;
+    uint64_t state = (uint64_t)seed;
+    for (int64_t r = 0; r < resamples; r++) {
+        double sum = 0.0, weight = 0.0;
+        for (int64_t k = 0; k < units; k++) {
+            /* The upper half of 32 bits times units, no division; units are below 2^32. */
+            const int64_t drawn = (int64_t)((next_bits(&state) >> 32) * (uint64_t)units >> 32);
+            sum += sums[drawn];
+            weight += counts[drawn];
+        }
+        means[r] = sum / weight;
+    }
+    qsort(means, (size_t)resamples, sizeof *means, rising);
+    figure->low = figure->mean + quantile(means, resamples, 0.025);
+    figure->high = figure->mean + quantile(means, resamples, 0.975);
+    figure->units = units;
+    free(means);
+    return OTA_OK;
+}
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static const ota_figure nothing = {(double)NAN, (double)NAN, (double)NAN,
+                                   (double)NAN, (double)NAN, (double)NAN,
+                                   (double)NAN, 0,           0};
+
+static ota_status fill(const double *values, int64_t count, int64_t unit, int64_t resamples,
+                       int64_t seed, double *sorted, double *other, ota_figure *figure,
+                       ota_error *error) {
+    *figure = nothing;
+    for (int64_t i = 0; i < count; i++) {
+        if (isfinite(values[i])) sorted[figure->count++] = values[i];
+    }
+    if (figure->count == 0) return OTA_OK;
+    figure->mean = mean_of(sorted, figure->count);
+    figure->deviation = deviation_of(sorted, figure->count, figure->mean);
+    qsort(sorted, (size_t)figure->count, sizeof *sorted, rising);
+    figure->median = quantile(sorted, figure->count, 0.5);
+    figure->p5 = quantile(sorted, figure->count, 0.05);
+    figure->p95 = quantile(sorted, figure->count, 0.95);
+    const int64_t units = unit_sums(values, count, unit, figure->mean, sorted, other);
+    if (units < 2) return OTA_OK;
+    return bootstrap(sorted, other, units, resamples, seed, figure, error);
+}
+
+ota_status ota_figure_of(const double *values, int64_t count, int64_t unit, int64_t resamples,
+                         int64_t seed, ota_figure *figure, ota_error *error) {
+    ota_status status = analysis_check_size(count, 0, "count", error);
+    if (status == OTA_OK) status = analysis_check_size(unit, 0, "unit", error);
+    if (status == OTA_OK) status = analysis_check_size(resamples, 0, "resamples", error);
+    if (status != OTA_OK) return status;
+    if (count > INT64_C(0xffffffff)) {
+        return analysis_fail(error, OTA_EINVAL, "count", "give fewer values",
+                             "count is %" PRId64 ", above 2^32 - 1", count);
+    }
+    double *const room = room_for(2 * count + 1, &status, error);
+    if (room == NULL) return status;
+    status = fill(values, count, unit > 0 ? unit : 1, resamples > 0 ? resamples : 1000, seed, room,
+                  room + count, figure, error);
+    free(room);
+    return status;
+}
+
+ota_status ota_tightness_of(const double *l1, const double *steps, int64_t count, double norm,
+                            double allowance, int64_t unit, int64_t resamples, int64_t seed,
+                            double *ratios, ota_tightness *tightness, ota_error *error) {
+    ota_status status = analysis_check_size(count, 0, "count", error);
+    if (status == OTA_OK && !(norm >= 0.0 && isfinite(norm))) {
+        status = analysis_fail(error, OTA_EINVAL, "norm", "give a finite number, 0 or more",
+                               "norm is %g", norm);
+    }
+    if (status == OTA_OK && !(allowance >= 0.0)) {
+        status = analysis_fail(error, OTA_EINVAL, "allowance", "give 0 or more", "allowance is %g",
+                               allowance);
+    }
+    if (status != OTA_OK) return status;
+    const double slack = allowance > 0.0 ? allowance : 1e-6;
+    double *const room = room_for(count + 1, &status, error);
+    if (room == NULL) return status;
+    double *const ratio = ratios != NULL ? ratios : room;
+    tightness->largest = (double)NAN;
+    tightness->violations = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double bound = norm * steps[i];
+        ratio[i] = l1[i] / bound;
+        tightness->largest = fmax(tightness->largest, ratio[i]);
+        if (!(l1[i] <= bound * (1.0 + slack) + slack)) tightness->violations++;
+    }
+    status = ota_figure_of(ratio, count, unit, resamples, seed, &tightness->ratio, error);
+    free(room);
+    return status;
+}
+
+/* ---- depth ---------------------------------------------------------------------------------- */
+
+int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last) {
+    static const int64_t printed_ends[] = {4, 8, 12, 24, 48};
+    int64_t begin = 1, end = 4;
+    for (int k = 0; k < index && begin <= layers; k++) {
+        begin = end + 1;
+        end = k + 1 < 5 ? printed_ends[k + 1] : end > INT64_MAX / 2 ? INT64_MAX : 2 * end;
+    }
+    if (index < 0 || begin > layers) return 0;
+    *first = begin;
+    *last = end < layers ? end : layers;
+    return 1;
+}
+
+double ota_scaling_exponent(double depth_from, double value_from, double depth_to,
+                            double value_to) {
+    return log(value_to / value_from) / log(depth_to / depth_from);
+}
+
+ota_status ota_power_law_of(const double *depths, const double *values, int64_t count,
+                            ota_power_law *law, ota_error *error) {
+    ota_status status = analysis_check_size(count, 0, "count", error);
+    if (status != OTA_OK) return status;
+    *law = (ota_power_law){(double)NAN, (double)NAN, (double)NAN, (double)NAN, 0};
+    double x_mean = 0.0, y_mean = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(depths[i] > 0.0 && values[i] > 0.0 && isfinite(depths[i]) && isfinite(values[i])))
+            continue;
+        law->count++;
+        x_mean += (log(depths[i]) - x_mean) / (double)law->count;
+        y_mean += (log(values[i]) - y_mean) / (double)law->count;
+    }
+    double xx = 0.0, xy = 0.0, yy = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(depths[i] > 0.0 && values[i] > 0.0 && isfinite(depths[i]) && isfinite(values[i])))
+            continue;
+        const double x = log(depths[i]) - x_mean, y = log(values[i]) - y_mean;
+        xx += x * x;
+        xy += x * y;
+        yy += y * y;
+    }
+    if (!(xx > 0.0)) return OTA_OK;
+    law->exponent = xy / xx;
+    law->factor = exp(y_mean - law->exponent * x_mean);
+    const double rest = fmax(0.0, yy - law->exponent * xy);
+    if (yy > 0.0) law->explained = 1.0 - rest / yy;
+    if (law->count > 2) law->error = sqrt(rest / (double)(law->count - 2) / xx);
+    return OTA_OK;
+}
+
+ota_status ota_trend_of(const double *values, int64_t count, ota_trend *trend, ota_error *error) {
+    ota_status status = analysis_check_size(count, 1, "count", error);
+    if (status == OTA_OK) status = analysis_check_finite(values, count, "values", error);
+    if (status != OTA_OK) return status;
+    *trend = (ota_trend){0, 0, (double)NAN, (double)NAN};
+    double tied = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t equals = 1, before = 0;
+        for (int64_t j = 0; j < i; j++) {
+            trend->score += (values[i] > values[j]) - (values[i] < values[j]);
+            before += values[i] == values[j];
+        }
+        for (int64_t j = i + 1; j < count; j++) equals += values[i] == values[j];
+        const double t = (double)equals;
+        /* Once a group of equals, at its first member. */
+        if (before == 0) tied += t * (t - 1.0) * (2.0 * t + 5.0);
+        trend->decreases += i > 0 && values[i] < values[i - 1];
+    }
+    const double n = (double)count, s = (double)trend->score;
+    const double variance = (n * (n - 1.0) * (2.0 * n + 5.0) - tied) / 18.0;
+    if (count > 1) trend->tau = s / (0.5 * n * (n - 1.0));
+    if (variance > 0.0) trend->z = (s - (double)((s > 0.0) - (s < 0.0))) / sqrt(variance);
+    return OTA_OK;
+}

@@ -1,0 +1,196 @@
+/* The rules of the alignment but for policy iteration, the judging of shifts, and the entry. */
+#include <float.h>
+#include <stdlib.h>
+
+#include "gauge_state.h"
+
+enum { MANY_COLUMNS = 8192 };
+
+/* ---- the other rules ---- */
+
+static ota_status midrange(gauge_state *s) {
+    const double tolerance = s->options->tolerance > 0.0 ? s->options->tolerance : 1e-6;
+    const int64_t most = s->options->max_passes > 0 ? s->options->max_passes : 100;
+    for (s->passes = 1;; s->passes++) {
+        ota_gauge_best_cycle(s);
+        const double open = ota_gauge_largest_rest(s) - s->lower;
+        tell(s->options, ++s->told, s->scale > 0.0 ? open / s->scale : 0.0);
+        if (open <= tolerance * s->lower + s->slack) return OTA_OK;
+        if (s->passes == most) return OTA_NOT_CONVERGED;
+        bool changed;
+        const ota_status status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+        if (status != OTA_OK) return status;
+        ota_gauge_centre_rows(s);
+    }
+}
+
+/* The policy at the shifts there are: a lower bound for any of them. */
+static bool keep_columns(gauge_state *s, int64_t first, int64_t count) {
+    memcpy(s->column_at + first, s->low_at, (size_t)count * sizeof *s->low_at);
+    return false;
+}
+
+static ota_status least_squares(gauge_state *s) {
+    const int64_t n = s->d.rows, m = s->d.columns;
+    double grand = 0.0;
+    bool changed;
+    memset(s->k, 0, (size_t)n * sizeof *s->k);
+    memset(s->v, 0, (size_t)m * sizeof *s->v);
+    for (int64_t first = 0; first < m; first += STRIP) {
+        const int64_t count = strip_size(&s->d, first);
+        if (cancelled(s->options)) return OTA_CANCELLED;
+        for (int64_t i = 0; i < n; i++) {
+            double part = 0.0;
+            load(&s->d, i, first, count, s->strip);
+            for (int64_t j = 0; j < count; j++) {
+                part += s->strip[j];
+                s->v[first + j] += s->strip[j];
+            }
+            s->k[i] += part / (double)m;
+        }
+    }
+    for (int64_t j = 0; j < m; j++) s->v[j] /= (double)n;
+    for (int64_t i = 0; i < n; i++) grand += s->k[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) s->k[i] -= grand;
+    s->passes = 1;
+    const ota_status status = ota_gauge_scan(s, keep_columns, s->row_at, &changed);
+    if (status == OTA_OK) ota_gauge_best_cycle(s);
+    return status;
+}
+
+static ota_status fast(gauge_state *s) {
+    bool changed;
+    load(&s->d, 0, 0, s->d.columns, s->v);
+    const ota_status status = ota_gauge_scan(s, NULL, NULL, &changed);
+    if (status != OTA_OK) return status;
+    ota_gauge_centre_rows(s);
+    for (int64_t i = 0; i < s->d.rows; i++) {
+        s->lower = fmax(s->lower, 0.25 * (s->row_high[i] - s->row_low[i]));
+    }
+    s->passes = 1;
+    return OTA_OK;
+}
+
+static ota_status solve(gauge_state *s) {
+    switch (s->options->rule) {
+    case OTA_GAUGE_LEAST_SQUARES: return least_squares(s);
+    case OTA_GAUGE_FAST: return fast(s);
+    default: break;
+    }
+    if (s->options->rule == OTA_GAUGE_HOWARD && s->d.columns >= MANY_COLUMNS)
+        return ota_gauge_active(s);
+    ota_status status = ota_gauge_start(s);
+    if (status != OTA_OK) return status;
+    if (s->options->rule == OTA_GAUGE_MIDRANGE) return midrange(s);
+    status = ota_gauge_howard(s);
+    return status == OTA_OK ? ota_gauge_centre(s) : status;
+}
+
+/* ---- judging, memory, checks ---- */
+
+/* The figures of the shifts, from the matrix alone. */
+static void judge(const gauge_state *s, const ota_gauge_arrays *arrays, ota_gauge_result *result) {
+    double strip[STRIP], square = 0.0, worst = 0.0;
+    const int64_t n = s->d.rows, m = s->d.columns;
+    /* The inverse of a tiny scale would overflow. */
+    const double unit = fmax(s->scale, DBL_MIN), inverse = 1.0 / unit;
+    for (int64_t i = 0; i < n; i++) {
+        double row = 0.0, row_square = 0.0;
+        for (int64_t first = 0; first < m; first += STRIP) {
+            const int64_t count = strip_size(&s->d, first);
+            load(&s->d, i, first, count, strip);
+            row_square += ota_logit_kernels_newest()->rest(strip, s->k[i], s->v + first, count,
+                                                           inverse, &row);
+        }
+        if (arrays->row_residual != NULL) arrays->row_residual[i] = row;
+        worst = fmax(worst, row);
+        square += row_square;
+    }
+    const double size = (double)n * (double)m;
+    result->residual = worst;
+    /* Above it by rounding alone. */
+    result->residual_lower = fmin(s->lower, worst);
+    result->rms = unit * sqrt(square / size);
+    result->per_sqrt_columns = worst / sqrt((double)m);
+    result->per_normal_maximum = size > 1.0 ? worst / sqrt(2.0 * log(size)) : (double)NAN;
+    result->passes = s->passes;
+    result->cycle_length = s->cycle_length;
+}
+
+/* mean(k) = 0. */
+static void normalise(gauge_state *s) {
+    double mean = 0.0;
+    for (int64_t i = 0; i < s->d.rows; i++) mean += s->k[i] / (double)s->d.rows;
+    for (int64_t i = 0; i < s->d.rows; i++) s->k[i] -= mean;
+    for (int64_t j = 0; j < s->d.columns; j++) s->v[j] += mean;
+}
+
+bool ota_gauge_allocate(gauge_state *s) {
+    const size_t n = (size_t)s->d.rows, m = (size_t)s->d.columns;
+    /* check_matrix keeps 64 rows and 64 columns within the range of sizes. */
+    s->numbers = calloc(4 * n + 2 * m, sizeof *s->numbers);
+    s->places = calloc(6 * n + m, sizeof *s->places);
+    if (s->numbers == NULL || s->places == NULL) return false;
+    double **const rows[] = {&s->k, &s->other_k, &s->row_low, &s->row_high};
+    for (size_t l = 0; l < 4; l++) *rows[l] = s->numbers + l * n;
+    s->v = s->numbers + 4 * n;
+    s->other_v = s->v + m;
+    int64_t **const places[] = {&s->row_at, &s->head,       &s->next,
+                                &s->stack,  &s->cycle_rows, &s->cycle_columns};
+    for (size_t l = 0; l < 6; l++) *places[l] = s->places + l * n;
+    s->column_at = s->places + 6 * n;
+    return true;
+}
+
+void ota_gauge_release(gauge_state *s) {
+    free(s->numbers);
+    free(s->places);
+    s->numbers = NULL;
+    s->places = NULL;
+}
+
+static void copy_out(const gauge_state *s, const ota_gauge_arrays *arrays) {
+    const size_t n = (size_t)s->d.rows, m = (size_t)s->d.columns, l = (size_t)s->cycle_length;
+    if (arrays->row_shift != NULL) memcpy(arrays->row_shift, s->k, n * sizeof *s->k);
+    if (arrays->column_shift != NULL) memcpy(arrays->column_shift, s->v, m * sizeof *s->v);
+    if (arrays->cycle_rows != NULL) {
+        memcpy(arrays->cycle_rows, s->cycle_rows, l * sizeof *s->cycle_rows);
+    }
+    if (arrays->cycle_columns != NULL) {
+        memcpy(arrays->cycle_columns, s->cycle_columns, l * sizeof *s->cycle_columns);
+    }
+}
+
+ota_status ota_gauge(const void *a, const void *b, ota_type type, int64_t rows, int64_t columns,
+                     const ota_gauge_options *options, const ota_gauge_arrays *arrays,
+                     ota_gauge_result *result, ota_error *error) {
+    static const ota_gauge_options standard = {.size = sizeof standard};
+    static const ota_gauge_arrays none;
+    gauge_state s = {.d = {a, b, type, rows, columns},
+                     .options = options != NULL ? options : &standard};
+    ota_status status = check_matrix(&s.d, error);
+    if (status == OTA_OK) status = check_options(s.options, error);
+    if (status == OTA_OK) status = check_entries(&s.d, &s.scale, error);
+    if (status != OTA_OK) return status;
+    s.slack = 16.0 * DBL_EPSILON * s.scale;
+    if (!ota_gauge_allocate(&s)) {
+        ota_gauge_release(&s);
+        return no_memory(error);
+    }
+    result->status = solve(&s);
+    normalise(&s);
+    if (arrays == NULL) arrays = &none;
+    judge(&s, arrays, result);
+    copy_out(&s, arrays);
+    ota_gauge_release(&s);
+    if (result->status == OTA_CANCELLED) {
+        return analysis_fail(error, OTA_CANCELLED, "cancel", "", "the alignment was cancelled");
+    }
+    if (result->status == OTA_NOT_CONVERGED) {
+        return analysis_fail(
+            error, OTA_NOT_CONVERGED, "max_passes", "raise max_passes, or take the Howard rule",
+            "R lies between %.12g and %.12g; more is not known after pass %" PRId64,
+            result->residual_lower, result->residual, result->passes);
+    }
+    return result->status;
+}

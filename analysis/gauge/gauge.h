@@ -1,0 +1,144 @@
+/* gauge.h: the matrix D = A - B [rows, columns] of the gauge's files, read as f64 in strips of a row and
+ * never copied, and the checks and callbacks of its options. */
+#ifndef OTATTN_ANALYSIS_GAUGE_H
+#define OTATTN_ANALYSIS_GAUGE_H
+
+#include "analysis/analysis.h"
+#include "analysis/kernels/logit_kernels.h"
+
+enum { STRIP = 1024, LANES = 8 };
+
+/* Sums of three such entries stay finite. */
+static const double LARGEST = 1e300;
+
+typedef struct matrix {
+    const void *a, *b;
+    ota_type type;
+    int64_t rows, columns;
+} matrix;
+
+static inline void load(const matrix *d, int64_t row, int64_t first, int64_t count, double *out) {
+    const int64_t offset = row * d->columns + first;
+    if (d->type == OTA_F32) {
+        const float *b = d->b == NULL ? NULL : (const float *)d->b + offset;
+        ota_logit_kernels_newest()->difference((const float *)d->a + offset, b, count, out);
+        return;
+    }
+    memcpy(out, (const double *)d->a + offset, (size_t)count * sizeof *out);
+    if (d->b == NULL) return;
+    const double *b = (const double *)d->b + offset;
+    for (int64_t j = 0; j < count; j++) out[j] -= b[j];
+}
+
+static inline double entry(const matrix *d, int64_t row, int64_t column) {
+    const int64_t at = row * d->columns + column;
+    if (d->type == OTA_F32) {
+        const double b = d->b == NULL ? 0.0 : (double)((const float *)d->b)[at];
+        return (double)((const float *)d->a)[at] - b;
+    }
+    return ((const double *)d->a)[at] - (d->b == NULL ? 0.0 : ((const double *)d->b)[at]);
+}
+
+static inline int64_t strip_size(const matrix *d, int64_t first) {
+    return d->columns - first < STRIP ? d->columns - first : STRIP;
+}
+
+/* min and max of x - shift, joined to what low and high hold. */
+static inline void widen(const double *x, const double *shift, int64_t count, double *low,
+                         double *high) {
+    double lows[LANES], highs[LANES];
+    for (int l = 0; l < LANES; l++) lows[l] = *low, highs[l] = *high;
+    int64_t j = 0;
+    for (; j + LANES <= count; j += LANES) {
+        for (int l = 0; l < LANES; l++) {
+            const double t = x[j + l] - shift[j + l];
+            lows[l] = t < lows[l] ? t : lows[l];
+            highs[l] = t > highs[l] ? t : highs[l];
+        }
+    }
+    for (; j < count; j++) {
+        const double t = x[j] - shift[j];
+        lows[0] = t < lows[0] ? t : lows[0];
+        highs[0] = t > highs[0] ? t : highs[0];
+    }
+    for (int l = 0; l < LANES; l++) {
+        if (lows[l] < *low) *low = lows[l];
+        if (highs[l] > *high) *high = highs[l];
+    }
+}
+
+static inline ota_status check_matrix(const matrix *d, ota_error *error) {
+    ota_status status = analysis_check_size(d->rows, 1, "rows", error);
+    if (status == OTA_OK) status = analysis_check_size(d->columns, 1, "columns", error);
+    if (status != OTA_OK) return status;
+    if (d->type != OTA_F32 && d->type != OTA_F64) {
+        return analysis_fail(error, OTA_EINVAL, "type", "convert the matrix to f32 or f64",
+                             "the type of the matrix is %d", (int)d->type);
+    }
+    if (d->a == NULL) {
+        return analysis_fail(error, OTA_EINVAL, "a", "give the matrix", "a is NULL");
+    }
+    const int64_t bytes = (int64_t)ota_type_bytes(d->type);
+    if (d->rows > INT64_MAX / 64 / d->columns || d->rows * d->columns > INT64_MAX / bytes) {
+        return analysis_fail(error, OTA_EOVERFLOW, "columns", "give a smaller matrix",
+                             "%" PRId64 " x %" PRId64 " entries leave the range of sizes", d->rows,
+                             d->columns);
+    }
+    return OTA_OK;
+}
+
+/* Finite entries; *scale receives the largest size. */
+static inline ota_status check_entries(const matrix *d, double *scale, ota_error *error) {
+    double strip[STRIP];
+    *scale = 0.0;
+    for (int64_t i = 0; i < d->rows; i++) {
+        for (int64_t first = 0; first < d->columns; first += STRIP) {
+            const int64_t count = strip_size(d, first);
+            load(d, i, first, count, strip);
+            if (ota_logit_kernels_newest()->largest(strip, count, LARGEST, scale) == 0) continue;
+            int64_t j = 0;
+            while (fabs(strip[j]) <= LARGEST) j++;
+            return analysis_fail(error, OTA_EINVAL, d->b == NULL ? "a" : "a - b",
+                                 "give finite numbers of at most 1e300",
+                                 "entry (%" PRId64 ", %" PRId64 ") of %s is %g", i, first + j,
+                                 d->b == NULL ? "a" : "a - b", strip[j]);
+        }
+    }
+    return OTA_OK;
+}
+
+static inline ota_status check_options(const ota_gauge_options *options, ota_error *error) {
+    if (options->size != sizeof *options) {
+        return analysis_fail(error, OTA_EINVAL, "options.size",
+                             "set it to sizeof(ota_gauge_options)", "options.size is %zu",
+                             options->size);
+    }
+    if (options->rule > OTA_GAUGE_FAST) {
+        return analysis_fail(error, OTA_EINVAL, "rule", "take one of ota_gauge_rule", "rule is %d",
+                             (int)options->rule);
+    }
+    if (!(options->tolerance >= 0.0) || options->max_passes < 0) {
+        return analysis_fail(error, OTA_EINVAL,
+                             options->max_passes < 0 ? "max_passes" : "tolerance",
+                             "0 means the default", "tolerance is %g and max_passes %" PRId64,
+                             options->tolerance, options->max_passes);
+    }
+    return OTA_OK;
+}
+
+static inline bool cancelled(const ota_gauge_options *options) {
+    return options->cancel != NULL && __atomic_load_n(options->cancel, __ATOMIC_RELAXED) != 0;
+}
+
+static inline void tell(const ota_gauge_options *options, int64_t round, double residual) {
+    if (options->progress == NULL) return;
+    const ota_progress report = {.heads = 1, .round = round, .residual = residual};
+    options->progress(options->progress_user, &report);
+}
+
+static inline ota_status no_memory(ota_error *error) {
+    return analysis_fail(error, OTA_ENOMEM, "", "free some memory",
+                         "there is no memory for the shifts");
+}
+
+#endif

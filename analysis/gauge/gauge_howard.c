@@ -1,0 +1,294 @@
+/* Alignment of D = A - B [rows, columns] with shifts k [rows] and v [columns].
+ *
+ *     R = min max_ij |D_ij - k_i - v_j|
+ *
+ * |D_ij - k_i - v_j| <= eta is a system of difference constraints on the complete bipartite graph,
+ *
+ *     k_i >= D_ij - v_j - eta   (arc i -> j, weight  D_ij)
+ *    -v_j >= k_i - D_ij - eta   (arc j -> i, weight -D_ij)
+ *
+ * feasible exactly when no closed walk has a mean weight above eta: R is the largest cycle mean
+ * [TOT-38]. Howard's iteration keeps one arc out of every node (a policy), takes the best cycle of the
+ * policy as eta, solves the equations above along the policy, and changes every arc that violates
+ * them. It ends when none does: the cycle bounds R from below and the shifts bound it from above.
+ *
+ * The matrix is read in strips of columns. One scan serves a strip's columns first, whose new shifts its
+ * rows then use, so that a pass reads memory once. */
+#include <float.h>
+#include <stdlib.h>
+
+#include "gauge_state.h"
+#include "analysis/kernels/logit_kernels.h"
+
+static void scan_columns(gauge_state *s, int64_t first, int64_t count) {
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
+    for (int64_t j = 0; j < count; j++) {
+        s->low[j] = HUGE_VAL, s->high[j] = -HUGE_VAL;
+        s->low_at[j] = 0;
+    }
+    for (int64_t i = 0; i < s->d.rows; i++) {
+        if (s->moved != NULL && s->moved[i] == 0) continue;
+        load(&s->d, i, first, count, s->strip);
+        kernels->columns(s->strip, s->k[i], i, count, s->low, s->low_at, s->high);
+    }
+}
+
+static void scan_rows(gauge_state *s, int64_t first, int64_t count, int64_t *high_at) {
+    const ota_logit_kernels *const kernels = ota_logit_kernels_newest();
+    for (int64_t i = 0; i < s->d.rows; i++) {
+        load(&s->d, i, first, count, s->strip);
+        double high = s->row_high[i];
+        kernels->row(s->strip, s->v + first, count, &s->row_low[i], &high);
+        if (!(high > s->row_high[i])) continue;
+        s->row_high[i] = high;
+        if (high_at == NULL) continue;
+        int64_t j = 0;
+        while (j < count - 1 && s->strip[j] - s->v[first + j] < high) j++;
+        high_at[i] = first + j;
+    }
+}
+
+ota_status ota_gauge_scan(gauge_state *s, gauge_column_step *step, int64_t *high_at,
+                          bool *changed) {
+    *changed = false;
+    for (int64_t i = 0; i < s->d.rows; i++) s->row_low[i] = HUGE_VAL, s->row_high[i] = -HUGE_VAL;
+    for (int64_t first = 0; first < s->d.columns; first += STRIP) {
+        const int64_t count = strip_size(&s->d, first);
+        if (cancelled(s->options)) return OTA_CANCELLED;
+        if (step != NULL) {
+            scan_columns(s, first, count);
+            if (step(s, first, count))
+                *changed = true;
+            else if (s->moved != NULL)
+                continue;
+        }
+        scan_rows(s, first, count, high_at);
+    }
+    return OTA_OK;
+}
+
+static void note_change(gauge_state *s, double change) {
+    if (change > s->widest) s->widest = change;
+}
+
+/* ---- midranges ---- */
+
+bool ota_gauge_centre_columns(gauge_state *s, int64_t first, int64_t count) {
+    for (int64_t j = 0; j < count; j++) {
+        s->v[first + j] = 0.5 * (s->low[j] + s->high[j]);
+        s->column_at[first + j] = s->low_at[j];
+    }
+    return true;
+}
+
+void ota_gauge_centre_rows(gauge_state *s) {
+    for (int64_t i = 0; i < s->d.rows; i++) s->k[i] = 0.5 * (s->row_low[i] + s->row_high[i]);
+}
+
+ota_status ota_gauge_start(gauge_state *s) {
+    bool changed;
+    memset(s->v, 0, (size_t)s->d.columns * sizeof *s->v);
+    ota_status status = ota_gauge_scan(s, NULL, NULL, &changed);
+    if (status != OTA_OK) return status;
+    ota_gauge_centre_rows(s);
+    status = ota_gauge_scan(s, ota_gauge_centre_columns, s->row_at, &changed);
+    if (status == OTA_OK) ota_gauge_centre_rows(s);
+    return status;
+}
+
+/* ---- policies ---- */
+
+void ota_gauge_best_cycle(gauge_state *s) {
+    const int64_t n = s->d.rows;
+    int64_t *mark = s->head, best_length = 0;
+    s->eta = -HUGE_VAL;
+    for (int64_t i = 0; i < n; i++) mark[i] = -1;
+    for (int64_t start = 0; start < n; start++) {
+        int64_t i = start;
+        while (mark[i] < 0) {
+            mark[i] = start;
+            i = s->column_at[s->row_at[i]];
+        }
+        if (mark[i] != start) continue;
+        double total = 0.0;
+        int64_t length = 0, at = i;
+        do {
+            const int64_t j = s->row_at[at], after = s->column_at[j];
+            total += entry(&s->d, at, j) - entry(&s->d, after, j);
+            length++;
+            at = after;
+        } while (at != i);
+        const double mean = total / (2.0 * (double)length);
+        if (mean > s->eta) s->eta = mean, s->root = i, best_length = length;
+    }
+    if (s->cycle_length > 0 && !(s->eta > s->lower)) return;
+    s->lower = s->eta;
+    s->cycle_length = best_length;
+    for (int64_t t = 0, at = s->root; t < best_length; t++) {
+        s->cycle_rows[t] = at;
+        s->cycle_columns[t] = s->row_at[at];
+        at = s->column_at[s->row_at[at]];
+    }
+}
+
+/* Shifts that meet the policy's equations, for every node whose policy leads to the root; the others keep
+ * theirs until an arc towards these pays. */
+static void follow_policy(gauge_state *s) {
+    const int64_t n = s->d.rows;
+    for (int64_t i = 0; i < n; i++) s->head[i] = -1;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        const int64_t after = s->column_at[s->row_at[i]];
+        s->next[i] = s->head[after];
+        s->head[after] = i;
+    }
+    int64_t depth = 0;
+    s->stack[depth++] = s->root;
+    /* Marks: next of a row that was reached is -2 from then on. */
+    while (depth > 0) {
+        const int64_t parent = s->stack[--depth];
+        for (int64_t i = s->head[parent], following; i >= 0; i = following) {
+            following = s->next[i];
+            s->next[i] = -2;
+            if (i == s->root) continue;
+            const int64_t j = s->row_at[i];
+            s->k[i] = entry(&s->d, i, j) - entry(&s->d, parent, j) - 2.0 * s->eta + s->k[parent];
+            s->stack[depth++] = i;
+        }
+    }
+    for (int64_t j = 0; j < s->d.columns; j++) {
+        const int64_t i = s->column_at[j];
+        if (s->next[i] == -2) s->v[j] = entry(&s->d, i, j) - s->k[i] + s->eta;
+    }
+    /* Three roundings in D - k - v, and as many where k and v came from. */
+    double most = s->scale;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(s->k[i]));
+    s->slack = 8.0 * DBL_EPSILON * (s->scale + most);
+}
+
+static bool improve_columns(gauge_state *s, int64_t first, int64_t count) {
+    bool changed = false;
+    for (int64_t j = 0; j < count; j++) {
+        const double v = s->low[j] + s->eta, change = s->v[first + j] - v;
+        if (!(change > s->slack)) continue;
+        s->v[first + j] = v;
+        s->column_at[first + j] = s->low_at[j];
+        note_change(s, change);
+        changed = true;
+    }
+    return changed;
+}
+
+ota_status ota_gauge_howard(gauge_state *s) {
+    const int64_t most = s->options->max_passes > 0 ? s->options->max_passes : 1000;
+    while (s->passes < most) {
+        bool changed;
+        ota_gauge_best_cycle(s);
+        follow_policy(s);
+        s->widest = 0.0;
+        /* The maxima's places go to `stack`: the policy keeps its old arc where it is good enough. */
+        const ota_status status = ota_gauge_scan(s, improve_columns, s->stack, &changed);
+        if (status != OTA_OK) return status;
+        for (int64_t i = 0; i < s->d.rows; i++) {
+            const double k = s->row_high[i] - s->eta, change = k - s->k[i];
+            if (!(change > s->slack)) continue;
+            s->k[i] = k;
+            s->row_at[i] = s->stack[i];
+            note_change(s, change);
+            changed = true;
+        }
+        s->passes++;
+        tell(s->options, ++s->told, s->scale > 0.0 ? s->widest / s->scale : 0.0);
+        if (!changed) return OTA_OK;
+    }
+    return OTA_NOT_CONVERGED;
+}
+
+/* ---- the tie rule: the centre between the greatest and the least minimiser with k_0 = 0 ---- */
+
+static bool raise_to_reach(gauge_state *s, int64_t first, int64_t count) {
+    bool changed = false;
+    for (int64_t j = 0; j < count; j++) {
+        const double v = s->high[j] - s->eta, change = v - s->v[first + j];
+        if (!(change > s->slack)) continue;
+        s->v[first + j] = v;
+        changed = true;
+    }
+    return changed;
+}
+
+static bool lower_to_reach(gauge_state *s, int64_t first, int64_t count) {
+    bool changed = false;
+    for (int64_t j = 0; j < count; j++) {
+        const double v = s->low[j] + s->eta, change = s->v[first + j] - v;
+        if (!(change > s->slack)) continue;
+        s->v[first + j] = v;
+        changed = true;
+    }
+    return changed;
+}
+
+/* Shortest paths from row 0; rows passes are enough, for none of them visits a row twice. */
+ota_status ota_gauge_extreme(gauge_state *s, double sign) {
+    int64_t *moved = s->head;
+    for (int64_t i = 0; i < s->d.rows; i++) {
+        s->k[i] = i == 0 ? 0.0 : sign * HUGE_VAL;
+        moved[i] = i == 0;
+    }
+    for (int64_t j = 0; j < s->d.columns; j++) s->v[j] = -sign * HUGE_VAL;
+    bool changed = true;
+    s->moved = moved;
+    ota_status status = OTA_OK;
+    for (int64_t pass = 0; changed && pass <= s->d.rows; pass++) {
+        status = ota_gauge_scan(s, sign > 0.0 ? raise_to_reach : lower_to_reach, NULL, &changed);
+        if (status != OTA_OK) break;
+        changed = false;
+        for (int64_t i = 1; i < s->d.rows; i++) {
+            const double k = sign > 0.0 ? s->row_low[i] + s->eta : s->row_high[i] - s->eta;
+            moved[i] = sign * (s->k[i] - k) > s->slack;
+            if (moved[i] == 0) continue;
+            s->k[i] = k;
+            changed = true;
+        }
+        moved[0] = 0;
+        tell(s->options, ++s->told, 0.0);
+    }
+    s->moved = NULL;
+    return status;
+}
+
+double ota_gauge_largest_rest(const gauge_state *s) {
+    double rest = 0.0;
+    for (int64_t i = 0; i < s->d.rows; i++) {
+        rest = fmax(rest, fmax(s->row_high[i] - s->k[i], s->k[i] - s->row_low[i]));
+    }
+    return rest;
+}
+
+static void swap_shifts(gauge_state *s) {
+    double *const k = s->k, *const v = s->v;
+    s->k = s->other_k, s->v = s->other_v;
+    s->other_k = k, s->other_v = v;
+}
+
+ota_status ota_gauge_centre(gauge_state *s) {
+    bool changed;
+    ota_status status = ota_gauge_scan(s, NULL, NULL, &changed);
+    if (status != OTA_OK) return status;
+    s->eta = ota_gauge_largest_rest(s);
+    swap_shifts(s);
+    status = ota_gauge_extreme(s, 1.0);
+    if (status != OTA_OK) {
+        swap_shifts(s);
+        return status;
+    }
+    /* `other` now takes the greatest; Howard's are no longer needed. */
+    swap_shifts(s);
+    status = ota_gauge_extreme(s, -1.0);
+    if (status != OTA_OK) {
+        swap_shifts(s);
+        return status;
+    }
+    for (int64_t i = 0; i < s->d.rows; i++) s->k[i] = 0.5 * (s->k[i] + s->other_k[i]);
+    for (int64_t j = 0; j < s->d.columns; j++) s->v[j] = 0.5 * (s->v[j] + s->other_v[j]);
+    return OTA_OK;
+}

@@ -1,0 +1,435 @@
+/* How far an attention layer or block moves when its input does: measured, as printed, and sharper.
+ *
+ *     P V - P' V' = (P - P') V + P' (V - V')            rows of P' sum to 1
+ *     q k - q' k' = q (k - k') + (q - q') k'
+ *
+ * so ||y_i - y'_i|| <= sum_h ||W_O,h|| (||P_i - P'_i||_1 |V_h| + |V_h - V'_h|) [TOT-54], with |.| the
+ * spectral norm or the largest row norm: a row of P times V is a signed sum of rows of V. The weights
+ * follow from the scores: r_i bounds |score change| / (T tau) of row i, osc_i is its range (at most 2 r_i),
+ * and with n rows of mass 1
+ *
+ *     free      ||P_i - P'_i||_1 <= 2 tanh(osc_i / 4)                                        [DER-18]
+ *     relaxed   ||P - P'||_1 <= 2 n tanh(max osc / 4), which bounds every row                [DER-18]
+ *     exact     the same for the whole, and a row has at most half of it: column sums of P - P' vanish
+ *                                                                                        [DER-17, 19] */
+#include "otattn_analysis.h"
+
+#include "analysis/analysis.h"
+#include "block.h"
+#include "dense.h"
+
+double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
+                         double *workspace) {
+    const bool wide = columns > rows;
+    const int64_t side = wide ? rows : columns, inner = wide ? columns : rows;
+    const int64_t step = wide ? row_stride : 1, along = wide ? 1 : row_stride;
+    double *g = workspace, *square = workspace + side * side, largest = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) largest = fmax(largest, fabs(a[i * row_stride + j]));
+    }
+    if (!(largest > 0.0) || isinf(largest)) return largest;
+    for (int64_t i = 0; i < side; i++) {
+        for (int64_t j = 0; j < side; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < inner; k++)
+                sum += (a[i * step + k * along] / largest) * (a[j * step + k * along] / largest);
+            g[i * side + j] = sum;
+        }
+    }
+    /* log of tr(G^k)^(1/k), k = 1, 2, 4 ...; G is scaled to trace 1 at each step, and a trace exceeds the
+       largest eigenvalue at most `side` times. */
+    double logarithm = 0.0, weight = 1.0;
+    for (;;) {
+        double trace = 0.0;
+        for (int64_t i = 0; i < side; i++) trace += g[i * side + i];
+        logarithm += weight * log(trace);
+        for (int64_t i = 0; i < side * side; i++) g[i] /= trace;
+        if (weight * log((double)side) <= 2e-9) break;
+        dense_product(g, side, g, side, NULL, square, side, side, side, side);
+        for (int64_t i = 0; i < side * side; i++) g[i] = square[i];
+        weight *= 0.5;
+    }
+    /* Rounding of a step weighs half as much as that of the step before. */
+    const double rounding = 4.0 * (double)(rows + columns) * 0x1p-53;
+    return largest * exp(0.5 * logarithm) * (1.0 + rounding);
+}
+
+/* ---- what is known about the weights -------------------------------------------------------- */
+
+typedef struct weight_rule {
+    ota_column_rule columns;
+    bool alone;            /* a row answers for itself; else the worst row answers for all */
+    double printed, sharp; /* factors, times the number of queries where rows are not alone */
+} weight_rule;
+
+static const weight_rule weight_rules[] = {
+    {OTA_COLUMNS_FREE, true, 1.0, 2.0},
+    {OTA_COLUMNS_EXACT, false, 1.0, 1.0},
+    {OTA_COLUMNS_RELAXED, false, 1.0, 2.0},
+};
+
+static double printed_weights(const weight_rule *rule, int64_t queries, double own, double worst) {
+    return rule->alone ? rule->printed * own : rule->printed * (double)queries * worst;
+}
+
+/* `own` and `worst` are ranges, the largest less the smallest. */
+static double sharp_weights(const weight_rule *rule, int64_t queries, double own, double worst) {
+    const double bound = rule->alone ? rule->sharp * tanh(0.25 * own)
+                                     : rule->sharp * (double)queries * tanh(0.25 * worst);
+    return fmin(2.0, bound);
+}
+
+/* The rule of this method, or why there is none. */
+static ota_status find_rule(const layer_shape *s, const weight_rule **rule, ota_error *error) {
+    const ota_problem *problem = &s->problem;
+    const char *reason = NULL;
+    *rule = NULL;
+    for (size_t k = 0; k < sizeof weight_rules / sizeof *weight_rules; k++) {
+        if (weight_rules[k].columns == problem->columns) *rule = &weight_rules[k];
+    }
+    if (*rule == NULL) reason = "this column rule";
+    if (problem->regulariser != OTA_SOFTMAX) reason = "regularisers other than entropy";
+    if (problem->rows != OTA_ROWS_HARD) reason = "relaxed rows";
+    if (problem->row_mass.type != OTA_NO_TYPE) reason = "rows of other mass than 1";
+    if (problem->axis != OTA_AXIS_ROWS) reason = "the transposed problem";
+    if (problem->end != OTA_SIDE_ROWS) reason = "plans that end on columns";
+    if (problem->columns != OTA_COLUMNS_FREE && s->layer.options != NULL &&
+        s->layer.options->rounds != 0)
+        reason = "a fixed number of rounds";
+    for (int64_t k = 0; k < problem->term_count; k++) {
+        if (problem->terms[k].kind == OTA_TERM_SINK) reason = "a sink";
+        if (problem->terms[k].kind == OTA_TERM_SOFTCAP) reason = "capped scores";
+    }
+    if (reason == NULL) return OTA_OK;
+    return analysis_fail(error, OTA_UNSUPPORTED, "method",
+                         "use softmax with free, exact or relaxed columns",
+                         "no bound on the change is proven for %s", reason);
+}
+
+/* |scale| / tau of a head: what a dot product is multiplied with. */
+static double head_rate(const layer_shape *s, int64_t head) {
+    const ota_problem *problem = &s->problem;
+    const ota_array *temperatures = &problem->temperatures;
+    const double scale =
+        problem->scale == 0.0 ? 1.0 / sqrt((double)s->layer.head_width) : fabs(problem->scale);
+    double tau = problem->temperature == 0.0 ? 1.0 : problem->temperature;
+    if (temperatures->type == OTA_F64)
+        tau = ((const double *)temperatures->data)[head * temperatures->stride[3]];
+    if (temperatures->type == OTA_F32)
+        tau = (double)((const float *)temperatures->data)[head * temperatures->stride[3]];
+    return scale / tau;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+static double ratio(double measured, double bound) {
+    if (bound > 0.0) return measured / bound;
+    return measured > 0.0 ? (double)INFINITY : 0.0;
+}
+
+static void include(ota_change *change, double measured, double printed, double sharp) {
+    if (change == NULL) return;
+    change->measured = fmax(change->measured, measured);
+    change->printed = fmax(change->printed, printed);
+    change->sharp = fmax(change->sharp, sharp);
+    change->printed_ratio = fmax(change->printed_ratio, ratio(measured, printed));
+    change->sharp_ratio = fmax(change->sharp_ratio, ratio(measured, sharp));
+}
+
+/* Largest row norm of x [rows, columns]. */
+static double largest_row(const double *x, int64_t rows, int64_t columns, int64_t stride) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < rows; i++) largest = fmax(largest, dense_norm(x + i * stride, columns));
+    return largest;
+}
+
+static double largest_of(const double *x, int64_t count) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < count; i++) largest = fmax(largest, x[i]);
+    return largest;
+}
+
+static double weight_distance(const double *p, const double *q, int64_t keys) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < keys; j++) sum += fabs(p[j] - q[j]);
+    return sum;
+}
+
+/* Two passes side by side, and what both need. */
+typedef struct two_passes {
+    layer_shape shape;
+    const weight_rule *rule;
+    layer_pass first, second;
+    double *normalised[2];
+    double *rows[6]; /* [queries] each */
+    double *tokens;  /* two of them */
+    double *squares;
+} two_passes;
+
+enum { ROW_ARRAYS = 6 };
+
+static int64_t square_side(const layer_shape *s) {
+    return s->layer.head_width > s->layer.value_width ? s->layer.head_width : s->layer.value_width;
+}
+
+int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t queries,
+                                       int64_t keys) {
+    layer_shape s;
+    int64_t half = 0, total = 0;
+    if (ota_layer_read(layer, queries, keys, &s, NULL) != OTA_OK) return 0;
+    const int64_t width = s.layer.width, side = square_side(&s);
+    /* Each half: a pass, the normalised input, the output and the couplings. */
+    const bool fits =
+        ota_layer_count_pass(&half, &s) && ota_layer_count(&half, queries, width, 2) &&
+        ota_layer_count(&half, s.layer.heads, queries, keys) &&
+        ota_layer_count(&total, half, 2, 1) && ota_layer_count(&total, queries, ROW_ARRAYS, 1) &&
+        ota_layer_count(&total, width, 2, 1) && ota_layer_count(&total, side, side, 2);
+    return fits ? total : 0;
+}
+
+static ota_status open_two(const ota_attention_layer *layer, int64_t queries, int64_t keys,
+                           double *workspace, two_passes *two, ota_error *error) {
+    layer_shape *s = &two->shape;
+    const int64_t count = ota_attention_change_workspace(layer, queries, keys);
+    ota_status status = ota_layer_open(layer, queries, keys, count, workspace, s, error);
+    if (status == OTA_OK) status = find_rule(s, &two->rule, error);
+    if (status != OTA_OK) return status;
+    layer_pass *const passes[2] = {&two->first, &two->second};
+    for (int k = 0; k < 2; k++) {
+        *passes[k] = ota_layer_take_pass(&workspace, s);
+        passes[k]->out = ota_layer_take(&workspace, queries * s->layer.width);
+        passes[k]->coupling = ota_layer_take(&workspace, s->layer.heads * queries * keys);
+        two->normalised[k] = ota_layer_take(&workspace, queries * s->layer.width);
+    }
+    for (int k = 0; k < ROW_ARRAYS; k++) two->rows[k] = ota_layer_take(&workspace, queries);
+    two->tokens = ota_layer_take(&workspace, 2 * s->layer.width);
+    two->squares = ota_layer_take(&workspace, 2 * square_side(s) * square_side(s));
+    return OTA_OK;
+}
+
+/* Both solves, which have to keep every promise for the bounds to mean anything. */
+static ota_status run_two(two_passes *two, const double *x, const double *context, const double *x2,
+                          const double *context2, ota_error *error) {
+    const double *const inputs[2][2] = {{x, context}, {x2, context2}};
+    layer_pass *const passes[2] = {&two->first, &two->second};
+    for (int k = 0; k < 2; k++) {
+        const ota_status status =
+            ota_layer_run(&two->shape, inputs[k][0], inputs[k][1], passes[k], NULL, error);
+        if (status < 0) return status;
+        if (status > 0) {
+            return analysis_fail(error, OTA_UNSUPPORTED, "method", "let the solve converge",
+                                 "the bounds are about the converged plan, but the status is %s",
+                                 ota_status_word(status));
+        }
+    }
+    return OTA_OK;
+}
+
+/* ---- one layer, from its queries, keys and values ------------------------------------------- */
+
+/* reach_i = r_i and range_i = osc_i of one head. */
+static void score_changes(const two_passes *two, int64_t head, double *reach, double *range) {
+    const layer_shape *s = &two->shape;
+    const int64_t width = s->layer.head_width, stride = s->head_columns, first = head * width;
+    const layer_pass *a = &two->first, *b = &two->second;
+    const double rate = head_rate(s, head);
+    const double key_norm = largest_row(b->k + first, s->keys, width, stride);
+    double key_change = 0.0;
+    for (int64_t j = 0; j < s->keys; j++)
+        key_change = fmax(key_change, dense_distance(a->k + j * stride + first,
+                                                     b->k + j * stride + first, width));
+    for (int64_t i = 0; i < s->queries; i++) {
+        const double *q = a->q + i * stride + first, *q2 = b->q + i * stride + first;
+        double low = (double)INFINITY, high = -(double)INFINITY;
+        for (int64_t j = 0; j < s->keys; j++) {
+            const double change = dense_dot(q, a->k + j * stride + first, width) -
+                                  dense_dot(q2, b->k + j * stride + first, width);
+            low = fmin(low, change);
+            high = fmax(high, change);
+        }
+        range[i] = rate * (high - low);
+        reach[i] =
+            rate * (key_change * dense_norm(q, width) + key_norm * dense_distance(q, q2, width));
+    }
+}
+
+ota_status ota_attention_change(const ota_attention_layer *layer, const double *x,
+                                const double *context, const double *x2, const double *context2,
+                                int64_t queries, int64_t keys, double *workspace,
+                                ota_change *output, ota_change *weights, ota_error *error) {
+    two_passes two;
+    ota_status status = open_two(layer, queries, keys, workspace, &two, error);
+    if (status != OTA_OK) return status;
+    if ((context == NULL) != (context2 == NULL) || (context == NULL && keys != queries)) {
+        return analysis_fail(error, OTA_EINVAL, "context", "give both contexts, or none",
+                             "one context is missing, or keys differs from queries without any");
+    }
+    const layer_shape *s = &two.shape;
+    const int64_t width = s->layer.width, value_width = s->layer.value_width;
+    const struct {
+        const char *field;
+        const double *data;
+        int64_t rows;
+    } inputs[] = {{"x", x, queries},
+                  {"x2", x2, queries},
+                  {"context", context == NULL ? x : context, keys},
+                  {"context2", context2 == NULL ? x2 : context2, keys}};
+    for (int k = 0; k < 4 && status == OTA_OK; k++)
+        status =
+            ota_layer_check_input(inputs[k].data, inputs[k].rows, width, inputs[k].field, error);
+    if (status == OTA_OK) status = run_two(&two, x, inputs[2].data, x2, inputs[3].data, error);
+    if (status != OTA_OK) return status;
+    if (output != NULL) *output = (ota_change){.measured = 0.0};
+    if (weights != NULL) *weights = (ota_change){.measured = 0.0};
+    double *reach = two.rows[0], *range = two.rows[1], *printed = two.rows[2], *sharp = two.rows[3];
+    for (int64_t i = 0; i < queries; i++) printed[i] = sharp[i] = 0.0;
+    for (int64_t h = 0; h < s->layer.heads; h++) {
+        double *v = two.first.v + h * value_width, *v2 = two.second.v + h * value_width;
+        const double out_norm = ota_spectral_norm(s->layer.output_weights + h * value_width * width,
+                                                  value_width, width, width, two.squares);
+        /* V' gives way to V' - V, whose norms are wanted. */
+        for (int64_t j = 0; j < keys; j++) {
+            for (int64_t k = 0; k < value_width; k++)
+                v2[j * s->value_columns + k] -= v[j * s->value_columns + k];
+        }
+        const double *const values[2] = {v, v2};
+        double spectral[2], row[2];
+        for (int k = 0; k < 2; k++) {
+            spectral[k] =
+                ota_spectral_norm(values[k], keys, value_width, s->value_columns, two.squares);
+            row[k] = largest_row(values[k], keys, value_width, s->value_columns);
+        }
+        score_changes(&two, h, reach, range);
+        const double worst_reach = largest_of(reach, queries);
+        const double worst_range = largest_of(range, queries);
+        for (int64_t i = 0; i < queries; i++) {
+            const int64_t at = (h * queries + i) * keys;
+            const double moved =
+                weight_distance(two.first.coupling + at, two.second.coupling + at, keys);
+            include(weights, moved, printed_weights(two.rule, queries, reach[i], worst_reach),
+                    sharp_weights(two.rule, queries, range[i], worst_range));
+            printed[i] += out_norm * (moved * spectral[0] + spectral[1]);
+            sharp[i] += out_norm * (moved * row[0] + row[1]);
+        }
+    }
+    for (int64_t i = 0; i < queries; i++)
+        include(output,
+                dense_distance(two.first.out + i * width, two.second.out + i * width, width),
+                printed[i], sharp[i]);
+    return OTA_OK;
+}
+
+/* ---- one block, from the distance of its inputs --------------------------------------------- */
+
+/* What the block's bound is made of, printed [0] and sharp [1]. */
+typedef struct block_norms {
+    double query, key, value, out; /* spectral norms of a head's weights */
+    double values[2];              /* |V| */
+    double value_change[2];        /* |V - V'| */
+    double token_change[2];        /* largest delta */
+    double key_norm;               /* |K'| */
+} block_norms;
+
+/* rows[0], rows[1]: delta_i printed and sharp. */
+static ota_status token_changes(const two_passes *two, const ota_norm *norm, const double *x,
+                                const double *x2, ota_error *error) {
+    const int64_t width = two->shape.layer.width;
+    for (int64_t i = 0; i < two->shape.queries; i++) {
+        const double *u = x + i * width, *v = x2 + i * width;
+        ota_change change = {.printed = dense_distance(u, v, width)};
+        change.sharp = change.printed;
+        if (norm != NULL) {
+            const ota_status status = ota_layernorm_change(u, v, width, norm->gamma, norm->epsilon,
+                                                           two->tokens, &change, error);
+            if (status != OTA_OK) return status;
+        }
+        two->rows[0][i] = change.printed;
+        two->rows[1][i] = change.sharp;
+    }
+    return OTA_OK;
+}
+
+static block_norms norms_of(const two_passes *two, int64_t head) {
+    const layer_shape *s = &two->shape;
+    const ota_attention_layer *a = &s->layer;
+    const int64_t first = head * a->head_width, first_value = head * a->value_width;
+    double *squares = two->squares;
+    block_norms n = {
+        .query = ota_spectral_norm(a->query_weights + first, a->width, a->head_width,
+                                   s->head_columns, squares),
+        .key = ota_spectral_norm(a->key_weights + first, a->width, a->head_width, s->head_columns,
+                                 squares),
+        .value = ota_spectral_norm(a->value_weights + first_value, a->width, a->value_width,
+                                   s->value_columns, squares),
+        .out = ota_spectral_norm(a->output_weights + first_value * a->width, a->value_width,
+                                 a->width, a->width, squares),
+        .values = {ota_spectral_norm(two->first.v + first_value, s->keys, a->value_width,
+                                     s->value_columns, squares),
+                   largest_row(two->first.v + first_value, s->keys, a->value_width,
+                               s->value_columns)},
+        .token_change = {largest_of(two->rows[0], s->queries),
+                         largest_of(two->rows[1], s->queries)},
+        .key_norm = largest_row(two->second.k + first, s->keys, a->head_width, s->head_columns),
+    };
+    n.value_change[0] = n.value * dense_norm(two->rows[0], s->queries);
+    n.value_change[1] = n.value * n.token_change[1];
+    return n;
+}
+
+ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm, double alpha,
+                            const double *x, const double *x2, int64_t tokens, double *workspace,
+                            ota_change *change, ota_error *error) {
+    two_passes two;
+    const double *normalised[2];
+    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", error);
+    if (status != OTA_OK) return status;
+    const layer_shape *s = &two.shape;
+    const int64_t width = s->layer.width;
+    status = ota_layer_check_input(x, tokens, width, "x", error);
+    if (status == OTA_OK) status = ota_layer_check_input(x2, tokens, width, "x2", error);
+    if (status == OTA_OK)
+        status =
+            ota_layer_normalise(norm, x, tokens, width, two.normalised[0], &normalised[0], error);
+    if (status == OTA_OK)
+        status =
+            ota_layer_normalise(norm, x2, tokens, width, two.normalised[1], &normalised[1], error);
+    if (status == OTA_OK)
+        status = run_two(&two, normalised[0], normalised[0], normalised[1], normalised[1], error);
+    if (status == OTA_OK) status = token_changes(&two, norm, x, x2, error);
+    if (status != OTA_OK) return status;
+    double *const reach[2] = {two.rows[2], two.rows[3]}, *const bound[2] = {two.rows[4],
+                                                                            two.rows[5]};
+    for (int64_t i = 0; i < tokens; i++)
+        bound[0][i] = bound[1][i] = dense_distance(x + i * width, x2 + i * width, width);
+    for (int64_t h = 0; h < s->layer.heads; h++) {
+        const block_norms n = norms_of(&two, h);
+        double worst[2];
+        for (int form = 0; form < 2; form++) {
+            for (int64_t i = 0; i < tokens; i++) {
+                const double *q = two.first.q + i * s->head_columns + h * s->layer.head_width;
+                reach[form][i] = head_rate(s, h) * (dense_norm(q, s->layer.head_width) * n.key *
+                                                        n.token_change[form] +
+                                                    n.key_norm * n.query * two.rows[form][i]);
+            }
+            worst[form] = largest_of(reach[form], tokens);
+        }
+        for (int64_t i = 0; i < tokens; i++) {
+            const double moved[2] = {
+                printed_weights(two.rule, tokens, reach[0][i], worst[0]),
+                sharp_weights(two.rule, tokens, 2.0 * reach[1][i], 2.0 * worst[1])};
+            for (int form = 0; form < 2; form++)
+                bound[form][i] +=
+                    fabs(alpha) * n.out * (moved[form] * n.values[form] + n.value_change[form]);
+        }
+    }
+    *change = (ota_change){.measured = 0.0};
+    for (int64_t i = 0; i < tokens; i++) {
+        double measured = 0.0;
+        for (int64_t k = i * width; k < (i + 1) * width; k++)
+            measured =
+                hypot(measured, (x[k] - x2[k]) + alpha * (two.first.out[k] - two.second.out[k]));
+        include(change, measured, bound[0][i], bound[1][i]);
+    }
+    return OTA_OK;
+}

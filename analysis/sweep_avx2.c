@@ -1,4 +1,0 @@
-/* The passes over logits at level avx2: see sweep.inc.h. */
-#define SWEEP_TABLE ota_sweep_avx2
-#define SWEEP_NAME "avx2"
-#include "sweep.inc.h"

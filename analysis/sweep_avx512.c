@@ -1,4 +1,0 @@
-/* The passes over logits at level avx512: see sweep.inc.h. */
-#define SWEEP_TABLE ota_sweep_avx512
-#define SWEEP_NAME "avx512"
-#include "sweep.inc.h"

@@ -1,0 +1,54 @@
+/* Opening of hostile files and the sentences about them: "path: at byte N: rule". Every call returns
+ * an ota_status and fills `error` on failure; messages are valid UTF-8 without control characters,
+ * whatever a file's names hold. */
+#ifndef OTATTN_MODELS_FILES_H
+#define OTATTN_MODELS_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+#include "otattn_tensors.h"
+
+ota_status ota_refuse(ota_error *error, ota_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Always OTA_EFORMAT. */
+ota_status ota_refuse_at(ota_error *error, const char *path, int64_t offset, const char *format,
+                         ...) __attribute__((format(printf, 4, 5)));
+/* What to do about the sentence that was just written; returns `status`. */
+ota_status ota_advise(ota_error *error, ota_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The end of a path too long for a sentence. */
+const char *ota_path_end(const char *path);
+
+typedef struct ota_file {
+    int descriptor;
+    int64_t size; /* fixed at opening */
+    const char *path;
+} ota_file;
+
+/* Regular files only. `trusted` false: the name came out of another file, so a symbolic link is
+ * refused. */
+ota_status ota_file_open(const char *path, bool trusted, ota_file *file, ota_error *error);
+/* Exactly `size` bytes; a shorter file is refused. */
+ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int64_t offset,
+                            ota_error *error);
+/* A file that changed its size since it was opened is refused. */
+ota_status ota_file_recheck(const ota_file *file, ota_error *error);
+void ota_file_close(ota_file *file);
+/* The whole file as text with a NUL behind it, *text freed by the caller; above `most` bytes it is
+ * OTA_ELIMIT. */
+ota_status ota_file_text(const char *path, bool trusted, int64_t most, char **text, size_t *size,
+                         ota_error *error);
+
+/* rank <= 8, dims <= 2^48, product of the nonzero dims <= 2^62 whatever their order. */
+ota_status ota_shape_check(const int64_t *shape, int rank, const char *path, int64_t offset,
+                           int64_t *count, ota_error *error);
+
+/* "folder/name", freed by the caller; NULL without memory. */
+char *ota_path_join(const char *folder, const char *name);
+bool ota_path_exists(const char *path);
+bool ota_path_is_folder(const char *path);
+
+#endif

@@ -1,0 +1,45 @@
+/* An open model: configuration, weights by role, and what runs it. */
+#ifndef OTATTN_MODELS_MODEL_H
+#define OTATTN_MODELS_MODEL_H
+
+#include "config.h"
+#include "gguf.h"
+#include "otattn_model.h"
+#include "weights.h"
+
+typedef struct ota_block {
+    ota_weight weights[OTA_BLOCK_ROLES];
+} ota_block;
+
+typedef enum ota_head_kind {
+    OTA_HEAD_TIED,
+    OTA_HEAD_OWN,
+    OTA_HEAD_MLM,
+    OTA_HEAD_ABSENT
+} ota_head_kind;
+
+struct ota_model {
+    const ota_architecture *architecture;
+    ota_config config;
+    ota_checkpoint checkpoint;
+    ota_gguf_pair *pairs; /* gguf only */
+    int64_t pair_count;
+    char *path;
+    const char *format, *dtype;
+    ota_weight weights[OTA_ROLES]; /* those of the whole model */
+    ota_block *blocks;             /* [layers] */
+    float *vectors;                /* decoded vectors that weights[].values point into */
+    ota_head_kind head;
+    int64_t parameters;
+};
+
+/* The folder of a hub model's newest snapshot, freed by the caller; NULL when it is not there. */
+char *ota_hub_folder(const char *cache, const char *name);
+/* Finds every tensor of the architecture, checks its shape, decodes vectors. */
+ota_status ota_model_bind(ota_model *model, ota_error *error);
+
+static inline int64_t ota_model_size(const ota_model *model, ota_size size) {
+    return model->config.sizes[size];
+}
+
+#endif

@@ -1,0 +1,331 @@
+/* What the files of the tokenizer share.
+ *
+ *   text --added.c--> stretches between added tokens --normalize.c--> --pretokenize.c--> words
+ *        --bpe.c | wordpiece.c--> ids
+ *
+ * A tokenizer is built once by tokenizer_json.c, tokenizer_lists.c or tokenizer_create.c and is constant
+ * from then on; whatever changes while a text is encoded lives in ota_token_encoder. */
+#ifndef OTATTN_MODELS_TOKENIZER_PARTS_H
+#define OTATTN_MODELS_TOKENIZER_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn_tokenizer.h"
+
+/* ---- limits of the loader rules ---- */
+
+enum {
+    OTA_TOKEN_FILE_MOST = 64 << 20,
+    OTA_TOKEN_TEXT_MOST = 64 << 20,
+    OTA_TOKEN_PIECES_MOST = 1 << 20,
+    OTA_TOKEN_MERGES_MOST = 1 << 21,
+    OTA_TOKEN_PIECE_MOST = 4096,
+    OTA_TOKEN_STEPS_MOST = 16,
+    OTA_TOKEN_FRAME_MOST = 16
+};
+
+/* ---- errors (tokenizer_files.c) ---- */
+
+/* "path: at byte offset: rule"; offset < 0 names no place. Hostile bytes in the sentence become '?'. */
+ota_status ota_token_fail(ota_error *error, ota_status status, const char *path, int64_t offset,
+                          const char *format, ...) __attribute__((format(printf, 5, 6)));
+ota_status ota_token_no_memory(ota_error *error);
+
+/* ---- files (tokenizer_files.c) ---- */
+
+typedef struct ota_token_file {
+    char *text; /* owned, ended by one NUL beyond size */
+    size_t size;
+    const char *path; /* borrowed */
+} ota_token_file;
+
+ota_status ota_token_file_read(const char *path, ota_token_file *file, ota_error *error);
+void ota_token_file_free(ota_token_file *file);
+
+/* ---- UTF-8 (utf8.c) ---- */
+
+/* Bytes at the start of `text` that are valid UTF-8. */
+size_t ota_token_valid(const char *text, size_t size);
+/* Bytes at the start that belong to no character; `text` begins with such a byte. */
+size_t ota_token_broken(const char *text, size_t size);
+/* The same for the largest broken part that counts as one U+FFFD. */
+size_t ota_token_broken_part(const char *text, size_t size);
+bool ota_token_is_space(int32_t character);
+bool ota_token_is_word(int32_t character);
+
+/* ---- growing bytes (buffer.c) ---- */
+
+typedef struct ota_token_buffer {
+    char *bytes; /* owned */
+    size_t used, room;
+} ota_token_buffer;
+
+/* Both false without memory. */
+bool ota_token_reserve(ota_token_buffer *buffer, size_t more);
+bool ota_token_append(ota_token_buffer *buffer, const char *bytes, size_t size);
+/* Room for `count` elements of `size` bytes in *array; *room counts elements. */
+bool ota_token_grow(void **array, size_t *room, size_t count, size_t size);
+
+/* ---- vocabulary (vocabulary.c) ---- */
+
+/* Pieces found in a file, in any order, before they are checked. */
+typedef struct ota_token_entry {
+    size_t begin, size; /* in list.text */
+    int64_t id;
+    int64_t offset; /* in the file, for errors */
+} ota_token_entry;
+
+typedef struct ota_token_list {
+    ota_token_buffer text;
+    ota_token_entry *entries;
+    size_t count, room;
+    const char *path;
+} ota_token_list;
+
+/* The piece whose bytes were appended to list->text since `begin`. Refuses empty and long ones. */
+ota_status ota_token_list_add(ota_token_list *list, size_t begin, int64_t id, int64_t offset,
+                              ota_error *error);
+void ota_token_list_free(ota_token_list *list);
+
+typedef struct ota_vocabulary {
+    char *bytes;     /* pieces one after another */
+    uint32_t *begin; /* [count + 1] */
+    int32_t count;
+    int32_t *slots; /* [mask + 1] ids by hash, -1 empty; NULL: no index */
+    uint64_t mask;
+    size_t longest; /* bytes of the longest piece */
+} ota_vocabulary;
+
+/* Packs the entries by id, which must be 0 ... count - 1 without a hole, texts unique. */
+ota_status ota_vocabulary_build(ota_vocabulary *vocabulary, const ota_token_list *list,
+                                ota_error *error);
+/* An index over pieces that may repeat: the first wins. */
+bool ota_vocabulary_index(ota_vocabulary *vocabulary);
+void ota_vocabulary_free(ota_vocabulary *vocabulary);
+int32_t ota_vocabulary_find(const ota_vocabulary *vocabulary, const char *text, size_t size);
+ota_text ota_vocabulary_text(const ota_vocabulary *vocabulary, int32_t id);
+
+/* FNV-1a, so that a hash of a prefix can go on; `ota_token_spread` ends it. */
+#define OTA_TOKEN_HASH_START UINT64_C(0xcbf29ce484222325)
+static inline uint64_t ota_token_hash(uint64_t hash, const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+/* Every bit of the hash reaches the low bits, which choose the slot. */
+static inline uint64_t ota_token_spread(uint64_t hash) {
+    hash = (hash ^ hash >> 33) * UINT64_C(0xff51afd7ed558ccd);
+    hash = (hash ^ hash >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return hash ^ hash >> 33;
+}
+
+/* ---- the byte alphabet (byte_alphabet.c) ---- */
+
+/* The character that stands for a byte in byte-level pieces, and back: -1 for a character that is none. */
+int32_t ota_token_byte_character(unsigned byte);
+int ota_token_character_byte(int32_t character);
+
+/* ---- BPE (bpe.c) ---- */
+
+typedef struct ota_merge {
+    uint64_t pair; /* left id << 32 | right id; UINT64_MAX: empty slot */
+    uint32_t rank;
+    int32_t product;
+} ota_merge;
+
+typedef struct ota_bpe {
+    ota_merge *merges; /* [mask + 1] by hash of the pair */
+    uint64_t mask;
+    uint32_t merge_count;
+    int32_t byte_ids[256]; /* -1: the vocabulary lacks the byte */
+    ota_vocabulary raw;    /* pieces as the bytes they stand for */
+    bool whole_word;       /* a word that is a piece is taken as it is */
+} ota_bpe;
+
+typedef struct ota_token_merge_list {
+    ota_merge *merges; /* rank = index */
+    size_t count, room;
+} ota_token_merge_list;
+
+/* The merge of two pieces spelled as in the vocabulary; both and their product must exist. */
+ota_status ota_bpe_merge(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
+                         ota_text left, ota_text right, const char *path, int64_t offset,
+                         ota_error *error);
+/* "left right" with exactly one space. */
+ota_status ota_bpe_merge_line(const ota_vocabulary *vocabulary, ota_token_merge_list *list,
+                              ota_text line, const char *path, int64_t offset, ota_error *error);
+ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
+                         const ota_token_merge_list *list, ota_error *error);
+void ota_bpe_free(ota_bpe *bpe);
+
+/* ---- WordPiece (wordpiece.c) ---- */
+
+typedef struct ota_wordpiece {
+    char prefix[32]; /* of pieces that continue a word */
+    size_t prefix_size;
+    int64_t longest_word; /* characters; longer words are unknown */
+} ota_wordpiece;
+
+/* ---- added tokens (added.c) ---- */
+
+typedef struct ota_added {
+    ota_token_entry text; /* in ota_added_set.text */
+    int32_t id;
+    bool single_word, strip_left, strip_right, normalized, special;
+} ota_added;
+
+/* Sorted by text. */
+typedef struct ota_added_set {
+    ota_token_buffer text;
+    ota_added *tokens;
+    size_t count, room;
+    bool begins[256]; /* bytes that some token begins with */
+} ota_added_set;
+
+typedef struct ota_added_match {
+    size_t begin, end; /* with the blanks that the token strips */
+    int32_t id;
+} ota_added_match;
+
+bool ota_added_put(ota_added_set *set, ota_text text, ota_added token);
+void ota_added_sort(ota_added_set *set);
+/* The first token at or after `from`, the longest of those that begin there. */
+bool ota_added_next(const ota_added_set *set, const char *text, size_t size, size_t from,
+                    ota_added_match *match);
+void ota_added_free(ota_added_set *set);
+
+/* ---- normalisation (normalize.c) ---- */
+
+typedef enum ota_normal_kind {
+    OTA_NORMAL_NFC,
+    OTA_NORMAL_NFD,
+    OTA_NORMAL_NFKC,
+    OTA_NORMAL_NFKD,
+    OTA_NORMAL_LOWERCASE,
+    OTA_NORMAL_STRIP_MARKS,   /* combining marks of every kind */
+    OTA_NORMAL_STRIP_ACCENTS, /* decomposes, then drops marks that take no room */
+    OTA_NORMAL_CLEAN,         /* control characters go, every white space becomes a blank */
+    OTA_NORMAL_SPACE_CHINESE  /* a blank on both sides of every CJK ideograph */
+} ota_normal_kind;
+
+/* `text` is valid UTF-8; the result replaces what `out` holds. False without memory. */
+bool ota_normalize(const ota_normal_kind *steps, int count, ota_text text, ota_token_buffer *out,
+                   ota_token_buffer *spare);
+
+/* ---- cutting into words (pretokenize.c) ---- */
+
+typedef enum ota_cut_rule {
+    OTA_CUT_ISOLATED, /* matches and what lies between them */
+    OTA_CUT_REMOVED,
+    OTA_CUT_WITH_PREVIOUS,
+    OTA_CUT_WITH_NEXT,
+    OTA_CUT_CONTIGUOUS,  /* like isolated, neighbouring matches together */
+    OTA_CUT_PREFIX_SPACE /* no pattern: a blank is put in front where there is none */
+} ota_cut_rule;
+
+typedef struct ota_cut {
+    ota_cut_rule rule;
+    bool invert;   /* matches are what lies between */
+    void *pattern; /* owned: pcre2_code; NULL for OTA_CUT_PREFIX_SPACE */
+} ota_cut;
+
+extern const char *const ota_cut_gpt2, *const ota_cut_llama3,
+                                           *const ota_cut_space, *const ota_cut_number,
+                                                                     *const ota_cut_numbers,
+                                                                         *const ota_cut_punctuation,
+                                                                             *const ota_cut_words;
+
+/* `literal`: the pattern is plain text. Its classes become those of the `tokenizers` package. */
+ota_status ota_cut_compile(ota_cut *cut, ota_text pattern, bool literal, const char *path,
+                           int64_t offset, ota_error *error);
+void ota_cut_free(ota_cut *cut);
+
+/* ---- the tokenizer ---- */
+
+typedef enum ota_token_model { OTA_TOKEN_BPE, OTA_TOKEN_WORDPIECE } ota_token_model;
+
+typedef struct ota_token_frame {
+    int32_t ids[OTA_TOKEN_FRAME_MOST];
+    int count;
+} ota_token_frame;
+
+struct ota_tokenizer {
+    ota_token_model model;
+    ota_vocabulary vocabulary;
+    ota_bpe bpe;
+    ota_wordpiece wordpiece;
+    int32_t unknown; /* -1: none */
+    bool fuse_unknown;
+    ota_normal_kind normal[OTA_TOKEN_STEPS_MOST];
+    int normal_count;
+    ota_cut cuts[OTA_TOKEN_STEPS_MOST];
+    int cut_count;
+    ota_added_set raw_added, normal_added; /* looked for before and after normalisation */
+    uint8_t *kinds;                        /* [count] of OTA_TOKEN_IS_* bits */
+    ota_token_frame before, after;
+    bool clean_up; /* WordPiece: no blank before punctuation when decoding */
+};
+
+enum { OTA_TOKEN_IS_ADDED = 1, OTA_TOKEN_IS_SPECIAL = 2 };
+
+/* Adds a piece that is matched as a whole. The id must be in the vocabulary. */
+ota_status ota_tokenizer_add(ota_tokenizer *tokenizer, ota_added token, ota_error *error);
+ota_status ota_tokenizer_cut(ota_tokenizer *tokenizer, ota_cut_rule rule, bool invert,
+                             const char *pattern, ota_error *error);
+bool ota_tokenizer_normal(ota_tokenizer *tokenizer, ota_normal_kind kind);
+/* The steps of BERT: clean, CJK, lower case and accents unless keep_*, blanks and punctuation. */
+ota_status ota_tokenizer_bert(ota_tokenizer *tokenizer, bool keep_case, ota_error *error);
+/* After the last change: sorts, and makes the table of kinds. */
+ota_status ota_tokenizer_finish(ota_tokenizer *tokenizer, ota_error *error);
+
+ota_status ota_tokenizer_read_json(ota_tokenizer *tokenizer, const ota_token_file *file,
+                                   ota_error *error);
+ota_status ota_tokenizer_read_lists(ota_tokenizer *tokenizer, const ota_token_file *vocabulary,
+                                    const ota_token_file *merges, ota_error *error);
+/* [UNK], [CLS] in front, [SEP] behind, and the other special pieces of BERT, where they are. */
+ota_status ota_tokenizer_bert_frame(ota_tokenizer *tokenizer, ota_error *error);
+/* do_lower_case of tokenizer_config.json. */
+ota_status ota_tokenizer_read_case(const char *path, bool *keep_case, ota_error *error);
+ota_status ota_tokenizer_read_lines(ota_tokenizer *tokenizer, const ota_token_file *file,
+                                    bool keep_case, ota_error *error);
+
+/* ---- encoding ---- */
+
+enum { OTA_TOKEN_CACHED_WORD = 24 };
+
+/* A short word and where its ids were first written. */
+typedef struct ota_token_cached {
+    uint64_t word[OTA_TOKEN_CACHED_WORD / 8]; /* padded with zeros */
+    uint32_t place;                           /* in encoder.ids */
+    uint8_t size, count;                      /* bytes of the word (0: empty slot), ids */
+} ota_token_cached;
+
+typedef struct ota_token_encoder {
+    const ota_tokenizer *tokenizer;
+    int32_t *ids;
+    int64_t capacity, count;
+    ota_token_cached *cache; /* [cache_mask + 1] */
+    uint64_t cache_mask;
+    void *match, *match_context; /* PCRE2's */
+    ota_token_buffer normal, spare, prefixed[OTA_TOKEN_STEPS_MOST];
+    void *symbols; /* bpe.c's arrays for one word */
+    size_t symbol_room;
+    bool last_unknown; /* the last id of this word is the unknown one */
+    ota_error *error;
+} ota_token_encoder;
+
+static inline void ota_token_put(ota_token_encoder *encoder, int32_t id) {
+    if (encoder->count < encoder->capacity) encoder->ids[encoder->count] = id;
+    encoder->count++;
+}
+
+/* One word, through the cache, into encoder->ids. */
+ota_status ota_token_word(ota_token_encoder *encoder, const char *word, size_t size);
+/* Cuts valid UTF-8 into words and encodes each. */
+ota_status ota_token_cut_words(ota_token_encoder *encoder, ota_text text);
+ota_status ota_bpe_word(ota_token_encoder *encoder, const char *word, size_t size);
+ota_status ota_wordpiece_word(ota_token_encoder *encoder, const char *word, size_t size);
+
+#endif

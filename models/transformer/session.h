@@ -1,0 +1,152 @@
+/* One use of a model: buffers, plans, cache. Token t of sequence b is row b * count + t of every buffer. */
+#ifndef OTATTN_MODELS_SESSION_H
+#define OTATTN_MODELS_SESSION_H
+
+#include "blas.h"
+#include "models/checkpoint/model.h"
+#include "models/kernels/ops.h"
+#include "team.h"
+
+enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };
+
+typedef struct ota_method {
+    ota_problem problem; /* method, temperature */
+    ota_options options;
+    char *text; /* what it was made from; NULL for the first, plain softmax */
+} ota_method;
+
+/* A plan and what its problem borrows. */
+typedef struct ota_plan_slot {
+    int method;
+    bool one_head, decoding;
+    int64_t layer; /* -1: any */
+    ota_plan *plan;
+    ota_support supports[3];
+    ota_term sink;
+} ota_plan_slot;
+
+/* The points of a run at which arrays may be captured; those of blocks come between. */
+typedef enum ota_point {
+    OTA_POINT_EMBED,
+    OTA_POINT_POSITION,
+    OTA_POINT_TYPE,
+    OTA_POINT_FULL_EMBED,
+    OTA_POINT_RESID_PRE,
+    OTA_POINT_NORMALIZED_1,
+    OTA_POINT_QUERY,
+    OTA_POINT_KEY,
+    OTA_POINT_VALUE,
+    OTA_POINT_ROTATED_QUERY,
+    OTA_POINT_ROTATED_KEY,
+    OTA_POINT_PATTERN,
+    OTA_POINT_MIXED,
+    OTA_POINT_ATTENTION_OUT,
+    OTA_POINT_RESID_MID,
+    OTA_POINT_NORMALIZED_MID,
+    OTA_POINT_NORMALIZED_2,
+    OTA_POINT_MLP_PRE,
+    OTA_POINT_MLP_LINEAR,
+    OTA_POINT_MLP_POST,
+    OTA_POINT_MLP_OUT,
+    OTA_POINT_RESID_POST,
+    OTA_POINT_NORMALIZED_POST,
+    OTA_POINT_FINAL,
+    OTA_POINTS
+} ota_point;
+
+/* Tokens that stop before the last layer. */
+typedef struct ota_exits {
+    float *states, *logits; /* [batch * tokens, width] where tokens stopped, [rows, vocabulary] */
+    int64_t *streak,
+        *layers;     /* [batch * tokens] blocks in a row above the threshold, blocks used */
+    int64_t running; /* tokens that have not stopped */
+} ota_exits;
+
+struct ota_session {
+    const ota_model *model;
+    ota_session_options options; /* pointers of the caller's are not kept, but cancel */
+    ota_team *team;
+    ota_executor executor;
+    const ota_ops *ops;
+    ota_blas blas;
+    size_t bytes;
+
+    /* buffers [batch * tokens, ...], each an allocation of its own */
+    float *x, *h, *merged, *mixed, *inner, *gate, *spare;
+    float *panels;          /* [threads][panel] decoded rows of weights */
+    int64_t panel;          /* floats of one */
+    float *pattern;         /* [batch, heads, count, keys], made when first captured */
+    size_t pattern_floats;  /* room there */
+    float *cosines, *sines; /* [positions, head width / 2] */
+    int64_t positions;      /* in those tables */
+    float *keys, *values;   /* cache [layers, batch, kv heads, cache, head width] */
+    double *remaining;      /* cache [layers, batch, heads, cache], where columns are online */
+    int64_t cached;         /* positions filled */
+    int64_t *lengths;       /* [batch] */
+
+    ota_method *methods;
+    int method_count, method_room;
+    uint16_t *assigned; /* [layers * heads] -> methods */
+    int64_t window[2];
+    double sink;
+    bool windowed, sinking;
+    ota_plan_slot *slots;
+    int slot_count, slot_room;
+    int64_t slot_batch, slot_count_tokens; /* the shapes the plans are for */
+    char warning[256];
+
+    /* of the run in progress */
+    const ota_model_run *run;
+    bool *wanted; /* [layers * OTA_POINTS] */
+    ota_exits exits;
+    ota_error *error;
+};
+
+/* methods.c: options -> methods, assignment, warning */
+ota_status ota_session_methods(ota_session *session, const ota_session_options *options,
+                               ota_error *error);
+
+/* Heads at `places` (NULL: all) get the method that the text spells. */
+ota_status ota_session_set_method(ota_session *session, const ota_session_options *options,
+                                  const char *method, const char *places, ota_error *error);
+void ota_session_free_methods(ota_session *session);
+
+/* methods_file.c: every method of a JSON file */
+ota_status ota_session_methods_file(ota_session *session, const ota_session_options *options,
+                                    const char *path, ota_error *error);
+
+/* linear.c: y [n, out] = x [n, in] W^T + b; rows of x and y are `x_stride`, `y_stride` apart */
+void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
+                const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
+
+/* walk.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
+void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
+                           float *to, int64_t rows);
+/* to = activation(to), times `factor` unless NULL; all [rows, width] */
+void ota_session_activate(ota_session *session, const float *factor, float *to, int64_t rows,
+                          int64_t width);
+
+/* attention.c: session->mixed from session->merged */
+ota_status ota_session_attend(ota_session *session, int64_t layer);
+void ota_session_free_plans(ota_session *session);
+
+/* cache.c */
+ota_status ota_session_cache_create(ota_session *session, ota_error *error);
+/* Appends the run's keys and values of the layer. */
+void ota_session_cache_append(ota_session *session, int64_t layer);
+
+/* exits.c */
+ota_status ota_session_exits_begin(ota_session *session);
+/* Behind block `layer`: puts back tokens that stopped, stops those that may. */
+ota_status ota_session_exits_stop(ota_session *session, int64_t layer);
+void ota_session_free_exits(ota_session *session);
+
+/* capture.c */
+ota_status ota_session_capture_begin(ota_session *session);
+bool ota_session_wants(const ota_session *session, ota_point point, int64_t layer);
+/* One row a token, `stride` floats apart; does nothing when the point is not wanted. */
+ota_status ota_session_capture(ota_session *session, ota_point point, int64_t layer,
+                               const float *data, int64_t stride);
+ota_status ota_session_capture_pattern(ota_session *session, int64_t layer, int64_t keys);
+
+#endif

@@ -1,0 +1,421 @@
+/* `otattn analyze MODEL TEXT -o run/`: how a model's states, predictions and attention evolve over its layers.
+ *
+ * Every window of the text goes through the model and leaves one record in the folder; figures and tables are
+ * made from all records at the end. Windows whose record is there are not measured again, so --resume after
+ * any end of the program gives the same bytes as a run in one go. Under mpirun the processes share out the
+ * windows; rank 0 owns the folder, makes the results from all records and is the only one that prints them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/files/files_formats.h"
+#include "program/ranks/ranks.h"
+#include "program/report/run.h"
+#include "results.h"
+
+enum { WINDOWS_STANDARD = 64, TOKENS_STANDARD = 512 };
+
+/* ---- settings ---- */
+
+static int read_windows(tool_context *context, const ota_model_facts *facts, run_settings *s) {
+    const char *text = context->settings.windows;
+    s->windows = WINDOWS_STANDARD;
+    s->tokens = facts->positions < TOKENS_STANDARD ? facts->positions : TOKENS_STANDARD;
+    if (text != NULL) {
+        char first[32] = "";
+        const char *cross = strchr(text, 'x');
+        const size_t length = cross != NULL ? (size_t)(cross - text) : sizeof first;
+        if (length < sizeof first) memcpy(first, text, length);
+        if (!tool_integer(first, &s->windows) || cross == NULL ||
+            !tool_integer(cross + 1, &s->tokens) || s->windows < 1 || s->windows > 1000000 ||
+            s->tokens < 2)
+            return tool_refuse_flag(context, "windows", "64x512 is 64 windows of 512 tokens",
+                                    "--windows '%.80s' is not NxL", text);
+    }
+    if (s->tokens > facts->positions)
+        return tool_refuse_flag(context, "windows", NULL,
+                                "windows of %" PRId64 " tokens, and the model has %" PRId64
+                                " positions",
+                                s->tokens, facts->positions);
+    s->random =
+        context->settings.sampling != NULL && strcmp(context->settings.sampling, "random") == 0;
+    s->seed = context->settings.seed.given ? context->settings.seed.value : 1;
+    return 0;
+}
+
+static int read_layers(tool_context *context, const ota_model_facts *facts, run_settings *s) {
+    const char *text = context->settings.layers;
+    s->first = 0;
+    s->last = facts->layers;
+    if (text == NULL) return 0;
+    char first[32] = "";
+    int64_t last = 0;
+    const char *dash = strchr(text, '-');
+    const size_t length = dash != NULL ? (size_t)(dash - text) : strlen(text);
+    if (length < sizeof first) memcpy(first, text, length);
+    if (!tool_integer(first, &s->first) || !tool_integer(dash != NULL ? dash + 1 : first, &last) ||
+        s->first < 0 || last < s->first || last >= facts->layers)
+        return tool_refuse_flag(context, "layers", NULL,
+                                "--layers '%.80s' is not A-B with 0 <= A <= B <= %" PRId64, text,
+                                facts->layers - 1);
+    s->last = last + 1;
+    return 0;
+}
+
+static int read_saturation(tool_context *context, run_settings *s) {
+    double limits[2] = {0.9999, 1e-10};
+    const char *text = context->settings.saturation;
+    if (text != NULL && (tool_numbers(text, limits, 2) != 2 || !(limits[0] > 0 && limits[0] < 1) ||
+                         !(limits[1] > 0 && limits[1] <= 1)))
+        return tool_refuse_flag(context, "saturation", "0.9999,1e-10 is what the sources use",
+                                "--saturation '%.80s' is not P,TV with P in (0,1), TV in (0,1]",
+                                text);
+    s->tail = 1 - limits[0];
+    s->tv = limits[1];
+    s->half = context->settings.store != NULL && strcmp(context->settings.store, "f16") == 0;
+    return 0;
+}
+
+/* `again`: the run itself once more, which needs no measurement. */
+static run_variant *add_variant(run_settings *s, bool again) {
+    run_variant *one = &s->variant[s->lines++];
+    one->source = again ? 0 : s->variants++;
+    return one;
+}
+
+static int read_methods(tool_context *context, run_settings *s) {
+    const char *text = context->settings.methods;
+    char *words[VARIANTS_MOST / 2];
+    const bool plain = context->settings.model_methods.count == 0;
+    (void)snprintf(add_variant(s, false)->name, sizeof s->variant[0].name, "%s",
+                   plain ? "softmax" : "--method");
+    s->methods = 1;
+    if (text == NULL) return 0;
+    const int count = tool_split_methods(text, words, VARIANTS_MOST / 2);
+    if (count < 1)
+        return tool_refuse_flag(context, "methods", NULL, "--methods names none, or more than %d",
+                                VARIANTS_MOST / 2);
+    for (int k = 0; k < count; k++) {
+        s->method_text[k] = words[k];
+        if (plain && strcmp(words[k], "softmax") == 0) continue;
+        run_variant *one = add_variant(s, false);
+        one->method = words[k];
+        (void)snprintf(one->name, sizeof one->name, "%s", words[k]);
+    }
+    s->methods = s->lines;
+    return 0;
+}
+
+static int read_temperatures(tool_context *context, run_settings *s) {
+    const char *text = context->settings.temperatures;
+    double factors[VARIANTS_MOST / 2 - 1];
+    if (text == NULL) return 0;
+    const int count = tool_numbers(text, factors, VARIANTS_MOST / 2 - 1);
+    for (int k = 0; k < count; k++) {
+        if (!(factors[k] > 0) || !isfinite(factors[k]))
+            return tool_refuse_flag(context, "temperatures", NULL, "%g is no temperature",
+                                    factors[k]);
+        const bool again = factors[k] == 1 && context->settings.temperature == NULL;
+        run_variant *one = add_variant(s, again);
+        one->temperature = factors[k];
+        tool_format_real(factors[k], one->name, 32);
+    }
+    if (count >= 1) return 0;
+    return tool_refuse_flag(context, "temperatures", "such as 0.5,0.7,1,1.4,2",
+                            "--temperatures '%.80s' is no list of at most %d numbers", text,
+                            VARIANTS_MOST / 2 - 1);
+}
+
+static int read_settings(run *r) {
+    run_settings *s = &r->settings;
+    int code = read_windows(r->context, &r->facts, s);
+    if (code == 0) code = read_layers(r->context, &r->facts, s);
+    if (code == 0) code = read_saturation(r->context, s);
+    if (code == 0) code = read_methods(r->context, s);
+    if (code == 0) code = read_temperatures(r->context, s);
+    return code;
+}
+
+/* ---- manifest ---- */
+
+/* A method of a file (@FILE) is what the file holds; one that cannot be read was refused by its session. */
+static void append_method(tool_context *context, const char *method, json_t *list) {
+    char hash[SHA256_DIGEST_STRING_LENGTH] = "";
+    int64_t bytes;
+    if (method[0] == '@') (void)run_file_hash(context, method + 1, &bytes, hash);
+    (void)json_array_append_new(list,
+                                json_sprintf("%s%s%s", method, hash[0] != '\0' ? " " : "", hash));
+}
+
+static json_t *names_json(const run *r, int from, int to) {
+    json_t *list = json_array();
+    for (int k = from; k < to; k++) append_method(r->context, r->settings.variant[k].name, list);
+    return list;
+}
+
+static json_t *text_or_null(const char *text) {
+    return text != NULL ? json_string(text) : json_null();
+}
+
+static json_t *flags_json(tool_context *context) {
+    const tool_settings *f = &context->settings;
+    json_t *places = json_array();
+    for (int k = 0; k < f->model_methods.count; k++)
+        append_method(context, f->model_methods.items[k], places);
+    json_t *flags =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "method", places, "temperature",
+                  text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
+                  text_or_null(f->sink), "cpu", text_or_null(f->cpu), "no_special",
+                  (int)f->no_special, "plain", (int)f->plain);
+    (void)json_object_set_new(flags, "rounds",
+                              f->rounds.given ? json_integer(f->rounds.value) : json_null());
+    (void)json_object_set_new(
+        flags, "max_rounds", f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null());
+    (void)json_object_set_new(flags, "tolerance",
+                              f->tolerance.given ? json_real(f->tolerance.value) : json_null());
+    return flags;
+}
+
+static json_t *settings_json(const run *r) {
+    const run_settings *s = &r->settings;
+    json_t *object = flags_json(r->context);
+    const struct {
+        const char *name;
+        json_t *value;
+    } members[] = {
+        {"windows", json_integer(r->text.window_count)},
+        {"window_tokens", json_integer(r->text.windows[0].count)},
+        {"sample", json_string(s->random ? "random" : "first")},
+        {"seed", json_integer(s->seed)},
+        {"layers", json_pack("[I,I]", (json_int_t)s->first, (json_int_t)(s->last - 1))},
+        {"saturation_tail", json_real(s->tail)},
+        {"saturation_tv", json_real(s->tv)},
+        {"store", json_string(s->half ? "f16" : "f32")},
+        {"methods", names_json(r, 1, s->methods)},
+        {"temperatures", names_json(r, s->methods, s->lines)},
+    };
+    for (size_t k = 0; k < sizeof members / sizeof *members; k++)
+        (void)json_object_set_new(object, members[k].name, members[k].value);
+    return object;
+}
+
+static int write_manifest(run *r) {
+    const ota_model_facts *f = &r->facts;
+    json_t *files = NULL;
+    int code = run_model_hash(r->context, f, &files, r->model_sha256);
+    json_t *model =
+        json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+                  r->context->operands[0], "sha256", r->model_sha256, "files", files,
+                  "architecture", f->architecture, "dtype", f->dtype, "head", f->head, "layers",
+                  (json_int_t)f->layers, "heads", (json_int_t)f->heads, "width",
+                  (json_int_t)f->width, "vocabulary", (json_int_t)f->vocabulary, "positions",
+                  (json_int_t)f->positions, "parameters", (json_int_t)f->parameters);
+    json_t *text =
+        json_pack("{s:s, s:s, s:I, s:I}", "name", r->text.name, "sha256", r->text.sha256, "bytes",
+                  (json_int_t)r->text.bytes, "tokens", (json_int_t)r->text.count);
+    json_t *manifest =
+        json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "command", "analyze", "version",
+                  ota_version(), "schema", 1, "model", model, "text", text, "settings",
+                  settings_json(r), "blas", text_or_null(ota_model_blas()));
+    if (code == 0 && *r->context->cancel != 0) {
+        const ota_error stopped = {.message = ""};
+        code = tool_fail_status(r->context, OTA_CANCELLED, &stopped);
+    }
+    if (code == 0 && manifest == NULL)
+        code = tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    if (code == 0) code = run_folder_manifest(r->context, &r->folder, manifest);
+    json_decref(manifest);
+    return code;
+}
+
+/* ---- windows ---- */
+
+static void say_start(const run *r, int64_t done) {
+    const ota_model_facts *f = &r->facts;
+    if (r->context->settings.json || tool_ranks_rank() > 0) return;
+    (void)fprintf(stderr,
+                  "%s: %s, %" PRId64 " layers x %" PRId64 " heads x %" PRId64 ", %" PRId64
+                  " windows of %" PRId64 " tokens, %.3g MB of memory beside the weights",
+                  tool_short_path(r->context->operands[0]), f->architecture, f->layers, f->heads,
+                  f->width, r->text.window_count, r->text.windows[0].count,
+                  (double)run_measure_bytes(r) / 1e6);
+    if (done > 0) (void)fprintf(stderr, ", %" PRId64 " windows are there", done);
+    if (tool_ranks_size() > 1) (void)fprintf(stderr, ", %d processes", tool_ranks_size());
+    (void)fputc('\n', stderr);
+}
+
+run_shape run_shape_of(const run *r, int64_t index) {
+    return (run_shape){.states = r->settings.last - r->settings.first + 1,
+                       .heads = r->facts.heads,
+                       .tokens = r->text.windows[index].count,
+                       .probes = r->probes,
+                       .variants = r->settings.variants};
+}
+
+static int shape_record(run *r, int64_t index, run_record *record) {
+    const run_shape shape = run_shape_of(r, index);
+    record->index = index;
+    return run_record_resize(r->context, record, &shape);
+}
+
+int run_load_record(run *r, int64_t index, run_record *record, bool *valid) {
+    char path[4096];
+    run_folder_record(&r->folder, index, path);
+    const int code = shape_record(r, index, record);
+    return code == 0 ? run_record_read(r->context, record, path, valid) : code;
+}
+
+static int measure_window(run *r, int64_t index, run_record *record) {
+    char path[4096];
+    int code = shape_record(r, index, record);
+    if (code != 0) return code;
+    run_window_ids(&r->text, &r->text.windows[index], record->ids);
+    run_folder_record(&r->folder, index, path);
+    if (index == 0) code = run_example_begin(r);
+    if (code == 0) code = run_measure(r, record);
+    if (code == 0 && index == 0) code = run_example_write(r);
+    run_example_end(r);
+    return code == 0 ? run_record_write(r->context, record, path) : code;
+}
+
+static int say_stopped(run *r, int64_t done) {
+    (void)tool_fail(&r->context->error, TOOL_EXIT_INTERRUPTED,
+                    "interrupted; %" PRId64 " of %" PRId64 " windows are kept in %.200s", done,
+                    r->text.window_count, r->folder.path);
+    (void)tool_hint(&r->context->error, "--resume goes on");
+    return TOOL_EXIT_INTERRUPTED;
+}
+
+/* missing [count]: the windows without a record */
+static int find_missing(run *r, run_record *record, int64_t *missing, int64_t *count) {
+    *count = 0;
+    for (int64_t k = 0; k < r->text.window_count; k++) {
+        bool valid = false;
+        if (r->context->settings.resume) {
+            const int code = run_load_record(r, k, record, &valid);
+            if (code != 0) return code;
+        }
+        if (!valid) missing[(*count)++] = k;
+    }
+    return 0;
+}
+
+/* Another process failed. It says so and has the exit code; this one ends in silence, for a launcher stops
+ * everything, sentences too, at the first exit code that is not 0. */
+enum { STOPPED = -1 };
+
+/* Every process goes on only where all can. */
+static int together(int code) {
+    const int worst = tool_ranks_agree(code);
+    return code == 0 && worst != 0 ? STOPPED : code;
+}
+
+static int measure_windows(run *r) {
+    tool_progress progress;
+    run_record record = {.index = 0};
+    const int rank = tool_ranks_rank(), ranks = tool_ranks_size();
+    int64_t count = 0, *missing = calloc((size_t)r->text.window_count, sizeof *missing);
+    int code = missing != NULL
+                   ? find_missing(r, &record, missing, &count)
+                   : tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    /* Nobody writes before all have seen what is missing. */
+    code = together(code);
+    if (code == 0) say_start(r, r->text.window_count - count);
+    tool_progress_begin(&progress, "analyze");
+    for (int64_t k = rank; code == 0 && k < count; k += ranks) {
+        code = measure_window(r, missing[k], &record);
+        if (code == TOOL_EXIT_INTERRUPTED) code = say_stopped(r, r->text.window_count - count + k);
+        tool_progress_update(&progress, (double)(k + 1), (double)count, "windows");
+    }
+    tool_progress_end(&progress);
+    run_record_free(&record);
+    free(missing);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static int print_result(const run *r) {
+    const char *folder = r->folder.path;
+    const int64_t tokens = r->text.window_count * r->text.windows[0].count;
+    const int64_t moves = r->settings.last - r->settings.first;
+    if (!r->context->settings.json) {
+        (void)printf("%" PRId64 " windows, %" PRId64 " tokens, %" PRId64
+                     " transitions; report: %s/report.html, tables: %s/tables\n",
+                     r->text.window_count, tokens, tokens * moves, folder, folder);
+        return 0;
+    }
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "command", "analyze",
+                               "version", ota_version(), "status", "ok", "out", folder, "windows",
+                               (json_int_t)r->text.window_count, "tokens", (json_int_t)tokens,
+                               "transitions", (json_int_t)(tokens * moves));
+    (void)json_object_set(object, "warnings", r->context->warnings);
+    return tool_print_json(stdout, object);
+}
+
+static int prepare(run *r) {
+    int code = read_settings(r);
+    if (code == 0) code = run_load_text(r->context, r->model, &r->text);
+    if (code == 0) code = run_choose_windows(r->context, &r->text, &r->settings);
+    if (code != 0) return code;
+    if (r->context->settings.windows != NULL && r->text.window_count < r->settings.windows)
+        tool_warn(r->context, "the text holds %" PRId64 " windows of %" PRId64 " tokens",
+                  r->text.window_count, r->text.windows[0].count);
+    return run_measure_open(r, r->text.windows[0].count);
+}
+
+/* Rank 0 takes the folder; then the others see what it wrote there. */
+static int open_folder(run *r) {
+    const bool first = tool_ranks_rank() == 0;
+    int code = first ? run_folder_open(r->context, &r->folder) : 0;
+    if (code == 0 && first) code = write_manifest(r);
+    code = together(code);
+    if (code != 0 || first) return together(code);
+    code = run_folder_join(r->context, &r->folder);
+    return together(code == 0 ? write_manifest(r) : code);
+}
+
+static int analyze_model(run *r) {
+    int code = together(prepare(r));
+    if (code == 0) code = open_folder(r);
+    if (code == 0) code = together(measure_windows(r));
+    if (code != 0 || tool_ranks_rank() > 0) return code;
+    code = run_write_results(r);
+    if (code == 0) code = tool_run_report(r->folder.path, NULL, NULL, &r->context->error);
+    return code == 0 ? print_result(r) : code;
+}
+
+static int analyze(tool_context *context) {
+    ota_model *model = NULL;
+    int code = together(tool_model_open(context, &model));
+    if (code != 0) {
+        ota_model_free(model);
+        return code;
+    }
+    run *r = calloc(1, sizeof *r);
+    if (r != NULL) {
+        *r = (run){.context = context, .model = model, .folder = {.lock = -1}};
+        r->facts.size = sizeof r->facts;
+        (void)ota_model_describe(model, &r->facts, NULL);
+        code = analyze_model(r);
+        run_measure_close(r);
+        run_folder_close(&r->folder);
+        run_text_free(&r->text);
+        for (int k = 0; k < VARIANTS_MOST / 2; k++) free(r->settings.method_text[k]);
+    } else {
+        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+        code = together(code);
+    }
+    free(r);
+    ota_model_free(model);
+    return code;
+}
+
+int tool_analyze(tool_context *context) {
+    int code = tool_ranks_begin();
+    if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    code = analyze(context);
+    tool_ranks_end();
+    return code == STOPPED ? 0 : code;
+}

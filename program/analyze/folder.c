@@ -1,0 +1,251 @@
+/* The run folder: one writer at a time, nothing half-written, and after any kill the work that was done.
+ *
+ *   .lock            held while a run writes             manifest.json   what the numbers are of
+ *   windows/N.bin    a record as soon as it is there     the rest        written from records alone
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "program/files/files_formats.h"
+#include "analyze.h"
+
+enum { PATH_SIZE = 4096 };
+
+static const char *const parts[] = {"windows", "tables", "figures"};
+
+void run_folder_path(const run_folder *folder, const char *name, char *path) {
+    (void)snprintf(path, PATH_SIZE, "%s/%.900s", folder->path, name);
+}
+
+void run_folder_record(const run_folder *folder, int64_t index, char *path) {
+    (void)snprintf(path, PATH_SIZE, "%s/windows/%06" PRId64 ".bin", folder->path, index);
+}
+
+static int make_folder(tool_context *context, const char *path) {
+    if (mkdir(path, 0777) == 0 || errno == EEXIST) return 0;
+    return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be made: %s", tool_short_path(path),
+                     strerror(errno));
+}
+
+static int take_lock(tool_context *context, run_folder *folder) {
+    char path[PATH_SIZE];
+    run_folder_path(folder, ".lock", path);
+    folder->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    folder->made_lock = folder->lock >= 0;
+    if (folder->lock < 0) folder->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (folder->lock < 0)
+        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be written: %s",
+                         tool_short_path(path), strerror(errno));
+    if (flock(folder->lock, LOCK_EX | LOCK_NB) == 0) return 0;
+    (void)tool_fail(&context->error, TOOL_EXIT_IO, "%s: another run writes to this folder",
+                    tool_short_path(folder->path));
+    return tool_hint(&context->error, "wait for it, or choose another folder with -o");
+}
+
+/* Calls visit(path, name) for every entry of PATH/part that is not hidden unless it is one of our temporary
+ * files; stops where it returns false. */
+static bool visit_entries(const run_folder *folder, const char *part, bool temporary,
+                          bool (*visit)(const char *path)) {
+    char path[PATH_SIZE];
+    run_folder_path(folder, part, path);
+    DIR *entries = opendir(path);
+    bool going = true;
+    for (struct dirent *entry; entries != NULL && going && (entry = readdir(entries)) != NULL;) {
+        char file[PATH_SIZE + 300];
+        const bool ours = strncmp(entry->d_name, ".otattn-", 8) == 0;
+        if (temporary ? !ours : entry->d_name[0] == '.') continue;
+        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        going = visit(file);
+    }
+    if (entries != NULL) (void)closedir(entries);
+    return going;
+}
+
+static bool stop(const char *path) {
+    (void)path;
+    return false;
+}
+
+static bool remove_file(const char *path) {
+    (void)unlink(path);
+    return true;
+}
+
+/* What runs write, by the ends of names; a stranger's files stay. */
+static bool remove_output(const char *path) {
+    static const char *const ends[] = {".bin", ".csv", ".tex", ".vl.json"};
+    const size_t length = strlen(path);
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+        const size_t size = strlen(ends[k]);
+        if (length > size && strcmp(path + length - size, ends[k]) == 0) (void)unlink(path);
+    }
+    return true;
+}
+
+/* A folder that is begun anew holds nothing of an earlier run: records of another run must never be taken for
+ * this one's, nor its tables. */
+static void remove_run(const run_folder *folder) {
+    static const char *const files[] = {"manifest.json", "metrics.json", "report.html",
+                                        "example.safetensors"};
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        char path[PATH_SIZE];
+        run_folder_path(folder, files[k], path);
+        (void)unlink(path);
+    }
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        (void)visit_entries(folder, parts[k], false, remove_output);
+}
+
+static int refuse_existing(tool_context *context, const run_folder *folder) {
+    char path[PATH_SIZE];
+    run_folder_path(folder, ".lock", path);
+    if (folder->made_lock) (void)unlink(path);
+    (void)tool_fail(&context->error, TOOL_EXIT_USAGE, "%s: already exists and is not empty",
+                    tool_short_path(folder->path));
+    return tool_hint(&context->error, "--resume goes on with it, -f begins anew, -o names another");
+}
+
+static int name_folder(tool_context *context, run_folder *folder) {
+    const tool_settings *settings = &context->settings;
+    const char *path = settings->out != NULL ? settings->out : "run";
+    const size_t length = strlen(path);
+    if (length + 1 > sizeof folder->path)
+        return tool_refuse_flag(context, "out", NULL, "the name of the folder is too long");
+    memcpy(folder->path, path, length + 1);
+    for (size_t k = length; k > 1 && folder->path[k - 1] == '/'; k--) folder->path[k - 1] = '\0';
+    folder->lock = -1;
+    return 0;
+}
+
+int run_folder_join(tool_context *context, run_folder *folder) {
+    folder->joined = true;
+    return name_folder(context, folder);
+}
+
+int run_folder_open(tool_context *context, run_folder *folder) {
+    const tool_settings *settings = &context->settings;
+    int code = name_folder(context, folder);
+    if (code == 0) code = make_folder(context, folder->path);
+    if (code == 0) code = take_lock(context, folder);
+    if (code != 0) return code;
+    if (!settings->force && !settings->resume && !visit_entries(folder, ".", false, stop))
+        return refuse_existing(context, folder);
+    for (size_t k = 0; code == 0 && k < sizeof parts / sizeof *parts; k++) {
+        char part[PATH_SIZE];
+        run_folder_path(folder, parts[k], part);
+        code = make_folder(context, part);
+        (void)visit_entries(folder, parts[k], true, remove_file);
+    }
+    (void)visit_entries(folder, ".", true, remove_file);
+    if (code == 0 && settings->force && !settings->resume) remove_run(folder);
+    return code;
+}
+
+void run_folder_close(run_folder *folder) {
+    if (folder->lock >= 0) (void)close(folder->lock);
+    folder->lock = -1;
+}
+
+/* ---- files ---- */
+
+int run_folder_write(tool_context *context, const run_folder *folder, const char *name,
+                     const char *text, size_t size) {
+    char path[PATH_SIZE];
+    tool_output *output = NULL;
+    run_folder_path(folder, name, path);
+    int code = tool_output_begin(path, true, &output, &context->error);
+    if (code == 0) code = tool_output_write(output, text, size, &context->error);
+    if (code == 0) return tool_output_commit(output, &context->error);
+    tool_output_abort(output);
+    return code;
+}
+
+/* One line, numbers shortest: what tool_print_json prints. */
+static char *text_of(const json_t *tree, size_t *size) {
+    char *text = NULL;
+    FILE *stream = open_memstream(&text, size);
+    if (stream == NULL) return NULL;
+    json_t *borrowed = (json_t *)(uintptr_t)tree;
+    const int code = tool_print_json(stream, json_incref(borrowed));
+    if (fclose(stream) == 0 && code == 0) return text;
+    free(text);
+    return NULL;
+}
+
+int run_folder_write_json(tool_context *context, const run_folder *folder, const char *name,
+                          const json_t *tree) {
+    size_t size = 0;
+    char *text = tree != NULL ? text_of(tree, &size) : NULL;
+    if (text == NULL)
+        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for %s", name);
+    const int code = run_folder_write(context, folder, name, text, size);
+    free(text);
+    return code;
+}
+
+/* ---- manifest ---- */
+
+/* The first key, two levels deep, that differs. */
+static bool find_difference(const json_t *a, const json_t *b, const char **outer,
+                            const char **inner) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)a, key, value) {
+        const json_t *other = json_object_get(b, key);
+        if (json_equal(value, other)) continue;
+        const char *below;
+        json_t *part;
+        *outer = key;
+        *inner = "";
+        if (json_is_object(value)) {
+            json_object_foreach(value, below, part) {
+                if (!json_equal(part, json_object_get(other, below))) *inner = below;
+            }
+        }
+        return true;
+    }
+    return json_object_size(a) != json_object_size(b);
+}
+
+static int refuse_difference(tool_context *context, const run_folder *folder, const char *outer,
+                             const char *inner) {
+    const bool input = strcmp(outer, "model") == 0 || strcmp(outer, "text") == 0;
+    if (input) context->status = ota_status_word(OTA_EMISMATCH);
+    (void)tool_fail(&context->error, input ? TOOL_EXIT_FILE : TOOL_EXIT_USAGE,
+                    "%s: was begun with another %s%s%s%s", tool_short_path(folder->path),
+                    strcmp(outer, "settings") == 0 ? "setting" : outer,
+                    inner[0] != '\0' ? " (" : "", inner, inner[0] != '\0' ? ")" : "");
+    return tool_hint(&context->error, "-f begins anew, -o names another folder");
+}
+
+int run_folder_manifest(tool_context *context, const run_folder *folder, json_t *manifest) {
+    char path[PATH_SIZE];
+    const char *outer = "", *inner = "";
+    json_error_t why;
+    run_folder_path(folder, "manifest.json", path);
+    const bool compare = context->settings.resume || folder->joined;
+    json_t *found = compare && access(path, F_OK) == 0
+                        ? json_load_file(path, JSON_REJECT_DUPLICATES, &why)
+                        : NULL;
+    if (found == NULL && folder->joined)
+        return tool_fail(&context->error, TOOL_EXIT_IO,
+                         "%s: cannot be read; all processes of mpirun need one file system",
+                         tool_short_path(path));
+    if (found == NULL) {
+        /* Without its manifest nothing says what records are of. */
+        (void)visit_entries(folder, "windows", false, remove_output);
+        return run_folder_write_json(context, folder, "manifest.json", manifest);
+    }
+    const bool differs = find_difference(manifest, found, &outer, &inner);
+    const int code = differs ? refuse_difference(context, folder, outer, inner) : 0;
+    json_decref(found);
+    return code;
+}

@@ -1,0 +1,100 @@
+/* What the model is, so that a replaced one is noticed: the SHA-256 of each of its files, and of the list.
+ *
+ * Of a folder: configuration, weights and tokenizer (*.json, *.safetensors, *.txt, *.bpe), in order of name. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "program/files/files_formats.h"
+#include "analyze.h"
+
+enum { PIECE = 1 << 16, PATH_SIZE = 4096 };
+
+int run_file_hash(tool_context *context, const char *path, int64_t *bytes,
+                  char text[SHA256_DIGEST_STRING_LENGTH]) {
+    unsigned char *piece = malloc(PIECE);
+    FILE *stream = fopen(path, "rb");
+    SHA2_CTX hash;
+    SHA256Init(&hash);
+    *bytes = 0;
+    for (size_t got = 1; piece != NULL && stream != NULL && got > 0 && *context->cancel == 0;) {
+        got = fread(piece, 1, PIECE, stream);
+        SHA256Update(&hash, piece, got);
+        *bytes += (int64_t)got;
+    }
+    const bool failed = piece == NULL || stream == NULL || ferror(stream);
+    const int cause = errno;
+    if (stream != NULL) (void)fclose(stream);
+    free(piece);
+    if (failed)
+        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
+                         tool_short_path(path), strerror(cause));
+    (void)SHA256End(&hash, text);
+    return 0;
+}
+
+static int add_file(tool_context *context, const char *path, const char *name, json_t *files,
+                    SHA2_CTX *all) {
+    char text[SHA256_DIGEST_STRING_LENGTH];
+    int64_t bytes;
+    const int code = run_file_hash(context, path, &bytes, text);
+    if (code != 0) return code;
+    SHA256Update(all, (const uint8_t *)name, strlen(name) + 1);
+    SHA256Update(all, (const uint8_t *)text, sizeof text);
+    (void)json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes",
+                                                 (json_int_t)bytes, "sha256", text));
+    return 0;
+}
+
+static int is_part(const struct dirent *entry) {
+    static const char *const tails[] = {".json", ".safetensors", ".txt", ".bpe"};
+    const size_t length = strlen(entry->d_name);
+    for (size_t k = 0; k < sizeof tails / sizeof *tails; k++) {
+        const size_t size = strlen(tails[k]);
+        if (entry->d_name[0] != '.' && length > size &&
+            strcmp(entry->d_name + length - size, tails[k]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int add_folder(tool_context *context, const char *folder, json_t *files, SHA2_CTX *all) {
+    struct dirent **entries = NULL;
+    int code = 0;
+    const int count = scandir(folder, &entries, is_part, by_bytes);
+    if (count < 0)
+        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be listed: %s",
+                         tool_short_path(folder), strerror(errno));
+    for (int k = 0; k < count; k++) {
+        char path[PATH_SIZE];
+        struct stat state;
+        (void)snprintf(path, sizeof path, "%s/%s", folder, entries[k]->d_name);
+        if (code == 0 && stat(path, &state) == 0 && S_ISREG(state.st_mode))
+            code = add_file(context, path, entries[k]->d_name, files, all);
+        free(entries[k]);
+    }
+    free(entries);
+    return code;
+}
+
+int run_model_hash(tool_context *context, const ota_model_facts *facts, json_t **files,
+                   char text[SHA256_DIGEST_STRING_LENGTH]) {
+    struct stat state;
+    SHA2_CTX all;
+    SHA256Init(&all);
+    *files = json_array();
+    const char *end = strrchr(facts->path, '/');
+    const bool folder = stat(facts->path, &state) == 0 && S_ISDIR(state.st_mode);
+    const int code =
+        folder ? add_folder(context, facts->path, *files, &all)
+               : add_file(context, facts->path, end != NULL ? end + 1 : facts->path, *files, &all);
+    (void)SHA256End(&all, text);
+    return code;
+}

@@ -1,0 +1,127 @@
+/* Array files of the program: .npy, .npz and .safetensors in and out, `-` for npy on stdin and
+ * stdout.
+ *
+ * An array is named by a spec: `file.npy`, `file.npz:name`, `file.safetensors:name`, or `-`. A file
+ * that holds exactly one array needs no `:name`. Whatever the file's byte order and memory order,
+ * an array in memory is dense, C-ordered, of native byte order, shape [shape[0], ...,
+ * shape[rank-1]]. Files are hostile until read: every size is checked against the file's true
+ * length, a limit and the memory at hand before anything is allocated for it.
+ *
+ * Every call returns 0, or the program's exit code, also found in error->exit_code. */
+#ifndef OTATTN_PROGRAM_FILES_H
+#define OTATTN_PROGRAM_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+#include "otattn_tensors.h"
+
+enum {
+    TOOL_EXIT_INTERNAL = 1,
+    TOOL_EXIT_USAGE = 2, /* a name or value the user can correct, an existing output without -f */
+    TOOL_EXIT_FILE = 4,  /* the file breaks a rule of its format */
+    TOOL_EXIT_LIMIT =
+        5,           /* the file is well-formed so far but larger than a limit, or than memory */
+    TOOL_EXIT_IO = 6 /* missing, unreadable, unwritable, disk full */
+};
+
+enum { TOOL_MAX_RANK = 8, TOOL_MAX_NAME = OTA_TENSOR_NAME };
+
+/* Filled on failure: valid UTF-8 without control characters, whatever the file's names hold.
+ * `field` is the caller's (the flag that named the file): no call here reads or writes it. */
+typedef struct tool_error {
+    int exit_code;
+    char field[64];
+    char message[512];
+    char hint[256];
+} tool_error;
+
+/* 0 means the default in brackets; values above a default are honoured, so only an explicit option
+ * may set them. */
+typedef struct tool_limits {
+    int64_t array_bytes;        /* memory for one array and its conversion [what the machine has] */
+    int64_t npy_header;         /* [64 KiB] */
+    int64_t npz_entries;        /* [65,535] */
+    int64_t npz_inflated;       /* bytes of all entries of one archive together [8 GiB] */
+    int64_t safetensors_header; /* [100,000,000] */
+    int64_t safetensors_tensors; /* [1,000,000] */
+} tool_limits;
+
+/* Owns `data`: 64-byte aligned, NULL when count is 0. For the writers the caller fills data, type,
+ * rank, shape and name and keeps ownership. Integer types of files become OTA_I64. */
+typedef struct tool_array {
+    void *data;
+    ota_type type;
+    int rank;
+    int64_t shape[TOOL_MAX_RANK];
+    size_t count;                 /* product of shape */
+    char stored[16];              /* the file's own word for the type: "<f8", ">i4", "BF16" */
+    char name[TOOL_MAX_NAME + 1]; /* name inside the file, "" for .npy */
+} tool_array;
+
+/* One row of a file's table of contents. type is OTA_NO_TYPE where the program cannot read the
+ * type. */
+typedef struct tool_entry {
+    char *name;
+    char stored[16];
+    ota_type type;
+    int rank;
+    int64_t shape[TOOL_MAX_RANK];
+} tool_entry;
+
+typedef struct tool_listing {
+    tool_entry *entries;
+    size_t count;
+} tool_listing;
+
+/* `limits` may be NULL (all defaults). On failure `out` is all zeros. */
+int tool_read_array(const char *spec, const tool_limits *limits, tool_array *out,
+                    tool_error *error);
+void tool_array_free(tool_array *array);
+
+/* Names, types and shapes of all arrays of a file, in the file's order; `path` without `:name`. */
+int tool_list_arrays(const char *path, const tool_limits *limits, tool_listing *out,
+                     tool_error *error);
+void tool_listing_free(tool_listing *listing);
+
+/* The string under `key` in a safetensors file's __metadata__; the caller frees it. *value is NULL,
+ * and the call succeeds, when the file has no such key. */
+int tool_safetensors_metadata(const char *path, const char *key, const tool_limits *limits,
+                              char **value, tool_error *error);
+
+/* ---- outputs ----
+ * An output is written under a temporary name in its own folder and gets its name at commit:
+ * readers see the whole file or none. `-` goes to stdout as it is written. An existing character
+ * device or FIFO is written in place. */
+typedef struct tool_output tool_output;
+
+typedef struct tool_metadata {
+    const char *key, *value;
+} tool_metadata;
+
+/* Refuses an existing file unless `force`. The caller ends the output by commit or abort. */
+int tool_output_begin(const char *path, bool force, tool_output **output, tool_error *error);
+/* Any bytes: reports, tables, JSON. */
+int tool_output_write(tool_output *output, const void *bytes, size_t size, tool_error *error);
+int tool_write_npy(tool_output *output, const tool_array *array, tool_error *error);
+int tool_write_npz(tool_output *output, const tool_array *arrays, size_t count, tool_error *error);
+/* `metadata` (may be NULL) becomes __metadata__. */
+int tool_write_safetensors(tool_output *output, const tool_array *arrays, size_t count,
+                           const tool_metadata *metadata, size_t metadata_count, tool_error *error);
+/* Only the header of a safetensors file whose elements the caller then writes in this order, dense and
+ * little-endian; `data` is not used. */
+int tool_write_safetensors_header(tool_output *output, const tool_array *arrays, size_t count,
+                                  tool_error *error);
+/* One of the three above by the output's name; .npy and `-` hold exactly one array. */
+int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t count,
+                      tool_error *error);
+/* Gives every output its name, or, when one fails, none of them, as far as the file system can take
+ * a rename back. Frees all outputs either way; NULL entries are skipped. */
+int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error);
+int tool_output_commit(tool_output *output, tool_error *error);
+/* Removes the temporary file and frees; NULL is allowed. */
+void tool_output_abort(tool_output *output);
+
+#endif

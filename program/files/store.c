@@ -1,0 +1,106 @@
+/* Arrays read so far. A file that several flags or several methods name is read once; standard input
+ * can be read only once, so a second flag that names it is refused. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+typedef struct store_row {
+    char *field, *spec;
+    ota_type wanted;
+    tool_array array;
+} store_row;
+
+/* Rows are pointers: arrays handed out stay where they are when the store grows. */
+struct tool_store {
+    store_row **rows;
+    size_t count;
+};
+
+int tool_memory(tool_context *context, size_t size, const char *label, void **out) {
+    static const tool_limits none;
+    *out = NULL;
+    return size == 0 ? 0 : tool_allocate(size, &none, label, out, &context->error);
+}
+
+static char *copy_text(const char *text) {
+    char *copy = malloc(strlen(text) + 1);
+    if (copy != NULL) memcpy(copy, text, strlen(text) + 1);
+    return copy;
+}
+
+static void free_row(store_row *row) {
+    if (row == NULL) return;
+    free(row->field);
+    free(row->spec);
+    tool_array_free(&row->array);
+    free(row);
+}
+
+void tool_store_free(tool_store *store) {
+    if (store == NULL) return;
+    for (size_t k = 0; k < store->count; k++) free_row(store->rows[k]);
+    free(store->rows);
+    free(store);
+}
+
+static int convert_row(tool_context *context, store_row *row) {
+    tool_array *array = &row->array;
+    if (row->wanted == OTA_NO_TYPE || row->wanted == array->type) return 0;
+    if (array->count > 0) {
+        void *converted;
+        const int code =
+            tool_memory(context, array->count * ota_type_bytes(row->wanted), row->spec, &converted);
+        if (code != 0) return code;
+        tool_convert(array->data, array->type, converted, row->wanted, array->count);
+        free(array->data);
+        array->data = converted;
+    }
+    array->type = row->wanted;
+    return 0;
+}
+
+static int add_row(tool_store *store, store_row *row, tool_error *error) {
+    store_row **rows = realloc(store->rows, (store->count + 1) * sizeof *rows);
+    if (rows == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left");
+    store->rows = rows;
+    rows[store->count++] = row;
+    return 0;
+}
+
+int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
+              const tool_array **array) {
+    tool_error *error = &context->error;
+    if (context->store == NULL) context->store = calloc(1, sizeof *context->store);
+    tool_store *store = context->store;
+    if (store == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left");
+    for (size_t k = 0; k < store->count; k++) {
+        const store_row *row = store->rows[k];
+        if (strcmp(row->spec, spec) != 0) continue;
+        if (strcmp(spec, "-") == 0 && strcmp(row->field, field) != 0) {
+            return tool_refuse_flag(context, field, "put one of them into a file",
+                                    "%s and %s both read standard input", row->field, field);
+        }
+        if (row->wanted == type) {
+            *array = &row->array;
+            return 0;
+        }
+    }
+    store_row *row = calloc(1, sizeof *row);
+    if (row == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left");
+    row->field = copy_text(field);
+    row->spec = copy_text(spec);
+    row->wanted = type;
+    int code = row->field == NULL || row->spec == NULL
+                   ? tool_fail(error, TOOL_EXIT_LIMIT, "there is no memory left")
+                   : tool_read_array(spec, NULL, &row->array, error);
+    if (code == 0) code = convert_row(context, row);
+    if (code == 0) code = add_row(store, row, error);
+    if (code != 0) {
+        (void)snprintf(error->field, sizeof error->field, "%s", field);
+        free_row(row);
+        return code;
+    }
+    *array = &row->array;
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* The text of a subcommand: a flag, a file, or standard input. Any bytes. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "program/program.h"
+
+enum { TEXT_MOST = 64 << 20, TEXT_FIRST = 1 << 16 };
+
+static int read_stream(tool_context *context, FILE *stream, const char *name, char **text,
+                       size_t *size) {
+    size_t room = TEXT_FIRST, used = 0;
+    char *bytes = malloc(room + 1);
+    int code = 0;
+    while (bytes != NULL && code == 0) {
+        const size_t got = fread(bytes + used, 1, room - used, stream);
+        used += got;
+        if (used < room) {
+            if (ferror(stream))
+                code = tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be read: %s",
+                                 tool_short_path(name), strerror(errno));
+            break;
+        }
+        if (used > TEXT_MOST)
+            code = tool_fail(&context->error, TOOL_EXIT_LIMIT,
+                             "%s: has more than %d bytes, the limit for a text",
+                             tool_short_path(name), TEXT_MOST);
+        room *= 2;
+        char *grown = realloc(bytes, room + 1);
+        if (grown == NULL) free(bytes);
+        bytes = grown;
+    }
+    if (bytes == NULL)
+        code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the text");
+    if (code == 0 && used > TEXT_MOST)
+        code = tool_fail(&context->error, TOOL_EXIT_LIMIT,
+                         "%s: has more than %d bytes, the limit for a text", tool_short_path(name),
+                         TEXT_MOST);
+    if (code != 0) {
+        free(bytes);
+        return code;
+    }
+    bytes[used] = '\0';
+    *text = bytes;
+    *size = used;
+    return 0;
+}
+
+int tool_read_text(tool_context *context, int operand, char **text, size_t *size) {
+    const char *path = context->operand_count > operand ? context->operands[operand] : NULL,
+               *given = context->settings.text;
+    if (given != NULL && path != NULL)
+        return tool_refuse_flag(context, "text", "give one of them",
+                                "there are two texts: --text "
+                                "and the file '%.200s'",
+                                path);
+    if (given != NULL) {
+        *size = strlen(given);
+        *text = malloc(*size + 1);
+        if (*text == NULL)
+            return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the text");
+        memcpy(*text, given, *size + 1);
+        return 0;
+    }
+    if (path == NULL || strcmp(path, "-") == 0)
+        return read_stream(context, stdin, "standard input", text, size);
+    FILE *stream = fopen(path, "rb");
+    struct stat state;
+    if (stream == NULL || fstat(fileno(stream), &state) != 0) {
+        const int cause = errno;
+        if (stream != NULL) (void)fclose(stream);
+        return tool_fail(&context->error, TOOL_EXIT_IO, "%s: cannot be opened: %s",
+                         tool_short_path(path), strerror(cause));
+    }
+    const int code = S_ISDIR(state.st_mode)
+                         ? tool_fail(&context->error, TOOL_EXIT_FILE, "%s: is a folder, not a file",
+                                     tool_short_path(path))
+                         : read_stream(context, stream, path, text, size);
+    (void)fclose(stream);
+    return code;
+}

@@ -1,0 +1,238 @@
+/* `otattn help`: the overview, a command, a topic, and the manual page, all from the tables of table.c
+ * and topics.c. One writer with two faces: plain text for the terminal, roff for man. */
+#include <string.h>
+
+#include "program.h"
+#include "topics.h"
+
+enum { PAGE = 88 };
+
+/* Words of `text` filled into lines of PAGE columns; every line starts with `indent` blanks, the first
+ * one at column `at`. */
+static void fill(const char *text, size_t length, int indent, int at) {
+    const char *end = text + length;
+    int column = at;
+    for (bool first = true; text < end; first = false) {
+        text += strspn(text, " ");
+        size_t word = strcspn(text, " \n");
+        if (word > (size_t)(end - text)) word = (size_t)(end - text);
+        if (word == 0) break;
+        if (!first && column + 1 + (int)word > PAGE) {
+            (void)printf("\n%*s", indent, "");
+            column = indent;
+        } else if (!first) {
+            (void)putchar(' ');
+            column++;
+        }
+        (void)printf("%.*s", (int)word, text);
+        column += (int)word;
+        text += word;
+    }
+    (void)putchar('\n');
+}
+
+/* roff reads `\` and, at the start of a line, `.` and `'` as its own. */
+static void print_roff(const char *text, size_t length) {
+    for (size_t k = 0; k < length; k++) {
+        if (k == 0 && (text[k] == '.' || text[k] == '\'')) (void)fputs("\\&", stdout);
+        if (text[k] == '\\')
+            (void)fputs("\\e", stdout);
+        else if (text[k] == '-')
+            (void)fputs("\\-", stdout);
+        else
+            (void)putchar(text[k]);
+    }
+}
+
+static void print_topic(const tool_topic *topic, bool roff) {
+    for (const char *line = topic->text; *line != '\0';) {
+        const size_t length = strcspn(line, "\n");
+        const bool kept = line[0] == ' ';
+        if (roff && kept) (void)fputs(".nf\n", stdout);
+        if (roff && length == 0)
+            (void)fputs(".PP", stdout);
+        else if (roff)
+            print_roff(line, length);
+        if (roff)
+            (void)putchar('\n');
+        else if (kept || length == 0)
+            (void)printf("%.*s\n", (int)length, line);
+        else
+            fill(line, length, 0, 0);
+        if (roff && kept) (void)fputs(".fi\n", stdout);
+        line += length + (line[length] == '\n' ? 1 : 0);
+    }
+}
+
+/* "-m, --method M" */
+static void flag_heading(const tool_flag *flag, char *text, size_t size) {
+    char letter[8] = "";
+    if (flag->letter != 0) (void)snprintf(letter, sizeof letter, "-%c, ", flag->letter);
+    const char *form = flag->form == NULL ? "" : flag->form;
+    const char *before = flag->form == NULL ? "" : flag->optional ? "[=" : " ";
+    (void)snprintf(text, size, "%s--%s%s%s%s", letter, flag->name, before, form,
+                   flag->optional ? "]" : "");
+}
+
+/* Help sentence with choices and default. */
+static void flag_sentence(const tool_flag *flag, char *text, size_t size) {
+    (void)snprintf(text, size, "%s%s%s%s%s%s", flag->help, flag->choices != NULL ? ": " : "",
+                   flag->choices != NULL ? flag->choices : "", flag->standard != NULL ? " (" : "",
+                   flag->standard != NULL ? flag->standard : "", flag->standard != NULL ? ")" : "");
+}
+
+static void print_flags(unsigned commands, bool roff) {
+    for (int group = 0; group < tool_group_count; group++) {
+        bool headed = false;
+        for (int k = 0; k < tool_flag_count; k++) {
+            const tool_flag *flag = &tool_flags[k];
+            if (flag->group != group || (flag->commands & commands) == 0) continue;
+            char heading[96], sentence[400];
+            flag_heading(flag, heading, sizeof heading);
+            flag_sentence(flag, sentence, sizeof sentence);
+            if (roff) {
+                if (!headed) (void)printf(".SS %s\n", tool_groups[group]);
+                (void)fputs(".TP\n.B ", stdout);
+                print_roff(heading, strlen(heading));
+                (void)putchar('\n');
+                print_roff(sentence, strlen(sentence));
+                (void)putchar('\n');
+            } else {
+                enum { INDENT = 30 };
+                if (!headed) (void)printf("\n%s\n", tool_groups[group]);
+                const int column = printf("  %s", heading);
+                if (column + 2 > INDENT)
+                    (void)printf("\n%*s", INDENT, "");
+                else
+                    (void)printf("%*s", INDENT - column, "");
+                fill(sentence, strlen(sentence), INDENT, INDENT);
+            }
+            headed = true;
+        }
+    }
+}
+
+static void print_command(const tool_command *command) {
+    (void)printf("otattn %s%s%s [flags]\n\n", command->name,
+                 command->operands[0] != '\0' ? " " : "", command->operands);
+    fill(command->details, strlen(command->details), 0, 0);
+    (void)printf("\nExample\n  %s\n", command->example);
+    print_flags(command->bit, false);
+}
+
+static void print_overview(void) {
+    (void)printf("otattn %s: attention as optimal transport\n\nCommands\n", ota_version());
+    for (int k = 0; k < tool_command_count; k++) {
+        (void)printf("  %-12s %s\n", tool_commands[k].name, tool_commands[k].summary);
+    }
+    (void)fputs("\nTopics (otattn help TOPIC)\n", stdout);
+    for (int k = 0; k < tool_topic_count; k++) {
+        (void)printf("  %-12s %s\n", tool_topics[k].name, tool_topics[k].summary);
+    }
+    (void)fputs("\nExamples\n", stdout);
+    for (int k = 0; k < tool_command_count && k < 3; k++)
+        (void)printf("  %s\n", tool_commands[k].example);
+    (void)fputs("\n'otattn COMMAND --help' lists a command's flags. Start with 'otattn demo'.\n",
+                stdout);
+}
+
+static void print_man_page(void) {
+    (void)printf(".TH OTATTN 1 \"\" \"otattn %s\" \"User Commands\"\n"
+                 ".SH NAME\notattn \\- attention as optimal transport\n.SH SYNOPSIS\n",
+                 ota_version());
+    for (int k = 0; k < tool_command_count; k++) {
+        (void)printf(".B otattn %s\n.I %s\n[flags]\n.br\n", tool_commands[k].name,
+                     tool_commands[k].operands);
+    }
+    (void)fputs(".SH COMMANDS\n", stdout);
+    for (int k = 0; k < tool_command_count; k++) {
+        const tool_command *command = &tool_commands[k];
+        (void)printf(".TP\n.B %s %s\n", command->name, command->operands);
+        print_roff(command->details, strlen(command->details));
+        (void)fputs("\n.IP\nFlags:", stdout);
+        const char *between = " ";
+        for (int j = 0; j < tool_flag_count; j++) {
+            if ((tool_flags[j].commands & command->bit) == 0) continue;
+            (void)printf("%s\\-\\-", between);
+            print_roff(tool_flags[j].name, strlen(tool_flags[j].name));
+            between = ", ";
+        }
+        (void)fputs(".\n", stdout);
+    }
+    (void)fputs(".SH FLAGS\n", stdout);
+    print_flags(~0U, true);
+    for (int k = 0; k < tool_topic_count; k++) {
+        (void)fputs(".SH ", stdout);
+        for (const char *letter = tool_topics[k].name; *letter != '\0'; letter++) {
+            const bool small = *letter >= 'a' && *letter <= 'z';
+            (void)putchar(small ? *letter - 'a' + 'A' : *letter == '-' ? ' ' : *letter);
+        }
+        (void)putchar('\n');
+        print_topic(&tool_topics[k], true);
+    }
+    (void)fputs(".SH EXAMPLES\n.nf\n", stdout);
+    for (int k = 0; k < tool_command_count; k++) {
+        print_roff(tool_commands[k].example, strlen(tool_commands[k].example));
+        (void)putchar('\n');
+    }
+    (void)fputs(".fi\n", stdout);
+}
+
+static int print_json(void) {
+    json_t *commands = json_array(), *flags = json_array(), *topics = json_array();
+    for (int k = 0; k < tool_command_count; k++) {
+        const tool_command *row = &tool_commands[k];
+        (void)json_array_append_new(commands, json_pack("{ssssss}", "name", row->name, "operands",
+                                                        row->operands, "summary", row->summary));
+    }
+    for (int k = 0; k < tool_flag_count; k++) {
+        const tool_flag *row = &tool_flags[k];
+        json_t *owners = json_array();
+        for (int j = 0; j < tool_command_count; j++) {
+            if ((row->commands & tool_commands[j].bit) == 0) continue;
+            (void)json_array_append_new(owners, json_string(tool_commands[j].name));
+        }
+        (void)json_array_append_new(
+            flags, json_pack("{sssossssso}", "name", row->name, "value",
+                             row->form == NULL ? json_null() : json_string(row->form), "help",
+                             row->help, "group", tool_groups[row->group], "commands", owners));
+    }
+    for (int k = 0; k < tool_topic_count; k++) {
+        (void)json_array_append_new(topics, json_pack("{ssss}", "name", tool_topics[k].name,
+                                                      "summary", tool_topics[k].summary));
+    }
+    return tool_print_json(stdout,
+                           json_pack("{sssssososo}", "command", "help", "version", ota_version(),
+                                     "commands", commands, "flags", flags, "topics", topics));
+}
+
+static int refuse_topic(tool_context *context, const char *name) {
+    const char *words[64];
+    int count = 0;
+    for (int k = 0; k < tool_command_count; k++) words[count++] = tool_commands[k].name;
+    for (int k = 0; k < tool_topic_count; k++) words[count++] = tool_topics[k].name;
+    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    char hint[96] = "'otattn help' lists commands and topics";
+    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return tool_refuse_flag(context, "topic", hint, "there is no help on '%.80s'", name);
+}
+
+int tool_help(tool_context *context) {
+    const char *name = context->operand_count > 0 ? context->operands[0] : NULL;
+    const tool_command *command = name != NULL ? tool_find_command(name) : NULL;
+    const tool_topic *topic = NULL;
+    for (int k = 0; k < tool_topic_count && name != NULL; k++) {
+        if (strcmp(tool_topics[k].name, name) == 0) topic = &tool_topics[k];
+    }
+    if (name != NULL && command == NULL && topic == NULL) return refuse_topic(context, name);
+    if (context->settings.json) return print_json();
+    if (context->settings.man)
+        print_man_page();
+    else if (command != NULL)
+        print_command(command);
+    else if (topic != NULL)
+        print_topic(topic, false);
+    else
+        print_overview();
+    return 0;
+}

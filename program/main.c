@@ -1,0 +1,87 @@
+/* otattn: attention as optimal transport. The entry of the program: finds the subcommand, parses its
+ * flags, runs it, and says what went wrong, once, as a sentence and as JSON. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "program.h"
+
+/* Written by the signal handler: the one variable that cannot be anywhere else. */
+static int interrupted;
+
+static void on_interrupt(int number) {
+    (void)number;
+    __atomic_store_n(&interrupted, 1, __ATOMIC_RELAXED);
+}
+
+static void install_handlers(void) {
+    /* SA_RESETHAND: a second Ctrl-C ends the program at once. */
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    /* A closed pipe is a write error like any other: outputs are removed, the exit code says so. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigemptyset(&ignore.sa_mask);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+}
+
+static int refuse_command(tool_context *context, const char *name) {
+    const char *words[32];
+    int count = 0;
+    for (; count < tool_command_count && count < 32; count++)
+        words[count] = tool_commands[count].name;
+    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    char hint[96] = "'otattn help' lists the commands";
+    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return tool_refuse_flag(context, "command", hint, "unknown command '%.80s'", name);
+}
+
+static int run(tool_context *context, int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        (void)printf("otattn %s\n", ota_version());
+        return 0;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+    context->command = tool_find_command(name);
+    if (context->command == NULL) {
+        for (int k = 2; k < argc; k++) {
+            if (strcmp(argv[k], "--json") == 0) context->settings.json = true;
+        }
+        return refuse_command(context, name);
+    }
+    int code = tool_parse(context, argc > 2 ? argc - 2 : 0, argv + 2);
+    if (code != 0) return code;
+    if (context->settings.help) {
+        context->operands[0] = context->command->name;
+        context->operand_count = 1;
+        return tool_help(context);
+    }
+    return context->command->run(context);
+}
+
+int main(int argc, char **argv) {
+    install_handlers();
+    tool_context context = {.warnings = json_array(), .cancel = &interrupted};
+    int code = run(&context, argc, argv);
+    if (code != 0) tool_report_failure(&context, code);
+    if (code == 0 && context.interrupted) code = TOOL_EXIT_INTERRUPTED;
+    tool_store_free(context.store);
+    json_decref(context.warnings);
+    json_decref(context.failure);
+    /* A full disk shows here at the latest. A reader that has seen enough (`otattn help | head`) needs
+     * no sentence. */
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+        if (errno != EPIPE && errno != 0) {
+            (void)fprintf(stderr, "otattn: standard output cannot be written: %s\n",
+                          strerror(errno));
+        }
+        code = TOOL_EXIT_IO;
+    }
+    return code;
+}

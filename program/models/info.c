@@ -1,0 +1,83 @@
+/* `otattn info MODEL`: what a checkpoint is, by its headers alone. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "otattn_model.h"
+#include "program/program.h"
+
+static json_t *tensor_json(const ota_tensor *tensor) {
+    json_t *shape = json_array();
+    for (int k = 0; k < tensor->rank; k++)
+        (void)json_array_append_new(shape, json_integer(tensor->shape[k]));
+    return json_pack("{s:s, s:o, s:s}", "name", tensor->name, "shape", shape, "dtype",
+                     tensor->stored);
+}
+
+/* What the tokenizer is read from, or NULL. */
+static const char *tokenizer_source(const ota_model_facts *facts) {
+    static const char *const names[] = {"tokenizer.json", "vocab.json", "encoder.json",
+                                        "vocab.txt"};
+    char path[4096];
+    if (strcmp(facts->format, "gguf") == 0) return "gguf";
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const int used = snprintf(path, sizeof path, "%s/%s", facts->path, names[k]);
+        if (used > 0 && (size_t)used < sizeof path && access(path, R_OK) == 0) return names[k];
+    }
+    return NULL;
+}
+
+static int print_json(const ota_model *model, const ota_model_facts *facts) {
+    json_t *tensors = json_array();
+    for (int64_t k = 0; ota_model_tensor(model, k) != NULL; k++)
+        (void)json_array_append_new(tensors, tensor_json(ota_model_tensor(model, k)));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "command", "info",
+        "status", "ok", "architecture", facts->architecture, "format", facts->format, "path",
+        facts->path, "layers", (json_int_t)facts->layers, "heads", (json_int_t)facts->heads,
+        "kv_heads", (json_int_t)facts->kv_heads, "width", (json_int_t)facts->width, "head_width",
+        (json_int_t)facts->head_width, "inner", (json_int_t)facts->inner, "vocabulary",
+        (json_int_t)facts->vocabulary, "positions", (json_int_t)facts->positions, "parameters",
+        (json_int_t)facts->parameters);
+    (void)json_object_set_new(object, "dtype", json_string(facts->dtype));
+    (void)json_object_set_new(object, "head", json_string(facts->head));
+    (void)json_object_set_new(object, "causal", json_boolean(facts->causal));
+    (void)json_object_set_new(object, "tokenizer", json_string(tokenizer_source(facts)));
+    if (tokenizer_source(facts) == NULL)
+        (void)json_object_set_new(object, "tokenizer", json_null());
+    (void)json_object_set_new(object, "tensors", tensors);
+    return tool_print_json(stdout, object);
+}
+
+static void print_text(const ota_model *model, const ota_model_facts *facts) {
+    int64_t tensors = 0;
+    while (ota_model_tensor(model, tensors) != NULL) tensors++;
+    (void)printf("%-12s %s, %s, %s\n", "model", facts->architecture, facts->format, facts->path);
+    (void)printf("%-12s %" PRId64 " of %" PRId64 " heads", "layers", facts->layers, facts->heads);
+    if (facts->kv_heads != facts->heads) (void)printf(" on %" PRId64 " key heads", facts->kv_heads);
+    (void)printf(", %s\n", facts->causal ? "causal" : "both ways");
+    (void)printf("%-12s %" PRId64 ", heads %" PRId64 ", inner %" PRId64 "\n", "width", facts->width,
+                 facts->head_width, facts->inner);
+    (void)printf("%-12s %" PRId64 " words, %" PRId64 " positions%s\n", "vocabulary",
+                 facts->vocabulary, facts->positions, facts->rope_base > 0 ? ", rotary" : "");
+    (void)printf("%-12s %.1f million, %s, head %s, %" PRId64 " tensors\n", "parameters",
+                 (double)facts->parameters / 1e6, facts->dtype, facts->head, tensors);
+}
+
+int tool_info(tool_context *context) {
+    ota_model *model;
+    ota_model_facts facts = {.size = sizeof facts};
+    ota_error error = {0};
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    const ota_status status = ota_model_describe(model, &facts, &error);
+    if (status < 0)
+        code = tool_fail_status(context, status, &error);
+    else if (context->settings.json)
+        code = print_json(model, &facts);
+    else
+        print_text(model, &facts);
+    ota_model_free(model);
+    return code;
+}

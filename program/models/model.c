@@ -1,0 +1,228 @@
+/* What the subcommands on models share: opening, sessions by flags, tokens. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "otattn_model.h"
+#include "otattn_tokenizer.h"
+#include "program/program.h"
+
+/* Where hub programs keep what they downloaded; the first variable that is set decides. */
+static const char *hub_cache(char *path, size_t size) {
+    static const struct {
+        const char *variable, *tail;
+    } places[] = {{"HF_HUB_CACHE", ""},
+                  {"HF_HOME", "/hub"},
+                  {"XDG_CACHE_HOME", "/huggingface/hub"},
+                  {"HOME", "/.cache/huggingface/hub"}};
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+        const char *folder = getenv(places[k].variable);
+        if (folder == NULL || folder[0] == '\0') continue;
+        const int used = snprintf(path, size, "%s%s", folder, places[k].tail);
+        return used > 0 && (size_t)used < size ? path : NULL;
+    }
+    return NULL;
+}
+
+int tool_model_open(tool_context *context, ota_model **model) {
+    char path[4096];
+    ota_error error = {0};
+    const ota_model_options options = {.size = sizeof options,
+                                       .hub_cache = hub_cache(path, sizeof path)};
+    const ota_status status = ota_model_open(model, context->operands[0], &options, &error);
+    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+}
+
+static int read_window(tool_context *context, int64_t window[2]) {
+    double sides[2];
+    const char *text = context->settings.window;
+    if (tool_numbers(text, sides, 2) == 2 && sides[0] >= -1 && sides[1] >= -1 && sides[0] < 1e9 &&
+        sides[1] < 1e9) {
+        window[0] = (int64_t)sides[0];
+        window[1] = (int64_t)sides[1];
+        if ((double)window[0] == sides[0] && (double)window[1] == sides[1]) return 0;
+    }
+    return tool_refuse_flag(context, "window",
+                            "write --window L,R with whole numbers, -1 = no limit",
+                            "--window '%.80s' is no pair of sides", text);
+}
+
+static int read_one(tool_context *context, const char *field, const char *text, double *value) {
+    if (text == NULL || tool_number(text, value)) return 0;
+    return tool_refuse_flag(context, field, "models take one number for all heads",
+                            "--%s '%.80s' is no number", field, text);
+}
+
+static int64_t rounds_of(const tool_settings *settings) {
+    if (!settings->rounds.given) return 0;
+    return settings->rounds.value == 0 ? OTA_NO_ROUNDS : settings->rounds.value;
+}
+
+int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
+                      int64_t cache, ota_session **session) {
+    const tool_settings *settings = &context->settings;
+    double temperature = 0, sink = 0;
+    int64_t window[2];
+    int code = read_one(context, "temperature", settings->temperature, &temperature);
+    if (code == 0) code = read_one(context, "sink", settings->sink, &sink);
+    if (code == 0 && settings->window != NULL) code = read_window(context, window);
+    if (code != 0) return code;
+    const ota_session_options options = {
+        .size = sizeof options,
+        .batch = batch,
+        .tokens = tokens,
+        .cache = cache,
+        .methods = settings->model_methods.items,
+        .method_count = settings->model_methods.count,
+        .temperature = temperature,
+        .tolerance = settings->tolerance.given ? settings->tolerance.value : 0,
+        .rounds = rounds_of(settings),
+        .max_rounds = settings->max_rounds.given ? settings->max_rounds.value : 0,
+        .window = settings->window != NULL ? window : NULL,
+        .sink = settings->sink != NULL ? &sink : NULL,
+        .threads = settings->threads.given ? (int)settings->threads.value : 0,
+        .cpu = settings->cpu,
+        .cancel = context->cancel};
+    ota_error error = {0};
+    const ota_status status = ota_session_create(session, model, &options, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (ota_session_warning(*session)[0] != '\0')
+        tool_warn(context, "%s", ota_session_warning(*session));
+    return 0;
+}
+
+int tool_read_exit(tool_context *context, double *threshold, int64_t *transitions) {
+    double values[2] = {0, 1};
+    const char *text = context->settings.exit;
+    const int count = text != NULL ? tool_numbers(text, values, 2) : 0;
+    *threshold = 0;
+    *transitions = 0;
+    if (text == NULL) return 0;
+    if (count < 1 || !(values[0] > 0 && values[0] <= 1) || !(values[1] >= 1 && values[1] < 1e9) ||
+        (double)(int64_t)values[1] < values[1])
+        return tool_refuse_flag(context, "exit",
+                                "write --exit THETA,K: a probability, and a whole number of layers",
+                                "--exit '%.80s' is no threshold and number of transitions", text);
+    *threshold = values[0];
+    *transitions = (int64_t)values[1];
+    return 0;
+}
+
+/* ---- tokens ---- */
+
+static bool ends_with(const char *text, const char *tail) {
+    const size_t length = strlen(text), size = strlen(tail);
+    return length >= size && strcmp(text + length - size, tail) == 0;
+}
+
+int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer) {
+    const char *path = context->operands[0];
+    ota_error error = {.message = ""};
+    ota_model *model;
+    const bool file = ends_with(path, ".json") || ends_with(path, ".txt");
+    if (file || (!ends_with(path, ".gguf") && access(path, F_OK) == 0)) {
+        const ota_status status = ota_tokenizer_open(tokenizer, path, &error);
+        return status < 0 ? tool_fail_status(context, status, &error) : 0;
+    }
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    const ota_status status = ota_model_tokenizer(model, tokenizer, &error);
+    if (status < 0) code = tool_fail_status(context, status, &error);
+    ota_model_free(model);
+    return code;
+}
+
+/* A first guess of the room is nearly always enough; else the count says how much is. */
+int tool_encode(tool_context *context, const ota_tokenizer *tokenizer, const char *text,
+                size_t size, int32_t **ids, int64_t *count) {
+    const unsigned flags = (context->settings.no_special ? OTA_ENCODE_NO_SPECIAL : 0U) |
+                           (context->settings.plain ? OTA_ENCODE_PLAIN : 0U);
+    int64_t room = (int64_t)size / 2 + 64;
+    ota_error error = {.message = ""};
+    for (;;) {
+        free(*ids);
+        *ids = malloc((size_t)room * sizeof **ids);
+        if (*ids == NULL)
+            return tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+        const ota_status status =
+            ota_tokenizer_encode(tokenizer, text, (int64_t)size, flags, *ids, room, count, &error);
+        if (status != OTA_OK) return tool_fail_status(context, status, &error);
+        if (*count <= room) return 0;
+        room = *count;
+    }
+}
+
+static int load_ids(tool_context *context, tool_tokens *tokens) {
+    const tool_array *array;
+    const char *spec = context->settings.ids;
+    if (context->operand_count > 1 || context->settings.text != NULL)
+        return tool_refuse_flag(context, "ids", "give one of them",
+                                "there are two texts: --ids and the text itself");
+    const int code = tool_load(context, "ids", spec, OTA_NO_TYPE, &array);
+    if (code != 0) return code;
+    if (array->type != OTA_I64 || array->rank < 1 || array->rank > 2 || array->count == 0)
+        return tool_refuse_flag(context, "ids", "store them as int64, [count] or [batch,count]",
+                                "ids '%.200s' is no array of token ids", spec);
+    tokens->ids = array->data;
+    tokens->batch = array->rank == 2 ? array->shape[0] : 1;
+    tokens->count = array->shape[array->rank - 1];
+    return 0;
+}
+
+static int encode_text(tool_context *context, const char *text, size_t size, tool_tokens *tokens) {
+    int32_t *ids = NULL;
+    int code = tool_encode(context, tokens->tokenizer, text, size, &ids, &tokens->count);
+    if (code == 0 && tokens->count == 0)
+        code = tool_refuse_flag(context, "text", NULL, "the text has no token");
+    if (code == 0) {
+        tokens->owned = malloc((size_t)tokens->count * sizeof *tokens->owned);
+        if (tokens->owned == NULL)
+            code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "no memory is left for the ids");
+    }
+    for (int64_t k = 0; code == 0 && k < tokens->count; k++) tokens->owned[k] = ids[k];
+    free(ids);
+    tokens->ids = tokens->owned;
+    tokens->batch = 1;
+    return code;
+}
+
+static int load_text(tool_context *context, const ota_model *model, bool prompt,
+                     tool_tokens *tokens) {
+    char *text = NULL;
+    size_t size = 0;
+    ota_error error = {.message = ""};
+    const ota_status status = ota_model_tokenizer(model, &tokens->tokenizer, &error);
+    if (status < 0) return tool_fail_status(context, status, &error);
+    if (prompt && context->settings.prompt != NULL)
+        return encode_text(context, context->settings.prompt, strlen(context->settings.prompt),
+                           tokens);
+    int code = tool_read_text(context, 1, &text, &size);
+    if (code == 0) code = encode_text(context, text, size, tokens);
+    free(text);
+    return code;
+}
+
+int tool_tokens_load(tool_context *context, const ota_model *model, bool prompt,
+                     tool_tokens *tokens) {
+    ota_model_facts facts = {.size = sizeof facts};
+    *tokens = (tool_tokens){0};
+    int code = context->settings.ids != NULL ? load_ids(context, tokens)
+                                             : load_text(context, model, prompt, tokens);
+    (void)ota_model_describe(model, &facts, NULL);
+    for (int64_t k = 0; code == 0 && k < tokens->batch * tokens->count; k++)
+        if (tokens->ids[k] < 0 || tokens->ids[k] >= facts.vocabulary)
+            code = tool_refuse_flag(context, "ids", "are these the ids of this model's tokenizer?",
+                                    "id %" PRId64 " is %" PRId64 ", and the vocabulary has %" PRId64
+                                    " words",
+                                    k, tokens->ids[k], facts.vocabulary);
+    if (code != 0) tool_tokens_free(tokens);
+    return code;
+}
+
+void tool_tokens_free(tool_tokens *tokens) {
+    ota_tokenizer_free(tokens->tokenizer);
+    free(tokens->owned);
+    *tokens = (tool_tokens){0};
+}

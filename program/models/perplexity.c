@@ -1,0 +1,261 @@
+/* `otattn perplexity MODEL`: how well a causal model predicts each token from those before it.
+ *
+ *     nll = mean over predicted t of -log softmax(logits[t - 1])[id_t]        perplexity = exp(nll)
+ *
+ * Windows of `context` tokens start `stride` apart; each predicts the tokens that no window before it
+ * has predicted, all but its first. Bits per byte count the bytes of predicted tokens only. With --exit
+ * every window runs twice, with tokens that stop early and without, to say what stopping costs. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn_model.h"
+#include "otattn_tokenizer.h"
+#include "program/program.h"
+
+enum { ROWS = 32 }; /* of logits at a time */
+
+/* The same tokens by whole runs. */
+typedef struct exit_score {
+    double threshold; /* 0: no --exit */
+    int64_t transitions, model_layers;
+    float *states;   /* [window, width] */
+    int64_t *layers; /* [window] that each token went through */
+    double sum;
+    int64_t layers_used, agreed;
+} exit_score;
+
+typedef struct score {
+    tool_context *context;
+    ota_session *session;
+    const int64_t *ids;
+    int64_t count, width, vocabulary, window, stride;
+    float *states, *logits;
+    const ota_tokenizer *tokenizer; /* NULL: the text's bytes are not known */
+    double sum;
+    int64_t predicted, windows, bytes;
+    exit_score exit;
+} score;
+
+static double nll_of(const float *logits, int64_t count, int64_t id, int64_t *best) {
+    *best = 0;
+    for (int64_t k = 1; k < count; k++) *best = logits[k] > logits[*best] ? k : *best;
+    const float most = logits[*best];
+    double sum = 0;
+    for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - most);
+    return log(sum) + (double)(most - logits[id]);
+}
+
+/* The text that tokens first ... last - 1 stand for. */
+static int count_bytes(score *s, int64_t first, int64_t last) {
+    ota_error error = {.message = ""};
+    for (int64_t t = first; t < last; t++) {
+        const int32_t id = (int32_t)s->ids[t];
+        int64_t size = 0;
+        const ota_status status = ota_tokenizer_decode(s->tokenizer, &id, 1, OTA_DECODE_NO_SPECIAL,
+                                                       NULL, 0, &size, &error);
+        if (status < 0) return tool_fail_status(s->context, status, &error);
+        s->bytes += size;
+    }
+    return 0;
+}
+
+/* best[k] = the likeliest token behind row k; *sum gains -log p of the token that is there. */
+static int predict_rows(score *s, const float *states, const int64_t *next, int64_t rows,
+                        int64_t *best, double *sum) {
+    ota_error error = {0};
+    const ota_status status = ota_session_logits(s->session, states, rows, 0, s->logits, &error);
+    if (status < 0) return tool_fail_status(s->context, status, &error);
+    for (int64_t k = 0; k < rows; k++)
+        *sum += nll_of(s->logits + k * s->vocabulary, s->vocabulary, next[k], &best[k]);
+    return 0;
+}
+
+/* Tokens first + 1 ... last - 1 of the window that begins at `begin`. */
+static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
+    int64_t best[ROWS], whole[ROWS];
+    for (int64_t t = first; t + 1 < last; t += ROWS) {
+        const int64_t rows = last - 1 - t < ROWS ? last - 1 - t : ROWS, at = t - begin;
+        int code = predict_rows(s, s->states + at * s->width, s->ids + t + 1, rows, best, &s->sum);
+        if (code == 0 && s->exit.threshold > 0)
+            code = predict_rows(s, s->exit.states + at * s->width, s->ids + t + 1, rows, whole,
+                                &s->exit.sum);
+        if (code != 0) return code;
+        for (int64_t k = 0; s->exit.threshold > 0 && k < rows; k++) {
+            s->exit.layers_used += s->exit.layers[at + k];
+            s->exit.agreed += best[k] == whole[k];
+        }
+        s->predicted += rows;
+    }
+    return s->tokenizer != NULL ? count_bytes(s, first + 1, last) : 0;
+}
+
+static int run_window(score *s, int64_t begin, int64_t end) {
+    ota_error error = {0};
+    ota_model_run run = {.size = sizeof run,
+                         .ids = s->ids + begin,
+                         .batch = 1,
+                         .count = end - begin,
+                         .states = s->states,
+                         .exit_threshold = s->exit.threshold,
+                         .exit_transitions = s->exit.transitions,
+                         .layers = s->exit.layers};
+    ota_status status = ota_session_run(s->session, &run, &error);
+    if (status >= 0 && s->exit.threshold > 0) {
+        run.states = s->exit.states;
+        run.exit_threshold = 0;
+        run.layers = NULL;
+        status = ota_session_run(s->session, &run, &error);
+    }
+    return status < 0 ? tool_fail_status(s->context, status, &error) : 0;
+}
+
+static int run_windows(score *s) {
+    tool_progress progress;
+    int code = 0;
+    tool_progress_begin(&progress, "perplexity");
+    for (int64_t begin = 0, done = 1; code == 0 && done < s->count; begin += s->stride) {
+        const int64_t end = begin + s->window < s->count ? begin + s->window : s->count;
+        code = run_window(s, begin, end);
+        /* The first token of a window has nothing before it. */
+        const int64_t from = done > begin + 1 ? done : begin + 1;
+        if (code == 0) code = predict(s, begin, from - 1, end);
+        done = end;
+        s->windows++;
+        tool_progress_update(&progress, (double)done, (double)s->count, "tokens");
+        if (end == s->count) break;
+    }
+    tool_progress_end(&progress);
+    return code;
+}
+
+static int read_sizes(score *s, int64_t positions) {
+    const tool_settings *settings = &s->context->settings;
+    s->window = settings->context.given ? settings->context.value : positions;
+    s->stride = settings->stride.given ? settings->stride.value : s->window;
+    if (s->window < 2 || s->window > positions)
+        return tool_refuse_flag(s->context, "context", "leave it out for all the model has",
+                                "--context is %" PRId64 ", wanted 2 to %" PRId64 " positions",
+                                s->window, positions);
+    if (s->stride > s->window)
+        return tool_refuse_flag(s->context, "stride", "a larger one would leave tokens out",
+                                "--stride %" PRId64 " is larger than the context of %" PRId64,
+                                s->stride, s->window);
+    if (s->count < 2)
+        return tool_refuse_flag(s->context, "ids", "give at least two tokens",
+                                "there is no token to predict");
+    if (s->window > s->count) s->window = s->count;
+    return 0;
+}
+
+static json_t *exit_json(const score *s, double nll) {
+    const exit_score *e = &s->exit;
+    const double count = (double)s->predicted, layers = (double)e->layers_used / count;
+    return json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "threshold",
+                     tool_json_real(e->threshold), "transitions", (json_int_t)e->transitions,
+                     "layers", (json_int_t)e->model_layers, "layers_used", tool_json_real(layers),
+                     "layers_saved", tool_json_real(1 - layers / (double)e->model_layers),
+                     "agreement", tool_json_real((double)e->agreed / count), "nll_whole",
+                     tool_json_real(e->sum / count), "nll_change",
+                     tool_json_real(nll - e->sum / count));
+}
+
+static void print_exit(const score *s, double nll) {
+    const exit_score *e = &s->exit;
+    const double count = (double)s->predicted;
+    (void)printf("exit %g, %" PRId64 ": %.2f of %" PRId64
+                 " layers used, top-1 of whole runs kept by %.2f %%, nll %+.6f\n",
+                 e->threshold, e->transitions, (double)e->layers_used / count, e->model_layers,
+                 100 * (double)e->agreed / count, nll - e->sum / count);
+}
+
+static int print_result(const score *s, const char *head) {
+    const double nll = s->sum / (double)s->predicted;
+    const double bits = s->sum / log(2.0) / (double)s->bytes; /* not finite without bytes */
+    if (!s->context->settings.json) {
+        (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
+                     " windows of %" PRId64 ", stride %" PRId64 "\n",
+                     exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
+        if (s->exit.threshold > 0) print_exit(s, nll);
+        if (s->bytes > 0) (void)printf("%.4f bits per byte\n", bits);
+        return 0;
+    }
+    json_t *object =
+        json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:s}", "command", "perplexity",
+                  "status", "ok", "nll_per_token", tool_json_real(nll), "perplexity",
+                  tool_json_real(exp(nll)), "bits_per_byte", tool_json_real(bits), "tokens",
+                  (json_int_t)s->predicted, "windows", (json_int_t)s->windows, "context",
+                  (json_int_t)s->window, "stride", (json_int_t)s->stride, "head", head);
+    if (s->exit.threshold > 0) (void)json_object_set_new(object, "exit", exit_json(s, nll));
+    (void)json_object_set(object, "warnings", s->context->warnings);
+    return tool_print_json(stdout, object);
+}
+
+static int refuse_model(tool_context *context, const ota_model_facts *facts) {
+    if (!facts->causal)
+        return tool_refuse_flag(context, "model", "use a gpt2 or llama checkpoint",
+                                "%s looks both ways, so it predicts no next token",
+                                facts->architecture);
+    return 0;
+}
+
+static int make_exit(score *s, int64_t layers) {
+    void *states = NULL, *used = NULL;
+    s->exit.model_layers = layers;
+    if (s->exit.threshold <= 0) return 0;
+    int code =
+        tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states", &states);
+    if (code == 0)
+        code = tool_memory(s->context, (size_t)s->window * sizeof(int64_t), "layers", &used);
+    s->exit.states = states;
+    s->exit.layers = used;
+    return code;
+}
+
+static int score_model(score *s, const ota_model *model, const ota_model_facts *facts) {
+    tool_tokens tokens;
+    void *states = NULL, *logits = NULL;
+    int code = refuse_model(s->context, facts);
+    if (code != 0) return code;
+    code = tool_tokens_load(s->context, model, false, &tokens);
+    s->ids = tokens.ids;
+    s->count = tokens.count;
+    s->tokenizer = tokens.tokenizer;
+    if (code == 0 && tokens.batch != 1)
+        code = tool_refuse_flag(s->context, "ids", "give one text, [count]",
+                                "--ids holds %" PRId64 " sequences", tokens.batch);
+    if (code == 0) code = read_sizes(s, facts->positions);
+    if (code == 0) code = tool_read_exit(s->context, &s->exit.threshold, &s->exit.transitions);
+    if (code == 0) code = make_exit(s, facts->layers);
+    if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
+    if (code == 0)
+        code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
+                           &states);
+    if (code == 0)
+        code = tool_memory(s->context, (size_t)(ROWS * s->vocabulary) * sizeof(float), "logits",
+                           &logits);
+    s->states = states;
+    s->logits = logits;
+    if (code == 0) code = run_windows(s);
+    if (code == 0) code = print_result(s, facts->head);
+    free(states);
+    free(logits);
+    free(s->exit.states);
+    free(s->exit.layers);
+    tool_tokens_free(&tokens);
+    ota_session_free(s->session);
+    return code;
+}
+
+int tool_perplexity(tool_context *context) {
+    ota_model *model;
+    ota_model_facts facts = {.size = sizeof facts};
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    (void)ota_model_describe(model, &facts, NULL);
+    score s = {.context = context, .width = facts.width, .vocabulary = facts.vocabulary};
+    code = score_model(&s, model, &facts);
+    ota_model_free(model);
+    return code;
+}

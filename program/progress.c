@@ -1,0 +1,106 @@
+/* One line of progress on stderr: how far, how fast, how long still. Only on a terminal, and only
+ * after two seconds, so short runs and logs stay clean. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "program.h"
+
+static const int64_t SECOND = 1000000000;
+
+int64_t tool_now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
+}
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0';
+}
+
+bool tool_colour(FILE *stream) {
+    const char *force = getenv("CLICOLOR_FORCE");
+    if (is_set("NO_COLOR")) return false;
+    if (force != NULL && force[0] != '\0' && strcmp(force, "0") != 0) return true;
+    const char *kind = getenv("TERM");
+    return isatty(fileno(stream)) && kind != NULL && strcmp(kind, "dumb") != 0;
+}
+
+void tool_progress_begin(tool_progress *progress, const char *label) {
+    memset(progress, 0, sizeof *progress);
+    const char *kind = getenv("TERM");
+    progress->terminal = isatty(STDERR_FILENO) && (kind == NULL || strcmp(kind, "dumb") != 0);
+    progress->label = label;
+    progress->begun_ns = progress->last_ns = tool_now_ns();
+}
+
+/* Is a line due? At most five a second, the first after two seconds. */
+static bool due(tool_progress *progress, int64_t now) {
+    if (!progress->terminal || now - progress->begun_ns < 2 * SECOND) return false;
+    if (progress->shown && now - progress->last_ns < SECOND / 5) return false;
+    progress->last_ns = now;
+    progress->shown = true;
+    return true;
+}
+
+static void format_time(double seconds, char *text, size_t size) {
+    if (!(seconds < 360000.0))
+        (void)snprintf(text, size, "?");
+    else if (seconds < 60.0)
+        (void)snprintf(text, size, "%.0f s", ceil(seconds));
+    else if (seconds < 3600.0)
+        (void)snprintf(text, size, "%.0f min %02.0f s", floor(seconds / 60.0), fmod(seconds, 60.0));
+    else
+        (void)snprintf(text, size, "%.0f h %02.0f min", floor(seconds / 3600.0),
+                       fmod(seconds, 3600.0) / 60.0);
+}
+
+void tool_progress_update(tool_progress *progress, double done, double total, const char *unit) {
+    const int64_t now = tool_now_ns();
+    if (!due(progress, now)) return;
+    const double seconds = (double)(now - progress->begun_ns) * 1e-9;
+    const double rate = done / seconds;
+    char left[40];
+    format_time((total - done) / rate, left, sizeof left);
+    (void)fprintf(stderr, "\r\033[K%s: %.0f of %.0f %s, %.3g a second, %s left", progress->label,
+                  done, total, unit, rate, left);
+    (void)fflush(stderr);
+}
+
+void tool_progress_solver(void *user, const ota_progress *report) {
+    tool_progress *progress = user;
+    const int64_t now = tool_now_ns();
+    if (report->heads > 1 && report->heads_done > 0) {
+        tool_progress_update(progress, (double)report->heads_done, (double)report->heads, "heads");
+        return;
+    }
+    if (!(progress->first_residual > 0.0) && report->residual > 0.0) {
+        progress->first_residual = report->residual;
+        progress->first_round = report->round;
+        progress->first_ns = now;
+    }
+    if (!due(progress, now)) return;
+    /* The residual falls by about the same factor every second: extrapolate its logarithm. */
+    const double seconds = (double)(now - progress->first_ns) * 1e-9;
+    const double slope = log(progress->first_residual / report->residual) / seconds;
+    char left[40];
+    format_time(slope > 0.0 ? log(report->residual / progress->tolerance) / slope : HUGE_VAL, left,
+                sizeof left);
+    (void)fprintf(stderr,
+                  "\r\033[K%s: round %" PRId64
+                  ", residual %.2g (to %.2g), %.3g rounds a second, %s left",
+                  progress->label, report->round, report->residual, progress->tolerance,
+                  (double)(report->round - progress->first_round) / seconds, left);
+    (void)fflush(stderr);
+}
+
+void tool_progress_end(tool_progress *progress) {
+    if (progress->shown) (void)fputs("\r\033[K", stderr);
+    progress->shown = false;
+}

@@ -1,0 +1,23 @@
+/* The processes of `mpirun -n N otattn ...`, each with a rank 0 ... N - 1: all that the program asks of a
+ * message-passing library is here. ranks_mpi.c answers with MPI (build option OTATTN_MPI), ranks_one.c for a
+ * single process. Started without mpirun, both are one process. */
+#ifndef OTATTN_PROGRAM_RANKS_H
+#define OTATTN_PROGRAM_RANKS_H
+
+#include <stddef.h>
+
+/* What was built in, "Open MPI v4.1.4", or NULL: for doctor, before and after anything else. */
+const char *tool_ranks_library(char *text, size_t size);
+
+/* Before the others, once, by one thread. Returns 0, or an exit code. */
+int tool_ranks_begin(void);
+int tool_ranks_rank(void);
+int tool_ranks_size(void);
+/* Waits for every rank; the largest of their codes, so that all go on or all end. */
+int tool_ranks_agree(int code);
+/* `size` bytes of rank 0 for all: the same size on every rank. */
+void tool_ranks_share(void *bytes, size_t size);
+/* After the others; nothing where begin was not called. */
+void tool_ranks_end(void);
+
+#endif

@@ -1,0 +1,70 @@
+/* The processes of mpirun by MPI. The library is only begun where the launcher's variables are set: on its own
+ * it would look for daemons and networks, which takes time and fails in closed rooms. */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "program/program.h"
+
+enum { PART = 1 << 30 }; /* MPI counts in int */
+
+/* Has begin been called, and end not yet? MPI keeps that itself. */
+static bool running(void) {
+    int begun = 0, ended = 0;
+    (void)MPI_Initialized(&begun);
+    (void)MPI_Finalized(&ended);
+    return begun && !ended;
+}
+
+static bool launched(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+    for (size_t k = 0; k < sizeof variables / sizeof *variables; k++)
+        if (getenv(variables[k]) != NULL) return true;
+    return false;
+}
+
+const char *tool_ranks_library(char *text, size_t size) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    (void)MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = '\0';
+    (void)snprintf(text, size, "%s", version[0] != '\0' ? version : "MPI");
+    return text;
+}
+
+int tool_ranks_begin(void) {
+    if (running() || !launched()) return 0;
+    return MPI_Init(NULL, NULL) == MPI_SUCCESS ? 0 : TOOL_EXIT_INTERNAL;
+}
+
+int tool_ranks_rank(void) {
+    int rank = 0;
+    if (running()) (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+}
+
+int tool_ranks_size(void) {
+    int size = 1;
+    if (running()) (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
+    return size;
+}
+
+int tool_ranks_agree(int code) {
+    int worst = code;
+    if (running()) (void)MPI_Allreduce(&code, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return worst;
+}
+
+void tool_ranks_share(void *bytes, size_t size) {
+    if (!running()) return;
+    for (size_t done = 0; done < size; done += PART) {
+        const size_t part = size - done < PART ? size - done : PART;
+        (void)MPI_Bcast((char *)bytes + done, (int)part, MPI_BYTE, 0, MPI_COMM_WORLD);
+    }
+}
+
+void tool_ranks_end(void) {
+    if (running()) (void)MPI_Finalize();
+}

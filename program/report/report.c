@@ -1,0 +1,453 @@
+/* Writes one self-contained HTML page.
+ *
+ *     page = head(style) + body(text, tables, figures) + data(theme, figure specifications, charts)
+ *
+ * Three rules keep foreign text inert: text goes through escape() into HTML; data sets go through
+ * append_json(), in which no `<` and nothing beyond ASCII is left, so that no string can end the
+ * <script> element it stands in; and the page's own policy forbids every request and foreign script. */
+#include "report.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "embedded.h"
+#include "pack.h"
+
+struct tool_report {
+    char *text;
+    size_t length, capacity;
+    json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
+    int figures, maps;
+    bool out_of_memory;
+    char missing_figure[64];
+};
+
+/* unsafe-eval: Vega compiles its expressions; the chart library itself is inflated into a function. */
+static const char policy[] =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "img-src data: blob:";
+
+static void append_bytes(tool_report *report, const void *bytes, size_t size) {
+    if (report->out_of_memory) return;
+    if (size > report->capacity - report->length) {
+        size_t capacity = report->capacity;
+        while (capacity - report->length < size) {
+            if (capacity > SIZE_MAX / 2) {
+                report->out_of_memory = true;
+                return;
+            }
+            capacity *= 2;
+        }
+        char *text = realloc(report->text, capacity);
+        if (text == NULL) {
+            report->out_of_memory = true;
+            return;
+        }
+        report->text = text;
+        report->capacity = capacity;
+    }
+    memcpy(report->text + report->length, bytes, size);
+    report->length += size;
+}
+
+/* Markup of our own, never foreign text. */
+static void append(tool_report *report, const char *markup) {
+    append_bytes(report, markup, strlen(markup));
+}
+
+/* Length of the well-formed UTF-8 sequence at text[available], or 0: overlong forms, surrogates and values above
+ * U+10FFFF are what turns "escaped" text back into markup in lenient readers. */
+static size_t sequence_length(const unsigned char *text, size_t available) {
+    static const struct {
+        unsigned char first_low, first_high, second_low, second_high;
+        size_t length;
+    } forms[] = {
+        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++) {
+        if (text[0] < forms[form].first_low || text[0] > forms[form].first_high) continue;
+        if (forms[form].length > available) return 0;
+        for (size_t index = 1; index < forms[form].length; index++) {
+            unsigned char low = index == 1 ? forms[form].second_low : 0x80;
+            unsigned char high = index == 1 ? forms[form].second_high : 0xbf;
+            if (text[index] < low || text[index] > high) return 0;
+        }
+        return forms[form].length;
+    }
+    return 0;
+}
+
+/* Marks that turn the direction of the text after them, and separators that end a line of script: the
+ * three-byte sequences of U+200E, U+200F, U+2028 to U+202E and U+2066 to U+2069. */
+static bool is_deceptive(const unsigned char *text, size_t length) {
+    if (length != 3 || text[0] != 0xe2) return false;
+    const unsigned char last = text[2];
+    return (text[1] == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae))) ||
+           (text[1] == 0x81 && last >= 0xa6 && last <= 0xa9);
+}
+
+static void escape_bytes(tool_report *report, const char *text, size_t size) {
+    static const struct {
+        char character;
+        const char *markup;
+    } marks[] = {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+    const char *end = text + size;
+    while (text < end) {
+        size_t length = sequence_length((const unsigned char *)text, (size_t)(end - text));
+        const char *markup = NULL;
+        for (size_t mark = 0; mark < sizeof marks / sizeof marks[0]; mark++) {
+            if (*text == marks[mark].character) markup = marks[mark].markup;
+        }
+        if (markup != NULL)
+            append(report, markup);
+        else if (length == 0 || is_deceptive((const unsigned char *)text, length) ||
+                 ((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t') || *text == 0x7f)
+            append(report, "\xef\xbf\xbd");
+        else
+            append_bytes(report, text, length);
+        text += length == 0 ? 1 : length;
+    }
+}
+
+static void escape(tool_report *report, const char *text) {
+    if (text != NULL) escape_bytes(report, text, strlen(text));
+}
+
+static int append_json_bytes(const char *buffer, size_t size, void *user) {
+    tool_report *report = user;
+    size_t begin = 0;
+    for (size_t index = 0; index < size; index++) {
+        if (buffer[index] == '<') {
+            append_bytes(report, buffer + begin, index - begin);
+            append(report, "\\u003c");
+            begin = index + 1;
+        }
+    }
+    append_bytes(report, buffer + begin, size - begin);
+    return 0;
+}
+
+static void append_json(tool_report *report, const json_t *value) {
+    /* Six digits are more than any axis or tooltip shows, and a third of the size of seventeen. */
+    size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6);
+    if (json_dump_callback(value, append_json_bytes, report, flags) != 0)
+        report->out_of_memory = true;
+}
+
+static void append_embedded(tool_report *report, const char *name) {
+    const tool_embedded *file = tool_embedded_find(name);
+    if (file != NULL) append_bytes(report, file->bytes, file->size);
+}
+
+bool tool_report_charts(void) { return tool_embedded_find("charts") != NULL; }
+
+tool_report *tool_report_open(const char *title, const char *lead) {
+    tool_report *report = calloc(1, sizeof *report);
+    if (report == NULL) return NULL;
+    report->capacity = (size_t)1 << 16;
+    report->text = malloc(report->capacity);
+    report->specifications = json_object();
+    if (report->text == NULL || report->specifications == NULL) {
+        tool_report_abort(report);
+        return NULL;
+    }
+    append(report, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                   "<meta http-equiv=\"Content-Security-Policy\" content=\"");
+    append(report, policy);
+    append(report, "\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+                   "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
+    escape(report, title);
+    append(report, "</title>\n<style>\n");
+    append_embedded(report, "page.css");
+    append(report, "</style>\n</head>\n<body>\n<header>\n<h1>");
+    escape(report, title);
+    append(report, "</h1>\n<p class=\"lead\">");
+    escape(report, lead);
+    append(report, "</p>\n</header>\n<main>\n");
+    if (!tool_report_charts())
+        append(report,
+               "<p class=\"note\">This build of otattn carries no chart library, so this page "
+               "holds tables only. Configure the build with OTATTN_CHARTS to get charts.</p>\n");
+    else
+        append(report,
+               "<noscript><p class=\"note\">The charts need scripts; the numbers behind each "
+               "of them unfold below it.</p></noscript>\n");
+    return report;
+}
+
+void tool_report_section(tool_report *report, const char *heading) {
+    append(report, "<h2>");
+    escape(report, heading);
+    append(report, "</h2>\n");
+}
+
+/* An unpaired backquote stands for itself. */
+static void append_marked_text(tool_report *report, const char *text) {
+    for (;;) {
+        const char *open = strchr(text, '`');
+        const char *close = open == NULL ? NULL : strchr(open + 1, '`');
+        if (close == NULL) {
+            escape(report, text);
+            return;
+        }
+        escape_bytes(report, text, (size_t)(open - text));
+        append(report, "<code>");
+        escape_bytes(report, open + 1, (size_t)(close - open - 1));
+        append(report, "</code>");
+        text = close + 1;
+    }
+}
+
+void tool_report_text(tool_report *report, const char *text) {
+    append(report, "<p>");
+    append_marked_text(report, text);
+    append(report, "</p>\n");
+}
+
+void tool_report_code(tool_report *report, const char *text) {
+    append(report, "<pre tabindex=\"0\"><code>");
+    escape(report, text);
+    append(report, "</code></pre>\n");
+}
+
+static bool is_number(const char *cell) {
+    if (cell == NULL || *cell == '\0' || strcmp(cell, "-") == 0) return true;
+    char *end;
+    (void)strtod(cell, &end);
+    return end != cell && *end == '\0' && !isalpha((unsigned char)*cell);
+}
+
+void tool_report_table(tool_report *report, const tool_table *table) {
+    bool *numeric = calloc(table->column_count == 0 ? 1 : table->column_count, sizeof *numeric);
+    if (numeric == NULL) {
+        report->out_of_memory = true;
+        return;
+    }
+    for (size_t column = 0; column < table->column_count; column++) {
+        numeric[column] = table->row_count > 0;
+        for (size_t row = 0; row < table->row_count; row++) {
+            if (!is_number(table->cells[row * table->column_count + column]))
+                numeric[column] = false;
+        }
+    }
+    /* A table wider than a phone scrolls by itself, with the keyboard too. */
+    append(report, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
+    escape(report, table->caption);
+    append(report, "\"><table><caption>");
+    append_marked_text(report, table->caption);
+    append(report, "</caption><thead><tr>");
+    for (size_t column = 0; column < table->column_count; column++) {
+        append(report, numeric[column] ? "<th scope=\"col\" class=\"n\">" : "<th scope=\"col\">");
+        escape(report, table->columns[column]);
+        append(report, "</th>");
+    }
+    append(report, "</tr></thead><tbody>\n");
+    for (size_t row = 0; row < table->row_count; row++) {
+        append(report, "<tr>");
+        for (size_t column = 0; column < table->column_count; column++) {
+            bool heading = column == 0 && !numeric[0];
+            append(report, heading           ? "<th scope=\"row\">"
+                           : numeric[column] ? "<td class=\"n\">"
+                                             : "<td>");
+            escape(report, table->cells[row * table->column_count + column]);
+            append(report, heading ? "</th>" : "</td>");
+        }
+        append(report, "</tr>\n");
+    }
+    append(report, "</tbody></table></div>\n");
+    free(numeric);
+}
+
+void tool_report_grid_begin(tool_report *report, int columns) {
+    char markup[64];
+    (void)snprintf(markup, sizeof markup, "<div class=\"grid\" style=\"--columns:%d\">\n", columns);
+    append(report, markup);
+}
+
+void tool_report_grid_end(tool_report *report) { append(report, "</div>\n"); }
+
+static json_t *load_figure(const char *name) {
+    char path[96];
+    int length = snprintf(path, sizeof path, "figures/%s.vl.json", name);
+    if (length < 0 || (size_t)length >= sizeof path) return NULL;
+    const tool_embedded *file = tool_embedded_find(path);
+    return file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
+}
+
+json_t *tool_report_specification(const char *name, json_t *datasets) {
+    json_t *specification = load_figure(name);
+    if (specification != NULL && json_object_set(specification, "datasets", datasets) != 0) {
+        json_decref(specification);
+        return NULL;
+    }
+    return specification;
+}
+
+json_t *tool_report_theme(void) {
+    const tool_embedded *file = tool_embedded_find("theme.json");
+    json_t *themes =
+        file == NULL ? NULL : json_loadb((const char *)file->bytes, file->size, 0, NULL);
+    json_t *light = json_incref(json_object_get(themes, "light"));
+    json_decref(themes);
+    /* A page shows through; by itself a figure has the reader's own background. */
+    if (light != NULL) (void)json_object_del(light, "background");
+    return light;
+}
+
+void tool_report_figure(tool_report *report, const tool_figure *figure) {
+    if (json_object_get(report->specifications, figure->name) == NULL) {
+        json_t *specification = load_figure(figure->name);
+        if (specification == NULL) {
+            (void)snprintf(report->missing_figure, sizeof report->missing_figure, "%s",
+                           figure->name);
+            return;
+        }
+        if (json_object_set_new(report->specifications, figure->name, specification) != 0)
+            report->out_of_memory = true;
+    }
+    char label[32];
+    (void)snprintf(label, sizeof label, "figure-%d", ++report->figures);
+    append(report, "<figure class=\"chart\" data-figure=\"");
+    escape(report, figure->name);
+    append(report, "\" aria-labelledby=\"");
+    append(report, label);
+    append(report, "\">\n<h3 id=\"");
+    append(report, label);
+    append(report, "\">");
+    append_marked_text(report, figure->title);
+    append(report, "</h3>\n");
+    if (tool_report_charts()) {
+        append(report, "<div class=\"plot\" role=\"img\" aria-label=\"");
+        escape(report, figure->alternative);
+        append(report, "\"></div>\n<script type=\"application/json\">");
+        append_json(report, figure->datasets);
+        append(report, "</script>\n");
+    } else {
+        append(report, "<p>");
+        escape(report, figure->alternative);
+        append(report, "</p>\n");
+    }
+    append(report, "<figcaption>");
+    append_marked_text(report, figure->caption);
+    append(report, "</figcaption>\n");
+    if (figure->numbers != NULL) {
+        append(report, tool_report_charts() ? "<details><summary>Numbers</summary>\n"
+                                            : "<details open><summary>Numbers</summary>\n");
+        tool_report_table(report, figure->numbers);
+        append(report, "</details>\n");
+    }
+    append(report, "</figure>\n");
+}
+
+/* "rows" and its like, for the page's script. */
+static void append_attribute(tool_report *report, const char *name, size_t value) {
+    char markup[64];
+    (void)snprintf(markup, sizeof markup, " data-%s=\"%zu\"", name, value);
+    append(report, markup);
+}
+
+void tool_report_maps(tool_report *report, const tool_maps *maps) {
+    size_t length;
+    const size_t size = maps->rows * maps->columns * maps->cells * maps->cells;
+    char *packed = tool_pack(maps->levels, size, &length), label[32];
+    if (packed == NULL) {
+        report->out_of_memory = true;
+        return;
+    }
+    (void)snprintf(label, sizeof label, "maps-%d", ++report->maps);
+    append(report, "<figure class=\"chart maps\" aria-labelledby=\"");
+    append(report, label);
+    append(report, "\"");
+    append_attribute(report, "rows", maps->rows);
+    append_attribute(report, "columns", maps->columns);
+    append_attribute(report, "cells", maps->cells);
+    append_attribute(report, "pieces", maps->pieces);
+    append_attribute(report, "step", maps->step);
+    append_attribute(report, "levels", TOOL_MAP_LEVELS);
+    append(report, ">\n<h3 id=\"");
+    append(report, label);
+    append(report, "\">");
+    append_marked_text(report, maps->title);
+    append(report, "</h3>\n<figcaption>");
+    append_marked_text(report, maps->caption);
+    append(report, "</figcaption>\n<script type=\"application/json\">");
+    append_json(report, maps->labels);
+    append(report, "</script>\n<script type=\"text/plain\">");
+    append_bytes(report, packed, length);
+    append(report, "</script>\n</figure>\n");
+    free(packed);
+}
+
+static void append_theme(tool_report *report) {
+    append(report, "<script type=\"application/json\" id=\"theme\">");
+    append_embedded(report, "theme.json");
+    append(report, "</script>\n");
+}
+
+static void append_charts(tool_report *report) {
+    append(report, "<script type=\"application/json\" id=\"specifications\">");
+    append_json(report, report->specifications);
+    append(report, "</script>\n<script type=\"text/plain\" id=\"charts\">");
+    append_embedded(report, "charts");
+    append(report,
+           "</script>\n<details class=\"notice\"><summary>Licences of the chart library</summary>"
+           "<pre tabindex=\"0\">");
+    const tool_embedded *notice = tool_embedded_find("NOTICE.txt");
+    if (notice != NULL) escape_bytes(report, (const char *)notice->bytes, notice->size);
+    append(report, "</pre></details>\n");
+}
+
+static void write_footer(tool_report *report) {
+    append(report, "</main>\n<footer><p>Written by otattn ");
+    escape(report, ota_version());
+    append(report, ". This page is complete in itself: it asks the network for nothing.</p>\n");
+    const bool charts = tool_report_charts() && report->figures > 0;
+    if (charts || report->maps > 0) append_theme(report);
+    if (charts) append_charts(report);
+    append(report, "</footer>\n<script>\n");
+    append_embedded(report, "page.js");
+    append(report, "</script>\n");
+    if (report->maps > 0) {
+        append(report, "<script>\n");
+        append_embedded(report, "maps.js");
+        append(report, "</script>\n");
+    }
+    append(report, "</body>\n</html>\n");
+}
+
+static int fail(tool_error *error, int exit_code, const char *message, const char *detail) {
+    *error = (tool_error){.exit_code = exit_code};
+    (void)snprintf(error->message, sizeof error->message, "%s%s", message, detail);
+    return exit_code;
+}
+
+int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error) {
+    write_footer(report);
+    tool_output *output = NULL;
+    int status = 0;
+    if (report->out_of_memory)
+        status = fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report", "");
+    else if (report->missing_figure[0] != '\0')
+        status = fail(error, TOOL_EXIT_INTERNAL, "the program holds no figure named ",
+                      report->missing_figure);
+    if (status == 0) status = tool_output_begin(path, force, &output, error);
+    if (status == 0) status = tool_output_write(output, report->text, report->length, error);
+    if (status == 0)
+        status = tool_output_commit(output, error);
+    else
+        tool_output_abort(output);
+    tool_report_abort(report);
+    return status;
+}
+
+void tool_report_abort(tool_report *report) {
+    if (report == NULL) return;
+    json_decref(report->specifications);
+    free(report->text);
+    free(report);
+}

@@ -1,0 +1,20 @@
+/* `otattn report RUN`: the page, figures and LaTeX tables of a folder that `otattn analyze` wrote. */
+#include <stdio.h>
+
+#include "run.h"
+#include "program/program.h"
+
+int tool_report_command(tool_context *context) {
+    const tool_settings *settings = &context->settings;
+    const char *folder = context->operands[0], *page = settings->out;
+    const int code = tool_run_report(folder, settings->compared, page, &context->error);
+    if (code != 0) return code;
+    if (settings->json) {
+        json_t *where = page != NULL ? json_string(page) : json_sprintf("%s/report.html", folder);
+        return tool_print_json(stdout,
+                               json_pack("{s:s, s:s, s:s, s:o}", "command", "report", "version",
+                                         ota_version(), "status", "ok", "report", where));
+    }
+    printf("report: %s%s\n", page != NULL ? page : folder, page != NULL ? "" : "/report.html");
+    return 0;
+}

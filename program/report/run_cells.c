@@ -1,0 +1,83 @@
+/* Tables of numbers, cell by cell: rows x columns texts in one growing block, the first row the heading. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_parts.h"
+
+enum { FIRST_CELLS = 256, CELL_TEXT = 24 };
+
+struct run_cells {
+    size_t columns, count, room;
+    size_t *offsets; /* of each cell in `text`; SIZE_MAX: empty */
+    char *text;
+    size_t used, text_room;
+    const char **pointers; /* made by tool_run_cells_table */
+    tool_table table;
+    bool failed;
+};
+
+run_cells *tool_run_cells(size_t columns) {
+    run_cells *cells = calloc(1, sizeof *cells);
+    if (cells != NULL) cells->columns = columns;
+    return cells;
+}
+
+/* Doubles *block until it has `wanted` elements. */
+static bool grow(void *block, size_t *room, size_t wanted, size_t element) {
+    size_t larger = *room == 0 ? FIRST_CELLS : *room;
+    while (larger < wanted) {
+        if (larger > SIZE_MAX / 2 / element) return false;
+        larger *= 2;
+    }
+    if (larger == *room) return true;
+    void *grown = realloc(*(void **)block, larger * element);
+    if (grown == NULL) return false;
+    *(void **)block = grown;
+    *room = larger;
+    return true;
+}
+
+void tool_run_cell(run_cells *cells, const char *text) {
+    if (cells == NULL || cells->failed) return;
+    const size_t size = text == NULL ? 0 : strlen(text) + 1;
+    void *offsets = cells->offsets, *block = cells->text;
+    cells->failed = !grow(&offsets, &cells->room, cells->count + 1, sizeof *cells->offsets);
+    cells->offsets = offsets;
+    if (!cells->failed) cells->failed = !grow(&block, &cells->text_room, cells->used + size, 1);
+    cells->text = block;
+    if (cells->failed) return;
+    cells->offsets[cells->count++] = text == NULL ? SIZE_MAX : cells->used;
+    if (size > 0) memcpy(cells->text + cells->used, text, size);
+    cells->used += size;
+}
+
+void tool_run_cell_number(run_cells *cells, double value) {
+    char text[CELL_TEXT];
+    (void)snprintf(text, sizeof text, "%.4g", value);
+    tool_run_cell(cells, isfinite(value) ? text : "-");
+}
+
+const tool_table *tool_run_cells_table(run_cells *cells, const char *caption) {
+    if (cells == NULL || cells->failed || cells->count < cells->columns) return NULL;
+    free(cells->pointers);
+    cells->pointers = calloc(cells->count, sizeof *cells->pointers);
+    if (cells->pointers == NULL) return NULL;
+    for (size_t index = 0; index < cells->count; index++)
+        if (cells->offsets[index] != SIZE_MAX)
+            cells->pointers[index] = cells->text + cells->offsets[index];
+    cells->table =
+        (tool_table){caption, cells->pointers, cells->columns, cells->pointers + cells->columns,
+                     cells->count / cells->columns - 1};
+    return &cells->table;
+}
+
+void tool_run_cells_free(run_cells *cells) {
+    if (cells == NULL) return;
+    free(cells->offsets);
+    free(cells->text);
+    free(cells->pointers);
+    free(cells);
+}

@@ -1,0 +1,140 @@
+/* Two runs: the difference of every measure at every depth, second less first, with its interval.
+ *
+ *     d = b - a;   interval [d - sqrt((b - b_low)^2 + (a_high - a)^2), d + sqrt((b_high - b)^2 + (a - a_low)^2)]
+ *
+ * from the means a, b and the ends of their own 95 % intervals, as for independent samples: on the same
+ * text the two are correlated, and the interval is then too wide rather than too narrow. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_parts.h"
+
+void tool_run_difference(const json_t *first, const json_t *second, double numbers[3]) {
+    const double a = tool_run_number(first, "mean"), b = tool_run_number(second, "mean");
+    const double a_low = tool_run_interval(first, 0), a_high = tool_run_interval(first, 1);
+    const double b_low = tool_run_interval(second, 0), b_high = tool_run_interval(second, 1);
+    numbers[0] = b - a;
+    numbers[1] = b - a - hypot(b - b_low, a_high - a);
+    numbers[2] = b - a + hypot(b_high - b, a - a_low);
+}
+
+typedef struct comparison {
+    json_t *rows;     /* of the figure */
+    run_cells *cells; /* of the page's table */
+    char *csv;
+    size_t used, room;
+    size_t compared, separate;
+    bool failed;
+} comparison;
+
+static void append_csv(comparison *to, const char *text) {
+    const size_t size = strlen(text);
+    if (to->used + size + 1 > to->room) {
+        const size_t room = 2 * (to->used + size + 1);
+        char *grown = realloc(to->csv, room);
+        if (grown == NULL) {
+            to->failed = true;
+            return;
+        }
+        to->csv = grown;
+        to->room = room;
+    }
+    memcpy(to->csv + to->used, text, size + 1);
+    to->used += size;
+}
+
+static void add_row(comparison *to, const run_measure *of, const char *key, int layer,
+                    const json_t *first, const json_t *second) {
+    double numbers[3];
+    char line[256];
+    tool_run_difference(first, second, numbers);
+    const double spread = tool_run_number(first, "sd");
+    if (!isfinite(numbers[0])) return;
+    const bool separate = numbers[1] > 0 || numbers[2] < 0;
+    to->compared++;
+    to->separate += separate;
+    if (spread > 0)
+        (void)json_array_append_new(
+            to->rows, json_pack("{s:s, s:i, s:f, s:f, s:o, s:o, s:b}", "measure", key, "layer",
+                                layer, "value", numbers[0] / spread, "difference", numbers[0],
+                                "lower", tool_json_real(numbers[1]), "upper",
+                                tool_json_real(numbers[2]), "separate", separate));
+    (void)snprintf(line, sizeof line, "%d", layer);
+    tool_run_cell(to->cells, key);
+    tool_run_cell(to->cells, line);
+    tool_run_cell_number(to->cells, tool_run_number(first, "mean"));
+    tool_run_cell_number(to->cells, tool_run_number(second, "mean"));
+    for (int index = 0; index < 3; index++) tool_run_cell_number(to->cells, numbers[index]);
+    (void)snprintf(line, sizeof line, "%s,%s,%d", of->part, key, layer);
+    append_csv(to, line);
+    const double values[] = {tool_run_number(first, "mean"), tool_run_number(second, "mean"),
+                             numbers[0], numbers[1], numbers[2]};
+    for (size_t index = 0; index < sizeof values / sizeof values[0]; index++) {
+        (void)snprintf(line, sizeof line, isfinite(values[index]) ? ",%.9g" : ",", values[index]);
+        append_csv(to, line);
+    }
+    append_csv(to, "\n");
+}
+
+static void add_key(const run_page *page, comparison *to, const run_measure *of, const char *key) {
+    const json_t *first = json_object_get(page->runs[0].metrics, of->part);
+    const json_t *second = json_object_get(page->runs[1].metrics, of->part);
+    for (size_t index = 0; index < json_array_size(first) && index < json_array_size(second);
+         index++)
+        add_row(to, of, key, tool_run_layer(of, json_array_get(first, index), index),
+                json_object_get(json_array_get(first, index), key),
+                json_object_get(json_array_get(second, index), key));
+}
+
+static bool same_text(const run_page *page) {
+    return json_equal(json_object_get(page->runs[0].metrics, "text_sha256"),
+                      json_object_get(page->runs[1].metrics, "text_sha256")) != 0;
+}
+
+static void show(run_page *page, comparison *to) {
+    char words[256];
+    tool_run_say(
+        page,
+        "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
+        "that leaves out 0. Intervals are those of independent samples, which are too wide "
+        "when both runs read the same text; %s.",
+        tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
+        same_text(page) ? "these did" : "these read different texts");
+    (void)snprintf(words, sizeof words,
+                   "Heat map of measures by layer: difference of the two runs in standard "
+                   "deviations of the first. %zu of %zu differences are separate from 0.",
+                   to->separate, to->compared);
+    tool_run_figure(page, "compare",
+                    (tool_figure){"compare", "Differences by measure and layer",
+                                  json_pack("{s:O}", "differences", to->rows),
+                                  "In standard deviations of the first run, so that measures can "
+                                  "stand beside each other; 2 and more are one colour. Pale: the "
+                                  "interval of the difference "
+                                  "holds 0.",
+                                  words, tool_run_cells_table(to->cells, "Differences of means.")});
+    if (!to->failed) tool_run_write(page, "tables", "compare", ".csv", to->csv);
+}
+
+void tool_run_compare(run_page *page) {
+    static const char *const heading[] = {"measure",    "layer",    "first", "second",
+                                          "difference", "95% from", "to"};
+    enum { COLUMNS = sizeof heading / sizeof heading[0] };
+    if (page->count < 2) return;
+    comparison to = {.rows = json_array(), .cells = tool_run_cells(COLUMNS)};
+    for (int column = 0; column < COLUMNS; column++) tool_run_cell(to.cells, heading[column]);
+    append_csv(&to, "part,measure,layer,first,second,difference,lower,upper\n");
+    for (size_t row = 0; row < tool_run_measure_count; row++) {
+        const run_measure *of = &tool_run_measures[row];
+        add_key(page, &to, of, of->key);
+        if (of->second != NULL) add_key(page, &to, of, of->second);
+    }
+    if (to.compared > 0) {
+        tool_report_section(page->report, "What differs");
+        show(page, &to);
+    }
+    json_decref(to.rows);
+    tool_run_cells_free(to.cells);
+    free(to.csv);
+}

@@ -1,0 +1,254 @@
+/* Saturation: events by layer and by token, and the example's grids of layer by token.
+ *
+ *     events.csv, column layer  -> how many events a layer has
+ *     events.csv, column token  -> the tokens with most events
+ *     example                   -> max_probability [layers + 1, n] and tv [layers, n], first tokens */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_parts.h"
+
+enum { LABEL = 64, TOKENS_SHOWN = 15, COLUMNS_SHOWN = 64, LAYER_MOST = 4096 };
+
+/* ---- counts ---- */
+
+typedef struct count {
+    char label[LABEL];
+    long layer; /* -1 where values are texts */
+    size_t events;
+} count;
+
+static int by_label(const void *a, const void *b) {
+    const count *one = a, *other = b;
+    if (one->layer != other->layer) return one->layer < other->layer ? -1 : 1;
+    return strcmp(one->label, other->label);
+}
+
+static int by_events(const void *a, const void *b) {
+    const count *one = a, *other = b;
+    if (one->events != other->events) return one->events > other->events ? -1 : 1;
+    return strcmp(one->label, other->label);
+}
+
+/* The different values of a column with how often they occur, sorted by value; NULL when memory is short
+ * or the column is not there. */
+static count *count_values(const run_table *table, const char *name, size_t *found) {
+    const size_t column = tool_run_column(table, name);
+    *found = 0;
+    if (column == table->column_count || table->row_count == 0) return NULL;
+    count *counts = calloc(table->row_count, sizeof *counts);
+    for (size_t row = 0; counts != NULL && row < table->row_count; row++) {
+        const char *cell = table->cells[row * table->column_count + column];
+        tool_run_label(cell == NULL ? "" : cell, counts[row].label, LABEL);
+        counts[row].layer =
+            strcmp(name, "layer") == 0 && cell != NULL ? strtol(cell, NULL, 10) : -1;
+        counts[row].events = 1;
+    }
+    if (counts == NULL) return NULL;
+    qsort(counts, table->row_count, sizeof *counts, by_label);
+    for (size_t row = 0; row < table->row_count; row++) {
+        if (*found > 0 && by_label(&counts[*found - 1], &counts[row]) == 0)
+            counts[*found - 1].events++;
+        else
+            counts[(*found)++] = counts[row];
+    }
+    return counts;
+}
+
+static void add_count(json_t *rows, run_cells *cells, const char *series, const char *field,
+                      json_t *value, const char *label, size_t events) {
+    char text[24];
+    (void)snprintf(text, sizeof text, "%zu", events);
+    (void)json_array_append_new(rows, json_pack("{s:s, s:o, s:I}", "series", series, field, value,
+                                                "count", (json_int_t)events));
+    tool_run_cell(cells, series);
+    tool_run_cell(cells, label);
+    tool_run_cell(cells, text);
+}
+
+/* Layers without events are bars of height 0: where nothing happens is part of the answer. */
+static size_t add_layers(const run_page *page, int run, json_t *rows, run_cells *cells) {
+    const run_table *table = tool_run_table(&page->runs[run], "events");
+    size_t found = 0, total = 0;
+    count *counts = table == NULL ? NULL : count_values(table, "layer", &found);
+    if (counts == NULL) return 0;
+    const size_t states = json_array_size(json_object_get(page->runs[run].metrics, "layers"));
+    for (long layer = 0, next = 0; layer < (long)states || next < (long)found; layer++) {
+        size_t events = 0;
+        char label[24];
+        while (next < (long)found && counts[next].layer <= layer) events += counts[next++].events;
+        if (layer >= LAYER_MOST) break;
+        (void)snprintf(label, sizeof label, "%ld", layer);
+        add_count(rows, cells, tool_run_name(page, run), "layer", json_integer(layer), label,
+                  events);
+        total += events;
+    }
+    free(counts);
+    return total;
+}
+
+static void add_tokens(const run_page *page, int run, json_t *rows, run_cells *cells) {
+    const run_table *table = tool_run_table(&page->runs[run], "events");
+    size_t found = 0;
+    count *counts = table == NULL ? NULL : count_values(table, "token", &found);
+    if (counts == NULL) return;
+    qsort(counts, found, sizeof *counts, by_events);
+    for (size_t row = 0; row < found && row < TOKENS_SHOWN; row++)
+        add_count(rows, cells, tool_run_name(page, run), "token", json_string(counts[row].label),
+                  counts[row].label, counts[row].events);
+    free(counts);
+}
+
+static run_cells *begin_counts(const char *what) {
+    run_cells *cells = tool_run_cells(3);
+    tool_run_cell(cells, "run");
+    tool_run_cell(cells, what);
+    tool_run_cell(cells, "events");
+    return cells;
+}
+
+static void add_histograms(run_page *page) {
+    json_t *layers = json_array(), *tokens = json_array();
+    run_cells *layer_cells = begin_counts("layer"), *token_cells = begin_counts("token");
+    size_t total = 0;
+    char words[256];
+    for (int run = 0; run < page->count; run++) {
+        total += add_layers(page, run, layers, layer_cells);
+        add_tokens(page, run, tokens, token_cells);
+    }
+    if (total > 0) {
+        tool_report_grid_begin(page->report, 2);
+        (void)snprintf(words, sizeof words, "Bars: saturation events by layer, %zu in all.", total);
+        tool_run_figure(page, "saturation",
+                        (tool_figure){"saturation", "Events by layer",
+                                      json_pack("{s:O}", "events", layers),
+                                      "The layer at which a position becomes saturated.", words,
+                                      tool_run_cells_table(layer_cells, "Events by layer.")});
+        if (json_array_size(tokens) > 0)
+            tool_run_figure(
+                page, "saturation_tokens",
+                (tool_figure){"saturation_tokens", "Tokens with most events",
+                              json_pack("{s:O}", "tokens", tokens),
+                              "The text at the position of the event.",
+                              "Bars: the tokens at which most saturation events happen.",
+                              tool_run_cells_table(token_cells, "Tokens with most events.")});
+        tool_report_grid_end(page->report);
+    } else {
+        tool_report_text(page->report, "No event passed the thresholds.");
+    }
+    json_decref(layers);
+    json_decref(tokens);
+    tool_run_cells_free(layer_cells);
+    tool_run_cells_free(token_cells);
+}
+
+/* metrics.events holds totals, which table 4 tells in the paper's words where it is there. */
+static void add_totals(run_page *page, int run) {
+    const char *key;
+    json_t *value;
+    run_cells *cells = tool_run_cells(2);
+    tool_run_cell(cells, "property");
+    tool_run_cell(cells, "value");
+    json_object_foreach(json_object_get(page->runs[run].metrics, "events"), key, value) {
+        char label[LABEL];
+        const bool number = json_is_number(value);
+        const double mean = number ? json_number_value(value) : tool_run_number(value, "mean");
+        if (!number && !isfinite(mean)) continue;
+        tool_run_label(key, label, sizeof label);
+        for (char *at = label; *at != '\0'; at++)
+            if (*at == '_') *at = ' ';
+        tool_run_cell(cells, label);
+        tool_run_cell_number(cells, mean);
+    }
+    char caption[160];
+    (void)snprintf(caption, sizeof caption,
+                   "Saturation in figures%s%s; means where there are many.",
+                   page->count > 1 ? ", " : "", page->count > 1 ? tool_run_name(page, run) : "");
+    const tool_table *table = tool_run_cells_table(cells, caption);
+    if (table != NULL && table->row_count > 0) tool_report_table(page->report, table);
+    tool_run_cells_free(cells);
+}
+
+/* ---- grids of layer by token ---- */
+
+static json_t *word_at(const json_t *lens, size_t layer, size_t position) {
+    const json_t *word = json_array_get(json_array_get(lens, layer), position);
+    char label[LABEL];
+    tool_run_token(word, label, sizeof label);
+    return json_string(label);
+}
+
+static void add_grid(run_page *page, int run, const char *file, const tool_array *values,
+                     size_t first_layer, const char *title, const char *caption) {
+    const run_example *example = &page->runs[run].example;
+    if (values->count == 0 || example->tokens == NULL) return;
+    const size_t layers = (size_t)values->shape[0], count_all = (size_t)values->shape[1];
+    const size_t shown = count_all < COLUMNS_SHOWN ? count_all : COLUMNS_SHOWN;
+    json_t *states = json_array(), *tokens = json_array();
+    run_cells *cells = tool_run_cells(shown + 1);
+    tool_run_cell(cells, "layer");
+    for (size_t position = 0; position < shown; position++) {
+        char label[LABEL], numbered[LABEL + 24];
+        const json_t *token = json_array_get(example->tokens, position);
+        tool_run_token(token, label, sizeof label);
+        (void)snprintf(numbered, sizeof numbered, "%zu %s", position, label);
+        (void)json_array_append_new(tokens, json_string(numbered));
+        tool_run_cell(cells, numbered);
+    }
+    for (size_t layer = 0; layer < layers; layer++) {
+        json_t *words = json_array(), *numbers = json_array();
+        char text[24];
+        (void)snprintf(text, sizeof text, "%zu", layer + first_layer);
+        tool_run_cell(cells, text);
+        for (size_t position = 0; position < shown; position++) {
+            const double value =
+                tool_element(values->data, values->type, layer * count_all + position);
+            (void)json_array_append_new(words,
+                                        word_at(example->lens, layer + first_layer, position));
+            (void)json_array_append_new(numbers, tool_json_real(value));
+            tool_run_cell_number(cells, value);
+        }
+        (void)json_array_append_new(states, json_pack("{s:I, s:O, s:o, s:o}", "layer",
+                                                      (json_int_t)(layer + first_layer), "tokens",
+                                                      tokens, "words", words, "values", numbers));
+    }
+    char words[256], heading[160];
+    (void)snprintf(heading, sizeof heading, "%s%s%s", title, page->count > 1 ? ": " : "",
+                   page->count > 1 ? tool_run_name(page, run) : "");
+    (void)snprintf(words, sizeof words, "Grid of %zu layers by the first %zu of %zu tokens: %s.",
+                   layers, shown, count_all, heading);
+    tool_run_figure(page, file,
+                    (tool_figure){"lens", heading, json_pack("{s:o}", "states", states), caption,
+                                  words, tool_run_cells_table(cells, heading)});
+    tool_run_cells_free(cells);
+    json_decref(tokens);
+}
+
+void tool_run_events(run_page *page) {
+    bool any = false;
+    for (int run = 0; run < page->count; run++) {
+        const run_folder *folder = &page->runs[run];
+        any = any || tool_run_table(folder, "events") != NULL || folder->example.tokens != NULL ||
+              json_object_size(json_object_get(folder->metrics, "events")) > 0;
+    }
+    if (!any) return;
+    tool_report_section(page->report, "Saturation");
+    tool_report_text(
+        page->report,
+        "A position is saturated when one token has nearly all probability: its distribution "
+        "then hardly moves, whatever the state does.");
+    for (int run = 0; run < page->count; run++)
+        if (tool_run_table(&page->runs[run], "table4") == NULL) add_totals(page, run);
+    add_histograms(page);
+    for (int run = 0; run < page->count; run++) {
+        const run_example *example = &page->runs[run].example;
+        add_grid(page, run, "lens", &example->max_probability, 0,
+                 "Largest probability by layer and token",
+                 "The first tokens of the first window. The pointer names the token that the probe "
+                 "finds likeliest to come next.");
+        add_grid(page, run, "lens_tv", &example->tv, 1, "Total variation by layer and token",
+                 "How far the distribution at this token moved on the way to this layer.");
+    }
+}

@@ -1,0 +1,245 @@
+/* Attention by layer and head: metrics.json's attention[l][h] as heat maps, one a measure, and the
+ * patterns of the example as small multiples.
+ *
+ * Two runs: a map each and the difference, second less first, where their heads correspond. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "run_parts.h"
+
+/* 144 maps of 96 x 96; packed, at worst 1.3 MB of a page. */
+enum { LABEL = 96, LEVELS_MOST = 144 * 96 * 96 };
+
+static const struct measure {
+    const char *key, *figure, *title, *caption;
+} measures[] = {
+    {"sink_rate", "heads_share", "Sink rate",
+     "Share of queries that give more than 0.3 of their mass to the first key."},
+    {"first_key_mass", "heads_share", "Mass on the first key", "Mean weight of the first key."},
+    {"receiver_max", "heads", "Fullest key, even shares",
+     "Mass that the fullest key receives, in units of an even share."},
+    {"gini", "heads_share", "Gini coefficient of received mass",
+     "0: every key receives the same; 1: one has all."},
+    {"row_entropy", "heads", "Entropy of a row, nats", "How widely a query looks, on average."},
+    {"max_weight", "heads_share", "Largest weight of a row", "1: every query looks at one key."},
+    {"support", "heads", "Keys with weight", "How many keys a query gives weight to, on average."},
+};
+
+static const json_t *figure_at(const run_page *page, int run, size_t layer, size_t head,
+                               const char *key) {
+    const json_t *attention = json_object_get(page->runs[run].metrics, "attention");
+    return json_object_get(json_array_get(json_array_get(attention, layer), head), key);
+}
+
+/* The number of the first layer that was measured. */
+static size_t first_layer(const run_page *page, int run) {
+    const json_t *first = json_object_get(page->runs[run].metrics, "first_layer");
+    return json_is_integer(first) && json_integer_value(first) > 0
+               ? (size_t)json_integer_value(first)
+               : 0;
+}
+
+static size_t count_layers(const run_page *page, int run) {
+    return json_array_size(json_object_get(page->runs[run].metrics, "attention"));
+}
+
+static size_t count_heads(const run_page *page, int run, size_t layer) {
+    return json_array_size(
+        json_array_get(json_object_get(page->runs[run].metrics, "attention"), layer));
+}
+
+/* Mean and interval of one head, of `run` or (run 2) of the difference. */
+static void head_numbers(const run_page *page, int run, size_t layer, size_t head, const char *key,
+                         double numbers[3]) {
+    const json_t *figure = figure_at(page, run == 1 ? 1 : 0, layer, head, key);
+    numbers[0] = tool_run_number(figure, "mean");
+    numbers[1] = tool_run_interval(figure, 0);
+    numbers[2] = tool_run_interval(figure, 1);
+    if (run == 2) tool_run_difference(figure, figure_at(page, 1, layer, head, key), numbers);
+}
+
+static json_t *map_cells(const run_page *page, int run, const char *key, double extremes[2]) {
+    json_t *cells = json_array();
+    const int source = run == 1 ? 1 : 0;
+    extremes[0] = INFINITY;
+    extremes[1] = -INFINITY;
+    for (size_t layer = 0; layer < count_layers(page, source); layer++) {
+        for (size_t head = 0; head < count_heads(page, source, layer); head++) {
+            double numbers[3];
+            head_numbers(page, run, layer, head, key, numbers);
+            if (!isfinite(numbers[0])) continue;
+            extremes[0] = fmin(extremes[0], numbers[0]);
+            extremes[1] = fmax(extremes[1], numbers[0]);
+            json_t *cell = json_pack("{s:i, s:i, s:f, s:o, s:o}", "layer",
+                                     (int)(layer + first_layer(page, source)), "head", (int)head,
+                                     "value", numbers[0], "lower", tool_json_real(numbers[1]),
+                                     "upper", tool_json_real(numbers[2]));
+            if (run < 2) {
+                const json_t *n = json_object_get(figure_at(page, run, layer, head, key), "n");
+                (void)json_object_set(cell, "n", (json_t *)n);
+            }
+            (void)json_array_append_new(cells, cell);
+        }
+    }
+    return cells;
+}
+
+static run_cells *map_table(const run_page *page, int run, const char *key) {
+    const int source = run == 1 ? 1 : 0;
+    const size_t layers = count_layers(page, source);
+    size_t heads = 0;
+    for (size_t layer = 0; layer < layers; layer++)
+        if (count_heads(page, source, layer) > heads) heads = count_heads(page, source, layer);
+    run_cells *cells = tool_run_cells(heads + 1);
+    char text[32];
+    tool_run_cell(cells, "layer");
+    for (size_t head = 0; head < heads; head++) {
+        (void)snprintf(text, sizeof text, "head %zu", head);
+        tool_run_cell(cells, text);
+    }
+    for (size_t layer = 0; layer < layers; layer++) {
+        (void)snprintf(text, sizeof text, "%zu", layer + first_layer(page, source));
+        tool_run_cell(cells, text);
+        for (size_t head = 0; head < heads; head++) {
+            double numbers[3];
+            head_numbers(page, run, layer, head, key, numbers);
+            tool_run_cell_number(cells, numbers[0]);
+        }
+    }
+    return cells;
+}
+
+static void add_map(run_page *page, int run, const struct measure *of) {
+    char title[2 * LABEL], words[4 * LABEL];
+    double extremes[2];
+    json_t *cells = map_cells(page, run, of->key, extremes);
+    (void)snprintf(title, sizeof title, "%s%s%s", of->title, page->count > 1 ? ": " : "",
+                   page->count == 1 ? ""
+                   : run == 2       ? "second less first"
+                                    : tool_run_name(page, run));
+    (void)snprintf(words, sizeof words,
+                   "Heat map by layer and head, %s. Values from %.3g to %.3g. %s", title,
+                   extremes[0], extremes[1], of->caption);
+    run_cells *table = map_table(page, run, of->key);
+    tool_run_figure(page, of->key,
+                    (tool_figure){run == 2 ? "heads_difference" : of->figure, title,
+                                  json_pack("{s:o}", "cells", cells), of->caption, words,
+                                  tool_run_cells_table(table, title)});
+    tool_run_cells_free(table);
+}
+
+static bool has_measure(const run_page *page, int run, const char *key) {
+    for (size_t layer = 0; layer < count_layers(page, run); layer++)
+        for (size_t head = 0; head < count_heads(page, run, layer); head++)
+            if (isfinite(tool_run_number(figure_at(page, run, layer, head, key), "mean")))
+                return true;
+    return false;
+}
+
+static void add_measures(run_page *page) {
+    const bool both = page->count == 2 && count_layers(page, 0) == count_layers(page, 1) &&
+                      count_heads(page, 0, 0) == count_heads(page, 1, 0);
+    tool_report_grid_begin(page->report, page->count == 1 ? 2 : both ? 3 : 2);
+    for (size_t row = 0; row < sizeof measures / sizeof measures[0]; row++) {
+        for (int run = 0; run < page->count; run++)
+            if (has_measure(page, run, measures[row].key)) add_map(page, run, &measures[row]);
+        if (both && has_measure(page, 0, measures[row].key)) add_map(page, 2, &measures[row]);
+    }
+    tool_report_grid_end(page->report);
+}
+
+/* ---- patterns ---- */
+
+static json_t *labels_of(const json_t *tokens) {
+    json_t *labels = json_array();
+    size_t index;
+    const json_t *token;
+    json_array_foreach(tokens, index, token) {
+        char label[LABEL];
+        tool_run_token(token, label, sizeof label);
+        (void)json_array_append_new(labels, json_string(label));
+    }
+    return labels;
+}
+
+/* sqrt, as in every heat map here: what is a tenth of the mass is a third of the scale. */
+static unsigned char level_of(double weight) {
+    if (!(weight > 0)) return 0;
+    return (unsigned char)lround(sqrt(fmin(weight, 1)) * (TOOL_MAP_LEVELS - 1));
+}
+
+/* How many pieces of a side become one cell, so that all maps of all runs together stay within the page's
+ * share for them. */
+static size_t choose_step(const run_page *page, size_t pieces) {
+    size_t maps = 0, step = 1;
+    for (int run = 0; run < page->count; run++) {
+        const int64_t *shape = page->runs[run].example.patterns.shape;
+        maps += (size_t)shape[0] * (size_t)shape[1];
+    }
+    while (step < pieces && pieces / step * (pieces / step) > LEVELS_MOST / maps) step++;
+    return step;
+}
+
+/* levels [maps, cells, cells], each the largest of step x step pieces. */
+static unsigned char *make_levels(const tool_array *patterns, size_t step, size_t cells) {
+    const size_t pieces = (size_t)patterns->shape[2];
+    const size_t maps = (size_t)patterns->shape[0] * (size_t)patterns->shape[1];
+    unsigned char *levels = calloc(maps * cells, cells);
+    for (size_t row = 0; levels != NULL && row < maps * pieces; row++) {
+        unsigned char *to = levels + (row / pieces * cells + row % pieces / step) * cells;
+        for (size_t key = 0; key < pieces; key++) {
+            const unsigned char level =
+                level_of(tool_element(patterns->data, patterns->type, row * pieces + key));
+            if (level > to[key / step]) to[key / step] = level;
+        }
+    }
+    return levels;
+}
+
+static void add_patterns(run_page *page, int run) {
+    const run_example *example = &page->runs[run].example;
+    const tool_array *patterns = &example->patterns;
+    if (patterns->count == 0 || example->tokens == NULL) return;
+    const size_t pieces = (size_t)patterns->shape[2], step = choose_step(page, pieces);
+    const size_t cells = (pieces + step - 1) / step;
+    unsigned char *levels = make_levels(patterns, step, cells);
+    if (levels == NULL) {
+        page->code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for the patterns");
+        return;
+    }
+    char title[LABEL];
+    json_t *labels = labels_of(example->tokens);
+    (void)snprintf(title, sizeof title, "Patterns of every head%s%s", page->count > 1 ? ": " : "",
+                   page->count > 1 ? tool_run_name(page, run) : "");
+    const tool_maps maps = {
+        title,
+        "One row a layer, one column a head; queries go down, keys to the right. A cell is the "
+        "largest weight of its block of tokens, to within 0.02. Arrow keys move between heads, "
+        "Enter enlarges; in the enlarged map, arrow keys and the pointer read cells.",
+        labels,
+        (size_t)patterns->shape[0],
+        (size_t)patterns->shape[1],
+        cells,
+        pieces,
+        step,
+        levels};
+    tool_report_maps(page->report, &maps);
+    json_decref(labels);
+    free(levels);
+}
+
+void tool_run_heads(run_page *page) {
+    bool any = false, patterns = false;
+    for (int run = 0; run < page->count; run++) {
+        any = any || count_layers(page, run) > 0;
+        patterns = patterns || page->runs[run].example.patterns.count > 0;
+    }
+    if (!any && !patterns) return;
+    tool_report_section(page->report, "Heads");
+    tool_report_text(page->report,
+                     "Where the mass of the queries goes. A sink is a key, mostly the first, that "
+                     "receives far more than its share from queries that have nothing to say.");
+    if (any) add_measures(page);
+    for (int run = 0; run < page->count; run++) add_patterns(page, run);
+}

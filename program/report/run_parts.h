@@ -1,0 +1,130 @@
+/* What the files of a run's report share: the folder in memory, and the page under way. */
+#ifndef OTATTN_PROGRAM_REPORT_RUN_PARTS_H
+#define OTATTN_PROGRAM_REPORT_RUN_PARTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "program/files/files.h"
+#include "report.h"
+#include "program/program.h"
+
+/* ---- run_load.c ---- */
+
+/* A CSV file. `cells` [row_count, column_count] and `columns` point into `text`. */
+typedef struct run_table {
+    char *name; /* without .csv */
+    char *text;
+    const char **columns;
+    size_t column_count;
+    const char **cells;
+    size_t row_count;
+} run_table;
+
+typedef struct run_example {
+    json_t *tokens; /* array of n strings, or NULL: no example */
+    json_t *lens;   /* array [layers + 1][n] of strings, or NULL */
+    tool_array max_probability, tv, patterns;
+} run_example;
+
+typedef struct run_folder {
+    const char *path;
+    char *name;       /* what pictures of two runs call this one */
+    json_t *metrics;  /* an object */
+    json_t *manifest; /* an object or NULL */
+    run_table *tables;
+    size_t table_count;
+    run_example example;
+} run_folder;
+
+/* Returns 0 or the exit code; tool_run_folder_free in either case. */
+int tool_run_folder_load(const char *path, run_folder *folder, tool_error *error);
+void tool_run_folder_free(run_folder *folder);
+const run_table *tool_run_table(const run_folder *folder, const char *name);
+/* Index of a column, or column_count. */
+size_t tool_run_column(const run_table *table, const char *name);
+
+/* ---- run.c ---- */
+
+typedef struct run_page {
+    tool_report *report;
+    const run_folder *runs; /* [count] */
+    int count;              /* 1 or 2 */
+    int code;               /* of the first trouble; nothing is written after it */
+    tool_error *error;
+} run_page;
+
+/* Puts the figure on the page and, with one run, writes it to figures/FILE.vl.json. Takes over
+ * figure->datasets. */
+void tool_run_figure(run_page *page, const char *file, tool_figure figure);
+/* A paragraph by a printf format. */
+void tool_run_say(run_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes the file FOLDER/PART/NAME+ENDING of the first run. */
+void tool_run_write(run_page *page, const char *part, const char *name, const char *ending,
+                    const char *text);
+/* What one run is called in a legend. */
+const char *tool_run_name(const run_page *page, int run);
+
+/* A member of a figure object such as "median", NaN when there is none. */
+double tool_run_number(const json_t *figure, const char *member);
+/* ci95[0] and ci95[1]. */
+double tool_run_interval(const json_t *figure, size_t end);
+
+/* ---- run_cells.c: tables of numbers ---- */
+
+typedef struct run_cells run_cells;
+/* NULL when memory is short; every call takes NULL. */
+run_cells *tool_run_cells(size_t columns);
+void tool_run_cell(run_cells *cells, const char *text);
+void tool_run_cell_number(run_cells *cells, double value);
+/* The table of what was added so far; it lives as long as `cells`. The first row is the heading. */
+const tool_table *tool_run_cells_table(run_cells *cells, const char *caption);
+void tool_run_cells_free(run_cells *cells);
+
+/* ---- run_depth.c: the measures of transitions and layers ---- */
+
+typedef struct run_measure {
+    const char *section; /* NULL: that of the row above */
+    const char *file;    /* figures/FILE.vl.json */
+    const char *figure;
+    const char *part; /* of metrics.json */
+    const char *key;
+    const char *second; /* a second member drawn beside, or NULL */
+    bool probed;        /* there is a raw one, too */
+    const char *title, *caption;
+} run_measure;
+
+extern const run_measure tool_run_measures[];
+extern const size_t tool_run_measure_count;
+
+/* Where entry `index` of the measure's part stands, by its own "layer" if it has one: a transition at the
+ * state it leads to. */
+int tool_run_layer(const run_measure *of, const json_t *entry, size_t index);
+
+/* ---- run_compare.c ---- */
+
+/* Mean of the second figure less that of the first, and the ends of the difference's 95 % interval. */
+void tool_run_difference(const json_t *first, const json_t *second, double numbers[3]);
+
+/* ---- parts of the page ---- */
+
+void tool_run_depth(run_page *page);   /* run_depth.c: measures by depth */
+void tool_run_heads(run_page *page);   /* run_heads.c: measures by layer and head, patterns */
+void tool_run_events(run_page *page);  /* run_events.c: saturation by layer and token, the lens */
+void tool_run_methods(run_page *page); /* run_methods.c: methods and temperatures side by side */
+void tool_run_compare(run_page *page); /* run_compare.c: differences of two runs */
+void tool_run_tables(run_page *page);  /* run_tables.c: every table, and as LaTeX */
+
+/* ---- run_text.c: foreign text ---- */
+
+/* A token's text as it can be read: blanks, line ends, controls and marks that turn the direction of
+ * text become visible. *label is valid UTF-8, cut to fit. */
+void tool_run_label(const char *token, char *label, size_t size);
+/* The same of a string that may hold zero bytes; "?" for what is no string. */
+void tool_run_token(const json_t *token, char *label, size_t size);
+/* The text as LaTeX that prints it; freed by the caller, NULL when memory is short. */
+char *tool_run_latex(const char *text);
+
+#endif

@@ -1,0 +1,292 @@
+/* `--grad`: the derivatives of a number L that the caller's program makes from out (attend) or from the
+ * coupling (plan), given as dL/dout [...,n,w] or dL/dP [...,n,m]. Every gradient has the name, shape and
+ * type of what it belongs to; all go into one file.
+ *
+ *     query key value bias scores       temperature alpha cap strength row_mass column_mass sink alibi ...
+ *     advantage_ij = u_ij - sum_k P_ik u_ik / sum_k P_ik,   u = -dL/dP                             [LIT-19] */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+enum { MOST = 40 };
+
+/* Arrays are owned; `shapes` hold name, rank, shape and type of the file, and borrow the data. */
+struct tool_gradients {
+    ota_gradients want;
+    ota_array terms[TOOL_MAX_TERMS];
+    ota_array arrays[MOST];
+    tool_array shapes[MOST];
+    int count;
+};
+
+/* The shape that a file's array has as a 4-d one, aligned from the right. */
+static ota_array aligned(const tool_array *array) {
+    int64_t size[4] = {1, 1, 1, 1};
+    for (int k = 0; k < array->rank; k++) size[4 - array->rank + k] = array->shape[k];
+    return ota_array_of(array->data, array->type, size[0], size[1], size[2], size[3]);
+}
+
+/* A gradient like `like`, named `name`, of the file shape `rank`, `shape`. `slot` of the library's struct
+ * gets it. */
+static int add(tool_context *context, tool_gradients *g, const char *name, const ota_array *like,
+               ota_type type, int rank, const int64_t *shape, ota_array *slot) {
+    ota_array *array = &g->arrays[g->count];
+    tool_array *file = &g->shapes[g->count];
+    size_t count = 1;
+    for (int k = 0; k < 4; k++) count *= (size_t)like->size[k];
+    void *data = NULL;
+    const int code = tool_memory(context, count * ota_type_bytes(type), "a gradient", &data);
+    if (code != 0) return code;
+    *array = ota_array_of(data, type, like->size[0], like->size[1], like->size[2], like->size[3]);
+    *file = (tool_array){.data = data, .type = type, .rank = rank, .count = count};
+    for (int k = 0; k < rank; k++) file->shape[k] = shape[k];
+    (void)snprintf(file->name, sizeof file->name, "%s", name);
+    *slot = *array;
+    g->count++;
+    return 0;
+}
+
+/* Of something that was read from a file: its shape and type. */
+static int add_like_file(tool_context *context, tool_gradients *g, const char *name,
+                         const char *field, const char *spec, const ota_array *like,
+                         ota_array *slot) {
+    const tool_array *file;
+    const int code = tool_load(context, field, spec, OTA_NO_TYPE, &file);
+    if (code != 0) return code;
+    const ota_type type = file->type == OTA_I64 || file->type == OTA_BOOL ? OTA_F64 : file->type;
+    return add(context, g, name, like, type, file->rank, file->shape, slot);
+}
+
+/* Of numbers that were written on the command line: one, or one per head. */
+static int add_numbers(tool_context *context, tool_gradients *g, const char *name, int64_t count,
+                       ota_array *slot) {
+    const ota_array like = ota_array_of(NULL, OTA_F64, 1, 1, 1, count);
+    return add(context, g, name, &like, OTA_F64, count > 1 ? 1 : 0, &count, slot);
+}
+
+static int add_scores(tool_context *context, const tool_problem *p, tool_gradients *g) {
+    const ota_array like =
+        ota_array_of(NULL, p->file_type, p->batch, p->heads, p->queries, p->keys);
+    const int rank = p->rank > 2 ? p->rank : 2;
+    return add(context, g, "scores", &like, p->file_type, rank, like.size + 4 - rank,
+               &g->want.scores);
+}
+
+static int add_operands(tool_context *context, tool_problem *p, tool_gradients *g) {
+    const char *const *files = context->operands;
+    ota_problem *problem = &p->problem;
+    if (problem->scores.type != OTA_NO_TYPE) {
+        return add_like_file(context, g, "scores", "scores", files[0], &problem->scores,
+                             &g->want.matrix);
+    }
+    int code = add_like_file(context, g, "query", "queries", files[0], &problem->queries,
+                             &g->want.queries);
+    if (code == 0)
+        code = add_like_file(context, g, "key", "keys", files[1], &problem->keys, &g->want.keys);
+    if (code == 0)
+        code = add_like_file(context, g, "value", "values", files[2], &p->values, &g->want.values);
+    if (code == 0 && p->settings.grad_scores) code = add_scores(context, p, g);
+    return code;
+}
+
+/* The terms in the problem's order: biases always, numbers and relative biases among the parameters. */
+static int add_terms(tool_context *context, tool_problem *p, tool_gradients *g) {
+    const tool_settings *s = &p->settings;
+    int bias = 0, code = 0;
+    for (int64_t k = 0; k < p->problem.term_count && code == 0; k++) {
+        const ota_term *term = &p->terms[k];
+        const int64_t numbers = term->array.type == OTA_NO_TYPE ? 1 : term->array.size[3];
+        char name[32] = "bias";
+        if (term->kind == OTA_TERM_DENSE) {
+            if (bias > 0) (void)snprintf(name, sizeof name, "bias_%d", bias + 1);
+            code = add_like_file(context, g, name, "bias", s->biases.items[bias++], &term->array,
+                                 &g->terms[k]);
+            continue;
+        }
+        if (!s->grad_parameters) continue;
+        switch (term->kind) {
+        case OTA_TERM_ALIBI: code = add_numbers(context, g, "alibi", numbers, &g->terms[k]); break;
+        case OTA_TERM_SINK: code = add_numbers(context, g, "sink", numbers, &g->terms[k]); break;
+        case OTA_TERM_SOFTCAP: code = add_numbers(context, g, "softcap", 1, &g->terms[k]); break;
+        case OTA_TERM_RELATIVE:
+        case OTA_TERM_RELATIVE_INSIDE: {
+            const int64_t shape[2] = {term->array.size[1], term->array.size[3]};
+            const bool heads = shape[0] > 1;
+            code = add(context, g, "relative_bias", &term->array, term->array.type, heads ? 2 : 1,
+                       heads ? shape : shape + 1, &g->terms[k]);
+            break;
+        }
+        case OTA_TERM_DENSE:
+        default: break;
+        }
+    }
+    g->want.terms = g->terms;
+    return code;
+}
+
+static int add_parameters(tool_context *context, tool_problem *p, tool_gradients *g) {
+    const ota_problem *problem = &p->problem;
+    const tool_settings *s = &p->settings;
+    const bool per_head = problem->temperatures.type != OTA_NO_TYPE;
+    const bool caps =
+        problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ONLINE;
+    const bool elastic = problem->columns == OTA_COLUMNS_ELASTIC && s->elastic_lambda == NULL &&
+                         (problem->lambda > 0.0 || problem->steps == 0);
+    int code =
+        add_numbers(context, g, "temperature", per_head ? p->heads : 1, &g->want.temperature);
+    if (code == 0 && problem->regulariser == OTA_ENTMAX)
+        code = add_numbers(context, g, "alpha", 1, &g->want.order);
+    if (code == 0 && caps) code = add_numbers(context, g, "cap", 1, &g->want.cap);
+    if (code == 0 && (problem->columns == OTA_COLUMNS_RELAXED || elastic))
+        code = add_numbers(context, g, "strength", 1, &g->want.strength);
+    if (code == 0 && problem->rows == OTA_ROWS_RELAXED)
+        code = add_numbers(context, g, "row_strength", 1, &g->want.row_strength);
+    if (code == 0 && s->row_mass != NULL)
+        code = add_like_file(context, g, "row_mass", "row-mass", s->row_mass, &problem->row_mass,
+                             &g->want.row_mass);
+    if (code == 0 && s->column_mass != NULL)
+        code = add_like_file(context, g, "column_mass", "column-mass", s->column_mass,
+                             &problem->column_mass, &g->want.column_mass);
+    return code;
+}
+
+int tool_gradients_prepare(tool_context *context, tool_problem *p, tool_gradients **out) {
+    const tool_settings *s = &p->settings;
+    const bool plan = p->problem.scores.type != OTA_NO_TYPE;
+    const tool_array *file;
+    int code = tool_load(context, "grad", s->grad, OTA_NO_TYPE, &file);
+    if (code == 0 && (file->type == OTA_I64 || file->type == OTA_BOOL))
+        code = tool_load(context, "grad", s->grad, OTA_F64, &file);
+    if (code != 0) return code;
+    if (file->rank > 4) {
+        return tool_refuse_flag(context, "grad", NULL, "--grad has %d dimensions, at most 4 fit",
+                                file->rank);
+    }
+    tool_gradients *g = calloc(1, sizeof *g);
+    *out = g;
+    if (g == NULL) return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    g->want.size = sizeof g->want;
+    *(plan ? &g->want.coupling_grad : &g->want.out_grad) = aligned(file);
+    if (s->grad_out == NULL) {
+        /* The advantage alone: the library still wants something to derive. */
+        return 0;
+    }
+    code = add_operands(context, p, g);
+    if (code == 0) code = add_terms(context, p, g);
+    if (code == 0 && s->grad_parameters) code = add_parameters(context, p, g);
+    return code;
+}
+
+/* With queries and keys rotated by --rope, what belongs to the files is R^T times the gradient; turning back
+ * by an angle is turning by it between two reflections. */
+static void reflect(const ota_array *x) {
+    const int64_t count = x->size[0] * x->size[1] * x->size[2] * x->size[3];
+    const size_t bytes = ota_type_bytes(x->type);
+    for (int64_t k = 1; k < count; k += 2) {
+        /* The sign is the highest bit of every one of the types. */
+        unsigned char *element = (unsigned char *)x->data + (size_t)k * bytes;
+        const uint16_t probe = 1;
+        element[*(const unsigned char *)&probe == 1 ? bytes - 1 : 0] ^= 0x80u;
+    }
+}
+
+static int turn_back(tool_context *context, const tool_problem *p, const ota_array *x,
+                     int64_t first) {
+    double base = 10000.0;
+    ota_error error = {.message = ""};
+    if (p->settings.rope[0] != '\0') (void)tool_number(p->settings.rope, &base);
+    reflect(x);
+    const ota_status status = ota_rope(x, first, base, &error);
+    reflect(x);
+    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+}
+
+int tool_gradients_run(tool_context *context, const tool_problem *p, ota_plan *plan,
+                       const ota_arrays *arrays, tool_gradients *g, ota_result *result) {
+    ota_error error = {.message = ""};
+    result->size = sizeof *result;
+    const ota_status status = ota_backward(plan, arrays, &g->want, result, &error);
+    if (status < 0) {
+        if (strcmp(error.field, "out_grad") == 0 || strcmp(error.field, "coupling_grad") == 0)
+            (void)snprintf(error.field, sizeof error.field, "grad");
+        return tool_fail_status(context, status, &error);
+    }
+    if (p->settings.rope == NULL || g->want.queries.type == OTA_NO_TYPE) return 0;
+    const bool corner = p->problem.corner == OTA_BOTTOM_RIGHT;
+    const int code = turn_back(context, p, &g->want.queries, corner ? p->keys - p->queries : 0);
+    return code != 0 ? code : turn_back(context, p, &g->want.keys, 0);
+}
+
+/* dL/dP of one pair. */
+static double upstream(const tool_problem *p, const tool_gradients *g, int64_t batch, int64_t head,
+                       int64_t i, int64_t j) {
+    const ota_array *out = &g->want.out_grad, *plan = &g->want.coupling_grad;
+    if (plan->type != OTA_NO_TYPE) {
+        return tool_element(plan->data, plan->type,
+                            (size_t)(((batch * p->heads + head) * p->queries + i) * p->keys + j));
+    }
+    const int64_t key_heads = p->values.size[1], width = p->values_width;
+    const int64_t row = ((batch * p->heads + head) * p->queries + i) * width;
+    const int64_t key_head = head / (p->heads / key_heads);
+    const int64_t value = ((batch * key_heads + key_head) * p->keys + j) * width;
+    double sum = 0.0;
+    for (int64_t k = 0; k < width; k++) {
+        sum += tool_element(out->data, out->type, (size_t)(row + k)) *
+               tool_element(p->values.data, p->values.type, (size_t)(value + k));
+    }
+    return sum;
+}
+
+void tool_advantage(const tool_problem *p, const tool_gradients *g, const ota_array *coupling,
+                    ota_array *advantage) {
+    double *to = advantage->data;
+    const double *weights = coupling->data;
+    for (int64_t row = 0; row < p->batch * p->heads * p->queries; row++) {
+        const int64_t index = row / p->queries;
+        const double *weight = weights + row * p->keys;
+        double *line = to + row * p->keys, mean = 0.0, mass = 0.0;
+        for (int64_t j = 0; j < p->keys; j++) {
+            line[j] = -upstream(p, g, index / p->heads, index % p->heads, row % p->queries, j);
+            if (!(weight[j] > 0.0)) continue;
+            mean += weight[j] * line[j];
+            mass += weight[j];
+        }
+        for (int64_t j = 0; j < p->keys; j++) {
+            /* What lies under a mask is not used, whatever it is. */
+            if (!(weight[j] > 0.0) && !isfinite(line[j])) line[j] = 0.0;
+            line[j] -= mass > 0.0 ? mean / mass : 0.0;
+        }
+    }
+}
+
+int tool_gradients_write(tool_context *context, const tool_gradients *g, const char *path,
+                         tool_output *output) {
+    const size_t length = strlen(path);
+    const bool bf16 = length >= 12 && strcmp(path + length - 12, ".safetensors") == 0;
+    tool_array *files = calloc(MOST, sizeof *files);
+    if (files == NULL)
+        return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+    int code = 0;
+    for (int k = 0; k < g->count && code == 0; k++) {
+        files[k] = g->shapes[k];
+        if (files[k].type != OTA_BF16 || bf16) continue;
+        /* npy knows no bf16; f32 holds every one of its numbers. */
+        files[k].type = OTA_F32;
+        code = tool_memory(context, files[k].count * sizeof(float), "a gradient", &files[k].data);
+        if (code == 0)
+            tool_convert(g->shapes[k].data, OTA_BF16, files[k].data, OTA_F32, files[k].count);
+    }
+    if (code == 0) code = tool_write_arrays(output, files, (size_t)g->count, &context->error);
+    for (int k = 0; k < g->count; k++) {
+        if (files[k].data != g->shapes[k].data) free(files[k].data);
+    }
+    free(files);
+    return code;
+}
+
+void tool_gradients_free(tool_gradients *g) {
+    for (int k = 0; g != NULL && k < g->count; k++) free(g->arrays[k].data);
+    free(g);
+}

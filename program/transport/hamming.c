@@ -1,0 +1,148 @@
+/* `otattn hamming P Q --epsilon E`: transport between two distributions at Hamming cost. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn_analysis.h"
+#include "program/program.h"
+
+/* How far the sum of rounded probabilities may be from 1, by the type they were stored in. */
+static double slack_of(ota_type type) {
+    switch (type) {
+    case OTA_F64: return 1e-9;
+    case OTA_F32: return 1e-5;
+    default: return 1e-2;
+    }
+}
+
+/* A distribution in f64, divided by its sum. The caller frees *out. */
+static int load_distribution(tool_context *context, const char *field, const char *spec,
+                             double **out, int64_t *size) {
+    const tool_array *array;
+    int code = tool_load(context, field, spec, OTA_NO_TYPE, &array);
+    if (code != 0) return code;
+    if (array->rank != 1 || array->count == 0) {
+        return tool_refuse_flag(context, field, "give one distribution, a 1-d array",
+                                "%s '%.200s' has %d dimensions and %zu entries", field, spec,
+                                array->rank, array->count);
+    }
+    double total = 0.0;
+    for (size_t k = 0; k < array->count; k++) {
+        const double value = tool_element(array->data, array->type, k);
+        if (!(value >= 0.0) || isinf(value)) {
+            return tool_refuse_flag(context, field, "probabilities are finite, 0 or more",
+                                    "%s[%zu] is %g", field, k, value);
+        }
+        total += value;
+    }
+    if (!(fabs(total - 1.0) <= slack_of(array->type))) {
+        return tool_refuse_flag(context, field, "divide the array by its sum",
+                                "the entries of %s sum to %.9g, not to 1", field, total);
+    }
+    void *memory;
+    code = tool_memory(context, array->count * sizeof(double), field, &memory);
+    if (code != 0) return code;
+    *out = memory;
+    *size = (int64_t)array->count;
+    for (size_t k = 0; k < array->count; k++) {
+        (*out)[k] = tool_element(array->data, array->type, k) / total;
+    }
+    return 0;
+}
+
+typedef struct distributions {
+    double *p, *q, *u, *v;
+    int64_t size;
+} distributions;
+
+static int find_solver(tool_context *context, ota_hamming_solver *solver) {
+    static const char *const names[] = {"newton", "sinkhorn"};
+    const char *name = context->settings.solver;
+    *solver = OTA_HAMMING_NEWTON;
+    if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, names[0]) == 0) return 0;
+    *solver = OTA_HAMMING_SINKHORN;
+    if (strcmp(name, names[1]) == 0) return 0;
+    const char *nearest = tool_nearest(name, strlen(name), names, 2);
+    char hint[64] = "write newton or sinkhorn";
+    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return tool_refuse_flag(context, "solver", hint, "--solver '%.40s' does not solve this", name);
+}
+
+static int report(tool_context *context, const ota_hamming_result *result, double divergence,
+                  double seconds, ota_hamming_solver solver, int64_t size) {
+    const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
+    const double epsilon = context->settings.epsilon.value;
+    if (context->settings.json) {
+        json_t *object = json_object();
+        (void)json_object_set_new(object, "command", json_string("hamming"));
+        (void)json_object_set_new(object, "version", json_string(ota_version()));
+        (void)json_object_set_new(object, "status", json_string(ota_status_word(result->status)));
+        (void)json_object_set_new(object, "solver", json_string(word));
+        (void)json_object_set_new(object, "rounds", json_integer(result->rounds));
+        (void)json_object_set_new(object, "seconds", tool_json_real(seconds));
+        (void)json_object_set_new(object, "symbols", json_integer(size));
+        (void)json_object_set_new(object, "epsilon", tool_json_real(epsilon));
+        (void)json_object_set_new(object, "cost", tool_json_real(result->cost));
+        (void)json_object_set_new(object, "objective", tool_json_real(result->objective));
+        (void)json_object_set_new(object, "divergence", tool_json_real(divergence));
+        (void)json_object_set_new(object, "marginal_error", tool_json_real(result->marginal_error));
+        (void)json_object_set_new(object, "tv", tool_json_real(result->tv));
+        (void)json_object_set_new(object, "theta", tool_json_real(result->theta));
+        return tool_print_json(stdout, object);
+    }
+    (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);
+    (void)printf("cost           %.12g   mass that changes its symbol\n", result->cost);
+    (void)printf("objective      %.12g   cost - epsilon * entropy\n", result->objective);
+    (void)printf("divergence     %.12g   debiased\n", divergence);
+    (void)printf("tv             %.12g   total variation\n", result->tv);
+    (void)printf("marginal error %.2g\n", result->marginal_error);
+    (void)printf("rounds         %" PRId64 " by %s in %.3g ms\n", result->rounds, word,
+                 seconds * 1e3);
+    return 0;
+}
+
+static int solve(tool_context *context, distributions *d) {
+    const tool_settings *settings = &context->settings;
+    ota_hamming_solver solver;
+    int code = find_solver(context, &solver);
+    if (code != 0) return code;
+    void *scalings[2] = {NULL, NULL};
+    for (int k = 0; k < 2 && code == 0; k++) {
+        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &scalings[k]);
+    }
+    d->u = scalings[0];
+    d->v = scalings[1];
+    if (code != 0) return code;
+    ota_error error = {.message = ""};
+    ota_hamming_result result;
+    double divergence;
+    const int64_t begun = tool_now_ns();
+    const ota_status status = ota_hamming_divergence(
+        d->p, d->q, d->size, settings->epsilon.value, solver, settings->tolerance.value,
+        settings->max_rounds.value, d->u, d->v, &divergence, &result, &error);
+    const double seconds = (double)(tool_now_ns() - begun) / 1e9;
+    if (status < 0) return tool_fail_status(context, status, &error);
+    return report(context, &result, divergence, seconds, solver, d->size);
+}
+
+int tool_hamming(tool_context *context) {
+    if (!context->settings.epsilon.given) {
+        return tool_refuse_flag(context, "epsilon", "write --epsilon E with E > 0",
+                                "hamming needs the weight of the entropy");
+    }
+    distributions d = {.size = 0};
+    int64_t q_size = 0;
+    int code = load_distribution(context, "p", context->operands[0], &d.p, &d.size);
+    if (code == 0) code = load_distribution(context, "q", context->operands[1], &d.q, &q_size);
+    if (code == 0 && d.size != q_size) {
+        code = tool_refuse_flag(context, "q", "both are distributions over the same symbols",
+                                "p has %" PRId64 " entries but q has %" PRId64, d.size, q_size);
+    }
+    if (code == 0) code = solve(context, &d);
+    free(d.p);
+    free(d.q);
+    free(d.u);
+    free(d.v);
+    return code;
+}

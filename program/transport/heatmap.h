@@ -1,0 +1,36 @@
+/* Couplings drawn in a terminal: one character or two per weight, labelled rows and columns, and under
+ * each column what the key receives. */
+#ifndef OTATTN_PROGRAM_HEATMAP_H
+#define OTATTN_PROGRAM_HEATMAP_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+typedef enum tool_shades {
+    TOOL_SHADES_DIGITS = 0, /* ASCII only: the first digit of the weight's square root */
+    TOOL_SHADES_BLOCKS,     /* block characters, no colour */
+    TOOL_SHADES_256,        /* background colours of the 6 x 6 x 6 cube */
+    TOOL_SHADES_24_BIT
+} tool_shades;
+
+/* What `stream` can show: NO_COLOR, CLICOLOR_FORCE, TERM, COLORTERM and the locale decide. */
+tool_shades tool_shades_for(FILE *stream);
+/* Columns of the terminal behind `stream`, else $COLUMNS, else 80. */
+int tool_terminal_width(FILE *stream);
+
+/* Maps of the same rows and columns, drawn side by side as far as `width` columns go. weights is
+ * [rows, columns], between 0 and 1; shades follow the square root, so that small weights show. Labels
+ * are UTF-8 of any origin: control characters come out as `?`. */
+typedef struct tool_heatmap {
+    const char *title;
+    const double *weights;
+} tool_heatmap;
+
+void tool_heatmaps_print(FILE *stream, tool_shades shades, int width, const tool_heatmap *maps,
+                         size_t map_count, const char *const *row_labels, size_t rows,
+                         const char *const *column_labels, size_t columns);
+
+/* Prints `text` cut or filled to exactly `width` terminal columns. */
+void tool_print_padded(FILE *stream, tool_shades shades, const char *text, int width);
+
+#endif

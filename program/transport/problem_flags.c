@@ -1,0 +1,522 @@
+/* Settings and files become an ota_problem and ota_options. Arrays keep the shapes of their files and
+ * are read as strided 4-d arrays, aligned from the right:
+ *
+ *     [n,d] -> [1,1,n,d]    [heads,n,d] -> [1,heads,n,d]    vectors [heads,m] -> [1,heads,1,m]
+ *
+ * Ranges that the library checks are left to it; what it cannot see (0 stands for its defaults, the
+ * spelling of flags) is checked here. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const int try_code = (call);                                                               \
+        if (try_code != 0) return try_code;                                                        \
+    } while (0)
+
+/* ---- arrays ---- */
+
+/* `vector`: the last dimension is a list over queries or keys, so a dimension of 1 goes before it. */
+static int as_array(tool_context *context, const char *field, const tool_array *array, bool vector,
+                    ota_array *out) {
+    const int most = vector ? 3 : 4;
+    if (array->rank > most || (vector && array->rank == 0)) {
+        return tool_refuse_flag(context, field, NULL, "%s has %d dimensions, at most %d fit", field,
+                                array->rank, most);
+    }
+    int64_t size[4] = {1, 1, 1, 1};
+    for (int k = 0; k < array->rank; k++) size[4 - array->rank + k] = array->shape[k];
+    if (vector) {
+        size[0] = size[1];
+        size[1] = size[2];
+        size[2] = 1;
+    }
+    *out = ota_array_of(array->data, array->type, size[0], size[1], size[2], size[3]);
+    return 0;
+}
+
+static bool is_float(ota_type type) {
+    return type == OTA_F64 || type == OTA_F32 || type == OTA_F16 || type == OTA_BF16;
+}
+
+/* An operand: whole numbers count as f64. */
+static int load_operand(tool_context *context, const char *field, const char *spec,
+                        tool_problem *problem, ota_array *out) {
+    const tool_array *array;
+    ota_type type =
+        problem->settings.dtype != NULL ? tool_type_of(problem->settings.dtype) : OTA_NO_TYPE;
+    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+    if (array->type == OTA_BOOL) {
+        return tool_refuse_flag(context, field, "store it as f32 or f64",
+                                "%s '%.200s' holds %s, not numbers", field, spec,
+                                tool_type_name(array->type));
+    }
+    if (problem->file_type == OTA_NO_TYPE) {
+        problem->file_type = array->type == OTA_I64 ? OTA_F64 : array->type;
+        problem->rank = array->rank;
+    }
+    if (array->type == OTA_I64 && type == OTA_NO_TYPE) type = OTA_F64;
+    if (type != OTA_NO_TYPE && type != array->type)
+        TRY(tool_load(context, field, spec, type, &array));
+    if (array->rank < 1) {
+        return tool_refuse_flag(context, field, NULL,
+                                "%s '%.200s' is a single number, not an array", field, spec);
+    }
+    if (problem->type == OTA_NO_TYPE) problem->type = array->type;
+    if (array->type != problem->type) {
+        char hint[64];
+        (void)snprintf(hint, sizeof hint, "give --dtype %s to convert all of them",
+                       tool_type_name(problem->type));
+        return tool_refuse_flag(context, field, hint,
+                                "%s '%.200s' holds %s but the first operand holds %s", field, spec,
+                                tool_type_name(array->type), tool_type_name(problem->type));
+    }
+    return as_array(context, field, array, false, out);
+}
+
+/* A vector of numbers over queries or keys; narrow and whole numbers become f64. */
+static int load_vector(tool_context *context, const char *field, const char *spec, ota_array *out) {
+    const tool_array *array;
+    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+    if (array->type != OTA_F64 && array->type != OTA_F32) {
+        TRY(tool_load(context, field, spec, OTA_F64, &array));
+    }
+    return as_array(context, field, array, true, out);
+}
+
+static int load_integers(tool_context *context, const char *field, const char *spec,
+                         ota_array *out) {
+    const tool_array *array;
+    TRY(tool_load(context, field, spec, OTA_NO_TYPE, &array));
+    if (array->type != OTA_I64 || array->rank != 1) {
+        return tool_refuse_flag(context, field, "store it as a 1-d int64 array",
+                                "%s '%.200s' is a %d-d array of %s", field, spec, array->rank,
+                                tool_type_name(array->type));
+    }
+    return as_array(context, field, array, true, out);
+}
+
+/* Memory that lives as long as the problem. */
+static void *own(tool_problem *problem, size_t size) {
+    const int room = (int)(sizeof problem->owned / sizeof problem->owned[0]);
+    if (problem->owned_count == room) return NULL;
+    void *memory = malloc(size > 0 ? size : 1);
+    if (memory != NULL) problem->owned[problem->owned_count++] = memory;
+    return memory;
+}
+
+static int out_of_memory(tool_context *context) {
+    return tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
+}
+
+/* "a,b,c" as {1,1,1,count}: one number, or one per head. */
+static int head_numbers(tool_context *context, const char *field, const char *text,
+                        tool_problem *problem, ota_array *out) {
+    size_t most = 1;
+    for (const char *at = text; *at != '\0'; at++) most += *at == ',' ? 1 : 0;
+    double *numbers = own(problem, most * sizeof *numbers);
+    if (numbers == NULL || most > INT32_MAX) return out_of_memory(context);
+    const int count = tool_numbers(text, numbers, (int)most);
+    if (count < 0) {
+        return tool_refuse_flag(context, field, NULL, "--%s '%.80s' is not a list of numbers",
+                                field, text);
+    }
+    if (count != 1 && count != problem->heads) {
+        return tool_refuse_flag(context, field, "give one number, or one per head",
+                                "--%s has %d numbers for %" PRId64 " heads", field, count,
+                                problem->heads);
+    }
+    *out = ota_array_of(numbers, OTA_F64, 1, 1, 1, count);
+    return 0;
+}
+
+/* ---- rules ---- */
+
+static ota_side side_of(const char *word) {
+    return word != NULL && strcmp(word, "columns") == 0 ? OTA_SIDE_COLUMNS : OTA_SIDE_ROWS;
+}
+
+static int apply_rules(tool_context *context, tool_problem *problem) {
+    const tool_settings *s = &problem->settings;
+    ota_problem *p = &problem->problem;
+    p->axis = side_of(s->axis) == OTA_SIDE_COLUMNS ? OTA_AXIS_COLUMNS : OTA_AXIS_ROWS;
+    p->start = side_of(s->start);
+    p->end = side_of(s->end);
+    if (p->end == OTA_SIDE_COLUMNS) {
+        tool_warn(context, "%s ends with a column update, so its rows are not exact",
+                  problem->method);
+    }
+    if (s->rows != NULL && strcmp(s->rows, "hard") != 0) {
+        if (strncmp(s->rows, "relaxed:", 8) != 0 || !tool_number(s->rows + 8, &p->row_strength) ||
+            !(p->row_strength > 0.0)) {
+            return tool_refuse_flag(context, "rows", "write hard or relaxed:RHO with RHO > 0",
+                                    "--rows '%.60s' is no rule for rows", s->rows);
+        }
+        p->rows = OTA_ROWS_RELAXED;
+    }
+    if (s->scale.given) p->scale = s->scale.value;
+    if (s->dropout.given) {
+        if (!(s->dropout.value < 1.0))
+            return tool_refuse_flag(context, "dropout", "choose a probability below 1",
+                                    "--dropout is %g", s->dropout.value);
+        p->dropout = s->dropout.value;
+        p->dropout_seed = s->seed.given ? (uint64_t)s->seed.value : 1;
+    }
+    p->cost = s->cost ? 1 : 0;
+    if (s->temperature != NULL) {
+        ota_array numbers;
+        TRY(head_numbers(context, "temperature", s->temperature, problem, &numbers));
+        for (int64_t k = 0; k < numbers.size[3]; k++) {
+            const double value = ((const double *)numbers.data)[k];
+            if (!(value > 0.0)) {
+                return tool_refuse_flag(context, "temperature", "choose a number above 0",
+                                        "--temperature is %g", value);
+            }
+        }
+        if (numbers.size[3] == 1)
+            p->temperature = ((const double *)numbers.data)[0];
+        else
+            p->temperatures = numbers;
+    }
+    if (s->elastic_lambda != NULL) {
+        TRY(load_vector(context, "elastic-lambda", s->elastic_lambda, &p->lambdas));
+    }
+    if (s->row_mass != NULL) TRY(load_vector(context, "row-mass", s->row_mass, &p->row_mass));
+    if (s->column_mass != NULL)
+        TRY(load_vector(context, "column-mass", s->column_mass, &p->column_mass));
+    if (s->start_potential != NULL) {
+        TRY(load_vector(context, "start-potential", s->start_potential, &problem->start_potential));
+    }
+    return 0;
+}
+
+/* ---- terms and supports ---- */
+
+static ota_term *add_term(tool_problem *problem, ota_term_kind kind) {
+    ota_term *term = &problem->terms[problem->problem.term_count++];
+    term->kind = kind;
+    return term;
+}
+
+static ota_support *add_support(tool_problem *problem, ota_support_kind kind) {
+    ota_support *support = &problem->supports[problem->problem.support_count++];
+    support->kind = kind;
+    return support;
+}
+
+static int load_relative(tool_context *context, const char *text, tool_problem *problem) {
+    static const char suffix[] = ":inside";
+    const size_t length = strlen(text), tail = sizeof suffix - 1;
+    const bool inside = length > tail && strcmp(text + length - tail, suffix) == 0;
+    char *spec = own(problem, length + 1);
+    if (spec == NULL) return out_of_memory(context);
+    memcpy(spec, text, length + 1);
+    if (inside) spec[length - tail] = '\0';
+    ota_term *term = add_term(problem, inside ? OTA_TERM_RELATIVE_INSIDE : OTA_TERM_RELATIVE);
+    return load_vector(context, "relative-bias", spec, &term->array);
+}
+
+static int apply_terms(tool_context *context, tool_problem *problem) {
+    const tool_settings *s = &problem->settings;
+    for (int k = 0; k < s->biases.count; k++) {
+        const tool_array *array;
+        TRY(tool_load(context, "bias", s->biases.items[k], OTA_NO_TYPE, &array));
+        if (!is_float(array->type)) {
+            TRY(tool_load(context, "bias", s->biases.items[k], OTA_F64, &array));
+        }
+        TRY(as_array(context, "bias", array, false, &add_term(problem, OTA_TERM_DENSE)->array));
+    }
+    if (s->relative_bias != NULL) TRY(load_relative(context, s->relative_bias, problem));
+    if (s->alibi != NULL && strcmp(s->alibi, "auto") == 0) {
+        double *slopes = own(problem, (size_t)problem->heads * sizeof *slopes);
+        if (slopes == NULL) return out_of_memory(context);
+        ota_alibi_slopes(problem->heads, slopes);
+        add_term(problem, OTA_TERM_ALIBI)->array =
+            ota_array_of(slopes, OTA_F64, 1, 1, 1, problem->heads);
+    } else if (s->alibi != NULL) {
+        ota_term *term = add_term(problem, OTA_TERM_ALIBI);
+        TRY(head_numbers(context, "alibi", s->alibi, problem, &term->array));
+        if (term->array.size[3] == 1) {
+            term->value = ((const double *)term->array.data)[0];
+            term->array = (ota_array){.data = NULL};
+        }
+    }
+    if (s->softcap.given) add_term(problem, OTA_TERM_SOFTCAP)->value = s->softcap.value;
+    if (s->sink != NULL) {
+        ota_term *term = add_term(problem, OTA_TERM_SINK);
+        TRY(head_numbers(context, "sink", s->sink, problem, &term->array));
+        if (term->array.size[3] == 1) {
+            term->value = ((const double *)term->array.data)[0];
+            term->array = (ota_array){.data = NULL};
+        }
+    }
+    problem->problem.terms = problem->terms;
+    return 0;
+}
+
+static int apply_corner(tool_context *context, tool_problem *problem) {
+    const tool_settings *s = &problem->settings;
+    const char *causal = s->causal != NULL && s->causal[0] != '\0' ? s->causal : NULL;
+    if (causal != NULL && s->corner != NULL && strcmp(causal, s->corner) != 0) {
+        return tool_refuse_flag(context, "corner", "say the same in both, or leave one out",
+                                "--causal=%s and --corner %s contradict each other", causal,
+                                s->corner);
+    }
+    const char *word = causal != NULL ? causal : s->corner;
+    if (s->causal != NULL && word == NULL && problem->queries != problem->keys) {
+        return tool_refuse_flag(
+            context, "causal", "write --causal=top-left or --causal=bottom-right",
+            "--causal must say its corner when there are %" PRId64 " queries and %" PRId64 " keys",
+            problem->queries, problem->keys);
+    }
+    if (word != NULL) {
+        problem->problem.corner =
+            strcmp(word, "bottom-right") == 0 ? OTA_BOTTOM_RIGHT : OTA_TOP_LEFT;
+    } else if (s->causal != NULL) {
+        problem->problem.corner = OTA_TOP_LEFT;
+    }
+    return 0;
+}
+
+static int load_mask(tool_context *context, const char *spec, tool_problem *problem) {
+    const tool_array *array;
+    TRY(tool_load(context, "mask", spec, OTA_NO_TYPE, &array));
+    if (array->type == OTA_I64) {
+        return tool_refuse_flag(context, "mask",
+                                "store it as bool (true takes part) or as float (added)",
+                                "mask '%.200s' holds whole numbers", spec);
+    }
+    const ota_support_kind kind =
+        array->type == OTA_BOOL ? OTA_SUPPORT_BOOLEAN : OTA_SUPPORT_ADDITIVE;
+    return as_array(context, "mask", array, false, &add_support(problem, kind)->array);
+}
+
+static int apply_window(tool_context *context, const char *text, tool_problem *problem) {
+    char left[32], right[32];
+    const size_t comma = strcspn(text, ",");
+    ota_support *support = add_support(problem, OTA_SUPPORT_WINDOW);
+    const bool fits =
+        text[comma] == ',' && comma < sizeof left && strlen(text + comma + 1) < sizeof right;
+    (void)snprintf(left, sizeof left, "%.*s", fits ? (int)comma : 0, text);
+    (void)snprintf(right, sizeof right, "%s", fits ? text + comma + 1 : "");
+    if (!tool_integer(left, &support->left) || !tool_integer(right, &support->right) ||
+        support->left < -1 || support->right < -1) {
+        return tool_refuse_flag(context, "window",
+                                "write --window L,R with whole numbers, -1 = no limit",
+                                "--window '%.60s' is no window", text);
+    }
+    return 0;
+}
+
+static int apply_supports(tool_context *context, tool_problem *problem) {
+    const tool_settings *s = &problem->settings;
+    TRY(apply_corner(context, problem));
+    if (s->causal != NULL) (void)add_support(problem, OTA_SUPPORT_CAUSAL);
+    if (s->window != NULL) TRY(apply_window(context, s->window, problem));
+    if (s->strided.given) add_support(problem, OTA_SUPPORT_STRIDED)->left = s->strided.value;
+    if (s->block != NULL) {
+        ota_support *support = add_support(problem, OTA_SUPPORT_BLOCK);
+        if (!tool_integer(s->block, &support->left)) {
+            support->left = 0;
+            TRY(load_integers(context, "block", s->block, &support->array));
+        } else if (support->left < 1) {
+            return tool_refuse_flag(context, "block", "use a whole number above 0",
+                                    "--block is %" PRId64, support->left);
+        }
+    }
+    for (int k = 0; k < s->masks.count; k++) TRY(load_mask(context, s->masks.items[k], problem));
+    if (s->lengths != NULL) {
+        TRY(load_integers(context, "lengths", s->lengths,
+                          &add_support(problem, OTA_SUPPORT_LENGTHS)->array));
+    }
+    problem->problem.supports = problem->supports;
+    return 0;
+}
+
+/* ---- options ---- */
+
+static int apply_anneal(tool_context *context, const char *text, ota_options *options) {
+    char copy[96];
+    const size_t comma = strcspn(text, ",");
+    double values[3] = {0.0, 0.0, 0.0};
+    int count = 0;
+    bool right =
+        comma < sizeof copy && (text[comma] == '\0' || strcmp(text + comma, ",keep-v") == 0);
+    (void)snprintf(copy, sizeof copy, "%.*s", right ? (int)comma : 0, text);
+    for (char *at = copy; right; count++) {
+        char *end = at + strcspn(at, ":");
+        const bool last = *end == '\0';
+        *end = '\0';
+        right = count < 3 && tool_number(at, &values[count < 3 ? count : 0]);
+        if (last) {
+            count++;
+            break;
+        }
+        at = end + 1;
+    }
+    right =
+        right && count >= 2 && values[0] > 0.0 && values[1] > 0.0 && values[1] < 1.0 &&
+        (count == 2 || (values[2] >= 1.0 && values[2] <= 1e9 && !(values[2] > floor(values[2]))));
+    if (!right) {
+        return tool_refuse_flag(
+            context, "anneal",
+            "write START:FACTOR[:ROUNDS][,keep-v] with START > 0, 0 < FACTOR < 1",
+            "--anneal '%.80s' is no schedule", text);
+    }
+    options->anneal_start = values[0];
+    options->anneal_factor = values[1];
+    options->anneal_rounds = (int64_t)values[2];
+    options->anneal_keep_scaling = text[comma] == ',' ? 1 : 0;
+    return 0;
+}
+
+static int index_of(const char *word, const char *const *words, int count) {
+    for (int k = 0; word != NULL && k < count; k++) {
+        if (strcmp(word, words[k]) == 0) return k;
+    }
+    return 0;
+}
+
+static int check_solver(tool_context *context, const char *name) {
+    const char *words[64] = {"auto"};
+    int count = 1;
+    for (; count < 64 && ota_solver_name(count - 1) != NULL; count++)
+        words[count] = ota_solver_name(count - 1);
+    for (int k = 0; k < count; k++) {
+        if (name == NULL || strcmp(name, words[k]) == 0) return 0;
+    }
+    const char *nearest = tool_nearest(name, strlen(name), words, count);
+    char hint[80] = "'otattn doctor' lists the solvers";
+    if (nearest != NULL) (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    return tool_refuse_flag(context, "solver", hint, "there is no solver '%.40s'", name);
+}
+
+static int apply_options(tool_context *context, tool_problem *problem) {
+    static const char *const centers[] = {"none", "mean", "midrange"};
+    static const char *const precisions[] = {"auto", "f32", "f64"};
+    const tool_settings *s = &problem->settings;
+    ota_options *o = &problem->options;
+    o->tolerance = s->tolerance.value;
+    o->max_rounds = s->max_rounds.value;
+    if (s->rounds.given) o->rounds = s->rounds.value == 0 ? OTA_NO_ROUNDS : s->rounds.value;
+    if (s->anneal != NULL) TRY(apply_anneal(context, s->anneal, o));
+    if (s->relaxation != NULL && strcmp(s->relaxation, "auto") == 0) {
+        o->relaxation_auto = 1;
+    } else if (s->relaxation != NULL && (!tool_number(s->relaxation, &o->relaxation) ||
+                                         !(o->relaxation > 0.0 && o->relaxation < 2.0))) {
+        return tool_refuse_flag(context, "relaxation", "write a number between 0 and 2, or auto",
+                                "--relaxation '%.60s' is out of range", s->relaxation);
+    }
+    o->center = (ota_center)index_of(s->center, centers, 3);
+    o->precision = (ota_precision)index_of(s->precision, precisions, 3);
+    o->tolerance_scaling = s->tolerance_scaling.value;
+    o->prune = s->prune ? 1 : 0;
+    o->strict = s->strict ? 1 : 0;
+    /* Always: a plan that did not converge still gets its certificate; tool_solve judges the status. */
+    o->allow_partial = 1;
+    TRY(check_solver(context, s->solver));
+    o->solver = s->solver;
+    o->cpu = s->cpu;
+    if (s->threads.value > 4096) {
+        return tool_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
+                                s->threads.value);
+    }
+    o->threads = (int)s->threads.value;
+    o->workspace_limit = (size_t)s->memory.value;
+    o->cancel = context->cancel;
+    static const char *const ways[] = {"auto", "implicit", "unrolled"};
+    o->backward = index_of(s->backward, ways, 3);
+    o->gradients = s->grad != NULL ? 1 : 0;
+    return 0;
+}
+
+/* ---- all together ---- */
+
+static int rotate(tool_context *context, const char *field, double base, int64_t first,
+                  tool_problem *problem, ota_array *array) {
+    const size_t count =
+        (size_t)(array->size[0] * array->size[1] * array->size[2] * array->size[3]);
+    const size_t bytes = count * ota_type_bytes(array->type);
+    void *copy = own(problem, bytes);
+    if (copy == NULL) return out_of_memory(context);
+    if (bytes > 0) memcpy(copy, array->data, bytes);
+    array->data = copy;
+    ota_error error = {.message = ""};
+    const ota_status status = ota_rope(array, first, base, &error);
+    if (status >= 0) return 0;
+    (void)snprintf(error.field, sizeof error.field, "%s", field);
+    return tool_fail_status(context, status, &error);
+}
+
+static int apply_rope(tool_context *context, tool_problem *problem) {
+    double base = 10000.0;
+    const char *text = problem->settings.rope;
+    if (text == NULL) return 0;
+    if (text[0] != '\0' && (!tool_number(text, &base) || !(base > 0.0))) {
+        return tool_refuse_flag(context, "rope", "write --rope or --rope=BASE with BASE > 0",
+                                "--rope '%.60s' is no base", text);
+    }
+    ota_problem *p = &problem->problem;
+    const int64_t first = p->corner == OTA_BOTTOM_RIGHT ? problem->keys - problem->queries : 0;
+    TRY(rotate(context, "rope", base, first, problem, &p->queries));
+    return rotate(context, "rope", base, 0, problem, &p->keys);
+}
+
+static int load_inputs(tool_context *context, const char *scores, const char *queries,
+                       const char *keys, const char *values, tool_problem *problem) {
+    ota_problem *p = &problem->problem;
+    if (scores != NULL) {
+        TRY(load_operand(context, "scores", scores, problem, &p->scores));
+        problem->batch = p->scores.size[0];
+        problem->heads = p->scores.size[1];
+        problem->queries = p->scores.size[2];
+        problem->keys = p->scores.size[3];
+        return 0;
+    }
+    TRY(load_operand(context, "queries", queries, problem, &p->queries));
+    TRY(load_operand(context, "keys", keys, problem, &p->keys));
+    problem->batch = p->queries.size[0];
+    problem->heads = p->queries.size[1];
+    problem->queries = p->queries.size[2];
+    problem->width = p->queries.size[3];
+    problem->keys = p->keys.size[2];
+    if (values == NULL) return 0;
+    TRY(load_operand(context, "values", values, problem, &problem->values));
+    problem->values_width = problem->values.size[3];
+    for (int k = 0; k < 3; k++) {
+        static const char *const sizes[] = {"batch", "heads", "rows"};
+        if (problem->values.size[k] == p->keys.size[k]) continue;
+        return tool_refuse_flag(context, "values", "there is one value per key",
+                                "values have %s %" PRId64 " but keys have %" PRId64, sizes[k],
+                                problem->values.size[k], p->keys.size[k]);
+    }
+    return 0;
+}
+
+int tool_problem_build(tool_context *context, const char *method, const char *scores,
+                       const char *queries, const char *keys, const char *values,
+                       tool_problem *problem) {
+    memset(problem, 0, sizeof *problem);
+    problem->problem.size = sizeof problem->problem;
+    problem->options.size = sizeof problem->options;
+    problem->settings = context->settings;
+    TRY(tool_apply_method(context, method, problem));
+    TRY(load_inputs(context, scores, queries, keys, values, problem));
+    TRY(apply_rules(context, problem));
+    TRY(apply_terms(context, problem));
+    TRY(apply_supports(context, problem));
+    TRY(apply_options(context, problem));
+    TRY(apply_rope(context, problem));
+    ota_error error = {.message = ""};
+    const ota_status status = ota_check(&problem->problem, &problem->options, &error);
+    return status < 0 ? tool_fail_status(context, status, &error) : 0;
+}
+
+void tool_problem_free(tool_problem *problem) {
+    for (int k = 0; k < problem->owned_count; k++) free(problem->owned[k]);
+    problem->owned_count = 0;
+}

@@ -1,0 +1,12 @@
+/* The common body of `attend` and `plan`. */
+#ifndef OTATTN_PROGRAM_SOLVE_COMMAND_H
+#define OTATTN_PROGRAM_SOLVE_COMMAND_H
+
+#include "program/program.h"
+
+/* Builds the problem from the operands (`scores`, or the other three), solves it, writes every output
+ * asked for (`main_output` is the TOOL_WANT_ bit that -o stands for), prints JSON or the summary. */
+int tool_solve_command(tool_context *context, const char *scores, const char *queries,
+                       const char *keys, const char *values, unsigned main_output);
+
+#endif

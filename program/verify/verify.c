@@ -1,0 +1,297 @@
+/* `otattn verify`: every requirement id measured. The checks are rows of the tables in statements/; this
+ * file chooses them (--only), runs each on problems drawn from --seed (--repeat times, each time others),
+ * and prints what was measured beside what was claimed. An id is right when every one of its checks comes
+ * out as its row expects: a corrected form holds, a printed form that the errata refute does not.
+ *
+ * --self-test runs the corrected checks with the first output of the library put off by ten times the
+ * tolerance (by one where the tolerance is 0): an id that does not notice has no check worth its name. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program/program.h"
+#include "results.h"
+
+/* ---- choosing ---- */
+
+bool tool_check_chosen(const tool_context *context, const char *id) {
+    return context->settings.only == NULL || fnmatch(context->settings.only, id, 0) == 0;
+}
+
+static id_outcome *id_of(verification *v, const char *id) {
+    for (int k = 0; k < v->id_count; k++) {
+        if (strcmp(v->ids[k].id, id) == 0) return &v->ids[k];
+    }
+    v->ids[v->id_count] = (id_outcome){.id = id};
+    return &v->ids[v->id_count++];
+}
+
+/* NO_MODEL where --model was not given. Returns 0 or the exit code. */
+static int find_model_kind(tool_context *context, tool_model_kind *kind) {
+    *kind = NO_MODEL;
+    if (context->settings.model == NULL) return 0;
+    ota_error error = {.message = ""};
+    int64_t positions = 0;
+    const ota_status status = tool_model_kind_of(context->settings.model, kind, &positions, &error);
+    if (status != OTA_OK) return tool_fail_status(context, status, &error);
+    if (positions >= MODEL_TOKENS) return 0;
+    return tool_refuse_flag(context, "model", NULL,
+                            "the model has %" PRId64 " positions, the checks use %d", positions,
+                            MODEL_TOKENS);
+}
+
+static int choose(verification *v) {
+    int most = 0;
+    for (int g = 0; g < tool_check_group_count; g++) most += tool_check_groups[g]->count;
+    v->outcomes = calloc((size_t)most, sizeof *v->outcomes);
+    v->ids = calloc((size_t)most, sizeof *v->ids);
+    if (v->outcomes == NULL || v->ids == NULL) {
+        return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
+    }
+    for (int g = 0; g < tool_check_group_count; g++) {
+        if (v->kind > tool_check_groups[g]->model) continue;
+        for (int k = 0; k < tool_check_groups[g]->count; k++) {
+            const tool_check *check = &tool_check_groups[g]->checks[k];
+            if (!tool_check_chosen(v->context, check->id)) continue;
+            v->outcomes[v->count++].check = check;
+            id_of(v, check->id)->checks++;
+        }
+    }
+    if (v->count > 0) return 0;
+    return tool_refuse_flag(v->context, "only", "ids look like CETA-17; write --only 'CETA-*'",
+                            "--only '%.60s' matches no requirement id", v->context->settings.only);
+}
+
+/* ---- running ---- */
+
+/* FNV-1a of both texts, mixed with the rest: the same numbers for a check whatever else runs. */
+uint64_t tool_check_dice(const tool_context *context, const char *id, const char *name,
+                         int64_t repeat) {
+    const tool_whole given = context->settings.seed;
+    const uint64_t seed = given.given ? (uint64_t)given.value : 1U;
+    uint64_t x = 0xcbf29ce484222325u;
+    const char *const texts[] = {id, name};
+    for (int k = 0; k < 2; k++) {
+        for (const char *c = texts[k]; *c != '\0'; c++) {
+            x = (x ^ (unsigned char)*c) * 0x100000001b3u;
+        }
+    }
+    x += seed * 0xd1342543de82ef95u + (uint64_t)repeat * 0xaf251af3b0f025b5u;
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    return x ^ (x >> 32);
+}
+
+static bool holds(const tool_check *check, double value) {
+    return check->relation == AT_MOST ? value <= check->tolerance : value >= check->tolerance;
+}
+
+static double measure(verification *v, const tool_check *check, int64_t repeat, double fault) {
+    v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
+    v->trial.used = 0;
+    v->trial.fault = fault;
+    v->trial.planted = false;
+    return check->measure(&v->trial);
+}
+
+static void run_check(verification *v, outcome *o, int64_t repeats) {
+    const int64_t begun = tool_now_ns();
+    const tool_check *check = o->check;
+    o->right = true;
+    for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
+        const double value = measure(v, check, k, 0.0);
+        const bool this_holds = holds(check, value);
+        const bool further =
+            check->relation == AT_MOST ? !(value <= o->value) : !(value >= o->value);
+        o->right = this_holds == check->expected;
+        /* A value that came out wrong is the one to show. */
+        if (k == 0 || further || !o->right) o->value = value;
+        if (k == 0 || !o->right) o->holds = this_holds;
+    }
+    o->seconds = (double)(tool_now_ns() - begun) * 1e-9;
+}
+
+static void plant_fault(verification *v, const tool_check *check) {
+    if (check->form != CORRECTED || !check->expected) return;
+    const double size = check->tolerance > 0.0 ? 10.0 * check->tolerance : 1.0;
+    const double value = measure(v, check, 0, check->relation == AT_MOST ? size : -size);
+    if (v->trial.planted && !holds(check, value)) id_of(v, check->id)->noticed++;
+}
+
+static int run_all(verification *v) {
+    const tool_settings *settings = &v->context->settings;
+    const int64_t repeats = settings->repeat.given ? settings->repeat.value : 1;
+    const int64_t begun = tool_now_ns();
+    v->trial.model = settings->model;
+    v->trial.host = &tool_statement_host;
+    v->trial.size = settings->model != NULL ? MODEL_TRIAL_BYTES : TRIAL_BYTES;
+    v->trial.memory = malloc(v->trial.size);
+    if (v->trial.memory == NULL) {
+        return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
+    }
+    tool_progress progress;
+    tool_progress_begin(&progress, settings->self_test ? "self-test" : "verify");
+    int done = 0;
+    for (; done < v->count && *v->context->cancel == 0; done++) {
+        outcome *o = &v->outcomes[done];
+        id_outcome *id = id_of(v, o->check->id);
+        if (settings->self_test) {
+            plant_fault(v, o->check);
+        } else {
+            run_check(v, o, repeats);
+            /* It may have had fewer repeats than asked for. */
+            if (*v->context->cancel != 0) break;
+            id->right += o->right;
+        }
+        tool_progress_update(&progress, done + 1, v->count, "checks");
+    }
+    tool_progress_end(&progress);
+    v->count = done;
+    v->context->interrupted = *v->context->cancel != 0;
+    v->seconds = (double)(tool_now_ns() - begun) * 1e-9;
+    return 0;
+}
+
+/* ---- showing ---- */
+
+const char *tool_relation_text(const tool_check *check) {
+    return check->relation == AT_MOST ? "<=" : ">=";
+}
+
+const char *tool_form_text(const tool_check *check) {
+    return check->form == CORRECTED ? "corrected" : "printed";
+}
+
+static int ids_right(const verification *v) {
+    int right = 0;
+    for (int k = 0; k < v->id_count; k++) right += v->ids[k].right == v->ids[k].checks;
+    return right;
+}
+
+static int ids_noticed(const verification *v) {
+    int noticed = 0;
+    for (int k = 0; k < v->id_count; k++) noticed += v->ids[k].noticed > 0;
+    return noticed;
+}
+
+static json_t *check_json(const outcome *o) {
+    const tool_check *check = o->check;
+    json_t *row = json_object();
+    (void)json_object_set_new(row, "id", json_string(check->id));
+    (void)json_object_set_new(row, "form", json_string(tool_form_text(check)));
+    (void)json_object_set_new(row, "claim", json_string(check->claim));
+    (void)json_object_set_new(row, "value", tool_json_real(o->value));
+    (void)json_object_set_new(row, "relation", json_string(tool_relation_text(check)));
+    (void)json_object_set_new(row, "tolerance", tool_json_real(check->tolerance));
+    (void)json_object_set_new(row, "expected", json_boolean(check->expected));
+    (void)json_object_set_new(row, "holds", json_boolean(o->holds));
+    (void)json_object_set_new(row, "seconds", tool_json_real(o->seconds));
+    return row;
+}
+
+static json_t *verification_json(const verification *v) {
+    const bool self_test = v->context->settings.self_test;
+    json_t *object = json_object(), *rows = json_array();
+    (void)json_object_set_new(object, "command", json_string("verify"));
+    (void)json_object_set_new(object, "version", json_string(ota_version()));
+    if (self_test) {
+        for (int k = 0; k < v->id_count; k++) {
+            json_t *row = json_object();
+            (void)json_object_set_new(row, "id", json_string(v->ids[k].id));
+            (void)json_object_set_new(row, "noticed", json_boolean(v->ids[k].noticed > 0));
+            (void)json_array_append_new(rows, row);
+        }
+        (void)json_object_set_new(object, "self_test", rows);
+        (void)json_object_set_new(object, "ids_noticed", json_integer(ids_noticed(v)));
+    } else {
+        for (int k = 0; k < v->count; k++) {
+            (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
+        }
+        (void)json_object_set_new(object, "checks", rows);
+        (void)json_object_set_new(object, "ids_ok", json_integer(ids_right(v)));
+        if (v->context->settings.out != NULL && !v->context->interrupted) {
+            (void)json_object_set_new(object, "outputs",
+                                      json_pack("{s:s}", "out", v->context->settings.out));
+        }
+    }
+    (void)json_object_set_new(object, "ids", json_integer(v->id_count));
+    (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
+    (void)json_object_set_new(object, "pending", json_array());
+    (void)json_object_set_new(object, "seconds", tool_json_real(v->seconds));
+    (void)json_object_set(object, "warnings", v->context->warnings);
+    return object;
+}
+
+static void print_self_test(const verification *v) {
+    for (int k = 0; k < v->id_count; k++) {
+        if (v->ids[k].noticed == 0) (void)printf("%-8s  notices no fault\n", v->ids[k].id);
+    }
+    (void)printf("%d of %d ids notice a fault of ten times their tolerance\n", ids_noticed(v),
+                 v->id_count);
+}
+
+static void print_table(const verification *v) {
+    (void)printf("%-8s  %-9s  %-12s     %-8s  %-6s  %s\n", "id", "form", "value", "bound", "result",
+                 "claim");
+    int printed = 0, refuted = 0;
+    for (int k = 0; k < v->count; k++) {
+        const outcome *o = &v->outcomes[k];
+        const char *result = o->right ? (o->holds ? "holds" : "fails*") : "WRONG";
+        (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
+                     tool_form_text(o->check), o->value, tool_relation_text(o->check),
+                     o->check->tolerance, result, o->check->claim);
+        printed += o->check->form == PRINTED;
+        refuted += o->check->form == PRINTED && !o->holds;
+    }
+    (void)printf("%d ids: %d right; %d checks in %.2f s\n", v->id_count, ids_right(v), v->count,
+                 v->seconds);
+    if (printed > 0) {
+        (void)printf("* as expected: %d of %d printed forms shown do not hold\n", refuted, printed);
+    }
+}
+
+/* Prints the result; a claim that came out wrong makes the command fail with it. */
+static int conclude(verification *v) {
+    tool_context *context = v->context;
+    const bool self_test = context->settings.self_test;
+    const int right = self_test ? ids_noticed(v) : ids_right(v);
+    int code = 0;
+    if (right < v->id_count && !context->interrupted) {
+        context->status = "wrong";
+        code = tool_fail(&context->error, TOOL_EXIT_NUMERIC,
+                         self_test ? "%d of %d ids do not notice a planted fault"
+                                   : "%d of %d ids did not come out as expected",
+                         v->id_count - right, v->id_count);
+    }
+    const char *path = context->settings.out;
+    if (code == 0 && path != NULL && !self_test && !context->interrupted) {
+        code = tool_verify_write(v, path);
+        if (code != 0) return code;
+    }
+    if (!context->settings.json) {
+        if (self_test)
+            print_self_test(v);
+        else
+            print_table(v);
+    } else if (code == 0) {
+        code = tool_print_json(stdout, verification_json(v));
+    } else {
+        context->failure = verification_json(v);
+    }
+    return code;
+}
+
+int tool_verify(tool_context *context) {
+    verification v = {.context = context};
+    int code = find_model_kind(context, &v.kind);
+    if (code == 0) code = choose(&v);
+    if (code == 0) code = tool_check_sizes(context);
+    if (code == 0) code = run_all(&v);
+    if (code == 0) code = conclude(&v);
+    free(v.trial.memory);
+    free(v.outcomes);
+    free(v.ids);
+    return code;
+}

@@ -1,0 +1,325 @@
+/* What the checks of `otattn verify` share: a trial (random numbers, memory, the planted fault of
+ * --self-test), one head to solve, and the rows that the tables of checks are made of.
+ *
+ * A check calls public functions of the library and measures one number: a distance from a formula that
+ * is written in the check, the excess over a bound, a count of exceptions. It holds when
+ *
+ *     value <= tolerance   (AT_MOST)        value >= tolerance   (AT_LEAST)
+ *
+ * and comes out right when that is what its row expects. A measurement that cannot be made is NaN, and a
+ * NaN holds for neither relation. Arrays are row-major f64: S, P [n][m], f [n], g [m]. */
+#ifndef OTATTN_STATEMENTS_CHECK_H
+#define OTATTN_STATEMENTS_CHECK_H
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "otattn.h"
+#include "otattn_analysis.h"
+#include "statements/host.h"
+
+#define ROUNDOFF (DBL_EPSILON / 2)
+
+/* ---- rows ---- */
+
+typedef struct trial trial;
+
+typedef enum tool_relation { AT_MOST, AT_LEAST } tool_relation;
+typedef enum tool_form { CORRECTED, PRINTED } tool_form;
+
+typedef struct tool_check {
+    const char *id;
+    tool_form form;
+    const char *claim;
+    double (*measure)(trial *t);
+    tool_relation relation;
+    double tolerance;
+    bool expected;
+} tool_check;
+
+/* What a group's checks run on; --model chooses those that its model can take. */
+typedef enum tool_model_kind { NO_MODEL, GPT2_MODEL, CAUSAL_MODEL, ANY_MODEL } tool_model_kind;
+
+/* Tokens of a check on a model: as many positions it must have. */
+enum { MODEL_TOKENS = 12 };
+
+/* models/folder.c: what kind of model a path holds, and how many positions it has. */
+ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *positions,
+                              ota_error *error);
+
+typedef struct tool_check_group {
+    const tool_check *checks;
+    int count;
+    tool_model_kind model;
+} tool_check_group;
+
+#define MODEL_CHECK_GROUP(name, rows, kind)                                                        \
+    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), kind}
+#define CHECK_GROUP(name, rows) MODEL_CHECK_GROUP(name, rows, NO_MODEL)
+
+extern const tool_check_group *const tool_check_groups[];
+extern const int tool_check_group_count;
+
+/* ---- trial ---- */
+
+/* The second one with --model, whose checks hold logits of every layer. */
+enum { TRIAL_BYTES = 96 << 20, MODEL_TRIAL_BYTES = 1 << 30 };
+
+struct trial {
+    uint64_t dice;
+    char *memory; /* `size` bytes, handed out from the start, all taken back between two checks */
+    size_t size, used;
+    double fault;      /* 0, or what the first output of the library that is looked at is off by */
+    bool planted;      /* the fault has been planted */
+    const char *model; /* what --model names, or NULL: a small one of random weights */
+    const statement_host *host;
+};
+
+static inline double uniform(trial *t) {
+    t->dice += 0x9e3779b97f4a7c15u;
+    uint64_t x = t->dice;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+}
+
+static inline double between(trial *t, double low, double high) {
+    return low + (high - low) * uniform(t);
+}
+
+static inline int64_t below(trial *t, int64_t count) {
+    return (int64_t)(uniform(t) * (double)count);
+}
+
+static inline double normal(trial *t) {
+    return sqrt(-2.0 * log(1.0 - uniform(t))) * cos(6.283185307179586 * uniform(t));
+}
+
+/* Memory of `bytes` zeros. The sizes are constants of the checks; one that did not fit would get memory
+ * that others use too and its check would fail. */
+static inline void *take(trial *t, size_t bytes) {
+    const size_t rounded = (bytes + 63) / 64 * 64;
+    if (t->used + rounded > t->size) t->used = 0;
+    void *block = t->memory + t->used;
+    t->used += rounded;
+    memset(block, 0, bytes);
+    return block;
+}
+
+static inline double *numbers(trial *t, int64_t count) {
+    return take(t, (size_t)count * sizeof(double));
+}
+
+static inline double *normals(trial *t, int64_t count, double deviation) {
+    double *x = numbers(t, count);
+    for (int64_t k = 0; k < count; k++) x[k] = deviation * normal(t);
+    return x;
+}
+
+static inline double *uniforms(trial *t, int64_t count, double low, double high) {
+    double *x = numbers(t, count);
+    for (int64_t k = 0; k < count; k++) x[k] = between(t, low, high);
+    return x;
+}
+
+static inline double *copy_of(trial *t, const double *x, int64_t count) {
+    double *y = numbers(t, count);
+    memcpy(y, x, (size_t)count * sizeof *y);
+    return y;
+}
+
+/* Positive numbers of sum 1. */
+static inline double *distribution(trial *t, int64_t count, double deviation) {
+    double *p = normals(t, count, deviation), sum = 0.0;
+    for (int64_t k = 0; k < count; k++) sum += p[k] = exp(p[k]);
+    for (int64_t k = 0; k < count; k++) p[k] /= sum;
+    return p;
+}
+
+static inline int64_t *shuffled(trial *t, int64_t count) {
+    int64_t *order = take(t, (size_t)count * sizeof *order);
+    for (int64_t k = 0; k < count; k++) order[k] = k;
+    for (int64_t k = count - 1; k > 0; k--) {
+        const int64_t other = below(t, k + 1), moved = order[k];
+        order[k] = order[other];
+        order[other] = moved;
+    }
+    return order;
+}
+
+/* Scores of all characters: plain, wide, with ties, with one great entry a row, near a permutation,
+ * of low rank. */
+enum { CHARACTERS = 6 };
+static inline double *scores_of(trial *t, int64_t n, int64_t m, int character) {
+    double *s = normals(t, n * m, character == 1 ? 4.0 : 1.0);
+    double *a = normals(t, n, 1.0), *b = normals(t, m, 1.0);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < m; j++) {
+            double *at = &s[i * m + j];
+            if (character == 2) *at = rint(2.0 * *at) / 2.0;
+            if (character == 3 && j == i * 7 % m) *at += 6.0;
+            if (character == 4) *at = 0.1 * *at + (j == i % m ? 3.0 : 0.0);
+            if (character == 5) *at = 2.0 * a[i] * b[j];
+        }
+    }
+    return s;
+}
+
+/* The larger one; NaN if either is. */
+static inline double worse(double a, double b) { return a >= b || a != a ? a : b; }
+
+/* max |a - b|. */
+static inline double farthest(const double *a, const double *b, int64_t count) {
+    double most = 0.0;
+    for (int64_t k = 0; k < count; k++) most = worse(most, fabs(a[k] - b[k]));
+    return most;
+}
+
+static inline double different_bits(const double *a, const double *b, int64_t count) {
+    int64_t different = 0;
+    for (int64_t k = 0; k < count; k++) different += memcmp(&a[k], &b[k], sizeof *a) != 0;
+    return (double)different;
+}
+
+static inline double sum_of(const double *x, int64_t count) {
+    double sum = 0.0;
+    for (int64_t k = 0; k < count; k++) sum += x[k];
+    return sum;
+}
+
+/* max - min. */
+static inline double spread_of(const double *x, int64_t count) {
+    double high = -HUGE_VAL, low = HUGE_VAL;
+    for (int64_t k = 0; k < count; k++) {
+        high = worse(high, x[k]);
+        low = -worse(-low, -x[k]);
+    }
+    return high - low;
+}
+
+static inline double dot(const double *a, const double *b, int64_t count) {
+    double sum = 0.0;
+    for (int64_t k = 0; k < count; k++) sum += a[k] * b[k];
+    return sum;
+}
+
+static inline double log_sum_exp(const double *s, int64_t count, double tau) {
+    double most = -HUGE_VAL;
+    long double sum = 0.0L;
+    for (int64_t k = 0; k < count; k++) most = fmax(most, s[k]);
+    for (int64_t k = 0; k < count; k++) sum += expl(((long double)s[k] - most) / tau);
+    return (double)(most / (long double)tau + logl(sum));
+}
+
+static inline void softmax_formula(const double *s, int64_t count, double tau, double *p) {
+    long double most = -HUGE_VALL, sum = 0.0L;
+    for (int64_t k = 0; k < count; k++) most = fmaxl(most, s[k]);
+    for (int64_t k = 0; k < count; k++) sum += expl((s[k] - most) / tau);
+    for (int64_t k = 0; k < count; k++) p[k] = (double)(expl((s[k] - most) / tau) / sum);
+}
+
+static inline double largest_of(const double *x, int64_t count) {
+    double most = -HUGE_VAL;
+    for (int64_t k = 0; k < count; k++) most = worse(most, x[k]);
+    return most;
+}
+
+static inline double entropy_of(const double *p, int64_t count) {
+    double sum = 0.0;
+    for (int64_t k = 0; k < count; k++) sum -= p[k] > 0.0 ? p[k] * log(p[k]) : 0.0;
+    return sum;
+}
+
+/* Every output of the library passes here before a check looks at it: under --self-test the first one is
+ * put off, by turns up and half as much down, so that no common shift hides it. Returns x. */
+static inline double *seen(trial *t, double *x, int64_t count) {
+    if (t->fault != 0.0 && !t->planted && count > 0) {
+        for (int64_t k = 0; k < count; k++) x[k] += k % 2 == 0 ? t->fault : -0.5 * t->fault;
+        t->planted = true;
+    }
+    return x;
+}
+
+static inline double seen_number(trial *t, double x) { return *seen(t, &x, 1); }
+
+/* The same where an earlier call has the fault already but this number is what the check is about. */
+static inline double seen_too(trial *t, double x) {
+    t->planted = false;
+    return seen_number(t, x);
+}
+
+/* 0 where a call answered as it should, 1 where it did not; a planted fault is the other answer. */
+static inline double seen_fact(trial *t, bool as_claimed) {
+    t->planted = t->fault != 0.0;
+    return as_claimed == t->planted ? 1.0 : 0.0;
+}
+
+/* ---- one head ---- */
+
+typedef struct head {
+    int64_t n, m, width;
+    double *scores;         /* S, or NULL with queries, keys                  */
+    double *queries, *keys; /* [n][width], [m][width]                         */
+    double *values;         /* V [m][values_width], or NULL                   */
+    int64_t values_width;
+    double *row_mass, *column_mass; /* or NULL */
+    double *start;                  /* g to start from, or NULL                       */
+    ota_term terms[4];
+    ota_support supports[4];
+    ota_problem problem;
+    ota_options options;
+    /* set by solve() */
+    ota_status status;
+    ota_result result;
+    ota_error error;
+    ota_certificate certificate;
+    double *p, *f, *g, *lse, *entropy, *support, *out;
+    double *rows, *columns; /* sums of P                                      */
+    /* of tool_pull_back: dL/dP and dL/dO or NULL, and what it sets */
+    double *coupling_grad, *out_grad;
+    double *scores_slope, *queries_slope, *keys_slope, *values_slope;
+} head;
+
+head *tool_head(trial *t, int64_t n, int64_t m, double *scores);
+head *tool_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
+                          double *keys);
+/* Solves by the method (NULL: as the problem stands) at temperature tau (0: as it stands), tolerance 0:
+ * the library's own, and judges; p, f, g, lse, out, rows, columns are there afterwards. Returns p. */
+double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance);
+/* The same, once, for scores and nothing else. */
+head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
+                   double tolerance);
+/* Solves, then differentiates L given coupling_grad and out_grad: the slopes are there afterwards, and P,
+ * f, g, out as forward wrote them. */
+void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
+ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value);
+ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right);
+
+/* Alternating scaling by plain loops: P = exp((S + f + g)/tau) with rows a, columns b (NULL: 1, n/m), until
+ * the columns are right to 1e-15 or `most` rounds; ends on rows. The check's own, no call of the library. */
+void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
+                           const double *b, int64_t most, double *p);
+/* ||softmax(z / T) - softmax(w / T)||_1, m <= 64. */
+double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature);
+/* c = a b, a [rows][inner], b [inner][columns] of row stride `stride`. */
+void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
+                   int64_t stride, double *c);
+/* Largest 2-norm of a row of a - b [rows][width]. */
+double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width);
+/* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
+ * columns <= 20. */
+double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
+/* couplings/examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
+ * several forward calls on 8 rows of `size` keys, or of 4 balanced rounds of size x size. */
+extern const double tool_example_scores[12], tool_example_first_layer[6],
+    tool_example_second_layer[9];
+double tool_forward_seconds(trial *t, int64_t size, bool balanced);
+/* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
+double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
+
+#endif

@@ -1,0 +1,519 @@
+/* The gauge and the Hilbert metric: alignment of a matrix with row and column shifts, diameters,
+ * contraction, iteration bounds [TOT-37..42, TOT-94..104, DER-21, 22, 25, ELA-15]. A, r [n][m]. */
+#include "statements/check.h"
+
+enum { N = 7, M = 9 };
+
+typedef struct aligned {
+    ota_gauge_result result;
+    double *k, *v, *rest;
+    int64_t *rows, *columns;
+} aligned;
+
+static aligned *align(trial *t, const double *a, int64_t n, int64_t m, ota_gauge_rule rule) {
+    aligned *x = take(t, sizeof *x);
+    x->k = numbers(t, n);
+    x->v = numbers(t, m);
+    x->rest = numbers(t, n * m);
+    x->rows = take(t, (size_t)n * sizeof *x->rows);
+    x->columns = take(t, (size_t)n * sizeof *x->columns);
+    ota_gauge_options options = {.size = sizeof options, .rule = rule, .max_passes = 5000};
+    const ota_gauge_arrays arrays = {.row_shift = x->k,
+                                     .column_shift = x->v,
+                                     .cycle_rows = x->rows,
+                                     .cycle_columns = x->columns};
+    const ota_status status =
+        ota_gauge(a, NULL, OTA_F64, n, m, &options, &arrays, &x->result, NULL);
+    if (status < 0 && status != OTA_NOT_CONVERGED) x->result.residual = NAN;
+    (void)ota_gauge_rest(a, NULL, OTA_F64, n, m, x->k, x->v, x->rest, NULL);
+    seen(t, x->k, n);
+    t->planted = false;
+    x->result.residual = seen_number(t, x->result.residual);
+    return x;
+}
+
+/* max |A - k - v| at the shifts, and the mean of the closed walk: upper and lower bound of R. */
+static double two_sided(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 30; trials++) {
+        const int64_t n = 2 + below(t, N), m = 2 + below(t, M);
+        double *a = scores_of(t, n, m, trials % CHARACTERS), up = 0.0, walk = 0.0;
+        aligned *x = align(t, a, n, m, OTA_GAUGE_HOWARD);
+        const int64_t length = x->result.cycle_length;
+        for (int64_t k = 0; k < n * m; k++) up = worse(up, fabs(a[k] - x->k[k / m] - x->v[k % m]));
+        for (int64_t step = 0; step < length; step++) {
+            const int64_t j = x->columns[step];
+            walk += a[x->rows[step] * m + j] - a[x->rows[(step + 1) % length] * m + j];
+        }
+        walk /= (double)(2 * length);
+        most = worse(most, fabs(up - x->result.residual));
+        most = worse(most, fabs(up - walk));
+    }
+    return most;
+}
+
+static double golden_alignment(trial *t) {
+    static const double a[9] = {0, 1, 4, 2, 0, 1, 5, 3, 0};
+    static const double six[9] = {1, -1, 0, 0, 1, -1, -1, 0, 1};
+    return worse(fabs(align(t, a, 3, 3, OTA_GAUGE_HOWARD)->result.residual - 2.25),
+                 fabs(align(t, six, 3, 3, OTA_GAUGE_HOWARD)->result.residual - 1.0));
+}
+
+static double reconstruction(trial *t) {
+    double *a = normals(t, N * M, 3.0), most = 0.0;
+    aligned *x = align(t, a, N, M, OTA_GAUGE_HOWARD);
+    for (int k = 0; k < N * M; k++) {
+        most = worse(most, fabs(x->k[k / M] + x->v[k % M] + x->rest[k] - a[k]));
+    }
+    return most;
+}
+
+/* The largest mean of all closed walks, by powers of the (max, +) matrix W_ik = max_j (A_ij - A_kj). */
+static double by_karp(const double *a, int64_t n, int64_t m) {
+    double best[N + 2][N + 1], w[N + 1][N + 1], most = -HUGE_VAL;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < n; k++) {
+            w[i][k] = -HUGE_VAL;
+            for (int64_t j = 0; j < m; j++) w[i][k] = fmax(w[i][k], a[i * m + j] - a[k * m + j]);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) best[0][i] = i == 0 ? 0.0 : -HUGE_VAL;
+    for (int64_t step = 1; step <= n; step++) {
+        for (int64_t k = 0; k < n; k++) {
+            best[step][k] = -HUGE_VAL;
+            for (int64_t i = 0; i < n; i++)
+                best[step][k] = fmax(best[step][k], best[step - 1][i] + w[i][k]);
+        }
+    }
+    for (int64_t k = 0; k < n; k++) {
+        double least = HUGE_VAL;
+        for (int64_t step = 0; step < n; step++) {
+            if (best[step][k] == -HUGE_VAL) continue;
+            least = fmin(least, (best[n][k] - best[step][k]) / (double)(n - step));
+        }
+        most = fmax(most, least);
+    }
+    return most / 2.0;
+}
+
+static double against_karp(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 30; trials++) {
+        double *a = scores_of(t, N, M, trials % CHARACTERS);
+        const double residual = align(t, a, N, M, OTA_GAUGE_HOWARD)->result.residual;
+        most = worse(most, fabs(residual - by_karp(a, N, M)));
+    }
+    return most;
+}
+
+static double midrange_excess(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 6; trials++) {
+        double *a = scores_of(t, N, M, trials);
+        const double slow = align(t, a, N, M, OTA_GAUGE_MIDRANGE)->result.residual;
+        const double best = align(t, a, N, M, OTA_GAUGE_HOWARD)->result.residual;
+        most = worse(most, fabs(seen_too(t, slow / best) - 1.0));
+    }
+    return most;
+}
+
+/* R4 <= R <= 2 R4 and R <= fast <= 2 R: the largest violation. */
+static double one_pass_bounds(trial *t) {
+    double most = -HUGE_VAL;
+    for (int trials = 0; trials < 20; trials++) {
+        double *a = scores_of(t, N, M, trials % CHARACTERS), four = NAN;
+        (void)ota_gauge_four_cycle(a, NULL, OTA_F64, N, M, NULL, &four, NULL);
+        four = seen_number(t, four);
+        const double r = align(t, a, N, M, OTA_GAUGE_HOWARD)->result.residual;
+        const double fast = align(t, a, N, M, OTA_GAUGE_FAST)->result.residual;
+        most = worse(most, worse(worse(four - r, r - 2.0 * four), worse(r - fast, fast - 2.0 * r)));
+    }
+    return most;
+}
+
+static double four_cycle_formula(trial *t) {
+    double *a = normals(t, N * M, 2.0), four = NAN, formula = 0.0, row[M];
+    (void)ota_gauge_four_cycle(a, NULL, OTA_F64, N, M, NULL, &four, NULL);
+    for (int i = 0; i < N * N; i++) {
+        for (int j = 0; j < M; j++) row[j] = a[i / N * M + j] - a[i % N * M + j];
+        formula = fmax(formula, spread_of(row, M) / 4.0);
+    }
+    return fabs(seen_number(t, four) - formula);
+}
+
+static double least_squares(trial *t) {
+    double *a = normals(t, N * M, 2.0), most = 0.0, square = 0.0;
+    aligned *x = align(t, a, N, M, OTA_GAUGE_LEAST_SQUARES);
+    if (t->fault != 0.0) x->rest[0] += t->fault;
+    for (int i = 0; i < N; i++) most = worse(most, fabs(sum_of(x->rest + i * M, M)));
+    for (int j = 0; j < M; j++) {
+        double sum = 0.0;
+        for (int i = 0; i < N; i++) sum += x->rest[i * M + j];
+        most = worse(most, fabs(sum));
+    }
+    for (int k = 0; k < N * M; k++) square += x->rest[k] * x->rest[k] / (N * M);
+    return worse(most, fabs(x->result.rms - sqrt(square)));
+}
+
+static double shift_invariance(trial *t) {
+    double *a = normals(t, N * M, 1.0), *moved = copy_of(t, a, N * M);
+    double *k = normals(t, N, 5.0), *v = normals(t, M, 5.0);
+    for (int at = 0; at < N * M; at++) moved[at] += k[at / M] + v[at % M];
+    aligned *x = align(t, a, N, M, OTA_GAUGE_HOWARD), *y = align(t, moved, N, M, OTA_GAUGE_HOWARD);
+    double most = fabs(x->result.residual - y->result.residual);
+    most = worse(most, fabs(x->result.per_sqrt_columns * sqrt(M) - x->result.residual));
+    return worse(most,
+                 fabs(x->result.per_normal_maximum * sqrt(2.0 * log(N * M)) - x->result.residual));
+}
+
+static double coherence(trial *t, bool identity) {
+    enum { LAYERS = 3 };
+    double *z = normals(t, N * M, 1.0), *moves = normals(t, LAYERS * N * M, 0.3);
+    double *k = numbers(t, LAYERS * N), *v = numbers(t, LAYERS * M);
+    double *distance = numbers(t, N), *bound = numbers(t, N), most = 0.0;
+    for (int l = 0; l < LAYERS; l++) {
+        aligned *x = align(t, moves + l * N * M, N, M, OTA_GAUGE_HOWARD);
+        memcpy(k + l * N, x->k, N * sizeof *k);
+        memcpy(v + l * M, x->v, M * sizeof *v);
+    }
+    if (ota_gauge_coherence(z, moves, LAYERS, N, M, k, v, distance, bound, NULL) < 0) return NAN;
+    t->planted = false;
+    seen(t, distance, N);
+    for (int i = 0; i < N; i++) {
+        double a[M], b[M], p[M], q[M], l1 = 0.0;
+        for (int j = 0; j < M; j++) {
+            a[j] = b[j] = z[i * M + j];
+            for (int l = 0; l < LAYERS; l++) {
+                a[j] += moves[(l * N + i) * M + j];
+                b[j] += v[l * M + j];
+            }
+        }
+        softmax_formula(a, M, 1.0, p);
+        softmax_formula(b, M, 1.0, q);
+        for (int j = 0; j < M; j++) l1 += fabs(p[j] - q[j]);
+        most = worse(most, identity ? fabs(distance[i] - l1) : distance[i] / bound[i]);
+    }
+    return most;
+}
+
+static double coherence_distance(trial *t) { return coherence(t, true); }
+static double coherence_bound(trial *t) { return coherence(t, false); }
+
+/* ---- Hilbert ---- */
+
+static double hilbert(trial *t, const double *x, const double *y, int64_t size) {
+    double distance = NAN;
+    (void)ota_hilbert(x, y, size, &distance, NULL);
+    return seen_number(t, distance);
+}
+
+static double hilbert_formula(trial *t) {
+    double most = 0.0, ratio[M];
+    for (int trials = 0; trials < 30; trials++) {
+        double *x = distribution(t, M, 2.0), *y = distribution(t, M, 2.0),
+               *z = distribution(t, M, 2.0);
+        for (int j = 0; j < M; j++) ratio[j] = log(x[j] / y[j]);
+        const double d = hilbert(t, x, y, M);
+        most = worse(most, fabs(d - spread_of(ratio, M)));
+        most = worse(most, d - hilbert(t, x, z, M) - hilbert(t, z, y, M));
+        for (int j = 0; j < M; j++) z[j] = 3.7 * x[j];
+        most = worse(most, fabs(hilbert(t, z, y, M) - d));
+    }
+    return most;
+}
+
+/* Property 3: ratios within [c, c e^eta]; of equal mass, within [e^-eta, e^eta]. */
+static double equal_mass_ratios(trial *t) {
+    double most = -HUGE_VAL;
+    for (int trials = 0; trials < 50; trials++) {
+        double *x = distribution(t, M, 1.0), *y = distribution(t, M, 1.0);
+        const double eta = hilbert(t, x, y, M);
+        for (int j = 0; j < M; j++) most = worse(most, fabs(log(x[j] / y[j])) - eta);
+    }
+    return most;
+}
+
+static double hundredfold(trial *t) {
+    double *x = distribution(t, M, 1.0), *y = numbers(t, M);
+    for (int j = 0; j < M; j++) y[j] = x[j] / 128.0;
+    return hilbert(t, x, y, M);
+}
+
+/* As printed: d_H <= eta iff all ratios lie in [e^-eta, e^eta]; x = 128 y has d_H = 0. */
+static double hundredfold_printed(trial *t) {
+    double *x = distribution(t, M, 1.0), *y = numbers(t, M), most = 0.0;
+    for (int j = 0; j < M; j++) y[j] = x[j] / 128.0;
+    const double eta = hilbert(t, x, y, M);
+    for (int j = 0; j < M; j++) most = worse(most, fabs(log(x[j] / y[j])) - eta);
+    return most;
+}
+
+static ota_contraction contraction_of(trial *t, const double *log_kernel, int64_t n, int64_t m) {
+    ota_contraction c = {NAN, NAN, NAN, NAN};
+    (void)ota_contraction_of(log_kernel, n, m, &c, NULL);
+    c.diameter = seen_number(t, c.diameter);
+    return c;
+}
+
+static double diameter_formula(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 10; trials++) {
+        double *l = scores_of(t, 5, 6, trials % CHARACTERS), formula = 0.0;
+        for (int i = 0; i < 5; i++) {
+            for (int j = 0; j < 5; j++) {
+                for (int k = 0; k < 36; k++) {
+                    formula = fmax(formula, l[i * 6 + k / 6] + l[j * 6 + k % 6] - l[i * 6 + k % 6] -
+                                                l[j * 6 + k / 6]);
+                }
+            }
+        }
+        most = worse(most, fabs(contraction_of(t, l, 5, 6).diameter - formula));
+    }
+    return most;
+}
+
+/* d_H(K x, K y) / d_H(x, y) over tanh(Delta/4). */
+static double contraction_use(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 200; trials++) {
+        double *l = normals(t, N * M, 1.0), x[M], y[M], kx[N], ky[N];
+        const ota_contraction c = contraction_of(t, l, N, M);
+        for (int j = 0; j < M; j++) {
+            x[j] = exp(normal(t));
+            y[j] = exp(normal(t));
+        }
+        for (int i = 0; i < N; i++) {
+            kx[i] = ky[i] = 0.0;
+            for (int j = 0; j < M; j++) {
+                kx[i] += exp(l[i * M + j]) * x[j];
+                ky[i] += exp(l[i * M + j]) * y[j];
+            }
+        }
+        const double contraction = hilbert(t, kx, ky, N) / hilbert(t, x, y, M);
+        most = worse(most, seen_too(t, contraction / tanh(c.diameter / 4.0)));
+    }
+    return most;
+}
+
+/* Two-level vectors meet the bound: y is 1 and h at two places and next to nothing elsewhere, x a small step
+ * away at the first. Least use over kernels of the best pair of places and h. */
+static double contraction_attained(trial *t) {
+    double least = HUGE_VAL;
+    for (int trials = 0; trials < 5; trials++) {
+        double *l = normals(t, N * M, 0.6), best = 0.0;
+        const ota_contraction c = contraction_of(t, l, N, M);
+        for (int pair = 0; pair < M * M; pair++) {
+            const int one = pair / M, other = pair % M;
+            for (double h = 0.02; one != other && h < 50.0; h *= 1.1) {
+                double kx[N], ky[N], distance = NAN;
+                for (int i = 0; i < N; i++) {
+                    ky[i] = exp(l[i * M + one]) + h * exp(l[i * M + other]);
+                    kx[i] = ky[i] + 1e-4 * exp(l[i * M + one]);
+                }
+                (void)ota_hilbert(kx, ky, N, &distance, NULL);
+                best = worse(best, distance / log1p(1e-4));
+            }
+        }
+        least = fmin(least, seen_too(t, best / tanh(c.diameter / 4.0)));
+    }
+    return least;
+}
+
+static double rate_formulas(trial *t) {
+    double *l = normals(t, N * M, 1.0);
+    const ota_contraction c = contraction_of(t, l, N, M);
+    const double range = spread_of(l, N * M), r = exp(range);
+    double most = fabs(seen_too(t, c.rate) - tanh(c.diameter / 4.0));
+    most = worse(most, fabs(c.entry_range - range));
+    most = worse(most, c.diameter - 2.0 * range);
+    return worse(most, fabs(c.entry_rate - (r - 1.0) / (r + 1.0)));
+}
+
+/* Changes of the column scaling: each at most rate^2 times the one before. */
+static double sinkhorn_contraction(trial *t) {
+    enum { SIZE = 8, ROUNDS = 40 };
+    double most = 0.0, ones[SIZE], f[SIZE], g[SIZE], changes[ROUNDS], errors[ROUNDS];
+    for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
+    for (int trials = 0; trials < 10; trials++) {
+        double *l = normals(t, SIZE * SIZE, 0.7);
+        ota_scaling_run run = {
+            .tolerance = 1e-9, .most = ROUNDS, .errors = errors, .changes = changes};
+        if (ota_scaling(l, ones, ones, SIZE, SIZE, &run, f, g, NULL) < 0) return NAN;
+        const double rate = tanh(contraction_of(t, l, SIZE, SIZE).diameter / 4.0);
+        for (int64_t k = 1; k + 1 < run.rounds; k++) {
+            most = worse(most, seen_too(t, changes[k] / (changes[k - 1] * rate * rate)));
+        }
+    }
+    return most;
+}
+
+static double iteration_bounds(trial *t) {
+    enum { SIZE = 8, ROUNDS = 500 };
+    double most = 0.0, ones[SIZE], f[SIZE], g[SIZE], changes[ROUNDS], errors[ROUNDS];
+    for (int j = 0; j < SIZE; j++) ones[j] = 1.0 / SIZE;
+    for (int trials = 0; trials < 10; trials++) {
+        double *l = normals(t, SIZE * SIZE, 0.7), sum = 0.0;
+        const double delta = 1e-6;
+        ota_scaling_run run = {
+            .tolerance = delta, .most = ROUNDS, .errors = errors, .changes = changes};
+        if (ota_scaling(l, ones, ones, SIZE, SIZE, &run, f, g, NULL) < 0) return NAN;
+        const double rate = tanh(contraction_of(t, l, SIZE, SIZE).diameter / 4.0);
+        double least = HUGE_VAL;
+        for (int k = 0; k < SIZE * SIZE; k++) {
+            sum += exp(l[k]);
+            least = fmin(least, exp(l[k]));
+        }
+        const double rounds = seen_number(t, (double)run.rounds);
+        most = worse(most, rounds / (1.0 + ota_iterations_geometric(changes[0], rate, delta)));
+        most = worse(most, rounds / ota_iterations_conservative(log(sum / least), delta));
+    }
+    return most;
+}
+
+static double conservative_formula(trial *t) {
+    const double x = between(t, 1.0, 9.0), delta = between(t, 0.01, 0.5);
+    const double bound = ota_iterations_conservative(x, delta);
+    return fabs(seen_number(t, bound * delta * delta / (4.0 * x)) - 1.0);
+}
+
+static double geometric_formula(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 50; trials++) {
+        const double first = between(t, 0.1, 9.0), rate = between(t, 0.05, 0.99);
+        const double delta = pow(10.0, between(t, -10.0, -1.0));
+        const double rounds = seen_number(t, ota_iterations_geometric(first, rate, delta));
+        double formula = 1.0;
+        while (expm1(first * pow(rate, 2.0 * (formula - 1.0))) > delta) formula += 1.0;
+        most = worse(most, fabs(rounds - formula));
+    }
+    return most;
+}
+
+static double hamming_diameter(trial *t) {
+    double most = 0.0, l[25] = {0.0};
+    for (int trials = 0; trials < 10; trials++) {
+        const double epsilon = between(t, 0.1, 3.0);
+        for (int k = 0; k < 25; k += 6) l[k] = 1.0 / epsilon;
+        const double dense = contraction_of(t, l, 5, 5).diameter;
+        most = worse(most, fabs(ota_hamming_diameter(epsilon) - 2.0 / epsilon));
+        most = worse(most, fabs(dense - 2.0 / epsilon));
+    }
+    return most;
+}
+
+static double one_gauge_object(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 20; trials++) {
+        double *l = scores_of(t, N, M, trials % CHARACTERS), four = NAN;
+        (void)ota_gauge_four_cycle(l, NULL, OTA_F64, N, M, NULL, &four, NULL);
+        const double diameter = contraction_of(t, l, N, M).diameter;
+        aligned *x = align(t, l, N, M, OTA_GAUGE_HOWARD);
+        most = worse(most, fabs(diameter - 4.0 * four));
+        most = worse(most, fabs(spread_of(x->rest, N * M) - 2.0 * x->result.residual));
+    }
+    return most;
+}
+
+/* lambda below 2/(1 + tanh^2(Delta/4)) from any start. */
+static double stable_relaxation(trial *t) {
+    enum { SIZE = 8 };
+    double most = 0.0, ones[SIZE], f[SIZE], g[SIZE];
+    for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
+    for (int trials = 0; trials < 10; trials++) {
+        double *l = normals(t, SIZE * SIZE, 0.8), errors[3000];
+        const double rate = contraction_of(t, l, SIZE, SIZE).rate;
+        const double limit = 2.0 / (1.0 + rate * rate);
+        ota_scaling_run run = {
+            .column_relaxation = 0.98 * limit, .tolerance = 1e-8, .most = 3000, .errors = errors};
+        if (ota_scaling(l, ones, ones, SIZE, SIZE, &run, f, g, NULL) < 0) return NAN;
+        if (trials == 0) {
+            t->planted = false;
+            seen(t, errors, run.rounds);
+            seen(t, &errors[run.rounds - 1], 1);
+            if (t->fault != 0.0) errors[run.rounds - 1] += t->fault;
+        }
+        most = worse(most, errors[run.rounds - 1]);
+    }
+    return most;
+}
+
+/* F.3: kmax/kmin = eps^-2 at R = 1 (Hamming): least |e^(R/eps) eps^2 - 1| over eps. */
+static double transition(trial *t) {
+    double least = HUGE_VAL;
+    for (int k = 1; k < 100000; k++) {
+        const double epsilon = (double)k * 1e-4, half[4] = {1.0 / epsilon, 0.0, 0.0, 1.0 / epsilon};
+        if (epsilon < 0.01) continue;
+        ota_contraction c;
+        if (k % 100 == 0 && ota_contraction_of(half, 2, 2, &c, NULL) == OTA_OK) {
+            least = fmin(least, fabs(exp(c.entry_range) * epsilon * epsilon - 1.0));
+        }
+    }
+    return seen_number(t, least);
+}
+
+static double transition_range(trial *t) {
+    double most = 0.0;
+    for (int k = 1; k < 1000; k++) {
+        const double epsilon = (double)k * 1e-2, l[4] = {1.0 / epsilon, 0.0, 0.0, 1.0 / epsilon};
+        const ota_contraction c = contraction_of(t, l, 2, 2);
+        most = worse(most, fabs(seen_too(t, c.diameter / (2.0 / epsilon)) - 1.0));
+        /* -2 eps log eps is the range that would do: at most 2/e. */
+        most = worse(most, -2.0 * epsilon * log(epsilon) - 2.0 / exp(1.0));
+    }
+    return most;
+}
+
+static const tool_check rows[] = {
+    {"TOT-37", CORRECTED, "v + k + r gives A back", reconstruction, AT_MOST, 4e-15, true},
+    {"TOT-38", CORRECTED, "residual, shifts and closed walk agree", two_sided, AT_MOST, 1e-12,
+     true},
+    {"TOT-38", CORRECTED, "golden residuals 2.25 and 1 (6-cycle)", golden_alignment, AT_MOST, 1e-15,
+     true},
+    {"TOT-39", CORRECTED, "against the maximum cycle mean by Karp (the linear program's value)",
+     against_karp, AT_MOST, 1e-12, true},
+    {"TOT-40", CORRECTED, "midrange sweeps over the optimum, relative", midrange_excess, AT_MOST,
+     2e-6, true},
+    {"DER-21", CORRECTED, "R4 <= R <= 2 R4, R <= fast <= 2 R: largest violation", one_pass_bounds,
+     AT_MOST, 1e-12, true},
+    {"DER-21", CORRECTED, "R4 against its definition", four_cycle_formula, AT_MOST, 1e-14, true},
+    {"DER-22", CORRECTED, "rest orthogonal to rows and columns, rms", least_squares, AT_MOST, 1e-13,
+     true},
+    {"TOT-41", CORRECTED, "R invariant under shifts, its normalisations", shift_invariance, AT_MOST,
+     1e-12, true},
+    {"TOT-42", CORRECTED, "distance from common moves against its formula", coherence_distance,
+     AT_MOST, 1e-13, true},
+    {"TOT-42", CORRECTED, "distance over its bound", coherence_bound, AT_MOST, 1.0, true},
+    {"TOT-94", CORRECTED, "osc(log x - log y), triangle, scale invariance", hilbert_formula,
+     AT_MOST, 2e-14, true},
+    {"TOT-95", CORRECTED, "distance of x = 128 y", hundredfold, AT_MOST, 1e-14, true},
+    {"TOT-95", CORRECTED, "equal mass: |log ratio| - distance", equal_mass_ratios, AT_MOST, 1e-14,
+     true},
+    {"TOT-95", PRINTED, "any mass: |log ratio| - distance (E5)", hundredfold_printed, AT_MOST,
+     1e-14, false},
+    {"TOT-96", CORRECTED, "diameter over all 2 x 2 minors", diameter_formula, AT_MOST, 1e-14, true},
+    {"TOT-97", CORRECTED, "contraction over tanh(Delta/4), 200 kernels", contraction_use, AT_MOST,
+     1.0, true},
+    {"TOT-97", CORRECTED, "... least use by two-level vectors", contraction_attained, AT_LEAST,
+     0.999, true},
+    {"TOT-98", CORRECTED, "entry range and its rate; Delta - 2 range", rate_formulas, AT_MOST,
+     1e-13, true},
+    {"TOT-99", CORRECTED, "change over rate^2 times the change before", sinkhorn_contraction,
+     AT_MOST, 1.0 + 1e-6, true},
+    {"TOT-100", CORRECTED, "conservative bound against its formula, relative", conservative_formula,
+     AT_MOST, 1e-14, true},
+    {"TOT-100", CORRECTED, "rounds over either bound", iteration_bounds, AT_MOST, 1.0, true},
+    {"TOT-101", CORRECTED, "geometric bound against its definition", geometric_formula, AT_MOST,
+     0.0, true},
+    {"TOT-101", CORRECTED, "rounds over either bound", iteration_bounds, AT_MOST, 1.0, true},
+    {"TOT-102", CORRECTED, "diameter 2/eps, dense and closed form", hamming_diameter, AT_MOST,
+     1e-14, true},
+    {"TOT-104", CORRECTED, "Hamming range is 1, above the 2/e that F.3 needs", transition_range,
+     AT_MOST, 1e-12, true},
+    {"TOT-104", PRINTED, "some eps has kmax/kmin = eps^-2: least relative gap (E13)", transition,
+     AT_MOST, 1e-3, false},
+    {"DER-25", CORRECTED, "Delta = 4 R4, range after centring 2 R", one_gauge_object, AT_MOST,
+     1e-12, true},
+    {"ELA-15", CORRECTED, "error at .98 of the guaranteed relaxation", stable_relaxation, AT_MOST,
+     1e-8, true},
+};
+CHECK_GROUP(tool_checks_alignment, rows);

@@ -1,0 +1,477 @@
+/* Group J and the studies: the sources' worked examples and the experiments that the errata settle [TOT-19, 103,
+ * 113..117, CETA-31..33, ELA-16..19, LIT-33, BLOG-04]. S, P [n][m]. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <time.h>
+
+#include "statements/check.h"
+
+/* ---- C.4 ---- */
+
+enum { ROWS = 3, COLUMNS = 4 };
+
+/* Q [3][2], K [4][2] of the example give these scores. */
+const double tool_example_scores[12] = {1.0,  0.0, 1.0, -1.0, 0.0, 1.0,
+                                        -1.0, 1.0, 1.0, 1.0,  0.0, 0.0};
+
+static double example_totals(trial *t) {
+    static const double totals[3] = {6.80444310, 6.80444310, 7.43656366};
+    double most = 0.0;
+    head *h =
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
+    for (int i = 0; i < ROWS; i++) most = worse(most, fabs(exp(h->lse[i]) - totals[i]));
+    return most;
+}
+
+static double example_rows(trial *t) {
+    static const double golden[12] = {.399486, .146963, .399486, .054065, .146963, .399486,
+                                      .054065, .399486, .365529, .365529, .134471, .134471};
+    return farthest(
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
+        golden, 12);
+}
+
+/* Z_1 = Z_2 = 6.873 as printed: the first row of exp(S)/Z then sums to. */
+static double example_printed(trial *t) {
+    head *h =
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
+    return fabs(exp(h->lse[0]) / 6.873 - 1.0);
+}
+
+static double example_shifted(trial *t) {
+    double *moved = copy_of(t, tool_example_scores, 12);
+    for (int j = 0; j < COLUMNS; j++) moved[j] -= 8.0;
+    return farthest(
+        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
+        tool_plan_of(t, ROWS, COLUMNS, moved, "softmax", 1.0, 0.0)->p, 12);
+}
+
+static double example_balanced(trial *t) {
+    static const double golden[4] = {.316858, .116565, .499039, .067538};
+    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax/exact",
+                           1.0, 1e-12);
+    double most = farthest(h->p, golden, 4);
+    for (int j = 0; j < COLUMNS; j++) most = worse(most, fabs(h->columns[j] - 0.75));
+    return most;
+}
+
+/* ---- C.3 ---- */
+
+const double tool_example_first_layer[6] = {.40, .35, .25, .25, .40, .35};
+const double tool_example_second_layer[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
+
+/* S1 S2, the product that the shapes allow, and the determinant of its log ratios: not 0, so rank 2. */
+static double obstruction(trial *t) {
+    static const double golden[6] = {.345, .345, .310, .310, .345, .345};
+    double product[6], ratio[4];
+    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
+        0)
+        return NAN;
+    seen(t, product, 6);
+    if (ota_log_ratios(product, 2, 3, ratio, NULL) < 0) return NAN;
+    const double determinant = ratio[0] * ratio[3] - ratio[1] * ratio[2];
+    const double formula =
+        log(.345 / .345) * log(.345 / .310) - log(.310 / .345) * log(.345 / .310);
+    double most = farthest(product, golden, 6);
+    most = worse(most, fabs(determinant - formula));
+    return worse(most, fabs(determinant - .011443) - 5e-7);
+}
+
+/* The printed product against the only one there is. */
+static double obstruction_printed(trial *t) {
+    static const double printed[6] = {.335, .355, .310, .268, .330, .402};
+    double product[6];
+    (void)t;
+    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
+        0)
+        return NAN;
+    return farthest(product, printed, 6);
+}
+
+/* J v = v/2 at the middle of two symbols, v = (1, -1). */
+static double tight_example(trial *t) {
+    const double p[2] = {0.5, 0.5}, v[2] = {1.0, -1.0}, half[2] = {0.5, -0.5};
+    double product[2];
+    if (ota_fisher_product(p, v, 2, 1.0, product, NULL) < 0) return NAN;
+    return farthest(seen(t, product, 2), half, 2);
+}
+
+static double tight_ratio(trial *t) {
+    const double z[2] = {0.0, 0.0}, w[2] = {1e-3, -1e-3};
+    ota_lipschitz x;
+    if (ota_lipschitz_of(z, w, OTA_F64, 2, 1.0, &x, NULL) < 0) return NAN;
+    return seen_number(t, x.l1 / x.printed);
+}
+
+/* ---- receivers ---- */
+
+enum { N = 24, PAIRS = N * N };
+
+/* All queries prefer key 0 by 60: softmax imbalance n - 1, exact 0. */
+static double collapse_softmax(trial *t) {
+    double *s = normals(t, PAIRS, 0.1);
+    for (int i = 0; i < N; i++) s[i * N] += 60.0;
+    head *h = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0);
+    return fabs(h->certificate.delta - (N - 1));
+}
+
+static double collapse_exact(trial *t) {
+    double *s = normals(t, PAIRS, 0.1);
+    for (int i = 0; i < N; i++) s[i * N] += 60.0;
+    head *h = tool_plan_of(t, N, N, s, "ceta", 1.0, 1e-12);
+    return h->certificate.delta;
+}
+
+/* Scores +-a/2 on I and a cyclic shift, -60 elsewhere, against the two swapped: 2n tanh(a/2). */
+static double two_permutations(trial *t) {
+    double most = 0.0;
+    static const int64_t sizes[] = {3, 2, 5, 7};
+    for (int k = 0; k < 12; k++) {
+        const int64_t n = sizes[k % 4];
+        const double amplitude = k == 0 ? 3.0 : between(t, 0.2, 4.0);
+        double *s = numbers(t, n * n), *other = numbers(t, n * n), l1 = 0.0;
+        for (int64_t at = 0; at < n * n; at++) {
+            const bool on = at / n == at % n, next = (at / n + 1) % n == at % n;
+            s[at] = on ? amplitude / 2.0 : next ? -amplitude / 2.0 : -60.0;
+            other[at] = on ? -amplitude / 2.0 : next ? amplitude / 2.0 : -60.0;
+        }
+        head *p = tool_plan_of(t, n, n, s, "ceta", 1.0, 1e-13);
+        head *q = tool_plan_of(t, n, n, other, "ceta", 1.0, 1e-13);
+        for (int64_t at = 0; at < n * n; at++) l1 += fabs(p->p[at] - q->p[at]);
+        most = worse(most, fabs(l1 - 2.0 * (double)n * tanh(amplitude / 2.0)));
+    }
+    return most;
+}
+
+/* One key raised by a growing shift: imbalance of softmax grows to n - 1. Least step up, end value. */
+static double sink_softmax(trial *t) {
+    double *s = normals(t, PAIRS, 1.0), last = 0.0, least = HUGE_VAL;
+    for (int shift = 2; shift <= 20; shift += 2) {
+        double *moved = copy_of(t, s, PAIRS);
+        for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
+        const double delta = tool_plan_of(t, N, N, moved, "softmax", 1.0, 0.0)->certificate.delta;
+        if (shift > 2) least = fmin(least, delta - last);
+        last = delta;
+    }
+    return fmin(seen_too(t, last / (N - 1)), least > 0.0 ? 1.0 : 0.0);
+}
+
+static double sink_exact(trial *t) {
+    double *s = normals(t, PAIRS, 1.0), most = 0.0;
+    for (int shift = 0; shift <= 20; shift += 4) {
+        double *moved = copy_of(t, s, PAIRS);
+        for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
+        most = worse(most, tool_plan_of(t, N, N, moved, "ceta", 1.0, 1e-11)->certificate.delta);
+    }
+    return most;
+}
+
+/* ---- elastic ---- */
+
+static double l1_between(const double *p, const double *q) {
+    double sum = 0.0;
+    for (int k = 0; k < PAIRS; k++) sum += fabs(p[k] - q[k]);
+    return sum / N;
+}
+
+static double golden_elastic(trial *t) {
+    static const double plan[9] = {0.503371415180791, 0.149448862475477, 0.347179722343732,
+                                   0.113146046033052, 0.67472513917052,  0.212128814796428,
+                                   0.400519821588256, 0.323238110907315, 0.276242067504429};
+    double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0};
+    head *h = tool_plan_of(t, 3, 3, s, "elastic:0.5,2", 1.0, 0.0);
+    return worse(farthest(h->p, plan, 9), fabs(h->certificate.delta - 0.164449395355411));
+}
+
+/* Imbalance along T at lambda .25, over the prediction of the slowest mode: falls at every step, and at the
+ * end by |1 - lambda (1 - sigma_2^2)| a step. Two groups of rows and columns keep that mode apart. */
+static double elastic_sweep(trial *t) {
+    static const char *const methods[] = {"elastic:0.25,4", "elastic:0.25,8", "elastic:0.25,16",
+                                          "elastic:0.25,150", "elastic:0.25,151"};
+    double *s = normals(t, PAIRS, 1.0), delta[5], most = 0.0;
+    for (int k = 0; k < PAIRS; k++) s[k] -= (k / N < N / 2) != (k % N < N / 2) ? 2.0 : 0.0;
+    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-12);
+    double last = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0)->certificate.delta;
+    ota_coupling_spectrum spectrum;
+    /* The smallest value may be hard to tell from its neighbours; at this lambda it does not decide. */
+    const ota_status status = ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL);
+    if (status != OTA_OK && (status != OTA_NOT_CONVERGED || !(spectrum.second_residual <= 1e-5))) {
+        return t->fault != 0.0 ? HUGE_VAL : NAN;
+    }
+    for (int k = 0; k < 5; k++) {
+        delta[k] = tool_plan_of(t, N, N, s, methods[k], 1.0, 0.0)->certificate.delta;
+        if (!(delta[k] < last)) return HUGE_VAL;
+        last = delta[k];
+    }
+    const double predicted = ota_rate_one_sided(0.25, spectrum.second, spectrum.least);
+    most = fabs(delta[4] / delta[3] / predicted - 1.0);
+    return seen_too(t, most);
+}
+
+/* Distance of elastic:0.25,8 from the nearest relaxed plan, over the distance softmax - exact. */
+static double elastic_against_relaxed(trial *t, bool near) {
+    double *s = normals(t, PAIRS, 1.0), least = HUGE_VAL;
+    head *elastic = tool_plan_of(t, N, N, s, "elastic:0.25,8", 1.0, 0.0);
+    head *soft = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0);
+    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-10);
+    for (int k = 0; k < 25; k++) {
+        head *h = tool_head(t, N, N, s);
+        if (ota_method_parse("relaxed:1", &h->problem, &h->options, NULL) < 0) return NAN;
+        h->problem.strength = pow(10.0, -0.6 + 0.1 * k);
+        tool_solve_head(t, h, NULL, 1.0, 1e-9);
+        least = fmin(least, l1_between(elastic->p, h->p));
+    }
+    const double whole = l1_between(soft->p, exact->p);
+    return seen_too(t, near ? least / whole : least);
+}
+
+static double elastic_near_relaxed(trial *t) { return elastic_against_relaxed(t, true); }
+static double elastic_not_relaxed(trial *t) { return elastic_against_relaxed(t, false); }
+
+/* ---- annealing ---- */
+
+static double rounds_to(trial *t, double *cost, double tau, double start, double tolerance) {
+    head *h = tool_head(t, 64, 64, cost);
+    h->problem.cost = 1;
+    h->options.solver = "sinkhorn";
+    h->options.max_rounds = 100000;
+    h->options.anneal_start = start;
+    tool_solve_head(t, h, "softmax/exact", tau, tolerance);
+    return h->status == OTA_OK ? (double)h->result.rounds : (double)NAN;
+}
+
+/* Rounds with annealing over rounds without, U[0,1] costs, n = 64, 1e-6. */
+static double annealed_over_direct(trial *t) {
+    double least = HUGE_VAL;
+    static const double taus[] = {0.05, 0.02};
+    for (int k = 0; k < 2; k++) {
+        double *cost = uniforms(t, 64 * 64, 0.0, 1.0);
+        const double ratio =
+            rounds_to(t, cost, taus[k], 1.0, 1e-6) / rounds_to(t, cost, taus[k], 0.0, 1e-6);
+        least = fmin(least, seen_too(t, ratio));
+    }
+    return least;
+}
+
+enum { STAGES = 60, SIDE = 32 };
+
+/* eps from 1 to .01 in STAGES stages, one elastic round each, by loops; g kept, or v = exp(g/eps) kept. */
+static void annealed_by_loops(const double *cost, double lambda, bool keep_v, double *p) {
+    double g[SIDE] = {0.0};
+    const double factor = pow(0.01, 1.0 / (STAGES - 1));
+    double tau = 1.0;
+    for (int stage = 0; stage <= STAGES; stage++) {
+        double column[SIDE] = {0.0}, row[SIDE];
+        for (int i = 0; i < SIDE; i++) {
+            for (int j = 0; j < SIDE; j++) row[j] = g[j] - cost[i * SIDE + j];
+            softmax_formula(row, SIDE, tau, p + i * SIDE);
+            for (int j = 0; j < SIDE; j++) column[j] += p[i * SIDE + j];
+        }
+        if (stage == STAGES) return;
+        for (int j = 0; j < SIDE; j++) g[j] -= lambda * tau * log(column[j]);
+        const double next = stage + 1 < STAGES ? fmax(0.01, tau * factor) : tau;
+        for (int j = 0; keep_v && j < SIDE; j++) g[j] *= next / tau;
+        tau = next;
+    }
+}
+
+static head *annealed(trial *t, double *cost, const char *method, bool keep_v) {
+    head *h = tool_head(t, SIDE, SIDE, cost);
+    h->problem.cost = 1;
+    h->options.anneal_start = 1.0;
+    h->options.anneal_factor = pow(0.01, 1.0 / (STAGES - 1));
+    h->options.anneal_keep_scaling = keep_v;
+    tool_solve_head(t, h, method, 0.01, 0.0);
+    return h;
+}
+
+static double annealed_elastic(trial *t) {
+    static const char *const methods[] = {"elastic:0.25,60", "elastic:0.5,60", "elastic:1,60"};
+    static const double lambdas[] = {0.25, 0.5, 1.0};
+    double most = 0.0, *p = numbers(t, SIDE * SIDE);
+    for (int k = 0; k < 6; k++) {
+        double *cost = uniforms(t, SIDE * SIDE, 0.0, 1.0);
+        head *h = annealed(t, cost, methods[k % 3], k >= 3);
+        annealed_by_loops(cost, lambdas[k % 3], k >= 3, p);
+        most = worse(most, farthest(h->p, p, SIDE * SIDE));
+    }
+    return most;
+}
+
+/* Imbalance with g kept less that with v kept, lambda .25, .5, 1: g kept is always nearer. */
+static double kept_potentials(trial *t) {
+    static const char *const methods[] = {"elastic:0.25,60", "elastic:0.5,60", "elastic:1,60"};
+    double least = HUGE_VAL, mean[2][3] = {{0.0}};
+    for (int trials = 0; trials < 6; trials++) {
+        double *cost = uniforms(t, SIDE * SIDE, 0.0, 1.0);
+        for (int k = 0; k < 6; k++) {
+            mean[k / 3][k % 3] +=
+                annealed(t, cost, methods[k % 3], k >= 3)->certificate.delta / 6.0;
+        }
+    }
+    for (int k = 0; k < 3; k++) least = fmin(least, mean[1][k] - mean[0][k]);
+    return seen_too(t, least);
+}
+
+/* ---- gallery, the post, complexity, rates ---- */
+
+static double gallery(trial *t) {
+    static const char *const methods[] = {"softmax", "sparsemax", "entmax:1.5"};
+    static const double golden[3][4] = {
+        {0.45637199902896, 0.276803609645408, 0.205061157575788, 0.061763233749843},
+        {0.75, 0.25, 0.0, 0.0},
+        {0.592807227494524, 0.270337349616227, 0.136855422889249, 0.0}};
+    double s[4] = {1.0, 0.5, 0.2, -1.0}, alibi[4], formula[4], most = 0.0;
+    for (int k = 0; k < 3; k++) {
+        most =
+            worse(most, farthest(tool_plan_of(t, 1, 4, s, methods[k], 1.0, 0.0)->p, golden[k], 4));
+    }
+    head *h = tool_head(t, 1, 4, s);
+    tool_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, 0.5);
+    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    for (int j = 0; j < 4; j++) alibi[j] = s[j] - 0.5 * j;
+    softmax_formula(alibi, 4, 1.0, formula);
+    return worse(most, farthest(h->p, formula, 4));
+}
+
+static double post_demonstration(trial *t) {
+    static const double by_column[4] = {.2689, .5, .7311, .5};
+    static const double by_row[4] = {.7311, .2689, .8808, .1192};
+    double s[4] = {1.0, 0.0, 2.0, 0.0};
+    head *column = tool_head(t, 2, 2, s);
+    column->problem.axis = OTA_AXIS_COLUMNS;
+    tool_solve_head(t, column, "softmax", 1.0, 0.0);
+    head *row = tool_plan_of(t, 2, 2, s, "softmax", 1.0, 0.0);
+    return worse(farthest(column->p, by_column, 4), farthest(row->p, by_row, 4));
+}
+
+static double processor_seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double tool_forward_seconds(trial *t, int64_t size, bool balanced) {
+    const size_t used = t->used;
+    const int64_t n = balanced ? size : 8;
+    double least = HUGE_VAL, *s = normals(t, n * size, 1.0), *p = numbers(t, n * size);
+    ota_problem problem = {.size = sizeof problem};
+    problem.scores = ota_array_of(s, OTA_F64, 1, 1, n, size);
+    if (balanced) problem.columns = OTA_COLUMNS_EXACT;
+    const ota_options options = {.size = sizeof options, .threads = 1, .rounds = balanced ? 4 : 0};
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, n, size);
+    ota_plan *plan = NULL;
+    if (ota_plan_create(&plan, &problem, 0, &options, NULL) != OTA_OK) return NAN;
+    for (int k = 0; k < 7; k++) {
+        const double begun = processor_seconds();
+        if (ota_forward(plan, &arrays, NULL, NULL) < 0) least = NAN;
+        least = fmin(least, processor_seconds() - begun);
+    }
+    ota_plan_free(plan);
+    t->used = used;
+    return least;
+}
+
+/* |log-log slope of time against V - what it must be|, over a factor of 8 in V; best of three tries. */
+static double complexity(trial *t, bool balanced) {
+    const int64_t small = balanced ? 128 : 8192;
+    double least = HUGE_VAL;
+    for (int trials = 0; trials < 3; trials++) {
+        const double slope = log(tool_forward_seconds(t, 8 * small, balanced) /
+                                 tool_forward_seconds(t, small, balanced)) /
+                             log(8.0);
+        least = fmin(least, fabs(slope - (balanced ? 2.0 : 1.0)));
+    }
+    return seen_number(t, least);
+}
+
+static double semi_relaxed_cost(trial *t) { return complexity(t, false); }
+static double balanced_cost(trial *t) { return complexity(t, true); }
+
+/* Measured rate of Sinkhorn against sigma_2^2 of the plan it reaches. */
+static double empirical_rate(trial *t) {
+    enum { SIZE = 12, ROUNDS = 3000 };
+    double most = 0.0, ones[SIZE], f[SIZE], g[SIZE], *errors = numbers(t, ROUNDS), p[SIZE * SIZE];
+    for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
+    for (int trials = 0; trials < 4; trials++) {
+        double *l = normals(t, SIZE * SIZE, 1.0), rate = NAN;
+        /* Two groups that see little of one another: a slow, well separated second mode. */
+        for (int k = 0; k < SIZE * SIZE; k++)
+            l[k] -= (k / SIZE < SIZE / 2) != (k % SIZE < SIZE / 2) ? 3.0 : 0.0;
+        ota_scaling_run run = {.tolerance = 1e-11, .most = ROUNDS, .errors = errors};
+        ota_coupling_spectrum spectrum;
+        if (ota_scaling(l, ones, ones, SIZE, SIZE, &run, f, g, NULL) < 0 ||
+            ota_rate_measured(errors, run.rounds, &rate, NULL) < 0) {
+            return NAN;
+        }
+        for (int k = 0; k < SIZE * SIZE; k++) p[k] = exp(l[k] + f[k / SIZE] + g[k % SIZE]);
+        if (ota_coupling_spectrum_of(p, SIZE, SIZE, 0, &spectrum, NULL) < 0) return NAN;
+        most = worse(most, fabs(seen_number(t, rate / spectrum.second) - 1.0));
+    }
+    return most;
+}
+
+static double synthetic_rate(trial *t) {
+    double most = 0.0, errors[40];
+    for (int trials = 0; trials < 20; trials++) {
+        const double rate = between(t, 0.1, 0.999);
+        double measured = NAN;
+        for (int k = 0; k < 40; k++) errors[k] = 3.0 * pow(rate, k);
+        (void)ota_rate_measured(errors, 40, &measured, NULL);
+        most = worse(most, fabs(seen_number(t, measured) - rate));
+    }
+    return most;
+}
+
+static const tool_check rows[] = {
+    {"TOT-19", CORRECTED, "8 softmax rows of V keys: |log-log slope of time - 1|",
+     semi_relaxed_cost, AT_MOST, 0.35, true},
+    {"TOT-19", CORRECTED, "four balanced rounds, V x V: |log-log slope of time - 2|", balanced_cost,
+     AT_MOST, 0.35, true},
+    {"TOT-103", CORRECTED, "measured rate over sigma_2^2, minus 1", empirical_rate, AT_MOST, 0.02,
+     true},
+    {"TOT-103", CORRECTED, "rate of a geometric history", synthetic_rate, AT_MOST, 1e-13, true},
+    {"TOT-113", CORRECTED, "Z of example C.4", example_totals, AT_MOST, 5e-9, true},
+    {"TOT-113", CORRECTED, "rows of example C.4", example_rows, AT_MOST, 5e-7, true},
+    {"TOT-113", PRINTED, "Z_1 = 6.873: the first row then sums to 1 but for (E3)", example_printed,
+     AT_MOST, 1e-3, false},
+    {"TOT-114", CORRECTED, "row 1 of C shifted by 8 moves the plan by", example_shifted, AT_MOST,
+     1e-15, true},
+    {"TOT-115", CORRECTED, "balanced counterpart: first row, columns 3/4", example_balanced,
+     AT_MOST, 5e-7, true},
+    {"TOT-116", CORRECTED, "S1 S2 of example C.3 and its determinant .011443", obstruction, AT_MOST,
+     1e-15, true},
+    {"TOT-116", PRINTED, "the printed S2 S1, off the only product by (E4)", obstruction_printed,
+     AT_MOST, 5e-4, false},
+    {"TOT-117", CORRECTED, "J v = v/2 at m = 2", tight_example, AT_MOST, 1e-16, true},
+    {"TOT-117", CORRECTED, "ratio for a step of 1e-3", tight_ratio, AT_LEAST, 1.0 - 1e-6, true},
+    {"CETA-31", CORRECTED, "collapsed receivers: softmax imbalance less n - 1", collapse_softmax,
+     AT_MOST, 1e-12, true},
+    {"CETA-31", CORRECTED, "... exact", collapse_exact, AT_MOST, N * 1e-12, true},
+    {"CETA-32", CORRECTED, "two permutations: ||P-Q||_1 - 2n tanh(a/2)", two_permutations, AT_MOST,
+     1e-10, true},
+    {"ELA-16", CORRECTED, "rounds annealed over direct at eps .05, .02, 1e-6", annealed_over_direct,
+     AT_LEAST, 0.8, true},
+    {"ELA-17", CORRECTED, "golden elastic plan and its imbalance", golden_elastic, AT_MOST, 1e-14,
+     true},
+    {"ELA-17", CORRECTED, "imbalance falls along T; last step over its predicted rate, minus 1",
+     elastic_sweep, AT_MOST, 0.02, true},
+    {"ELA-18", CORRECTED, "distance to the nearest relaxed plan over softmax - exact",
+     elastic_near_relaxed, AT_MOST, 0.11, true},
+    {"ELA-18", CORRECTED, "... which it is not: distance in l1/n", elastic_not_relaxed, AT_LEAST,
+     1e-3, true},
+    {"ELA-19", CORRECTED, "60 stages from eps 1 to .01 by loops, g kept and v kept",
+     annealed_elastic, AT_MOST, 1e-10, true},
+    {"ELA-19", CORRECTED, "imbalance with v kept less that with g kept", kept_potentials, AT_LEAST,
+     0.05, true},
+    {"LIT-33", CORRECTED, "softmax, sparsemax, entmax, ALiBi on (1, .5, .2, -1)", gallery, AT_MOST,
+     1e-14, true},
+    {"BLOG-04", CORRECTED, "column and row softmax of the post's 2 x 2", post_demonstration,
+     AT_MOST, 5e-5, true},
+    {"CETA-33", CORRECTED, "raised key: softmax imbalance grows to (n - 1), share reached",
+     sink_softmax, AT_LEAST, 0.99, true},
+    {"CETA-33", CORRECTED, "... exact imbalance for every shift", sink_exact, AT_MOST, N * 1e-11,
+     true},
+};
+CHECK_GROUP(tool_checks_examples, rows);

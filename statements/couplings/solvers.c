@@ -1,0 +1,508 @@
+/* Group B, scaling: Sinkhorn, its elastic, relaxed and over-relaxed forms, Newton, their rates [CETA, ELA,
+ * DER, TOT]. S, P [n][m]; one round is one column and one row update after the first row update. */
+#include "statements/check.h"
+
+enum { N = 8, M = 8 };
+
+static head *solved_by(trial *t, double *s, const char *method, const char *solver, double tau,
+                       double tolerance) {
+    head *h = tool_head(t, N, M, s);
+    h->options.solver = solver;
+    tool_solve_head(t, h, method, tau, tolerance);
+    return h;
+}
+
+static head *after_rounds(trial *t, int64_t n, double *s, const char *method, double tau,
+                          int64_t rounds) {
+    head *h = tool_head(t, n, n, s);
+    h->options.rounds = rounds;
+    tool_solve_head(t, h, method, tau, 0.0);
+    return h;
+}
+
+static double linear_against_log(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 12; trials++) {
+        double *s = scores_of(t, N, M, trials % CHARACTERS);
+        head *linear = solved_by(t, s, "softmax/exact", "sinkhorn", 1.5, 1e-12);
+        head *logs = solved_by(t, s, "softmax/exact", "log", 1.5, 1e-12);
+        most = worse(most, farthest(linear->p, logs->p, N * M));
+    }
+    return most;
+}
+
+static double linear_marginals(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 12; trials++) {
+        head *h = tool_head(t, N, 11, scores_of(t, N, 11, trials % CHARACTERS));
+        h->row_mass = distribution(t, N, 1.0);
+        h->column_mass = distribution(t, 11, 1.0);
+        h->options.solver = "sinkhorn";
+        tool_solve_head(t, h, "softmax/exact", 0.7, 1e-12);
+        for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - h->row_mass[i]));
+        for (int j = 0; j < 11; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
+    }
+    return most;
+}
+
+static double row_error_after(trial *t, bool printed_order) {
+    double most = 0.0;
+    for (int trials = 0; trials < 6; trials++) {
+        head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+        h->options.rounds = 1;
+        if (printed_order) h->problem.start = h->problem.end = OTA_SIDE_COLUMNS;
+        tool_solve_head(t, h, "softmax/exact", 0.1, 0.0);
+        for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
+    }
+    return most;
+}
+
+static double row_ended(trial *t) { return row_error_after(t, false); }
+static double column_ended(trial *t) { return row_error_after(t, true); }
+
+/* What is left of log P - S/tau after its row and column means; infinite if P has a zero. */
+static double scaling_form(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 12; trials++) {
+        head *h =
+            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "ceta", 0.6, 1e-12);
+        double level[N * M], row[N] = {0.0}, column[M] = {0.0}, all = 0.0;
+        for (int k = 0; k < N * M; k++) {
+            level[k] = log(h->p[k]) - h->scores[k] / 0.6;
+            row[k / M] += level[k] / M;
+            column[k % M] += level[k] / N;
+            all += level[k] / (N * M);
+        }
+        for (int k = 0; k < N * M; k++) {
+            most = worse(most, fabs(level[k] - row[k / M] - column[k % M] + all));
+        }
+    }
+    return most;
+}
+
+/* lambda_i = -f_i - tau, mu_j = -g_j in S - tau (log P + 1) - lambda - mu = 0. */
+static double multipliers(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 12; trials++) {
+        const double tau = 0.8;
+        head *h =
+            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "ceta", tau, 1e-12);
+        for (int k = 0; k < N * M; k++) {
+            const double lambda = -h->f[k / M] - tau, mu = -h->g[k % M];
+            most = worse(most, fabs(h->scores[k] - tau * (log(h->p[k]) + 1.0) - lambda - mu));
+        }
+    }
+    return most;
+}
+
+/* Range over tau 1e5: not to converge is no shame, to overflow is. */
+static double extreme_range(trial *t) {
+    head *h = tool_head(t, N, M, uniforms(t, N * M, 0.0, 1e5));
+    h->options.rounds = 50;
+    h->options.solver = "log";
+    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    double most = 0.0;
+    for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
+    for (int j = 0; j < M; j++) most = worse(most, isfinite(h->g[j]) ? 0.0 : HUGE_VAL);
+    return most;
+}
+
+static double loose_second_tolerance(trial *t) {
+    head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
+    h->options.tolerance_scaling = 1e6;
+    h->options.solver = "sinkhorn";
+    tool_solve_head(t, h, "softmax/exact", 0.5, 1e-10);
+    return h->status != OTA_OK ? NAN : h->certificate.column_error;
+}
+
+static double tight_second_tolerance(trial *t) {
+    double *s = normals(t, N * M, 2.0);
+    head *loose = solved_by(t, s, "softmax/exact", "sinkhorn", 0.5, 1e-4);
+    head *tight = tool_head(t, N, M, s);
+    tight->options.tolerance_scaling = 1e-10;
+    tight->options.solver = "sinkhorn";
+    tool_solve_head(t, tight, "softmax/exact", 0.5, 1e-4);
+    return (double)(tight->result.rounds - loose->result.rounds);
+}
+
+/* ---- elastic ---- */
+
+static double no_elastic_round(trial *t) {
+    double *s = normals(t, N * M, 2.0);
+    head *none = tool_plan_of(t, N, M, s, "elastic:0.5,0", 1.0, 0.0);
+    head *soft = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    return different_bits(none->p, soft->p, N * M);
+}
+
+static double elastic_rows(trial *t) {
+    double most = 0.0;
+    for (int steps = 0; steps < 5; steps++) {
+        static const char *const methods[] = {"elastic:0.5,0", "elastic:0.5,1", "elastic:1.3,4",
+                                              "elastic:0.9,9", "elastic:1.9,3"};
+        head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), methods[steps], 0.7, 0.0);
+        for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
+    }
+    return most;
+}
+
+/* g <- g - lambda tau log c by plain loops. */
+static void elastic_formula(const double *s, int64_t n, double tau, double lambda, int64_t steps,
+                            double *g, double *p) {
+    memset(g, 0, (size_t)n * sizeof *g);
+    for (int64_t step = 0; step <= steps; step++) {
+        double column[64] = {0.0}, row[64];
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t j = 0; j < n; j++) row[j] = s[i * n + j] + g[j];
+            softmax_formula(row, n, tau, p + i * n);
+            for (int64_t j = 0; j < n; j++) column[j] += p[i * n + j];
+        }
+        if (step == steps) return;
+        for (int64_t j = 0; j < n; j++) g[j] -= lambda * tau * log(column[j]);
+    }
+}
+
+static double elastic_by_loops(trial *t) {
+    static const char *const methods[] = {"elastic:0.3,5", "elastic:1,3", "elastic:1.7,6"};
+    static const double lambdas[] = {0.3, 1.0, 1.7};
+    static const int64_t steps[] = {5, 3, 6};
+    double most = 0.0, g[N], p[N * M];
+    for (int trials = 0; trials < 12; trials++) {
+        const int k = trials % 3;
+        double *s = scores_of(t, N, M, trials % CHARACTERS);
+        head *h = tool_plan_of(t, N, M, s, methods[k], 0.8, 0.0);
+        elastic_formula(s, N, 0.8, lambdas[k], steps[k], g, p);
+        most = worse(most, farthest(h->p, p, N * M));
+    }
+    return most;
+}
+
+static double elastic_one_is_sinkhorn(trial *t) {
+    double *s = normals(t, N * M, 2.0);
+    head *elastic = tool_plan_of(t, N, M, s, "elastic:1,4", 1.0, 0.0);
+    head *exact = after_rounds(t, N, s, "softmax/exact", 1.0, 4);
+    return farthest(elastic->p, exact->p, N * M);
+}
+
+static double elastic_zero_is_softmax(trial *t) {
+    double *s = normals(t, N * M, 2.0);
+    head *elastic = tool_plan_of(t, N, M, s, "elastic:0,4", 1.0, 0.0);
+    head *soft = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    return different_bits(elastic->p, soft->p, N * M);
+}
+
+static double printed_elastic_rows(trial *t) {
+    double most = 0.0;
+    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    h->problem.end = OTA_SIDE_COLUMNS;
+    tool_solve_head(t, h, "elastic:0.5,3", 1.0, 0.0);
+    for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
+    return most;
+}
+
+static double elastic_fixed_points(trial *t) {
+    static const char *const methods[] = {"elastic:0.05,6000", "elastic:0.5,600",
+                                          "elastic:1.25,300", "elastic:1.9,3000",
+                                          "elastic:1.99,30000"};
+    double most = 0.0;
+    double *s = normals(t, N * M, 0.7);
+    head *exact = tool_plan_of(t, N, M, s, "softmax/exact", 1.0, 1e-14);
+    for (int k = 0; k < 5; k++) {
+        head *h = tool_plan_of(t, N, M, s, methods[k], 1.0, 0.0);
+        most = worse(most, farthest(h->p, exact->p, N * M));
+    }
+    return most;
+}
+
+/* If lambda were an elasticity, these two would differ. */
+static double fixed_points_apart(trial *t) {
+    double *s = normals(t, N * M, 0.7);
+    head *a = tool_plan_of(t, N, M, s, "elastic:0.1,3000", 1.0, 0.0);
+    head *b = tool_plan_of(t, N, M, s, "elastic:1,300", 1.0, 0.0);
+    return farthest(a->p, b->p, N * M);
+}
+
+static double annealed_plan(trial *t) {
+    double *s = normals(t, N * M, 1.0);
+    head *direct = tool_plan_of(t, N, M, s, "softmax/exact", 0.3, 1e-13);
+    head *h = tool_head(t, N, M, s);
+    h->options.anneal_start = 4.0;
+    tool_solve_head(t, h, "softmax/exact", 0.3, 1e-13);
+    return farthest(direct->p, h->p, N * M);
+}
+
+static double receiver_target(trial *t) {
+    double most = 0.0;
+    head *h = tool_head(t, N, M, normals(t, N * M, 0.7));
+    h->column_mass = distribution(t, M, 0.7);
+    for (int j = 0; j < M; j++) h->column_mass[j] *= N;
+    tool_solve_head(t, h, "elastic:1,400", 1.0, 0.0);
+    for (int j = 0; j < M; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
+    return most;
+}
+
+/* A lambda per key: keys with 0 keep g = 0, the others reach their mass. */
+static double lambda_per_key(trial *t) {
+    double most = 0.0, *lambdas = numbers(t, M);
+    for (int j = 0; j < M; j++) lambdas[j] = j % 2 == 0 ? 0.9 : 0.0;
+    head *h = tool_head(t, N, M, normals(t, N * M, 0.7));
+    h->problem.lambdas = ota_array_of(lambdas, OTA_F64, 1, 1, 1, M);
+    tool_solve_head(t, h, "elastic:0.5,800", 1.0, 0.0);
+    for (int j = 0; j < M; j++) {
+        most = worse(most, j % 2 == 0 ? fabs(h->columns[j] - 1.0) : fabs(h->g[j]));
+    }
+    return most;
+}
+
+/* Equal lambda T, small lambda: largest distance of the plans in l1/n. */
+static double path_distance(trial *t, const char *a, const char *b) {
+    enum { SIZE = 24 };
+    double most = 0.0;
+    for (int trials = 0; trials < 4; trials++) {
+        double *s = normals(t, SIZE * SIZE, 1.0), l1 = 0.0;
+        head *x = tool_plan_of(t, SIZE, SIZE, s, a, 1.0, 0.0);
+        head *y = tool_plan_of(t, SIZE, SIZE, s, b, 1.0, 0.0);
+        for (int k = 0; k < SIZE * SIZE; k++) l1 += fabs(x->p[k] - y->p[k]);
+        most = worse(most, l1 / SIZE);
+    }
+    return most;
+}
+
+static double path_at_one(trial *t) {
+    return path_distance(t, "elastic:0.25,4", "elastic:0.05,20");
+}
+static double path_at_four(trial *t) {
+    return path_distance(t, "elastic:0.25,16", "elastic:0.05,80");
+}
+
+/* ---- rates ---- */
+
+typedef struct scaled {
+    double *log_kernel, *p, *f, *g, *errors;
+    ota_scaling_run run;
+    ota_coupling_spectrum spectrum;
+    double rate;
+} scaled;
+
+enum { SIZE = 16, ROUNDS = 3000 };
+
+static scaled *scale(trial *t, double *log_kernel, double rows, double columns) {
+    scaled *x = take(t, sizeof *x);
+    double *ones = numbers(t, SIZE);
+    for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
+    x->log_kernel = log_kernel;
+    x->p = numbers(t, SIZE * SIZE);
+    x->f = numbers(t, SIZE);
+    x->g = numbers(t, SIZE);
+    x->errors = numbers(t, ROUNDS);
+    x->run = (ota_scaling_run){.row_relaxation = rows,
+                               .column_relaxation = columns,
+                               .tolerance = 1e-11,
+                               .most = ROUNDS,
+                               .errors = x->errors};
+    x->rate = NAN;
+    if (ota_scaling(log_kernel, ones, ones, SIZE, SIZE, &x->run, x->f, x->g, NULL) < 0) return x;
+    for (int k = 0; k < SIZE * SIZE; k++) {
+        x->p[k] = exp(log_kernel[k] + x->f[k / SIZE] + x->g[k % SIZE]);
+    }
+    (void)ota_coupling_spectrum_of(x->p, SIZE, SIZE, 0, &x->spectrum, NULL);
+    (void)ota_rate_measured(x->errors, x->run.rounds, &x->rate, NULL);
+    x->rate = seen_number(t, x->rate);
+    return x;
+}
+
+/* A kernel whose sigma_2^2 is near 1: two blocks with a weak link. */
+static double *slow_kernel(trial *t, double link) {
+    double *s = normals(t, SIZE * SIZE, 1.0);
+    for (int k = 0; k < SIZE * SIZE; k++)
+        s[k] -= (k / SIZE < SIZE / 2) != (k % SIZE < SIZE / 2) ? link : 0.0;
+    return s;
+}
+
+static double rate_ratio(trial *t, double lambda) {
+    scaled *x = scale(t, slow_kernel(t, 2.0), 1.0, lambda);
+    const double predicted = fmax(fabs(1.0 - lambda * (1.0 - x->spectrum.second)),
+                                  fabs(1.0 - lambda * (1.0 - x->spectrum.least)));
+    return fabs(x->rate / predicted - 1.0);
+}
+
+static double predicted_rates(trial *t) {
+    double most = 0.0;
+    static const double lambdas[] = {0.3, 0.6, 1.0};
+    for (int k = 0; k < 3; k++) most = worse(most, rate_ratio(t, lambdas[k]));
+    return most;
+}
+
+static double rate_formula(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 50; trials++) {
+        const double second = uniform(t), least = second * uniform(t), lambda = 2.0 * uniform(t);
+        const double formula =
+            fmax(fabs(1.0 - lambda * (1.0 - second)), fabs(1.0 - lambda * (1.0 - least)));
+        most =
+            worse(most, fabs(seen_number(t, ota_rate_one_sided(lambda, second, least)) - formula));
+    }
+    return most;
+}
+
+static double best_one_sided_formula(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 50; trials++) {
+        const double second = uniform(t), least = second * uniform(t);
+        double rate = NAN;
+        const double lambda = seen_number(t, ota_best_one_sided(second, least, &rate));
+        most = worse(most, fabs(lambda - 2.0 / (2.0 - second - least)));
+        most = worse(most, fabs(rate - (second - least) / (2.0 - second - least)));
+    }
+    return most;
+}
+
+/* Rounds without and with the best lambda on a slow kernel, over log(rate) / log(sigma_2^2). Rounds also pay
+ * for where each run begins. */
+static double one_sided_speed_up(trial *t) {
+    double *s = slow_kernel(t, 3.0);
+    scaled *plain = scale(t, s, 1.0, 1.0);
+    double rate = NAN;
+    const double lambda = ota_best_one_sided(plain->spectrum.second, plain->spectrum.least, &rate);
+    scaled *fast = scale(t, s, 1.0, lambda);
+    const double saved = log(fast->rate) / log(plain->rate);
+    return fabs(saved * log(plain->spectrum.second) / log(rate) - 1.0);
+}
+
+static double best_two_sided_formula(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 50; trials++) {
+        const double second = uniform(t);
+        double rate = NAN;
+        const double omega = seen_number(t, ota_best_two_sided(second, &rate));
+        most = worse(most, fabs(omega - 2.0 / (1.0 + sqrt(1.0 - second))));
+        most = worse(most, fabs(rate - (omega - 1.0)));
+    }
+    return most;
+}
+
+static double two_sided_speed_up(trial *t) {
+    double *s = slow_kernel(t, 3.0);
+    scaled *plain = scale(t, s, 1.0, 1.0);
+    const double omega = ota_best_two_sided(plain->spectrum.second, NULL);
+    scaled *fast = scale(t, s, omega, omega);
+    return (double)plain->run.rounds / (double)fast->run.rounds;
+}
+
+/* ---- relaxed and Newton ---- */
+
+static double relaxed_near_exact(trial *t) {
+    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    h->options.solver = "sinkhorn";
+    tool_solve_head(t, h, "relaxed:999", 1.0, 1e-9);
+    return h->status != OTA_OK ? NAN : (double)h->result.rounds;
+}
+
+/* c = exp(-g/rho) at the optimum, default target 1. */
+static double relaxed_stationarity(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 12; trials++) {
+        head *h =
+            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "relaxed:2", 0.7, 1e-13);
+        for (int j = 0; j < M; j++) most = worse(most, fabs(h->columns[j] - exp(-h->g[j] / 2.0)));
+    }
+    return most;
+}
+
+static double newton_rounds(trial *t) {
+    double most = 0.0;
+    static const double taus[] = {0.05, 0.02, 0.01, 0.005, 0.002};
+    for (int k = 0; k < 5; k++) {
+        head *h = tool_head(t, 64, 64, uniforms(t, 64 * 64, 0.0, 1.0));
+        h->options.solver = "newton";
+        tool_solve_head(t, h, "softmax/exact", taus[k], 1e-11);
+        for (int j = 0; j < 64; j++) most = worse(most, fabs(h->columns[j] - 1.0));
+    }
+    return most;
+}
+
+static double assignment(trial *t) {
+    double most = 0.0;
+    for (int trials = 0; trials < 4; trials++) {
+        double *cost = scores_of(t, N, M, trials);
+        head *h = tool_head(t, N, M, cost);
+        h->problem.cost = 1;
+        tool_solve_head(t, h, "assignment", 0.0, 0.0);
+        most = worse(most, fabs(dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL)));
+    }
+    return most;
+}
+
+static double rounding_excess(trial *t) {
+    double *cost = uniforms(t, N * M, 0.0, 1.0);
+    head *h = tool_head(t, N, M, cost);
+    h->problem.cost = 1;
+    tool_solve_head(t, h, "softmax/exact", 0.02, 1e-11);
+    return dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL) -
+           0.02 * entropy_of(h->p, N * M);
+}
+
+static const tool_check rows[] = {
+    {"CETA-06", CORRECTED, "linear domain against log domain", linear_against_log, AT_MOST, 1e-10,
+     true},
+    {"CETA-07", CORRECTED, "row error of a row-ended round at tau .1", row_ended, AT_MOST,
+     4 * N *ROUNDOFF, true},
+    {"CETA-07", PRINTED, "row error of the printed order, t = 1 (E16)", column_ended, AT_MOST, 1e-9,
+     false},
+    {"CETA-08", CORRECTED, "log P - S/tau is a sum of a row and a column term", scaling_form,
+     AT_MOST, 1e-10, true},
+    {"CETA-09", CORRECTED, "stationarity with lambda = -f - tau, mu = -g", multipliers, AT_MOST,
+     1e-11, true},
+    {"TOT-12", CORRECTED, "general marginals by scaling", linear_marginals, AT_MOST, 1e-11, true},
+    {"TOT-13", CORRECTED, "rows at range/eps 1e5, everything finite", extreme_range, AT_MOST,
+     4 * N *ROUNDOFF, true},
+    {"TOT-13", CORRECTED, "log domain against linear domain", linear_against_log, AT_MOST, 1e-10,
+     true},
+    {"TOT-14", CORRECTED, "column error when the scalings' tolerance is loose",
+     loose_second_tolerance, AT_MOST, 1e-10, true},
+    {"TOT-14", CORRECTED, "rounds more when the scalings' tolerance is tight",
+     tight_second_tolerance, AT_LEAST, 1.0, true},
+    {"ELA-07", CORRECTED, "different bits between no round and softmax", no_elastic_round, AT_MOST,
+     0.0, true},
+    {"ELA-08", CORRECTED, "row error after any number of rounds", elastic_rows, AT_MOST,
+     4 * N *ROUNDOFF, true},
+    {"ELA-09", CORRECTED, "g - lambda tau log c by plain loops", elastic_by_loops, AT_MOST, 1e-13,
+     true},
+    {"ELA-09", CORRECTED, "lambda = 1 is Sinkhorn", elastic_one_is_sinkhorn, AT_MOST, 4e-16, true},
+    {"ELA-09", CORRECTED, "lambda = 0 is softmax (different bits)", elastic_zero_is_softmax,
+     AT_MOST, 0.0, true},
+    {"ELA-10", CORRECTED, "row error of the row-ended matrix", elastic_rows, AT_MOST,
+     4 * N *ROUNDOFF, true},
+    {"ELA-10", PRINTED, "row error of the printed final matrix, T = 3 (E16)", printed_elastic_rows,
+     AT_MOST, 1e-9, false},
+    {"ELA-11", CORRECTED, "fixed points for lambda .05 to 1.99 against the exact plan",
+     elastic_fixed_points, AT_MOST, 1e-12, true},
+    {"ELA-11", PRINTED, "lambda is an elasticity: fixed points of .1 and 1 differ by (E18)",
+     fixed_points_apart, AT_LEAST, 1e-3, false},
+    {"ELA-12", CORRECTED, "annealed against direct", annealed_plan, AT_MOST, 1e-11, true},
+    {"ELA-13", CORRECTED, "a receiver target is met", receiver_target, AT_MOST, 1e-11, true},
+    {"ELA-13", CORRECTED, "one lambda per key: only keys with one are scaled", lambda_per_key,
+     AT_MOST, 1e-11, true},
+    {"DER-06", CORRECTED, "plans of equal lambda T = 1, l1/n", path_at_one, AT_MOST, 1.6e-2, true},
+    {"DER-06", CORRECTED, "plans of equal lambda T = 4, l1/n", path_at_four, AT_MOST, 3.6e-3, true},
+    {"DER-07", CORRECTED, "|measured/predicted - 1| of the rate", predicted_rates, AT_MOST, 0.02,
+     true},
+    {"DER-07", CORRECTED, "predicted rate against its formula", rate_formula, AT_MOST, 1e-15, true},
+    {"DER-08", CORRECTED, "best lambda and its rate against their formulas", best_one_sided_formula,
+     AT_MOST, 1e-14, true},
+    {"DER-08", CORRECTED, "rounds saved by it on a slow kernel over the rates' logarithms, minus 1",
+     one_sided_speed_up, AT_MOST, 0.2, true},
+    {"DER-09", CORRECTED, "best omega and its rate against their formulas", best_two_sided_formula,
+     AT_MOST, 1e-14, true},
+    {"DER-09", CORRECTED, "rounds saved by it on a slow kernel, factor", two_sided_speed_up,
+     AT_LEAST, 2.0, true},
+    {"DER-10", CORRECTED, "column sums are exp(-g/rho)", relaxed_stationarity, AT_MOST, 1e-11,
+     true},
+    {"DER-10", CORRECTED, "rounds at lambda = .999, stopped on the plan", relaxed_near_exact,
+     AT_MOST, 150.0, true},
+    {"DER-11", CORRECTED, "columns by Newton at eps .05 to .002, n = 64", newton_rounds, AT_MOST,
+     64e-11, true},
+    {"ELA-14", CORRECTED, "assignment against every permutation, n = 8", assignment, AT_MOST, 1e-12,
+     true},
+    {"ELA-14", CORRECTED, "<P,C> - optimum - eps H(P)", rounding_excess, AT_MOST, 1e-9, true},
+};
+CHECK_GROUP(tool_checks_scaling, rows);

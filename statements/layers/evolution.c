@@ -1,0 +1,454 @@
+/* Group G, part 2: what an analysis of a model does with states and logits once it has them: the probe, stored
+ * precision, tables 1, 3, 4, 5 and the sources' own numbers in them [TOT-63, 69, 70, 84..90, 92]. States
+ * h [layers + 1][width], directions W [V][width], residuals R_l [layers][samples]. */
+#include "statements/check.h"
+
+enum { V = 30, WIDTH = 16 };
+
+/* ---- probe ---- */
+
+/* softmax(W^T h) in f32 by the library, f64 by loops: error of every probability, relative, over the
+ * bound u (8 + 4 B) of the numeric policy, B = max_j sum_k |h_k W_jk|. */
+static double probe_in_f32(trial *t) {
+    enum { STATES = 12 };
+    double most = 0.0, p[STATES * V];
+    float *h = take(t, STATES * WIDTH * sizeof *h), *w = take(t, V * WIDTH * sizeof *w);
+    for (int k = 0; k < STATES * WIDTH; k++) h[k] = (float)normal(t);
+    for (int k = 0; k < V * WIDTH; k++) w[k] = (float)(0.5 * normal(t));
+    ota_problem problem = {.size = sizeof problem, .scale = 1.0};
+    problem.queries = ota_array_of(h, OTA_F32, 1, 1, STATES, WIDTH);
+    problem.keys = ota_array_of(w, OTA_F32, 1, 1, V, WIDTH);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, STATES, V);
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    if (ota_attend(&problem, &options, &arrays, NULL, NULL) != OTA_OK) return NAN;
+    seen(t, p, STATES * V);
+    for (int i = 0; i < STATES; i++) {
+        double z[V], exact[V], size = 0.0;
+        for (int j = 0; j < V; j++) {
+            double sum = 0.0;
+            z[j] = 0.0;
+            for (int k = 0; k < WIDTH; k++) {
+                const double x = (double)h[i * WIDTH + k] * w[j * WIDTH + k];
+                z[j] += x;
+                sum += fabs(x);
+            }
+            size = fmax(size, sum);
+        }
+        softmax_formula(z, V, 1.0, exact);
+        for (int j = 0; j < V; j++) {
+            const double bound = 0x1p-24 * (8.0 + 4.0 * size);
+            most = worse(most, fabs(p[i * V + j] / exact[j] - 1.0) / bound);
+        }
+    }
+    return most;
+}
+
+static double from_half(uint16_t bits) {
+    const int exponent = bits >> 10 & 31;
+    const double fraction = (double)(bits & 1023);
+    const double size =
+        exponent == 0 ? ldexp(fraction, -24) : ldexp(1024.0 + fraction, exponent - 25);
+    return (bits & 0x8000U) != 0 ? -size : size;
+}
+
+/* A state as f16 stores it: one key, so that the output is its value, rounded to the output's type. */
+static bool stored_as_half(double *h, int64_t width, double *stored, uint16_t *halves) {
+    double score = 0.0;
+    ota_problem problem = {.size = sizeof problem};
+    problem.scores = ota_array_of(&score, OTA_F64, 1, 1, 1, 1);
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.values = ota_array_of(h, OTA_F64, 1, 1, 1, width);
+    arrays.out = ota_array_of(halves, OTA_F16, 1, 1, 1, width);
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    if (ota_attend(&problem, &options, &arrays, NULL, NULL) != OTA_OK) return false;
+    for (int64_t k = 0; k < width; k++) stored[k] = from_half(halves[k]);
+    return true;
+}
+
+typedef struct stored_logits {
+    double rms, tv; /* of the logits' error over its prediction; total variation it causes */
+} stored_logits;
+
+/* |h| = 150, |W_j| = 3, width 768, 400 symbols: rms error |W_j| sqrt(mean spacing^2 / 12). */
+static stored_logits stored_error(trial *t) {
+    enum { WIDE = 768, SYMBOLS = 400 };
+    double *h = normals(t, WIDE, 1.0), *stored = numbers(t, WIDE), *z = numbers(t, SYMBOLS),
+           *w = numbers(t, SYMBOLS);
+    const double norm = sqrt(dot(h, h, WIDE));
+    for (int k = 0; k < WIDE; k++) h[k] *= 150.0 / norm;
+    double spacing = 0.0;
+    for (int k = 0; k < WIDE; k++) {
+        const double step = ldexp(1.0, (int)floor(log2(fabs(h[k]))) - 10);
+        spacing += step * step / (12.0 * WIDE);
+    }
+    stored_logits x = {0.0, NAN};
+    if (!stored_as_half(h, WIDE, stored, take(t, WIDE * sizeof(uint16_t)))) x.rms = NAN;
+    seen(t, stored, WIDE);
+    for (int j = 0; j < SYMBOLS; j++) {
+        double *direction = normals(t, WIDE, 1.0);
+        const double length = sqrt(dot(direction, direction, WIDE));
+        for (int k = 0; k < WIDE; k++) direction[k] *= 3.0 / length;
+        /* Logits near one another, as those of an unsaturated state are. */
+        z[j] = 0.02 * dot(direction, h, WIDE);
+        w[j] = z[j] + dot(direction, stored, WIDE) - dot(direction, h, WIDE);
+        x.rms += (w[j] - z[j]) * (w[j] - z[j]) / SYMBOLS;
+    }
+    x.rms = sqrt(x.rms) / (3.0 * sqrt(spacing));
+    ota_divergence d;
+    if (ota_divergence_of_logits(z, w, OTA_F64, SYMBOLS, 1.0, &d, NULL) >= 0) x.tv = d.tv;
+    return x;
+}
+
+static double stored_rms(trial *t) { return fabs(stored_error(t).rms - 1.0); }
+static double stored_tv(trial *t) { return seen_too(t, stored_error(t).tv); }
+
+/* ---- counting ---- */
+
+/* Calls for every transition of runs through the given depths; each is a move of 1, so their sum counts. */
+static double transitions(int64_t samples, const int *depths, int count) {
+    double sum = 0.0;
+    for (int64_t sample = 0; sample < samples; sample++) {
+        for (int d = 0; d < count; d++) {
+            for (int l = 0; l < depths[d]; l++) {
+                const double before = l, after = l + 1;
+                ota_state_change change;
+                if (ota_state_change_of(&before, &after, OTA_F64, 1, &change, NULL) < 0) return NAN;
+                sum += change.norm_change;
+            }
+        }
+    }
+    return sum;
+}
+
+static const int three_depths[] = {12, 24, 48}, four_depths[] = {12, 24, 36, 48};
+
+static double transitions_counted(trial *t) {
+    const double all = seen_number(t, transitions(500, three_depths, 3));
+    return worse(fabs(all - 42000.0), fabs(transitions(40, four_depths, 4) - 4800.0));
+}
+
+static double transitions_printed(trial *t) {
+    (void)t;
+    return fabs(transitions(500, three_depths, 3) - 4800.0);
+}
+
+/* ---- table 1 ---- */
+
+/* R/sqrt(V) of every layer and sample from the gauge, then mean and deviation by range of layers, against
+ * loops over plain residuals of moves v + kappa + r whose R is known: r is +-x in a checkerboard cycle. */
+static double table_one(trial *t) {
+    enum { LAYERS = 12, SAMPLES = 10, N = 2, RANGES = 3 };
+    double most = 0.0, residuals[RANGES][4 * SAMPLES];
+    int counts[RANGES] = {0}, made[RANGES] = {0};
+    double known[RANGES][4 * SAMPLES];
+    for (int l = 0; l < LAYERS; l++) {
+        for (int sample = 0; sample < SAMPLES; sample++) {
+            double move[N * V], x = between(t, 0.1, 1.0) * (1.0 + l),
+                                row[2] = {normal(t), normal(t)};
+            for (int j = 0; j < V; j++) {
+                const double column = normal(t);
+                for (int i = 0; i < N; i++)
+                    move[i * V + j] = row[i] + column + ((i + j) % 2 == 0 ? x : -x);
+            }
+            ota_gauge_result gauge;
+            if (ota_gauge(move, NULL, OTA_F64, N, V, NULL, NULL, &gauge, NULL) < 0) return NAN;
+            residuals[l / 4][counts[l / 4]++] = gauge.per_sqrt_columns;
+            known[l / 4][made[l / 4]++] = x / sqrt(V);
+        }
+    }
+    for (int range = 0; range < RANGES; range++) {
+        double mean = 0.0, square = 0.0;
+        ota_summary summary;
+        if (ota_summary_of(residuals[range], counts[range], &summary, NULL) < 0) return NAN;
+        for (int k = 0; k < made[range]; k++) mean += known[range][k] / made[range];
+        for (int k = 0; k < made[range]; k++)
+            square += (known[range][k] - mean) * (known[range][k] - mean);
+        most = worse(most, fabs(seen_number(t, summary.mean) - mean));
+        most = worse(most, fabs(summary.deviation - sqrt(square / (made[range] - 1))));
+    }
+    return most;
+}
+
+/* ---- scaling: final R/sqrt(V) of tables 1 and 3, .31, .79, 1.30 at 12, 24, 48 layers ---- */
+
+/* log2 of the growth per doubling of depth, by the slope of a history that grows evenly from one to the other:
+ * the slope is taken over its last half, seven steps. */
+static double exponent(double from, double to, double doublings) {
+    double history[14], rate = NAN;
+    for (int k = 0; k < 14; k++) history[k] = from * pow(to / from, (k - 6) / 7.0);
+    (void)ota_rate_measured(history, 14, &rate, NULL);
+    return 7.0 * log2(rate) / doublings;
+}
+
+static double exponents(trial *t) {
+    double most = fabs(seen_number(t, exponent(0.31, 0.79, 1.0)) - log(0.79 / 0.31) / log(2.0));
+    most = worse(most, fabs(exponent(0.31, 0.79, 1.0) - 1.35) - 0.005);
+    most = worse(most, fabs(exponent(0.79, 1.30, 1.0) - 0.72) - 0.005);
+    return worse(most, fabs(exponent(0.31, 1.30, 2.0) - 1.03) - 0.005);
+}
+
+static double overall_exponent(trial *t) {
+    (void)t;
+    return exponent(0.31, 1.30, 2.0);
+}
+
+/* Parameters of the smallest and the largest model of table 2, in powers of ten. */
+static double orders_of_magnitude(trial *t) {
+    (void)t;
+    return log10(1557611200.0 / 124439808.0);
+}
+
+/* ---- table 3 ---- */
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+static double quantile(const double *sorted, int64_t count, double level) {
+    const double at = level * (double)(count - 1);
+    const int64_t k = (int64_t)at;
+    return sorted[k] + (at - (double)k) * (sorted[k + 1] - sorted[k]);
+}
+
+static double table_three(trial *t) {
+    enum { SAMPLES = 333 };
+    double *x = numbers(t, SAMPLES), mean = 0.0, moments[5] = {0.0};
+    for (int k = 0; k < SAMPLES; k++) x[k] = exp(0.5 * normal(t));
+    ota_summary s;
+    if (ota_summary_of(x, SAMPLES, &s, NULL) < 0) return NAN;
+    qsort(x, SAMPLES, sizeof *x, ascending);
+    for (int k = 0; k < SAMPLES; k++) mean += x[k] / SAMPLES;
+    for (int k = 0; k < SAMPLES; k++) {
+        for (int power = 2; power < 5; power++) moments[power] += pow(x[k] - mean, power) / SAMPLES;
+    }
+    double most = fabs(seen_number(t, s.mean) - mean);
+    most = worse(most, fabs(s.deviation - sqrt(moments[2] * SAMPLES / (SAMPLES - 1.0))));
+    most = worse(most, fabs(s.p95 - quantile(x, SAMPLES, 0.95)));
+    most = worse(most, fabs(s.p99 - quantile(x, SAMPLES, 0.99)));
+    most = worse(most, fabs(s.skewness - moments[3] / pow(moments[2], 1.5)));
+    return worse(most, fabs(s.kurtosis + 3.0 - moments[4] / (moments[2] * moments[2])));
+}
+
+/* ---- table 4 ---- */
+
+/* 1 - p_max near `tail`, every logit moved: TV is at least the change of p_max, by what it falls short. */
+static double saturated_steps(trial *t) {
+    double most = -HUGE_VAL;
+    for (int trials = 0; trials < 500; trials++) {
+        double *z = normals(t, V, 1.0), *w = copy_of(t, z, V);
+        const double size = pow(10.0, between(t, -6.0, 0.5)), top = between(t, 10.0, 60.0);
+        z[4] += top;
+        w[4] += top;
+        for (int j = 0; j < V; j++) w[j] += size * normal(t);
+        ota_saturation x;
+        if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
+        const double tv = seen_number(t, x.tv / fabs(x.tail_after - x.tail_before));
+        most = worse(most, 1.0 - tv);
+    }
+    return most;
+}
+
+/* Share of transitions that are events, by counting the layers that were made sure. */
+static double event_frequency(trial *t) {
+    enum { SAMPLES = 60, LAYERS = 10 };
+    double found = 0.0, made = 0.0;
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        double *z = normals(t, LAYERS * V, 1.0);
+        bool last = false;
+        for (int l = 0; l < LAYERS; l++) {
+            const bool sure = uniform(t) < 0.3;
+            if (sure) z[l * V + 2] += 60.0;
+            made += last && sure;
+            last = sure;
+        }
+        for (int l = 0; l + 1 < LAYERS; l++) {
+            ota_saturation x;
+            if (ota_saturation_of(z + l * V, z + (l + 1) * V, OTA_F64, V, 1.0, &x, NULL) < 0)
+                return NAN;
+            found += ota_saturation_event(&x, 1e-4, 1e-10);
+        }
+    }
+    return fabs(seen_number(t, found) - made);
+}
+
+/* Table 4: p_max = .99994 and TV = 8.3e-11 while logits move by up to 18.7. The least TV of such steps. */
+static double table_four(trial *t) {
+    double least = HUGE_VAL;
+    for (int trials = 0; trials < 200; trials++) {
+        double *z = normals(t, V, 1.0), *w = numbers(t, V), rest = 0.0;
+        for (int j = 1; j < V; j++) rest += exp(z[j]);
+        z[0] = log(rest * 0.99994 / 6e-5);
+        /* Moves of every size below 18.7 that leave p_max what it is. */
+        double moved = 0.0;
+        for (int j = 1; j < V; j++) {
+            w[j] = z[j] + fmax(-18.7, fmin(18.7, 4.3 * normal(t)));
+            moved += exp(w[j]);
+        }
+        w[0] = z[0] + log(moved / rest);
+        ota_saturation x;
+        if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
+        least = fmin(least, x.tv);
+    }
+    return least;
+}
+
+/* ---- bound validation, table 5, probe norm ---- */
+
+/* f32 states and directions: steps whose l1 change is above ||W|| ||dh|| (1 + 1e-6). */
+static double violations(trial *t) {
+    double count = 0.0;
+    float *w = take(t, V * WIDTH * sizeof *w), z[V], moved[V];
+    for (int k = 0; k < V * WIDTH; k++) w[k] = (float)normal(t);
+    ota_probe probe;
+    if (ota_probe_of(w, OTA_F32, V, WIDTH, &probe, NULL) < 0) return NAN;
+    for (int trials = 0; trials < 1000; trials++) {
+        const double size = pow(10.0, between(t, -2.5, 0.5));
+        float h[WIDTH], other[WIDTH];
+        double square = 0.0;
+        for (int k = 0; k < WIDTH; k++) {
+            h[k] = (float)normal(t);
+            other[k] = (float)(h[k] + size * normal(t));
+            square += ((double)other[k] - h[k]) * ((double)other[k] - h[k]);
+        }
+        for (int j = 0; j < V; j++) {
+            double a = 0.0, b = 0.0;
+            for (int k = 0; k < WIDTH; k++) {
+                a += (double)w[j * WIDTH + k] * h[k];
+                b += (double)w[j * WIDTH + k] * other[k];
+            }
+            z[j] = (float)a;
+            moved[j] = (float)b;
+        }
+        ota_lipschitz change;
+        if (ota_lipschitz_of(z, moved, OTA_F32, V, 1.0, &change, NULL) < 0) return NAN;
+        const double ratio = change.l1 / (probe.norm * sqrt(square));
+        count += seen_number(t, ratio) > 1.0 + 1e-6;
+    }
+    return count;
+}
+
+/* Pairs (p, q) of the kinds in table 5's protocol and worse: near, independent, peaked, Zipf. */
+static void pair_of(trial *t, int kind, int64_t size, double **p, double **q) {
+    *p = distribution(t, size, kind % 2 == 0 ? 1.0 : 3.0);
+    *q = distribution(t, size, 1.0);
+    double sum[2] = {0.0, 0.0};
+    for (int64_t j = 0; j < size; j++) {
+        if (kind == 2) (*q)[j] = (*p)[j] * exp(0.5 * normal(t));
+        if (kind == 3) (*q)[j] = j == 0 ? 1.0 : 1e-9;
+        if (kind == 4) (*p)[j] = 1.0 / (1.0 + (double)j);
+        sum[0] += (*p)[j];
+        sum[1] += (*q)[j];
+    }
+    for (int64_t j = 0; j < size; j++) {
+        (*p)[j] /= sum[0];
+        (*q)[j] /= sum[1];
+    }
+}
+
+/* Sinkhorn rounds at eps = 1 and 1e-6, 1e-8, 1e-10: the largest, less 12, 15, 18. `most` false: the mean
+ * at 1e-6. */
+static double table_five(trial *t, bool worst) {
+    enum { SIZE = 5000, KINDS = 5 };
+    static const double tolerances[] = {1e-6, 1e-8, 1e-10}, limits[] = {12.0, 15.0, 18.0};
+    double most = -HUGE_VAL, mean = 0.0;
+    for (int kind = 0; kind < KINDS; kind++) {
+        double *p, *q, *u = numbers(t, SIZE), *v = numbers(t, SIZE);
+        pair_of(t, kind, SIZE, &p, &q);
+        for (int k = 0; k < 3; k++) {
+            ota_hamming_result r;
+            if (ota_hamming(p, q, SIZE, 1.0, OTA_HAMMING_SINKHORN, tolerances[k], 0, u, v, &r,
+                            NULL) < 0) {
+                return NAN;
+            }
+            most = worse(most, seen_number(t, (double)r.rounds) - limits[k]);
+            if (k == 0) mean += (double)r.rounds / KINDS;
+        }
+    }
+    return worst ? most : mean;
+}
+
+/* Marginals of diag(u) K diag(v), summed here, over the tolerance that was asked. */
+static double table_five_error(trial *t) {
+    enum { SIZE = 2000 };
+    const double alpha = exp(-1.0);
+    double most = 0.0;
+    for (int kind = 0; kind < 5; kind++) {
+        double *p, *q, *u = numbers(t, SIZE), *v = numbers(t, SIZE), error = 0.0;
+        ota_hamming_result r;
+        pair_of(t, kind, SIZE, &p, &q);
+        if (ota_hamming(p, q, SIZE, 1.0, OTA_HAMMING_SINKHORN, 1e-6, 0, u, v, &r, NULL) < 0)
+            return NAN;
+        const double a = sum_of(u, SIZE), b = sum_of(v, SIZE);
+        for (int j = 0; j < SIZE; j++) {
+            error += fabs(u[j] * ((1.0 - alpha) * v[j] + alpha * b) - p[j]);
+            error += fabs(v[j] * ((1.0 - alpha) * u[j] + alpha * a) - q[j]);
+        }
+        most = worse(most, seen_number(t, error / 1e-6));
+    }
+    return most;
+}
+
+static double table_five_limit(trial *t) { return table_five(t, true); }
+static double table_five_mean(trial *t) { return table_five(t, false); }
+
+/* W times s: norm, diameter and the bound of a small step times s. */
+static double probe_norm_control(trial *t) {
+    double *w = normals(t, V * WIDTH, 1.0), *scaled = numbers(t, V * WIDTH), most = 0.0;
+    static const double factors[] = {0.25, 0.5, 2.0, 3.0, 10.0};
+    const double step = 1e-3;
+    ota_probe plain, other;
+    if (ota_probe_of(w, OTA_F64, V, WIDTH, &plain, NULL) < 0) return NAN;
+    for (int k = 0; k < 5; k++) {
+        double printed[2] = {NAN, NAN}, sharp = NAN;
+        for (int j = 0; j < V * WIDTH; j++) scaled[j] = factors[k] * w[j];
+        if (ota_probe_of(scaled, OTA_F64, V, WIDTH, &other, NULL) < 0) return NAN;
+        (void)ota_drift_bound(&plain, &step, 1, &printed[0], &sharp, NULL);
+        (void)ota_drift_bound(&other, &step, 1, &printed[1], &sharp, NULL);
+        most = worse(most, fabs(seen_number(t, other.norm / plain.norm) / factors[k] - 1.0));
+        most = worse(most, fabs(other.diameter / plain.diameter / factors[k] - 1.0));
+        most = worse(most, fabs(printed[1] / printed[0] / factors[k] - 1.0));
+    }
+    return most;
+}
+
+static const tool_check rows[] = {
+    {"TOT-63", CORRECTED, "softmax(W^T h) in f32: relative error over u (8 + 4 B)", probe_in_f32,
+     AT_MOST, 1.0, true},
+    {"TOT-69", CORRECTED, "rms logit error of f16 states over its prediction, minus 1", stored_rms,
+     AT_MOST, 0.25, true},
+    {"TOT-69", CORRECTED, "total variation it alone causes, unsaturated", stored_tv, AT_LEAST, 1e-6,
+     true},
+    {"TOT-70", CORRECTED, "500 x (12+24+48) = 42000, 40 x (12+24+36+48) = 4800, by calls",
+     transitions_counted, AT_MOST, 0.0, true},
+    {"TOT-70", PRINTED, "500 samples have 4800 transitions: off by (E8)", transitions_printed,
+     AT_MOST, 0.0, false},
+    {"TOT-84", CORRECTED, "means and deviations by range of layers, of known R", table_one, AT_MOST,
+     1e-13, true},
+    {"TOT-84", PRINTED, "models span three orders of magnitude: log10 of the sizes (E9)",
+     orders_of_magnitude, AT_LEAST, 2.5, false},
+    {"TOT-85", CORRECTED, "exponents 1.35, .72, 1.03 of the printed residuals", exponents, AT_MOST,
+     1e-14, true},
+    {"TOT-85", PRINTED, "growth with depth is sublinear: overall exponent (E7)", overall_exponent,
+     AT_MOST, 1.0, false},
+    {"TOT-86", CORRECTED, "mean, sd, p95, p99, skewness, excess kurtosis by loops", table_three,
+     AT_MOST, 1e-12, true},
+    {"TOT-87", CORRECTED, "1 - TV / |change of p_max|, 500 saturated steps", saturated_steps,
+     AT_MOST, 1e-6, true},
+    {"TOT-87", CORRECTED, "events counted in 60 random stacks, off by", event_frequency, AT_MOST,
+     0.0, true},
+    {"TOT-87", PRINTED, "p_max .99994, logits moving 18.7: least TV (E10)", table_four, AT_MOST,
+     1e-10, false},
+    {"TOT-89", CORRECTED, "violations of the probe bound in 1000 f32 steps", violations, AT_MOST,
+     0.0, true},
+    {"TOT-90", CORRECTED, "rounds at eps = 1 and 1e-6, 1e-8, 1e-10 less 12, 15, 18",
+     table_five_limit, AT_MOST, 0.0, true},
+    {"TOT-90", CORRECTED, "... and the marginals then reached over 1e-6", table_five_error, AT_MOST,
+     1.0, true},
+    {"TOT-90", PRINTED, "eps = 1 takes 42 rounds to 1e-6: mean of five kinds (E6)", table_five_mean,
+     AT_LEAST, 42.0, false},
+    {"TOT-92", CORRECTED, "W times s: norm, diameter, bound times s, relative", probe_norm_control,
+     AT_MOST, 1e-14, true},
+};
+CHECK_GROUP(tool_checks_evolution, rows);

@@ -1,0 +1,84 @@
+/* What the checks on models share: a checkpoint with its weights in memory, and what a GPT-2 makes of ids by
+ * plain loops in f64.
+ *
+ * The checkpoint is the one that --model names, or a GPT-2 of random weights, written into a folder for the
+ * time it takes to open it. Matrices are [in][out] as GPT-2 stores them; ids [count], states h [layers + 1]
+ * [count][width], logits [layers + 1][count][vocabulary]. */
+#ifndef OTATTN_STATEMENTS_MODELS_MODELS_H
+#define OTATTN_STATEMENTS_MODELS_MODELS_H
+
+#include <stdio.h>
+
+#include "otattn_model.h"
+#include "otattn_tensors.h"
+#include "otattn_tokenizer.h"
+#include "statements/check.h"
+
+/* One tensor of a GPT-2; columns 0: a vector. */
+typedef struct weight {
+    char name[64];
+    int64_t rows, columns, count;
+    float *data;
+} weight;
+
+typedef struct model_sizes {
+    int64_t layers, heads, width, vocabulary, positions;
+} model_sizes;
+
+typedef struct checkpoint {
+    ota_model *model;
+    ota_session *session;
+    ota_model_facts facts;
+    bool unscaled, scaled_by_layer; /* scores: not over sqrt(d_h); over the layer's number, too */
+    weight *weights;
+    int weight_count;
+    int64_t count, *ids;
+    float *states, *final; /* of tool_run_checkpoint: h, and the last one after the last norm */
+} checkpoint;
+
+/* A checkpoint with `count` random ids. False, and nothing to close, where anything fails. */
+bool tool_open_checkpoint(trial *t, checkpoint *c);
+void tool_close_checkpoint(checkpoint *c);
+/* The weights a step further: to every tensor `step` times its own size is added in a random direction; for the
+ * session and the model it is a checkpoint of its own. Only a random one moves. */
+bool tool_move_checkpoint(trial *t, checkpoint *c, double step);
+/* Fills states and final. */
+bool tool_run_checkpoint(trial *t, checkpoint *c);
+/* logits of all states by the probe: of the states themselves, or after the last norm. */
+float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise);
+
+/* The tensors of a GPT-2 with these sizes, without data; freed by the caller. */
+weight *tool_gpt2_tensors(const model_sizes *sizes, int *count);
+/* A folder of this program's own, and its end; `path` 4096. */
+bool tool_make_folder(char *path);
+void tool_remove_folder(const char *path);
+/* config.json, and model.safetensors with the tensors; without data the file is a hole of the right size. */
+bool tool_write_gpt2(trial *t, const char *folder, const model_sizes *sizes, const weight *weights,
+                     int count);
+
+/* ---- GPT-2 by its definition ---- */
+
+/* What leaves early: a token stops behind block l < layers once p_max > threshold held behind `transitions`
+ * blocks in a row; its state stays, and the layers above make key and value from it. threshold 0: none. */
+typedef struct formula_exit {
+    double threshold;
+    int64_t transitions;
+    int64_t *layers; /* [count]: set */
+} formula_exit;
+
+/* h [layers + 1][count][width] and final [count][width]. */
+void tool_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
+                       formula_exit *exit, double *h, double *final);
+/* y = LN_f(x) of rows [count][width]. */
+void tool_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y);
+/* z = W x of rows, W the table of embeddings. */
+void tool_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z);
+/* p_max = max softmax(z). */
+double tool_most_probable(const double *z, int64_t vocabulary);
+
+/* max |a - b| / max |b|. */
+double tool_relative(const double *a, const double *b, int64_t count);
+/* The same numbers in f64. */
+double *tool_widened(trial *t, const float *x, int64_t count);
+
+#endif

@@ -1,0 +1,72 @@
+/* Studies: what some of the checks measure, as points that can be drawn. */
+#ifndef OTATTN_STATEMENTS_STUDIES_STUDIES_H
+#define OTATTN_STATEMENTS_STUDIES_STUDIES_H
+
+#include "statements/check.h"
+
+enum { STUDY_POINTS = 512 };
+
+/* What --size, --samples and --rounds say, or the usual. */
+typedef struct study_sizes {
+    int64_t size, samples, rounds;
+} study_sizes;
+
+/* usual 0: the study has no such number. */
+typedef struct study_range {
+    int64_t least, usual, most;
+} study_range;
+
+typedef struct study_points {
+    char caption[256]; /* with the numbers in it */
+    int count;
+    const char *series[STUDY_POINTS];
+    const char *label[STUDY_POINTS]; /* x where it is a name, else NULL */
+    double x[STUDY_POINTS], y[STUDY_POINTS];
+} study_points;
+
+typedef void study_function(trial *t, const study_sizes *sizes, study_points *points);
+
+typedef struct tool_study {
+    const char *id;               /* the requirement that it belongs to */
+    const char *name;             /* of its files: NAME.csv, NAME.vl.json */
+    const char *figure, *dataset; /* report/figures/FIGURE.vl.json, and the data set it names */
+    const char *fields[3];        /* names of series, x and y in it */
+    const char *title, *text;
+    const char *caption; /* {size}, {samples} and {rounds} stand for the numbers */
+    study_range size, samples, rounds;
+    study_function *run;
+} tool_study;
+
+extern const tool_study tool_studies[];
+extern const int tool_study_count;
+
+/* What has no value, such as the logarithm of 0, is no point. */
+static inline void add_point(study_points *points, const char *series, double x, double y) {
+    if (points->count == STUDY_POINTS || !isfinite(x) || !isfinite(y)) return;
+    points->series[points->count] = series;
+    points->label[points->count] = NULL;
+    points->x[points->count] = x;
+    points->y[points->count++] = y;
+}
+
+static inline void add_bar(study_points *points, const char *series, const char *label, double y) {
+    const int count = points->count;
+    add_point(points, series, 0.0, y);
+    if (points->count > count) points->label[count] = label;
+}
+
+/* The k-th of `count` numbers from `first` to `last`, each the same factor above the one before. */
+static inline double geometric(int64_t k, int64_t count, double first, double last) {
+    return first * pow(last / first, (double)k / (double)(count - 1));
+}
+
+study_function tool_study_contraction, tool_study_iterations, tool_study_tolerances,
+    tool_study_elastic, tool_study_sink, tool_study_tightness;
+study_function tool_study_stability, tool_study_annealing, tool_study_relaxed,
+    tool_study_annealed_path, tool_study_time;
+study_function tool_study_variance, tool_study_reinforce, tool_study_complexity,
+    tool_study_saturated, tool_study_probe, tool_study_lipschitz, tool_study_counterexample;
+study_function tool_study_example, tool_study_shifted, tool_study_balanced, tool_study_product,
+    tool_study_gallery, tool_study_post, tool_study_collapse, tool_study_cycle, tool_study_cold;
+
+#endif

@@ -1,0 +1,134 @@
+/* Parts of a run's report against their definitions: pooled patterns, labels, LaTeX, packed bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/report/pack.h"
+#include "program/report/run.h"
+#include "program/report/run_parts.h"
+
+/* Every pair by the definition, in the other order of loops. */
+static void check_pool(size_t n) {
+    const size_t cells = tool_pool_cells(n);
+    float *pattern = calloc(n * n, sizeof *pattern),
+          *pooled = calloc(cells * cells, sizeof *pooled);
+    assert_true(pattern != NULL && pooled != NULL);
+    for (size_t pair = 0; pair < n * n; pair++) pattern[pair] = (float)(pair * 7919 % 1009) / 1009;
+    tool_pool_pattern(pattern, n, pooled);
+    for (size_t a = 0; a < cells; a++) {
+        for (size_t b = 0; b < cells; b++) {
+            float largest = 0;
+            for (size_t j = 0; j < n; j++)
+                for (size_t i = 0; i < n; i++)
+                    if (i * cells / n == a && j * cells / n == b && pattern[i * n + j] > largest)
+                        largest = pattern[i * n + j];
+            assert_true(pooled[a * cells + b] == largest);
+        }
+    }
+    free(pattern);
+    free(pooled);
+}
+
+static void test_pooled_is_the_largest_of_a_block(void **state) {
+    (void)state;
+    assert_int_equal(tool_pool_cells(5), 5);
+    assert_int_equal(tool_pool_cells(512), TOOL_PATTERN_CELLS);
+    check_pool(1);
+    check_pool(5);
+    check_pool(TOOL_PATTERN_CELLS + 7);
+}
+
+static void test_labels_show_what_cannot_be_seen(void **state) {
+    (void)state;
+    static const struct {
+        const char *token, *label;
+    } cases[] = {
+        {" the", "\xe2\x90\xa3the"},
+        {"a\nb\tc", "a\xe2\x86\xb5"
+                    "b\xe2\x87\xa5"
+                    "c"},
+        {"\x07", "\\u{7}"},
+        {"\xe2\x80\xaegnp\xe2\x80\xac", "\\u{202e}gnp\\u{202c}"},
+        {"\xff"
+         "a\xc0\xaf",
+         "\xef\xbf\xbd"
+         "a\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xe8\x88\xb9", "\xe8\x88\xb9"},
+        {"", ""},
+    };
+    char label[64];
+    for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
+        tool_run_label(cases[row].token, label, sizeof label);
+        assert_string_equal(label, cases[row].label);
+    }
+    /* Cut between characters, never inside one. */
+    tool_run_label("\xe8\x88\xb9\xe8\x88\xb9\xe8\x88\xb9", label, 11);
+    assert_string_equal(label, "\xe8\x88\xb9\xe8\x88\xb9\xe2\x80\xa6");
+    json_t *token = json_stringn("a\0b", 3);
+    tool_run_token(token, label, sizeof label);
+    assert_string_equal(label, "a\\u{0}");
+    json_decref(token);
+    tool_run_token(NULL, label, sizeof label);
+    assert_string_equal(label, "?");
+}
+
+static void test_latex_prints_its_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *latex;
+    } cases[] = {
+        {"\\input{x}", "\\textbackslash{}input\\{x\\}"},
+        {"50% & $5_0 #1", "50\\% \\& \\$5\\_0 \\#1"},
+        {"a^b~c<d>", "a\\textasciicircum{}b\\textasciitilde{}c\\textless{}d\\textgreater{}"},
+        {"1 \xc2\xb1 2", "1 $\\pm$ 2"},
+        {"a\nb\xe2\x80\xa8", "a b "},
+    };
+    for (size_t row = 0; row < sizeof cases / sizeof cases[0]; row++) {
+        char *latex = tool_run_latex(cases[row].text);
+        assert_string_equal(latex, cases[row].latex);
+        free(latex);
+    }
+}
+
+static void test_packed_is_gzip_in_base64(void **state) {
+    (void)state;
+    static const unsigned char bytes[300] = {1, 2, 3};
+    size_t length;
+    char *text = tool_pack(bytes, sizeof bytes, &length);
+    assert_non_null(text);
+    assert_int_equal(length, strlen(text));
+    assert_int_equal(length % 4, 0);
+    /* 1f 8b 08, no flags, no time. */
+    assert_memory_equal(text, "H4sIAAAAAA", 10);
+    free(text);
+}
+
+static void test_difference_has_its_interval(void **state) {
+    (void)state;
+    json_t *first = json_pack("{s:f, s:[f, f]}", "mean", 1.0, "ci95", 0.6, 1.3);
+    json_t *second = json_pack("{s:f, s:[f, f]}", "mean", 3.0, "ci95", 2.6, 3.3);
+    double numbers[3];
+    tool_run_difference(first, second, numbers);
+    assert_true(numbers[0] == 2);
+    /* sqrt(.4^2 + .3^2) = .5 on both sides. */
+    assert_true(numbers[1] > 1.5 - 1e-12 && numbers[1] < 1.5 + 1e-12);
+    assert_true(numbers[2] > 2.5 - 1e-12 && numbers[2] < 2.5 + 1e-12);
+    json_decref(first);
+    json_decref(second);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pooled_is_the_largest_of_a_block),
+        cmocka_unit_test(test_labels_show_what_cannot_be_seen),
+        cmocka_unit_test(test_latex_prints_its_text),
+        cmocka_unit_test(test_packed_is_gzip_in_base64),
+        cmocka_unit_test(test_difference_has_its_interval),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
