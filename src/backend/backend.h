@@ -44,10 +44,10 @@ typedef struct ota_run {
     const ota_resolved *resolved;
     const ota_arrays *arrays;
     ota_device *device;
-    ota_head_status *heads;  /* [batch * heads] */
-    char (*sentences)[512];  /* [batch * heads] reasons, coupled heads only */
-    bool more_than_out;      /* something besides out, lse and row_potential is wanted */
-    _Atomic int stopped;     /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
+    ota_head_status *heads; /* [batch * heads] */
+    char (*sentences)[512]; /* [batch * heads] reasons, coupled heads only */
+    bool more_than_out;     /* something besides out, lse and row_potential is wanted */
+    _Atomic int stopped;    /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
     atomic_flag telling;
     _Atomic int64_t heads_done;
 } ota_run;
@@ -143,20 +143,22 @@ typedef enum ota_emission {
  *
  *     K = exp((S + a - m_i) / t),  v = exp((g - a) / t),  c_j = sum_i u_i K_ij */
 typedef struct ota_kernel_state {
-    double *target;        /* nu, balanced to the row mass */
-    double *sum;           /* c */
-    double *scaling;       /* v */
-    double *absorbed;      /* a, numbers of the kernel's type */
-    unsigned char *used;   /* some row may use the key */
-    double *history;       /* memory of the extrapolation, or NULL */
-    double *u;             /* [rows] */
-    bool careful;          /* to a tolerance: the first round measures the floor of the arithmetic */
-    bool first;            /* the round that finds keys in use, and range and norms for the floor */
-    bool met;              /* u belongs to the scalings as they are */
-    bool masked;           /* some pair may be forbidden: `used` counts */
-    bool has_absorbed;     /* a is not 0 */
-    int64_t least_keys;    /* out of the first round: keys that a row with mass may use, where they are fewest */
-    bool lost, shut, wild; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
+    double *target;      /* nu, balanced to the row mass */
+    double *sum;         /* c */
+    double *scaling;     /* v */
+    double *absorbed;    /* a, numbers of the kernel's type */
+    unsigned char *used; /* some row may use the key */
+    double *history;     /* memory of the extrapolation, or NULL */
+    double *u;           /* [rows] */
+    bool careful;        /* to a tolerance: the first round measures the floor of the arithmetic */
+    bool first;          /* the round that finds keys in use, and range and norms for the floor */
+    bool met;            /* u belongs to the scalings as they are */
+    bool masked;         /* some pair may be forbidden: `used` counts */
+    bool has_absorbed;   /* a is not 0 */
+    int64_t
+        least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
+    bool lost, shut,
+        wild; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
 } ota_kernel_state;
 
 /* One head. n = rows, m = columns. All potentials in units of S. */
@@ -164,8 +166,9 @@ typedef struct ota_head {
     /* given */
     const ota_backend *backend;
     int64_t rows, columns;
-    bool narrow;           /* scores are f32, else f64 */
-    const void *scores;    /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
+    bool narrow; /* scores are f32, else f64 */
+    const void *
+        scores; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
     int64_t stride;        /* >= columns, multiple of 16; the padding is -inf */
     double tau;            /* final temperature */
     double order;          /* 1: entropy, 0: hard, > 1: Tsallis alpha */
@@ -201,7 +204,8 @@ typedef struct ota_head {
     int64_t rounds;
     double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
     double temperature_reached;
-    const char *method; /* the row of the table that found it, where `solve` chose among some; or NULL */
+    const char
+        *method; /* the row of the table that found it, where `solve` chose among some; or NULL */
     int64_t unusable, pruned, underflowed;
     char sentence[512]; /* why not OTA_OK */
 } ota_head;
@@ -224,23 +228,23 @@ typedef enum ota_domain {
  * on threads. */
 typedef struct ota_passes {
     ota_head *head;
-    int64_t rows, columns, stride;                /* of the scores */
-    int64_t chunk_rows, chunks, padded_columns;   /* columns rounded up to whole cache lines */
-    const void *scores;                           /* head->scores, or its copy without the unusable pairs */
+    int64_t rows, columns, stride;              /* of the scores */
+    int64_t chunk_rows, chunks, padded_columns; /* columns rounded up to whole cache lines */
+    const void *scores; /* head->scores, or its copy without the unusable pairs */
     bool narrow;
     ota_domain domain;
-    double temperature;              /* of the last pass */
-    double *target;                  /* [columns] nu, balanced to the row mass within rounding */
-    double *column;                  /* [columns] c */
-    double *column_lse;              /* [columns] L */
-    double *previous;                /* [columns] g of the round before */
-    double *shift, *sum, *error;     /* [rows] of the fused pass; row errors */
-    double *old_f;                   /* [rows] f of the pass before */
-    double *partial;                 /* [chunks][padded_columns] column sums */
-    double *relaxed;                 /* [chunks][padded_columns] column sums with relaxed f */
-    void *potential;                 /* [padded_columns] g as the type of the scores */
-    void *scratch;                   /* [chunks][padded_columns] */
-    void *top;                       /* [chunks][padded_columns] */
+    double temperature;          /* of the last pass */
+    double *target;              /* [columns] nu, balanced to the row mass within rounding */
+    double *column;              /* [columns] c */
+    double *column_lse;          /* [columns] L */
+    double *previous;            /* [columns] g of the round before */
+    double *shift, *sum, *error; /* [rows] of the fused pass; row errors */
+    double *old_f;               /* [rows] f of the pass before */
+    double *partial;             /* [chunks][padded_columns] column sums */
+    double *relaxed;             /* [chunks][padded_columns] column sums with relaxed f */
+    void *potential;             /* [padded_columns] g as the type of the scores */
+    void *scratch;               /* [chunks][padded_columns] */
+    void *top;                   /* [chunks][padded_columns] */
     /* linear domain */
     void *kernel;  /* [rows][stride] */
     void *scaling; /* [padded_columns] v */
@@ -272,6 +276,46 @@ void ota_add_chunks(const ota_passes *passes, const double *partial, double *tot
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
                     void *job);
 
+/* What of a problem depends on what. */
+typedef enum ota_path {
+    OTA_PATH_ROWS,    /* nothing couples the rows */
+    OTA_PATH_ORDERED, /* each row takes from what earlier rows left (online) */
+    OTA_PATH_COUPLED  /* the columns couple all rows of a head, or the problem is transposed */
+} ota_path;
+
+/* The precisions that a head is tried in. */
+typedef enum ota_ladder {
+    OTA_LADDER_F32,
+    OTA_LADDER_F64,
+    OTA_LADDER_F64_ON_F32,     /* f64 on scores that f32 holds exactly */
+    OTA_LADDER_F32_THEN_F64,   /* f32, and f64 for the heads that it cannot certify */
+    OTA_LADDER_F32_WARM_F64,   /* rounds in f32 warm-start those in f64 */
+    OTA_LADDER_F32_OR_WARM_F64 /* f32; where it cannot certify, its rounds warm-start f64's */
+} ota_ladder;
+
+/* How a device goes about its problem, fixed when it is created or shrunk. */
+typedef struct ota_course {
+    ota_path path;
+    const char *strategy, *why; /* for describe */
+    const char *level;          /* of instructions */
+    ota_ladder ladder;
+    bool transposed;
+    bool on_kernel; /* coupled: Sinkhorn rounds run on a stored kernel first */
+    bool stored;    /* coupled: and stored scores are there for any solver */
+} ota_course;
+
+static inline bool ota_ladder_begins_f32(ota_ladder ladder) {
+    return ladder != OTA_LADDER_F64 && ladder != OTA_LADDER_F64_ON_F32;
+}
+static inline bool ota_ladder_ends_f64(ota_ladder ladder) { return ladder != OTA_LADDER_F32; }
+/* May a head be done in f32 although f64 is there? */
+static inline bool ota_ladder_tries_f32(ota_ladder ladder) {
+    return ladder == OTA_LADDER_F32_THEN_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
+}
+static inline bool ota_ladder_warms(ota_ladder ladder) {
+    return ladder == OTA_LADDER_F32_WARM_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
+}
+
 /* What the size of a solver's workspace follows from. */
 typedef struct ota_head_shape {
     const ota_backend *backend;
@@ -293,9 +337,9 @@ typedef struct ota_layout {
     bool plain_rounds; /* the solver may run plain Sinkhorn rounds that start and end on rows */
     bool may_switch;   /* and go on with another method where they are slow */
     /* coupled */
-    bool always_wide;       /* the solver works in f64 whatever the data is */
-    bool reads_narrow;      /* though scores that f32 holds may stay f32 */
-    bool needs_plan;        /* it wants ota_head.plan */
+    bool always_wide;  /* the solver works in f64 whatever the data is */
+    bool reads_narrow; /* though scores that f32 holds may stay f32 */
+    bool needs_plan;   /* it wants ota_head.plan */
     /* bytes for one head of rows x columns, or NULL: none; `rounds`: of what plain rounds fall back on */
     size_t (*workspace)(const ota_head_shape *shape);
     size_t (*rounds_workspace)(const ota_head_shape *shape);
@@ -311,6 +355,9 @@ struct ota_backend {
     void (*lay_out)(ota_device *device, ota_arena *arena);
     /* The next choice that needs less memory; false: `step` has none. Steps 0, 1, 2 are asked in turn. */
     bool (*shrink)(ota_device *device, int step);
+    ota_course (*course)(const ota_device *device);
+    /* The keys that exist: all, or those of a decode step. */
+    void (*set_key_count)(ota_device *device, int64_t key_count);
     void (*close)(ota_device *device); /* NULL is fine */
 
     /* ---- rows alone and rows in order: everything the caller wants of all heads */
@@ -330,11 +377,13 @@ struct ota_backend {
     bool (*pays_warm_start)(const ota_head *head);
     void (*pack)(ota_head *head); /* keys and values */
     void (*kernel_round)(ota_head *head, bool form);
-    double (*kernel_floor)(const ota_head *head); /* least residual that this arithmetic can be asked for */
+    double (*kernel_floor)(
+        const ota_head *head); /* least residual that this arithmetic can be asked for */
     bool (*kernel_emit)(ota_head *head);
     bool (*load)(ota_head *head); /* scores, masses, range; false: NaN or +inf among the scores */
     void (*emit)(ota_head *head); /* the final row update */
-    void (*gather)(ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
+    void (*gather)(
+        ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
 
     /* ---- passes over stored scores; `kernel`: with room for the linear domain */
     void (*lay_out_passes)(ota_passes *passes, ota_arena *arena, bool kernel);

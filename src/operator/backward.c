@@ -186,7 +186,8 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     for (int64_t j = 0; j < m; j++) {
         used[j] = 0;
         for (int64_t i = 0; i < n && !used[j] && g[j] > -INFINITY; i++) {
-            const int64_t query = plan->device->transposed ? j : i, key = plan->device->transposed ? i : j;
+            const int64_t query = plan->device->transposed ? j : i,
+                          key = plan->device->transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }
     }

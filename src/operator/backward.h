@@ -44,10 +44,10 @@ typedef struct ota_backward_worker {
 
 /* Fixed rounds on a stored kernel (backward_rounds.inc.h), which lies where forward has it; T = the plan's type. */
 typedef struct ota_rounds_space {
-    int64_t width;  /* values_width and the extra inner dimensions; 0: not for this plan */
-    void *rows;     /* [rows of a strip][width]: dL/dout and A */
-    void *packed;   /* panels of width: values and B */
-    double *sum;    /* [keys][values_width + 1] P^T (dL/dout, a) */
+    int64_t width; /* values_width and the extra inner dimensions; 0: not for this plan */
+    void *rows;    /* [rows of a strip][width]: dL/dout and A */
+    void *packed;  /* panels of width: values and B */
+    double *sum;   /* [keys][values_width + 1] P^T (dL/dout, a) */
     ota_head head; /* of the head at work */
     ota_kernel_rounds now;
     int64_t at;   /* the round at work */
@@ -236,7 +236,7 @@ typedef ota_status ota_block_visit(ota_backward_job *job, const ota_head *block,
 /* Solves every leading block of the scores in space->matrix. */
 ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit);
 /* The block's system with slopes in space->slopes; a and b into the space. */
-ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block,
-                             const ota_block_parts *v, double scale);
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
+                             double scale);
 
 #endif

@@ -28,8 +28,9 @@ const char *ota_backward_describe(const ota_plan *plan) {
     if (plan->backward != NULL && plan->backward->rounds.width > 0)
         return "unrolled, the rounds in reverse on their stored kernel";
     if (mode == OTA_BACKWARD_FREE && plan->device->strategy != OTA_STRATEGY_FUSED)
-        return plan->device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
-                                                  : "closed form, strips of rows";
+        return plan->device->workers[0].keys.wide != NULL
+                   ? "closed form, strips of rows, lists of keys"
+                   : "closed form, strips of rows";
     return texts[mode];
 }
 
@@ -107,8 +108,9 @@ static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const size_t real = ota_device_real(plan->device);
-    if (plan->device->strategy != OTA_STRATEGY_ROUNDS || !r->settings.fixed || plan->values_width == 0 ||
-        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
+    if (plan->device->strategy != OTA_STRATEGY_ROUNDS || !r->settings.fixed ||
+        plan->values_width == 0 || r->settings.rounds > OTA_KERNEL_ROUNDS ||
+        r->problem.dropout > 0.0)
         return;
     rounds->width = plan->values_width + ota_kernel_rounds_width(r->settings.rounds);
     rounds->rows = take(a, strip_rows, rounds->width, real);
@@ -119,7 +121,8 @@ static void take_rounds(ota_plan *plan, ota_rounds_space *rounds, int64_t strip_
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns, stride = plan->device->dense_stride;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns,
+                  stride = plan->device->dense_stride;
     /* The scores of forward are formed anew by every forward, so backward may use their place. */
     if (!plan->device->wide) s->matrix = take(a, n, stride, sizeof(double));
     if (mode != OTA_BACKWARD_IMPLICIT) s->gradient = take(a, n, stride, sizeof(double));
@@ -143,7 +146,8 @@ int ota_backward_walkers(const ota_plan *plan) {
     enum { MOST_PAIRS = 1 << 18 };
     const ota_resolved *r = &plan->resolved;
     const bool small = r->queries <= MOST_PAIRS / most(1, r->keys);
-    if (plan->device->strategy == OTA_STRATEGY_FUSED || !small || r->batch * r->key_heads < plan->device->worker_count)
+    if (plan->device->strategy == OTA_STRATEGY_FUSED || !small ||
+        r->batch * r->key_heads < plan->device->worker_count)
         return 1;
     return plan->device->worker_count;
 }

@@ -112,8 +112,8 @@ static ota_status add_block(ota_backward_job *job, const ota_head *block,
     return status;
 }
 
-ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block,
-                             const ota_block_parts *v, double scale) {
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
+                             double scale) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
     ota_adjoint system = {.rows = block->rows,
@@ -148,26 +148,26 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     double *const *d = s->dense;
     const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
     ota_head head = {.rows = n,
-                      .columns = m,
-                      .scores = s->matrix,
-                      .stride = stride,
-                      .tau = job->law.tau,
-                      .order = job->law.order,
-                      .sink = -INFINITY,
-                      .mu = v.mu,
-                      .nu = v.nu,
-                      .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
-                      .row_strength = INFINITY,
-                      .rule = OTA_COLUMNS_EXACT,
-                      .settings = &r->settings,
-                      .backend = plan->backend,
-                      .algebra = &plan->device->algebra,
-                      .kernels = plan->device->kernels,
-                      .pool = plan->pool,
-                      .workspace = job->seat->workspace,
-                      .index = job->batch * r->heads + job->head,
-                      .f = v.f,
-                      .g = s->g};
+                     .columns = m,
+                     .scores = s->matrix,
+                     .stride = stride,
+                     .tau = job->law.tau,
+                     .order = job->law.order,
+                     .sink = -INFINITY,
+                     .mu = v.mu,
+                     .nu = v.nu,
+                     .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                     .row_strength = INFINITY,
+                     .rule = OTA_COLUMNS_EXACT,
+                     .settings = &r->settings,
+                     .backend = plan->backend,
+                     .algebra = &plan->device->algebra,
+                     .kernels = plan->device->kernels,
+                     .pool = plan->pool,
+                     .workspace = job->seat->workspace,
+                     .index = job->batch * r->heads + job->head,
+                     .f = v.f,
+                     .g = s->g};
     for (int64_t i = 0; i < n * stride; i++) {
         if (!(((const double *)head.scores)[i] > -INFINITY)) s->gradient[i] = 0.0;
     }

@@ -134,8 +134,10 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     ota_backward_space *s = job->space;
     const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     const int64_t index = job->batch * r->heads + job->head;
-    double *of_rows = plan->device->transposed ? s->column_mass + index * n : s->row_mass + index * n;
-    double *of_columns = plan->device->transposed ? s->row_mass + index * m : s->column_mass + index * m;
+    double *of_rows =
+        plan->device->transposed ? s->column_mass + index * n : s->row_mass + index * n;
+    double *of_columns =
+        plan->device->transposed ? s->row_mass + index * m : s->column_mass + index * m;
     const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
     const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);

@@ -211,8 +211,8 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
     const bool placed = a->base != NULL;
     const size_t workers = (size_t)plan->device->worker_count;
     const ota_resolved *r = &plan->resolved;
-    const bool coupled = ota_device_has_seats(plan->device) && !plan->device->transposed && !r->from_matrix &&
-                         r->problem.regulariser == OTA_SOFTMAX &&
+    const bool coupled = ota_device_has_seats(plan->device) && !plan->device->transposed &&
+                         !r->from_matrix && r->problem.regulariser == OTA_SOFTMAX &&
                          ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT;
     if (plan->device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
@@ -282,7 +282,8 @@ static bool has_one_part(const tile_run *run) {
     const ota_gradients *want = run->want;
     const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-        if (ota_array_present(all[k]) && all[k]->type != (run->plan->device->wide ? OTA_F64 : OTA_F32))
+        if (ota_array_present(all[k]) &&
+            all[k]->type != (run->plan->device->wide ? OTA_F64 : OTA_F32))
             return false;
     }
     return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&

@@ -18,7 +18,7 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     for (int64_t i = 0; i < n; i++) {
         const double *row = (const double *)head->scores + i * head->stride;
         mu[i] = plan->device->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
-                                 : ota_row_mass(r, job->batch, job->head, i);
+                                         : ota_row_mass(r, job->batch, job->head, i);
         bool any = head->sink > -INFINITY;
         for (int64_t j = 0; j < m; j++) {
             if (!(row[j] > -INFINITY)) continue;
@@ -47,7 +47,7 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
                                                        : 0.0;
         if (given) {
             mass = plan->device->transposed ? ota_row_mass(r, job->batch, job->head, j)
-                                    : ota_column_mass(r, job->batch, job->head, j, mass);
+                                            : ota_column_mass(r, job->batch, job->head, j, mass);
         }
         nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
         if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
@@ -65,27 +65,27 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     const ota_backward_space *s = job->space;
     const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
     ota_head head = (ota_head){.rows = n,
-                                 .columns = m,
-                                 .scores = s->matrix,
-                                 .stride = plan->device->dense_stride,
-                                 .tau = job->law.tau,
-                                 .order = 1.0,
-                                 .sink = job->law.sink,
-                                 .mu = s->dense[0],
-                                 .nu = s->dense[1],
-                                 .row_strength = job->law.row_strength,
-                                 .rule = p->columns,
-                                 .strength = p->strength,
-                                 .lambda = p->lambda,
-                                 .start = p->start,
-                                 .end = p->end,
-                                 .settings = &r->settings,
-                                 .backend = plan->backend,
-                                 .algebra = &plan->device->algebra,
-                                 .kernels = plan->device->kernels,
-                                 .pool = plan->pool,
-                                 .f = s->dense[2],
-                                 .g = s->dense[3]};
+                               .columns = m,
+                               .scores = s->matrix,
+                               .stride = plan->device->dense_stride,
+                               .tau = job->law.tau,
+                               .order = 1.0,
+                               .sink = job->law.sink,
+                               .mu = s->dense[0],
+                               .nu = s->dense[1],
+                               .row_strength = job->law.row_strength,
+                               .rule = p->columns,
+                               .strength = p->strength,
+                               .lambda = p->lambda,
+                               .start = p->start,
+                               .end = p->end,
+                               .settings = &r->settings,
+                               .backend = plan->backend,
+                               .algebra = &plan->device->algebra,
+                               .kernels = plan->device->kernels,
+                               .pool = plan->pool,
+                               .f = s->dense[2],
+                               .g = s->dense[3]};
     if (ota_array_present(&p->lambdas)) {
         for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
         head.lambdas = s->dense[4];

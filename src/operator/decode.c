@@ -15,7 +15,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
             "use free or online columns, or forward over the whole sequence",
             "these columns couple all queries, so a cache cannot be decoded step by step");
     }
-    if (plan->device->transposed) {
+    if (plan->course.transposed) {
         return ota_fail(error, OTA_UNSUPPORTED, "axis", "use the rows axis",
                         "on the columns axis every key looks at all queries");
     }
@@ -37,10 +37,10 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
                         "online decoding needs arrays.remaining");
     }
     const int64_t offset = r->offset;
-    plan->device->key_count = key_count;
+    plan->backend->set_key_count(plan->device, key_count);
     r->offset = key_count - r->queries;
     const ota_status status = ota_plan_run(plan, arrays, result, error);
-    plan->device->key_count = r->keys;
+    plan->backend->set_key_count(plan->device, r->keys);
     r->offset = offset;
     return status;
 }

@@ -25,12 +25,21 @@ __attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char
     to->length += (size_t)length;
 }
 
+/* What the work is done in. */
+static const char *inside(const ota_plan *plan) {
+    static const char *const texts[] = {
+        [OTA_LADDER_F32] = "f32 inside",
+        [OTA_LADDER_F64] = "f64 inside",
+        [OTA_LADDER_F64_ON_F32] = "f64 inside (promoted, on scores in f32)",
+        [OTA_LADDER_F32_THEN_F64] = "f32 inside (f64 where a head needs it)",
+        [OTA_LADDER_F32_WARM_F64] = "f64 inside (rounds in f32 warm-start it)",
+        [OTA_LADDER_F32_OR_WARM_F64] = "f32 inside (f64 where a head needs it)"};
+    const ota_ladder ladder = plan->course.ladder;
+    const bool promoted = ladder == OTA_LADDER_F64 && plan->resolved.type != OTA_F64;
+    return promoted ? "f64 inside (promoted)" : texts[ladder];
+}
+
 size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
-    static const char *const paths[] = {"fused tiles",   "keys in place", "row blocks",
-                                        "rows in order", "stored scores", "stored kernel"};
-    const char *path = plan->device->streamed ? "streamed kernel"
-                       : plan->device->lanes  ? "kernels in lanes"
-                                      : paths[plan->device->strategy];
     static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
     static const char *const sides[] = {"rows", "columns"};
     const ota_resolved *r = &plan->resolved;
@@ -44,21 +53,12 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
          "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
          ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
          r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
-    line(&to, "type: %s in, %s inside%s\n", types[r->type],
-         plan->device->wide && !plan->device->mixed ? "f64" : "f32",
-         plan->device->narrow     ? " (promoted, on scores in f32)"
-         : plan->device->pairs    ? " (products of bf16 where the outputs are)"
-         : plan->device->mixed    ? " (f64 where a head needs it)"
-         : plan->device->leads    ? " (rounds begin in f32)"
-         : plan->device->promoted ? " (promoted)"
-                          : "");
+    const ota_course *course = &plan->course;
+    line(&to, "type: %s in, %s\n", types[r->type], inside(plan));
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
-    line(&to, "path: %s (%s%s)\n", path, plan->device->why,
-         plan->device->in_place ? "; few queries: keys and values are read where they lie"
-         : plan->device->lanes  ? "; small heads: one in a lane of the vectors"
-                        : "");
-    line(&to, "kernel: %s\n", plan->device->kernels->name);
-    line(&to, "threads: %d%s\n", plan->device->worker_count,
+    line(&to, "path: %s (%s)\n", course->strategy, course->why);
+    line(&to, "kernel: %s\n", course->level);
+    line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
          s->executor != NULL ? " (the caller's executor)" : "");
     line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
     line(&to, "scale: %.17g\n", r->scale);

@@ -9,6 +9,13 @@
 #include "plan.h"
 #include "solvers/stored_rounds.h"
 
+/* Is all work done in f64 although the data is narrower? */
+static bool is_promoted(const ota_plan *plan) {
+    const ota_ladder ladder = plan->course.ladder;
+    return plan->resolved.type != OTA_F64 &&
+           (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
+}
+
 /* ---- one coupled head --------------------------------------------------------------------------- */
 
 /* One head at work, in f32 or in f64. */
@@ -55,10 +62,10 @@ static ota_status judge_scores(const attempt *a, bool finite) {
     ota_head *head = (ota_head *)&a->head;
     const ota_settings *s = &a->plan->resolved.settings;
     if (!finite) {
-        (void)snprintf(
-            sentence_of(a), sizeof *a->run->sentences,
-            "head %" PRId64 ": the scores hold NaN or +inf and the columns couple all rows",
-            head->index);
+        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                       "head %" PRId64
+                       ": the scores hold NaN or +inf and the columns couple all rows",
+                       head->index);
         return OTA_NONFINITE;
     }
     if (head->unusable < 0) {
@@ -86,9 +93,9 @@ static void load_start(const attempt *a) {
     const ota_resolved *r = &a->plan->resolved;
     const ota_array *start = &a->run->arrays->start_potential;
     for (int64_t j = 0; j < head->columns; j++)
-        head->g[j] = head->warm ? ota_array_get(start, head->index / r->heads,
-                                                head->index % r->heads, 0, j)
-                                : 0.0;
+        head->g[j] =
+            head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
+                       : 0.0;
 }
 
 /* Stored scores, and the solver on them. */
@@ -113,22 +120,22 @@ static ota_status solve_stored(attempt *a) {
     status->temperature_reached = head->temperature_reached;
     (void)snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
     return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
-                                                                               : solved;
+                                                                                : solved;
 }
 
 /* Rounds on a kernel. True: the head is done, or the run was stopped. */
 static bool run_rounds(attempt *a, ota_warm_start *warm, ota_rounds_end *end) {
     const ota_plan *plan = a->plan;
-    const ota_device *device = plan->device;
+    const ota_course *course = &plan->course;
+    const bool tries = ota_ladder_tries_f32(course->ladder);
     const ota_settings *s = &plan->resolved.settings;
     ota_head_status *status = a->status;
     const ota_rounds_rule rule = {.named = plan->solver != &ota_solver_coupled,
-                                  .last_resort = device->streamed,
-                                  .coarse = a->tried && !device->mixed,
-                                  .warms = a->narrow && device->leads,
-                                  .of_matrix =
-                                      a->tried && device->mixed && plan->resolved.from_matrix};
-    const bool partial = device->streamed && s->allow_partial;
+                                  .last_resort = !course->stored,
+                                  .coarse = a->tried && !tries,
+                                  .warms = a->narrow && ota_ladder_warms(course->ladder),
+                                  .of_matrix = a->tried && tries && plan->resolved.from_matrix};
+    const bool partial = !course->stored && s->allow_partial;
     ota_status stopped = OTA_OK;
     *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
     if (*end == OTA_ROUNDS_STOPPED) {
@@ -157,22 +164,21 @@ static void put_column_potentials(const attempt *a) {
 /* False: this arithmetic is too narrow for the head, f64 has to do it, from g if `warm` says so. */
 static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *warm) {
     const ota_plan *plan = a->plan;
-    const ota_device *device = plan->device;
+    const ota_course *course = &plan->course;
     const ota_backend *backend = plan->backend;
     ota_head *head = &a->head;
     ota_head_status *status = a->status;
-    const bool on_kernel = device->strategy == OTA_STRATEGY_ROUNDS;
+    const bool tries = ota_ladder_tries_f32(course->ladder);
     backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
     head->warm = ota_array_present(&a->run->arrays->start_potential) &&
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
     if (head->warm) load_start(a);
     if (ota_run_interrupted(a->run)) return true;
-    if (a->tried && !device->mixed && !backend->pays_warm_start(head)) return false;
+    if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
     ota_rounds_end end = OTA_ROUNDS_LOST;
-    const bool done = on_kernel && run_rounds(a, warm, &end);
+    const bool done = course->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
-    if (!done)
-        status->result.status = device->streamed ? give_up(a, end) : solve_stored(a);
+    if (!done) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
     if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT) {
         atomic_store(&a->run->stopped, status->result.status);
         return true;
@@ -182,7 +188,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
         backend->gather(head);
         put_column_potentials(a);
     }
-    status->promoted = device->promoted || (device->mixed && !head->narrow);
+    status->promoted = is_promoted(plan) || (tries && !head->narrow);
     ota_run_settle(a->run, index / plan->resolved.heads, index % plan->resolved.heads, head->mass);
     return true;
 }
@@ -197,14 +203,14 @@ typedef struct forward_job {
 /* The ladder of precisions: f32 where it may do, or may warm-start f64; then f64. */
 static void run_head(const forward_job *job, int64_t index, int64_t place) {
     const ota_plan *plan = job->plan;
-    const ota_device *device = plan->device;
+    const ota_ladder ladder = plan->course.ladder;
     const bool warm = ota_array_present(&job->run->arrays->start_potential);
     attempt a = {.plan = plan, .run = job->run, .status = &plan->heads[index]};
     ota_warm_start from = {.given = false};
     if (plan->sentences != NULL) plan->sentences[index][0] = '\0';
-    if (!device->wide || device->mixed || (device->leads && !warm)) {
+    if (ota_ladder_begins_f32(ladder) && (ladder != OTA_LADDER_F32_WARM_F64 || !warm)) {
         a.narrow = true;
-        a.tried = device->wide;
+        a.tried = ota_ladder_ends_f64(ladder);
         if (try_head(&a, index, place, &from)) return;
     }
     a.narrow = a.tried = false;
@@ -236,7 +242,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
     const int64_t small = plan->backend->small_heads(run);
     if (small > 0) {
         ota_parallel(plan->pool, (heads + small - 1) / small, small_task, &job);
-    } else if (!ota_device_has_seats(plan->device)) {
+    } else if (plan->course.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
     } else if (heads >= ota_pool_threads(plan->pool)) {
         ota_parallel(plan->pool, heads, head_task, &job);
@@ -255,8 +261,8 @@ static bool worse(ota_status a, ota_status b) {
 
 static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
-    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = plan->device->promoted};
-    for (int64_t k = 0; plan->device->mixed && k < heads; k++)
+    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = is_promoted(plan)};
+    for (int64_t k = 0; ota_ladder_tries_f32(plan->course.ladder) && k < heads; k++)
         result->promoted = (k == 0 || result->promoted) && plan->heads[k].promoted;
     result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
     for (int64_t k = 0; k < heads; k++) {

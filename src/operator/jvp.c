@@ -120,15 +120,16 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             ota_result *found) {
     const ota_resolved *r = &plan->resolved;
     const ota_gradients nothing = {.size = sizeof nothing};
-    ota_tangent_job job = {.base = {.plan = plan,
-                                    .arrays = arrays,
-                                    .want = &nothing,
-                                    .space = plan->backward,
-                                    .slot = plan->device->slots,
-                                    .seat = ota_device_has_seats(plan->device) ? plan->device->seats : NULL,
-                                    .mode = ota_backward_mode_of(plan)},
-                           .along = along,
-                           .space = plan->backward->tangents};
+    ota_tangent_job job = {
+        .base = {.plan = plan,
+                 .arrays = arrays,
+                 .want = &nothing,
+                 .space = plan->backward,
+                 .slot = plan->device->slots,
+                 .seat = ota_device_has_seats(plan->device) ? plan->device->seats : NULL,
+                 .mode = ota_backward_mode_of(plan)},
+        .along = along,
+        .space = plan->backward->tangents};
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     found->status = OTA_OK;
     for (int64_t index = 0; index < r->batch * r->heads; index++) {

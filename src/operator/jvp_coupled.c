@@ -122,7 +122,8 @@ static void turned_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
         (void)ota_tangents_solve(job, w, k, i);
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
-            const double slope = s->matrix[j * plan->device->dense_stride + i], u = w->along[at + j];
+            const double slope = s->matrix[j * plan->device->dense_stride + i],
+                         u = w->along[at + j];
             if (!(slope > 0.0)) continue;
             const double mean = s->dense[1][j] / s->dense[0][j];
             right += slope * (u - mean);
@@ -179,7 +180,8 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
     const double tau = job->base.law.tau;
-    const double *f = plan->device->transposed ? s->g : s->f, *g = plan->device->transposed ? s->f : s->g;
+    const double *f = plan->device->transposed ? s->g : s->f,
+                 *g = plan->device->transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, s->held);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
@@ -220,9 +222,11 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
     ota_backward_space *space = job->base.space;
     const int64_t m = plan->resolved.keys, stride = plan->device->dense_stride;
     for (int64_t k = 0; k < rows; k++) {
-        const double *s = w->scores + k * plan->device->stride, *along = w->along + k * plan->device->stride;
+        const double *s = w->scores + k * plan->device->stride,
+                     *along = w->along + k * plan->device->stride;
         for (int64_t j = 0; j < m; j++) {
-            const int64_t at = plan->device->transposed ? j * stride + first + k : (first + k) * stride + j;
+            const int64_t at =
+                plan->device->transposed ? j * stride + first + k : (first + k) * stride + j;
             space->matrix[at] = s[j];
             space->gradient[at] = s[j] > -INFINITY ? along[j] : 0.0;
         }

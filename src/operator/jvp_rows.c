@@ -85,7 +85,8 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
                       int64_t rows) {
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
-    const int64_t m = plan->resolved.keys, width = plan->values_width, stride = plan->device->stride;
+    const int64_t m = plan->resolved.keys, width = plan->values_width,
+                  stride = plan->device->stride;
     if (ota_array_present(&job->along->coupling)) {
         ota_unpack_rows_f64(&job->along->coupling, base->batch, base->head, first, rows, w->change,
                             stride);

@@ -48,6 +48,7 @@ static void lay_out(ota_plan *plan) {
 }
 
 static void measure(ota_plan *plan) {
+    plan->course = plan->backend->course(plan->device);
     plan->arena = (ota_arena){0};
     lay_out(plan);
 }
@@ -153,12 +154,10 @@ void ota_plan_free(ota_plan *plan) {
 
 size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + plan->arena.used; }
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
-const char *ota_plan_kernel(const ota_plan *plan) { return plan->device->kernels->name; }
-int ota_plan_threads(const ota_plan *plan) { return plan->device->worker_count; }
+const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
+int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
-const char *ota_kernel_name(int index) {
-    return ota_backend_row(0)->level(index);
-}
+const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
@@ -170,4 +169,3 @@ ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error
     plan->resolved.settings = settings;
     return OTA_OK;
 }
-

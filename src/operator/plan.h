@@ -11,10 +11,11 @@ struct ota_plan {
     const ota_solver *stored_solver; /* of stored scores: `solver`, or what rounds fall back on */
     const ota_backend *backend;
     ota_device *device;
+    ota_course course; /* of the device */
     ota_pool *pool;
     ota_arena arena;
     int64_t values_width;
-    int walker_count;                    /* of backward: 1, or the workers, where heads are walked side by side */
+    int walker_count; /* of backward: 1, or the workers, where heads are walked side by side */
     ota_head_status *heads;              /* [batch * heads] */
     char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
     struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */

@@ -34,12 +34,12 @@ static void product_chunk(void *context, int64_t chunk, int worker) {
     memset(partial, 0, (size_t)s->columns * sizeof *partial);
     if (s->narrow)
         s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                         last - first, s->columns, job->x, s->den + first,
-                                         job->mean + first, partial);
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
     else
         s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride, s->stride,
-                                         last - first, s->columns, job->x, s->den + first,
-                                         job->mean + first, partial);
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
 }
 
 static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
@@ -68,10 +68,10 @@ static void diagonal_chunk(void *context, int64_t chunk, int worker) {
     memset(weight, 0, (size_t)s->columns * sizeof *weight);
     if (s->narrow)
         s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
-                                        last - first, s->columns, s->den + first, weight, diagonal);
+                                       last - first, s->columns, s->den + first, weight, diagonal);
     else
         s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
-                                        last - first, s->columns, s->den + first, weight, diagonal);
+                                       last - first, s->columns, s->den + first, weight, diagonal);
 }
 
 static double absolute_sum(const double *x, int64_t count) {

@@ -13,9 +13,10 @@ void ota_column_step(ota_coupled *state, double t, double omega) {
         const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
         const ota_marginal step = ota_column_marginal(head->rule, t, head->strength, lambda);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
-        if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0)) continue;
-        const double next =
-            ota_marginal_update(step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
+        if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0))
+            continue;
+        const double next = ota_marginal_update(
+            step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
         if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
             g[j] = next;
         } else {
@@ -52,8 +53,9 @@ void ota_constant_mode(ota_coupled *state) {
         wanted += state->pass.target[j] * exp(-head->g[j] / head->strength);
     }
     const double stiffness =
-        1.0 / head->strength +
-        (head->row_strength < INFINITY ? 1.0 / (head->row_strength + state->pass.temperature) : 0.0);
+        1.0 / head->strength + (head->row_strength < INFINITY
+                                    ? 1.0 / (head->row_strength + state->pass.temperature)
+                                    : 0.0);
     const double move = log(wanted / reached) / stiffness;
     if (!isfinite(move)) return;
     /* Rows answer with f <- f - share move; their masses grow when they are relaxed. */

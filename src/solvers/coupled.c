@@ -56,7 +56,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
     }
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
-        state->history = ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
+        state->history =
+            ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
     }
     /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs.
      * */
@@ -66,10 +67,13 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         state->weights = ota_arena_take(arena, matrix, number);
         if (columns <= OTA_NEWTON_DENSE) {
             state->across = ota_arena_take(arena, times(columns, rounded_up(rows, LANE)), number);
-            state->hessian = ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
-            state->factor = ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
+            state->hessian =
+                ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
+            state->factor =
+                ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
         }
-        state->vectors = ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
+        state->vectors =
+            ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
         state->fixed = ota_arena_take(arena, lane, 1);
         state->sinks = ota_arena_take(arena, row_count, number);
         state->gathered =
@@ -124,7 +128,8 @@ static int64_t find_shut_row(ota_coupled *state) {
     const bool elastic = head->rule == OTA_COLUMNS_ELASTIC;
     const bool never_closes = head->settings->fixed && head->settings->rounds == 0;
     int64_t shut = -1;
-    memset(state->pass.column_lse, 0, (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
+    memset(state->pass.column_lse, 0,
+           (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
     for (int64_t i = 0; i < state->pass.rows; i++) {
         if (!(head->mu[i] > 0.0)) continue;
         bool open = head->sink > -INFINITY;
@@ -219,7 +224,8 @@ static void say_infeasible(ota_head *head) {
 static void prune(ota_coupled *state) {
     const int64_t width = state->pass.columns + 1;
     const size_t element = state->pass.narrow ? sizeof(float) : sizeof(double);
-    memcpy(state->pruned, state->pass.scores, (size_t)(state->pass.rows * state->pass.stride) * element);
+    memcpy(state->pruned, state->pass.scores,
+           (size_t)(state->pass.rows * state->pass.stride) * element);
     for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < state->pass.columns; j++) {
             if (state->usable[i * width + j] != 0) continue;
@@ -273,7 +279,8 @@ static bool peel(ota_coupled *state, int64_t *unusable) {
             column_degree[only] -= 1.0;
             column_left[only] = filled ? 0.0 : rest;
             for (int64_t k = 0; k < state->pass.rows && filled; k++) {
-                if (!(row_left[k] > 0.0) || !(ota_score(&state->pass, k, only) > -INFINITY)) continue;
+                if (!(row_left[k] > 0.0) || !(ota_score(&state->pass, k, only) > -INFINITY))
+                    continue;
                 row_degree[k] -= 1.0;
                 *unusable += 1;
             }
@@ -304,7 +311,8 @@ static bool search_by_peeling(ota_coupled *state) {
     if (unusable == 0 || head->order > 1.0) return true;
     head->unusable = unusable;
     const int64_t allowed = count_allowed(state);
-    const bool identity = allowed - unusable == state->pass.rows && state->pass.rows == state->pass.columns;
+    const bool identity =
+        allowed - unusable == state->pass.rows && state->pass.rows == state->pass.columns;
     say_unusable(head, unusable, allowed, identity, !identity);
     return false;
 }
@@ -401,8 +409,9 @@ static ota_domain domain_of(ota_coupled *state, bool linear) {
     const ota_head *head = state->head;
     if (head->row_strength < INFINITY || head->order > 1.0) return OTA_DOMAIN_ROWS;
     if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
-    return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau ? OTA_DOMAIN_LINEAR
-                                                                             : OTA_DOMAIN_LOG;
+    return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
+               ? OTA_DOMAIN_LINEAR
+               : OTA_DOMAIN_LOG;
 }
 
 /* The plan itself, where pruned pairs must stay without weight. */
@@ -413,7 +422,8 @@ static void emit_plan(ota_coupled *state) {
         ota_row_found found;
         double *row = head->plan + i * head->stride;
         for (int64_t j = 0; j < state->pass.columns; j++) row[j] = ota_score(&state->pass, i, j);
-        state->head->algebra->row_solve(&law, row, head->g, state->pass.columns, head->mu[i], row, &found);
+        state->head->algebra->row_solve(&law, row, head->g, state->pass.columns, head->mu[i], row,
+                                        &found);
     }
     head->emission = OTA_EMIT_PLAN;
 }

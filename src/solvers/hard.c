@@ -30,8 +30,9 @@ static size_t assignment_workspace(const ota_head_shape *shape) {
     const size_t paths = ota_assignment_workspace(shape->rows, shape->columns, shape->narrow);
     const size_t larger = transport > paths ? transport : paths;
     size_t total;
-    return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(shape->rows), &total) ? SIZE_MAX
-                                                                                     : total;
+    return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(shape->rows), &total)
+               ? SIZE_MAX
+               : total;
 }
 
 /* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */

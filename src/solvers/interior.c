@@ -151,7 +151,8 @@ static double start(interior *n) {
         for (int64_t j = 0; j < state->pass.columns; j++) n->free_part[j] += p[j];
     }
     for (int64_t j = 0; j < state->pass.columns && head->rule == OTA_COLUMNS_CAPPED; j++) {
-        const double left = state->pass.target[j] - n->free_part[j], least = 0.1 * state->pass.target[j];
+        const double left = state->pass.target[j] - n->free_part[j],
+                     least = 0.1 * state->pass.target[j];
         n->free_part[j] = left > least ? left : least;
     }
     return delta;
@@ -175,7 +176,8 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         double *w = state->weights + i * state->pass.stride;
         const double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
-                     *s = n->scores + i * state->pass.stride, *moved = n->move + i * state->pass.stride;
+                     *s = n->scores + i * state->pass.stride,
+                     *moved = n->move + i * state->pass.stride;
         double sum = 0.0, mass = 0.0, leak = 0.0, h;
         n->row_sum[i] = 0.0;
         n->row_right[i] = 0.0;
@@ -249,8 +251,9 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        const double *w = state->weights + i * state->pass.stride, *p = n->plan + i * state->pass.stride,
-                     *z = n->slack + i * state->pass.stride, *s = n->scores + i * state->pass.stride;
+        const double *w = state->weights + i * state->pass.stride,
+                     *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
+                     *s = n->scores + i * state->pass.stride;
         double *moved = n->move + i * state->pass.stride;
         double sum = 0.0;
         n->row_step[i] = 0.0;
@@ -352,8 +355,8 @@ static void advance(interior *n, double length) {
 
 static void solve(interior *n) {
     ota_coupled *state = n->state;
-    ota_laplacian_substitute(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
-                             n->pivots, NULL, n->right, n->step);
+    ota_laplacian_substitute(state->head->algebra, state->factor, state->pass.padded_columns,
+                             state->pass.columns, n->pivots, NULL, n->right, n->step);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -374,7 +377,8 @@ static interior place(ota_coupled *state, const double *scores, double t) {
     at = state->vectors;
     double **columns[] = {&n.step,      &n.right,  &n.excess, &n.free_part,
                           &n.free_move, &n.second, &n.pivots};
-    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++, at += state->pass.padded_columns)
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0];
+         k++, at += state->pass.padded_columns)
         *columns[k] = at;
     return n;
 }
@@ -383,11 +387,11 @@ static void factor(interior *n) {
     ota_coupled *state = n->state;
     ota_newton_links(state);
     for (int64_t j = 0; j < state->pass.columns; j++)
-        memcpy(state->factor + j * state->pass.padded_columns, state->hessian + j * state->pass.padded_columns,
-               (size_t)j * sizeof(double));
+        memcpy(state->factor + j * state->pass.padded_columns,
+               state->hessian + j * state->pass.padded_columns, (size_t)j * sizeof(double));
     memcpy(n->pivots, n->excess, (size_t)state->pass.columns * sizeof *n->pivots);
-    ota_laplacian_factor(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
-                         n->pivots, NULL);
+    ota_laplacian_factor(state->head->algebra, state->factor, state->pass.padded_columns,
+                         state->pass.columns, n->pivots, NULL);
 }
 
 /* Keys of a capped head whose capacity is not used up have no price. */
@@ -395,7 +399,8 @@ static void settle_caps(interior *n) {
     ota_head *head = n->state->head;
     if (head->rule != OTA_COLUMNS_CAPPED) return;
     for (int64_t j = 0; j < n->state->pass.columns; j++) {
-        if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j]) head->g[j] = 0.0;
+        if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j])
+            head->g[j] = 0.0;
     }
 }
 
@@ -412,8 +417,9 @@ static void part_blocks(interior *n, double slack) {
         if (!(head->f[i] > -INFINITY)) continue;
         for (int64_t j = 0; j <= state->pass.columns; j++) {
             if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
-            const double lift =
-                j == state->pass.columns ? head->sink : n->scores[i * state->pass.stride + j] + head->g[j];
+            const double lift = j == state->pass.columns
+                                    ? head->sink
+                                    : n->scores[i * state->pass.stride + j] + head->g[j];
             apart = fmax(apart, (head->f[i] + lift + slack) / (double)(of_rows[i] - of_columns[j]));
         }
     }
@@ -427,7 +433,8 @@ static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
     int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->pass.columns : 0;
     for (int64_t i = 0; i < state->pass.rows; i++) {
-        for (int64_t j = 0; j < state->pass.columns; j++) count += n->plan[i * state->pass.stride + j] > 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++)
+            count += n->plan[i * state->pass.stride + j] > 0.0;
         count += n->sink[i] > 0.0;
     }
     return count;

@@ -76,7 +76,8 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
         const double *s = n->scores + i * state->pass.stride;
-        state->head->algebra->row_solve(&law, s, head->g, state->pass.columns, head->mu[i], p, &found);
+        state->head->algebra->row_solve(&law, s, head->g, state->pass.columns, head->mu[i], p,
+                                        &found);
         head->algebra->accumulate(p, state->pass.columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;
@@ -138,8 +139,8 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
         }
         algebra->accumulate(w, state->pass.columns, 1.0, full);
         if (keep < 1.0 || sink > 0.0)
-            algebra->accumulate(w, state->pass.columns, ((1.0 - keep) * total + keep * sink) / total,
-                                leak);
+            algebra->accumulate(w, state->pass.columns,
+                                ((1.0 - keep) * total + keep * sink) / total, leak);
         algebra->multiply(w, state->pass.columns, sqrt(keep / total));
     }
 }
@@ -167,8 +168,8 @@ static void link_block(void *context, int64_t block, int worker) {
     for (int64_t j = first; j < last; j++)
         memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
     state->head->algebra->apply(state->across + first * length, length, state->weights,
-                                     state->pass.stride, last - first, state->pass.rows, last, to,
-                                     state->pass.padded_columns);
+                                state->pass.stride, last - first, state->pass.rows, last, to,
+                                state->pass.padded_columns);
 }
 
 void ota_newton_links(ota_coupled *state) {
@@ -191,7 +192,8 @@ static void form_system(newton *n) {
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double more = shift;
         if (head->rule == OTA_COLUMNS_RELAXED && head->g[j] > -INFINITY) {
-            more += n->t * state->pass.target[j] * exp(-head->g[j] / head->strength) / head->strength;
+            more +=
+                n->t * state->pass.target[j] * exp(-head->g[j] / head->strength) / head->strength;
         }
         n->excess[j] += more;
         n->diagonal[j] += more;
@@ -221,7 +223,8 @@ static void multiply_chunk(void *context, int64_t chunk, int worker) {
 static void multiply(newton *n) {
     ota_each_chunk(&n->state->pass, multiply_chunk, n);
     ota_add_chunks(&n->state->pass, n->state->pass.partial, n->product);
-    for (int64_t j = 0; j < n->state->pass.columns; j++) n->product[j] += n->diagonal[j] * n->search[j];
+    for (int64_t j = 0; j < n->state->pass.columns; j++)
+        n->product[j] += n->diagonal[j] * n->search[j];
 }
 
 /* The keys that move, the others' direction given; preconditioned by the diagonal, to the forcing
@@ -270,13 +273,14 @@ static void solve_free(newton *n) {
         return;
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        memcpy(state->factor + j * state->pass.padded_columns, state->hessian + j * state->pass.padded_columns,
-               (size_t)j * sizeof(double));
+        memcpy(state->factor + j * state->pass.padded_columns,
+               state->hessian + j * state->pass.padded_columns, (size_t)j * sizeof(double));
     }
     memcpy(n->right_copy, n->right, bytes);
     memcpy(n->excess_copy, n->excess, bytes);
-    ota_laplacian_solve(state->head->algebra, state->factor, state->pass.padded_columns, state->pass.columns,
-                        n->excess_copy, state->fixed, n->right_copy, n->direction);
+    ota_laplacian_solve(state->head->algebra, state->factor, state->pass.padded_columns,
+                        state->pass.columns, n->excess_copy, state->fixed, n->right_copy,
+                        n->direction);
 }
 
 /* Exact columns without a sink do not feel a constant; unlinked keys would let it drift away. */
@@ -459,7 +463,8 @@ static ota_outcome cool(newton *n, ota_status *stopped) {
 
 static void widen(ota_coupled *state) {
     const float *from = state->pass.scores;
-    for (int64_t k = 0; k < state->pass.rows * state->pass.stride; k++) state->wide[k] = (double)from[k];
+    for (int64_t k = 0; k < state->pass.rows * state->pass.stride; k++)
+        state->wide[k] = (double)from[k];
 }
 
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {

@@ -59,10 +59,12 @@ static void update_task(void *context, int64_t task, int worker) {
         for (int64_t i = 0; i < state->pass.rows; i++)
             x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
         ota_row_found found;
-        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, state->pass.target[j], p, &found);
+        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, state->pass.target[j],
+                                        p, &found);
         double g = found.potential;
         if (found.empty || !isfinite(g)) continue;
-        if (head->rule == OTA_COLUMNS_RELAXED) g = relaxed_potential(job, x, state->pass.target[j], p);
+        if (head->rule == OTA_COLUMNS_RELAXED)
+            g = relaxed_potential(job, x, state->pass.target[j], p);
         head->g[j] = head->rule == OTA_COLUMNS_CAPPED && g > 0.0 ? 0.0 : g;
     }
 }

@@ -85,7 +85,8 @@ static ota_status solve_prefix(ota_head *head) {
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, head->order, head->rows, head->stride);
     const ota_solver *inner = inner_solver(head->order);
-    const ota_row_parameters law = {head->kernels, head->order, head->tau, head->sink, INFINITY, NULL};
+    const ota_row_parameters law = {head->kernels, head->order, head->tau,
+                                    head->sink,    INFINITY,    NULL};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
@@ -132,7 +133,7 @@ static ota_status solve_prefix(ota_head *head) {
         } else {
             ota_row_found found;
             head->algebra->row_solve(&law, (const double *)head->scores + i * head->stride, block.g,
-                              columns, memory.mu[i], row, &found);
+                                     columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;
         }
     }

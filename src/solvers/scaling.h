@@ -12,7 +12,7 @@
 #include "solver.h"
 
 typedef struct ota_scaling {
-    ota_head *head;           /* rule, nu, mass, temperature; g is filled at the end */
+    ota_head *head;            /* rule, nu, mass, temperature; g is filled at the end */
     double *target;            /* [columns] nu, balanced to the row mass */
     double *sum;               /* [columns] c */
     double *scaling;           /* [columns] v */

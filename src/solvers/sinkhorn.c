@@ -245,9 +245,7 @@ static size_t linear_workspace(const ota_head_shape *shape) {
     return ota_coupled_bytes(shape, OTA_NEEDS_KERNEL);
 }
 
-static size_t log_workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape, 0);
-}
+static size_t log_workspace(const ota_head_shape *shape) { return ota_coupled_bytes(shape, 0); }
 
 static const char *refuses(const ota_resolved *r) {
     return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton"

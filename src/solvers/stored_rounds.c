@@ -162,8 +162,7 @@ static ota_rounds_end run(ota_head *head, const ota_rounds_rule *rule, ota_scali
             if (kernel->first && !is_fine(head, rule, &at)) return OTA_ROUNDS_COARSE;
             kernel->met = within(head, scaling, &at);
             if (isnan(at.residual)) return OTA_ROUNDS_LOST;
-            const bool slow =
-                !kernel->met && !rule->last_resort && is_slow(head, &at, rule->named);
+            const bool slow = !kernel->met && !rule->last_resort && is_slow(head, &at, rule->named);
             const bool spent = head->rounds >= settings->max_rounds;
             if (at.warming && (kernel->met || slow || spent)) {
                 *from = (ota_warm_start){.given = true, .slow = at.slow, .rounds = head->rounds};

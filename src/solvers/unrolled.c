@@ -130,13 +130,15 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     const pass_job *job = context;
     const ota_head *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_parameters law = {head->kernels, 1.0, step->t, head->sink, head->row_strength, NULL};
+    const ota_row_parameters law = {head->kernels,      1.0, step->t, head->sink,
+                                    head->row_strength, NULL};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
-        head->algebra->row_solve(&law, scores_of(head, i), step->g, head->columns, head->mu[i], p, &found);
+        head->algebra->row_solve(&law, scores_of(head, i), step->g, head->columns, head->mu[i], p,
+                                 &found);
         step->result[i] = head->mu[i] > 0.0 ? found.potential : -INFINITY;
     }
 }
@@ -149,8 +151,8 @@ static void tops_forward(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t j = 0; j < head->columns; j++) top[j] = -INFINITY;
-    head->algebra->columns_top(scores_of(head, first), head->stride, last - first,
-                                    head->columns, job->f + first, top);
+    head->algebra->columns_top(scores_of(head, first), head->stride, last - first, head->columns,
+                               job->f + first, top);
 }
 
 static void sums_forward(void *context, int64_t chunk, int worker) {
@@ -161,9 +163,8 @@ static void sums_forward(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     memset(sum, 0, (size_t)head->columns * sizeof *sum);
-    head->algebra->columns_sum(scores_of(head, first), head->stride, last - first,
-                                    head->columns, job->f + first, job->u->more_partial,
-                                    log2_e / job->step->t, sum);
+    head->algebra->columns_sum(scores_of(head, first), head->stride, last - first, head->columns,
+                               job->f + first, job->u->more_partial, log2_e / job->step->t, sum);
 }
 
 static void column_levels(ota_unrolled *u, const ota_step *step, const double *f) {
@@ -184,8 +185,7 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
 
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
 
-ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g,
-                                double level) {
+ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g, double level) {
     const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
     const ota_marginal rule = ota_column_marginal(head->rule, t, head->strength, lambda);
     const double omega = head->settings->relaxation;
@@ -270,8 +270,7 @@ static void plan_reverse(void *context, int64_t chunk, int worker) {
             memset(gradient, 0, (size_t)head->columns * sizeof *gradient);
             continue;
         }
-        (void)head->algebra->exponentials(s, head->g, head->columns, -f, log2_e / head->tau,
-                                               p);
+        (void)head->algebra->exponentials(s, head->g, head->columns, -f, log2_e / head->tau, p);
         for (int64_t j = 0; j < head->columns; j++) {
             gradient[j] = p[j] > 0.0 ? p[j] * gradient[j] / head->tau : 0.0;
             sum += gradient[j];

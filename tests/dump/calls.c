@@ -251,9 +251,9 @@ static void describe(run *r) {
         const char *found, *said;
     } words[] = {{"read where they lie", "in place"},
                  {" (promoted, on scores in f32)", "on f32"},
-                 {" (products of bf16", "products of bf16"},
+                 {"products of bf16", "products of bf16"},
                  {" (f64 where a head needs it)", "f64 by head"},
-                 {" (rounds begin in f32)", "begins in f32"},
+                 {" (rounds in f32 warm-start it)", "begins in f32"},
                  {" (promoted)", "promoted"}};
     char text[4096];
     dump_row *row = r->row;

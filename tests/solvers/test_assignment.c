@@ -114,7 +114,7 @@ static ota_status solve(clouds *c, bool narrow, const char *level) {
                               .stride = c->stride,
                               .narrow = narrow,
                               .costs = narrow ? ota_kernels_choose(level)->f32->costs
-                                             : ota_kernels_choose(level)->f64->costs,
+                                              : ota_kernels_choose(level)->f64->costs,
                               .match = c->match,
                               .f = c->f,
                               .g = c->g};

@@ -346,8 +346,7 @@ static void links_of_any_size(void **unused) {
     for (int k = 1; k < COUNT; k++) links[k * STRIDE + k - 1] = pow(10.0, -10.0 * k);
     b[COUNT - 1] = 1e-240;
     fixed[0] = 1;
-    ota_laplacian_solve(&algebra, links, STRIDE, COUNT, excess, fixed, b,
-                        x);
+    ota_laplacian_solve(&algebra, links, STRIDE, COUNT, excess, fixed, b, x);
     double level = 0.0, worst = 0.0;
     for (int k = 1; k < COUNT; k++) {
         level += 1e-240 / pow(10.0, -10.0 * k);
@@ -368,8 +367,7 @@ static void links_of_any_size(void **unused) {
     memcpy(used, given, sizeof given);
     held[4] = 1;
     found[4] = 0.75;
-    ota_laplacian_solve(&algebra, used, STRIDE, FULL, own_used, held,
-                        wanted_used, found);
+    ota_laplacian_solve(&algebra, used, STRIDE, FULL, own_used, held, wanted_used, found);
     for (int i = 0; i < FULL; i++) {
         double left = own[i] * found[i] - wanted[i];
         for (int j = 0; j < FULL; j++) left += given[i * STRIDE + j] * (found[i] - found[j]);
@@ -382,8 +380,7 @@ static void links_of_any_size(void **unused) {
     unsigned char all_free[4] = {0};
     split[1 * 16 + 0] = 2.0;
     split[3 * 16 + 2] = 1.0;
-    ota_laplacian_solve(&algebra, split, 16, 4, none, all_free, right,
-                        step);
+    ota_laplacian_solve(&algebra, split, 16, 4, none, all_free, right, step);
     spec_check("DER-11", fabs(step[0] - step[1] - 0.5) + fabs(step[2] - step[3] - 2.0), 1e-15);
 }
 

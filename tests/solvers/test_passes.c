@@ -77,18 +77,18 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     b->settings.tolerance = 1e-9;
     b->algebra = ota_cpu_algebra(ota_kernels_choose(NULL));
     b->head = (ota_head){.backend = &ota_cpu_backend,
-                          .algebra = &b->algebra,
-                          .rows = ROWS,
-                          .columns = COLUMNS,
-                          .narrow = narrow,
-                          .stride = STRIDE,
-                          .tau = 0.7,
-                          .order = 1.0,
-                          .sink = -INFINITY,
-                          .row_strength = INFINITY,
-                          .rule = OTA_COLUMNS_EXACT,
-                          .settings = &b->settings,
-                          .kernels = ota_kernels_choose(NULL)};
+                         .algebra = &b->algebra,
+                         .rows = ROWS,
+                         .columns = COLUMNS,
+                         .narrow = narrow,
+                         .stride = STRIDE,
+                         .tau = 0.7,
+                         .order = 1.0,
+                         .sink = -INFINITY,
+                         .row_strength = INFINITY,
+                         .rule = OTA_COLUMNS_EXACT,
+                         .settings = &b->settings,
+                         .kernels = ota_kernels_choose(NULL)};
     draw(b);
     b->head.scores = narrow ? (void *)b->narrow : (void *)b->wide;
     b->head.mu = b->mu;
@@ -191,7 +191,8 @@ static void expect_middle(const bench *b, const double *absorbed) {
                               : center == OTA_CENTER_MEAN ? sum / count
                                                           : 0.5 * (low + high);
         if (count > 0.0) {
-            spec_check("TOT-106", fabs(b->state.pass.absorbed_f[i] + wanted), 16.0 * b->unit * 20.0);
+            spec_check("TOT-106", fabs(b->state.pass.absorbed_f[i] + wanted),
+                       16.0 * b->unit * 20.0);
         } else {
             assert_true(b->state.pass.absorbed_f[i] >= 0.0 && b->state.pass.absorbed_f[i] <= 0.0);
         }
@@ -303,8 +304,10 @@ static void relaxed_pass(void **unused) {
         }
         for (int64_t j = 0; j < COLUMNS; j++) {
             const double sum = exp(column_level(b, j, t, exact) + b->g[j] / t);
-            spec_check("DER-09", fabs(b->state.pass.column[j] - sum), rounding_of(b, t) * (1.0 + sum));
-            if (j != SHUT) near(b->state.pass.column_lse[j], column_level(b, j, t, b->f), rounding_of(b, t));
+            spec_check("DER-09", fabs(b->state.pass.column[j] - sum),
+                       rounding_of(b, t) * (1.0 + sum));
+            if (j != SHUT)
+                near(b->state.pass.column_lse[j], column_level(b, j, t, b->f), rounding_of(b, t));
         }
         tear_down(b);
     }
@@ -360,7 +363,8 @@ static void measured(void **unused) {
                 sum += exp((b->s[i * COLUMNS + j] + b->f[i] + b->g[j]) / t);
             rows += fabs(sum - b->mu[i]);
         }
-        for (int64_t j = 0; j < COLUMNS; j++) excess += fmax(b->state.pass.column[j] - b->nu[j], 0.0);
+        for (int64_t j = 0; j < COLUMNS; j++)
+            excess += fmax(b->state.pass.column[j] - b->nu[j], 0.0);
         rows /= b->head.mass;
         excess /= b->head.mass;
         expect_sums(b, t);

@@ -31,10 +31,10 @@ static request draw_request(dice *d, int order, int k) {
     static const double masses[] = {1.0, 0.3, 2.5};
     request r = {.count = counts[k % COUNTS], .mu = masses[k % 3]};
     r.law = (ota_row_parameters){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
-                          .order = orders[order],
-                          .tau = k % 5 < 2 ? 0.4 : 1.5,
-                          .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
-                          .row_strength = INFINITY};
+                                 .order = orders[order],
+                                 .tau = k % 5 < 2 ? 0.4 : 1.5,
+                                 .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
+                                 .row_strength = INFINITY};
     return r;
 }
 

@@ -31,8 +31,8 @@ void ota_pack_pairs(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key
                    slot->key_pairs);
     if (!ota_array_present(&w->arrays->out)) return;
     ota_pairs_across(values, batch, key_head, 0, device->key_count, slot->value_pairs);
-    slot->broken_count = ota_pairs_mend(slot->value_pairs, device->key_count, device->values_width,
-                                        slot->broken);
+    slot->broken_count =
+        ota_pairs_mend(slot->value_pairs, device->key_count, device->values_width, slot->broken);
 }
 
 void ota_attend_pairs(const ota_device *device, const ota_slot *slot, const void *block) {
@@ -93,8 +93,8 @@ void ota_allot_columns(ota_head_place *place, double total) {
 
 static int64_t places(const ota_device *device) { return device->seat_count; }
 
-static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow,
-                       bool keep_g, ota_head *head) {
+static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow, bool keep_g,
+                       ota_head *head) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const ota_problem *p = &r->problem;
@@ -242,6 +242,8 @@ const ota_backend ota_cpu_backend = {
     .create = ota_cpu_create,
     .lay_out = ota_cpu_lay_out,
     .shrink = ota_cpu_shrink,
+    .course = ota_cpu_course,
+    .set_key_count = ota_cpu_set_key_count,
     .close = ota_cpu_close,
     .run_rows = run_rows,
     .small_heads = small_heads,

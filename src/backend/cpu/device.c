@@ -25,8 +25,8 @@ static bool divides_columns(const ota_problem *p) {
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
 static bool fits_lanes(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    return device->strategy == OTA_STRATEGY_ROUNDS && divides_columns(&r->problem) && !r->has_sink &&
-           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+    return device->strategy == OTA_STRATEGY_ROUNDS && divides_columns(&r->problem) &&
+           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
            r->keys <= OTA_LANES_SIDE;
 }
 
@@ -62,7 +62,8 @@ static const struct strategy_row {
     {runs_on_kernel, OTA_STRATEGY_ROUNDS,
      "rounds read exp(scores), formed once, and the last makes the output"},
     {is_transposed, OTA_STRATEGY_DENSE, "the transposed problem is solved on stored scores"},
-    {is_coupled, OTA_STRATEGY_DENSE, "the columns couple all rows of a head, so its scores are stored"},
+    {is_coupled, OTA_STRATEGY_DENSE,
+     "the columns couple all rows of a head, so its scores are stored"},
     {is_online, OTA_STRATEGY_ORDERED, "each row takes from what earlier rows left"},
     {is_dropped, OTA_STRATEGY_BLOCKS,
      "weights are dropped from whole score rows, one block per worker"},
@@ -82,8 +83,8 @@ static bool leads_narrow(const ota_device *device) {
         r->settings.precision != OTA_PRECISION_AUTO || !device->layout.may_switch)
         return false;
     return device->mixed || (r->from_matrix &&
-                           (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
-                           r->queries >= least_pairs / most(r->keys, 1));
+                             (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
+                             r->queries >= least_pairs / most(r->keys, 1));
 }
 
 /* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
@@ -148,10 +149,10 @@ static void take_worker(ota_device *device, ota_worker *w) {
     w->sum = ota_arena_take(a, OTA_ROW_BLOCK, real);
     w->scores = ota_arena_take(a, (size_t)device->stride, OTA_BLOCK_ROWS * real);
     if (device->strategy == OTA_STRATEGY_FUSED)
-        w->attend = ota_arena_take(
-            a,
-            (size_t)(ota_attend_scratch(device->values_width) + (device->pairs ? OTA_PAIRS_ATTEND : 0)),
-            real);
+        w->attend = ota_arena_take(a,
+                                   (size_t)(ota_attend_scratch(device->values_width) +
+                                            (device->pairs ? OTA_PAIRS_ATTEND : 0)),
+                                   real);
     if (keeps_lists(device)) {
         const size_t room = (size_t)device->stride + OTA_KEEP_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);
@@ -160,7 +161,8 @@ static void take_worker(ota_device *device, ota_worker *w) {
     }
     if (device->streamed) take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
     if (device->strategy == OTA_STRATEGY_CACHE || device->in_place)
-        w->strip = ota_arena_take(a, (size_t)most(r->width, device->values_width), OTA_PANEL * real);
+        w->strip =
+            ota_arena_take(a, (size_t)most(r->width, device->values_width), OTA_PANEL * real);
     if (device->strategy == OTA_STRATEGY_ORDERED) {
         w->row = ota_arena_take(a, (size_t)device->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)device->stride, sizeof(double));
@@ -220,7 +222,8 @@ static void take_seat(ota_device *device, ota_seat *seat) {
     ota_arena *a = device->arena;
     void *plan_matrix = NULL;
     if (!device->streamed)
-        take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device), &seat->scores);
+        take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device),
+                    &seat->scores);
     const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
     if (wants_plan)
         take_matrix(a, device->dense_rows, device->dense_stride, sizeof(double), &plan_matrix);
@@ -265,8 +268,8 @@ static void take_slot(ota_device *device, ota_slot *slot) {
     take_matrix(a, r->keys, device->values_width, real, &slot->values);
     if (device->pairs) {
         void *pairs = NULL;
-        slot->key_pairs = ota_arena_take(
-            a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2), sizeof(uint32_t));
+        slot->key_pairs = ota_arena_take(a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2),
+                                         sizeof(uint32_t));
         take_matrix(a, (r->keys + 1) / 2, device->values_width, sizeof(uint32_t), &pairs);
         slot->value_pairs = pairs;
     }
@@ -284,8 +287,7 @@ void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
     ota_seat *seats = ota_arena_take(a, (size_t)device->seat_count, sizeof(ota_seat));
     const size_t parts = (size_t)(device->slot_count * device->group) * OTA_CHUNKS;
     ota_head_status *block_tallies = ota_arena_take(a, parts, sizeof(ota_head_status));
-    const size_t pieces =
-        device->strategy == OTA_STRATEGY_CACHE ? parts * (size_t)r->queries : 0;
+    const size_t pieces = device->strategy == OTA_STRATEGY_CACHE ? parts * (size_t)r->queries : 0;
     double *piece_top = ota_arena_take(a, pieces, sizeof(double));
     double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
     void *piece_out = NULL, *receivers = NULL;
@@ -346,18 +348,18 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
     const ota_kernels_f64 *f64 = kernels->f64;
     const ota_kernels_f32 *f32 = kernels->f32;
     return (ota_host_algebra){.sum = f64->sum,
-                                         .accumulate = f64->accumulate,
-                                         .multiply = f64->multiply,
-                                         .apply = f64->apply,
-                                         .exponentials = f64->exponentials,
-                                         .columns_top = f64->columns_top,
-                                         .columns_sum = f64->columns_sum,
-                                         .row_solve = ota_row_solve_f64,
-                                         .centred_product_f32 = f32->centred_product,
-                                         .centred_product_f64 = f64->centred_product,
-                                         .slope_diagonal_f32 = f32->slope_diagonal,
-                                         .slope_diagonal_f64 = f64->slope_diagonal,
-                                         .costs = {f64->costs, f32->costs}};
+                              .accumulate = f64->accumulate,
+                              .multiply = f64->multiply,
+                              .apply = f64->apply,
+                              .exponentials = f64->exponentials,
+                              .columns_top = f64->columns_top,
+                              .columns_sum = f64->columns_sum,
+                              .row_solve = ota_row_solve_f64,
+                              .centred_product_f32 = f32->centred_product,
+                              .centred_product_f64 = f64->centred_product,
+                              .slope_diagonal_f32 = f32->slope_diagonal,
+                              .slope_diagonal_f64 = f64->slope_diagonal,
+                              .costs = {f64->costs, f32->costs}};
 }
 
 ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error *error) {
@@ -369,8 +371,7 @@ ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error 
                         "this machine has no '%s' kernels", r->settings.cpu);
     }
     ota_device *device = calloc(1, sizeof *device);
-    if (device == NULL)
-        return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
+    if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
     *device = (ota_device){.resolved = r,
                            .kernels = kernels,
                            .pool = layout->pool,
@@ -406,5 +407,36 @@ bool ota_cpu_shrink(ota_device *device, int step) {
                   "exp(scores) again";
     return true;
 }
+
+ota_course ota_cpu_course(const ota_device *device) {
+    static const char *const names[] = {"fused tiles",   "keys in place", "row blocks",
+                                        "rows in order", "stored scores", "stored kernel"};
+    const bool ordered = device->strategy == OTA_STRATEGY_ORDERED;
+    return (ota_course){
+        .path = ota_device_has_seats(device) ? OTA_PATH_COUPLED
+                : ordered                    ? OTA_PATH_ORDERED
+                                             : OTA_PATH_ROWS,
+        .strategy = device->streamed ? "streamed kernel"
+                    : device->lanes  ? "kernels in lanes"
+                                     : names[device->strategy],
+        .why = device->streamed   ? device->why
+               : device->in_place ? "few queries: keys and values are read where they lie"
+               : device->lanes
+                   ? "small heads: one in a lane of the vectors, all rounds in registers"
+               : device->pairs ? "tiles; products of bf16 where the outputs are"
+                               : device->why,
+        .level = device->kernels->name,
+        .ladder = device->mixed && device->leads ? OTA_LADDER_F32_OR_WARM_F64
+                  : device->mixed                ? OTA_LADDER_F32_THEN_F64
+                  : device->leads                ? OTA_LADDER_F32_WARM_F64
+                  : device->narrow               ? OTA_LADDER_F64_ON_F32
+                  : device->wide                 ? OTA_LADDER_F64
+                                                 : OTA_LADDER_F32,
+        .transposed = device->transposed,
+        .on_kernel = device->strategy == OTA_STRATEGY_ROUNDS,
+        .stored = !device->streamed};
+}
+
+void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }
 
 void ota_cpu_close(ota_device *device) { free(device); }

@@ -81,9 +81,9 @@ typedef struct ota_head_place {
     int64_t batch, number, index; /* of the head; index of the seat */
     bool narrow;                  /* T = float */
     /* rounds on a kernel */
-    double unit; /* log2(e) / tau */
-    double c;    /* what scores, or raw products, are multiplied by; a number of the type */
-    bool raw;    /* q.k is exponentiated as it is, the scale folded into c */
+    double unit;       /* log2(e) / tau */
+    double c;          /* what scores, or raw products, are multiplied by; a number of the type */
+    bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
     _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
     _Atomic bool shut; /* an empty row with mass */
     _Atomic bool wild; /* NaN or an infinite score */
@@ -109,7 +109,6 @@ typedef struct ota_seat {
     ota_lanes lanes;
     ota_head_place place;
 } ota_seat;
-
 
 struct ota_device {
     const ota_resolved *resolved; /* the plan's */
@@ -156,6 +155,8 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels);
 ota_status ota_cpu_create(const ota_layout *layout, ota_device **device, ota_error *error);
 void ota_cpu_lay_out(ota_device *device, ota_arena *arena);
 bool ota_cpu_shrink(ota_device *device, int step);
+ota_course ota_cpu_course(const ota_device *device);
+void ota_cpu_set_key_count(ota_device *device, int64_t key_count);
 void ota_cpu_close(ota_device *device);
 
 /* Keys of one of at most OTA_CHUNKS pieces. */

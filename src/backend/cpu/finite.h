@@ -18,8 +18,7 @@ static inline bool all_finite(const real *x, int64_t count) {
 }
 
 /* Rows from `first` on, if they lie one behind the other in the plan's type; else NULL. */
-static inline real *dense_rows(const ota_array *a, int64_t batch, int64_t head,
-                                     int64_t first) {
+static inline real *dense_rows(const ota_array *a, int64_t batch, int64_t head, int64_t first) {
     if (a->type != REAL_TYPE || a->size[2] < 2 || a->stride[3] != 1 || a->stride[2] != a->size[3])
         return NULL;
     return (real *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +

@@ -49,8 +49,8 @@ double WORD(ota_row_exponentials)(const ota_row_parameters *law, const REAL *s, 
     return WORD(exponentials)(law, s, NULL, count, shift, p);
 }
 
-static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                              double mu, REAL *p, ota_row_found *found) {
+static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                              int64_t count, double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, count, mu, p, found)) return;
@@ -76,8 +76,8 @@ static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, cons
     found->mass = (sum - sink) * factor;
 }
 
-static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                             double mu, REAL *p, ota_row_found *found) {
+static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                             int64_t count, double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, count, mu, p, found)) return;
@@ -115,8 +115,8 @@ static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const
 /* Where p >= 1 Newton comes to the threshold from below. A few of its steps in REAL, for p = `power`, leave one that is
  * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
  * a lower threshold. Returns how many of the scores lie above. */
-static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int64_t count, double top,
-                              double k, double power, threshold_search *search) {
+static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double top, double k, double power, threshold_search *search) {
     enum { STEPS = 4 };
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
@@ -202,8 +202,8 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64
 }
 
 /* sum_j weight(x_j + y) with the sink, and its derivative. */
-static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                                double top, double y, double *rise) {
+static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                                int64_t count, double top, double y, double *rise) {
     const ota_custom *custom = law->custom;
     double sum = 0.0;
     *rise = 0.0;
@@ -220,8 +220,8 @@ static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, co
 }
 
 /* Brackets the shift by doubling, then Newton inside the bracket. */
-static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                             double mu, REAL *p, ota_row_found *found) {
+static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                             int64_t count, double mu, REAL *p, ota_row_found *found) {
     const ota_custom *custom = law->custom;
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
@@ -278,8 +278,8 @@ static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const
     found->potential = law->tau * y - top;
 }
 
-static void WORD(hard_row)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                           double mu, REAL *p, ota_row_found *found) {
+static void WORD(hard_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                           int64_t count, double mu, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, count, mu, p, found)) return;
@@ -307,8 +307,8 @@ void WORD(ota_row_solve)(const ota_row_parameters *law, const REAL *s, const REA
         WORD(hard_row)(law, s, h, count, mu, p, found);
 }
 
-void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                           double f, REAL *p, ota_row_found *found) {
+void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                           int64_t count, double f, REAL *p, ota_row_found *found) {
     const double keys_top = (double)TABLE(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
     if (WORD(settled)(top, count, 1.0, p, found)) return;
@@ -340,8 +340,8 @@ void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const R
 
 /* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
  * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
-static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int64_t count, double mass,
-                              const double *remaining, double *weight, double *sink) {
+static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double mass, const double *remaining, double *weight, double *sink) {
     double top = law->sink;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] >= 0.0 && remaining[j] > 0.0 && (double)s[j] > top) top = (double)s[j];
@@ -395,8 +395,9 @@ static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int6
 
 /* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
  * because p may be s itself. */
-static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
-                              double *remaining, REAL *p, double *taken, ota_row_found *found) {
+static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double mu, double *remaining, REAL *p, double *taken,
+                              ota_row_found *found) {
     double left = mu;
     for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
     while (left > 0.0) {

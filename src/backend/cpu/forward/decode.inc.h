@@ -66,7 +66,8 @@ static void piece_task(void *context, int64_t task, int worker_index) {
     cpu_run *w = context;
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
-    const int64_t pieces = ota_pieces(device->key_count), piece = task % pieces, slot = task / pieces;
+    const int64_t pieces = ota_pieces(device->key_count), piece = task % pieces,
+                  slot = task / pieces;
     const int64_t key_head = w->first_key_head + slot, batch = key_head / r->key_heads;
     const int64_t length = ota_piece_keys(device->key_count);
     const int64_t first = piece * length;
@@ -87,7 +88,7 @@ static void piece_task(void *context, int64_t task, int worker_index) {
 
 /* Adds the pieces of one query up and writes what is wanted of it. */
 static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, int64_t query,
-                              ota_head_status *tally) {
+                        ota_head_status *tally) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const double tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
@@ -128,7 +129,8 @@ static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, i
         double total = 0.0;
         for (int64_t c = 0; c < pieces; c++) {
             if (share[c] > 0.0)
-                total += share[c] * (double)((const real *)device->piece_out)[(base + c) * width + k];
+                total +=
+                    share[c] * (double)((const real *)device->piece_out)[(base + c) * width + k];
         }
         out[k] = nonfinite ? (real)NAN : sum > 0.0 ? (real)(total * (mu / sum)) : (real)0;
     }

@@ -38,7 +38,7 @@ static bool mend_row(const row_block *b, const real *p, real *out) {
     return true;
 }
 void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
-                          const ota_row_found *found) {
+             const ota_row_found *found) {
     const ota_arrays *a = w->arrays;
     const double order = w->device->resolved->order;
     ota_put(&a->row_potential, batch, head, query, found->potential);
@@ -105,7 +105,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
                                                  : NAN;
             ota_put(&a->row_entropy, batch, head, first + k, found[k].nonfinite ? NAN : entropy);
             ota_put(&a->row_support, batch, head, first + k,
-                found[k].nonfinite ? NAN : (double)positive);
+                    found[k].nonfinite ? NAN : (double)positive);
             ota_put(&a->row_max, batch, head, first + k, found[k].nonfinite ? NAN : largest);
         }
         if (with_out) put_row(w, batch, head, first + k, &found[k]);
@@ -157,4 +157,3 @@ ota_row_parameters row_parameters(const ota_device *device, int64_t head) {
         .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
         .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
 }
-

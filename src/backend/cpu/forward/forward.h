@@ -45,14 +45,14 @@ void ota_allot_columns(ota_head_place *place, double total);
 
 /* The strategies, one function a type each; see the bodies. */
 #define OTA_FORWARD_WORDS(WORD, REAL)                                                              \
-    void WORD(ota_walk_rows)(ota_run *run);                                                        \
-    void WORD(ota_run_small)(ota_run *run, int64_t group, int64_t place, bool *left);              \
-    void WORD(ota_load_scores)(ota_head *head, bool *finite);                                      \
-    void WORD(ota_emit_scores)(ota_head *head);                                                    \
-    void WORD(ota_pack_head)(ota_head *head);                                                      \
-    void WORD(ota_kernel_round)(ota_head *head, bool form);                                        \
+    void WORD(ota_walk_rows)(ota_run * run);                                                       \
+    void WORD(ota_run_small)(ota_run * run, int64_t group, int64_t place, bool *left);             \
+    void WORD(ota_load_scores)(ota_head * head, bool *finite);                                     \
+    void WORD(ota_emit_scores)(ota_head * head);                                                   \
+    void WORD(ota_pack_head)(ota_head * head);                                                     \
+    void WORD(ota_kernel_round)(ota_head * head, bool form);                                       \
     double WORD(ota_kernel_floor)(const ota_head *head);                                           \
-    bool WORD(ota_kernel_emit)(ota_head *head);                                                    \
+    bool WORD(ota_kernel_emit)(ota_head * head);                                                   \
     bool WORD(ota_pays_warm_start)(const ota_head *head);
 #define F32(name) name##_f32
 #define F64(name) name##_f64

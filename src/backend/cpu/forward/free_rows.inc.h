@@ -65,8 +65,7 @@ typedef struct terms_of {
     int64_t batch, head, first;
 } terms_of;
 
-static void tile_terms(void *context, int64_t row, int64_t first, int64_t last,
-                             real *tile_row) {
+static void tile_terms(void *context, int64_t row, int64_t first, int64_t last, real *tile_row) {
     const terms_of *t = context;
     row_scores(t->resolved, t->batch, t->head, t->first + row, first, last, tile_row);
 }
@@ -99,8 +98,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         if (masses) mass[k] = (real)ota_row_mass(r, batch, head, first + k);
     }
     const bool wants_out = ota_array_present(&a->out);
-    const real *queries =
-        slot->paired ? NULL : dense_rows(&r->problem.queries, batch, head, first);
+    const real *queries = slot->paired ? NULL : dense_rows(&r->problem.queries, batch, head, first);
     real *placed = wants_out ? dense_rows(&a->out, batch, head, first) : NULL;
     real *out = placed != NULL ? placed : worker->out;
     if (slot->paired)
@@ -110,23 +108,23 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
     terms_of terms = {r, batch, head, first};
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
     const ota_attend_block block = {.queries = queries != NULL ? queries : worker->queries,
-                          .packed_keys = slot->packed_keys,
-                          .values = slot->values,
-                          .rows = rows,
-                          .width = r->width,
-                          .values_width = wants_out ? device->values_width : 0,
-                          .begin = begin,
-                          .end = end,
-                          .scale = (real)r->scale,
-                          .c = (real)(log2_e / tau),
-                          .sink = (real)sink,
-                          .row_mass = masses ? mass : NULL,
-                          .terms = r->row_terms ? tile_terms : NULL,
-                          .terms_context = &terms,
-                          .out = out,
-                          .row_max = top,
-                          .row_sum = sum,
-                          .scratch = worker->attend};
+                                    .packed_keys = slot->packed_keys,
+                                    .values = slot->values,
+                                    .rows = rows,
+                                    .width = r->width,
+                                    .values_width = wants_out ? device->values_width : 0,
+                                    .begin = begin,
+                                    .end = end,
+                                    .scale = (real)r->scale,
+                                    .c = (real)(log2_e / tau),
+                                    .sink = (real)sink,
+                                    .row_mass = masses ? mass : NULL,
+                                    .terms = r->row_terms ? tile_terms : NULL,
+                                    .terms_context = &terms,
+                                    .out = out,
+                                    .row_max = top,
+                                    .row_sum = sum,
+                                    .scratch = worker->attend};
     if (slot->paired)
         ota_attend_pairs(device, slot, &block);
     else
@@ -139,8 +137,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         const double peak = only_sink ? sink : (double)top[k];
         ota_row_found found = {.potential = -INFINITY, .lse = -INFINITY};
         bool nonfinite = !(weight - weight <= 0.0) || peak >= INFINITY || isnan(peak);
-        if (wants_out && slot->broken_count > 0 &&
-            uses_broken(b, first + k, begin[k], end[k])) {
+        if (wants_out && slot->broken_count > 0 && uses_broken(b, first + k, begin[k], end[k])) {
             nonfinite = true;
         }
         if (nonfinite) {
@@ -281,10 +278,8 @@ void WORD(ota_walk_rows)(ota_run *run) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const ota_array *potential = &run->arrays->column_potential;
-    cpu_run walk = {.run = run,
-                    .device = device,
-                    .arrays = run->arrays,
-                    .more_than_out = run->more_than_out};
+    cpu_run walk = {
+        .run = run, .device = device, .arrays = run->arrays, .more_than_out = run->more_than_out};
     cpu_run *w = &walk;
     const int64_t key_heads = r->batch * r->key_heads;
     for (int64_t first = 0; first < key_heads && !ota_run_interrupted(run);

@@ -190,11 +190,11 @@ bool ota_cpu_linear_pass(ota_passes *state, double t) {
                 const double sum = state->column[j];
                 const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
                                                      : ((double *)state->scaling)[j];
-                if (state->target[j] > 0.0 && scaling > 0.0 &&
-                    !(sum > least_sum[state->narrow]))
+                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow]))
                     return false;
                 state->column[j] = scaling * sum;
-                state->column_lse[j] = scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
+                state->column_lse[j] =
+                    scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
             }
             return true;
         }

@@ -8,7 +8,6 @@
 
 #include "forward.h"
 
-
 static inline bool readable(const ota_array *a) {
     return a->type == REAL_TYPE && (a->stride[3] == 1 || a->size[3] <= 1);
 }
@@ -18,7 +17,6 @@ static inline void shut_outside(real *row, int64_t begin, int64_t end, int64_t s
     for (int64_t j = 0; j < begin; j++) row[j] = (real)-INFINITY;
     for (int64_t j = end; j < stride; j++) row[j] = (real)-INFINITY;
 }
-
 
 /* Rows [first, first + rows) of one head, for one worker. rows <= OTA_ROW_BLOCK. */
 typedef struct row_block {

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-const real *strip_of(const ota_array *a, int64_t batch, int64_t head, int64_t first,
-                                  int64_t count, real *strip, int64_t *ld) {
+const real *strip_of(const ota_array *a, int64_t batch, int64_t head, int64_t first, int64_t count,
+                     real *strip, int64_t *ld) {
     if (readable(a)) {
         *ld = a->size[2] == 1 ? 0 : a->stride[2];
         return (const real *)a->data + (a->size[0] == 1 ? 0 : batch * a->stride[0]) +
@@ -23,7 +23,7 @@ const real *strip_of(const ota_array *a, int64_t batch, int64_t head, int64_t fi
 }
 
 void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_head,
-                     const real *query, int64_t low, int64_t high, real *to) {
+              const real *query, int64_t low, int64_t high, real *to) {
     const ota_device *device = w->device;
     const ota_array *keys = &device->resolved->problem.keys;
     const int64_t most = readable(keys) ? high - low : OTA_PANEL;
@@ -86,8 +86,9 @@ void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_
                      to + k * stride + low);
     } else if (high > low) {
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
-        KERNELS(device)->products(worker->queries, (const real *)b->slot->packed_keys + low * r->width,
-                                rows, high - low, r->width, to + low, stride);
+        KERNELS(device)->products(worker->queries,
+                                  (const real *)b->slot->packed_keys + low * r->width, rows,
+                                  high - low, r->width, to + low, stride);
     }
 }
 
@@ -103,11 +104,9 @@ void form_rows(const row_block *b, real *to, int64_t stride) {
     }
 }
 
-bool pair_counts(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                              int64_t key) {
+bool pair_counts(const ota_resolved *r, int64_t batch, int64_t head, int64_t query, int64_t key) {
     real score = (real)0;
     if (!ota_pair_allowed(r, batch, head, query, key)) return false;
     row_scores(r, batch, head, query, key, key + 1, &score);
     return !(score <= (real)-INFINITY);
 }
-

@@ -52,7 +52,7 @@ static double lane_norm(const real *rows, int64_t count, int64_t width) {
 
 /* Products of the head's queries and keys; what they add to the floor of the arithmetic, in units of tau, is
  * for tolerances only (rounds_floor of forward_rounds.inc.h). */
-static void lane_products(const lane_group * g, lane_head * at, real *to) {
+static void lane_products(const lane_group *g, lane_head *at, real *to) {
     const ota_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
     const int64_t n = r->queries, m = r->keys, width = r->width;
@@ -62,12 +62,12 @@ static void lane_products(const lane_group * g, lane_head * at, real *to) {
     for (int64_t i = 0; i < n; i++)
         KERNELS(device)->dots(queries + i * width, keys, width, m, width, to + i * m);
     if (r->settings.fixed) return;
-    at->reach = fabs(r->scale) / at->tau *
-                sqrt(lane_norm(queries, n, width) * lane_norm(keys, m, width));
+    at->reach =
+        fabs(r->scale) / at->tau * sqrt(lane_norm(queries, n, width) * lane_norm(keys, m, width));
 }
 
 /* S of a head, row after row; a scale alone is left to lanes_in. */
-static void lane_scores(const lane_group * g, lane_head * at, real *to) {
+static void lane_scores(const lane_group *g, lane_head *at, real *to) {
     const ota_resolved *r = g->w->device->resolved;
     const int64_t n = r->queries, m = r->keys;
     if (r->from_matrix)
@@ -83,7 +83,7 @@ static void lane_scores(const lane_group * g, lane_head * at, real *to) {
 }
 
 /* Everybody's masses where none were given, and those of lanes without a head. */
-static void lane_uniform(const lane_group * g) {
+static void lane_uniform(const lane_group *g) {
     const ota_resolved *r = g->w->device->resolved;
     real *mu = g->seat->mass, *target = g->seat->target;
     const double share = (double)r->queries / (double)r->keys;
@@ -95,7 +95,7 @@ static void lane_uniform(const lane_group * g) {
 }
 
 /* Masses of one head into its lane; exact targets are balanced to the mass of the rows. */
-static void lane_masses(const lane_group * g, lane_head * at, int64_t lane) {
+static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
     const ota_resolved *r = g->w->device->resolved;
     const int64_t n = r->queries, m = r->keys, lanes = g->lanes;
     real *mu = g->seat->mass, *target = g->seat->target;
@@ -123,8 +123,8 @@ static void lane_masses(const lane_group * g, lane_head * at, int64_t lane) {
 }
 
 /* What the rows of one lane are known by. Returns sum_i |row sum - mu_i|. */
-static double lane_facts(const lane_group * g, const lane_head * at, int64_t lane,
-                               double *mu, ota_row_found *found) {
+static double lane_facts(const lane_group *g, const lane_head *at, int64_t lane, double *mu,
+                         ota_row_found *found) {
     const ota_resolved *r = g->w->device->resolved;
     double error = 0.0;
     for (int64_t i = 0; i < r->queries; i++) {
@@ -144,8 +144,8 @@ static double lane_facts(const lane_group * g, const lane_head * at, int64_t lan
 }
 
 /* P as it lies in seat->heads, and what else finish_rows makes of it. */
-static void lane_finish(const lane_group * g, const lane_head * at, real *p,
-                              const double *mu, const ota_row_found *found, ota_head_status *tally) {
+static void lane_finish(const lane_group *g, const lane_head *at, real *p, const double *mu,
+                        const ota_row_found *found, ota_head_status *tally) {
     const ota_device *device = g->w->device;
     const ota_arrays *a = g->w->arrays;
     const ota_resolved *r = device->resolved;
@@ -159,8 +159,7 @@ static void lane_finish(const lane_group * g, const lane_head * at, real *p,
             ota_put(&a->receiver, at->batch, at->head, j, g->receiver[j]);
         return;
     }
-    for (int64_t i = 0; i < n && g->facts; i++)
-        put_row(g->w, at->batch, at->head, i, &found[i]);
+    for (int64_t i = 0; i < n && g->facts; i++) put_row(g->w, at->batch, at->head, i, &found[i]);
     if (!ota_array_present(&a->coupling)) return;
     ota_array to = a->coupling;
     const bool dense = to.stride[3] == 1 && to.stride[2] == m;
@@ -169,7 +168,7 @@ static void lane_finish(const lane_group * g, const lane_head * at, real *p,
 }
 
 /* What the caller wants of the head in one lane. False: its plan is not as good as it has to be. */
-static bool lane_leave(const lane_group * g, int64_t lane) {
+static bool lane_leave(const lane_group *g, int64_t lane) {
     const lane_head *at = &g->heads[lane];
     ota_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
@@ -200,7 +199,7 @@ static bool lane_leave(const lane_group * g, int64_t lane) {
 }
 
 /* Reads `count` heads from `first` on into their lanes; a lane without a head meets everything at once. */
-static void lane_enter(lane_group * g, int64_t first, int64_t count) {
+static void lane_enter(lane_group *g, int64_t first, int64_t count) {
     const ota_resolved *r = g->w->device->resolved;
     real *c = g->seat->c, *total = g->seat->total, *slack = g->seat->slack;
     real *rows = g->seat->heads;
@@ -235,22 +234,22 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = w->arrays;
     const ota_settings *s = &r->settings;
-    const int64_t lanes = KERNELS(device)->lanes, first = index * lanes, pairs = r->queries * r->keys;
+    const int64_t lanes = KERNELS(device)->lanes, first = index * lanes,
+                  pairs = r->queries * r->keys;
     const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
     const ota_lanes *seat = &device->seats[seat_index].lanes;
     real tolerance[OTA_LANES_MOST];
-    lane_group
-    g = {.w = w,
-         .seat = seat,
-         .slot = &device->slots[seat_index],
-         .worker = &device->workers[seat_index],
-         .lanes = lanes,
-         .stride = (pairs + 15) / 16 * 16,
-         .weighed =
-             ota_array_present(&r->problem.row_mass) || ota_array_present(&r->problem.column_mass),
-         .terms = r->row_terms || r->support_count > 0,
-         .logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
-         .columns = ota_array_present(&a->column_potential)};
+    lane_group g = {.w = w,
+                    .seat = seat,
+                    .slot = &device->slots[seat_index],
+                    .worker = &device->workers[seat_index],
+                    .lanes = lanes,
+                    .stride = (pairs + 15) / 16 * 16,
+                    .weighed = ota_array_present(&r->problem.row_mass) ||
+                               ota_array_present(&r->problem.column_mass),
+                    .terms = r->row_terms || r->support_count > 0,
+                    .logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential),
+                    .columns = ota_array_present(&a->column_potential)};
     g.facts = g.logs || ota_array_present(&a->sink);
     g.more = ota_array_present(&a->out) || ota_array_present(&a->receiver) ||
              ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||
@@ -259,27 +258,28 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *
         g.receiver = device->receivers + seat_index * OTA_CHUNKS * device->stride;
     lane_enter(&g, first, count);
     KERNELS(device)->lanes_in(seat->heads, g.stride, pairs, g.terms ? (real)1 : (real)r->scale,
-                            seat->matrix);
+                              seat->matrix);
     for (int64_t l = 0; l < lanes; l++) tolerance[l] = (real)s->tolerance;
-    KERNELS(device)->lane_rounds(&(ota_lanes_block){.rows = r->queries,
-                                              .columns = r->keys,
-                                              .rounds = s->fixed || s->max_rounds < LANES_PATIENCE
-                                                            ? (s->fixed ? s->rounds : s->max_rounds)
-                                                            : LANES_PATIENCE,
-                                              .c = seat->c,
-                                              .mass = seat->mass,
-                                              .target = seat->target,
-                                              .tolerance = s->fixed ? NULL : tolerance,
-                                              .total = seat->total,
-                                              .slack = seat->slack,
-                                              .matrix = seat->matrix,
-                                              .shift = seat->shift,
-                                              .sum = seat->sum,
-                                              .scaling = seat->scaling,
-                                              .next = seat->next,
-                                              .row_sums = seat->row_sums,
-                                              .column_sums = seat->column_sums,
-                                              .taken = seat->taken});
+    KERNELS(device)->lane_rounds(
+        &(ota_lanes_block){.rows = r->queries,
+                           .columns = r->keys,
+                           .rounds = s->fixed || s->max_rounds < LANES_PATIENCE
+                                         ? (s->fixed ? s->rounds : s->max_rounds)
+                                         : LANES_PATIENCE,
+                           .c = seat->c,
+                           .mass = seat->mass,
+                           .target = seat->target,
+                           .tolerance = s->fixed ? NULL : tolerance,
+                           .total = seat->total,
+                           .slack = seat->slack,
+                           .matrix = seat->matrix,
+                           .shift = seat->shift,
+                           .sum = seat->sum,
+                           .scaling = seat->scaling,
+                           .next = seat->next,
+                           .row_sums = seat->row_sums,
+                           .column_sums = seat->column_sums,
+                           .taken = seat->taken});
     KERNELS(device)->lanes_out(seat->matrix, pairs, seat->heads, g.stride);
     for (int64_t l = 0; l < count; l++) {
         const bool carried = g.heads[l].fit && ((const real *)seat->taken)[l] >= (real)0;

@@ -34,13 +34,13 @@ static double *column_part(const ota_head_place *place, int64_t chunk) {
 }
 
 static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64_t rows,
-                            const real *kernel) {
+                      const real *kernel) {
     const ota_device *device = place->run.device;
     const ota_seat *seat = place->seat;
     const int64_t stride = device->dense_stride;
     KERNELS(device)->linear_round(kernel, stride, rows, stride, seat->bias, seat->mu + first,
-                                place->head->sink > -INFINITY ? seat->sinks + first : NULL,
-                                seat->u + first, column_part(place, chunk));
+                                  place->head->sink > -INFINITY ? seat->sinks + first : NULL,
+                                  seat->u + first, column_part(place, chunk));
     const double lift = ldexp(1.0, REAL_LIFT);
     bool lost = false;
     for (int64_t i = first; i < first + rows; i++) {
@@ -53,14 +53,15 @@ static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64
 /* What the floor of the arithmetic needs: range of the scores, squared norms of the queries; and how many keys the
  * row may use. */
 static void survey_row(const ota_head_place *place, int64_t chunk, const real *row,
-                             const real *query, double top, double mu) {
+                       const real *query, double top, double mu) {
     const ota_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     ota_survey *survey = &place->seat->surveys[chunk];
     int64_t forbidden = 0;
     if (!place->raw || place->head->kernel.masked) {
         const double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
-        if (place->head->kernel.has_absorbed) top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
+        if (place->head->kernel.has_absorbed)
+            top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
         if (!place->raw) survey->low = fmin(survey->low, bottom);
         if (!place->raw) survey->high = fmax(survey->high, top);
     }
@@ -71,8 +72,8 @@ static void survey_row(const ota_head_place *place, int64_t chunk, const real *r
 }
 
 /* One row of scores, or raw products, into a row of K. */
-static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query,
-                             const real *vector, real *row) {
+static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, const real *vector,
+                       real *row) {
     const ota_device *device = place->run.device;
     ota_seat *seat = place->seat;
     const real *a = place->head->kernel.has_absorbed ? seat->line : NULL;
@@ -92,14 +93,15 @@ static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query,
     seat->mu[query] = empty ? 0.0 : mu;
     seat->shift[query] =
         empty ? -INFINITY : (double)shift * (place->raw ? device->resolved->scale : 1.0);
-    seat->sinks[query] = place->head->sink > -INFINITY
-                             ? ldexp(exp((place->head->sink - (double)shift) / place->head->tau), REAL_LIFT)
-                             : 0.0;
+    seat->sinks[query] =
+        place->head->sink > -INFINITY
+            ? ldexp(exp((place->head->sink - (double)shift) / place->head->tau), REAL_LIFT)
+            : 0.0;
 }
 
 /* A row of K from the caller's numbers where they lie. False: some are not finite, or too large. */
-static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk,
-                                      int64_t query, const real *numbers, real *row) {
+static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int64_t query,
+                                const real *numbers, real *row) {
     const ota_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const double scale = r->scale;
@@ -125,22 +127,23 @@ static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk,
 static const real *matrix_in_place(const ota_head_place *place, int64_t first) {
     const ota_resolved *r = place->run.device->resolved;
     const double unit = place->unit * fabs(r->scale);
-    const bool plain = r->from_matrix && !place->head->kernel.masked && !place->head->kernel.has_absorbed &&
-                       !(place->head->sink > -INFINITY) && unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
+    const bool plain = r->from_matrix && !place->head->kernel.masked &&
+                       !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
+                       unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
     return plain ? dense_rows(&r->problem.scores, place->batch, place->number, first) : NULL;
 }
 
 /* K of queries [at, at + rows), which belong to one chunk. */
-static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
-                             int64_t at, int64_t rows, real *to) {
+static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk, int64_t at,
+                       int64_t rows, real *to) {
     const ota_device *device = place->run.device;
     const int64_t stride = device->dense_stride;
     int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK], first = 0;
     const double zeros[OTA_ROW_BLOCK] = {0};
     const real *numbers = matrix_in_place(place, at);
     while (numbers != NULL && first < rows &&
-           kernel_row_in_place(place, chunk, at + first,
-                                     numbers + first * device->resolved->keys, to + first * stride))
+           kernel_row_in_place(place, chunk, at + first, numbers + first * device->resolved->keys,
+                               to + first * stride))
         first++;
     if (first == rows) return;
     at += first;
@@ -151,26 +154,26 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
     for (int64_t k = 0; k < rows; k++) {
         real *row = to + k * stride;
         if (!place->raw) {
-            row_scores(device->resolved, place->batch, place->number, at + k, begin[k], end[k], row + begin[k]);
+            row_scores(device->resolved, place->batch, place->number, at + k, begin[k], end[k],
+                       row + begin[k]);
         }
         shut_outside(row, begin[k], end[k], stride);
     }
     if (place->head->kernel.masked && place->head->kernel.first) {
         KERNELS(device)->columns_top(to, stride, rows, stride, zeros,
-                                   (real *)place->seat->tops + chunk * stride);
+                                     (real *)place->seat->tops + chunk * stride);
     }
     for (int64_t k = 0; k < rows; k++) {
-        kernel_row(place, chunk, at + k, (const real *)worker->queries + k * device->resolved->width,
-         to + k * stride);
+        kernel_row(place, chunk, at + k,
+                   (const real *)worker->queries + k * device->resolved->width, to + k * stride);
     }
 }
 
 /* Where the block of a chunk that begins at row `at` lies. */
-static real *block_of(const ota_head_place *place, const ota_worker *worker,
-                            int64_t at) {
+static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
     const ota_device *device = place->run.device;
     return device->streamed ? worker->block
-                          : (real *)place->seat->scores + at * device->dense_stride;
+                            : (real *)place->seat->scores + at * device->dense_stride;
 }
 
 static void form_kernel(void *context, int64_t chunk, int worker_index) {
@@ -184,7 +187,8 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
     if (place->head->kernel.first) {
         real *tops = place->head->kernel.masked ? (real *)place->seat->tops + chunk * stride : NULL;
-        for (int64_t j = 0; place->head->kernel.masked && j < stride; j++) tops[j] = (real)-INFINITY;
+        for (int64_t j = 0; place->head->kernel.masked && j < stride; j++)
+            tops[j] = (real)-INFINITY;
         place->seat->surveys[chunk] =
             (ota_survey){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
@@ -205,12 +209,12 @@ static void turn_chunk(void *context, int64_t chunk, int worker_index) {
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
     turn_rows(place, chunk, first, last - first,
-     (const real *)place->seat->scores + first * device->dense_stride);
+              (const real *)place->seat->scores + first * device->dense_stride);
 }
 
 /* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
-static void plan_row(ota_head_place *place, int64_t query, real *row, real *to,
-                           int64_t count, ota_row_found *found) {
+static void plan_row(ota_head_place *place, int64_t query, real *row, real *to, int64_t count,
+                     ota_row_found *found) {
     const ota_device *device = place->run.device;
     const ota_arrays *a = place->run.arrays;
     const ota_seat *seat = place->seat;
@@ -223,8 +227,8 @@ static void plan_row(ota_head_place *place, int64_t query, real *row, real *to,
         const double one = 1.0;
         KERNELS(device)->weights(row, stride, 1, stride, seat->bias, &one, row, stride);
         if (logs && !found->empty) {
-            found->lse =
-                log(KERNELS(device)->sum(row, stride) + seat->sinks[query]) + seat->shift[query] / t;
+            found->lse = log(KERNELS(device)->sum(row, stride) + seat->sinks[query]) +
+                         seat->shift[query] / t;
         }
         memset(to, 0, (size_t)count * sizeof *to);
         return;
@@ -325,10 +329,11 @@ static void begin_rounds(ota_head_place *place) {
     const ota_resolved *r = place->run.device->resolved;
     const double c = log2_e / place->head->tau;
     place->unit = c;
-    place->head->kernel.masked = r->row_terms || r->support_count > 0 || place->run.device->key_count < r->keys;
-    place->raw = !r->row_terms && !r->from_matrix && r->scale > 0.0 && !place->head->kernel.has_absorbed &&
-                  !(place->head->sink > -INFINITY) && c * r->scale > RAW_LEAST &&
-                  c * r->scale < 1.0 / RAW_LEAST;
+    place->head->kernel.masked =
+        r->row_terms || r->support_count > 0 || place->run.device->key_count < r->keys;
+    place->raw = !r->row_terms && !r->from_matrix && r->scale > 0.0 &&
+                 !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
+                 c * r->scale > RAW_LEAST && c * r->scale < 1.0 / RAW_LEAST;
     place->c = (real)(place->raw ? (real)r->scale * (real)c : (real)c);
 }
 

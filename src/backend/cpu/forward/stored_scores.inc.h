@@ -59,8 +59,9 @@ static bool weigh(ota_head_place *place) {
             for (int64_t j = 0; j < m; j++) seat->nu[j] = 1.0;
             all_used = true;
         }
-        const double mu = device->transposed ? ota_column_mass(r, place->batch, place->number, i, 1.0)
-                                           : ota_row_mass(r, place->batch, place->number, i);
+        const double mu = device->transposed
+                              ? ota_column_mass(r, place->batch, place->number, i, 1.0)
+                              : ota_row_mass(r, place->batch, place->number, i);
         const bool empty = !any && !(place->head->sink > -INFINITY);
         seat->mu[i] = empty ? 0.0 : mu;
         total += seat->mu[i];
@@ -73,8 +74,8 @@ static bool weigh(ota_head_place *place) {
 }
 
 /* The weights of dense rows [first, last) from what the solver left, into `to`. */
-static void weights_of(const ota_head_place *place, const ota_row_parameters *law, int64_t i, real *to,
-                             ota_row_found *found) {
+static void weights_of(const ota_head_place *place, const ota_row_parameters *law, int64_t i,
+                       real *to, ota_row_found *found) {
     const ota_device *device = place->run.device;
     const ota_head *d = place->head;
     const int64_t m = device->dense_columns;
@@ -116,7 +117,8 @@ static void turn_over(ota_head_place *place, ota_head_status *status) {
         weights_of(place, &law, j, line, &found);
         place->head->f[j] = found.potential;
         status->empty_rows += found.empty;
-        for (int64_t i = 0; i < device->dense_columns; i++) weights[i * device->stride + j] = line[i];
+        for (int64_t i = 0; i < device->dense_columns; i++)
+            weights[i * device->stride + j] = line[i];
     }
 }
 
@@ -135,7 +137,7 @@ static double transposed_lse(const ota_head_place *place, double tau, int64_t qu
 
 /* Rows of a matching whose weights nobody reads: each is one value. */
 static bool emit_matched(const ota_head_place *place, real *out, int64_t first, int64_t rows,
-                               ota_row_found *found) {
+                         ota_row_found *found) {
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
@@ -187,7 +189,8 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 p = (real *)place->seat->weights + at * device->stride;
                 const double mass = KERNELS(device)->sum(p + k * stride, device->resolved->keys);
                 const double potential = place->head->g[at + k];
-                const bool entropy = device->resolved->order > 0.0 && device->resolved->order <= 1.0;
+                const bool entropy =
+                    device->resolved->order > 0.0 && device->resolved->order <= 1.0;
                 mu[k] = mass;
                 found[k] = (ota_row_found){.potential = potential,
                                            .mass = mass,
@@ -205,7 +208,6 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
         finish_rows(&rows_at, p, stride, found, mu, true, status, receiver);
     }
 }
-
 
 void WORD(ota_load_scores)(ota_head *head, bool *finite) {
     ota_head_place *place = head->place;

@@ -208,12 +208,13 @@ static void WORD(widen_task)(void *context, int64_t chunk, int worker) {
         form_upstream(job, w, i, 1, 0, r->keys, plan->device->stride);
         const REAL *s = w->scores, *u = w->upstream;
         for (int64_t j = 0; j < r->keys; j++) {
-            const int64_t at =
-                plan->device->transposed ? j * plan->device->dense_stride + i : i * plan->device->dense_stride + j;
+            const int64_t at = plan->device->transposed ? j * plan->device->dense_stride + i
+                                                        : i * plan->device->dense_stride + j;
             space->matrix[at] = (double)s[j];
             space->gradient[at] = s[j] > (REAL)-INFINITY ? (double)u[j] : 0.0;
         }
-        for (int64_t j = r->keys; !plan->device->transposed && j < plan->device->dense_stride; j++) {
+        for (int64_t j = r->keys; !plan->device->transposed && j < plan->device->dense_stride;
+             j++) {
             space->matrix[i * plan->device->dense_stride + j] = -INFINITY;
             space->gradient[i * plan->device->dense_stride + j] = 0.0;
         }

@@ -25,7 +25,8 @@ static bool WORD(shift_row)(const ota_backward_job *job, int64_t query, REAL *ro
     if (!empty && !(fabs(top) < (double)REAL_MAX / 8.0)) return false;
     const REAL shift = empty ? (REAL)0 : (REAL)top;
     for (int64_t j = r->keys; j < plan->device->dense_stride; j++) row[j] = (REAL)-INFINITY;
-    KERNELS(plan)->lifted(row, NULL, plan->device->dense_stride, shift, (REAL)(log2_e / job->law.tau), row);
+    KERNELS(plan)->lifted(row, NULL, plan->device->dense_stride, shift,
+                          (REAL)(log2_e / job->law.tau), row);
     space->dense[0][query] = empty ? 0.0 : mu;
     space->top[query] =
         sink > -INFINITY ? ldexp(exp((sink - (double)shift) / job->law.tau), REAL_LIFT) : 0.0;
@@ -97,8 +98,8 @@ static void WORD(reverse)(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(plan->resolved.queries, chunk, &first, &last);
     WORD(clear_part)(job, 0, chunk);
-    KERNELS(plan)->linear_reverse(WORD(kernel_row)(job, first), plan->device->dense_stride, last - first,
-                                  plan->resolved.keys, space->bias, space->a + first,
+    KERNELS(plan)->linear_reverse(WORD(kernel_row)(job, first), plan->device->dense_stride,
+                                  last - first, plan->resolved.keys, space->bias, space->a + first,
                                   space->f + first, space->partial[0] + chunk * space->lane);
 }
 
