@@ -19,10 +19,25 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/forward/stored_kernel_f64.c
     src/backend/cpu/forward/stored_scores_f32.c
     src/backend/cpu/forward/stored_scores_f64.c
+    src/backend/cpu/gradient/coupled_f32.c
+    src/backend/cpu/gradient/coupled_f64.c
+    src/backend/cpu/gradient/gradient.c
+    src/backend/cpu/gradient/outputs_f32.c
+    src/backend/cpu/gradient/outputs_f64.c
+    src/backend/cpu/gradient/pairs_f32.c
+    src/backend/cpu/gradient/pairs_f64.c
+    src/backend/cpu/gradient/rounds_f32.c
+    src/backend/cpu/gradient/rounds_f64.c
+    src/backend/cpu/gradient/tasks_f32.c
+    src/backend/cpu/gradient/tasks_f64.c
+    src/backend/cpu/gradient/tiles.c
+    src/backend/cpu/gradient/tiles_f32.c
+    src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
     src/backend/cpu/pack.c
     src/backend/cpu/row_scores.c
     src/backend/cpu/rows.c
+    src/backend/gradient.c
     src/backend/run.c
     src/base/clock.c
     src/base/cpu.c
@@ -43,7 +58,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/backward_layout.c
     src/operator/backward_prefix.c
     src/operator/backward_sums.c
-    src/operator/backward_tiles.c
     src/operator/backward_unrolled.c
     src/operator/decode.c
     src/operator/describe.c

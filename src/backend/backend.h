@@ -80,6 +80,12 @@ typedef struct ota_row_parameters {
     const ota_custom *custom; /* NULL: a regulariser of ours */
 } ota_row_parameters;
 
+/* (s + shift) / tau where the sum may leave the range of a double. */
+static inline double ota_custom_argument(double s, double shift, double tau) {
+    const double x = (s / 2.0 + shift / 2.0) / (tau / 2.0);
+    return x > -1.0e308 ? x : -1.0e308;
+}
+
 typedef struct ota_row_found {
     double potential; /* f, units of S; -inf for an empty row (or mu = 0) */
     double mass;      /* sum of the weights on real keys */
@@ -125,6 +131,19 @@ typedef struct ota_host_algebra {
                                const double *den, double *weight, double *diagonal);
     void (*slope_diagonal_f64)(const double *w, int64_t ldw, int64_t rows, int64_t columns,
                                const double *den, double *weight, double *diagonal);
+    /* Weights of a row at both potentials (h, f), and of a row in order: remaining [count] is read and lowered. */
+    void (*row_weights)(const ota_row_parameters *row, const double *s, const double *h,
+                        int64_t count, double f, double *p, ota_row_found *found);
+    void (*row_online)(const ota_row_parameters *row, const double *s, int64_t count, double mu,
+                       double *remaining, double *p, double *scratch, ota_row_found *found);
+    /* Rows [first, first + rows) of an array of any type and strides into to[rows][ld], and back, rounded to nearest. */
+    void (*read_rows)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                      int64_t rows, double *to, int64_t ld);
+    void (*write_rows)(const ota_array *to, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, const double *from, int64_t ld);
+    /* Raw products (or matrix entries) of keys [begin, end) into scores; row[0] belongs to key `begin`. */
+    void (*row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                       int64_t begin, int64_t end, double *row);
     /* how the search for a matching reads rows of scores: f64, f32 */
     const ota_costs *costs[2];
 } ota_host_algebra;
@@ -300,8 +319,13 @@ typedef struct ota_course {
     const char *level;          /* of instructions */
     ota_ladder ladder;
     bool transposed;
-    bool on_kernel; /* coupled: Sinkhorn rounds run on a stored kernel first */
-    bool stored;    /* coupled: and stored scores are there for any solver */
+    int64_t rows, columns,
+        stride;          /* of a coupled head's scores: stride >= columns, a multiple of 16 */
+    int64_t padded_keys; /* keys rounded up to a multiple of 16 */
+    const ota_host_algebra *algebra;
+    const struct ota_kernels *kernels; /* of row parameters: the CPU backend's level, else NULL */
+    bool on_kernel;                    /* coupled: Sinkhorn rounds run on a stored kernel first */
+    bool stored;                       /* coupled: and stored scores are there for any solver */
 } ota_course;
 
 static inline bool ota_ladder_begins_f32(ota_ladder ladder) {
@@ -397,6 +421,9 @@ struct ota_backend {
     void (*final_pass)(ota_passes *passes);
     /* max - min of what the linear domain would exponentiate, after centring */
     double (*linear_range)(ota_passes *passes);
+
+    const struct ota_gradient_passes
+        *gradient; /* gradient.h; NULL: this backend differentiates nothing */
 };
 
 /* The backends, in order of preference: the first is the default. NULL past the end. */

@@ -18,11 +18,13 @@
 
 #include "backward.h"
 
-/* Scratch of one worker: a block of OTA_BLOCK_ROWS rows. */
+enum { OTA_TANGENT_ROWS = 16 }; /* of one block */
+
+/* Scratch of one worker: a block of OTA_TANGENT_ROWS rows. */
 typedef struct ota_tangent_worker {
-    double *scores, *along, *weights, *change; /* [OTA_BLOCK_ROWS][stride] S, U, P, dP */
-    double *queries, *queries_along;           /* [OTA_BLOCK_ROWS][width] */
-    double *out;                               /* [OTA_BLOCK_ROWS][values_width] */
+    double *scores, *along, *weights, *change; /* [OTA_TANGENT_ROWS][stride] S, U, P, dP */
+    double *queries, *queries_along;           /* [OTA_TANGENT_ROWS][width] */
+    double *out;                               /* [OTA_TANGENT_ROWS][values_width] */
     double *line;                              /* [stride] */
 } ota_tangent_worker;
 

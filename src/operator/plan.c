@@ -98,7 +98,8 @@ static ota_status build(ota_plan *plan, ota_error *error) {
         return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     const ota_status created = choose_device(plan, error);
     if (created != OTA_OK) return created;
-    plan->walker_count = ota_backward_walkers(plan);
+    plan->walker_count =
+        plan->backend->gradient != NULL ? plan->backend->gradient->walkers(plan->device) : 1;
     measure(plan);
     fit_limit(plan);
     if (ota_arena_overflowed(&plan->arena)) {

@@ -4,6 +4,7 @@
 
 #include "forward/forward.h"
 #include "forward/passes.h"
+#include "gradient/gradient.h"
 
 /* ---- heads in bf16 ------------------------------------------------------------------------------ */
 
@@ -263,4 +264,5 @@ const ota_backend ota_cpu_backend = {
     .column_pass = ota_cpu_column_pass,
     .final_pass = ota_cpu_final_pass,
     .linear_range = ota_cpu_linear_range,
+    .gradient = &ota_cpu_gradient,
 };

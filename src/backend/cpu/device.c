@@ -355,6 +355,11 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .columns_top = f64->columns_top,
                               .columns_sum = f64->columns_sum,
                               .row_solve = ota_row_solve_f64,
+                              .row_weights = ota_row_weights_f64,
+                              .row_online = ota_row_online_f64,
+                              .read_rows = ota_pack_rows_f64,
+                              .write_rows = ota_unpack_rows_f64,
+                              .row_scores = ota_row_scores_f64,
                               .centred_product_f32 = f32->centred_product,
                               .centred_product_f64 = f64->centred_product,
                               .slope_diagonal_f32 = f32->slope_diagonal,
@@ -433,6 +438,12 @@ ota_course ota_cpu_course(const ota_device *device) {
                   : device->wide                 ? OTA_LADDER_F64
                                                  : OTA_LADDER_F32,
         .transposed = device->transposed,
+        .rows = device->dense_rows,
+        .columns = device->dense_columns,
+        .stride = device->dense_stride,
+        .padded_keys = device->stride,
+        .algebra = &device->algebra,
+        .kernels = device->kernels,
         .on_kernel = device->strategy == OTA_STRATEGY_ROUNDS,
         .stored = !device->streamed};
 }

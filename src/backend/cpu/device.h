@@ -8,6 +8,8 @@
 #include "kernels/kernels.h"
 #include "rows.h"
 
+static const double log2_e = 1.4426950408889634;
+
 /* How this backend walks the problem. */
 typedef enum ota_strategy {
     OTA_STRATEGY_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/device.h"
 
-static const double log2_e = 1.4426950408889634;
 /* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
 static const double RAW_LEAST = 1.0e-30;
 

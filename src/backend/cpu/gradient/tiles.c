@@ -1,4 +1,4 @@
-/* Backward of softmax on free columns in tiles that are formed anew, nothing of size queries x keys kept:
+/* Backward of softmax on free columns in tiles that are recomputed, nothing of size queries x keys kept:
  *
  *     P = exp((S - lse) / tau) mu    a_i = out_grad_i . out_i / mu_i    dS = P (U - a) / tau
  *     dV = P^T out_grad              dK = scale dS^T Q                  dQ = scale dS K
@@ -7,47 +7,19 @@
  *
  * S and U = out_grad V^T are formed one tile of OTA_ROW_BLOCK x OTA_KEY_TILE at a time, five products in one pass.
  * Where the caller hands over what forward wrote there is no other pass. */
-#include "backward_tiles.h"
+#include "tiles.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double log2_e = 1.4426950408889634;
-
-typedef struct tile_run {
-    ota_plan *plan;
-    const ota_arrays *arrays;
-    const ota_gradients *want;
-    struct ota_tile_space *space;
-    bool given; /* out and lse are forward's */
-    bool pairs; /* every array is bf16 and rows have mass 1: heads may be multiplied as bf16 */
-} tile_run;
-
-/* One head of a run. */
-typedef struct tile_head {
-    tile_run *run;
-    ota_tile_seat *seat;
-    ota_slot *slot;
-    int64_t batch, key_head, head;
-    int64_t step;
-    bool paired;                 /* this head is */
-    bool wide;                   /* T = double */
-    bool direct;                 /* every sum has one part, which is written as it is */
-    double tau, sink, rate;      /* rate = scale / tau */
-    const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
-    /* T [rows][width], finite: the caller's where they can be read as they lie, else the seat's */
-    const void *queries, *upstream, *keys;
-} tile_head;
-
-typedef struct tile_terms {
-    const ota_resolved *resolved;
-    int64_t batch, head, first;
-} tile_terms;
+static const ota_tile_tasks *tasks_of(bool wide) {
+    return wide ? &ota_tile_tasks_f64 : &ota_tile_tasks_f32;
+}
 
 /* ---- pairs of bf16 ---------------------------------------------------------------------------- */
 
 static bool wants_pairs(const tile_run *run, int64_t batch, int64_t key_head) {
-    const ota_resolved *r = &run->plan->resolved;
+    const ota_resolved *r = run->device->resolved;
     const int64_t group = r->heads / r->key_heads;
     if (!run->pairs || !ota_pairs_hold(&r->problem.keys, batch, key_head, r->keys, true) ||
         !ota_pairs_hold(&run->arrays->values, batch, key_head, r->keys, true))
@@ -62,8 +34,8 @@ static bool wants_pairs(const tile_run *run, int64_t batch, int64_t key_head) {
 }
 
 /* Keys or values of the key head. */
-static void pack_pairs(const tile_head *h, int64_t half) {
-    const ota_resolved *r = &h->run->plan->resolved;
+void ota_tile_pack_pairs(const tile_head *h, int64_t half) {
+    const ota_resolved *r = h->run->device->resolved;
     ota_tile_seat *seat = h->seat;
     h->slot->broken_count = 0;
     if (half > 0) {
@@ -75,10 +47,11 @@ static void pack_pairs(const tile_head *h, int64_t half) {
 }
 
 /* A block of rows; `first` is even. */
-static void pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
-    const ota_plan *plan = h->run->plan;
-    const ota_array *queries = &plan->resolved.problem.queries, *upstream = &h->run->want->out_grad;
-    const int64_t width = plan->resolved.width, values = plan->values_width;
+void ota_tile_pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
+    const ota_device *device = h->run->device;
+    const ota_array *queries = &device->resolved->problem.queries,
+                    *upstream = &h->run->want->out_grad;
+    const int64_t width = device->resolved->width, values = device->values_width;
     ota_tile_seat *seat = h->seat;
     ota_pairs_along(queries, h->batch, h->head, first, rows,
                     seat->queries_left + first * ((width + 1) / 2));
@@ -91,10 +64,10 @@ static void pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
 }
 
 /* The block of rows from `at` on; `block` is of f32, the only type whose heads are paired. */
-static void gradient_of_pairs(const tile_head *h, const void *block, int64_t at) {
-    const ota_plan *plan = h->run->plan;
+void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t at) {
+    const ota_device *device = h->run->device;
     const ota_tile_seat *seat = h->seat;
-    const int64_t width = plan->resolved.width, values = plan->values_width;
+    const int64_t width = device->resolved->width, values = device->values_width;
     const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
     ota_kernels_bf16_gradient pairs;
     memcpy(&pairs.block, block, sizeof pairs.block);
@@ -106,40 +79,8 @@ static void gradient_of_pairs(const tile_head *h, const void *block, int64_t at)
     pairs.queries_right = seat->queries_right + at / 2 * width;
     pairs.upstream_right = seat->upstream_right + at / 2 * values;
     pairs.keys_right = seat->keys_right + from / 2 * width;
-    plan->device->kernels->bf16->gradient(&pairs);
+    device->kernels->bf16->gradient(&pairs);
 }
-
-#define REAL float
-#define WORD(name) name##_f32
-#define KERNELS(plan) ((plan)->device->kernels->f32)
-#define ATTEND ota_kernels_f32_attend
-#define GRADIENT ota_kernels_f32_gradient
-#define REAL_TYPE OTA_F32
-#include "backend/cpu/gradient/tiles.inc.h"
-#undef REAL
-#undef WORD
-#undef KERNELS
-#undef ATTEND
-#undef GRADIENT
-#undef REAL_TYPE
-
-#define REAL double
-#define WORD(name) name##_f64
-#define KERNELS(plan) ((plan)->device->kernels->f64)
-#define ATTEND ota_kernels_f64_attend
-#define GRADIENT ota_kernels_f64_gradient
-#define REAL_TYPE OTA_F64
-#include "backend/cpu/gradient/tiles.inc.h"
-
-typedef void task(void *context, int64_t index, int worker);
-
-static const struct {
-    task *pack, *rows, *coupled_rows, *unit;
-    void (*place_keys)(tile_head *h), (*place_rows)(tile_head *h);
-} tasks[2] = {{pack_task_f32, rows_task_f32, coupled_rows_task_f32, unit_task_f32, place_keys_f32,
-               place_rows_f32},
-              {pack_task_f64, rows_task_f64, coupled_rows_task_f64, unit_task_f64, place_keys_f64,
-               place_rows_f64}};
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
@@ -161,11 +102,11 @@ static int64_t cuts_of(const ota_resolved *r) {
     return most(1, least(MOST_CUTS, least(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
-static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
-    const ota_resolved *r = &plan->resolved;
-    ota_arena *a = &plan->arena;
-    const size_t real = ota_device_real(plan->device), number = sizeof(double);
-    const int64_t n = r->queries, m = r->keys, width = r->width, values = plan->values_width;
+static void take_seat(ota_device *device, ota_tile_seat *seat, bool coupled) {
+    const ota_resolved *r = device->resolved;
+    ota_arena *a = device->arena;
+    const size_t real = ota_device_real(device), number = sizeof(double);
+    const int64_t n = r->queries, m = r->keys, width = r->width, values = device->values_width;
     seat->queries = take(a, n, width, real);
     seat->upstream = take(a, n, values, real);
     seat->shift = ota_arena_take(a, (size_t)n, real);
@@ -173,7 +114,7 @@ static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     seat->begin = ota_arena_take(a, (size_t)n, sizeof *seat->begin);
     seat->end = ota_arena_take(a, (size_t)n, sizeof *seat->end);
     seat->queries_sum = take(a, n, width, number);
-    if (plan->device->pairs) {
+    if (device->pairs) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
         seat->queries_left = take(a, n, depth, pair);
@@ -193,42 +134,40 @@ static void take_seat(ota_plan *plan, ota_tile_seat *seat, bool coupled) {
     seat->values_sum = take(a, m, values, number);
 }
 
-static void take_worker(ota_plan *plan, ota_tile_worker *w, int64_t cuts) {
-    const ota_resolved *r = &plan->resolved;
-    ota_arena *a = &plan->arena;
-    const size_t real = ota_device_real(plan->device);
+static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
+    const ota_resolved *r = device->resolved;
+    ota_arena *a = device->arena;
+    const size_t real = ota_device_real(device);
     int64_t first, last;
     ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, 0, &first, &last);
     w->scratch = ota_arena_take(
-        a, (size_t)OTA_GRADIENT_SCRATCH + (plan->device->pairs ? OTA_PAIRS_GRADIENT : 0), real);
+        a, (size_t)OTA_GRADIENT_SCRATCH + (device->pairs ? OTA_PAIRS_GRADIENT : 0), real);
     w->queries_grad = take(a, last - first, r->width, real);
     w->keys_grad = take(a, OTA_KEY_TILE, r->width, real);
-    w->values_grad = take(a, OTA_KEY_TILE, plan->values_width, real);
+    w->values_grad = take(a, OTA_KEY_TILE, device->values_width, real);
 }
 
-struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
-    ota_arena *a = &plan->arena;
+struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int walkers) {
     const bool placed = a->base != NULL;
-    const size_t workers = (size_t)plan->device->worker_count;
-    const ota_resolved *r = &plan->resolved;
-    const bool coupled = ota_device_has_seats(plan->device) && !plan->device->transposed &&
-                         !r->from_matrix && r->problem.regulariser == OTA_SOFTMAX &&
-                         ota_backward_mode_of(plan) == OTA_BACKWARD_IMPLICIT;
-    if (plan->device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
+    const size_t workers = (size_t)device->worker_count;
+    const ota_resolved *r = device->resolved;
+    const bool coupled = ota_device_has_seats(device) && !device->transposed && !r->from_matrix &&
+                         r->problem.regulariser == OTA_SOFTMAX && !r->settings.fixed &&
+                         r->problem.columns != OTA_COLUMNS_PREFIX;
+    if (device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
     ota_tile_seat *seats = ota_arena_take(a, workers, sizeof *seats);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
-    const int64_t cuts = cuts_of(&plan->resolved);
-    const int64_t seat_count =
-        coupled ? plan->walker_count : least(plan->device->worker_count, plan->device->slot_count);
+    const int64_t cuts = cuts_of(device->resolved);
+    const int64_t seat_count = coupled ? walkers : least(device->worker_count, device->slot_count);
     for (int64_t k = 0; k < seat_count; k++) {
         ota_tile_seat seat = {0};
-        take_seat(plan, &seat, coupled);
+        take_seat(device, &seat, coupled);
         if (placed) seats[k] = seat;
     }
-    for (int k = 0; k < plan->device->worker_count; k++) {
+    for (int k = 0; k < device->worker_count; k++) {
         ota_tile_worker worker = {0};
-        take_worker(plan, &worker, cuts);
+        take_worker(device, &worker, cuts);
         if (placed) scratch[k] = worker;
     }
     if (placed) *space = (struct ota_tile_space){cuts, seats, scratch};
@@ -237,10 +176,12 @@ struct ota_tile_space *ota_tiles_lay_out(ota_plan *plan) {
 
 /* ---- running ---------------------------------------------------------------------------------- */
 
-bool ota_tiles_fit(const ota_plan *plan, const ota_gradients *want) {
-    const ota_resolved *r = &plan->resolved;
+bool ota_tiles_fit(const ota_backward_job *job) {
+    const ota_device *device = job->device;
+    const ota_gradients *want = job->want;
+    const ota_resolved *r = device->resolved;
     const ota_array *const others[] = {&want->coupling_grad, &want->scores, &want->temperature};
-    if (plan->backward->tiles == NULL || r->width == 0 || plan->values_width == 0) return false;
+    if (job->space->own->tiles == NULL || r->width == 0 || device->values_width == 0) return false;
     if (!ota_array_present(&want->out_grad) || r->problem.dropout > 0.0) return false;
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
         if (ota_array_present(others[k])) return false;
@@ -261,29 +202,28 @@ static void clear(double *sum, int64_t rows, int64_t width) {
     memset(sum, 0, (size_t)(rows * width) * sizeof *sum);
 }
 
-static void run_query_head(tile_head *h, task *rows) {
-    const ota_plan *plan = h->run->plan;
-    const ota_resolved *r = &plan->resolved;
+static void run_query_head(tile_head *h, ota_gradient_task *rows) {
+    const ota_device *device = h->run->device;
+    const ota_resolved *r = device->resolved;
     const int64_t cuts = h->run->space->cuts;
     h->tau = ota_head_temperature(r, h->head);
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
     if (!h->direct) clear(h->seat->queries_sum, r->queries, r->width);
-    tasks[h->wide].place_rows(h);
-    ota_parallel(plan->pool, cuts, rows, h);
+    tasks_of(h->wide)->place_rows(h);
+    ota_parallel(device->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
-        ota_parallel(plan->pool, cuts, tasks[h->wide].unit, h);
+        ota_parallel(device->pool, cuts, tasks_of(h->wide)->unit, h);
     if (!h->direct) put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
 }
 
 /* One unit of one tile of keys and of blocks that are folded at its end, and gradients in T. */
 static bool has_one_part(const tile_run *run) {
-    const ota_resolved *r = &run->plan->resolved;
+    const ota_resolved *r = run->device->resolved;
     const ota_gradients *want = run->want;
     const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-        if (ota_array_present(all[k]) &&
-            all[k]->type != (run->plan->device->wide ? OTA_F64 : OTA_F32))
+        if (ota_array_present(all[k]) && all[k]->type != (run->device->wide ? OTA_F64 : OTA_F32))
             return false;
     }
     return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&
@@ -292,26 +232,26 @@ static bool has_one_part(const tile_run *run) {
 }
 
 static void run_key_head(tile_run *run, int64_t index, int seat) {
-    ota_plan *plan = run->plan;
-    const ota_resolved *r = &plan->resolved;
+    ota_device *device = run->device;
+    const ota_resolved *r = device->resolved;
     const int64_t group = r->heads / r->key_heads;
     tile_head h = {.run = run,
                    .seat = &run->space->seats[seat],
-                   .slot = &plan->device->slots[seat],
+                   .slot = &device->slots[seat],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
-                   .wide = plan->device->wide,
+                   .wide = device->wide,
                    .direct = has_one_part(run)};
     h.paired = wants_pairs(run, h.batch, h.key_head);
-    tasks[h.wide].place_keys(&h);
-    ota_parallel(plan->pool, 2, tasks[plan->device->wide].pack, &h);
+    tasks_of(h.wide)->place_keys(&h);
+    ota_parallel(device->pool, 2, tasks_of(device->wide)->pack, &h);
     if (!h.direct) {
         clear(h.seat->keys_sum, r->keys, r->width);
-        clear(h.seat->values_sum, r->keys, plan->values_width);
+        clear(h.seat->values_sum, r->keys, device->values_width);
     }
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
-        run_query_head(&h, tasks[plan->device->wide].rows);
+        run_query_head(&h, tasks_of(device->wide)->rows);
     }
     if (h.direct) return;
     put_sum(&run->want->keys, h.batch, h.key_head, h.seat->keys_sum);
@@ -322,45 +262,51 @@ static void head_task(void *context, int64_t index, int worker) {
     run_key_head(context, index, worker);
 }
 
-void ota_tiles_run_coupled(const ota_backward_job *job) {
-    const ota_backward_space *s = job->space;
-    tile_run run = {.plan = job->plan, .arrays = job->arrays, .want = job->want, .space = s->tiles};
-    ota_tile_seat seat = s->tiles->seats[s->walker];
-    seat.keys = s->keys;
-    seat.packed_values = s->packed_values;
-    seat.keys_sum = s->keys_sum;
-    seat.values_sum = s->values_sum;
+void ota_tiles_run_coupled(ota_backward_job *job) {
+    const ota_gradient_scratch *own = job->space->own;
+    tile_run run = {.job = job,
+                    .device = job->device,
+                    .arrays = job->arrays,
+                    .want = job->want,
+                    .space = own->tiles};
+    ota_tile_seat seat = own->tiles->seats[job->space->walker];
+    seat.keys = own->keys;
+    seat.packed_values = own->packed_values;
+    seat.keys_sum = own->keys_sum;
+    seat.values_sum = own->values_sum;
     tile_head h = {.run = &run,
                    .seat = &seat,
-                   .slot = job->slot,
+                   .slot = slot_of(job),
                    .batch = job->batch,
                    .key_head = job->key_head,
                    .head = job->head,
                    .wide = job->wide,
                    .keys = seat.keys,
                    .job = job};
-    run_query_head(&h, tasks[h.wide].coupled_rows);
+    run_query_head(&h, tasks_of(h.wide)->coupled_rows);
 }
 
-ota_status ota_tiles_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want) {
-    const ota_resolved *r = &plan->resolved;
-    tile_run run = {.plan = plan,
+ota_status ota_tiles_run(ota_backward_job *job) {
+    ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    const ota_arrays *arrays = job->arrays;
+    const ota_gradients *want = job->want;
+    tile_run run = {.job = job,
+                    .device = device,
                     .arrays = arrays,
                     .want = want,
-                    .space = plan->backward->tiles,
+                    .space = job->space->own->tiles,
                     .given = want->solved && ota_array_present(&arrays->out) &&
                              ota_array_present(&arrays->lse)};
     const ota_array *const arrays_of[] = {&arrays->out, &want->out_grad, &want->queries,
                                           &want->keys, &want->values};
-    run.pairs = plan->device->pairs && run.given && !ota_array_present(&r->problem.row_mass);
+    run.pairs = device->pairs && run.given && !ota_array_present(&r->problem.row_mass);
     for (size_t k = 0; k < sizeof arrays_of / sizeof arrays_of[0]; k++)
         run.pairs &= !ota_array_present(arrays_of[k]) || arrays_of[k]->type == OTA_BF16;
     const int64_t heads = r->batch * r->key_heads;
     /* Heads side by side while they fill the threads, the rest one after another in pieces. */
-    const int64_t side = heads / plan->device->worker_count * plan->device->worker_count;
-    ota_sums_clear(plan);
-    ota_parallel(plan->pool, side, head_task, &run);
+    const int64_t side = heads / device->worker_count * device->worker_count;
+    ota_parallel(device->pool, side, head_task, &run);
     for (int64_t k = side; k < heads; k++) run_key_head(&run, k, 0);
-    ota_sums_write(plan, want);
     return ota_interrupted(&r->settings);
 }

@@ -1,19 +1,19 @@
-/* Backward of softmax as recomputing tiles, shared by backward_tiles.c and backward_tiles.inc.h.
+/* Backward of softmax in tiles that are recomputed, shared by tiles.c and tiles.inc.h.
  *
  * Queries and keys are cut into `cuts` pieces each, by shapes alone. Step t of a head works on the units
  * (keys w, queries (t + w) mod cuts), w = 0 ... cuts - 1: no two units of a step share a piece, so they run
  * side by side, and every sum is added in the same order whatever the threads. */
-#ifndef OTA_BACKWARD_TILES_H
-#define OTA_BACKWARD_TILES_H
+#ifndef OTA_CPU_TILES_H
+#define OTA_CPU_TILES_H
 
-#include "backward.h"
+#include "gradient.h"
 
 /* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
 enum { OTA_TILE_ROWS = 16 };
 /* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. */
 enum { OTA_FOLD_BLOCKS = 16, OTA_FOLD_TILES = 8 };
 
-/* One key head at work; T = the plan's type, whose packed keys and values lie in the plan's slot of the
+/* One key head at work; T = the plan's type, whose packed keys and values lie in the device's slot of the
  * same number. */
 typedef struct ota_tile_seat {
     void *queries, *upstream;      /* [queries][width], [queries][values_width]: finite */
@@ -50,5 +50,49 @@ static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, in
     *first = from < count ? from : count;
     *last = to < count ? to : count;
 }
+
+typedef struct tile_run {
+    ota_backward_job *job;
+    ota_device *device;
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+    struct ota_tile_space *space;
+    bool given; /* out and lse are forward's */
+    bool pairs; /* every array is bf16 and rows have mass 1: heads may be multiplied as bf16 */
+} tile_run;
+
+/* One head of a run. */
+typedef struct tile_head {
+    tile_run *run;
+    ota_tile_seat *seat;
+    ota_slot *slot;
+    int64_t batch, key_head, head;
+    int64_t step;
+    bool paired;                 /* this head is */
+    bool wide;                   /* T = double */
+    bool direct;                 /* every sum has one part, which is written as it is */
+    double tau, sink, rate;      /* rate = scale / tau */
+    const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
+    /* T [rows][width], finite: the caller's where they can be read as they lie, else the seat's */
+    const void *queries, *upstream, *keys;
+} tile_head;
+
+typedef struct tile_terms {
+    const ota_resolved *resolved;
+    int64_t batch, head, first;
+} tile_terms;
+
+typedef struct ota_tile_tasks {
+    ota_gradient_task *pack, *rows, *coupled_rows, *unit;
+    void (*place_keys)(tile_head *h), (*place_rows)(tile_head *h);
+} ota_tile_tasks;
+
+extern const ota_tile_tasks ota_tile_tasks_f32, ota_tile_tasks_f64;
+
+/* Pairs of bf16: keys or values of the key head; a block of rows, `first` even; the gradient of one, whose block is of
+ * f32, the only type whose heads are paired. */
+void ota_tile_pack_pairs(const tile_head *h, int64_t half);
+void ota_tile_pack_pair_rows(const tile_head *h, int64_t first, int64_t rows);
+void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t at);
 
 #endif
