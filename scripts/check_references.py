@@ -1,6 +1,7 @@
 """Fails when a document or a comment names a file, flag, function or anchor that does not exist.
 
-documents (*.md)    relative links and their #anchors; files, flags and ota_ names in code spans and blocks
+documents (*.md)    relative links and their #anchors; files, flags and names_of_code in code spans, flags and
+                    ota_ names in blocks
 comments            of *.c *.h *.py *.sh, CMake files and ./dev: files and ota_ names
 
 A file is named by its path, the end of its path, or its bare name; `*` and words in capitals (NAME.c) stand
@@ -25,14 +26,15 @@ from pathlib import Path
 
 # Documents that tell what was: the names in them may be gone. Their links are checked.
 HISTORY = {"CHANGELOG.md", "docs/development/trials.md"}
-# Folders and files that a run writes or a user has.
-OTHERS = {"windows/"}
+# What a run writes, and names of TransformerLens that documents say are missing.
+OTHERS = {"windows/", "hook_attn_scores", "hook_scale"}
 # Flags of other programs that a document quotes beside ours.
 OTHER_FLAGS = {"--help"}
 WORD = r"(?:[\w*]|\{[\w,]*\})(?:[\w.*-]|\{[\w,]*\})*"
 PATH = re.compile(rf"(?<![\w./*}}])((?:\.\.?/)*(?:{WORD}/)*(?:{WORD})?)(?![\w(])")
 CODE_FILE = re.compile(r"\w.*\.(?:c|h|cu|py|sh|md|cmake)$")
 OTA_NAME = re.compile(r"(?<![\w/-])(ota_[a-z0-9_]+|OTA_[A-Z0-9_]+)(\*?)")
+WITH_UNDERSCORE = re.compile(r"[A-Za-z][A-Za-z0-9]*_\w*")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PLACEHOLDER = re.compile(r"(?<![a-zA-Z])[A-Z][A-Z]+(?![a-zA-Z])")
 FENCE = re.compile(r"^(```+)([^\n]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -53,34 +55,32 @@ def find_files(root: Path) -> list[str]:
     return sorted(found)
 
 
-def is_shell(path: str) -> bool:
-    return path in ("dev", ".ci/run") or path.endswith((".sh", ".cmake", "CMakeLists.txt"))
-
-
 def split_c(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The code without comments, and (offset, text) of each comment."""
-    comments: list[tuple[int, str]] = []
-
-    def keep(match: re.Match[str]) -> str:
-        if match[0][0] != "/":
-            return match[0]
-        comments.append((match.start(), match[0]))
-        return " "
-
-    return C_TOKEN.sub(keep, text), comments
+    """The code without comments, and (line, text) of each comment."""
+    code = C_TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], text)
+    found = [match for match in C_TOKEN.finditer(text) if match[0][0] == "/"]
+    return code, [(text.count("\n", 0, match.start()) + 1, match[0]) for match in found]
 
 
-def python_comments(text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of comments and docstrings."""
+def split_shell(text: str) -> tuple[str, list[tuple[int, str]]]:
+    found = SHELL_COMMENT.finditer(text)
+    comments = [(text.count("\n", 0, match.start()) + 1, match[0]) for match in found]
+    return SHELL_COMMENT.sub("", text), comments
+
+
+def split_python(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """As split_c; docstrings are comments."""
     starts_statement = True
+    code, comments = [], []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        is_string = token.type == tokenize.STRING and starts_statement
-        if token.type == tokenize.COMMENT or is_string:
-            yield token.start[0], token.string
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and starts_statement):
+            comments.append((token.start[0], token.string))
         elif token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
             starts_statement = True
-        elif token.type not in (tokenize.NL, tokenize.ENCODING):
+        elif token.type != tokenize.NL:
             starts_statement = False
+            code.append(token.string)
+    return " ".join(code), comments
 
 
 class Repository:
@@ -93,7 +93,7 @@ class Repository:
         self.by_name: dict[str, list[str]] = {}
         for path in sorted(self.paths):
             self.by_name.setdefault(path.rpartition("/")[2], []).append(path)
-        self.names: set[str] = set()
+        self.names = {name for name in OTHERS if WITH_UNDERSCORE.fullmatch(name)}
         self.flags = set(OTHER_FLAGS)
         self.comments: list[tuple[str, int, str]] = []
         for path in self.files:
@@ -106,24 +106,20 @@ class Repository:
     def read_code(self, path: str) -> None:
         """Collects the names and flags that a file of code defines, and its comments."""
         if path.endswith((".c", ".h", ".cu")):
-            text = self.text(path)
-            code, comments = split_c(text)
-            self.names.update(match[1] for match in OTA_NAME.finditer(code))
-            self.flags.update(
-                "--" + word for word in re.findall(r'\{\s*"([a-z][a-z0-9-]*)",\s*(?:0|\'.\'),', code)
-            )
-            self.comments += [
-                (path, text.count("\n", 0, offset) + 1, comment) for offset, comment in comments
-            ]
+            code, comments = split_c(self.text(path))
+            # A row of a table of flags: its name, then its letter or 0.
+            rows = re.findall(r'\{\s*"([a-z][a-z0-9-]*)",\s*(?:0|\'.\'),', code)
+            self.flags.update("--" + word for word in rows)
         elif path.endswith(".py"):
-            text = self.text(path)
-            self.flags.update(re.findall(r'"(--[a-z][a-z0-9-]*)"', text))
-            self.comments += [(path, line, comment) for line, comment in python_comments(text)]
-        elif is_shell(path):
-            text = self.text(path)
-            self.flags.update(FLAG.findall(SHELL_COMMENT.sub("", text)))
-            for match in SHELL_COMMENT.finditer(text):
-                self.comments.append((path, text.count("\n", 0, match.start()) + 1, match[0]))
+            code, comments = split_python(self.text(path))
+            self.flags.update(re.findall(r'"(--[a-z][a-z0-9-]*)"', code))
+        elif path in ("dev", ".ci/run") or path.endswith((".sh", ".cmake", "CMakeLists.txt")):
+            code, comments = split_shell(self.text(path))
+            self.flags.update(FLAG.findall(code))
+        else:
+            return
+        self.names.update(WITH_UNDERSCORE.findall(code))
+        self.comments += [(path, line, comment) for line, comment in comments]
 
     def exists_uncached(self, name: str) -> bool:
         """Whether a path, the end of a path, or a file name is one of the repository's; wildcards allowed."""
@@ -202,8 +198,11 @@ def check_document(repository: Repository, path: str) -> list[str]:
     for offset, piece, is_block in pieces if path not in HISTORY else ():
         line = text.count("\n", 0, offset) + 1
         defects = list(repository.judge_names(piece))
+        word = piece.partition("(")[0].removeprefix("lib")
         if not is_block:
             defects += repository.judge_files(piece, home)
+            if not defects and WITH_UNDERSCORE.fullmatch(word) and word not in repository.names:
+                defects.append(f"{word} is no name of the code")
         joined = piece.replace("\\\n", " ")
         whole = not is_block and piece.startswith("--")
         for words in [joined] if whole else OURS.findall(joined):
@@ -248,6 +247,7 @@ PLANTS = [
     ("README.md", "`gone.c`", "gone.c is no file or folder"),
     ("README.md", "`wrong/rows.c`", "wrong/rows.c is no file or folder"),
     ("README.md", "`engine/gone`", "engine/gone is no file or folder"),
+    ("README.md", "`gone_function(x)`", "gone_function is no name"),
     ("README.md", "`gone/`", "gone/ is no file or folder"),
     ("README.md", "`{rows,gone}.c`", "{rows,gone}.c is no file or folder"),
     ("README.md", "`engine/gone*.inc.h`", "engine/gone*.inc.h is no file or folder"),
