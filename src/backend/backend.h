@@ -176,8 +176,8 @@ typedef struct ota_kernel_state {
     bool has_absorbed;   /* a is not 0 */
     int64_t
         least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
-    bool lost, shut,
-        wild; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
+    bool lost, infeasible,
+        nonfinite; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
 } ota_kernel_state;
 
 /* One head. n = rows, m = columns. All potentials in units of S. */

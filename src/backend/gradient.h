@@ -181,10 +181,10 @@ typedef struct ota_gradient_passes {
     void (*run_coupled_tiles)(ota_backward_job *job);
 
     /* ---- one head */
-    void (*pack_head)(ota_backward_job *job);               /* keys and values */
-    bool (*has_broken_values)(const ota_backward_job *job); /* some value is not finite */
+    void (*pack_head)(ota_backward_job *job);                  /* keys and values */
+    bool (*has_nonfinite_values)(const ota_backward_job *job); /* some value is not finite */
     /* Prefix: rows of the kept plan with weight on such a value become bad. */
-    void (*mark_broken_rows)(ota_backward_job *job);
+    void (*mark_nonfinite_rows)(ota_backward_job *job);
     void (*load_bias)(ota_backward_job *job);      /* space->g in the type of the head */
     void (*load_advantage)(ota_backward_job *job); /* space->b */
     /* Everything the caller wants of the head, from potentials and multipliers. */

@@ -120,7 +120,8 @@ static ota_status run_implicit(ota_backward_job *job) {
     system.most_amplified = job->begins_narrow && !job->wide ? MOST_AMPLIFIED : 0.0;
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
-    if (r->problem.rows == OTA_ROWS_RELAXED) system.scale = passes_of(job)->recentre(job, system.scale);
+    if (r->problem.rows == OTA_ROWS_RELAXED)
+        system.scale = passes_of(job)->recentre(job, system.scale);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
@@ -229,7 +230,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     ota_backward_space *s = job->space;
     ota_kernel_rounds *rounds = &s->rounds->now;
     place_rounds(job);
-    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || passes->has_broken_values(job) ||
+    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || passes->has_nonfinite_values(job) ||
         !ota_kernel_rounds_begin(rounds))
         return false;
     for (s->kernel.at = 0; s->kernel.at <= rounds->rounds; s->kernel.at++) {
@@ -319,7 +320,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
 static ota_status run_prefix(ota_backward_job *job) {
     passes_of(job)->widen(job);
     const ota_status status = ota_backward_prefix(job);
-    passes_of(job)->mark_broken_rows(job);
+    passes_of(job)->mark_nonfinite_rows(job);
     return status;
 }
 

@@ -40,7 +40,7 @@ typedef struct progress {
 static bool turn(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
-    return !kernel->lost && !kernel->shut && !kernel->wild;
+    return !kernel->lost && !kernel->infeasible && !kernel->nonfinite;
 }
 
 /* After a round, to a tolerance: is the plan of these u and v within it? Where f32 warms up, is there nothing left
@@ -149,9 +149,9 @@ static ota_rounds_end run(ota_head *head, const ota_rounds_rule *rule, ota_scali
         kernel->first = head->rounds == from->rounds;
         if (!last || form) {
             if (!turn(head, form))
-                return kernel->wild   ? OTA_ROUNDS_NONFINITE
-                       : kernel->shut ? OTA_ROUNDS_INFEASIBLE
-                                      : OTA_ROUNDS_LOST;
+                return kernel->nonfinite    ? OTA_ROUNDS_NONFINITE
+                       : kernel->infeasible ? OTA_ROUNDS_INFEASIBLE
+                                            : OTA_ROUNDS_LOST;
             if (kernel->first) {
                 scaling->used = kernel->masked ? kernel->used : NULL;
                 if (!ota_scaling_begin(scaling)) return OTA_ROUNDS_INFEASIBLE;

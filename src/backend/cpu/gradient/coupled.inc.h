@@ -28,7 +28,7 @@ void replay_online(ota_backward_job *job) {
         form_tile(job, w, i, 1, 0, r->keys, device->stride);
         row_online(&job->law, w->scores, r->keys, mu, room, w->weights,
                    device->workers[job->worker].row, &found);
-        if (found.nonfinite || uses_broken(job, w->scores, w->weights)) space->bad[i] = true;
+        if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
             if (space->shut[j] != INT64_MAX) continue;
             if (room[j] > 0.0)

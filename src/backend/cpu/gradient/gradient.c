@@ -123,16 +123,16 @@ static void lay_out(ota_device *device, ota_arena *a, int walker_count,
 }
 
 static ota_place_memory memory(const ota_device *device, int64_t place) {
-    if (!ota_device_has_seats(device)) return (ota_place_memory){.matrix = NULL};
-    const ota_seat *seat = &device->seats[place];
-    return (ota_place_memory){.matrix = device->wide ? seat->scores : NULL,
-                              .plan = seat->plan,
-                              .workspace = seat->workspace};
+    if (!ota_device_is_coupled(device)) return (ota_place_memory){.matrix = NULL};
+    const ota_head_workspace *workspace = &device->workspaces[place];
+    return (ota_place_memory){.matrix = device->wide ? workspace->scores : NULL,
+                              .plan = workspace->plan,
+                              .workspace = workspace->solver_memory};
 }
 
 static const char *describe(const ota_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
-    if (ota_device_has_seats(device) || device->strategy == OTA_STRATEGY_ORDERED ||
+    if (ota_device_is_coupled(device) || device->strategy == OTA_STRATEGY_ORDERED ||
         device->strategy == OTA_STRATEGY_FUSED)
         return NULL;
     return device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
@@ -232,19 +232,22 @@ static void replay_online(ota_backward_job *job) { tasks_of(job)->replay_online(
 static void reverse_online(ota_backward_job *job) { tasks_of(job)->reverse_online(job); }
 static void slopes(ota_backward_job *job) { each_chunk(job, tasks_of(job)->slopes); }
 static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->turned); }
-static double recentre(ota_backward_job *job, double scale) { return tasks_of(job)->recentre(job, scale); }
+static double recentre(ota_backward_job *job, double scale) {
+    return tasks_of(job)->recentre(job, scale);
+}
 static void widen(ota_backward_job *job) { each_chunk(job, tasks_of(job)->widen); }
 
-static bool has_broken_values(const ota_backward_job *job) {
-    return slot_of(job)->broken_count > 0;
+static bool has_nonfinite_values(const ota_backward_job *job) {
+    return packed_of(job)->nonfinite_count > 0;
 }
 
-static void mark_broken_rows(ota_backward_job *job) {
+static void mark_nonfinite_rows(ota_backward_job *job) {
     const ota_device *device = job->device;
-    const ota_slot *slot = slot_of(job);
+    const ota_packed_kv *packed = packed_of(job);
     for (int64_t i = 0; i < job->resolved->queries; i++) {
-        for (int64_t k = 0; k < slot->broken_count; k++) {
-            const double p = seat_of(job)->plan[i * device->dense_stride + slot->broken[k]];
+        for (int64_t k = 0; k < packed->nonfinite_count; k++) {
+            const double p =
+                workspace_of(job)->plan[i * device->dense_stride + packed->nonfinite_keys[k]];
             if (p > 0.0) job->space->bad[i] = true;
         }
     }
@@ -298,8 +301,8 @@ const ota_gradient_passes ota_cpu_gradient = {
     .run_tiles = ota_tiles_run,
     .run_coupled_tiles = ota_tiles_run_coupled,
     .pack_head = pack_head,
-    .has_broken_values = has_broken_values,
-    .mark_broken_rows = mark_broken_rows,
+    .has_nonfinite_values = has_nonfinite_values,
+    .mark_nonfinite_rows = mark_nonfinite_rows,
     .load_bias = load_bias,
     .load_advantage = load_advantage,
     .write = write_head,

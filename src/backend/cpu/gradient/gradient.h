@@ -49,11 +49,11 @@ typedef struct ota_gradient_scratch {
     double *kernel_sum;  /* [keys][values_width + 1] P^T (dL/dout, a) */
 } ota_gradient_scratch;
 
-static inline ota_slot *slot_of(const ota_backward_job *job) {
-    return &job->device->slots[job->place];
+static inline ota_packed_kv *packed_of(const ota_backward_job *job) {
+    return &job->device->packed_heads[job->place];
 }
-static inline ota_seat *seat_of(const ota_backward_job *job) {
-    return &job->device->seats[job->place];
+static inline ota_head_workspace *workspace_of(const ota_backward_job *job) {
+    return &job->device->workspaces[job->place];
 }
 
 /* P^power, power = 2 - alpha. */

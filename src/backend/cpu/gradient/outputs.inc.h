@@ -203,14 +203,14 @@ static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int w
         total += count;
         fine = fine && !space->bad[i];
     }
-    if (fine && slot_of(job)->broken_count == 0 && total * DENSE_SHARE <= rows * r->keys)
+    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * r->keys)
         return true;
     for (int64_t k = 0; k < rows; k++) {
         real *p = (real *)w->weights + k * strip->stride;
         unfold(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
         strip->count[at + k] = -1;
         const real *s = (const real *)w->scores + k * strip->stride;
-        if (uses_broken(job, s, p)) space->bad[first + k] = true;
+        if (uses_nonfinite(job, s, p)) space->bad[first + k] = true;
     }
     return false;
 }
@@ -228,7 +228,7 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     real *u = (real *)w->upstream + row * strip->stride, *slope = w->slope;
     double total, rest;
     KERNELS(device)->dots_kept((const real *)w->gradients + row * width, where, count,
-                               slot_of(job)->values, width, width, u);
+                               packed_of(job)->values, width, width, u);
     KERNELS(device)->slope_weights(p, count, 2.0 - job->law.order, slope);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
     total += sink_slope(job, query, &rest);
@@ -291,7 +291,7 @@ void kernel_weights(const ota_backward_job *job, int64_t query, real *p) {
     const ota_kernel_view *rounds = &job->space->kernel;
     const int64_t stride = device->dense_stride;
     const double u = ldexp(rounds->u[rounds->count * rounds->row_lane + query], -REAL_LIFT);
-    KERNELS(device)->weights((const real *)seat_of(job)->scores + query * stride, stride, 1,
+    KERNELS(device)->weights((const real *)workspace_of(job)->scores + query * stride, stride, 1,
                              device->resolved->keys, job->space->own->bias, &u, p, stride);
 }
 

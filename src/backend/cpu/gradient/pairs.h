@@ -15,7 +15,7 @@
 #define find_weights WORD(ota_gradient_find_weights)
 #define pairs WORD(ota_gradient_pairs)
 #define sink_slope WORD(ota_gradient_sink_slope)
-#define uses_broken WORD(ota_gradient_uses_broken)
+#define uses_nonfinite WORD(ota_gradient_uses_nonfinite)
 #define solve_row WORD(ota_gradient_solve_row)
 #define mean_of WORD(ota_gradient_mean_of)
 #define worker_at WORD(ota_gradient_worker_at)
@@ -77,7 +77,7 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
 /* Weight on the sink and what its logit gets, from the row's potential. */
 double sink_slope(const ota_backward_job *job, int64_t query, double *weight);
 /* Does the row use a key whose values are not finite? */
-bool uses_broken(const ota_backward_job *job, const real *s, const real *p);
+bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p);
 /* Potential of one row, its top, and whether it can be computed; p is left holding the weights. */
 void solve_row(const ota_backward_job *job, int64_t query, const real *s, double mu, real *p);
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */

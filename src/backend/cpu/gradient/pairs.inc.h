@@ -8,12 +8,12 @@
 /* ---- packing ---------------------------------------------------------------------------------- */
 
 /* A tile of keys and values, as the kernels want them and as plain rows, with sums of 0 for their gradients; marks keys
- * with broken values. */
+ * with values that are not finite. */
 static void pack_tile(void *context, int64_t tile, int worker) {
     const ota_backward_job *job = context;
     const ota_device *device = job->device;
     const ota_resolved *r = device->resolved;
-    const ota_slot *slot = slot_of(job);
+    const ota_packed_kv *packed = packed_of(job);
     const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = device->values_width;
     const int64_t count = left < OTA_KEY_TILE ? left : OTA_KEY_TILE;
     ota_backward_space *s = job->space;
@@ -27,14 +27,14 @@ static void pack_tile(void *context, int64_t tile, int worker) {
         real *keys = (real *)s->own->keys + from * r->width;
         pack_rows(&r->problem.keys, job->batch, job->key_head, from, count, keys, r->width);
         const ota_array part = ota_array_of(keys, REAL_TYPE, 1, 1, count, r->width);
-        pack_keys(&part, 0, 0, count, (real *)slot->packed_keys + from * r->width);
+        pack_keys(&part, 0, 0, count, (real *)packed->packed_keys + from * r->width);
         (void)make_finite(keys, count * r->width);
     }
     if (!ota_array_present(&job->want->out_grad) || width == 0) return;
-    real *values = (real *)slot->values + from * width;
+    real *values = (real *)packed->values + from * width;
     pack_rows(&job->arrays->values, job->batch, job->key_head, from, count, values, width);
     for (int64_t j = 0; j < count; j++)
-        slot->broken[from + j] = !make_finite(values + j * width, width);
+        packed->nonfinite_keys[from + j] = !make_finite(values + j * width, width);
     const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, count, width);
     pack_keys(&plain, 0, 0, count, (real *)s->own->packed_values + from * width);
 }
@@ -42,12 +42,12 @@ static void pack_tile(void *context, int64_t tile, int worker) {
 void pack_head(ota_backward_job *job) {
     const ota_device *device = job->device;
     const int64_t keys = device->resolved->keys;
-    ota_slot *slot = slot_of(job);
-    slot->broken_count = 0;
+    ota_packed_kv *packed = packed_of(job);
+    packed->nonfinite_count = 0;
     ota_parallel(device->pool, (keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, pack_tile, job);
     if (!ota_array_present(&job->want->out_grad) || device->values_width == 0) return;
     for (int64_t j = 0; j < keys; j++) {
-        if (slot->broken[j] != 0) slot->broken[slot->broken_count++] = j;
+        if (packed->nonfinite_keys[j] != 0) packed->nonfinite_keys[packed->nonfinite_count++] = j;
     }
 }
 
@@ -86,7 +86,7 @@ void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_
         pack_rows(&part, job->batch, job->head, first, rows, scores, stride);
     } else {
         KERNELS(device)->products(w->queries,
-                                  (const real *)slot_of(job)->packed_keys + from * r->width, rows,
+                                  (const real *)packed_of(job)->packed_keys + from * r->width, rows,
                                   to - from, r->width, scores, stride);
     }
     for (int64_t k = 0; k < rows; k++) {
@@ -199,7 +199,7 @@ void find_weights(const ota_backward_job *job, int64_t query, const real *s, rea
     }
     const int64_t at = device->transposed ? query : query * stride;
     const int64_t step = device->transposed ? stride : 1;
-    for (int64_t j = 0; j < m; j++) p[j] = (real)seat_of(job)->plan[at + j * step];
+    for (int64_t j = 0; j < m; j++) p[j] = (real)workspace_of(job)->plan[at + j * step];
 }
 
 /* U -> dL/dS of a row of weights p, in place; w is scratch, or with `weighed` its slopes. */
@@ -254,9 +254,9 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
 /* Does the row use a key whose values are not finite? */
-bool uses_broken(const ota_backward_job *job, const real *s, const real *p) {
-    for (int64_t k = 0; k < slot_of(job)->broken_count; k++) {
-        const int64_t j = slot_of(job)->broken[k];
+bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
+    for (int64_t k = 0; k < packed_of(job)->nonfinite_count; k++) {
+        const int64_t j = packed_of(job)->nonfinite_keys[k];
         if (s[j] > (real)-INFINITY && (job->law.order <= 1.0 || p[j] > (real)0)) return true;
     }
     return false;
@@ -273,7 +273,7 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     row_solve(&job->law, s, h, device->resolved->keys, mu, p, &found);
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
-    if (found.nonfinite || uses_broken(job, s, p)) space->bad[query] = true;
+    if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;
 }
 
 /* a_i of rows that are coupled to nothing (or whose b is known): the mean of U - b under w, which is found. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static real *kernel_row(const ota_backward_job *job, int64_t query) {
-    return (real *)seat_of(job)->scores + query * job->device->dense_stride;
+    return (real *)workspace_of(job)->scores + query * job->device->dense_stride;
 }
 
 void load_kernel_column(ota_backward_job *job, const double *from, double scale) {
@@ -131,8 +131,8 @@ void advantages(void *context, int64_t block, int worker) {
         pack_rows(&job->arrays->out, job->batch, job->head, first, rows, out, width);
     } else {
         memset(out, 0, (size_t)(rows * width) * sizeof *out);
-        KERNELS(device)->apply(w.weights, stride, slot_of(job)->values, width, rows, r->keys, width,
-                               out, width);
+        KERNELS(device)->apply(w.weights, stride, packed_of(job)->values, width, rows, r->keys,
+                               width, out, width);
     }
     for (int64_t k = 0; k < rows; k++) {
         const real *gradient = (const real *)w.gradients + k * width;
@@ -171,7 +171,7 @@ void last_gradients(ota_backward_job *job) {
         rounds->row_mass_grad[i] += space->a[i];
     }
     for (int64_t j = 0; j < device->resolved->keys; j++) {
-        const real *value = (const real *)slot_of(job)->values + j * width;
+        const real *value = (const real *)packed_of(job)->values + j * width;
         const double *sum = space->own->kernel_sum + j * (width + 1);
         double along = -sum[width];
         for (int64_t q = 0; q < width; q++) along += (double)value[q] * sum[q];
@@ -192,7 +192,7 @@ void pack_dimensions(ota_backward_job *job) {
         double b[2 * OTA_KERNEL_ROUNDS + 1];
         rounds->key(rounds->rounds, j, b);
         real *to = packed + j / OTA_PANEL * width * OTA_PANEL + j % OTA_PANEL;
-        const real *value = (const real *)slot_of(job)->values + j * values;
+        const real *value = (const real *)packed_of(job)->values + j * values;
         for (int64_t q = 0; q < width; q++)
             to[q * OTA_PANEL] = q < values ? value[q] : (real)b[q - values];
     }

@@ -36,14 +36,15 @@ static bool wants_pairs(const tile_run *run, int64_t batch, int64_t key_head) {
 /* Keys or values of the key head. */
 void ota_tile_pack_pairs(const tile_head *h, int64_t half) {
     const ota_resolved *r = h->run->device->resolved;
-    ota_tile_seat *seat = h->seat;
-    h->slot->broken_count = 0;
+    ota_tile_workspace *workspace = h->workspace;
+    h->packed->nonfinite_count = 0;
     if (half > 0) {
-        ota_pairs_keys(&h->run->arrays->values, h->batch, h->key_head, r->keys, seat->value_panels);
+        ota_pairs_keys(&h->run->arrays->values, h->batch, h->key_head, r->keys,
+                       workspace->value_panels);
         return;
     }
-    ota_pairs_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->slot->key_pairs);
-    ota_pairs_across(&r->problem.keys, h->batch, h->key_head, 0, r->keys, seat->keys_right);
+    ota_pairs_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->packed->key_pairs);
+    ota_pairs_across(&r->problem.keys, h->batch, h->key_head, 0, r->keys, workspace->keys_right);
 }
 
 /* A block of rows; `first` is even. */
@@ -52,33 +53,33 @@ void ota_tile_pack_pair_rows(const tile_head *h, int64_t first, int64_t rows) {
     const ota_array *queries = &device->resolved->problem.queries,
                     *upstream = &h->run->want->out_grad;
     const int64_t width = device->resolved->width, values = device->values_width;
-    ota_tile_seat *seat = h->seat;
+    ota_tile_workspace *workspace = h->workspace;
     ota_pairs_along(queries, h->batch, h->head, first, rows,
-                    seat->queries_left + first * ((width + 1) / 2));
+                    workspace->queries_left + first * ((width + 1) / 2));
     ota_pairs_across(queries, h->batch, h->head, first, rows,
-                     seat->queries_right + first / 2 * width);
+                     workspace->queries_right + first / 2 * width);
     ota_pairs_along(upstream, h->batch, h->head, first, rows,
-                    seat->upstream_left + first * ((values + 1) / 2));
+                    workspace->upstream_left + first * ((values + 1) / 2));
     ota_pairs_across(upstream, h->batch, h->head, first, rows,
-                     seat->upstream_right + first / 2 * values);
+                     workspace->upstream_right + first / 2 * values);
 }
 
 /* The block of rows from `at` on; `block` is of f32, the only type whose heads are paired. */
 void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t at) {
     const ota_device *device = h->run->device;
-    const ota_tile_seat *seat = h->seat;
+    const ota_tile_workspace *workspace = h->workspace;
     const int64_t width = device->resolved->width, values = device->values_width;
     const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
     ota_kernels_bf16_gradient pairs;
     memcpy(&pairs.block, block, sizeof pairs.block);
     const int64_t from = pairs.block.first;
-    pairs.queries = seat->queries_left + at * depth;
-    pairs.upstream = seat->upstream_left + at * values_depth;
-    pairs.packed_keys = h->slot->key_pairs + from * depth;
-    pairs.packed_values = seat->value_panels + from * values_depth;
-    pairs.queries_right = seat->queries_right + at / 2 * width;
-    pairs.upstream_right = seat->upstream_right + at / 2 * values;
-    pairs.keys_right = seat->keys_right + from / 2 * width;
+    pairs.queries = workspace->queries_left + at * depth;
+    pairs.upstream = workspace->upstream_left + at * values_depth;
+    pairs.packed_keys = h->packed->key_pairs + from * depth;
+    pairs.packed_values = workspace->value_panels + from * values_depth;
+    pairs.queries_right = workspace->queries_right + at / 2 * width;
+    pairs.upstream_right = workspace->upstream_right + at / 2 * values;
+    pairs.keys_right = workspace->keys_right + from / 2 * width;
     device->kernels->bf16->gradient(&pairs);
 }
 
@@ -102,36 +103,37 @@ static int64_t cuts_of(const ota_resolved *r) {
     return most(1, least(MOST_CUTS, least(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
-static void take_seat(ota_device *device, ota_tile_seat *seat, bool coupled) {
+static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bool coupled) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device), number = sizeof(double);
     const int64_t n = r->queries, m = r->keys, width = r->width, values = device->values_width;
-    seat->queries = take(a, n, width, real);
-    seat->upstream = take(a, n, values, real);
-    seat->shift = ota_arena_take(a, (size_t)n, real);
-    seat->advantage = ota_arena_take(a, (size_t)n, real);
-    seat->begin = ota_arena_take(a, (size_t)n, sizeof *seat->begin);
-    seat->end = ota_arena_take(a, (size_t)n, sizeof *seat->end);
-    seat->queries_sum = take(a, n, width, number);
+    workspace->queries = take(a, n, width, real);
+    workspace->upstream = take(a, n, values, real);
+    workspace->shift = ota_arena_take(a, (size_t)n, real);
+    workspace->advantage = ota_arena_take(a, (size_t)n, real);
+    workspace->begin = ota_arena_take(a, (size_t)n, sizeof *workspace->begin);
+    workspace->end = ota_arena_take(a, (size_t)n, sizeof *workspace->end);
+    workspace->queries_sum = take(a, n, width, number);
     if (device->pairs) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
-        seat->queries_left = take(a, n, depth, pair);
-        seat->upstream_left = take(a, n, values_depth, pair);
-        seat->queries_right = take(a, (n + 1) / 2, width, pair);
-        seat->upstream_right = take(a, (n + 1) / 2, values, pair);
-        seat->keys_right = take(a, (m + 1) / 2, width, pair);
-        seat->value_panels = ota_arena_take(a, (size_t)ota_packed_length(m, values_depth), pair);
+        workspace->queries_left = take(a, n, depth, pair);
+        workspace->upstream_left = take(a, n, values_depth, pair);
+        workspace->queries_right = take(a, (n + 1) / 2, width, pair);
+        workspace->upstream_right = take(a, (n + 1) / 2, values, pair);
+        workspace->keys_right = take(a, (m + 1) / 2, width, pair);
+        workspace->value_panels =
+            ota_arena_take(a, (size_t)ota_packed_length(m, values_depth), pair);
     }
     if (coupled) {
-        seat->key_advantage = ota_arena_take(a, (size_t)m, real);
+        workspace->key_advantage = ota_arena_take(a, (size_t)m, real);
         return;
     }
-    seat->keys = take(a, m, width, real);
-    seat->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, values), real);
-    seat->keys_sum = take(a, m, width, number);
-    seat->values_sum = take(a, m, values, number);
+    workspace->keys = take(a, m, width, real);
+    workspace->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, values), real);
+    workspace->keys_sum = take(a, m, width, number);
+    workspace->values_sum = take(a, m, values, number);
 }
 
 static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
@@ -151,26 +153,27 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
     const bool placed = a->base != NULL;
     const size_t workers = (size_t)device->worker_count;
     const ota_resolved *r = device->resolved;
-    const bool coupled = ota_device_has_seats(device) && !device->transposed && !r->from_matrix &&
+    const bool coupled = ota_device_is_coupled(device) && !device->transposed && !r->from_matrix &&
                          r->problem.regulariser == OTA_SOFTMAX && !r->settings.fixed &&
                          r->problem.columns != OTA_COLUMNS_PREFIX;
     if (device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
-    ota_tile_seat *seats = ota_arena_take(a, workers, sizeof *seats);
+    ota_tile_workspace *workspaces = ota_arena_take(a, workers, sizeof *workspaces);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(device->resolved);
-    const int64_t seat_count = coupled ? walkers : least(device->worker_count, device->slot_count);
-    for (int64_t k = 0; k < seat_count; k++) {
-        ota_tile_seat seat = {0};
-        take_seat(device, &seat, coupled);
-        if (placed) seats[k] = seat;
+    const int64_t workspace_count =
+        coupled ? walkers : least(device->worker_count, device->packed_count);
+    for (int64_t k = 0; k < workspace_count; k++) {
+        ota_tile_workspace workspace = {0};
+        take_workspace(device, &workspace, coupled);
+        if (placed) workspaces[k] = workspace;
     }
     for (int k = 0; k < device->worker_count; k++) {
         ota_tile_worker worker = {0};
         take_worker(device, &worker, cuts);
         if (placed) scratch[k] = worker;
     }
-    if (placed) *space = (struct ota_tile_space){cuts, seats, scratch};
+    if (placed) *space = (struct ota_tile_space){cuts, workspaces, scratch};
     return space;
 }
 
@@ -209,12 +212,12 @@ static void run_query_head(tile_head *h, ota_gradient_task *rows) {
     h->tau = ota_head_temperature(r, h->head);
     h->sink = ota_head_sink(r, h->head);
     h->rate = r->scale / h->tau;
-    if (!h->direct) clear(h->seat->queries_sum, r->queries, r->width);
+    if (!h->direct) clear(h->workspace->queries_sum, r->queries, r->width);
     tasks_of(h->wide)->place_rows(h);
     ota_parallel(device->pool, cuts, rows, h);
     for (h->step = 0; h->step < cuts; h->step++)
         ota_parallel(device->pool, cuts, tasks_of(h->wide)->unit, h);
-    if (!h->direct) put_sum(&h->run->want->queries, h->batch, h->head, h->seat->queries_sum);
+    if (!h->direct) put_sum(&h->run->want->queries, h->batch, h->head, h->workspace->queries_sum);
 }
 
 /* One unit of one tile of keys and of blocks that are folded at its end, and gradients in T. */
@@ -231,13 +234,13 @@ static bool has_one_part(const tile_run *run) {
            r->queries <= OTA_FOLD_BLOCKS * OTA_ROW_BLOCK;
 }
 
-static void run_key_head(tile_run *run, int64_t index, int seat) {
+static void run_key_head(tile_run *run, int64_t index, int workspace) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const int64_t group = r->heads / r->key_heads;
     tile_head h = {.run = run,
-                   .seat = &run->space->seats[seat],
-                   .slot = &device->slots[seat],
+                   .workspace = &run->space->workspaces[workspace],
+                   .packed = &device->packed_heads[workspace],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
                    .wide = device->wide,
@@ -246,16 +249,16 @@ static void run_key_head(tile_run *run, int64_t index, int seat) {
     tasks_of(h.wide)->place_keys(&h);
     ota_parallel(device->pool, 2, tasks_of(device->wide)->pack, &h);
     if (!h.direct) {
-        clear(h.seat->keys_sum, r->keys, r->width);
-        clear(h.seat->values_sum, r->keys, device->values_width);
+        clear(h.workspace->keys_sum, r->keys, r->width);
+        clear(h.workspace->values_sum, r->keys, device->values_width);
     }
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
         run_query_head(&h, tasks_of(device->wide)->rows);
     }
     if (h.direct) return;
-    put_sum(&run->want->keys, h.batch, h.key_head, h.seat->keys_sum);
-    put_sum(&run->want->values, h.batch, h.key_head, h.seat->values_sum);
+    put_sum(&run->want->keys, h.batch, h.key_head, h.workspace->keys_sum);
+    put_sum(&run->want->values, h.batch, h.key_head, h.workspace->values_sum);
 }
 
 static void head_task(void *context, int64_t index, int worker) {
@@ -269,19 +272,19 @@ void ota_tiles_run_coupled(ota_backward_job *job) {
                     .arrays = job->arrays,
                     .want = job->want,
                     .space = own->tiles};
-    ota_tile_seat seat = own->tiles->seats[job->space->walker];
-    seat.keys = own->keys;
-    seat.packed_values = own->packed_values;
-    seat.keys_sum = own->keys_sum;
-    seat.values_sum = own->values_sum;
+    ota_tile_workspace workspace = own->tiles->workspaces[job->space->walker];
+    workspace.keys = own->keys;
+    workspace.packed_values = own->packed_values;
+    workspace.keys_sum = own->keys_sum;
+    workspace.values_sum = own->values_sum;
     tile_head h = {.run = &run,
-                   .seat = &seat,
-                   .slot = slot_of(job),
+                   .workspace = &workspace,
+                   .packed = packed_of(job),
                    .batch = job->batch,
                    .key_head = job->key_head,
                    .head = job->head,
                    .wide = job->wide,
-                   .keys = seat.keys,
+                   .keys = workspace.keys,
                    .job = job};
     run_query_head(&h, tasks_of(h.wide)->coupled_rows);
 }

@@ -13,9 +13,9 @@ enum { OTA_TILE_ROWS = 16 };
 /* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. */
 enum { OTA_FOLD_BLOCKS = 16, OTA_FOLD_TILES = 8 };
 
-/* One key head at work; T = the plan's type, whose packed keys and values lie in the device's slot of the
+/* One key head at work; T = the plan's type, whose packed keys and values lie in the device's packed of the
  * same number. */
-typedef struct ota_tile_seat {
+typedef struct ota_tile_workspace {
     void *queries, *upstream;      /* [queries][width], [queries][values_width]: finite */
     void *keys, *packed_values;    /* [keys][width] finite, panels                      */
     void *shift, *advantage;       /* [queries]                                         */
@@ -26,7 +26,7 @@ typedef struct ota_tile_seat {
     uint32_t *queries_left, *upstream_left, *queries_right, *upstream_right, *keys_right;
     uint32_t *value_panels;
     void *key_advantage; /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
-} ota_tile_seat;
+} ota_tile_workspace;
 
 /* Scratch of one worker. */
 typedef struct ota_tile_worker {
@@ -37,7 +37,7 @@ typedef struct ota_tile_worker {
 
 struct ota_tile_space {
     int64_t cuts;
-    ota_tile_seat *seats; /* one a worker */
+    ota_tile_workspace *workspaces; /* one a worker */
     ota_tile_worker *workers;
 };
 
@@ -64,8 +64,8 @@ typedef struct tile_run {
 /* One head of a run. */
 typedef struct tile_head {
     tile_run *run;
-    ota_tile_seat *seat;
-    ota_slot *slot;
+    ota_tile_workspace *workspace;
+    ota_packed_kv *packed;
     int64_t batch, key_head, head;
     int64_t step;
     bool paired;                 /* this head is */
@@ -73,7 +73,7 @@ typedef struct tile_head {
     bool direct;                 /* every sum has one part, which is written as it is */
     double tau, sink, rate;      /* rate = scale / tau */
     const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
-    /* T [rows][width], finite: the caller's where they can be read as they lie, else the seat's */
+    /* T [rows][width], finite: the caller's where they can be read as they lie, else the workspace's */
     const void *queries, *upstream, *keys;
 } tile_head;
 

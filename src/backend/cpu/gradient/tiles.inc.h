@@ -23,7 +23,7 @@ static const real *block_of(const ota_array *a, int64_t batch, int64_t head) {
 static void place_keys(tile_head *h) {
     const ota_array *keys = &h->run->device->resolved->problem.keys;
     const real *block = h->paired ? NULL : block_of(keys, h->batch, h->key_head);
-    h->keys = block != NULL ? block : h->seat->keys;
+    h->keys = block != NULL ? block : h->workspace->keys;
 }
 
 /* Upstream rows are scaled by what forward's weights lack, by nothing where it hands over rows of mass 1. */
@@ -34,32 +34,33 @@ static void place_rows(tile_head *h) {
     const real *queries = NULL, *upstream = NULL;
     if (!h->paired) queries = block_of(&r->problem.queries, h->batch, h->head);
     if (!h->paired && !scaled) upstream = block_of(&h->run->want->out_grad, h->batch, h->head);
-    h->queries = queries != NULL ? queries : h->seat->queries;
-    h->upstream = upstream != NULL ? upstream : h->seat->upstream;
+    h->queries = queries != NULL ? queries : h->workspace->queries;
+    h->upstream = upstream != NULL ? upstream : h->workspace->upstream;
 }
 
 static void pack_keys_of(const tile_head *h) {
     const ota_resolved *r = h->run->device->resolved;
-    ota_tile_seat *seat = h->seat;
-    pack_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->slot->packed_keys);
-    if (h->keys != seat->keys) return;
-    pack_rows(&r->problem.keys, h->batch, h->key_head, 0, r->keys, seat->keys, r->width);
-    (void)make_finite(seat->keys, r->keys * r->width);
+    ota_tile_workspace *workspace = h->workspace;
+    pack_keys(&r->problem.keys, h->batch, h->key_head, r->keys, h->packed->packed_keys);
+    if (h->keys != workspace->keys) return;
+    pack_rows(&r->problem.keys, h->batch, h->key_head, 0, r->keys, workspace->keys, r->width);
+    (void)make_finite(workspace->keys, r->keys * r->width);
 }
 
 static void pack_values_of(const tile_head *h) {
     const ota_device *device = h->run->device;
     const int64_t m = device->resolved->keys, width = device->values_width;
-    ota_slot *slot = h->slot;
-    real *values = slot->values;
-    slot->broken_count = 0;
+    ota_packed_kv *packed = h->packed;
+    real *values = packed->values;
+    packed->nonfinite_count = 0;
     pack_rows(&h->run->arrays->values, h->batch, h->key_head, 0, m, values, width);
     const bool finite = all_finite(values, m * width);
     for (int64_t j = 0; j < m && !finite; j++) {
-        if (!make_finite(values + j * width, width)) slot->broken[slot->broken_count++] = j;
+        if (!make_finite(values + j * width, width))
+            packed->nonfinite_keys[packed->nonfinite_count++] = j;
     }
     const ota_array plain = ota_array_of(values, REAL_TYPE, 1, 1, m, width);
-    pack_keys(&plain, 0, 0, m, h->seat->packed_values);
+    pack_keys(&plain, 0, 0, m, h->workspace->packed_values);
 }
 
 static void pack_task(void *context, int64_t half, int worker) {
@@ -88,13 +89,13 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
     tile_terms terms = {r, h->batch, h->head, first};
     pack_rows(&r->problem.queries, h->batch, h->head, first, rows, w->queries, r->width);
     const ota_attend_block block = {.queries = w->queries,
-                                    .packed_keys = h->slot->packed_keys,
-                                    .values = h->slot->values,
+                                    .packed_keys = h->packed->packed_keys,
+                                    .values = h->packed->values,
                                     .rows = rows,
                                     .width = r->width,
                                     .values_width = device->values_width,
-                                    .begin = h->seat->begin + first,
-                                    .end = h->seat->end + first,
+                                    .begin = h->workspace->begin + first,
+                                    .end = h->workspace->end + first,
                                     .scale = (real)r->scale,
                                     .c = (real)(log2_e / h->tau),
                                     .sink = (real)h->sink,
@@ -108,12 +109,12 @@ static void solve_rows(const tile_head *h, const ota_worker *w, int64_t first, i
 }
 
 /* Does the row use a key whose values are not finite? A score of -inf does not. */
-static bool uses_broken(const tile_head *h, const real *query_row, int64_t query) {
+static bool uses_nonfinite(const tile_head *h, const real *query_row, int64_t query) {
     const ota_resolved *r = h->run->device->resolved;
     const real *keys = h->keys;
-    for (int64_t q = 0; q < h->slot->broken_count; q++) {
-        const int64_t key = h->slot->broken[q];
-        if (key < h->seat->begin[query] || key >= h->seat->end[query]) continue;
+    for (int64_t q = 0; q < h->packed->nonfinite_count; q++) {
+        const int64_t key = h->packed->nonfinite_keys[q];
+        if (key < h->workspace->begin[query] || key >= h->workspace->end[query]) continue;
         real score = (real)0;
         for (int64_t w = 0; w < r->width; w++) score += query_row[w] * keys[key * r->width + w];
         row_scores(r, h->batch, h->head, query, key, key + 1, &score);
@@ -135,9 +136,9 @@ static row_facts facts_of_solved(const tile_head *h, const ota_worker *w, int64_
     row_facts found = {.shift = top, .factor = 1.0 / sum, .out_mass = 1.0, .out = out};
     found.bad = !(sum - sum <= 0.0) || top >= INFINITY || isnan(top);
     found.empty = !found.bad && !(sum > 0.0);
-    if (!found.bad && h->slot->broken_count > 0) {
+    if (!found.bad && h->packed->nonfinite_count > 0) {
         const int64_t width = h->run->device->resolved->width;
-        found.bad = uses_broken(h, (const real *)w->queries + k * width, query);
+        found.bad = uses_nonfinite(h, (const real *)w->queries + k * width, query);
     }
     return found;
 }
@@ -169,11 +170,12 @@ static void prepare_row(const tile_head *h, int64_t query, const row_facts *fact
     const ota_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const int64_t width = device->values_width;
-    ota_tile_seat *seat = h->seat;
-    const bool placed = h->upstream != seat->upstream;
-    real *kept = (real *)seat->upstream + query * width;
+    ota_tile_workspace *workspace = h->workspace;
+    const bool placed = h->upstream != workspace->upstream;
+    real *kept = (real *)workspace->upstream + query * width;
     const real *upstream = (const real *)h->upstream + query * width;
-    real *shift = (real *)seat->shift + query, *advantage = (real *)seat->advantage + query;
+    real *shift = (real *)workspace->shift + query,
+         *advantage = (real *)workspace->advantage + query;
     double *mass =
         h->run->job->space->row_mass + (h->batch * r->heads + h->head) * r->queries + query;
     const bool finite = placed || make_finite(kept, width);
@@ -200,30 +202,30 @@ static void rows_task(void *context, int64_t piece, int worker) {
     const ota_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = h->run->arrays;
-    ota_tile_seat *seat = h->seat;
+    ota_tile_workspace *workspace = h->workspace;
     const ota_worker *w = &device->workers[worker];
     const int64_t width = device->values_width;
     int64_t first, last;
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         const int64_t rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
-        real *queries = (real *)seat->queries + at * r->width, *out = w->out;
+        real *queries = (real *)workspace->queries + at * r->width, *out = w->out;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         for (int64_t k = at; k < at + rows; k++)
-            ota_row_range(r, h->batch, k, r->keys, &seat->begin[k], &seat->end[k]);
+            ota_row_range(r, h->batch, k, r->keys, &workspace->begin[k], &workspace->end[k]);
         if (h->run->given)
             pack_rows(&a->out, h->batch, h->head, at, rows, out, width);
         else
             solve_rows(h, w, at, rows, out);
         if (h->paired) {
             ota_tile_pack_pair_rows(h, at, rows);
-        } else if (h->queries == seat->queries) {
+        } else if (h->queries == workspace->queries) {
             pack_rows(&r->problem.queries, h->batch, h->head, at, rows, queries, r->width);
             (void)make_finite(queries, rows * r->width);
         }
-        if (h->upstream == seat->upstream)
+        if (h->upstream == workspace->upstream)
             pack_rows(&h->run->want->out_grad, h->batch, h->head, at, rows,
-                      (real *)seat->upstream + at * width, width);
+                      (real *)workspace->upstream + at * width, width);
         for (int64_t k = 0; k < rows; k++) {
             const double mu = ota_row_mass(r, h->batch, h->head, at + k);
             const row_facts facts = h->run->given
@@ -239,42 +241,42 @@ static void prepare_coupled_row(const tile_head *h, int64_t query) {
     const ota_device *device = h->run->device;
     const ota_backward_space *space = h->job->space;
     const int64_t width = device->values_width;
-    const bool placed = h->upstream != h->seat->upstream;
-    real *upstream = (real *)h->seat->upstream + query * width;
+    const bool placed = h->upstream != h->workspace->upstream;
+    real *upstream = (real *)h->workspace->upstream + query * width;
     const double f = space->f[query], a = space->a[query];
     const bool idle = !(f > -INFINITY) && !isnan(f);
     const bool finite = placed || make_finite(upstream, width);
     const bool bad = !finite || space->bad[query] || !(f < INFINITY) || !(a - a <= 0.0);
     if (!placed && (bad || idle)) memset(upstream, 0, (size_t)width * sizeof *upstream);
-    ((real *)h->seat->advantage)[query] = bad || idle ? (real)0 : (real)a;
-    ((real *)h->seat->shift)[query] = bad ? (real)NAN : idle ? (real)INFINITY : (real)-f;
+    ((real *)h->workspace->advantage)[query] = bad || idle ? (real)0 : (real)a;
+    ((real *)h->workspace->shift)[query] = bad ? (real)NAN : idle ? (real)INFINITY : (real)-f;
 }
 
 static void coupled_rows_task(void *context, int64_t piece, int worker) {
     const tile_head *h = context;
     const ota_resolved *r = h->run->device->resolved;
-    ota_tile_seat *seat = h->seat;
+    ota_tile_workspace *workspace = h->workspace;
     const int64_t width = h->run->device->values_width;
     int64_t first, last;
     (void)worker;
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     if (first == last) return;
-    real *queries = (real *)seat->queries + first * r->width;
-    if (h->queries == seat->queries) {
+    real *queries = (real *)workspace->queries + first * r->width;
+    if (h->queries == workspace->queries) {
         pack_rows(&r->problem.queries, h->batch, h->head, first, last - first, queries, r->width);
         (void)make_finite(queries, (last - first) * r->width);
     }
-    if (h->upstream == seat->upstream)
+    if (h->upstream == workspace->upstream)
         pack_rows(&h->run->want->out_grad, h->batch, h->head, first, last - first,
-                  (real *)seat->upstream + first * width, width);
+                  (real *)workspace->upstream + first * width, width);
     for (int64_t k = first; k < last; k++) {
-        ota_row_range(r, h->batch, k, r->keys, &seat->begin[k], &seat->end[k]);
+        ota_row_range(r, h->batch, k, r->keys, &workspace->begin[k], &workspace->end[k]);
         prepare_coupled_row(h, k);
     }
     int64_t from, to;
     ota_tile_piece(r->keys, h->run->space->cuts, OTA_KEY_TILE, piece, &from, &to);
     for (int64_t j = from; j < to; j++)
-        ((real *)seat->key_advantage)[j] = (real)h->job->space->b[j];
+        ((real *)workspace->key_advantage)[j] = (real)h->job->space->b[j];
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------ */
@@ -301,14 +303,15 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     const ota_device *device = h->run->device;
     const ota_resolved *r = device->resolved;
     const ota_gradients *want = h->run->want;
-    const ota_tile_seat *seat = h->seat;
+    const ota_tile_workspace *workspace = h->workspace;
     const int64_t width = r->width, values = device->values_width;
     const bool of_keys = ota_array_present(&want->keys),
                of_values = ota_array_present(&want->values);
     tile_terms terms = {r, h->batch, h->head, 0};
     ota_gradient_block block = {.keys = (const real *)h->keys + from * width,
-                                .packed_keys = (const real *)h->slot->packed_keys + from * width,
-                                .packed_values = (const real *)seat->packed_values + from * values,
+                                .packed_keys = (const real *)h->packed->packed_keys + from * width,
+                                .packed_values =
+                                    (const real *)workspace->packed_values + from * values,
                                 .key_count = keys,
                                 .width = width,
                                 .values_width = values,
@@ -321,7 +324,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
                                 .values_grad = of_values ? w->values_grad : NULL,
                                 .scratch = w->scratch};
     if (h->job != NULL) {
-        block.key_advantage = (const real *)seat->key_advantage + from;
+        block.key_advantage = (const real *)workspace->key_advantage + from;
         block.key_bias = h->job->biased ? (const real *)h->job->space->own->bias + from : NULL;
     }
     int64_t blocks = 0;
@@ -330,10 +333,10 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
         block.rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
         block.queries = (const real *)h->queries + at * width;
         block.upstream = (const real *)h->upstream + at * values;
-        block.begin = seat->begin + at;
-        block.end = seat->end + at;
-        block.shift = (const real *)seat->shift + at;
-        block.advantage = (const real *)seat->advantage + at;
+        block.begin = workspace->begin + at;
+        block.end = workspace->end + at;
+        block.shift = (const real *)workspace->shift + at;
+        block.advantage = (const real *)workspace->advantage + at;
         block.queries_grad = ota_array_present(&want->queries)
                                  ? (real *)w->queries_grad + (at - first) * width
                                  : NULL;
@@ -343,9 +346,11 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
             KERNELS(device)->gradient(&block);
         if (h->direct || (++blocks % OTA_FOLD_BLOCKS != 0 && at + OTA_ROW_BLOCK < last)) continue;
         if (of_keys)
-            move_part(device, w->keys_grad, keys * width, h->rate, seat->keys_sum + from * width);
+            move_part(device, w->keys_grad, keys * width, h->rate,
+                      workspace->keys_sum + from * width);
         if (of_values)
-            move_part(device, w->values_grad, keys * values, 1.0, seat->values_sum + from * values);
+            move_part(device, w->values_grad, keys * values, 1.0,
+                      workspace->values_sum + from * values);
     }
     if (!h->direct) return;
     put_part(&want->keys, h, from, keys, w->keys_grad, h->rate);
@@ -372,7 +377,7 @@ static void unit_task(void *context, int64_t piece, int worker) {
         key_tile(h, w, at, at + OTA_KEY_TILE < to ? OTA_KEY_TILE : to - at, first, last);
         if (h->direct || (++tiles % OTA_FOLD_TILES != 0 && at + OTA_KEY_TILE < to)) continue;
         move_part(device, w->queries_grad, (last - first) * width, h->rate,
-                  h->seat->queries_sum + first * width);
+                  h->workspace->queries_sum + first * width);
     }
 }
 
