@@ -15,7 +15,6 @@
 #ifndef OTA_ADJOINT_H
 #define OTA_ADJOINT_H
 
-#include "columns/marginal.h"
 #include "solver.h"
 
 enum {

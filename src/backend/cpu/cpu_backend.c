@@ -77,7 +77,7 @@ void ota_allot_columns(ota_head_place *place, double total) {
     ota_seat *seat = place->seat;
     int64_t usable = 0;
     for (int64_t j = 0; j < m; j++) usable += seat->nu[j] > 0.0;
-    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
+    const bool capacity = ota_column_rule_of(r->problem.columns)->capacity;
     const bool given =
         ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
     for (int64_t j = 0; j < m; j++) {
