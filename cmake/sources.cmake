@@ -46,6 +46,14 @@ set(OTATTN_LIBRARY_SOURCES
     src/base/memory.c
     src/base/status.c
     src/base/threads.c
+    src/columns/capped.c
+    src/columns/columns.c
+    src/columns/elastic.c
+    src/columns/exact.c
+    src/columns/free.c
+    src/columns/online.c
+    src/columns/prefix.c
+    src/columns/relaxed.c
     src/judge/certificate.c
     src/judge/certificate_dual.c
     src/judge/certificate_prune.c
@@ -372,6 +380,7 @@ set(OTATTN_TEST_SOURCES
     tests/backend/test_slopes.c
     tests/base/test_base.c
     tests/base/test_half.c
+    tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "columns/columns.h"
 #include "costs.h"
 #include "otattn.h"
 #include "problem/problem.h"
@@ -228,6 +229,22 @@ typedef struct ota_head {
     int64_t unusable, pruned, underflowed;
     char sentence[512]; /* why not OTA_OK */
 } ota_head;
+
+static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
+    return ota_column_rule_of(head->rule);
+}
+
+static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {
+    return (ota_column_parameters){.strength = head->strength,
+                                   .lambda =
+                                       head->lambdas != NULL ? head->lambdas[j] : head->lambda};
+}
+
+/* The update of key j at temperature t; keys differ only where `lambdas` are given. */
+static inline ota_column_step ota_head_step(const ota_head *head, int64_t j, double t) {
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    return ota_head_rule(head)->step(&key, t);
+}
 
 /* ---- passes over stored scores ------------------------------------------------------------------ */
 

@@ -84,8 +84,8 @@ void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
     if (mass > 0.0) result->row_error /= mass;
     if (status->nonfinite_rows > 0 && result->status >= OTA_OK)
         result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
-    if (result->status == OTA_OK && s->fixed && r->problem.columns != OTA_COLUMNS_FREE)
-        result->status = OTA_FIXED_ITERS;
+    const bool alone = ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_NONE;
+    if (result->status == OTA_OK && s->fixed && !alone) result->status = OTA_FIXED_ITERS;
     if (result->status < OTA_OK) ota_run_poison(run->arrays, batch, head);
     if (run->arrays->heads != NULL) run->arrays->heads[index] = *result;
     tell_head_done(run, result);

@@ -9,7 +9,8 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
     if (plan == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
     ota_resolved *r = &plan->resolved;
-    if (r->problem.columns != OTA_COLUMNS_FREE && r->problem.columns != OTA_COLUMNS_ONLINE) {
+    const ota_column_coupling coupling = ota_column_rule_of(r->problem.columns)->coupling;
+    if (coupling != OTA_COUPLING_NONE && coupling != OTA_COUPLING_ORDERED) {
         return ota_fail(
             error, OTA_UNSUPPORTED, "columns",
             "use free or online columns, or forward over the whole sequence",
@@ -31,7 +32,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
                         "key_count is %" PRId64 ", wanted %" PRId64 " to %" PRId64, key_count,
                         r->queries, r->keys);
     }
-    if (r->problem.columns == OTA_COLUMNS_ONLINE &&
+    if (coupling == OTA_COUPLING_ORDERED &&
         (arrays == NULL || !ota_array_present(&arrays->remaining))) {
         return ota_fail(error, OTA_EINVAL, "remaining", "keep the capacities between steps",
                         "online decoding needs arrays.remaining");

@@ -17,9 +17,10 @@ static bool runs_plain_rounds(const ota_plan *plan) {
                        !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
                        s->center == OTA_CENTER_NONE && !s->prune;
     /* Columns that never move leave softmax, bit for bit. */
-    const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
-                                         !ota_array_present(&p->lambdas));
-    if (s->fixed ? idle : p->columns == OTA_COLUMNS_ELASTIC) return false;
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const bool idle =
+        s->rounds <= 0 || (rule->damped && !(p->lambda > 0.0) && !ota_array_present(&p->lambdas));
+    if (s->fixed ? idle : rule->counted) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
            p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);

@@ -129,5 +129,4 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
 
-/* marginal.h holds the one formula of the column update. */
 #endif

@@ -16,7 +16,6 @@
 #define OTA_ADJOINT_H
 
 #include "backend/gradient.h"
-#include "columns/marginal.h"
 #include "solver.h"
 
 typedef struct ota_adjoint {

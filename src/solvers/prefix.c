@@ -10,7 +10,9 @@
 #include "solver.h"
 
 static const char *not_prefix(const ota_resolved *r) {
-    return r->problem.columns == OTA_COLUMNS_PREFIX ? NULL : "it solves prefix columns only";
+    return ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING
+               ? NULL
+               : "it solves prefix columns only";
 }
 
 static const ota_solver *inner_solver(double order) {

@@ -79,7 +79,7 @@ void ota_allot_columns(ota_head_place *place, double total) {
     ota_head_workspace *workspace = place->workspace;
     int64_t usable = 0;
     for (int64_t j = 0; j < m; j++) usable += workspace->nu[j] > 0.0;
-    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
+    const bool capacity = ota_column_rule_of(r->problem.columns)->capacity;
     const bool given =
         ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
     for (int64_t j = 0; j < m; j++) {

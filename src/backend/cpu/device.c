@@ -18,8 +18,10 @@ static bool runs_on_kernel(const ota_device *device) { return device->layout.pla
 
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
 static bool divides_columns(const ota_problem *p) {
-    const bool full = !ota_array_present(&p->lambdas) && p->lambda >= 1.0 && p->lambda <= 1.0;
-    return p->columns == OTA_COLUMNS_EXACT || (p->columns == OTA_COLUMNS_ELASTIC && full);
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const ota_column_parameters key = {.strength = p->strength, .lambda = p->lambda};
+    return rule->equality && !(rule->damped && ota_array_present(&p->lambdas)) &&
+           ota_column_step_divides(rule->step(&key, 1.0));
 }
 
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
@@ -32,7 +34,7 @@ static bool fits_lanes(const ota_device *device) {
 
 static bool is_transposed(const ota_device *device) { return device->transposed; }
 static bool is_online(const ota_device *device) {
-    return device->resolved->problem.columns == OTA_COLUMNS_ONLINE;
+    return ota_column_rule_of(device->resolved->problem.columns)->coupling == OTA_COUPLING_ORDERED;
 }
 static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
 static bool is_softmax_of_queries(const ota_device *device) {
@@ -78,12 +80,12 @@ static const struct strategy_row {
  * pairs that are forbidden under exact or capped columns, want other rounds. */
 static bool leads_narrow(const ota_device *device) {
     const ota_resolved *r = device->resolved;
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
     if (device->strategy != OTA_STRATEGY_ROUNDS || r->settings.fixed || !device->wide ||
         r->settings.precision != OTA_PRECISION_AUTO || !device->layout.may_switch)
         return false;
-    return device->mixed || (r->from_matrix &&
-                             (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
+    return device->mixed || (r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
                              r->queries >= least_pairs / most(r->keys, 1));
 }
 

@@ -75,6 +75,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     ota_worker *worker = b->worker;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
     const int64_t m = device->key_count, width = device->values_width;
+    const bool serves_all = ota_column_rule_of(device->resolved->problem.columns)->serves_all;
     bool nonfinite[OTA_ROW_BLOCK] = {false};
     for (int64_t k = 0; k < rows; k++) {
         const real *row = p + k * stride;
@@ -84,8 +85,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
         if (with_out && (found[k].nonfinite || nonfinite[k])) status->nonfinite_rows++;
         if (with_out && found[k].empty && !device->transposed) {
             status->empty_rows++;
-            if (mu[k] > 0.0 && device->resolved->problem.columns == OTA_COLUMNS_EXACT)
-                status->result.status = OTA_INFEASIBLE;
+            if (mu[k] > 0.0 && serves_all) status->result.status = OTA_INFEASIBLE;
         }
         if (found[k].infeasible) status->result.status = OTA_INFEASIBLE;
         if (with_out && !found[k].empty && device->resolved->problem.rows == OTA_ROWS_HARD) {

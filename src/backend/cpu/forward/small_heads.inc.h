@@ -114,7 +114,7 @@ static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
     }
     const double tolerated = r->type == OTA_F64 ? 1e-12 : 1e-6;
     at->fit &= rows > 0.0 && fabs(columns - rows) <= tolerated * rows;
-    const double balance = r->problem.columns == OTA_COLUMNS_EXACT ? rows / columns : 1.0;
+    const double balance = ota_column_rule_of(r->problem.columns)->balanced ? rows / columns : 1.0;
     for (int64_t j = 0; j < m; j++) {
         wanted[j * lanes + lane] *= balance;
         target[j * lanes + lane] = (real)wanted[j * lanes + lane];
