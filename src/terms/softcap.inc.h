@@ -1,4 +1,4 @@
-/* Body of bend.c for REAL = float or double. */
+/* Body of softcap.c for REAL = float or double. */
 
 void WORD(ota_bend)(const REAL *restrict x, int64_t count, REAL *restrict bent,
                     REAL *restrict left) {

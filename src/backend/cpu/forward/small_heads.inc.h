@@ -51,7 +51,7 @@ static double lane_norm(const real *rows, int64_t count, int64_t width) {
 }
 
 /* Products of the head's queries and keys; what they add to the floor of the arithmetic, in units of tau, is
- * for tolerances only (rounds_floor of forward_rounds.inc.h). */
+ * for tolerances only (rounds_floor of stored_kernel.inc.h). */
 static void lane_products(const lane_group *g, lane_head *at, real *to) {
     const ota_device *device = g->w->device;
     const ota_resolved *r = device->resolved;

@@ -22,7 +22,7 @@ typedef struct ota_backward_worker {
     void *line;                              /* [stride]                                   */
 } ota_backward_worker;
 
-/* What a strip of rows leaves for the keys (backward_outputs.inc.h), T = the plan's type. */
+/* What a strip of rows leaves for the keys (outputs.inc.h), T = the plan's type. */
 typedef struct ota_strip {
     int64_t rows, stride;     /* of every strip but the last; elements of a row */
     void *weights, *slopes;   /* [rows][stride] P, dL/d(raw products)           */
