@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(os.environ.get("OTATTN_TEST_FILES", ROOT / "build" / "tests" / "test_files"))
 if not PROGRAM.exists():
     pytest.skip(f"{PROGRAM} is not built", allow_module_level=True)
