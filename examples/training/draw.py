@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("docs"))
     options = parser.parse_args()
     rows = [row for row in read(options.folder) if "failed" not in row]
-    theme = json.loads((HERE.parent.parent / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
+    theme = json.loads((HERE.parents[1] / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
     for path in sorted((HERE / "figures").glob("*.vl.json")):
         specification: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         name = path.name.removesuffix(".vl.json")

@@ -1,5 +1,5 @@
 /* ota_identify on plans of this library with grouped heads, masses, narrow types and sparse supports, where
- * the answer is known; and what it refuses. The foreign couplings are in tests/python/test_certify.py. */
+ * the answer is known; and what it refuses. The foreign couplings are in tests/python/program/test_certify.py. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * it, cut and altered files, limits, special files, and outputs that appear whole or not at all.
  *
  * With arguments it is no test but a small program around the same calls, for
- * tests/python/test_files.py:
+ * tests/python/program/test_files.py:
  *   --copy [-f] SPEC OUT | --pack [-f] OUT SPEC... | --list PATH | --metadata PATH KEY */
 #define _GNU_SOURCE
 #include "files_support.h"

@@ -1,8 +1,8 @@
 """The array files of the program against NumPy and the safetensors package, and hostile files.
 
-The files go through a small program around program/files/files.h (build/tests/test_files with arguments). Each
-hostile file must be answered within a second, in one sentence, with the contract's exit code, never by a
-signal, and within 64 MiB above the limits of the numeric policy.
+The files go through a small program around program/files/files.h (build/tests/test_files with arguments).
+Each hostile file must be answered within a second, in one sentence, with the contract's exit code, never by
+a signal, and within 64 MiB above the limits of the numeric policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(os.environ.get("OTATTN_TEST_FILES", ROOT / "build" / "tests" / "test_files"))
 if not PROGRAM.exists():
     pytest.skip(f"{PROGRAM} is not built", allow_module_level=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-# spec.py, which carries the requirement ids, is shared with the tests of the program.
-sys.path.insert(0, str(ROOT / "tests/python"))
+ROOT = Path(__file__).resolve().parents[3]
+# What is shared with the tests of the program: requirement ids, the generator of dropout.
+sys.path.insert(0, str(ROOT / "tests/python/support"))
 
 settings.register_profile("otattn", deadline=None, max_examples=int(os.environ.get("OTATTN_EXAMPLES", "60")))
 settings.load_profile("otattn")

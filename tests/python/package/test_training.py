@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples/training"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples/training"
 SMALL = ["--seeds", "1", "--batch", "8", "--evaluations", "2"]
 TINY_TEXT = ["--context", "16", "--width", "16", "--depth", "1", "--heads", "2", "--judged", "200"]
 TINY_TEXT += ["--strings", "3", "--rows", "32"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = os.environ.get("OTATTN", str(ROOT / "build" / "otattn"))
 U64 = 2.0**-53
 U32 = 2.0**-24

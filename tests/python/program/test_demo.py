@@ -14,7 +14,7 @@ import spec
 from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
 PROGRAM = Path(os.environ.get("OTATTN", BUILD / "otattn"))
 DATA = ROOT / "data" / "demo" / "minilm.safetensors"

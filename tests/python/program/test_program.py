@@ -1,7 +1,8 @@
 """The program's contract: flags, files, JSON, exit codes, error sentences, manners.
 
 The sentences are golden: tests/golden/errors.json maps a command to its exit code and sentence.
-`python tests/python/test_program.py --update` writes it anew; review the difference."""
+`PYTHONPATH=tests/python/support python tests/python/program/test_program.py --update` writes it anew; review
+the difference."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from browser import browse, drawn_dom, has_charts, needs_browser, outline, script_json
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("OTATTN_BUILD", ROOT / "build"))
 PROGRAM = Path(os.environ.get("OTATTN", BUILD / "otattn"))
 LARGEST = 1_500_000
