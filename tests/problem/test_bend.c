@@ -1,4 +1,4 @@
-/* softcap.c: tanh and its derivative of softcaps (softcap.c) against long double, over floats of every size, and in f64
+/* test_bend.c: tanh and its derivative of softcaps (softcap.c) against long double, over floats of every size, and in f64
  * on a grid and near 0: tanh within 4 units of roundoff whatever its size, the derivative within 8 (1 + |x|) of its own
  * and one of 1. */
 #define _GNU_SOURCE

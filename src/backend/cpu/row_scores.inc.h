@@ -1,4 +1,4 @@
-/* Body of terms.c for REAL = float or double. For keys [begin, end) of one query:
+/* Body of row_scores.c for REAL = float or double. For keys [begin, end) of one query:
  *
  *     S = softcap(scale (raw + inside)) + alibi + relative + dense + additive,   -inf where not allowed */
 
