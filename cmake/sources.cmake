@@ -38,6 +38,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/row_scores.c
     src/backend/cpu/rows.c
     src/backend/gradient.c
+    src/backend/plain/algebra.c
+    src/backend/plain/heads.c
+    src/backend/plain/plain_backend.c
+    src/backend/plain/rows.c
     src/backend/run.c
     src/base/clock.c
     src/base/cpu.c
@@ -430,6 +434,10 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_rows.c
     tests/solvers/test_scaling.c
     tests/solvers/test_tolerance.c)
+
+# Linked to the tests that run on every backend.
+set(OTATTN_TEST_SUPPORT_SOURCES
+    tests/support/backend_wrap.c)
 
 # The processes of mpirun: one of the two is built.
 set(OTATTN_RANKS_SOURCES

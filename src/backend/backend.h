@@ -307,7 +307,7 @@ static inline double ota_rounded(const ota_passes *passes, int64_t j) {
                           : ((const double *)passes->potential)[j];
 }
 
-/* passes.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
+/* run.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
 void ota_add_chunks(const ota_passes *passes, const double *partial, double *total);
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
                     void *job);
@@ -404,8 +404,8 @@ struct ota_backend {
     /* ---- rows alone and rows in order: everything the caller wants of all heads */
     void (*run_rows)(ota_run *run);
 
-    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch. left[k]: head k of the
-       batch could not be solved so. Rounds of Sinkhorn. */
+    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch (NULL where none has any).
+       left[k]: head k of the batch could not be solved so. Rounds of Sinkhorn. */
     int64_t (*small_heads)(const ota_run *run);
     void (*run_small)(ota_run *run, int64_t batch, int64_t place, bool *left);
 
@@ -414,7 +414,8 @@ struct ota_backend {
     /* Fills what is given; f and g are 0 unless `keep_g`. narrow: in f32. */
     void (*begin_head)(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                        ota_head *head);
-    /* Would rounds in f32 spare many in f64? */
+    /* Rounds on a kernel: NULL where ota_course.on_kernel is never true, as are a ladder's warm starts.
+       pays_warm_start: would rounds in f32 spare many in f64? */
     bool (*pays_warm_start)(const ota_head *head);
     void (*pack)(ota_head *head); /* keys and values */
     void (*kernel_round)(ota_head *head, bool form);
@@ -426,7 +427,8 @@ struct ota_backend {
     void (*gather)(
         ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
 
-    /* ---- passes over stored scores; `kernel`: with room for the linear domain */
+    /* ---- passes over stored scores; `kernel`: with room for the linear domain, which a backend lacks where
+       ota_passes.kernel stays NULL */
     void (*lay_out_passes)(ota_passes *passes, ota_arena *arena, bool kernel);
     /* Row updates with head->g, then c and L. omega != 1: two-sided relaxation, f moves omega of its way from what it
        was, L belongs to that f and c still to the plan after an exact row update. */
@@ -436,7 +438,7 @@ struct ota_backend {
     /* c and row errors of the plan that will be emitted, solved as the final row update does: fills head->f unless the
        plan comes from potentials as they are. */
     void (*final_pass)(ota_passes *passes);
-    /* max - min of what the linear domain would exponentiate, after centring */
+    /* max - min of what the linear domain would exponentiate, after centring; NULL without that domain */
     double (*linear_range)(ota_passes *passes);
 
     const struct ota_gradient_passes

@@ -92,7 +92,11 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
-    plan->backend = ota_backend_named("");
+    plan->backend = ota_backend_named(r->settings.backend);
+    if (plan->backend == NULL) {
+        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
+                        "backend is '%s', an unknown name", r->settings.backend);
+    }
     const ota_status pooled =
         ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
     if (pooled != OTA_OK)
@@ -160,6 +164,11 @@ const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
 const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }
+
+const char *ota_backend_name(int index) {
+    const ota_backend *backend = ota_backend_row(index);
+    return backend == NULL ? NULL : backend->name;
+}
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;

@@ -90,6 +90,13 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
                         "cpu is '%.32s', an unknown level", cpu);
     }
     (void)snprintf(s->cpu, sizeof s->cpu, "%s", cpu);
+    /* Whether there is one of that name, the plan finds out. */
+    const char *backend = o.backend == NULL ? "" : o.backend;
+    if (strlen(backend) >= sizeof s->backend) {
+        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
+                        "backend is '%.32s', an unknown name", backend);
+    }
+    (void)snprintf(s->backend, sizeof s->backend, "%s", backend);
     const char *solver = o.solver == NULL ? "auto" : o.solver;
     if (strlen(solver) >= sizeof s->solver) {
         return ota_fail(error, OTA_EINVAL, "solver", "doctor lists the solvers",

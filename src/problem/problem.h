@@ -38,6 +38,7 @@ typedef struct ota_settings {
     const ota_executor *executor;
     char solver[32];
     char cpu[16];
+    char backend[16]; /* "": the default */
 } ota_settings;
 
 /* `problem` is a full-size copy whose terms and supports point into this struct (so a resolved problem

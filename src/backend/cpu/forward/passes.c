@@ -62,23 +62,6 @@ typedef struct chunk_job {
     bool as_they_are; /* weights from f and g as they lie in the head */
 } chunk_job;
 
-void ota_each_chunk(ota_passes *state, void (*body)(void *job, int64_t chunk, int worker),
-                    void *job) {
-    if (state->chunks == 1) {
-        body(job, 0, 0);
-    } else {
-        ota_parallel(state->head->pool, state->chunks, body, job);
-    }
-}
-
-void ota_add_chunks(const ota_passes *state, const double *partial, double *total) {
-    memcpy(total, partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        const double *part = partial + chunk * state->padded_columns;
-        for (int64_t j = 0; j < state->columns; j++) total[j] += part[j];
-    }
-}
-
 static void round_potential(ota_passes *state) {
     const double *g = state->head->g;
     float *narrow = state->potential;
