@@ -74,6 +74,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/method.c
+    src/regularisers/check.c
+    src/regularisers/regularisers.c
     src/solvers/adjoint.c
     src/solvers/anderson.c
     src/solvers/assignment.c
