@@ -1,6 +1,6 @@
 /* The door: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
  * names the field, its value and the remedy. Here: scores, rules and masses; terms and supports are
- * check_support.c, options check_options.c. Below the door ranges are only asserted. */
+ * terms/ and masks/, options check_options.c. Below the door ranges are only asserted. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

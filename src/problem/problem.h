@@ -96,7 +96,7 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
                        double otherwise);
 double ota_key_lambda(const ota_resolved *r, int64_t key);
 
-/* support.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
+/* masks.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
  * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
 void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
                    int64_t *begin, int64_t *end);
@@ -104,12 +104,12 @@ void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t 
 bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                       int64_t key);
 
-/* bend.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
+/* softcap.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
 void ota_bend_f32(const float *restrict x, int64_t count, float *restrict bent,
                   float *restrict left);
 void ota_bend_f64(const double *restrict x, int64_t count, double *restrict bent,
                   double *restrict left);
-/* terms.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
+/* row_scores.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */
 void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
