@@ -62,8 +62,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/judge/certificate_dual.c
     src/judge/certificate_prune.c
     src/judge/judge_scores.c
-    src/masks/check_support.c
-    src/masks/support.c
+    src/masks/lengths.c
+    src/masks/masks.c
+    src/masks/pairs.c
+    src/masks/positions.c
     src/operator/backward.c
     src/operator/backward_check.c
     src/operator/backward_entry.c
@@ -92,6 +94,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/method.c
+    src/regularisers/check.c
+    src/regularisers/regularisers.c
     src/solvers/adjoint.c
     src/solvers/anderson.c
     src/solvers/assignment.c
@@ -113,7 +117,11 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/unrolled.c
     src/solvers/unrolled_along.c
     src/solvers/unrolled_kernel.c
-    src/terms/softcap.c)
+    src/terms/dense.c
+    src/terms/per_head.c
+    src/terms/relative.c
+    src/terms/softcap.c
+    src/terms/terms.c)
 
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES

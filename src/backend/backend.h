@@ -24,6 +24,7 @@
 #include "costs.h"
 #include "otattn.h"
 #include "problem/problem.h"
+#include "regularisers/regularisers.h"
 
 typedef struct ota_backend ota_backend;
 typedef struct ota_device ota_device; /* a backend's memory and choices for one plan */
@@ -232,6 +233,10 @@ typedef struct ota_head {
 
 static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
     return ota_column_rule_of(head->rule);
+}
+
+static inline const ota_regulariser_row *ota_head_regulariser(const ota_head *head) {
+    return ota_regulariser_of_order(head->order);
 }
 
 static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "plan.h"
+#include "terms/terms.h"
 
 ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
                       ota_result *result, ota_error *error) {
@@ -21,7 +22,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
                         "on the columns axis every key looks at all queries");
     }
     for (int k = 0; k < r->term_count; k++) {
-        if (r->terms[k].kind == OTA_TERM_RELATIVE || r->terms[k].kind == OTA_TERM_RELATIVE_INSIDE) {
+        if (ota_term_of(r->terms[k].kind)->of_shape) {
             return ota_fail(error, OTA_UNSUPPORTED, "terms", "use ALiBi or rotary positions",
                             "a relative bias has no meaning while the cache grows");
         }

@@ -78,7 +78,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (head->order > 0.0 && !s->fixed && s->tolerance < 2.0 * floor) {
+    if (ota_head_regulariser(head)->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
         (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                        "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
                        "reaches at this range of scores and temperature",
@@ -335,7 +335,8 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     if (checked != OTA_OK) return checked;
     const ota_resolved *r = &plan->resolved;
     if (ota_array_present(&arrays.start_potential) &&
-        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS || r->order <= 0.0 ||
+        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
+         r->problem.regulariser == OTA_HARD ||
          ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING)) {
         return ota_fail(
             error, OTA_EINVAL, "start_potential",

@@ -23,7 +23,7 @@ static bool runs_plain_rounds(const ota_plan *plan) {
     if (s->fixed ? idle : rule->counted) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
-           p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
+           p->rows == OTA_ROWS_HARD && p->regulariser == OTA_SOFTMAX;
 }
 
 static bool is_over(const ota_plan *plan) {

@@ -1,6 +1,6 @@
 /* The door: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
  * names the field, its value and the remedy. Here: scores, rules and masses; terms and supports are
- * check_support.c, options check_options.c. Below the door ranges are only asserted. */
+ * terms/ and masks/, options check_options.c. Below the door ranges are only asserted. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -101,48 +101,8 @@ static ota_status resolve_temperature(ota_resolved *r, ota_error *error) {
 
 /* ---- rules and masses ------------------------------------------------------------------------- */
 
-static ota_status refuse_cell(const char *cell, const char *why, const char *hint,
-                              ota_error *error) {
+ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error) {
     return ota_fail(error, OTA_UNSUPPORTED, "method", hint, "%s is refused: %s", cell, why);
-}
-
-/* Neither a proof nor needed for one: what falls or is negative here was given by mistake. */
-static ota_status check_custom(const ota_problem *p, ota_error *error) {
-    const ota_custom *custom = &p->custom;
-    if (p->columns != OTA_COLUMNS_FREE || p->axis != OTA_AXIS_ROWS) {
-        return refuse_cell(p->axis != OTA_AXIS_ROWS ? "custom on the columns axis"
-                                                    : "custom with coupled columns",
-                           "a regulariser of the caller's is solved for rows alone",
-                           "use free columns on the rows axis", error);
-    }
-    if (custom->weight == NULL || custom->slope == NULL) {
-        return ota_fail(error, OTA_EINVAL,
-                        custom->weight == NULL ? "custom.weight" : "custom.slope",
-                        "give both functions", "a custom regulariser lacks its %s",
-                        custom->weight == NULL ? "weight" : "slope");
-    }
-    double before = 0.0, at = -INFINITY;
-    for (int k = -400; k <= 400; k++) {
-        const double x = 0.001 * k * fabs((double)k);
-        const double weight = custom->weight(custom->user, x);
-        const double slope = custom->slope(custom->user, x);
-        if (!(weight >= before)) {
-            return ota_fail(
-                error, OTA_EINVAL, "custom.weight",
-                "give the inverse of Omega', clipped at 0; Omega must be convex",
-                "custom.weight is %g at %g and %g at %g, but it may not fall below 0 or "
-                "below itself",
-                before, at, weight, x);
-        }
-        if (!(slope >= 0.0)) {
-            return ota_fail(error, OTA_EINVAL, "custom.slope",
-                            "give the derivative of custom.weight",
-                            "custom.slope is %g at %g, but weights never fall", slope, x);
-        }
-        before = weight;
-        at = x;
-    }
-    return OTA_OK;
 }
 
 static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
@@ -159,15 +119,7 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "rows", "use hard or relaxed", "rows is %d",
                         (int)p->rows);
     }
-    if (!(p->order < 0.0) && !(p->order > 0.0) && !isnan(p->order)) p->order = 1.5;
-    if (p->regulariser == OTA_ENTMAX)
-        TRY(ota_check_number(p->order, "order", 1.0, true, DBL_MAX, false, error));
-    r->order = p->regulariser == OTA_SOFTMAX ? 1.0 : p->regulariser == OTA_HARD ? 0.0 : p->order;
-    if (p->regulariser == OTA_CUSTOM) {
-        /* Like entmax in what matters outside the row: no lse, and weights may be 0. */
-        r->order = 2.0;
-        TRY(check_custom(p, error));
-    }
+    TRY(ota_resolve_regulariser(r, error));
     if (p->columns == OTA_COLUMNS_RELAXED) {
         TRY(ota_check_number(p->strength, "strength", 0.0, true, DBL_MAX, false, error));
     }
@@ -189,20 +141,22 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
         }
     }
     if (p->regulariser == OTA_ENTMAX && p->columns == OTA_COLUMNS_ELASTIC) {
-        return refuse_cell("entmax/elastic",
-                           "the elastic update multiplies scalings, which only entropy plans have",
-                           "use entmax/relaxed or softmax/elastic", error);
+        return ota_refuse_cell(
+            "entmax/elastic",
+            "the elastic update multiplies scalings, which only entropy plans have",
+            "use entmax/relaxed or softmax/elastic", error);
     }
     if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_ELASTIC) {
-        return refuse_cell("hard/elastic",
-                           "the elastic update multiplies scalings, which only entropy plans have",
-                           "use softmax/elastic with a small temperature", error);
+        return ota_refuse_cell(
+            "hard/elastic", "the elastic update multiplies scalings, which only entropy plans have",
+            "use softmax/elastic with a small temperature", error);
     }
     if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_RELAXED) {
-        return refuse_cell("hard/relaxed",
-                           "without smoothing a KL penalty on the columns leaves the plan neither "
-                           "unique nor a matching",
-                           "use hard/capped or softmax/relaxed with a small temperature", error);
+        return ota_refuse_cell(
+            "hard/relaxed",
+            "without smoothing a KL penalty on the columns leaves the plan neither "
+            "unique nor a matching",
+            "use hard/capped or softmax/relaxed with a small temperature", error);
     }
     if (p->rows == OTA_ROWS_RELAXED) {
         TRY(ota_check_number(p->row_strength, "row_strength", 0.0, true, DBL_MAX, false, error));

@@ -97,7 +97,7 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
                        double otherwise);
 double ota_key_lambda(const ota_resolved *r, int64_t key);
 
-/* support.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
+/* masks.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
  * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
 void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
                    int64_t *begin, int64_t *end);

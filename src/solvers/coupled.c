@@ -307,7 +307,7 @@ static bool search_by_peeling(ota_coupled *state) {
         say_infeasible(head);
         return false;
     }
-    if (unusable == 0 || head->order > 1.0) return true;
+    if (unusable == 0 || ota_head_regulariser(head)->thresholded) return true;
     head->unusable = unusable;
     const int64_t allowed = count_allowed(state);
     const bool identity =
@@ -330,7 +330,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
     const bool sink = head->sink > -INFINITY, balanced = ota_head_rule(head)->balanced;
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
-    const bool tsallis = head->order > 1.0, wanted = balanced || tsallis;
+    const bool tsallis = ota_head_regulariser(head)->thresholded, wanted = balanced || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         state->pass.column_lse[j] = state->pass.target[j];
@@ -404,7 +404,8 @@ bool ota_coupled_search(ota_coupled *state) {
 /* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
 static ota_domain domain_of(ota_coupled *state, bool linear) {
     const ota_head *head = state->head;
-    if (head->row_strength < INFINITY || head->order > 1.0) return OTA_DOMAIN_ROWS;
+    if (head->row_strength < INFINITY || !ota_head_regulariser(head)->exponential)
+        return OTA_DOMAIN_ROWS;
     if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
     return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
                ? OTA_DOMAIN_LINEAR
@@ -516,8 +517,8 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
            s->relaxation_auto || s->tolerance_scaling > 0.0;
 }
 
-static unsigned needs_of(const ota_settings *s, double order) {
-    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
+static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regulariser) {
+    if (regulariser->thresholded) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }
@@ -525,7 +526,7 @@ static unsigned needs_of(const ota_settings *s, double order) {
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     head->method = ota_solver_newton.name;
-    if (head->order > 1.0) return ota_newton_run(state, stopped);
+    if (ota_head_regulariser(head)->thresholded) return ota_newton_run(state, stopped);
     head->method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
@@ -538,18 +539,23 @@ static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
 }
 
 static ota_status solve_auto(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->settings, head->order), true, run_auto);
+    return ota_coupled_solve(head, needs_of(head->settings, ota_head_regulariser(head)), true,
+                             run_auto);
 }
 
 static size_t auto_workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape, needs_of(&shape->resolved->settings, shape->resolved->order));
+    return ota_coupled_bytes(shape,
+                             needs_of(&shape->resolved->settings,
+                                      ota_regulariser_of(shape->resolved->problem.regulariser)));
 }
 
 const char *ota_not_coupled(const ota_resolved *r) {
     if (ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_POTENTIALS) {
         return "it serves exact, relaxed, capped and elastic columns";
     }
-    return r->order < 1.0 ? "hard plans have no temperature; use assignment or transport" : NULL;
+    return !ota_regulariser_of(r->problem.regulariser)->smooth
+               ? "hard plans have no temperature; use assignment or transport"
+               : NULL;
 }
 
 const char *ota_tolerance_only(const ota_resolved *r) {
@@ -569,7 +575,8 @@ const char *ota_tolerance_only(const ota_resolved *r) {
 }
 
 static const char *refuses_auto(const ota_resolved *r) {
-    return r->order > 1.0 ? ota_tolerance_only(r) : ota_not_coupled(r);
+    return ota_regulariser_of(r->problem.regulariser)->thresholded ? ota_tolerance_only(r)
+                                                                   : ota_not_coupled(r);
 }
 
 const ota_solver ota_solver_coupled = {

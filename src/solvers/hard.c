@@ -10,7 +10,8 @@
 #include "solver.h"
 
 static const char *not_hard(const ota_resolved *r) {
-    if (r->order > 0.0) return "it has no smoothing, so it solves hard methods only";
+    if (r->problem.regulariser != OTA_HARD)
+        return "it has no smoothing, so it solves hard methods only";
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     if (rule->coupling != OTA_COUPLING_POTENTIALS || !rule->constrained) {
         return "it needs exact or capped columns";

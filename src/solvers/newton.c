@@ -118,6 +118,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_host_algebra *algebra = head->algebra;
+    const bool thresholded = ota_head_regulariser(head)->thresholded;
     const double keep =
         head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
     double *leak = state->pass.partial + chunk * state->pass.padded_columns,
@@ -129,7 +130,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
-        if (head->order > 1.0) {
+        if (thresholded) {
             for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
             sink = slope_of(n, head->mu[i], sink);
         }
@@ -490,16 +491,17 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
-static unsigned needs_of(double order) {
-    return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+static unsigned needs_of(const ota_regulariser_row *regulariser) {
+    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
+    return ota_coupled_solve(head, needs_of(ota_head_regulariser(head)), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape, needs_of(shape->resolved->order));
+    return ota_coupled_bytes(shape,
+                             needs_of(ota_regulariser_of(shape->resolved->problem.regulariser)));
 }
 
 const ota_solver ota_solver_newton = {

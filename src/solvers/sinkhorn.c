@@ -248,8 +248,9 @@ static size_t linear_workspace(const ota_head_shape *shape) {
 static size_t log_workspace(const ota_head_shape *shape) { return ota_coupled_bytes(shape, 0); }
 
 static const char *refuses(const ota_resolved *r) {
-    return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton"
-                          : ota_not_coupled(r);
+    return ota_regulariser_of(r->problem.regulariser)->thresholded
+               ? "Sinkhorn rounds exist for softmax only; use newton"
+               : ota_not_coupled(r);
 }
 
 const ota_solver ota_solver_sinkhorn = {

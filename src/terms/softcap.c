@@ -1,15 +1,25 @@
-/* tanh for softcaps, without branches, so that compilers make vectors of it:
+/* Softcaps: S = value tanh(S / value). Their tanh, without branches, so that compilers make vectors of it:
  *
  *     e = exp(-2 |x|) = 2^n (1 + p)      tanh x = sign(x) (1 - e) / (1 + e)      1 - tanh^2 x = 4 e / (1 + e)^2
  *
  * with p = r q(r) as base/exp2.h has it, and 1 - e = -(2^n p + (2^n - 1)), which near 0 is -p: both results are within a
  * few units in the last place, the derivative also where tanh is almost 1. */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/exp2.h"
-#include "problem/problem.h"
+#include "problem/check.h"
+#include "terms.h"
+
+static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *error) {
+    (void)r;
+    return ota_check_number(term->value, "softcap", 0.0, true, DBL_MAX, false, error);
+}
+
+const ota_term_row ota_term_softcap = {
+    .name = "softcap", .form = OTA_TERM_SATURATES, .rank = 1, .check = check};
 
 /* ROUNDER + n has n in its last bits; beyond LIMIT tanh rounds to 1. */
 #define REAL float

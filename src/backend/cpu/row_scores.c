@@ -2,8 +2,9 @@
 #include <math.h>
 
 #include "base/half.h"
+#include "masks/masks.h"
 #include "problem/problem.h"
-#include "masks/support.h"
+#include "terms/terms.h"
 
 /* Elements of a row are handled in pieces of this many, so that addends live in registers and L1. */
 enum { PIECE = 128 };

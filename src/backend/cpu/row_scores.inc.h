@@ -52,71 +52,95 @@ static void WORD(add_or_forbid)(REAL *s, const REAL *addend, int64_t count) {
     }
 }
 
+/* A piece of a row: keys [first, first + count) of one query. */
+typedef struct WORD(piece) {
+    const ota_resolved *r;
+    int64_t batch, head, query, first, count;
+    REAL *s;
+} WORD(piece);
+
+static void WORD(add_pairs)(const WORD(piece) * at, const ota_array *array) {
+    REAL addend[PIECE];
+    WORD(fetch)(array, at->batch, at->head, at->query, at->first, at->count, addend);
+    WORD(add_or_forbid)(at->s, addend, at->count);
+}
+
+static void WORD(scale)(const WORD(piece) * at, REAL scale) {
+    for (int64_t k = 0; k < at->count; k++) at->s[k] *= scale;
+}
+
+static void WORD(apply_term)(const WORD(piece) * at, const ota_term *term, ota_term_form form) {
+    const ota_resolved *r = at->r;
+    REAL *s = at->s, addend[PIECE];
+    const int64_t count = at->count, difference = at->query - at->first + r->keys - 1;
+    switch (form) {
+    case OTA_TERM_ADDS_PAIRS: WORD(add_pairs)(at, &term->array); break;
+    case OTA_TERM_ADDS_DIFFERENCES:
+        WORD(fetch_relative)(&term->array, at->head, difference, count, addend);
+        for (int64_t k = 0; k < count; k++) s[k] += addend[k];
+        break;
+    case OTA_TERM_FALLS: {
+        const REAL slope =
+            (REAL)(ota_array_present(&term->array) ? ota_array_get(&term->array, 0, 0, 0, at->head)
+                                                   : term->value);
+        const int64_t distance = at->query + r->offset - at->first;
+        for (int64_t k = 0; k < count; k++) {
+            const int64_t away = distance - k;
+            s[k] -= slope * (REAL)(away < 0 ? -away : away);
+        }
+        break;
+    }
+    case OTA_TERM_SATURATES: {
+        const REAL cap = (REAL)term->value;
+        REAL ratio[PIECE] = {0}, bent[PIECE], left[PIECE];
+        for (int64_t k = 0; k < count; k++) ratio[k] = s[k] / cap;
+        WORD(ota_bend)(ratio, count, bent, left);
+        for (int64_t k = 0; k < count; k++) s[k] = s[k] <= (REAL)-INFINITY ? s[k] : cap * bent[k];
+        break;
+    }
+    case OTA_TERM_ADDS_KEY: break;
+    }
+}
+
+static void WORD(apply_support)(const WORD(piece) * at, const ota_support *support) {
+    const ota_support_row *row = ota_support_of(support->kind);
+    REAL *s = at->s, flag[PIECE];
+    switch (row->form) {
+    case OTA_FORM_ADDENDS: WORD(add_pairs)(at, &support->array); break;
+    case OTA_FORM_FLAGS:
+        WORD(fetch)(&support->array, at->batch, at->head, at->query, at->first, at->count, flag);
+        for (int64_t k = 0; k < at->count; k++) s[k] = flag[k] > (REAL)0 ? s[k] : (REAL)-INFINITY;
+        break;
+    case OTA_FORM_POSITIONS:
+        for (int64_t k = 0; k < at->count && row->allows != NULL; k++) {
+            if (!row->allows(at->r, support, at->batch, at->head, at->query, at->first + k))
+                s[k] = (REAL)-INFINITY;
+        }
+        break;
+    }
+}
+
 void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                           int64_t begin, int64_t end, REAL *row) {
     const REAL scale = (REAL)r->scale;
-    REAL addend[PIECE];
     for (int64_t first = begin; first < end; first += PIECE) {
-        const int64_t count = end - first < PIECE ? end - first : PIECE;
-        REAL *s = row + (first - begin);
-        const int64_t relative_index = query - first + r->keys - 1;
+        const WORD(piece) at = {.r = r,
+                                .batch = batch,
+                                .head = head,
+                                .query = query,
+                                .first = first,
+                                .count = end - first < PIECE ? end - first : PIECE,
+                                .s = row + (first - begin)};
         bool scaled = false;
         for (int t = 0; t < r->term_count; t++) {
-            const ota_term *term = &r->terms[t];
-            if (term->kind == OTA_TERM_RELATIVE_INSIDE) {
-                WORD(fetch_relative)(&term->array, head, relative_index, count, addend);
-                for (int64_t k = 0; k < count; k++) s[k] += addend[k];
-                continue;
-            }
-            if (!scaled) {
-                for (int64_t k = 0; k < count; k++) s[k] *= scale;
+            const ota_term_row *term = ota_term_of(r->terms[t].kind);
+            if (!term->inside && !scaled) {
+                WORD(scale)(&at, scale);
                 scaled = true;
             }
-            if (term->kind == OTA_TERM_SOFTCAP) {
-                const REAL cap = (REAL)term->value;
-                REAL bent[PIECE], left[PIECE];
-                for (int64_t k = 0; k < count; k++) addend[k] = s[k] / cap;
-                WORD(ota_bend)(addend, count, bent, left);
-                for (int64_t k = 0; k < count; k++)
-                    s[k] = s[k] <= (REAL)-INFINITY ? s[k] : cap * bent[k];
-            } else if (term->kind == OTA_TERM_ALIBI) {
-                const REAL slope = (REAL)(ota_array_present(&term->array)
-                                              ? ota_array_get(&term->array, 0, 0, 0, head)
-                                              : term->value);
-                const int64_t distance = query + r->offset - first;
-                for (int64_t k = 0; k < count; k++) {
-                    const int64_t away = distance - k;
-                    s[k] -= slope * (REAL)(away < 0 ? -away : away);
-                }
-            } else if (term->kind == OTA_TERM_RELATIVE) {
-                WORD(fetch_relative)(&term->array, head, relative_index, count, addend);
-                for (int64_t k = 0; k < count; k++) s[k] += addend[k];
-            } else {
-                WORD(fetch)(&term->array, batch, head, query, first, count, addend);
-                WORD(add_or_forbid)(s, addend, count);
-            }
+            WORD(apply_term)(&at, &r->terms[t], term->form);
         }
-        if (!scaled && (scale < (REAL)1 || scale > (REAL)1)) {
-            for (int64_t k = 0; k < count; k++) s[k] *= scale;
-        }
-        for (int t = 0; t < r->support_count; t++) {
-            const ota_support *support = &r->supports[t];
-            if (support->kind == OTA_SUPPORT_ADDITIVE) {
-                WORD(fetch)(&support->array, batch, head, query, first, count, addend);
-                WORD(add_or_forbid)(s, addend, count);
-            } else if (support->kind == OTA_SUPPORT_BOOLEAN) {
-                WORD(fetch)(&support->array, batch, head, query, first, count, addend);
-                for (int64_t k = 0; k < count; k++) {
-                    s[k] = addend[k] > (REAL)0 ? s[k] : (REAL)-INFINITY;
-                }
-            } else {
-                const ota_support_law *law = ota_support_law_of(support->kind);
-                if (law->allows == NULL) continue;
-                for (int64_t k = 0; k < count; k++) {
-                    if (!law->allows(r, support, batch, head, query, first + k))
-                        s[k] = (REAL)-INFINITY;
-                }
-            }
-        }
+        if (!scaled && (scale < (REAL)1 || scale > (REAL)1)) WORD(scale)(&at, scale);
+        for (int t = 0; t < r->support_count; t++) WORD(apply_support)(&at, &r->supports[t]);
     }
 }

@@ -40,10 +40,10 @@ static bool mend_row(const row_block *b, const real *p, real *out) {
 void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
              const ota_row_found *found) {
     const ota_arrays *a = w->arrays;
-    const double order = w->device->resolved->order;
+    const bool entropy = w->device->resolved->problem.regulariser == OTA_SOFTMAX;
     ota_put(&a->row_potential, batch, head, query, found->potential);
     /* Only entropy plans have one. */
-    ota_put(&a->lse, batch, head, query, order > 0.0 && order <= 1.0 ? found->lse : NAN);
+    ota_put(&a->lse, batch, head, query, entropy ? found->lse : NAN);
     ota_put(&a->sink, batch, head, query, found->sink);
 }
 

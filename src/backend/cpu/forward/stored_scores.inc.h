@@ -189,8 +189,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 p = (real *)place->workspace->weights + at * device->stride;
                 const double mass = KERNELS(device)->sum(p + k * stride, device->resolved->keys);
                 const double potential = place->head->g[at + k];
-                const bool entropy =
-                    device->resolved->order > 0.0 && device->resolved->order <= 1.0;
+                const bool entropy = device->resolved->problem.regulariser == OTA_SOFTMAX;
                 mu[k] = mass;
                 found[k] = (ota_row_found){.potential = potential,
                                            .mass = mass,
