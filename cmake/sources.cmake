@@ -35,8 +35,12 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
     src/backend/cpu/pack.c
-    src/backend/cpu/row_scores.c
-    src/backend/cpu/rows.c
+    src/backend/cpu/row_scores_f32.c
+    src/backend/cpu/row_scores_f64.c
+    src/backend/cpu/rows_f32.c
+    src/backend/cpu/rows_f64.c
+    src/backend/cpu/softcap_f32.c
+    src/backend/cpu/softcap_f64.c
     src/backend/gradient.c
     src/backend/plain/algebra.c
     src/backend/plain/heads.c

@@ -106,10 +106,10 @@ bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_
                       int64_t key);
 
 /* softcap.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
-void ota_bend_f32(const float *restrict x, int64_t count, float *restrict bent,
-                  float *restrict left);
-void ota_bend_f64(const double *restrict x, int64_t count, double *restrict bent,
-                  double *restrict left);
+void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict bent,
+                          float *restrict left);
+void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
+                          double *restrict left);
 /* row_scores.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */

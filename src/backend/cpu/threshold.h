@@ -1,11 +1,10 @@
-/* One row at a time: softmax, entmax, hard and online rows in f32 and f64 (body in rows.inc.h). */
-#include "rows.h"
+/* threshold.h: the threshold of an entmax row, ||[x - t]_+||_p^p = mu, by safeguarded Newton steps. */
+#ifndef OTA_CPU_THRESHOLD_H
+#define OTA_CPU_THRESHOLD_H
 
-#include <float.h>
 #include <math.h>
-#include <stddef.h>
-
-static const double log2_e = 1.4426950408889634;
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Largest number of threshold steps; Newton needs 3 to 8, bisection of a double's bracket at most 1100
  * halvings of the exponent, which the safeguard reaches only on adversarial rows. */
@@ -19,7 +18,7 @@ typedef struct threshold_search {
     int steps;
 } threshold_search;
 
-static threshold_search threshold_begin(double mass, double power, double entries) {
+static inline threshold_search threshold_begin(double mass, double power, double entries) {
     threshold_search search = {0};
     search.power = power;
     search.target = pow(mass, 1.0 / power);
@@ -33,7 +32,7 @@ static threshold_search threshold_begin(double mass, double power, double entrie
 }
 
 /* first^(1/p) without pow for the common orders. */
-static double norm_of(double first, double p) {
+static inline double norm_of(double first, double p) {
     if (!(p > 1.0) && !(p < 1.0)) return first;
     if (!(p > 2.0) && !(p < 2.0)) return sqrt(first);
     if (!(p > 4.0) && !(p < 4.0)) return sqrt(sqrt(first));
@@ -41,7 +40,7 @@ static double norm_of(double first, double p) {
 }
 
 /* One step; false when the threshold can no longer be improved. */
-static bool threshold_step(threshold_search *search, double first, double second) {
+static inline bool threshold_step(threshold_search *search, double first, double second) {
     const double norm = norm_of(first, search->power);
     const double excess = norm - search->target;
     search->norm = norm;
@@ -67,14 +66,14 @@ static bool threshold_step(threshold_search *search, double first, double second
 }
 
 /* y^p without pow for the common orders. */
-static double power_of(double y, double p) {
+static inline double power_of(double y, double p) {
     if (!(p > 1.0) && !(p < 1.0)) return y;
     if (!(p > 2.0) && !(p < 2.0)) return y * y;
     return pow(y, p);
 }
 
 /* Keeps the entries above `low`, in place and without branches that would often be missed. */
-static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) {
+static inline int64_t drop_below(double *x, int32_t *where, int64_t count, double low) {
     int64_t left = 0;
     for (int64_t i = 0; i < count; i++) {
         x[left] = x[i];
@@ -84,29 +83,4 @@ static int64_t drop_below(double *x, int32_t *where, int64_t count, double low) 
     return left;
 }
 
-/* Weights of entmax rows follow the f64 sums of the kept keys: a threshold this good rounds to the same
- * weights in f32. */
-#define REAL float
-#define WORD(name) name##_f32
-#define TABLE(law) ((law)->kernels->f32)
-#define ACCURACY 1.0e-9
-#define NEAR 1.0e-6
-#define REAL_MAX FLT_MAX
-#define TAU_MIN 1.0e-30
-#include "rows.inc.h"
-#undef REAL
-#undef WORD
-#undef TABLE
-#undef REAL_MAX
-#undef ACCURACY
-#undef NEAR
-#undef TAU_MIN
-
-#define REAL double
-#define WORD(name) name##_f64
-#define TABLE(law) ((law)->kernels->f64)
-#define ACCURACY 1.0e-16
-#define NEAR 0.0
-#define REAL_MAX DBL_MAX
-#define TAU_MIN DBL_MIN
-#include "rows.inc.h"
+#endif
