@@ -60,6 +60,10 @@ typedef struct ota_interior_key {
 typedef struct ota_column_rule_row {
     const char *name;
 
+    /* Parameters, and cells without a meaning; what the scores' shape and sink must be. NULL: anything. */
+    ota_status (*check)(const ota_resolved *r, ota_error *error);
+    ota_status (*check_shape)(const ota_resolved *r, ota_error *error);
+
     /* ---- facts */
     ota_column_coupling coupling;
     bool equality; /* c is to be T; without a say of g */
