@@ -36,7 +36,10 @@ static double excess(const ota_column_sums *columns) {
     return sum;
 }
 
-static bool held(double g, double gradient) { return !(g < 0.0) && gradient < 0.0; }
+static bool held(const ota_column_parameters *key, double sum, double target, double g) {
+    (void)key;
+    return !(g < 0.0) && sum - target < 0.0;
+}
 
 static double interior_part(const ota_interior_key *key, double *diagonal) {
     *diagonal = key->own / -key->g;
