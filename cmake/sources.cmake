@@ -55,6 +55,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/base/status.c
     src/base/threads.c
     src/columns/capped.c
+    src/columns/check.c
     src/columns/columns.c
     src/columns/elastic.c
     src/columns/exact.c

@@ -3,7 +3,14 @@
  *     g' = min(0, t (log T - L))        complementarity: c_j = T_j wherever g_j < 0
  *
  * Interior points have the capacity left, s_j = T_j - c_j, as an unknown of their own, with s_j (-g_j) = beta. */
+#include <float.h>
+
+#include "problem/check.h"
 #include "rows.h"
+
+ota_status ota_check_cap(const ota_resolved *r, ota_error *error) {
+    return ota_check_number(r->problem.cap, "cap", 0.0, true, DBL_MAX, false, error);
+}
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)key, (void)t;
@@ -29,7 +36,10 @@ static double excess(const ota_column_sums *columns) {
     return sum;
 }
 
-static bool held(double g, double gradient) { return !(g < 0.0) && gradient < 0.0; }
+static bool held(const ota_column_parameters *key, double sum, double target, double g) {
+    (void)key;
+    return !(g < 0.0) && sum - target < 0.0;
+}
 
 static double interior_part(const ota_interior_key *key, double *diagonal) {
     *diagonal = key->own / -key->g;
@@ -42,6 +52,7 @@ static double interior_move(const ota_interior_key *key) {
 
 const ota_column_rule_row ota_columns_capped = {
     .name = "capped",
+    .check = ota_check_cap,
     .coupling = OTA_COUPLING_POTENTIALS,
     .capacity = true,
     .constrained = true,

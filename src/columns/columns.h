@@ -60,6 +60,10 @@ typedef struct ota_interior_key {
 typedef struct ota_column_rule_row {
     const char *name;
 
+    /* Parameters, and cells without a meaning; what the scores' shape and sink must be. NULL: anything. */
+    ota_status (*check)(const ota_resolved *r, ota_error *error);
+    ota_status (*check_shape)(const ota_resolved *r, ota_error *error);
+
     /* ---- facts */
     ota_column_coupling coupling;
     bool equality; /* c is to be T; without a say of g */
@@ -85,7 +89,8 @@ typedef struct ota_column_rule_row {
     double (*wanted)(double target, double g, double strength); /* c at the optimum; NULL: T */
     /* What the rule adds to the diagonal of t times the Hessian. */
     double (*diagonal)(double target, double g, double strength, double t);
-    bool (*held)(double g, double gradient); /* the key stays at its bound */
+    /* The key rests at g = 0, which no small move of the others changes; NULL: no key ever does. */
+    bool (*held)(const ota_column_parameters *key, double sum, double target, double g);
 
     /* ---- interior points; NULL: the key has no unknown of its own */
     double (*interior_part)(const ota_interior_key *key,
@@ -111,6 +116,18 @@ static inline double ota_column_next(ota_column_step step, double t, double g, d
     if (next < step.ceiling) return next;
     const double risen = step.floor > 0.0 ? next + step.gain * t * log(step.floor) : -INFINITY;
     return risen > step.ceiling ? risen : step.ceiling;
+}
+
+/* The same step lengthened or shortened to omega of it, on the side of the ceiling that the step ends on. */
+static inline double ota_column_relax(ota_column_step step, double omega, double g, double next) {
+    const double moved = (1.0 - omega) * g + omega * next;
+    if (next > step.ceiling) return moved > step.ceiling ? moved : step.ceiling;
+    return moved < step.ceiling ? moved : step.ceiling;
+}
+
+/* Does the next g depend on g and the sums, or rest at the ceiling? */
+static inline bool ota_column_moves(ota_column_step step, double next) {
+    return next < step.ceiling || next > step.ceiling;
 }
 
 /* Is v' = T / c the whole update? */

@@ -3,7 +3,23 @@
  *     c_j = nu_j exp(-g_j / rho),    g' = rho / (rho + t) t (log nu - L)                              [DER-01, 10]
  *
  * Interior points have c_j as an unknown of their own, with g_j = -rho log(c_j / nu_j). */
+#include <float.h>
+
+#include "problem/check.h"
 #include "rows.h"
+
+static ota_status check(const ota_resolved *r, ota_error *error) {
+    const ota_problem *p = &r->problem;
+    TRY(ota_check_number(p->strength, "strength", 0.0, true, DBL_MAX, false, error));
+    if (p->regulariser == OTA_HARD) {
+        return ota_refuse_cell(
+            "hard/relaxed",
+            "without smoothing a KL penalty on the columns leaves the plan neither "
+            "unique nor a matching",
+            "use hard/capped or softmax/relaxed with a small temperature", error);
+    }
+    return OTA_OK;
+}
 
 static ota_column_step step(const ota_column_parameters *key, double t) {
     return (ota_column_step){.forget = 1.0,
@@ -53,6 +69,7 @@ static double by_strength(const ota_column_parameters *key, double t, double g, 
 
 const ota_column_rule_row ota_columns_relaxed = {
     .name = "relaxed",
+    .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,
     .penalised = true,
     .ceiling = INFINITY,

@@ -55,10 +55,11 @@ typedef struct ota_resolved {
     bool from_matrix;
     ota_type type; /* of queries or the matrix */
     int64_t batch, heads, key_heads, queries, keys, width;
-    double scale;   /* sign of `cost` folded in */
-    double order;   /* alpha; 1 for softmax, 0 for hard */
-    int64_t offset; /* position of query 0 */
-    bool row_terms; /* some term or support must be evaluated pair by pair */
+    double scale;        /* sign of `cost` folded in */
+    double order;        /* alpha; 1 for softmax, 0 for hard */
+    int64_t offset;      /* position of query 0 */
+    int64_t rule_rounds; /* that the column rule fixes; -1: none */
+    bool row_terms;      /* some term or support must be evaluated pair by pair */
     ota_settings settings;
 } ota_resolved;
 

@@ -29,8 +29,7 @@ void ota_update_columns(ota_coupled *state, double t, double omega) {
         if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
             g[j] = next;
         } else {
-            const double moved = (1.0 - omega) * g[j] + omega * next;
-            g[j] = moved < step.ceiling ? moved : step.ceiling;
+            g[j] = ota_column_relax(step, omega, g[j], next);
         }
     }
 }

@@ -299,6 +299,14 @@ static void drop_constant(const ota_coupled *state, double *vector) {
     }
 }
 
+static bool is_held(const ota_coupled *state, int64_t j) {
+    const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    return rule->held != NULL &&
+           rule->held(&key, state->pass.column[j], state->pass.target[j], head->g[j]);
+}
+
 /* The step of the quadratic model; below a ceiling its minimum there by exchanging active sets,
  * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
 static void find_direction(newton *n) {
@@ -307,7 +315,7 @@ static void find_direction(newton *n) {
     const ota_column_rule_row *rule = ota_head_rule(head);
     form_system(n);
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const bool held = rule->held != NULL && rule->held(head->g[j], n->gradient[j]);
+        const bool held = is_held(state, j);
         state->fixed[j] = held || !(head->g[j] > -INFINITY);
         n->direction[j] = 0.0;
     }

@@ -80,14 +80,13 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
 
 void ota_scaling_potentials(ota_scaling *s) {
     const ota_head *head = s->head;
-    const double ceiling = ota_head_rule(head)->ceiling;
+    const bool rests = ota_head_rule(head)->held != NULL;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = s->scaling[j];
         const double a = s->absorbed[j];
         head->g[j] = v > 1.0 || v < 1.0 ? a + head->tau * log(v) : a;
-        /* A key at its ceiling has that g, whatever rounding its scaling went through. */
-        if (ceiling < INFINITY && fabs(head->g[j] - ceiling) <= 8.0 * DBL_EPSILON * fabs(a))
-            head->g[j] = ceiling;
+        /* A key that rests has g = 0, whatever rounding its scaling went through. */
+        if (rests && fabs(head->g[j]) <= 8.0 * DBL_EPSILON * fabs(a)) head->g[j] = 0.0;
     }
 }
 

@@ -198,17 +198,14 @@ ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, doubl
     found.next = next;
     found.by_g = 0.0;
     if (!(next > -INFINITY)) return found;
-    const bool clipped = !(next < rule.ceiling);
+    const bool rests = !ota_column_moves(rule, next);
     const double share = relaxed ? omega : 1.0;
     if (relaxed) {
-        found.next = (1.0 - omega) * g + omega * next;
-        if (!(found.next < rule.ceiling)) {
-            found.next = rule.ceiling;
-            return found;
-        }
+        found.next = ota_column_relax(rule, omega, g, next);
+        if (!ota_column_moves(rule, found.next)) return found;
         found.by_g = 1.0 - omega;
     }
-    if (clipped) return found;
+    if (rests) return found;
     found.by_g += share * (1.0 - rule.forget);
     found.by_level = share * rule.gain;
     const double less = row->gain_by_t != NULL ? row->gain_by_t(&key, t, ratio) : 0.0;

@@ -83,7 +83,8 @@ static void capacities(void **unused) {
     const ota_column_parameters key = {0};
     assert_true(ota_column_next(rule->step(&key, 0.5), 0.5, -1.0, 0.2) == 0.0);
     assert_true(ota_column_project(rule, 0.2) == 0.0 && ota_column_project(rule, -0.2) == -0.2);
-    assert_true(rule->held(0.0, -0.1) && !rule->held(0.0, 0.1) && !rule->held(-0.1, -0.1));
+    assert_true(rule->held(&key, 0.9, 1.0, 0.0) && !rule->held(&key, 1.1, 1.0, 0.0));
+    assert_true(!rule->held(&key, 0.9, 1.0, -0.1));
     const double sum = 0.5, target = 1.0, full = -0.1, open = 0.0;
     ota_column_sums columns = {.count = 1, .sum = &sum, .target = &target, .g = &full};
     assert_true(rule->residual(&columns) == 0.5 && rule->excess(&columns) == 0.0);
@@ -104,6 +105,11 @@ static void floors(void **unused) {
         const double found = ota_column_next(step, t, uniform() - 0.5, log_ratio);
         assert_true(fabs(found - wanted) <= 1e-15);
         assert_true(ota_column_step_divides(step));
+        assert_true(ota_column_moves(step, found) == (found < 0.0 || found > 0.0));
+        /* Over-relaxed it ends on the same side of 0. */
+        const double g = uniform() - 0.5, moved = -0.4 * g + 1.4 * found;
+        const double side = found > 0.0 ? fmax(moved, 0.0) : fmin(moved, 0.0);
+        assert_true(fabs(ota_column_relax(step, 1.4, g, found) - side) <= 1e-15);
     }
     /* A floor of 1 is an equality, whatever its ceiling. */
     const ota_column_step equal = {.forget = 1.0, .gain = 1.0, .floor = 1.0, .ceiling = 0.0};
