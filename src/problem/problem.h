@@ -111,7 +111,7 @@ void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restric
                           float *restrict left);
 void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
                           double *restrict left);
-/* row_scores.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
+/* row_scores.inc.h: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */
 void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
