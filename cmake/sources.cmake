@@ -1,92 +1,115 @@
 # The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
 
 set(OTATTN_LIBRARY_SOURCES
-    src/backend/cpu/kernels.c
+    src/backend/cpu/cpu_backend.c
+    src/backend/cpu/device.c
+    src/backend/cpu/forward/decode_f32.c
+    src/backend/cpu/forward/decode_f64.c
+    src/backend/cpu/forward/finish_rows_f32.c
+    src/backend/cpu/forward/finish_rows_f64.c
+    src/backend/cpu/forward/free_rows_f32.c
+    src/backend/cpu/forward/free_rows_f64.c
+    src/backend/cpu/forward/passes.c
+    src/backend/cpu/forward/passes_linear.c
+    src/backend/cpu/forward/score_rows_f32.c
+    src/backend/cpu/forward/score_rows_f64.c
+    src/backend/cpu/forward/small_heads_f32.c
+    src/backend/cpu/forward/small_heads_f64.c
+    src/backend/cpu/forward/stored_kernel_f32.c
+    src/backend/cpu/forward/stored_kernel_f64.c
+    src/backend/cpu/forward/stored_scores_f32.c
+    src/backend/cpu/forward/stored_scores_f64.c
+    src/backend/cpu/kernels/kernels.c
     src/backend/cpu/pack.c
-    src/backward.c
-    src/backward_check.c
-    src/backward_entry.c
-    src/backward_layout.c
-    src/backward_prefix.c
-    src/backward_sums.c
-    src/backward_tiles.c
-    src/backward_unrolled.c
+    src/backend/cpu/row_scores.c
+    src/backend/cpu/rows.c
+    src/backend/run.c
     src/base/clock.c
     src/base/cpu.c
     src/base/cpu_count.c
+    src/base/extrapolation.c
     src/base/memory.c
     src/base/status.c
     src/base/threads.c
-    src/certificate.c
-    src/certificate_dual.c
-    src/certificate_prune.c
-    src/decode.c
-    src/forward.c
-    src/judge_scores.c
-    src/plan.c
+    src/judge/certificate.c
+    src/judge/certificate_dual.c
+    src/judge/certificate_prune.c
+    src/judge/judge_scores.c
+    src/masks/check_support.c
+    src/masks/support.c
+    src/operator/backward.c
+    src/operator/backward_check.c
+    src/operator/backward_entry.c
+    src/operator/backward_layout.c
+    src/operator/backward_prefix.c
+    src/operator/backward_sums.c
+    src/operator/backward_tiles.c
+    src/operator/backward_unrolled.c
+    src/operator/decode.c
+    src/operator/describe.c
+    src/operator/forward.c
+    src/operator/jvp.c
+    src/operator/jvp_check.c
+    src/operator/jvp_coupled.c
+    src/operator/jvp_masses.c
+    src/operator/jvp_rows.c
+    src/operator/jvp_scores.c
+    src/operator/plan.c
     src/problem/array.c
-    src/problem/arrays_check.c
-    src/problem/bend.c
     src/problem/check.c
     src/problem/check_array.c
+    src/problem/check_arrays.c
     src/problem/check_options.c
-    src/problem/check_support.c
+    src/problem/defaults.c
     src/problem/dropout.c
     src/problem/error.c
-    src/problem/facts.c
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/method.c
-    src/problem/support.c
-    src/problem/terms.c
-    src/reference.c
-    src/reference_online.c
-    src/reference_scaling.c
-    src/reference_transport.c
-    src/solver/adjoint.c
-    src/solver/anderson.c
-    src/solver/assignment.c
-    src/solver/assignment_sparse.c
-    src/solver/coupled.c
-    src/solver/extrapolation.c
-    src/solver/hard.c
-    src/solver/interior.c
-    src/solver/newton.c
-    src/solver/newton_columns.c
-    src/solver/newton_system.c
-    src/solver/passes.c
-    src/solver/passes_linear.c
-    src/solver/prefix.c
-    src/solver/row_solvers.c
-    src/solver/rows.c
-    src/solver/scaling.c
-    src/solver/sinkhorn.c
-    src/solver/solver.c
-    src/solver/transport.c
-    src/solver/unrolled.c
-    src/solver/unrolled_along.c
-    src/solver/unrolled_kernel.c
-    src/tangents.c
-    src/tangents_check.c
-    src/tangents_coupled.c
-    src/tangents_masses.c
-    src/tangents_rows.c
-    src/tangents_scores.c)
+    src/solvers/adjoint.c
+    src/solvers/anderson.c
+    src/solvers/assignment.c
+    src/solvers/assignment_sparse.c
+    src/solvers/column_updates.c
+    src/solvers/coupled.c
+    src/solvers/hard.c
+    src/solvers/interior.c
+    src/solvers/newton.c
+    src/solvers/newton_columns.c
+    src/solvers/newton_system.c
+    src/solvers/prefix.c
+    src/solvers/row_solvers.c
+    src/solvers/scaling.c
+    src/solvers/sinkhorn.c
+    src/solvers/solver.c
+    src/solvers/stored_rounds.c
+    src/solvers/transport.c
+    src/solvers/unrolled.c
+    src/solvers/unrolled_along.c
+    src/solvers/unrolled_kernel.c
+    src/terms/softcap.c)
+
+# What the tests compare with: plain double loops.
+set(OTATTN_REFERENCE_SOURCES
+    tests/reference/reference.c
+    tests/reference/reference_online.c
+    tests/reference/reference_scaling.c
+    tests/reference/reference_transport.c)
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
-    src/backend/cpu/kernels_amx_bf16.c
-    src/backend/cpu/kernels_avx2_f32.c
-    src/backend/cpu/kernels_avx2_f64.c
-    src/backend/cpu/kernels_avx512_f32.c
-    src/backend/cpu/kernels_avx512_f64.c
-    src/backend/cpu/kernels_avx512bf16_bf16.c
-    src/backend/cpu/kernels_neon_f32.c
-    src/backend/cpu/kernels_neon_f64.c
-    src/backend/cpu/kernels_portable_bf16.c
-    src/backend/cpu/kernels_portable_f32.c
-    src/backend/cpu/kernels_portable_f64.c
-    src/backend/cpu/kernels_portable_tiles.c)
+    src/backend/cpu/kernels/kernels_amx_bf16.c
+    src/backend/cpu/kernels/kernels_avx2_f32.c
+    src/backend/cpu/kernels/kernels_avx2_f64.c
+    src/backend/cpu/kernels/kernels_avx512_f32.c
+    src/backend/cpu/kernels/kernels_avx512_f64.c
+    src/backend/cpu/kernels/kernels_avx512bf16_bf16.c
+    src/backend/cpu/kernels/kernels_neon_f32.c
+    src/backend/cpu/kernels/kernels_neon_f64.c
+    src/backend/cpu/kernels/kernels_portable_bf16.c
+    src/backend/cpu/kernels/kernels_portable_f32.c
+    src/backend/cpu/kernels/kernels_portable_f64.c
+    src/backend/cpu/kernels/kernels_portable_tiles.c)
 
 set(OTATTN_ANALYSIS_SOURCES
     analysis/couplings/birkhoff.c
@@ -389,3 +412,13 @@ set(OTATTN_TEST_SOURCES
 set(OTATTN_RANKS_SOURCES
     program/ranks/ranks_mpi.c
     program/ranks/ranks_one.c)
+
+# The digests of random cases: ./dev dump.
+set(OTATTN_DUMP_SOURCES
+    tests/dump/arrays.c
+    tests/dump/calls.c
+    tests/dump/cases.c
+    tests/dump/dump.c
+    tests/dump/outputs.c
+    tests/dump/report.c
+    tests/dump/settings.c)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "solver/rows.h"
+#include "backend/cpu/rows.h"
 #include "tests/dice.h"
 
 enum { COUNT = 1024, ROWS = 16, TURNS = 20 };

@@ -1,7 +1,7 @@
 """Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
 
-base <- problem <- backend <- solver <- plan
-certificate*, reference*, judge*: base, problem and otattn.h only, so that they can disagree
+base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <- operator
+judge: base, problem and otattn.h only, so that it can disagree
 analysis, models, statements, program, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements
 tests, fuzz, bench, lab: anything
@@ -17,8 +17,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-LAYERS = ["base", "problem", "backend", "solver", "plan"]
-JUDGES = re.compile(r"^src/(certificate|reference|judge)[a-z_]*(\.inc)?\.[ch]$")
+# Folders of src/ and how high they stand; folders of the same height do not see each other.
+HEIGHTS = {
+    "base": 0,
+    "problem": 1,
+    "regularisers": 2,
+    "columns": 2,
+    "terms": 2,
+    "masks": 2,
+    "backend": 3,
+    "solvers": 4,
+    "operator": 5,
+}
 # A folder outside src/ : what it may see besides public headers and itself.
 OUTSIDE = {
     "analysis": ("src/base/",),
@@ -29,8 +39,6 @@ OUTSIDE = {
     "python": (),
 }
 FREE = {"tests", "fuzz", "bench", "lab", "include"}
-# Files of the plan layer lie in src/ itself; what a name starts with says so.
-PLAN_NAMES = re.compile(r"^src/(plan|api|forward|backward|tangents|decode|describe)[a-z_]*(\.inc)?\.[ch]$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
@@ -48,13 +56,9 @@ def is_public(name: str, root: Path) -> bool:
 
 
 def layer_of(path: str) -> str | None:
-    """The layer of a file under src/: a folder name, "plan" or "judge"; None when unknown."""
-    if JUDGES.match(path):
-        return "judge"
+    """The layer of a file under src/, its folder there; None when unknown."""
     parts = path.split("/")
-    if len(parts) == 2:
-        return "plan" if PLAN_NAMES.match(path) else None
-    return parts[1] if parts[1] in LAYERS[:-1] else None
+    return parts[1] if len(parts) > 2 and (parts[1] in HEIGHTS or parts[1] == "judge") else None
 
 
 def resolve(including: str, name: str, root: Path) -> str | None:
@@ -75,11 +79,12 @@ def judge_source(path: str, target: str) -> str | None:
     if other is None:
         return "belongs to no layer"
     if own == "judge":
-        # The two judges may share a header of their own, nothing above problem.
         return None if other in ("base", "problem", "judge") else f"the judge may not see {other}/"
     if other == "judge":
-        return None if own == "plan" else "only the plan may call the judge"
-    if own is None or LAYERS.index(other) > LAYERS.index(own):
+        return None if own == "operator" else "only the operator may call the judge"
+    if own is None or own == other:
+        return None
+    if HEIGHTS[other] >= HEIGHTS[own]:
         return f"points upward, from {own} to {other}"
     return None
 
@@ -101,7 +106,7 @@ def check_includes(root: Path, files: list[str]) -> list[str]:
             defects.append(f"{path}: unknown folder {top}/; the house plan has no such place")
             continue
         if top == "src" and layer_of(path) is None:
-            defects.append(f"{path}: unknown place in src/; layers are {', '.join(LAYERS)} and the judge")
+            defects.append(f"{path}: unknown place in src/; layers are {', '.join(HEIGHTS)} and the judge")
             continue
         text = (root / path).read_text(encoding="utf-8", errors="replace")
         for match in INCLUDE.finditer(text):
@@ -159,11 +164,13 @@ def check(root: Path) -> list[str]:
 # A defect planted in a sound tree: file, its text, and a word of the complaint it must cause.
 PLANTS = [
     ("src/base/bad.h", '#include "problem/problem.h"\n', "points upward"),
-    ("src/problem/bad.h", '#include "../solver/solver.h"\n', "points upward"),
-    ("src/backend/cpu/bad.h", '#include "solver/solver.h"\n', "points upward"),
-    ("src/solver/bad.h", '#include "plan.h"\n', "points upward"),
-    ("src/reference.h", '#include "backend/cpu/kernels.h"\n', "the judge may not see"),
-    ("src/certificate.h", '#include "solver/solver.h"\n', "the judge may not see"),
+    ("src/problem/bad.h", '#include "../solvers/solver.h"\n', "points upward"),
+    ("src/columns/bad.h", '#include "masks/masks.h"\n', "points upward"),
+    ("src/backend/cpu/bad.h", '#include "solvers/solver.h"\n', "points upward"),
+    ("src/solvers/bad.h", '#include "operator/plan.h"\n', "points upward"),
+    ("src/judge/scores.h", '#include "backend/cpu/kernels.h"\n', "the judge may not see"),
+    ("src/judge/dual.h", '#include "solvers/solver.h"\n', "the judge may not see"),
+    ("src/solvers/worse.h", '#include "judge/certificate.h"\n', "only the operator"),
     ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "knows otattn.h only"),
     ("src/helpers/new.h", "\n", "unknown place"),
     ("src/stray.h", "\n", "unknown place"),
@@ -184,15 +191,16 @@ SOUND = {
     "src/base/base.c": '#include "base.h"\n',
     "src/problem/problem.h": '#include "base/base.h"\n',
     "src/backend/cpu/kernels.h": '#include "problem/problem.h"\n',
-    "src/solver/solver.h": '#include "backend/cpu/kernels.h"\n',
-    "src/plan.h": '#include "solver/solver.h"\n#include "certificate.h"\n',
-    "src/certificate.h": '#include "problem/problem.h"\n',
+    "src/masks/masks.h": '#include "problem/problem.h"\n',
+    "src/solvers/solver.h": '#include "backend/cpu/kernels.h"\n',
+    "src/operator/plan.h": '#include "solvers/solver.h"\n#include "judge/certificate.h"\n',
+    "src/judge/certificate.h": '#include "problem/problem.h"\n',
+    "tests/test_x.h": '#include "solvers/solver.h"\n',
     "program/program.h": '#include <otattn.h>\n#include "otattn_analysis.h"\n',
     "program/report/report.h": '#include "program/program.h"\n#include "../program.h"\n',
     "statements/check.h": '#include "otattn_analysis.h"\n',
     "program/verify/verify.h": '#include "statements/check.h"\n',
     "analysis/analysis.h": '#include "base/base.h"\n',
-    "tests/test_x.h": '#include "solver/solver.h"\n',
     SOURCE_LIST: "set(OTATTN_LIBRARY_SOURCES\n    src/base/base.c)\n",
 }
 

@@ -10,7 +10,7 @@
 
 #include <float.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "problems.h"
 #include "spec.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "problems.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "problems.h"
 #include "spec.h"
 

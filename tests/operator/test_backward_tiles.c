@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backward.h"
+#include "operator/backward.h"
 #include "backward_support.h"
 #include "spec.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "backward_support.h"
-#include "judge_scores.h"
+#include "judge/judge_scores.h"
 
 static const char *const methods[] = {"softmax",
                                       "sparsemax",

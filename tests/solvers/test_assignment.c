@@ -16,7 +16,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "solver/combinatorial.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "solvers/combinatorial.h"
 #include "spec.h"
 
 static double unit_draw(uint64_t *state) {
@@ -112,7 +113,8 @@ static ota_status solve(clouds *c, bool narrow, const char *level) {
                               .scores = narrow ? (const void *)c->narrow : c->wide,
                               .stride = c->stride,
                               .narrow = narrow,
-                              .kernels = ota_kernels_choose(level),
+                              .costs = narrow ? ota_kernels_choose(level)->f32->costs
+                                              : ota_kernels_choose(level)->f64->costs,
                               .match = c->match,
                               .f = c->f,
                               .g = c->g};

@@ -18,7 +18,8 @@
 #include <math.h>
 
 #include "problem/feasible.h"
-#include "solver/combinatorial.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "solvers/combinatorial.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS
@@ -110,7 +111,7 @@ static ota_status assign(int64_t n, int64_t m, const double *scores, int64_t str
     void *work = work_of(ota_assignment_workspace(n, m, false));
     ota_assignment problem = {
         .n = n, .m = m, .scores = scores, .stride = stride, .match = match, .f = f, .g = g};
-    problem.kernels = ota_kernels_choose(NULL);
+    problem.costs = ota_kernels_choose(NULL)->f64->costs;
     problem.watch.interrupted = count_question;
     ota_status status = ota_assignment_solve(&problem, work);
     free(work);
@@ -882,7 +883,7 @@ static void cancelling_is_heard(void **state) {
                                  .m = SIZE,
                                  .scores = scores,
                                  .stride = SIZE,
-                                 .kernels = ota_kernels_choose(NULL),
+                                 .costs = ota_kernels_choose(NULL)->f64->costs,
                                  .watch = watch,
                                  .match = match,
                                  .f = f,

@@ -1,9 +1,10 @@
 /* Newton on the semi-dual and the interior point behind it: steps at falling temperatures, Tsallis
  * plans warm and cold against their optimality conditions, and the system solver on links of any
  * size. S [n][m]. */
+#include "backend/cpu/device.h"
 #include "coupled_stage.h"
 
-#include "solver/coupled.h"
+#include "solvers/coupled.h"
 
 static void newton_steps(void **unused) {
     (void)unused;
@@ -337,6 +338,7 @@ static void unreachable_tolerances(void **unused) {
 
 static void links_of_any_size(void **unused) {
     (void)unused;
+    const ota_host_algebra algebra = ota_cpu_algebra(ota_kernels_choose("portable"));
     /* A chain whose links fall from 1 to 1e-240: the flow of one unit through it is known. */
     enum { COUNT = 25, STRIDE = 32 };
     double links[COUNT * STRIDE] = {0.0}, excess[COUNT] = {0.0}, b[COUNT] = {0.0}, x[COUNT] = {0.0};
@@ -344,8 +346,7 @@ static void links_of_any_size(void **unused) {
     for (int k = 1; k < COUNT; k++) links[k * STRIDE + k - 1] = pow(10.0, -10.0 * k);
     b[COUNT - 1] = 1e-240;
     fixed[0] = 1;
-    ota_laplacian_solve(ota_kernels_choose("portable")->f64, links, STRIDE, COUNT, excess, fixed, b,
-                        x);
+    ota_laplacian_solve(&algebra, links, STRIDE, COUNT, excess, fixed, b, x);
     double level = 0.0, worst = 0.0;
     for (int k = 1; k < COUNT; k++) {
         level += 1e-240 / pow(10.0, -10.0 * k);
@@ -366,8 +367,7 @@ static void links_of_any_size(void **unused) {
     memcpy(used, given, sizeof given);
     held[4] = 1;
     found[4] = 0.75;
-    ota_laplacian_solve(ota_kernels_choose("portable")->f64, used, STRIDE, FULL, own_used, held,
-                        wanted_used, found);
+    ota_laplacian_solve(&algebra, used, STRIDE, FULL, own_used, held, wanted_used, found);
     for (int i = 0; i < FULL; i++) {
         double left = own[i] * found[i] - wanted[i];
         for (int j = 0; j < FULL; j++) left += given[i * STRIDE + j] * (found[i] - found[j]);
@@ -380,8 +380,7 @@ static void links_of_any_size(void **unused) {
     unsigned char all_free[4] = {0};
     split[1 * 16 + 0] = 2.0;
     split[3 * 16 + 2] = 1.0;
-    ota_laplacian_solve(ota_kernels_choose("portable")->f64, split, 16, 4, none, all_free, right,
-                        step);
+    ota_laplacian_solve(&algebra, split, 16, 4, none, all_free, right, step);
     spec_check("DER-11", fabs(step[0] - step[1] - 0.5) + fabs(step[2] - step[3] - 2.0), 1e-15);
 }
 

@@ -188,8 +188,8 @@ static void tolerances_are_met_in_f64(void **unused) {
         const lead_case *c = &cases[k];
         scene *x = draw(c, 900 + (uint64_t)k);
         assert_int_equal(run(x, 0), OTA_OK);
-        assert_non_null(
-            strstr(x->text, c->single ? "f64 where a head needs it" : "rounds begin in f32"));
+        assert_non_null(strstr(x->text, c->single ? "f64 where a head needs it"
+                                                  : "rounds in f32 warm-start it"));
         assert_int_equal(x->result[0].promoted, c->single);
         x->options.precision = OTA_PRECISION_F64;
         assert_int_equal(run(x, 1), OTA_OK);

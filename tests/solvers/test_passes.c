@@ -15,7 +15,9 @@
 
 #include "base/base.h"
 #include "dice.h"
-#include "solver/coupled.h"
+#include "backend/cpu/device.h"
+#include "backend/cpu/forward/passes.h"
+#include "solvers/coupled.h"
 #include "spec.h"
 
 /* ROWS make three chunks, the last of them short. IDLE has scores and no mass, EMPTY has neither. */
@@ -30,7 +32,7 @@ enum {
 };
 
 typedef struct bench {
-    ota_dense head;
+    ota_head head;
     ota_settings settings;
     ota_arena arena;
     ota_coupled state;
@@ -38,6 +40,7 @@ typedef struct bench {
     double mu[ROWS], nu[COLUMNS], f[ROWS], g[COLUMNS];
     double wide[ROWS * STRIDE];
     float narrow[ROWS * STRIDE];
+    ota_host_algebra algebra;
     double unit; /* rounding of the scores' type */
 } bench;
 
@@ -72,30 +75,38 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     dice_state = seed;
     b->unit = narrow ? 0x1p-24 : 0x1p-53;
     b->settings.tolerance = 1e-9;
-    b->head = (ota_dense){.rows = ROWS,
-                          .columns = COLUMNS,
-                          .narrow = narrow,
-                          .stride = STRIDE,
-                          .tau = 0.7,
-                          .order = 1.0,
-                          .sink = -INFINITY,
-                          .row_strength = INFINITY,
-                          .rule = OTA_COLUMNS_EXACT,
-                          .settings = &b->settings,
-                          .kernels = ota_kernels_choose(NULL)};
+    b->algebra = ota_cpu_algebra(ota_kernels_choose(NULL));
+    b->head = (ota_head){.backend = &ota_cpu_backend,
+                         .algebra = &b->algebra,
+                         .rows = ROWS,
+                         .columns = COLUMNS,
+                         .narrow = narrow,
+                         .stride = STRIDE,
+                         .tau = 0.7,
+                         .order = 1.0,
+                         .sink = -INFINITY,
+                         .row_strength = INFINITY,
+                         .rule = OTA_COLUMNS_EXACT,
+                         .settings = &b->settings,
+                         .kernels = ota_kernels_choose(NULL)};
     draw(b);
     b->head.scores = narrow ? (void *)b->narrow : (void *)b->wide;
     b->head.mu = b->mu;
     b->head.nu = b->nu;
     b->head.f = b->f;
     b->head.g = b->g;
-    ota_coupled_layout(&b->state, &b->arena, ROWS, COLUMNS, STRIDE, narrow, false, needs);
+    b->state.head = &b->head;
+    b->state.pass = (ota_passes){.head = &b->head,
+                                 .rows = ROWS,
+                                 .columns = COLUMNS,
+                                 .stride = STRIDE,
+                                 .scores = b->head.scores,
+                                 .narrow = narrow};
+    ota_coupled_layout(&b->state, &b->arena, false, needs);
     assert_int_equal(ota_arena_allocate(&b->arena), OTA_OK);
     memset(b->arena.base, 0xff, b->arena.size);
-    b->state.head = &b->head;
-    b->state.scores = b->head.scores;
-    ota_coupled_layout(&b->state, &b->arena, ROWS, COLUMNS, STRIDE, narrow, false, needs);
-    memcpy(b->state.target, b->nu, sizeof b->nu);
+    ota_coupled_layout(&b->state, &b->arena, false, needs);
+    memcpy(b->state.pass.target, b->nu, sizeof b->nu);
     return b;
 }
 
@@ -148,7 +159,7 @@ static void expect_sums(const bench *b, double t) {
     for (int64_t j = 0; j < COLUMNS; j++) {
         const bool open = b->g[j] > -INFINITY;
         const double sum = open ? exp(column_level(b, j, t, b->f) + b->g[j] / t) : 0.0;
-        spec_check("CETA-06 TOT-13", fabs(b->state.column[j] - sum), rounding * (1.0 + sum));
+        spec_check("CETA-06 TOT-13", fabs(b->state.pass.column[j] - sum), rounding * (1.0 + sum));
     }
 }
 
@@ -157,7 +168,7 @@ static void expect_pass(const bench *b, double t) {
     expect_sums(b, t);
     for (int64_t j = 0; j < COLUMNS; j++) {
         if (b->g[j] > -INFINITY)
-            near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+            near(b->state.pass.column_lse[j], column_level(b, j, t, b->f), rounding_of(b, t));
     }
 }
 
@@ -180,9 +191,10 @@ static void expect_middle(const bench *b, const double *absorbed) {
                               : center == OTA_CENTER_MEAN ? sum / count
                                                           : 0.5 * (low + high);
         if (count > 0.0) {
-            spec_check("TOT-106", fabs(b->state.absorbed_f[i] + wanted), 16.0 * b->unit * 20.0);
+            spec_check("TOT-106", fabs(b->state.pass.absorbed_f[i] + wanted),
+                       16.0 * b->unit * 20.0);
         } else {
-            assert_true(b->state.absorbed_f[i] >= 0.0 && b->state.absorbed_f[i] <= 0.0);
+            assert_true(b->state.pass.absorbed_f[i] >= 0.0 && b->state.pass.absorbed_f[i] <= 0.0);
         }
     }
 }
@@ -221,28 +233,28 @@ static void linear_pass(void **unused) {
         bench *b = set_up((uint64_t)k, k % 2 == 1, OTA_NEEDS_KERNEL);
         b->settings.center = (ota_center)(k % 3);
         b->head.sink = k < 6 ? -INFINITY : 0.8;
-        b->state.domain = OTA_DOMAIN_LINEAR;
-        const double t = b->head.tau, range = ota_linear_range(&b->state);
+        b->state.pass.domain = OTA_DOMAIN_LINEAR;
+        const double t = b->head.tau, range = ota_cpu_linear_range(&b->state.pass);
         const double wanted = k % 3 == 0 ? b->head.range : centred_range(b);
         spec_check("TOT-106", fabs(range - wanted), 64.0 * b->unit * wanted);
-        assert_true(ota_linear_pass(&b->state, t));
+        assert_true(ota_cpu_linear_pass(&b->state.pass, t));
         expect_pass(b, t);
-        expect_middle(b, b->state.absorbed_g);
-        assert_true(b->state.underflowed == 0);
+        expect_middle(b, b->state.pass.absorbed_g);
+        assert_true(b->state.pass.underflowed == 0);
         double absorbed[COLUMNS];
-        memcpy(absorbed, b->state.absorbed_g, sizeof absorbed);
+        memcpy(absorbed, b->state.pass.absorbed_g, sizeof absorbed);
         for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 0.4 * normal();
-        b->state.temperature = t;
-        assert_true(ota_linear_pass(&b->state, t));
-        assert_memory_equal(absorbed, b->state.absorbed_g, sizeof absorbed);
+        b->state.pass.temperature = t;
+        assert_true(ota_cpu_linear_pass(&b->state.pass, t));
+        assert_memory_equal(absorbed, b->state.pass.absorbed_g, sizeof absorbed);
         expect_pass(b, t);
         /* Too far for the scalings: the kernel is formed anew. Closed keys count in a row's midrange, which takes
          * the others out of the reach of f32. */
         for (int64_t j = 0; j < COLUMNS; j++) b->g[j] += 260.0 * t;
         if (!b->head.narrow || b->settings.center != OTA_CENTER_MIDRANGE) {
-            assert_true(ota_linear_pass(&b->state, t));
+            assert_true(ota_cpu_linear_pass(&b->state.pass, t));
             expect_pass(b, t);
-            assert_true(b->state.absorbed_g[0] > absorbed[0] + 200.0 * t);
+            assert_true(b->state.pass.absorbed_g[0] > absorbed[0] + 200.0 * t);
         }
         tear_down(b);
     }
@@ -254,19 +266,19 @@ static void other_passes(void **unused) {
     for (int k = 0; k < 16; k++) {
         bench *b = set_up((uint64_t)(50 + k), k % 2 == 1, 0);
         b->head.sink = k % 4 < 2 ? -INFINITY : 0.8;
-        b->state.domain = k < 8 ? OTA_DOMAIN_LOG : OTA_DOMAIN_ROWS;
+        b->state.pass.domain = k < 8 ? OTA_DOMAIN_LOG : OTA_DOMAIN_ROWS;
         if (k >= 12) b->head.row_strength = 0.9;
         for (double t = 1.4; t > 0.3; t *= 0.5) {
             double before[ROWS];
             memcpy(before, b->f, sizeof before);
-            ota_pass(&b->state, t, 1.0);
-            assert_memory_equal(before, b->state.old_f, sizeof before);
+            ota_row_pass(&b->state, t, 1.0);
+            assert_memory_equal(before, b->state.pass.old_f, sizeof before);
             expect_pass(b, t);
         }
         /* A cold pass, where sums underflow and L must come from the largest term. */
         if (k < 8) {
             for (int64_t j = 0; j < COLUMNS; j++) b->g[j] -= j % 2 == 0 ? 900.0 : 0.0;
-            ota_pass(&b->state, 0.7, 1.0);
+            ota_row_pass(&b->state, 0.7, 1.0);
             expect_pass(b, 0.7);
         }
         tear_down(b);
@@ -279,11 +291,11 @@ static void relaxed_pass(void **unused) {
     for (int k = 0; k < 4; k++) {
         bench *b = set_up((uint64_t)(80 + k), k % 2 == 1, 0);
         const double omega = k < 2 ? 1.6 : 0.7, t = 0.7;
-        b->state.domain = OTA_DOMAIN_ROWS;
+        b->state.pass.domain = OTA_DOMAIN_ROWS;
         double before[ROWS], exact[ROWS];
         memcpy(before, b->f, sizeof before);
         for (int64_t i = 0; i < ROWS; i++) exact[i] = row_potential(b, i, t);
-        ota_pass(&b->state, t, omega);
+        ota_row_pass(&b->state, t, omega);
         for (int64_t i = 0; i < ROWS; i++) {
             if (b->mu[i] > 0.0)
                 near(b->f[i], (1.0 - omega) * before[i] + omega * exact[i], rounding_of(b, t));
@@ -292,8 +304,10 @@ static void relaxed_pass(void **unused) {
         }
         for (int64_t j = 0; j < COLUMNS; j++) {
             const double sum = exp(column_level(b, j, t, exact) + b->g[j] / t);
-            spec_check("DER-09", fabs(b->state.column[j] - sum), rounding_of(b, t) * (1.0 + sum));
-            if (j != SHUT) near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+            spec_check("DER-09", fabs(b->state.pass.column[j] - sum),
+                       rounding_of(b, t) * (1.0 + sum));
+            if (j != SHUT)
+                near(b->state.pass.column_lse[j], column_level(b, j, t, b->f), rounding_of(b, t));
         }
         tear_down(b);
     }
@@ -305,9 +319,9 @@ static void pass_of_columns(void **unused) {
     for (int k = 0; k < 4; k++) {
         bench *b = set_up((uint64_t)(90 + k), k % 2 == 1, 0);
         const double t = k < 2 ? 0.7 : 0.01;
-        ota_pass_columns(&b->state, t);
+        ota_column_pass(&b->state, t);
         for (int64_t j = 0; j < COLUMNS; j++)
-            near(b->state.level[j], column_level(b, j, t, b->f), rounding_of(b, t));
+            near(b->state.pass.column_lse[j], column_level(b, j, t, b->f), rounding_of(b, t));
         tear_down(b);
     }
 }
@@ -318,7 +332,7 @@ static void pass_of_columns(void **unused) {
 static double residual_of(const bench *b) {
     double residual = 0.0;
     for (int64_t j = 0; j < COLUMNS; j++) {
-        const double c = b->state.column[j], target = b->nu[j], over = c - target;
+        const double c = b->state.pass.column[j], target = b->nu[j], over = c - target;
         if (b->head.rule == OTA_COLUMNS_RELAXED)
             residual += target > 0.0 ? fabs(c - target * exp(-b->g[j] / b->head.strength)) : c;
         else if (b->head.rule == OTA_COLUMNS_CAPPED)
@@ -349,7 +363,8 @@ static void measured(void **unused) {
                 sum += exp((b->s[i * COLUMNS + j] + b->f[i] + b->g[j]) / t);
             rows += fabs(sum - b->mu[i]);
         }
-        for (int64_t j = 0; j < COLUMNS; j++) excess += fmax(b->state.column[j] - b->nu[j], 0.0);
+        for (int64_t j = 0; j < COLUMNS; j++)
+            excess += fmax(b->state.pass.column[j] - b->nu[j], 0.0);
         rows /= b->head.mass;
         excess /= b->head.mass;
         expect_sums(b, t);
@@ -371,9 +386,9 @@ static void constant_mode(void **unused) {
         bench *b = set_up((uint64_t)(150 + k), false, 0);
         const double t = b->head.tau, rho = b->head.strength = 1.3;
         b->head.rule = OTA_COLUMNS_RELAXED;
-        b->state.domain = OTA_DOMAIN_ROWS;
+        b->state.pass.domain = OTA_DOMAIN_ROWS;
         if (k >= 2) b->head.row_strength = 0.9;
-        ota_pass(&b->state, t, 1.0);
+        ota_row_pass(&b->state, t, 1.0);
         double before[COLUMNS], reached = 0.0, wanted = 0.0;
         memcpy(before, b->g, sizeof before);
         ota_constant_mode(&b->state);
@@ -382,7 +397,7 @@ static void constant_mode(void **unused) {
         for (int64_t j = 0; j < COLUMNS; j++) {
             if (j == SHUT) continue;
             spec_check("DER-01", fabs(b->g[j] - before[j] - move), 1e-14);
-            reached += b->state.column[j];
+            reached += b->state.pass.column[j];
             wanted += b->nu[j] * exp(-b->g[j] / rho);
         }
         spec_check("DER-01", fabs(reached / wanted - 1.0), 1e-13);
@@ -410,14 +425,14 @@ static void column_step(void **unused) {
         const double t = b->head.tau, omega = k < 3 ? 1.0 : 1.4;
         b->head.rule = rules[k % 3];
         b->head.strength = 1.3;
-        b->state.domain = OTA_DOMAIN_LOG;
+        b->state.pass.domain = OTA_DOMAIN_LOG;
         for (int64_t i = 0; i < ROWS; i++)
             b->wide[i * STRIDE + LONELY] = b->s[i * COLUMNS + LONELY] = -INFINITY;
-        ota_pass(&b->state, t, 1.0);
+        ota_row_pass(&b->state, t, 1.0);
         double before[COLUMNS];
         memcpy(before, b->g, sizeof before);
         ota_column_step(&b->state, t, omega);
-        assert_memory_equal(before, b->state.previous, sizeof before);
+        assert_memory_equal(before, b->state.pass.previous, sizeof before);
         for (int64_t j = 0; j < COLUMNS; j++) {
             const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;
             const double gain = b->head.rule == OTA_COLUMNS_RELAXED ? 1.3 / (1.3 + t) : 1.0;

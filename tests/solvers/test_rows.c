@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "problems.h"
-#include "solver/rows.h"
+#include "backend/cpu/rows.h"
 #include "spec.h"
 
 enum { COUNTS = 7, ORDERS = 5, MOST = 130 };
@@ -22,7 +22,7 @@ static const double orders[ORDERS] = {1.0, 1.25, 1.5, 2.0, 3.0};
 
 /* One drawn row: what is asked for. */
 typedef struct request {
-    ota_row_law law;
+    ota_row_parameters law;
     int64_t count;
     double mu;
 } request;
@@ -30,27 +30,27 @@ typedef struct request {
 static request draw_request(dice *d, int order, int k) {
     static const double masses[] = {1.0, 0.3, 2.5};
     request r = {.count = counts[k % COUNTS], .mu = masses[k % 3]};
-    r.law = (ota_row_law){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
-                          .order = orders[order],
-                          .tau = k % 5 < 2 ? 0.4 : 1.5,
-                          .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
-                          .row_strength = INFINITY};
+    r.law = (ota_row_parameters){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+                                 .order = orders[order],
+                                 .tau = k % 5 < 2 ? 0.4 : 1.5,
+                                 .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
+                                 .row_strength = INFINITY};
     return r;
 }
 
 /* The weight of one key by the definition, and what a weight says of its argument: y for p > 0. */
-static double weight_of(const ota_row_law *law, double lifted) {
+static double weight_of(const ota_row_parameters *law, double lifted) {
     const double y = lifted / law->tau;
     if (!(law->order > 1.0)) return exp(y);
     return y > 0.0 ? pow((law->order - 1.0) * y, 1.0 / (law->order - 1.0)) : 0.0;
 }
 
-static double argument_of(const ota_row_law *law, double p) {
+static double argument_of(const ota_row_parameters *law, double p) {
     return law->order > 1.0 ? pow(p, law->order - 1.0) / (law->order - 1.0) : log(p);
 }
 
 /* How far p is from the weight at s + f, in units of y; keys outside the support may lie above it by rounding. */
-static double apart(const ota_row_law *law, double p, double lifted) {
+static double apart(const ota_row_parameters *law, double p, double lifted) {
     const double y = lifted / law->tau;
     if (!(p > 0.0)) return law->order > 1.0 ? fmax(y, 0.0) : y > -100.0 ? INFINITY : 0.0;
     return fabs(argument_of(law, p) - y);

@@ -134,11 +134,11 @@ static void NAME(test_long_lists)(void **state) {
         /* Spreads that rounding to T at that height leaves some digits. */
         const double size = fabs(height) > 1.0e9 ? 1.0e30 : 1.0;
         const int64_t count = k % 3 == 0 ? LONG : 70 + k % 60;
-        ota_row_law law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
-                           .order = order,
-                           .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
-                           .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
-                           .row_strength = INFINITY};
+        ota_row_parameters law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+                                  .order = order,
+                                  .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
+                                  .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
+                                  .row_strength = INFINITY};
         double top = law.sink;
         for (int64_t j = 0; j < count; j++) {
             s[j] = (T)(height + size * spreads[k / 96 % 3] * normal(&d));
@@ -246,7 +246,7 @@ static void NAME(test_hard)(void **state) {
     for (int k = 0; k < 8; k++) {
         const bool lifted = k >= 4;
         const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
-        const ota_row_law law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
+        const ota_row_parameters law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
         const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
         T p[5];
         ota_row_found found;
@@ -307,12 +307,12 @@ static void NAME(test_online)(void **state) {
 static void NAME(test_used_up)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        const ota_row_law law = {ota_kernels_choose(NULL),
-                                 order < 0 ? 0.0 : orders[order],
-                                 1.0,
-                                 -INFINITY,
-                                 INFINITY,
-                                 NULL};
+        const ota_row_parameters law = {ota_kernels_choose(NULL),
+                                        order < 0 ? 0.0 : orders[order],
+                                        1.0,
+                                        -INFINITY,
+                                        INFINITY,
+                                        NULL};
         const T s[4] = {1, 3, (T)-INFINITY, 2};
         double remaining[4] = {0.25, 0.5, 8.0, 0.25}, scratch[4];
         T p[4];
@@ -339,12 +339,12 @@ static void NAME(test_used_up)(void **state) {
 static void NAME(test_edges)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        ota_row_law law = {ota_kernels_choose(NULL),
-                           order < 0 ? 0.0 : orders[order],
-                           1.0,
-                           -INFINITY,
-                           INFINITY,
-                           NULL};
+        ota_row_parameters law = {ota_kernels_choose(NULL),
+                                  order < 0 ? 0.0 : orders[order],
+                                  1.0,
+                                  -INFINITY,
+                                  INFINITY,
+                                  NULL};
         T s[3] = {(T)-INFINITY, (T)-INFINITY, (T)-INFINITY}, p[3] = {1, 1, 1};
         ota_row_found found;
         NAME(ota_row_solve)(&law, s, NULL, 3, 1.0, p, &found);

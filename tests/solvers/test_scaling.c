@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "dice.h"
-#include "solver/adjoint.h"
-#include "solver/extrapolation.h"
-#include "solver/scaling.h"
+#include "solvers/adjoint.h"
+#include "base/extrapolation.h"
+#include "solvers/scaling.h"
 #include "spec.h"
 
 /* UNUSED: no row may use it. CLOSED: v = 0. */
@@ -25,7 +25,7 @@ enum { COLUMNS = 21, UNUSED = 4, CLOSED = 9 };
 
 typedef struct bench {
     ota_settings settings;
-    ota_dense head;
+    ota_head head;
     ota_scaling s;
     double nu[COLUMNS], g[COLUMNS], target[COLUMNS], sum[COLUMNS], v[COLUMNS], a[COLUMNS];
     unsigned char used[COLUMNS];
@@ -209,7 +209,7 @@ static void absorbed(void **unused) {
 
 /* ---- derivatives of an update ---------------------------------------------------------------------- */
 
-static double next_of(const ota_dense *head, double t, double g, double level) {
+static double next_of(const ota_head *head, double t, double g, double level) {
     return ota_unrolled_key(head, t, 1, g, level).next;
 }
 
@@ -220,7 +220,7 @@ static void update_derivatives(void **unused) {
     const double h = 1e-5, t = 0.6;
     for (int k = 0; k < 24 * RULES; k++) {
         bench *b = set_up((uint64_t)(120 + k), rules[k % RULES]);
-        ota_dense *head = &b->head;
+        ota_head *head = &b->head;
         b->settings.relaxation = relaxations[k / RULES % 3];
         const double omega = b->settings.relaxation, g = uniform() - 0.7;
         const double level = log(b->nu[1]) + 1.6 * (uniform() - 0.4);

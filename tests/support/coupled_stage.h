@@ -19,7 +19,7 @@
 
 #include "dice.h"
 #include "otattn.h"
-#include "solver/coupled.h"
+#include "solvers/coupled.h"
 #include "spec.h"
 
 enum { SIZE_LIMIT = 64, PAIRS = SIZE_LIMIT * SIZE_LIMIT };

@@ -6,7 +6,7 @@
 #ifndef TESTS_JUDGE_FORWARD_H
 #define TESTS_JUDGE_FORWARD_H
 
-#include "judge_scores.h"
+#include "judge/judge_scores.h"
 #include "problems.h"
 #include "tolerance.h"
 

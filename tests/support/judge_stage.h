@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "reference.h"
+#include "reference/reference.h"
 #include "spec.h"
 
 enum { LARGEST = 40, PAIRS = LARGEST * LARGEST };

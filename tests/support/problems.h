@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "problem/problem.h"
-#include "reference.h"
+#include "reference/reference.h"
 
 /* ---- numbers ------------------------------------------------------------------------------------ */
 

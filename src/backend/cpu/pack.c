@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 
 static char *element_of(const ota_array *array, int64_t batch, int64_t head, int64_t row,
                         int64_t column) {

@@ -1,0 +1,407 @@
+/* backend.h: what a backend does for the solvers and the operator: passes over the heads of a problem.
+ *
+ * The operator decides (plan.c) and drives (forward.c, backward.c, jvp.c), a solver runs its loop on one head after
+ * another or on as many as the operator hands it, and every number of size queries x keys is formed, read and written
+ * by a backend. What is small, potentials f [rows] and g [columns], masses mu and nu and sums, lies in host memory in
+ * f64, so that loops and tests for convergence are written once.
+ *
+ *     rows alone, rows in order    run_rows                      nothing couples the rows: one pass does all
+ *     coupled heads                open, then either
+ *                                    kernel_round ... kernel_emit   rounds on K = exp(S / tau), formed once
+ *                                    load, row_pass ..., emit       passes over stored scores
+ *
+ * Shapes: rows and columns are those of the solver: queries and keys, or keys and queries where the problem is
+ * transposed (ota_problem.axis). */
+#ifndef OTA_BACKEND_H
+#define OTA_BACKEND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "costs.h"
+#include "otattn.h"
+#include "problem/problem.h"
+
+typedef struct ota_backend ota_backend;
+typedef struct ota_device ota_device; /* a backend's memory and choices for one plan */
+
+/* ---- one call of forward ---------------------------------------------------------------------- */
+
+enum { OTA_SMALL_HEADS_MOST = 16 }; /* in one batch of small heads */
+
+/* What became of one head. */
+typedef struct ota_head_status {
+    ota_head_result result;
+    int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
+    double temperature_reached;
+    bool promoted, small; /* small: solved in a batch of small heads, by rounds */
+    const char *solver;   /* that found this head's plan; NULL: the plan's */
+} ota_head_status;
+
+typedef struct ota_run {
+    const ota_resolved *resolved;
+    const ota_arrays *arrays;
+    ota_device *device;
+    ota_head_status *heads; /* [batch * heads] */
+    char (*sentences)[512]; /* [batch * heads] reasons, coupled heads only */
+    bool more_than_out;     /* something besides out, lse and row_potential is wanted */
+    _Atomic int stopped;    /* OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
+    atomic_flag telling;
+    _Atomic int64_t heads_done;
+} ota_run;
+
+/* cancel flag and deadline; OTA_OK to go on. Asked once per round or block of rows. */
+ota_status ota_interrupted(const ota_settings *settings);
+/* The same for a run, which remembers. */
+bool ota_run_interrupted(ota_run *run);
+/* Progress of a running head. One call at a time: whoever finds another telling says nothing. */
+void ota_run_tell(void *run, int64_t round, double residual);
+/* Quiet NaN into every output of one head. */
+void ota_run_poison(const ota_arrays *arrays, int64_t batch, int64_t head);
+/* The last word on one head: mass totals, status, poison. `mass` is the total of rows that are not empty. */
+void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass);
+
+/* An element of a vector over queries or keys, where the caller wants it. */
+static inline void ota_put(const ota_array *a, int64_t batch, int64_t head, int64_t index,
+                           double value) {
+    if (ota_array_present(a)) ota_array_set(a, batch, head, 0, index, value);
+}
+
+/* ---- one row ------------------------------------------------------------------------------------ */
+
+typedef struct ota_row_parameters {
+    const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
+    double order;                      /* 1 softmax, 0 hard, else alpha > 1 */
+    double tau;
+    double sink;              /* -inf: none */
+    double row_strength;      /* INFINITY: sums are exact */
+    const ota_custom *custom; /* NULL: a regulariser of ours */
+} ota_row_parameters;
+
+typedef struct ota_row_found {
+    double potential; /* f, units of S; -inf for an empty row (or mu = 0) */
+    double mass;      /* sum of the weights on real keys */
+    double sink;      /* weight on the sink */
+    double lse;       /* LSE_j (s_j + h_j)/tau with sink; entropy only */
+    bool empty;       /* no allowed key and no sink */
+    bool nonfinite;   /* NaN or +inf met: all weights are NaN */
+    bool infeasible;  /* online: the keys left cannot take mu */
+    bool applied;     /* the row's output has been formed already */
+} ota_row_found;
+
+/* ---- linear algebra on the host ------------------------------------------------------------------ */
+
+/* Matrices and rows in host memory, f64: what Newton, the interior point, prefix and unrolled rounds are made of. Rows
+ * may have any alignment. */
+typedef struct ota_host_algebra {
+    double (*sum)(const double *p, int64_t count);
+    /* column[j] += factor p[j] */
+    void (*accumulate)(const double *p, int64_t count, double factor, double *column);
+    void (*multiply)(double *p, int64_t count, double factor);
+    /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w] */
+    void (*apply)(const double *p, int64_t ldp, const double *v, int64_t ldv, int64_t rows,
+                  int64_t keys, int64_t width, double *out, int64_t ldo);
+    /* p_j = 2^((s_j + h_j - shift) c); returns the sum */
+    double (*exponentials)(const double *s, const double *h, int64_t count, double shift, double c,
+                           double *p);
+    /* top[j] = max(top[j], s_rj + f_r); column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped */
+    void (*columns_top)(const double *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, double *top);
+    void (*columns_sum)(const double *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, const double *top, double c, double *column);
+    /* Weights p of one row s with bias h (NULL: 0), mass mu; p may be s. */
+    void (*row_solve)(const ota_row_parameters *row, const double *s, const double *h,
+                      int64_t count, double mu, double *p, ota_row_found *found);
+    /* The system of implicit gradients (solvers/adjoint.h), on slopes w [rows][ldw] of either type, sums in f64:
+       mean_i = (w_i . x) / den_i, 0 where den_i is not above 0; y_j += w_ij (x_j - mean_i) */
+    void (*centred_product_f32)(const float *w, int64_t ldw, int64_t rows, int64_t columns,
+                                const double *x, const double *den, double *mean, double *y);
+    void (*centred_product_f64)(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                                const double *x, const double *den, double *mean, double *y);
+    /* weight_j += w_ij, diagonal_j += w_ij (1 - w_ij / den_i), rows of den > 0 */
+    void (*slope_diagonal_f32)(const float *w, int64_t ldw, int64_t rows, int64_t columns,
+                               const double *den, double *weight, double *diagonal);
+    void (*slope_diagonal_f64)(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                               const double *den, double *weight, double *diagonal);
+    /* how the search for a matching reads rows of scores: f64, f32 */
+    const ota_costs *costs[2];
+} ota_host_algebra;
+
+/* ---- one head in flight ------------------------------------------------------------------------ */
+
+/* How the final row update gets its weights from what the solver leaves. */
+typedef enum ota_emission {
+    OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact */
+    OTA_EMIT_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
+    OTA_EMIT_PLAN,       /* P itself lies in `plan` */
+    OTA_EMIT_MATCH       /* row i gives all its mass to key match[i] */
+} ota_emission;
+
+/* Vectors of rounds on a kernel, all of length columns, in host memory:
+ *
+ *     K = exp((S + a - m_i) / t),  v = exp((g - a) / t),  c_j = sum_i u_i K_ij */
+typedef struct ota_kernel_state {
+    double *target;      /* nu, balanced to the row mass */
+    double *sum;         /* c */
+    double *scaling;     /* v */
+    double *absorbed;    /* a, numbers of the kernel's type */
+    unsigned char *used; /* some row may use the key */
+    double *history;     /* memory of the extrapolation, or NULL */
+    double *u;           /* [rows] */
+    bool careful;        /* to a tolerance: the first round measures the floor of the arithmetic */
+    bool first;          /* the round that finds keys in use, and range and norms for the floor */
+    bool met;            /* u belongs to the scalings as they are */
+    bool masked;         /* some pair may be forbidden: `used` counts */
+    bool has_absorbed;   /* a is not 0 */
+    int64_t
+        least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
+    bool lost, shut,
+        wild; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
+} ota_kernel_state;
+
+/* One head. n = rows, m = columns. All potentials in units of S. */
+typedef struct ota_head {
+    /* given */
+    const ota_backend *backend;
+    int64_t rows, columns;
+    bool narrow; /* scores are f32, else f64 */
+    const void *
+        scores; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
+    int64_t stride;        /* >= columns, multiple of 16; the padding is -inf */
+    double tau;            /* final temperature */
+    double order;          /* 1: entropy, 0: hard, > 1: Tsallis alpha */
+    double sink;           /* logit, -inf = none */
+    const double *mu;      /* [rows], 0 for empty rows (all forbidden) */
+    const double *nu;      /* [columns] targets (exact, relaxed, elastic) or capacities (capped) */
+    double mass;           /* sum of mu */
+    double mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
+    double row_strength;   /* RHO of relaxed rows; INFINITY = rows exact */
+    ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
+    double strength;       /* rho of RELAXED */
+    double lambda;         /* ELASTIC */
+    const double *lambdas; /* [columns] or NULL */
+    ota_side start, end;
+    bool warm;    /* g holds a starting point */
+    double range; /* max - min of the finite scores */
+    const ota_settings *settings;
+    ota_pool *pool;  /* split rows over it in fixed chunks: results may not depend on threads */
+    void *workspace; /* as many bytes as the solver's workspace() said, 64-byte aligned */
+    int64_t index;   /* batch * heads + head, for sentences */
+    /* progress of a running head, from any thread; NULL: nobody listens */
+    void (*tell)(void *context, int64_t round, double residual);
+    void *tell_context;
+    const ota_host_algebra *algebra;
+    const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
+    void *place;                       /* the backend's: where this head is worked on */
+    ota_kernel_state kernel;
+    /* found */
+    double *f, *g;  /* [rows], [columns] */
+    double *plan;   /* [rows][stride] f64 when the solver emits the plan, else NULL */
+    int64_t *match; /* [rows] when the emission is OTA_EMIT_MATCH; lies in `workspace` */
+    ota_emission emission;
+    int64_t rounds;
+    double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
+    double temperature_reached;
+    const char
+        *method; /* the row of the table that found it, where `solve` chose among some; or NULL */
+    int64_t unusable, pruned, underflowed;
+    char sentence[512]; /* why not OTA_OK */
+} ota_head;
+
+/* ---- passes over stored scores ------------------------------------------------------------------ */
+
+/* How a pass forms the plan. */
+typedef enum ota_domain {
+    OTA_DOMAIN_LOG,    /* one fused sweep; two more where a column underflows */
+    OTA_DOMAIN_LINEAR, /* kernel formed once, scalings updated, absorbed at need [CETA-06] */
+    OTA_DOMAIN_ROWS    /* row by row as the final row update does */
+} ota_domain;
+
+/* What passes over the scores of one head work in and find. A pass takes column potentials g [columns] at temperature
+ * t, solves every row and sums the columns of the plan it finds:
+ *
+ *     f_i = row update,   c_j = sum_i P_ij,   L_j = LSE_i((S_ij + f_i) / t) = log c_j - g_j / t
+ *
+ * Rows are cut into chunks that depend on their number only and chunk sums are added in order, so that no bit depends
+ * on threads. */
+typedef struct ota_passes {
+    ota_head *head;
+    int64_t rows, columns, stride;              /* of the scores */
+    int64_t chunk_rows, chunks, padded_columns; /* columns rounded up to whole cache lines */
+    const void *scores; /* head->scores, or its copy without the unusable pairs */
+    bool narrow;
+    ota_domain domain;
+    double temperature;          /* of the last pass */
+    double *target;              /* [columns] nu, balanced to the row mass within rounding */
+    double *column;              /* [columns] c */
+    double *column_lse;          /* [columns] L */
+    double *previous;            /* [columns] g of the round before */
+    double *shift, *sum, *error; /* [rows] of the fused pass; row errors */
+    double *old_f;               /* [rows] f of the pass before */
+    double *partial;             /* [chunks][padded_columns] column sums */
+    double *relaxed;             /* [chunks][padded_columns] column sums with relaxed f */
+    void *potential;             /* [padded_columns] g as the type of the scores */
+    void *scratch;               /* [chunks][padded_columns] */
+    void *top;                   /* [chunks][padded_columns] */
+    /* linear domain */
+    void *kernel;  /* [rows][stride] */
+    void *scaling; /* [padded_columns] v */
+    double *absorbed_f, *absorbed_g, *scaled_sink, *u;
+    double *middle; /* [columns] absorbed beside g when costs are centred [TOT-106] */
+    bool formed;
+    int64_t underflowed;
+} ota_passes;
+
+static inline void ota_chunk_rows(const ota_passes *passes, int64_t chunk, int64_t *first,
+                                  int64_t *last) {
+    *first = chunk * passes->chunk_rows;
+    *last = *first + passes->chunk_rows < passes->rows ? *first + passes->chunk_rows : passes->rows;
+}
+
+static inline double ota_score(const ota_passes *passes, int64_t i, int64_t j) {
+    return passes->narrow ? (double)((const float *)passes->scores)[i * passes->stride + j]
+                          : ((const double *)passes->scores)[i * passes->stride + j];
+}
+
+/* g as passes and the final row update see it. */
+static inline double ota_rounded(const ota_passes *passes, int64_t j) {
+    return passes->narrow ? (double)((const float *)passes->potential)[j]
+                          : ((const double *)passes->potential)[j];
+}
+
+/* passes.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
+void ota_add_chunks(const ota_passes *passes, const double *partial, double *total);
+void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job);
+
+/* What of a problem depends on what. */
+typedef enum ota_path {
+    OTA_PATH_ROWS,    /* nothing couples the rows */
+    OTA_PATH_ORDERED, /* each row takes from what earlier rows left (online) */
+    OTA_PATH_COUPLED  /* the columns couple all rows of a head, or the problem is transposed */
+} ota_path;
+
+/* The precisions that a head is tried in. */
+typedef enum ota_ladder {
+    OTA_LADDER_F32,
+    OTA_LADDER_F64,
+    OTA_LADDER_F64_ON_F32,     /* f64 on scores that f32 holds exactly */
+    OTA_LADDER_F32_THEN_F64,   /* f32, and f64 for the heads that it cannot certify */
+    OTA_LADDER_F32_WARM_F64,   /* rounds in f32 warm-start those in f64 */
+    OTA_LADDER_F32_OR_WARM_F64 /* f32; where it cannot certify, its rounds warm-start f64's */
+} ota_ladder;
+
+/* How a device goes about its problem, fixed when it is created or shrunk. */
+typedef struct ota_course {
+    ota_path path;
+    const char *strategy, *why; /* for describe */
+    const char *level;          /* of instructions */
+    ota_ladder ladder;
+    bool transposed;
+    bool on_kernel; /* coupled: Sinkhorn rounds run on a stored kernel first */
+    bool stored;    /* coupled: and stored scores are there for any solver */
+} ota_course;
+
+static inline bool ota_ladder_begins_f32(ota_ladder ladder) {
+    return ladder != OTA_LADDER_F64 && ladder != OTA_LADDER_F64_ON_F32;
+}
+static inline bool ota_ladder_ends_f64(ota_ladder ladder) { return ladder != OTA_LADDER_F32; }
+/* May a head be done in f32 although f64 is there? */
+static inline bool ota_ladder_tries_f32(ota_ladder ladder) {
+    return ladder == OTA_LADDER_F32_THEN_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
+}
+static inline bool ota_ladder_warms(ota_ladder ladder) {
+    return ladder == OTA_LADDER_F32_WARM_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
+}
+
+/* What the size of a solver's workspace follows from. */
+typedef struct ota_head_shape {
+    const ota_backend *backend;
+    const ota_resolved *resolved;
+    int64_t rows, columns;
+    bool narrow; /* scores in f32 */
+} ota_head_shape;
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+/* What the operator has decided when it asks for a device. */
+typedef struct ota_layout {
+    const ota_resolved *resolved; /* the plan's; outlives the device */
+    ota_pool *pool;               /* the plan's */
+    int64_t values_width;
+    bool coupled;      /* a solver finds the column potentials, or the plan itself */
+    bool softmax_rows; /* rows alone: closed form */
+    bool entmax_rows;  /* rows alone: thresholds */
+    bool plain_rounds; /* the solver may run plain Sinkhorn rounds that start and end on rows */
+    bool may_switch;   /* and go on with another method where they are slow */
+    /* coupled */
+    bool always_wide;  /* the solver works in f64 whatever the data is */
+    bool reads_narrow; /* though scores that f32 holds may stay f32 */
+    bool needs_plan;   /* it wants ota_head.plan */
+    /* bytes for one head of rows x columns, or NULL: none; `rounds`: of what plain rounds fall back on */
+    size_t (*workspace)(const ota_head_shape *shape);
+    size_t (*rounds_workspace)(const ota_head_shape *shape);
+} ota_layout;
+
+struct ota_backend {
+    const char *name;
+    /* Levels of instructions, oldest first: NULL past the end. */
+    const char *(*level)(int index);
+
+    /* ---- devices: a choice of strategy, then twice lay_out, to measure and to place */
+    ota_status (*create)(const ota_layout *layout, ota_device **device, ota_error *error);
+    void (*lay_out)(ota_device *device, ota_arena *arena);
+    /* The next choice that needs less memory; false: `step` has none. Steps 0, 1, 2 are asked in turn. */
+    bool (*shrink)(ota_device *device, int step);
+    ota_course (*course)(const ota_device *device);
+    /* The keys that exist: all, or those of a decode step. */
+    void (*set_key_count)(ota_device *device, int64_t key_count);
+    void (*close)(ota_device *device); /* NULL is fine */
+
+    /* ---- rows alone and rows in order: everything the caller wants of all heads */
+    void (*run_rows)(ota_run *run);
+
+    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch. left[k]: head k of the
+       batch could not be solved so. Rounds of Sinkhorn. */
+    int64_t (*small_heads)(const ota_run *run);
+    void (*run_small)(ota_run *run, int64_t batch, int64_t place, bool *left);
+
+    /* ---- one coupled head, on `place` (0 ... places - 1, one head each at a time) */
+    int64_t (*places)(const ota_device *device);
+    /* Fills what is given; f and g are 0 unless `keep_g`. narrow: in f32. */
+    void (*begin_head)(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                       ota_head *head);
+    /* Would rounds in f32 spare many in f64? */
+    bool (*pays_warm_start)(const ota_head *head);
+    void (*pack)(ota_head *head); /* keys and values */
+    void (*kernel_round)(ota_head *head, bool form);
+    double (*kernel_floor)(
+        const ota_head *head); /* least residual that this arithmetic can be asked for */
+    bool (*kernel_emit)(ota_head *head);
+    bool (*load)(ota_head *head); /* scores, masses, range; false: NaN or +inf among the scores */
+    void (*emit)(ota_head *head); /* the final row update */
+    void (*gather)(
+        ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
+
+    /* ---- passes over stored scores; `kernel`: with room for the linear domain */
+    void (*lay_out_passes)(ota_passes *passes, ota_arena *arena, bool kernel);
+    /* Row updates with head->g, then c and L. omega != 1: two-sided relaxation, f moves omega of its way from what it
+       was, L belongs to that f and c still to the plan after an exact row update. */
+    void (*row_pass)(ota_passes *passes, double t, double omega);
+    /* L with the f that lies in head->f (the printed order that starts on columns). */
+    void (*column_pass)(ota_passes *passes, double t);
+    /* c and row errors of the plan that will be emitted, solved as the final row update does: fills head->f unless the
+       plan comes from potentials as they are. */
+    void (*final_pass)(ota_passes *passes);
+    /* max - min of what the linear domain would exponentiate, after centring */
+    double (*linear_range)(ota_passes *passes);
+};
+
+/* The backends, in order of preference: the first is the default. NULL past the end. */
+const ota_backend *ota_backend_row(int index);
+/* By name; NULL or "": the default; NULL when there is none of that name. */
+const ota_backend *ota_backend_named(const char *name);
+
+#endif

@@ -1,0 +1,266 @@
+/* The CPU backend: its row of the table of backends, and what its strategies share whatever their type. */
+#include <math.h>
+#include <string.h>
+
+#include "forward/forward.h"
+#include "forward/passes.h"
+
+/* ---- heads in bf16 ------------------------------------------------------------------------------ */
+
+bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head) {
+    const ota_device *device = w->device;
+    const ota_resolved *r = device->resolved;
+    const ota_arrays *a = w->arrays;
+    if (!device->pairs) return false;
+    if (ota_array_present(&a->out) &&
+        (a->out.type != OTA_BF16 ||
+         !ota_pairs_hold(&a->values, batch, key_head, device->key_count, false)))
+        return false;
+    for (int64_t k = 0; k < device->group; k++) {
+        if (!ota_pairs_hold(&r->problem.queries, batch, key_head * device->group + k, r->queries,
+                            false))
+            return false;
+    }
+    return ota_pairs_hold(&r->problem.keys, batch, key_head, device->key_count, false);
+}
+
+void ota_pack_pairs(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+    const ota_device *device = w->device;
+    const ota_array *values = &w->arrays->values;
+    ota_pairs_keys(&device->resolved->problem.keys, batch, key_head, device->key_count,
+                   slot->key_pairs);
+    if (!ota_array_present(&w->arrays->out)) return;
+    ota_pairs_across(values, batch, key_head, 0, device->key_count, slot->value_pairs);
+    slot->broken_count =
+        ota_pairs_mend(slot->value_pairs, device->key_count, device->values_width, slot->broken);
+}
+
+void ota_attend_pairs(const ota_device *device, const ota_slot *slot, const void *block) {
+    ota_kernels_bf16_attend paired = {.packed_keys = slot->key_pairs, .values = slot->value_pairs};
+    memcpy(&paired.block, block, sizeof paired.block);
+    paired.queries = (const uint32_t *)(const void *)paired.block.queries;
+    device->kernels->bf16->attend(&paired);
+}
+
+/* ---- sums of chunks ----------------------------------------------------------------------------- */
+
+static void add_status(ota_head_status *to, const ota_head_status *from) {
+    to->result.row_error += from->result.row_error;
+    to->empty_rows += from->empty_rows;
+    to->nonfinite_rows += from->nonfinite_rows;
+    /* Only failures travel: a chunk that went well must not hide the head's own caveat. */
+    if (from->result.status < OTA_OK && to->result.status >= OTA_OK)
+        to->result.status = from->result.status;
+}
+
+void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head) {
+    const ota_device *device = w->device;
+    const ota_resolved *r = device->resolved;
+    ota_head_status *total = &w->run->heads[batch * r->heads + head];
+    for (int64_t c = 0; c < OTA_CHUNKS; c++)
+        add_status(total, &device->block_tallies[part * OTA_CHUNKS + c]);
+    if (!ota_array_present(&w->arrays->receiver)) return;
+    const double *sums = device->receivers + part * OTA_CHUNKS * device->stride;
+    for (int64_t j = 0; j < r->keys; j++) {
+        double sum = 0.0;
+        for (int64_t c = 0; c < OTA_CHUNKS; c++) sum += sums[c * device->stride + j];
+        ota_put(&w->arrays->receiver, batch, head, j, sum);
+    }
+}
+
+/* ---- coupled heads ------------------------------------------------------------------------------ */
+
+void ota_allot_columns(ota_head_place *place, double total) {
+    const ota_device *device = place->run.device;
+    const ota_resolved *r = device->resolved;
+    const int64_t m = device->dense_columns;
+    ota_seat *seat = place->seat;
+    int64_t usable = 0;
+    for (int64_t j = 0; j < m; j++) usable += seat->nu[j] > 0.0;
+    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
+    const bool given =
+        ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
+    for (int64_t j = 0; j < m; j++) {
+        double mass = capacity ? 1.0 : seat->nu[j] > 0.0 ? total / (double)usable : 0.0;
+        if (given)
+            mass = device->transposed ? ota_row_mass(r, place->batch, place->number, j)
+                                      : ota_column_mass(r, place->batch, place->number, j, mass);
+        seat->nu[j] = capacity ? r->problem.cap * mass : mass;
+        seat->lambdas[j] = ota_key_lambda(r, j);
+    }
+    place->head->mass = total;
+}
+
+static int64_t places(const ota_device *device) { return device->seat_count; }
+
+static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow, bool keep_g,
+                       ota_head *head) {
+    ota_device *device = run->device;
+    const ota_resolved *r = device->resolved;
+    const ota_problem *p = &r->problem;
+    ota_seat *seat = &device->seats[place_index];
+    ota_head_place *place = &seat->place;
+    const int64_t number = index % r->heads;
+    *head = (ota_head){.backend = &ota_cpu_backend,
+                       .rows = device->dense_rows,
+                       .columns = device->dense_columns,
+                       .narrow = narrow || device->narrow,
+                       .scores = seat->scores,
+                       .stride = device->dense_stride,
+                       .tau = ota_head_temperature(r, number),
+                       .order = r->order,
+                       .sink = ota_head_sink(r, number),
+                       .mu = seat->mu,
+                       .nu = seat->nu,
+                       .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                       .row_strength = p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
+                       .rule = p->columns,
+                       .strength = p->strength,
+                       .lambda = p->lambda,
+                       .lambdas = ota_array_present(&p->lambdas) ? seat->lambdas : NULL,
+                       .start = p->start,
+                       .end = p->end,
+                       .settings = &r->settings,
+                       .pool = device->pool,
+                       .workspace = seat->workspace,
+                       .index = index,
+                       .tell = r->settings.progress != NULL ? ota_run_tell : NULL,
+                       .tell_context = run,
+                       .algebra = &device->algebra,
+                       .kernels = device->kernels,
+                       .place = place,
+                       .kernel = {.target = seat->target,
+                                  .sum = seat->sums,
+                                  .scaling = seat->scaling,
+                                  .absorbed = seat->absorbed,
+                                  .used = seat->used,
+                                  .history = seat->history,
+                                  .u = seat->u},
+                       .f = seat->f,
+                       .g = seat->g,
+                       .plan = seat->plan};
+    *place = (ota_head_place){.run = {.run = run,
+                                      .device = device,
+                                      .arrays = run->arrays,
+                                      .more_than_out = run->more_than_out},
+                              .seat = seat,
+                              .slot = &device->slots[place_index],
+                              .head = head,
+                              .batch = index / r->heads,
+                              .number = number,
+                              .index = place_index,
+                              .narrow = narrow};
+    for (int64_t j = 0; j < device->dense_columns && !keep_g; j++) head->g[j] = 0.0;
+}
+
+static bool is_narrow(const ota_head *head) {
+    const ota_head_place *place = head->place;
+    return place->narrow;
+}
+
+static bool pays_warm_start(const ota_head *head) { return ota_pays_warm_start_f32(head); }
+
+static void pack(ota_head *head) {
+    if (is_narrow(head))
+        ota_pack_head_f32(head);
+    else
+        ota_pack_head_f64(head);
+}
+
+static void kernel_round(ota_head *head, bool form) {
+    if (is_narrow(head))
+        ota_kernel_round_f32(head, form);
+    else
+        ota_kernel_round_f64(head, form);
+}
+
+static double kernel_floor(const ota_head *head) {
+    return is_narrow(head) ? ota_kernel_floor_f32(head) : ota_kernel_floor_f64(head);
+}
+
+static bool kernel_emit(ota_head *head) {
+    return is_narrow(head) ? ota_kernel_emit_f32(head) : ota_kernel_emit_f64(head);
+}
+
+static bool load(ota_head *head) {
+    bool finite = true;
+    pack(head);
+    if (head->narrow)
+        ota_load_scores_f32(head, &finite);
+    else
+        ota_load_scores_f64(head, &finite);
+    return finite;
+}
+
+static void emit(ota_head *head) {
+    if (is_narrow(head))
+        ota_emit_scores_f32(head);
+    else
+        ota_emit_scores_f64(head);
+}
+
+static void gather(ota_head *head) {
+    ota_head_place *place = head->place;
+    ota_gather_chunks(&place->run, place->index, place->batch, place->number);
+}
+
+/* ---- rows and small heads ----------------------------------------------------------------------- */
+
+static void run_rows(ota_run *run) {
+    if (run->device->wide)
+        ota_walk_rows_f64(run);
+    else
+        ota_walk_rows_f32(run);
+}
+
+static bool small_in_f32(const ota_device *device) { return device->mixed || !device->wide; }
+
+/* Rounds from given potentials are run head by head. */
+static int64_t small_heads(const ota_run *run) {
+    const ota_device *device = run->device;
+    if (!device->lanes || ota_array_present(&run->arrays->start_potential)) return 0;
+    return small_in_f32(device) ? device->kernels->f32->lanes : device->kernels->f64->lanes;
+}
+
+static void run_small(ota_run *run, int64_t batch, int64_t place, bool *left) {
+    if (small_in_f32(run->device))
+        ota_run_small_f32(run, batch, place, left);
+    else
+        ota_run_small_f64(run, batch, place, left);
+}
+
+/* ---- the row ------------------------------------------------------------------------------------ */
+
+static const char *level(int index) {
+    const ota_kernels *kernels = ota_kernels_row(index);
+    return kernels == NULL ? NULL : kernels->name;
+}
+
+const ota_backend ota_cpu_backend = {
+    .name = "cpu",
+    .level = level,
+    .create = ota_cpu_create,
+    .lay_out = ota_cpu_lay_out,
+    .shrink = ota_cpu_shrink,
+    .course = ota_cpu_course,
+    .set_key_count = ota_cpu_set_key_count,
+    .close = ota_cpu_close,
+    .run_rows = run_rows,
+    .small_heads = small_heads,
+    .run_small = run_small,
+    .places = places,
+    .begin_head = begin_head,
+    .pays_warm_start = pays_warm_start,
+    .pack = pack,
+    .kernel_round = kernel_round,
+    .kernel_floor = kernel_floor,
+    .kernel_emit = kernel_emit,
+    .load = load,
+    .emit = emit,
+    .gather = gather,
+    .lay_out_passes = ota_cpu_lay_out_passes,
+    .row_pass = ota_cpu_row_pass,
+    .column_pass = ota_cpu_column_pass,
+    .final_pass = ota_cpu_final_pass,
+    .linear_range = ota_cpu_linear_range,
+};

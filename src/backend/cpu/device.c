@@ -1,0 +1,442 @@
+/* The CPU backend's device: which strategy walks a problem, in which type, and every byte it works in. */
+#include "device.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t round_up(int64_t value, int64_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* ---- strategy ----------------------------------------------------------------------------------- */
+
+static bool is_coupled(const ota_device *device) { return device->coupled; }
+static bool runs_on_kernel(const ota_device *device) { return device->layout.plain_rounds; }
+
+/* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
+static bool divides_columns(const ota_problem *p) {
+    const bool full = !ota_array_present(&p->lambdas) && p->lambda >= 1.0 && p->lambda <= 1.0;
+    return p->columns == OTA_COLUMNS_EXACT || (p->columns == OTA_COLUMNS_ELASTIC && full);
+}
+
+/* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
+static bool fits_lanes(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    return device->strategy == OTA_STRATEGY_ROUNDS && divides_columns(&r->problem) &&
+           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+           r->keys <= OTA_LANES_SIDE;
+}
+
+static bool is_transposed(const ota_device *device) { return device->transposed; }
+static bool is_online(const ota_device *device) {
+    return device->resolved->problem.columns == OTA_COLUMNS_ONLINE;
+}
+static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
+static bool is_softmax_of_queries(const ota_device *device) {
+    return device->layout.softmax_rows && !device->resolved->from_matrix;
+}
+static bool is_decode(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    return is_softmax_of_queries(device) && r->queries <= OTA_FEW_QUERIES && !r->settings.gradients;
+}
+/* Backward packs; dropped weights are told from unused values by what packing found. */
+static bool reads_in_place(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    return (device->strategy == OTA_STRATEGY_BLOCKS || device->strategy == OTA_STRATEGY_ORDERED) &&
+           r->queries <= OTA_FEW_QUERIES && !r->settings.gradients && !is_dropped(device);
+}
+static bool is_any(const ota_device *device) {
+    (void)device;
+    return true;
+}
+
+/* The first row that a device fits is its strategy. */
+static const struct strategy_row {
+    bool (*fits)(const ota_device *device);
+    ota_strategy strategy;
+    const char *why;
+} strategies[] = {
+    {runs_on_kernel, OTA_STRATEGY_ROUNDS,
+     "rounds read exp(scores), formed once, and the last makes the output"},
+    {is_transposed, OTA_STRATEGY_DENSE, "the transposed problem is solved on stored scores"},
+    {is_coupled, OTA_STRATEGY_DENSE,
+     "the columns couple all rows of a head, so its scores are stored"},
+    {is_online, OTA_STRATEGY_ORDERED, "each row takes from what earlier rows left"},
+    {is_dropped, OTA_STRATEGY_BLOCKS,
+     "weights are dropped from whole score rows, one block per worker"},
+    {is_decode, OTA_STRATEGY_CACHE, "few queries: keys and values are read once, where they lie"},
+    {is_softmax_of_queries, OTA_STRATEGY_FUSED,
+     "rows are independent and closed-form: tiles, nothing of size queries x keys"},
+    {is_any, OTA_STRATEGY_BLOCKS, "rows are independent: one block of score rows per worker"},
+};
+
+/* Do rounds to a tolerance that only f64 certifies begin in f32? Where f32 is tried anyway they do. A kernel of
+ * its own pays for scores that are only read, in heads that are not small; Sinkhorn asked for by name, and
+ * pairs that are forbidden under exact or capped columns, want other rounds. */
+static bool leads_narrow(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    const int64_t least_pairs = 1 << 14;
+    if (device->strategy != OTA_STRATEGY_ROUNDS || r->settings.fixed || !device->wide ||
+        r->settings.precision != OTA_PRECISION_AUTO || !device->layout.may_switch)
+        return false;
+    return device->mixed || (r->from_matrix &&
+                             (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
+                             r->queries >= least_pairs / most(r->keys, 1));
+}
+
+/* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
+static bool keeps_narrow(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    return device->layout.reads_narrow && r->from_matrix && fabs(r->scale) == 1.0 &&
+           r->term_count == 0 && !device->transposed && !r->settings.gradients;
+}
+
+static void choose_strategy(ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    const ota_layout *layout = &device->layout;
+    device->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
+    const struct strategy_row *row = strategies;
+    while (!row->fits(device)) row++;
+    device->strategy = row->strategy;
+    device->why = row->why;
+    device->wide = r->type == OTA_F64;
+    /* Fixed rounds from queries and keys need f64 potentials only, which they have. To a tolerance f32
+     * may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
+    device->mixed = device->strategy == OTA_STRATEGY_ROUNDS && !device->wide &&
+                    r->settings.precision == OTA_PRECISION_AUTO &&
+                    (!r->settings.fixed || r->from_matrix);
+    if (device->mixed) device->wide = true;
+    device->leads = leads_narrow(device);
+    if (device->strategy == OTA_STRATEGY_DENSE && device->coupled && !device->wide) {
+        device->promoted = layout->always_wide || r->settings.precision != OTA_PRECISION_F32;
+        device->wide = device->promoted;
+        device->narrow = device->promoted && keeps_narrow(device);
+    } else if (r->settings.precision == OTA_PRECISION_F64 && !device->wide) {
+        device->promoted = device->wide = true;
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+/* Are rows solved as lists of keys? */
+static bool keeps_lists(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    /* Dropout walks whole rows. */
+    return device->layout.entmax_rows && device->strategy == OTA_STRATEGY_BLOCKS &&
+           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
+}
+
+static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
+    size_t row_bytes;
+    if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
+        a->overflowed = true;
+    else
+        *to = ota_arena_take(a, (size_t)rows, row_bytes);
+}
+
+static void take_worker(ota_device *device, ota_worker *w) {
+    const ota_resolved *r = device->resolved;
+    const size_t real = ota_device_real(device);
+    ota_arena *a = device->arena;
+    const size_t width = (size_t)r->width, values = (size_t)device->values_width;
+    w->queries = ota_arena_take(a, OTA_ROW_BLOCK * (width + 1), real);
+    w->out = ota_arena_take(a, OTA_ROW_BLOCK * (values + 1), real);
+    w->mass = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->top = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->sum = ota_arena_take(a, OTA_ROW_BLOCK, real);
+    w->scores = ota_arena_take(a, (size_t)device->stride, OTA_BLOCK_ROWS * real);
+    if (device->strategy == OTA_STRATEGY_FUSED)
+        w->attend = ota_arena_take(a,
+                                   (size_t)(ota_attend_scratch(device->values_width) +
+                                            (device->pairs ? OTA_PAIRS_ATTEND : 0)),
+                                   real);
+    if (keeps_lists(device)) {
+        const size_t room = (size_t)device->stride + OTA_KEEP_ROOM;
+        w->keys.kept = ota_arena_take(a, room, real);
+        w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
+        w->keys.wide = ota_arena_take(a, room, sizeof(double));
+    }
+    if (device->streamed) take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
+    if (device->strategy == OTA_STRATEGY_CACHE || device->in_place)
+        w->strip =
+            ota_arena_take(a, (size_t)most(r->width, device->values_width), OTA_PANEL * real);
+    if (device->strategy == OTA_STRATEGY_ORDERED) {
+        w->row = ota_arena_take(a, (size_t)device->stride, sizeof(double));
+        w->room = ota_arena_take(a, (size_t)device->stride, sizeof(double));
+    }
+}
+
+static void take_rounds(ota_device *device, ota_seat *seat) {
+    const ota_resolved *r = device->resolved;
+    ota_arena *a = device->arena;
+    const size_t rows = (size_t)device->dense_rows, stride = (size_t)device->dense_stride;
+    double **row_vectors[] = {&seat->u, &seat->shift, &seat->sinks};
+    double **column_vectors[] = {&seat->target, &seat->sums, &seat->scaling, &seat->absorbed};
+    for (size_t k = 0; k < sizeof row_vectors / sizeof row_vectors[0]; k++)
+        *row_vectors[k] = ota_arena_take(a, rows, sizeof(double));
+    for (size_t k = 0; k < sizeof column_vectors / sizeof column_vectors[0]; k++)
+        *column_vectors[k] = ota_arena_take(a, stride, sizeof(double));
+    seat->line = ota_arena_take(a, stride, ota_device_real(device));
+    seat->surveys = ota_arena_take(a, OTA_CHUNKS, sizeof *seat->surveys);
+    void *parts = NULL, *history = NULL;
+    if (!r->settings.fixed)
+        take_matrix(a, OTA_ANDERSON_VECTORS + 1, device->dense_stride, sizeof(double), &history);
+    seat->history = history;
+    take_matrix(a, OTA_CHUNKS, device->dense_stride, sizeof(double), &parts);
+    seat->parts = parts;
+    if (!r->row_terms && r->support_count == 0) return;
+    take_matrix(a, OTA_CHUNKS, device->dense_stride, ota_device_real(device), &seat->tops);
+    seat->used = ota_arena_take(a, stride, 1);
+}
+
+static void take_lanes(ota_device *device, ota_lanes *lanes) {
+    const size_t rows = (size_t)device->dense_rows, columns = (size_t)device->dense_columns;
+    const struct {
+        void **to;
+        size_t vectors;
+    } parts[] = {{&lanes->matrix, rows * columns},
+                 {&lanes->mass, rows},
+                 {&lanes->target, columns},
+                 {&lanes->shift, rows},
+                 {&lanes->sum, rows},
+                 {&lanes->scaling, columns},
+                 {&lanes->next, columns},
+                 {&lanes->c, 1},
+                 {&lanes->total, 1},
+                 {&lanes->slack, 1},
+                 {&lanes->taken, 1}};
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+        *parts[k].to = ota_arena_take(device->arena, parts[k].vectors, OTA_LANES_BYTES);
+    lanes->heads = ota_arena_take(device->arena, (rows * columns + 15) / 16 * 16, OTA_LANES_BYTES);
+    const size_t wide = OTA_LANES_MOST * sizeof(double);
+    lanes->wanted = ota_arena_take(device->arena, columns, wide);
+    lanes->row_sums = ota_arena_take(device->arena, rows, wide);
+    lanes->column_sums = ota_arena_take(device->arena, columns, wide);
+}
+
+static void take_seat(ota_device *device, ota_seat *seat) {
+    const ota_resolved *r = device->resolved;
+    ota_arena *a = device->arena;
+    void *plan_matrix = NULL;
+    if (!device->streamed)
+        take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device),
+                    &seat->scores);
+    const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
+    if (wants_plan)
+        take_matrix(a, device->dense_rows, device->dense_stride, sizeof(double), &plan_matrix);
+    seat->plan = plan_matrix;
+    if (device->transposed) {
+        take_matrix(a, r->queries, device->stride, ota_device_real(device), &seat->weights);
+        take_matrix(a, 1, device->dense_stride, ota_device_real(device), &seat->line);
+    }
+    seat->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+    seat->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    seat->mu = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+    seat->nu = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    seat->lambdas = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    seat->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    if (device->strategy == OTA_STRATEGY_ROUNDS) take_rounds(device, seat);
+    if (device->lanes) take_lanes(device, &seat->lanes);
+    size_t (*const workspace)(const ota_head_shape *shape) =
+        device->strategy == OTA_STRATEGY_ROUNDS && r->settings.fixed
+            ? device->layout.rounds_workspace
+            : device->layout.workspace;
+    if (device->coupled && workspace != NULL && !device->streamed) {
+        const ota_head_shape shape = {.backend = &ota_cpu_backend,
+                                      .resolved = r,
+                                      .rows = device->dense_rows,
+                                      .columns = device->dense_columns,
+                                      .narrow = !device->wide || device->narrow};
+        const size_t bytes = workspace(&shape);
+        if (bytes == SIZE_MAX)
+            a->overflowed = true;
+        else
+            seat->workspace = ota_arena_take(a, bytes, 1);
+    }
+}
+
+static void take_slot(ota_device *device, ota_slot *slot) {
+    const ota_resolved *r = device->resolved;
+    const size_t real = ota_device_real(device);
+    ota_arena *a = device->arena;
+    if (device->in_place) return;
+    if (!r->from_matrix)
+        slot->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
+    take_matrix(a, r->keys, device->values_width, real, &slot->values);
+    if (device->pairs) {
+        void *pairs = NULL;
+        slot->key_pairs = ota_arena_take(a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2),
+                                         sizeof(uint32_t));
+        take_matrix(a, (r->keys + 1) / 2, device->values_width, sizeof(uint32_t), &pairs);
+        slot->value_pairs = pairs;
+    }
+    slot->broken =
+        ota_arena_take(a, device->values_width > 0 ? (size_t)r->keys : 0, sizeof(int64_t));
+}
+
+void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
+    const ota_resolved *r = device->resolved;
+    const size_t real = ota_device_real(device);
+    const bool placed = a->base != NULL;
+    device->arena = a;
+    ota_slot *slots = ota_arena_take(a, (size_t)device->slot_count, sizeof(ota_slot));
+    ota_worker *workers = ota_arena_take(a, (size_t)device->worker_count, sizeof(ota_worker));
+    ota_seat *seats = ota_arena_take(a, (size_t)device->seat_count, sizeof(ota_seat));
+    const size_t parts = (size_t)(device->slot_count * device->group) * OTA_CHUNKS;
+    ota_head_status *block_tallies = ota_arena_take(a, parts, sizeof(ota_head_status));
+    const size_t pieces = device->strategy == OTA_STRATEGY_CACHE ? parts * (size_t)r->queries : 0;
+    double *piece_top = ota_arena_take(a, pieces, sizeof(double));
+    double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
+    void *piece_out = NULL, *receivers = NULL;
+    take_matrix(a, (int64_t)pieces, device->values_width, real, &piece_out);
+    take_matrix(a, (int64_t)parts, device->stride, sizeof(double), &receivers);
+    if (placed) {
+        device->slots = slots;
+        device->workers = workers;
+        device->seats = seats;
+        device->block_tallies = block_tallies;
+        device->receivers = receivers;
+        device->piece_top = piece_top;
+        device->piece_sum = piece_sum;
+        device->piece_out = piece_out;
+    }
+    for (int64_t k = 0; k < device->slot_count; k++) {
+        ota_slot slot = {0};
+        take_slot(device, &slot);
+        if (placed) slots[k] = slot;
+    }
+    for (int k = 0; k < device->worker_count; k++) {
+        ota_worker worker = {0};
+        take_worker(device, &worker);
+        if (placed) workers[k] = worker;
+    }
+    for (int64_t k = 0; k < device->seat_count; k++) {
+        ota_seat seat = {0};
+        take_seat(device, &seat);
+        if (placed) seats[k] = seat;
+    }
+}
+
+/* ---- devices ------------------------------------------------------------------------------------ */
+
+static void choose_sizes(ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    const int threads = ota_pool_threads(device->pool);
+    device->group = r->key_heads > 0 ? r->heads / r->key_heads : 1;
+    device->stride = round_up(most(r->keys, 1), 16);
+    device->dense_rows = device->transposed ? r->keys : r->queries;
+    device->dense_columns = device->transposed ? r->queries : r->keys;
+    device->dense_stride = round_up(most(device->dense_columns, 1), 16);
+    device->worker_count = threads;
+    const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
+    if (ota_device_has_seats(device)) {
+        /* A worker of groups in lanes keeps its seat. */
+        device->seat_count = device->lanes ? threads : least(heads, threads);
+        device->slot_count = device->seat_count;
+        device->group = 1;
+        return;
+    }
+    /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
+    const int64_t elements = most(1, r->keys * (r->width + device->values_width));
+    device->slot_count = least(key_heads, most(threads, (1 << 20) / elements));
+}
+
+ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
+    const ota_kernels_f64 *f64 = kernels->f64;
+    const ota_kernels_f32 *f32 = kernels->f32;
+    return (ota_host_algebra){.sum = f64->sum,
+                              .accumulate = f64->accumulate,
+                              .multiply = f64->multiply,
+                              .apply = f64->apply,
+                              .exponentials = f64->exponentials,
+                              .columns_top = f64->columns_top,
+                              .columns_sum = f64->columns_sum,
+                              .row_solve = ota_row_solve_f64,
+                              .centred_product_f32 = f32->centred_product,
+                              .centred_product_f64 = f64->centred_product,
+                              .slope_diagonal_f32 = f32->slope_diagonal,
+                              .slope_diagonal_f64 = f64->slope_diagonal,
+                              .costs = {f64->costs, f32->costs}};
+}
+
+ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error *error) {
+    const ota_resolved *r = layout->resolved;
+    *out = NULL;
+    const ota_kernels *kernels = ota_kernels_choose(r->settings.cpu);
+    if (kernels == NULL) {
+        return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
+                        "this machine has no '%s' kernels", r->settings.cpu);
+    }
+    ota_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
+    *device = (ota_device){.resolved = r,
+                           .kernels = kernels,
+                           .pool = layout->pool,
+                           .coupled = layout->coupled,
+                           .values_width = layout->values_width,
+                           .key_count = r->keys,
+                           .layout = *layout};
+    device->algebra = ota_cpu_algebra(kernels);
+    choose_strategy(device);
+    device->in_place = reads_in_place(device);
+    device->lanes = fits_lanes(device);
+    choose_sizes(device);
+    device->pairs = device->strategy == OTA_STRATEGY_FUSED && !device->wide &&
+                    r->type == OTA_BF16 && kernels->bf16 != NULL;
+    *out = device;
+    return OTA_OK;
+}
+
+bool ota_cpu_shrink(ota_device *device, int step) {
+    bool *const choice = step == 0 ? &device->pairs : &device->lanes;
+    if (step < 2) {
+        const bool changed = *choice;
+        *choice = false;
+        if (changed && step == 1) choose_sizes(device);
+        return changed;
+    }
+    /* Backward has its slopes where forward has its scores. */
+    if (step > 2 || device->strategy != OTA_STRATEGY_ROUNDS || device->streamed ||
+        device->resolved->settings.gradients)
+        return false;
+    device->streamed = true;
+    device->why = "workspace_limit leaves no room for the scores of a head: every round forms "
+                  "exp(scores) again";
+    return true;
+}
+
+ota_course ota_cpu_course(const ota_device *device) {
+    static const char *const names[] = {"fused tiles",   "keys in place", "row blocks",
+                                        "rows in order", "stored scores", "stored kernel"};
+    const bool ordered = device->strategy == OTA_STRATEGY_ORDERED;
+    return (ota_course){
+        .path = ota_device_has_seats(device) ? OTA_PATH_COUPLED
+                : ordered                    ? OTA_PATH_ORDERED
+                                             : OTA_PATH_ROWS,
+        .strategy = device->streamed ? "streamed kernel"
+                    : device->lanes  ? "kernels in lanes"
+                                     : names[device->strategy],
+        .why = device->streamed   ? device->why
+               : device->in_place ? "few queries: keys and values are read where they lie"
+               : device->lanes
+                   ? "small heads: one in a lane of the vectors, all rounds in registers"
+               : device->pairs ? "tiles; products of bf16 where the outputs are"
+                               : device->why,
+        .level = device->kernels->name,
+        .ladder = device->mixed && device->leads ? OTA_LADDER_F32_OR_WARM_F64
+                  : device->mixed                ? OTA_LADDER_F32_THEN_F64
+                  : device->leads                ? OTA_LADDER_F32_WARM_F64
+                  : device->narrow               ? OTA_LADDER_F64_ON_F32
+                  : device->wide                 ? OTA_LADDER_F64
+                                                 : OTA_LADDER_F32,
+        .transposed = device->transposed,
+        .on_kernel = device->strategy == OTA_STRATEGY_ROUNDS,
+        .stored = !device->streamed};
+}
+
+void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }
+
+void ota_cpu_close(ota_device *device) { free(device); }

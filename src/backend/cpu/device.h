@@ -1,0 +1,188 @@
+/* device.h: the memory and the choices of the CPU backend for one plan: which strategy walks the problem, in which type
+ * T, with which kernels, and everything it works in. Chosen and laid out in device.c, used by the strategies. */
+#ifndef OTA_CPU_DEVICE_H
+#define OTA_CPU_DEVICE_H
+
+#include "backend/backend.h"
+#include "base/extrapolation.h"
+#include "kernels/kernels.h"
+#include "rows.h"
+
+/* How this backend walks the problem. */
+typedef enum ota_strategy {
+    OTA_STRATEGY_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
+    OTA_STRATEGY_CACHE,   /* the same for few queries: keys and values read where they lie */
+    OTA_STRATEGY_BLOCKS,  /* rows alone, a block of whole score rows per worker */
+    OTA_STRATEGY_ORDERED, /* rows in order, one worker per head (online) */
+    OTA_STRATEGY_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
+    OTA_STRATEGY_ROUNDS   /* rounds on exp(scores) of a head, the last with the output */
+} ota_strategy;
+
+enum {
+    OTA_BLOCK_ROWS = 16, /* rows of a block of whole score rows */
+    OTA_FEW_QUERIES = 4, /* most queries that read keys and values in place */
+    OTA_CHUNKS = 32      /* row chunks per head whose receiver sums are added in order */
+};
+
+/* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
+typedef struct ota_slot {
+    void *packed_keys;
+    void *values;    /* [keys][values_width] */
+    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0 */
+    int64_t broken_count;
+    uint32_t *key_pairs, *value_pairs; /* of plans with `pairs` */
+    bool paired;                       /* the head at work is multiplied as bf16 */
+} ota_slot;
+
+/* Scratch of one worker. */
+typedef struct ota_worker {
+    void *queries; /* [OTA_ROW_BLOCK][width] */
+    void *scores;  /* [OTA_BLOCK_ROWS][stride] */
+    void *out;     /* [OTA_ROW_BLOCK][values_width] */
+    void *attend;
+    void *mass, *top, *sum; /* [OTA_ROW_BLOCK] */
+    void *block;            /* [OTA_ROW_BLOCK][dense_stride], streamed rounds */
+    double *row;            /* [keys], online */
+    double *room;           /* [keys], online: capacity left */
+    ota_row_room keys;      /* entmax rows as lists */
+    void *strip;            /* [OTA_PANEL][width or values_width], keys and values in place */
+} ota_worker;
+
+/* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
+ * not raw products) and the largest |q|^2. */
+typedef struct ota_survey {
+    double low, high, norm;
+    int64_t least; /* keys that a row with mass may use, where they are fewest */
+} ota_survey;
+
+/* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */
+typedef struct ota_lanes {
+    void *matrix, *mass, *target, *shift, *sum, *scaling, *next, *c, *total, *slack, *taken;
+    double *wanted, *row_sums, *column_sums; /* `wanted` [columns]: the targets */
+    void *heads; /* [lanes][pairs rounded up to 16]: as they come and go */
+} ota_lanes;
+
+/* One run on this backend. */
+typedef struct cpu_run {
+    ota_run *run;
+    ota_device *device;
+    const ota_arrays *arrays;
+    int64_t first_key_head; /* key head of slot 0 in this wave */
+    int64_t slots;
+    bool more_than_out;
+} cpu_run;
+
+/* A coupled head at work, ota_head.place. */
+typedef struct ota_head_place {
+    cpu_run run;
+    struct ota_seat *seat;
+    ota_slot *slot;
+    ota_head *head;
+    int64_t batch, number, index; /* of the head; index of the seat */
+    bool narrow;                  /* T = float */
+    /* rounds on a kernel */
+    double unit;       /* log2(e) / tau */
+    double c;          /* what scores, or raw products, are multiplied by; a number of the type */
+    bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
+    _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
+    _Atomic bool shut; /* an empty row with mass */
+    _Atomic bool wild; /* NaN or an infinite score */
+} ota_head_place;
+
+/* All scores of one head being solved. */
+typedef struct ota_seat {
+    void *scores;  /* [dense_rows][dense_stride], T, or float where the plan is narrow */
+    double *plan;  /* the same, f64, or NULL */
+    void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
+    void *weights; /* [queries][stride] T: transposed plan, or NULL */
+    double *f, *g, *mu, *nu, *lambdas;
+    void *bias; /* [dense_stride] T: g, or v of rounds on a kernel */
+    void *workspace;
+    /* rounds on a kernel (forward_rounds.inc.h), whose a lies in `line` */
+    double *u, *shift, *sinks;                  /* [dense_rows] */
+    double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
+    double *parts;                              /* [OTA_CHUNKS][dense_stride] */
+    ota_survey *surveys;                        /* [OTA_CHUNKS] */
+    double *history;                            /* of extrapolation.h, and g before a step */
+    void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
+    unsigned char *used;                        /* [dense_stride] */
+    ota_lanes lanes;
+    ota_head_place place;
+} ota_seat;
+
+struct ota_device {
+    const ota_resolved *resolved; /* the plan's */
+    const ota_kernels *kernels;
+    ota_pool *pool; /* the plan's */
+    ota_strategy strategy;
+    bool coupled; /* a solver finds the column potentials */
+    bool wide;    /* T = double, else float */
+    bool promoted;
+    bool narrow;   /* the stored scores are float although T is double */
+    bool mixed;    /* laid out for f64, heads are tried in f32 first */
+    bool leads;    /* to a tolerance rounds begin in f32 and end in f64 */
+    bool lanes;    /* rounds of small heads, as many at once as vectors have lanes */
+    bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
+    bool in_place; /* few queries in row blocks or in order: nothing is packed */
+    bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */
+    bool transposed;
+    int64_t values_width;
+    int64_t group;  /* query heads per key head */
+    int64_t stride; /* keys rounded up to 16 */
+    int64_t dense_rows, dense_columns, dense_stride;
+    int64_t slot_count, seat_count;
+    int worker_count;
+    ota_slot *slots;
+    ota_worker *workers;
+    ota_seat *seats;
+    double *receivers; /* [slot_count * group][OTA_CHUNKS][keys] */
+    /* decode: one entry a query of the heads in flight and a piece of the keys */
+    double *piece_top, *piece_sum;
+    void *piece_out;                /* [entries][values_width] T */
+    ota_head_status *block_tallies; /* [slot_count * group][OTA_CHUNKS] */
+    int64_t key_count;              /* keys that exist: all, or a decode step's */
+    const char *why;                /* why this strategy */
+    ota_layout layout;
+    ota_arena *arena; /* while it is laid out */
+    ota_host_algebra algebra;
+};
+
+extern const ota_backend ota_cpu_backend;
+
+/* device.c */
+/* The algebra of a level of instructions. */
+ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels);
+ota_status ota_cpu_create(const ota_layout *layout, ota_device **device, ota_error *error);
+void ota_cpu_lay_out(ota_device *device, ota_arena *arena);
+bool ota_cpu_shrink(ota_device *device, int step);
+ota_course ota_cpu_course(const ota_device *device);
+void ota_cpu_set_key_count(ota_device *device, int64_t key_count);
+void ota_cpu_close(ota_device *device);
+
+/* Keys of one of at most OTA_CHUNKS pieces. */
+static inline int64_t ota_piece_keys(int64_t keys) {
+    const int64_t least = 512, share = (keys + OTA_CHUNKS - 1) / OTA_CHUNKS;
+    return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
+}
+
+/* How many pieces that makes of the keys that exist. */
+static inline int64_t ota_pieces(int64_t keys) {
+    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+}
+
+/* Do heads work in seats, on a matrix of queries x keys? */
+static inline bool ota_device_has_seats(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_DENSE || device->strategy == OTA_STRATEGY_ROUNDS;
+}
+
+/* Bytes of T. */
+static inline size_t ota_device_real(const ota_device *device) {
+    return device->wide ? sizeof(double) : sizeof(float);
+}
+
+/* Bytes of a stored score. */
+static inline size_t ota_device_score(const ota_device *device) {
+    return device->wide && !device->narrow ? sizeof(double) : sizeof(float);
+}
+
+#endif

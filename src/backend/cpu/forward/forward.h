@@ -1,0 +1,62 @@
+/* forward.h: what the strategies of forward share, whatever their type. Work is cut by rows into chunks that depend on
+ * shapes alone, and sums over chunks are added in order, so that bits do not depend on threads. */
+#ifndef OTA_CPU_FORWARD_H
+#define OTA_CPU_FORWARD_H
+
+#include "backend/cpu/device.h"
+
+static const double log2_e = 1.4426950408889634;
+/* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
+static const double RAW_LEAST = 1.0e-30;
+
+/* Rows [first, last) of a chunk; a multiple of the fused block so that blocks never straddle chunks. */
+static inline void chunk_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
+    const int64_t share = (rows + OTA_CHUNKS - 1) / OTA_CHUNKS;
+    const int64_t step = (share + OTA_ROW_BLOCK - 1) / OTA_ROW_BLOCK * OTA_ROW_BLOCK;
+    *first = chunk * step < rows ? chunk * step : rows;
+    *last = *first + step < rows ? *first + step : rows;
+}
+
+/* Chunks that have rows come first. */
+static inline int64_t live_chunks(int64_t rows) {
+    int64_t first, last, live = 0;
+    do {
+        chunk_rows(rows, live, &first, &last);
+    } while (first < last && ++live < OTA_CHUNKS);
+    return live;
+}
+
+/* forward.c: sums of the chunks of one head, in order, into receiver and status. */
+void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head);
+
+/* Are the head's keys and values, and the queries that meet them, multiplied as bf16? */
+bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head);
+void ota_pack_pairs(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head);
+/* `block`: of f32, the only type whose heads are paired. */
+void ota_attend_pairs(const ota_device *device, const ota_slot *slot, const void *block);
+
+/* Column masses of a head for a row mass of `total`; on entry nu is positive where some row may use the key. */
+void ota_allot_columns(ota_head_place *place, double total);
+
+/* Rounds in f32 before those in f64 are not worth a kernel of their own where scores lie within so many temperatures,
+ * since the rounds are few; and lead nowhere where f32's floor is as high as this. */
+#define OTA_WARM_START_RANGE 12.0
+#define OTA_WARM_START_WORST 0.01
+
+/* The strategies, one function a type each; see the bodies. */
+#define OTA_FORWARD_WORDS(WORD, REAL)                                                              \
+    void WORD(ota_walk_rows)(ota_run * run);                                                       \
+    void WORD(ota_run_small)(ota_run * run, int64_t group, int64_t place, bool *left);             \
+    void WORD(ota_load_scores)(ota_head * head, bool *finite);                                     \
+    void WORD(ota_emit_scores)(ota_head * head);                                                   \
+    void WORD(ota_pack_head)(ota_head * head);                                                     \
+    void WORD(ota_kernel_round)(ota_head * head, bool form);                                       \
+    double WORD(ota_kernel_floor)(const ota_head *head);                                           \
+    bool WORD(ota_kernel_emit)(ota_head * head);                                                   \
+    bool WORD(ota_pays_warm_start)(const ota_head *head);
+#define F32(name) name##_f32
+#define F64(name) name##_f64
+OTA_FORWARD_WORDS(F32, float)
+OTA_FORWARD_WORDS(F64, double)
+
+#endif

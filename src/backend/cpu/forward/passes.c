@@ -1,0 +1,329 @@
+/* Passes over all scores of a head: row updates, column sums c and L = LSE_i((S_ij + f_i) / t).
+ *
+ *     log      e_ij = 2^((S + g - shift_i) k), shift_i = max_j (S + g)
+ *              c_j = sum_i mu_i e_ij / sum_j e_ij
+ *     linear   passes_linear.c
+ *     rows     every row solved as the emission does (relaxed rows, Tsallis, two-sided relaxation)
+ *
+ * with S [rows][stride], k = log2(e) / t. Where c_j underflows, L_j comes from two sweeps that
+ * keep the largest term [TOT-13]. Chunk sums are added in the order of the chunks. */
+#include "passes.h"
+
+#include <float.h>
+#include <string.h>
+
+static const double log2_e = 1.4426950408889634;
+
+/* ---- layout ---------------------------------------------------------------------------------- */
+
+enum { CHUNKS = 32, CHUNK_ROWS = 32, LANE = 16 };
+
+static size_t times(int64_t a, int64_t b) {
+    size_t result;
+    return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
+}
+
+void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel) {
+    const size_t element = state->narrow ? sizeof(float) : sizeof(double), number = sizeof(double);
+    state->padded_columns = (state->columns + LANE) / LANE * LANE;
+    state->chunk_rows = (state->rows + CHUNKS - 1) / CHUNKS;
+    if (state->chunk_rows < CHUNK_ROWS) state->chunk_rows = CHUNK_ROWS;
+    state->chunks = (state->rows + state->chunk_rows - 1) / state->chunk_rows;
+    const size_t columns = (size_t)state->padded_columns, rows = (size_t)state->rows + 1;
+    const size_t parts = times(state->chunks, state->padded_columns);
+    double **column_vectors[] = {&state->target, &state->column, &state->column_lse,
+                                 &state->previous};
+    for (size_t i = 0; i < sizeof column_vectors / sizeof column_vectors[0]; i++)
+        *column_vectors[i] = ota_arena_take(arena, columns, number);
+    double **row_vectors[] = {&state->shift, &state->sum, &state->error, &state->old_f};
+    for (size_t i = 0; i < sizeof row_vectors / sizeof row_vectors[0]; i++)
+        *row_vectors[i] = ota_arena_take(arena, rows, number);
+    state->partial = ota_arena_take(arena, parts, number);
+    state->relaxed = ota_arena_take(arena, parts, number);
+    state->potential = ota_arena_take(arena, columns, number);
+    state->scratch = ota_arena_take(arena, parts, number);
+    state->top = ota_arena_take(arena, parts, number);
+    if (!kernel) return;
+    state->kernel = ota_arena_take(arena, times(state->rows, state->stride), element);
+    state->scaling = ota_arena_take(arena, columns, element);
+    state->absorbed_f = ota_arena_take(arena, rows, number);
+    state->absorbed_g = ota_arena_take(arena, columns, number);
+    state->scaled_sink = ota_arena_take(arena, rows, number);
+    state->u = ota_arena_take(arena, rows, number);
+    state->middle = ota_arena_take(arena, columns, number);
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+typedef struct chunk_job {
+    ota_passes *state;
+    double t, omega;
+    ota_row_parameters law;
+    bool as_they_are; /* weights from f and g as they lie in the head */
+} chunk_job;
+
+void ota_each_chunk(ota_passes *state, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job) {
+    if (state->chunks == 1) {
+        body(job, 0, 0);
+    } else {
+        ota_parallel(state->head->pool, state->chunks, body, job);
+    }
+}
+
+void ota_add_chunks(const ota_passes *state, const double *partial, double *total) {
+    memcpy(total, partial, (size_t)state->columns * sizeof *total);
+    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
+        const double *part = partial + chunk * state->padded_columns;
+        for (int64_t j = 0; j < state->columns; j++) total[j] += part[j];
+    }
+}
+
+static void round_potential(ota_passes *state) {
+    const double *g = state->head->g;
+    float *narrow = state->potential;
+    double *wide = state->potential;
+    for (int64_t j = 0; j < state->columns; j++) {
+        if (state->narrow) {
+            narrow[j] = (float)g[j];
+        } else {
+            wide[j] = g[j];
+        }
+    }
+}
+
+/* ---- log domain ------------------------------------------------------------------------------ */
+
+static void log_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const chunk_job *job = context;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    clear_chunk(state, state->partial, chunk);
+    double *column = state->partial + chunk * state->padded_columns;
+    const double k = log2_e / job->t;
+    if (state->narrow) {
+        head->kernels->f32->rows_and_columns(
+            ota_row_at_f32(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, state->potential, (float)k, (float)head->sink, head->mu + first,
+            state->shift + first, state->sum + first, column,
+            (float *)state->scratch + chunk * state->padded_columns);
+    } else {
+        head->kernels->f64->rows_and_columns(
+            ota_row_at_f64(state->scores, state->stride, first), state->stride, last - first,
+            state->columns, state->potential, k, head->sink, head->mu + first, state->shift + first,
+            state->sum + first, column, (double *)state->scratch + chunk * state->padded_columns);
+    }
+    for (int64_t i = first; i < last; i++) {
+        /* A row without a key has the sink alone, or nothing. */
+        const bool keys = state->shift[i] > -INFINITY;
+        const double top = keys ? state->shift[i] : head->sink, sum = keys ? state->sum[i] : 1.0;
+        head->f[i] = head->mu[i] > 0.0 && top > -INFINITY ? job->t * log(head->mu[i] / sum) - top
+                                                          : -INFINITY;
+    }
+}
+
+static void tops_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const chunk_job *job = context;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    if (state->narrow) {
+        float *top = (float *)state->top + chunk * state->padded_columns;
+        for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
+        head->kernels->f32->columns_top(ota_row_at_f32(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, top);
+    } else {
+        double *top = (double *)state->top + chunk * state->padded_columns;
+        for (int64_t j = 0; j < state->columns; j++) top[j] = -INFINITY;
+        head->kernels->f64->columns_top(ota_row_at_f64(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, top);
+    }
+}
+
+static void column_sums_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const chunk_job *job = context;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    clear_chunk(state, state->relaxed, chunk);
+    double *column = state->relaxed + chunk * state->padded_columns;
+    const double k = log2_e / job->t;
+    if (state->narrow) {
+        head->kernels->f32->columns_sum(ota_row_at_f32(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, state->top, (float)k, column);
+    } else {
+        head->kernels->f64->columns_sum(ota_row_at_f64(state->scores, state->stride, first),
+                                        state->stride, last - first, state->columns,
+                                        head->f + first, state->top, k, column);
+    }
+}
+
+void ota_cpu_column_pass(ota_passes *state, double t) {
+    chunk_job job = {.state = state, .t = t};
+    ota_each_chunk(state, tops_chunk, &job);
+    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
+        for (int64_t j = 0; j < state->columns; j++) {
+            if (state->narrow) {
+                float *top = state->top;
+                const float other = top[chunk * state->padded_columns + j];
+                if (other > top[j]) top[j] = other;
+            } else {
+                double *top = state->top;
+                const double other = top[chunk * state->padded_columns + j];
+                if (other > top[j]) top[j] = other;
+            }
+        }
+    }
+    ota_each_chunk(state, column_sums_chunk, &job);
+    ota_add_chunks(state, state->relaxed, state->column_lse);
+    for (int64_t j = 0; j < state->columns; j++) {
+        const double top =
+            state->narrow ? (double)((float *)state->top)[j] : ((double *)state->top)[j];
+        state->column_lse[j] = top > -INFINITY ? top / t + log(state->column_lse[j]) : -INFINITY;
+    }
+}
+
+/* L from c where c carries it; false if some column needs the two sweeps. */
+static bool levels_from_sums(ota_passes *state, double t) {
+    bool complete = true;
+    for (int64_t j = 0; j < state->columns; j++) {
+        const double g = ota_rounded(state, j);
+        if (!(g > -INFINITY)) {
+            state->column_lse[j] = -INFINITY;
+            continue;
+        }
+        state->column_lse[j] = log(state->column[j]) - g / t;
+        if (!(state->column[j] > least_sum[state->narrow]) && state->target[j] > 0.0)
+            complete = false;
+    }
+    return complete;
+}
+
+/* ---- row by row ------------------------------------------------------------------------------ */
+
+static void rows_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const chunk_job *job = context;
+    ota_passes *state = job->state;
+    ota_head *head = state->head;
+    const double rho = head->row_strength;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    clear_chunk(state, state->partial, chunk);
+    clear_chunk(state, state->relaxed, chunk);
+    double *column = state->partial + chunk * state->padded_columns,
+           *relaxed = state->relaxed + chunk * state->padded_columns;
+    const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
+    for (int64_t i = first; i < last; i++) {
+        ota_row_found found;
+        double mass = 0.0;
+        if (state->narrow) {
+            float *p = (float *)state->scratch + chunk * state->padded_columns;
+            const float *s = ota_row_at_f32(state->scores, state->stride, i);
+            if (job->as_they_are) {
+                ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
+                                    &found);
+            } else {
+                ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p,
+                                  &found);
+            }
+            mass = head->kernels->f32->sum(p, state->columns);
+            head->kernels->f32->accumulate(p, state->columns, 1.0, column);
+            if (two_sided && found.potential > -INFINITY) {
+                const double f =
+                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
+                head->kernels->f32->accumulate(p, state->columns,
+                                               exp((f - found.potential) / job->t), relaxed);
+                head->f[i] = f;
+                continue;
+            }
+        } else {
+            double *p = (double *)state->scratch + chunk * state->padded_columns;
+            const double *s = ota_row_at_f64(state->scores, state->stride, i);
+            if (job->as_they_are) {
+                ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p,
+                                    &found);
+            } else {
+                ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p,
+                                  &found);
+            }
+            mass = head->kernels->f64->sum(p, state->columns);
+            head->kernels->f64->accumulate(p, state->columns, 1.0, column);
+            if (two_sided && found.potential > -INFINITY) {
+                const double f =
+                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
+                head->kernels->f64->accumulate(p, state->columns,
+                                               exp((f - found.potential) / job->t), relaxed);
+                head->f[i] = f;
+                continue;
+            }
+        }
+        const double wanted = rho < INFINITY && found.potential > -INFINITY
+                                  ? head->mu[i] * exp(-found.potential / rho)
+                                  : head->mu[i];
+        state->error[i] = fabs(mass + found.sink - wanted);
+        if (!job->as_they_are) head->f[i] = found.potential;
+    }
+}
+
+static void rows_pass(ota_passes *state, double t, double omega) {
+    round_potential(state);
+    chunk_job job = {.state = state, .t = t, .omega = omega, .law = parameters_of(state->head, t)};
+    ota_each_chunk(state, rows_chunk, &job);
+    ota_add_chunks(state, state->partial, state->column);
+    if (omega > 1.0 || omega < 1.0) {
+        ota_add_chunks(state, state->relaxed, state->column_lse);
+        for (int64_t j = 0; j < state->columns; j++) {
+            const double g = ota_rounded(state, j);
+            state->column_lse[j] = g > -INFINITY ? log(state->column_lse[j]) - g / t : -INFINITY;
+        }
+    } else if (!levels_from_sums(state, t) && !(state->head->order > 1.0)) {
+        ota_cpu_column_pass(state, t);
+    }
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+void ota_cpu_row_pass(ota_passes *state, double t, double omega) {
+    ota_head *head = state->head;
+    memcpy(state->old_f, head->f, (size_t)state->rows * sizeof *state->old_f);
+    if (state->domain == OTA_DOMAIN_LINEAR && !ota_cpu_linear_pass(state, t)) {
+        state->domain = OTA_DOMAIN_LOG;
+        if (head->underflowed < state->underflowed) head->underflowed = state->underflowed;
+    }
+    if (state->domain == OTA_DOMAIN_LOG) {
+        round_potential(state);
+        chunk_job job = {.state = state, .t = t};
+        ota_each_chunk(state, log_chunk, &job);
+        ota_add_chunks(state, state->partial, state->column);
+        if (!levels_from_sums(state, t)) ota_cpu_column_pass(state, t);
+    } else if (state->domain == OTA_DOMAIN_ROWS) {
+        rows_pass(state, t, omega);
+    }
+    if (state->domain == OTA_DOMAIN_LINEAR && head->underflowed < state->underflowed) {
+        head->underflowed = state->underflowed;
+    }
+    state->temperature = t;
+}
+
+void ota_cpu_final_pass(ota_passes *state) {
+    ota_head *head = state->head;
+    round_potential(state);
+    chunk_job job = {.state = state,
+                     .t = head->tau,
+                     .omega = 1.0,
+                     .law = parameters_of(head, head->tau),
+                     .as_they_are = head->emission == OTA_EMIT_POTENTIALS};
+    ota_each_chunk(state, rows_chunk, &job);
+    ota_add_chunks(state, state->partial, state->column);
+}

@@ -1,0 +1,43 @@
+/* passes.h: passes over the stored scores of a head, on the CPU (passes.c, passes_linear.c); ota_passes says what they
+ * find. */
+#ifndef OTA_CPU_PASSES_H
+#define OTA_CPU_PASSES_H
+
+#include <math.h>
+
+#include "backend/cpu/rows.h"
+
+/* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
+static const double least_sum[2] = {1.0e-280, 1.0e-28};
+
+static inline void clear_chunk(const ota_passes *state, double *partial, int64_t chunk) {
+    for (int64_t j = 0; j < state->padded_columns; j++)
+        partial[chunk * state->padded_columns + j] = 0.0;
+}
+
+static inline const float *ota_row_at_f32(const void *matrix, int64_t stride, int64_t row) {
+    return (const float *)matrix + row * stride;
+}
+
+static inline const double *ota_row_at_f64(const void *matrix, int64_t stride, int64_t row) {
+    return (const double *)matrix + row * stride;
+}
+
+/* The rule of rows at temperature t. */
+static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
+    return (ota_row_parameters){.kernels = head->kernels,
+                                .order = head->order,
+                                .tau = t,
+                                .sink = head->sink,
+                                .row_strength = head->row_strength};
+}
+
+void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel);
+void ota_cpu_row_pass(ota_passes *state, double t, double omega);
+void ota_cpu_column_pass(ota_passes *state, double t);
+void ota_cpu_final_pass(ota_passes *state);
+double ota_cpu_linear_range(ota_passes *state);
+/* False when the scalings leave what the kernel can carry even after absorption. */
+bool ota_cpu_linear_pass(ota_passes *state, double t);
+
+#endif

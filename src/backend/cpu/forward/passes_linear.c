@@ -1,0 +1,204 @@
+/* A pass in the linear domain: the kernel is formed once, rounds only multiply.
+ *
+ *     K = exp((S + f0 + g0) / t) [rows][columns],   r = K v,  u = mu / r,  c = v (K^T u)   [CETA-06]
+ *
+ * f0 and g0 are absorbed: centring [TOT-106] chooses them so that K keeps every entry, and v, u that
+ * leave their bounds are absorbed anew. */
+#include "passes.h"
+
+static const double log2_e = 1.4426950408889634;
+
+/* Scalings leave [1/bound, bound] and are absorbed; f64, f32. */
+static const double scaling_bound[2] = {1.0e100, 1.0e15};
+
+typedef struct linear_job {
+    ota_passes *state;
+    double t;
+} linear_job;
+
+/* Mean or midrange of a row's finite S + h; 0 when it has none. h NULL: 0. */
+static double row_centre(const ota_passes *state, int64_t i, const double *h) {
+    double low = INFINITY, high = -INFINITY, sum = 0.0, count = 0.0;
+    for (int64_t j = 0; j < state->columns; j++) {
+        const double x = ota_score(state, i, j) + (h == NULL ? 0.0 : h[j]);
+        if (!(x > -INFINITY)) continue;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+        sum += x;
+        count += 1.0;
+    }
+    if (!(count > 0.0)) return 0.0;
+    return state->head->settings->center == OTA_CENTER_MEAN ? sum / count : 0.5 * low + 0.5 * high;
+}
+
+double ota_cpu_linear_range(ota_passes *state) {
+    const ota_head *head = state->head;
+    const bool mean = head->settings->center == OTA_CENTER_MEAN;
+    double *middle = state->middle, *low = state->column_lse, *high = state->column,
+           *sum = state->previous;
+    double largest = 0.0;
+    for (int64_t j = 0; j < state->columns; j++) middle[j] = 0.0;
+    if (head->settings->center == OTA_CENTER_NONE) return head->range;
+    for (int64_t j = 0; j < state->columns; j++) {
+        low[j] = INFINITY;
+        high[j] = -INFINITY;
+        sum[j] = 0.0;
+    }
+    for (int64_t i = 0; i < state->rows; i++) {
+        const double centre = row_centre(state, i, NULL);
+        state->shift[i] = centre;
+        for (int64_t j = 0; j < state->columns; j++) {
+            const double x = ota_score(state, i, j) - centre;
+            if (!(x > -INFINITY)) continue;
+            low[j] = x < low[j] ? x : low[j];
+            high[j] = x > high[j] ? x : high[j];
+            sum[j] += x;
+            middle[j] += 1.0;
+        }
+    }
+    for (int64_t j = 0; j < state->columns; j++) {
+        const double centre = mean ? sum[j] / middle[j] : 0.5 * low[j] + 0.5 * high[j];
+        middle[j] = middle[j] > 0.0 ? -centre : 0.0;
+        if (high[j] > -INFINITY)
+            largest = fmax(largest, fmax(high[j] + middle[j], -(low[j] + middle[j])));
+    }
+    return 2.0 * largest;
+}
+
+static void form_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const linear_job *job = context;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    const int64_t stride = state->stride, count = last - first;
+    const double k = log2_e / job->t;
+    /* Without centring the largest entry of every row is 1; rows without keys keep f = 0. */
+    for (int64_t i = first; i < last; i++) {
+        if (head->settings->center != OTA_CENTER_NONE) {
+            state->absorbed_f[i] = -row_centre(state, i, state->absorbed_g);
+            continue;
+        }
+        const double top =
+            state->narrow
+                ? (double)head->kernels->f32->maximum(ota_row_at_f32(state->scores, stride, i),
+                                                      state->potential, state->columns)
+                : head->kernels->f64->maximum(ota_row_at_f64(state->scores, stride, i),
+                                              state->potential, state->columns);
+        state->absorbed_f[i] = top > -INFINITY ? -top : 0.0;
+    }
+    int64_t lost;
+    if (state->narrow) {
+        lost = head->kernels->f32->kernel_form(ota_row_at_f32(state->scores, stride, first), stride,
+                                               count, state->columns, state->absorbed_f + first,
+                                               state->potential, (float)k,
+                                               (float *)state->kernel + first * stride, stride);
+    } else {
+        lost = head->kernels->f64->kernel_form(ota_row_at_f64(state->scores, stride, first), stride,
+                                               count, state->columns, state->absorbed_f + first,
+                                               state->potential, k,
+                                               (double *)state->kernel + first * stride, stride);
+    }
+    for (int64_t i = first; i < last; i++) {
+        state->scaled_sink[i] =
+            head->sink > -INFINITY ? exp((head->sink + state->absorbed_f[i]) / job->t) : 0.0;
+    }
+    state->partial[chunk * state->padded_columns] = (double)lost;
+}
+
+/* Absorbs g into the kernel; columns that are closed (g = -inf) get scaling 0 instead. */
+static void form_kernel(ota_passes *state, double t) {
+    double *g = state->head->g;
+    float *narrow = state->potential;
+    double *wide = state->potential;
+    for (int64_t j = 0; j < state->columns; j++) {
+        const double open = (g[j] > -INFINITY ? g[j] : 0.0) + state->middle[j];
+        if (state->narrow) {
+            narrow[j] = (float)open;
+        } else {
+            wide[j] = open;
+        }
+        state->absorbed_g[j] = ota_rounded(state, j);
+    }
+    linear_job job = {.state = state, .t = t};
+    ota_each_chunk(state, form_chunk, &job);
+    state->underflowed = 0;
+    for (int64_t chunk = 0; chunk < state->chunks; chunk++) {
+        state->underflowed += (int64_t)state->partial[chunk * state->padded_columns];
+    }
+    state->formed = true;
+}
+
+static void linear_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const linear_job *job = context;
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    int64_t first, last;
+    ota_chunk_rows(state, chunk, &first, &last);
+    clear_chunk(state, state->partial, chunk);
+    double *column = state->partial + chunk * state->padded_columns;
+    const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
+    if (state->narrow) {
+        head->kernels->f32->linear_round(
+            ota_row_at_f32(state->kernel, state->stride, first), state->stride, last - first,
+            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
+    } else {
+        head->kernels->f64->linear_round(
+            ota_row_at_f64(state->kernel, state->stride, first), state->stride, last - first,
+            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
+    }
+    for (int64_t i = first; i < last; i++) {
+        head->f[i] =
+            head->mu[i] > 0.0 ? state->absorbed_f[i] + job->t * log(state->u[i]) : -INFINITY;
+    }
+}
+
+bool ota_cpu_linear_pass(ota_passes *state, double t) {
+    const ota_head *head = state->head;
+    const double bound = scaling_bound[state->narrow];
+    if (state->temperature > t || state->temperature < t) state->formed = false;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (!state->formed) form_kernel(state, t);
+        bool inside = true;
+        for (int64_t j = 0; j < state->columns; j++) {
+            double scaling = 0.0;
+            if (head->g[j] > -INFINITY) {
+                scaling = exp((head->g[j] - state->absorbed_g[j]) / t);
+                if (!(scaling <= bound && scaling >= 1.0 / bound)) inside = false;
+            }
+            if (state->narrow) {
+                ((float *)state->scaling)[j] = (float)scaling;
+            } else {
+                ((double *)state->scaling)[j] = scaling;
+            }
+        }
+        if (inside) {
+            linear_job job = {.state = state, .t = t};
+            ota_each_chunk(state, linear_chunk, &job);
+            for (int64_t i = 0; i < state->rows; i++) {
+                if (head->mu[i] > 0.0 &&
+                    !(state->u[i] <= bound * head->mu[i] && state->u[i] * bound >= head->mu[i])) {
+                    inside = false;
+                }
+            }
+        }
+        if (inside) {
+            ota_add_chunks(state, state->partial, state->column);
+            for (int64_t j = 0; j < state->columns; j++) {
+                const double sum = state->column[j];
+                const double scaling = state->narrow ? (double)((float *)state->scaling)[j]
+                                                     : ((double *)state->scaling)[j];
+                if (state->target[j] > 0.0 && scaling > 0.0 && !(sum > least_sum[state->narrow]))
+                    return false;
+                state->column[j] = scaling * sum;
+                state->column_lse[j] =
+                    scaling > 0.0 ? log(sum) - state->absorbed_g[j] / t : -INFINITY;
+            }
+            return true;
+        }
+        state->formed = false;
+    }
+    return false;
+}

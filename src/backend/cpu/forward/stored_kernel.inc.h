@@ -1,0 +1,425 @@
+/* Rounds on a kernel, body of stored_kernel_f32.c and stored_kernel_f64.c: the passes of one head over
+ *
+ *     K_ij = 2^((S_ij + a_j - m_i) c) 2^lift   [queries][stride], m_i the row's maximum, c = log2(e) / tau
+ *     round: u_i = mu_i / (sum_j K_ij v_j + sink_i),  c_j = sum_i u_i K_ij
+ *     emit:  P_ij = u_i K_ij v_j written over K,      out = P V
+ *
+ * The loop over them is solvers/stored_rounds.c. K is formed block by block from the products and its first round runs
+ * while the block is in the second cache; the last round makes weights and outputs, so K is read once a round. A
+ * streamed plan has no room for K and forms its blocks again every round, with the same bits. What the kernel cannot
+ * carry (NaN, infinities, sums that underflow, masses without a place) is told to the solver, which goes on with
+ * stored scores. A caller's matrix that lies dense is read, and a coupling written, where it lies. */
+#include "rows_io.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Blocks of whole score rows stay in the second cache together with the values; multiples of the rows that
+ * linear_round takes at once, so that a block's bits are those of its chunk. */
+static int64_t rows_at_once(const ota_device *device) {
+    const size_t row = (size_t)device->dense_stride * sizeof(real);
+    return row <= ((size_t)8 << 10)    ? OTA_ROW_BLOCK
+           : row <= ((size_t)16 << 10) ? 24
+           : row <= ((size_t)32 << 10) ? 16
+                                       : 8;
+}
+
+/* Without the lift: the least sum of a row whose largest entry is 1 and whose scalings are bounded
+ * (scaling.c), and the least u that is still normal, lift and all. */
+static const double least_row_sum = sizeof(real) == sizeof(double) ? 0x1p-257 : 0x1p-33;
+static const double least_row_scaling = sizeof(real) == sizeof(double) ? 0x1p-500 : 0x1p-60;
+
+static double *column_part(const ota_head_place *place, int64_t chunk) {
+    return place->seat->parts + chunk * place->run.device->dense_stride;
+}
+
+static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64_t rows,
+                      const real *kernel) {
+    const ota_device *device = place->run.device;
+    const ota_seat *seat = place->seat;
+    const int64_t stride = device->dense_stride;
+    KERNELS(device)->linear_round(kernel, stride, rows, stride, seat->bias, seat->mu + first,
+                                  place->head->sink > -INFINITY ? seat->sinks + first : NULL,
+                                  seat->u + first, column_part(place, chunk));
+    const double lift = ldexp(1.0, REAL_LIFT);
+    bool lost = false;
+    for (int64_t i = first; i < first + rows; i++) {
+        const double u = seat->u[i] * lift, mu = seat->mu[i];
+        lost |= !(u * least_row_sum <= mu) || (mu > 0.0 && u < least_row_scaling);
+    }
+    if (lost) atomic_store_explicit(&place->lost, true, memory_order_relaxed);
+}
+
+/* What the floor of the arithmetic needs: range of the scores, squared norms of the queries; and how many keys the
+ * row may use. */
+static void survey_row(const ota_head_place *place, int64_t chunk, const real *row,
+                       const real *query, double top, double mu) {
+    const ota_device *device = place->run.device;
+    const ota_resolved *r = device->resolved;
+    ota_survey *survey = &place->seat->surveys[chunk];
+    int64_t forbidden = 0;
+    if (!place->raw || place->head->kernel.masked) {
+        const double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
+        if (place->head->kernel.has_absorbed)
+            top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
+        if (!place->raw) survey->low = fmin(survey->low, bottom);
+        if (!place->raw) survey->high = fmax(survey->high, top);
+    }
+    if (mu > 0.0 && r->keys - forbidden < survey->least) survey->least = r->keys - forbidden;
+    real norm = 0;
+    for (int64_t q = 0; q < r->width; q++) norm += query[q] * query[q];
+    survey->norm = fmax(survey->norm, (double)norm);
+}
+
+/* One row of scores, or raw products, into a row of K. */
+static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, const real *vector,
+                       real *row) {
+    const ota_device *device = place->run.device;
+    ota_seat *seat = place->seat;
+    const real *a = place->head->kernel.has_absorbed ? seat->line : NULL;
+    const double keys = (double)KERNELS(device)->maximum(row, a, device->key_count);
+    const double top = keys > place->head->sink || isnan(keys) ? keys : place->head->sink;
+    const double mu = ota_row_mass(device->resolved, place->batch, place->number, query);
+    const bool empty = top <= -INFINITY;
+    if (!(fabs(top) < (double)REAL_MAX / 8.0) && !empty) {
+        atomic_store_explicit(isfinite(top) ? &place->lost : &place->wild, true,
+                              memory_order_relaxed);
+    }
+    if (empty && mu > 0.0) atomic_store_explicit(&place->shut, true, memory_order_relaxed);
+    if (place->head->kernel.first && place->head->kernel.careful && keys > -INFINITY)
+        survey_row(place, chunk, row, vector, keys, mu);
+    const real shift = empty ? (real)0 : (real)top;
+    KERNELS(device)->lifted(row, a, device->dense_stride, shift, (real)place->c, row);
+    seat->mu[query] = empty ? 0.0 : mu;
+    seat->shift[query] =
+        empty ? -INFINITY : (double)shift * (place->raw ? device->resolved->scale : 1.0);
+    seat->sinks[query] =
+        place->head->sink > -INFINITY
+            ? ldexp(exp((place->head->sink - (double)shift) / place->head->tau), REAL_LIFT)
+            : 0.0;
+}
+
+/* A row of K from the caller's numbers where they lie. False: some are not finite, or too large. */
+static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int64_t query,
+                                const real *numbers, real *row) {
+    const ota_device *device = place->run.device;
+    const ota_resolved *r = device->resolved;
+    const double scale = r->scale;
+    real low, high;
+    if (!KERNELS(device)->extent(numbers, r->keys, &low, &high)) return false;
+    const real best = scale > 0.0 ? high : low, worst = scale > 0.0 ? low : high;
+    if (!(fmax(fabs((double)low), fabs((double)high)) * fabs(scale) < (double)REAL_MAX / 8.0))
+        return false;
+    if (place->head->kernel.first && place->head->kernel.careful) {
+        ota_survey *survey = &place->seat->surveys[chunk];
+        survey->high = fmax(survey->high, scale * (double)best);
+        survey->low = fmin(survey->low, scale * (double)worst);
+    }
+    KERNELS(device)->lifted(numbers, NULL, r->keys, best, (real)(place->unit * scale), row);
+    for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)0;
+    place->seat->mu[query] = ota_row_mass(r, place->batch, place->number, query);
+    place->seat->shift[query] = scale * (double)best;
+    place->seat->sinks[query] = 0.0;
+    return true;
+}
+
+/* The caller's matrix from row `first` on where rows of K can be made of it as it lies; else NULL. */
+static const real *matrix_in_place(const ota_head_place *place, int64_t first) {
+    const ota_resolved *r = place->run.device->resolved;
+    const double unit = place->unit * fabs(r->scale);
+    const bool plain = r->from_matrix && !place->head->kernel.masked &&
+                       !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
+                       unit > RAW_LEAST && unit < 1.0 / RAW_LEAST;
+    return plain ? dense_rows(&r->problem.scores, place->batch, place->number, first) : NULL;
+}
+
+/* K of queries [at, at + rows), which belong to one chunk. */
+static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk, int64_t at,
+                       int64_t rows, real *to) {
+    const ota_device *device = place->run.device;
+    const int64_t stride = device->dense_stride;
+    int64_t begin[OTA_ROW_BLOCK], end[OTA_ROW_BLOCK], first = 0;
+    const double zeros[OTA_ROW_BLOCK] = {0};
+    const real *numbers = matrix_in_place(place, at);
+    while (numbers != NULL && first < rows &&
+           kernel_row_in_place(place, chunk, at + first, numbers + first * device->resolved->keys,
+                               to + first * stride))
+        first++;
+    if (first == rows) return;
+    at += first;
+    rows -= first;
+    to += first * stride;
+    const row_block block = block_at(place, worker, at, rows);
+    raw_rows(&block, begin, end, to, stride);
+    for (int64_t k = 0; k < rows; k++) {
+        real *row = to + k * stride;
+        if (!place->raw) {
+            row_scores(device->resolved, place->batch, place->number, at + k, begin[k], end[k],
+                       row + begin[k]);
+        }
+        shut_outside(row, begin[k], end[k], stride);
+    }
+    if (place->head->kernel.masked && place->head->kernel.first) {
+        KERNELS(device)->columns_top(to, stride, rows, stride, zeros,
+                                     (real *)place->seat->tops + chunk * stride);
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        kernel_row(place, chunk, at + k,
+                   (const real *)worker->queries + k * device->resolved->width, to + k * stride);
+    }
+}
+
+/* Where the block of a chunk that begins at row `at` lies. */
+static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
+    const ota_device *device = place->run.device;
+    return device->streamed ? worker->block
+                            : (real *)place->seat->scores + at * device->dense_stride;
+}
+
+static void form_kernel(void *context, int64_t chunk, int worker_index) {
+    ota_head_place *place = context;
+    ota_device *device = place->run.device;
+    ota_worker *worker = &device->workers[worker_index];
+    const int64_t stride = device->dense_stride, step = rows_at_once(device);
+    int64_t first, last;
+    chunk_rows(device->resolved->queries, chunk, &first, &last);
+    if (first == last) return;
+    memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
+    if (place->head->kernel.first) {
+        real *tops = place->head->kernel.masked ? (real *)place->seat->tops + chunk * stride : NULL;
+        for (int64_t j = 0; place->head->kernel.masked && j < stride; j++)
+            tops[j] = (real)-INFINITY;
+        place->seat->surveys[chunk] =
+            (ota_survey){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
+    }
+    for (int64_t at = first; at < last; at += step) {
+        const int64_t rows = at + step < last ? step : last - at;
+        real *to = block_of(place, worker, at);
+        form_block(place, worker, chunk, at, rows, to);
+        turn_rows(place, chunk, at, rows, to);
+    }
+}
+
+static void turn_chunk(void *context, int64_t chunk, int worker_index) {
+    ota_head_place *place = context;
+    int64_t first, last;
+    (void)worker_index;
+    const ota_device *device = place->run.device;
+    chunk_rows(device->resolved->queries, chunk, &first, &last);
+    if (first == last) return;
+    memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
+    turn_rows(place, chunk, first, last - first,
+              (const real *)place->seat->scores + first * device->dense_stride);
+}
+
+/* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
+static void plan_row(ota_head_place *place, int64_t query, real *row, real *to, int64_t count,
+                     ota_row_found *found) {
+    const ota_device *device = place->run.device;
+    const ota_arrays *a = place->run.arrays;
+    const ota_seat *seat = place->seat;
+    const int64_t stride = device->dense_stride;
+    const double mu = seat->mu[query], u = seat->u[query], t = place->head->tau;
+    const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
+    *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
+    found->empty = !(seat->shift[query] > -INFINITY);
+    if (!(mu > 0.0)) {
+        const double one = 1.0;
+        KERNELS(device)->weights(row, stride, 1, stride, seat->bias, &one, row, stride);
+        if (logs && !found->empty) {
+            found->lse = log(KERNELS(device)->sum(row, stride) + seat->sinks[query]) +
+                         seat->shift[query] / t;
+        }
+        memset(to, 0, (size_t)count * sizeof *to);
+        return;
+    }
+    KERNELS(device)->weights(row, stride, 1, count, seat->bias, &u, to, count);
+    found->sink = u * seat->sinks[query];
+    found->mass = mu - found->sink;
+    if (!logs) return;
+    const double bare = ldexp(u, REAL_LIFT);
+    found->potential = t * log(bare) - seat->shift[query];
+    found->lse = log(mu / bare) + seat->shift[query] / t;
+}
+
+/* The last round of a chunk and everything the caller wants from its rows. */
+static void emit_rounds(void *context, int64_t chunk, int worker_index) {
+    ota_head_place *place = context;
+    cpu_run *w = &place->run;
+    ota_device *device = w->device;
+    const int64_t stride = device->dense_stride, step = rows_at_once(device);
+    const int64_t part = place->index * OTA_CHUNKS + chunk;
+    ota_head_status *status = &device->block_tallies[part];
+    *status = (ota_head_status){0};
+    double *receiver = NULL;
+    if (ota_array_present(&w->arrays->receiver)) {
+        receiver = device->receivers + part * device->stride;
+        memset(receiver, 0, (size_t)device->stride * sizeof *receiver);
+    }
+    int64_t first, last;
+    chunk_rows(device->resolved->queries, chunk, &first, &last);
+    if (first == last) return;
+    memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
+    for (int64_t at = first; at < last; at += step) {
+        const int64_t rows = at + step < last ? step : last - at;
+        ota_row_found found[OTA_ROW_BLOCK];
+        ota_worker *worker = &device->workers[worker_index];
+        real *p = block_of(place, worker, at);
+        if (device->streamed) form_block(place, worker, chunk, at, rows, p);
+        if (!place->head->kernel.met) turn_rows(place, chunk, at, rows, p);
+        real *placed = coupling_in_place(w, place->batch, place->number, at);
+        real *to = placed != NULL ? placed : p;
+        const int64_t ld = placed != NULL ? device->key_count : stride;
+        for (int64_t k = 0; k < rows; k++)
+            plan_row(place, at + k, p + k * stride, to + k * ld, ld, &found[k]);
+        const row_block block = block_at(place, worker, at, rows);
+        finish_rows(&block, to, ld, found, place->seat->mu + at, true, status, receiver);
+    }
+}
+
+/* c = the chunks' column sums, in order. */
+static void gather_columns(const ota_head_place *place) {
+    const ota_device *device = place->run.device;
+    double *restrict sum = place->seat->sums;
+    memcpy(sum, place->seat->parts, (size_t)device->dense_stride * sizeof *sum);
+    for (int64_t chunk = 1; chunk < live_chunks(device->resolved->queries); chunk++) {
+        const double *restrict part = column_part(place, chunk);
+        for (int64_t j = 0; j < device->dense_stride; j++) sum[j] += part[j];
+    }
+}
+
+/* After the first kernel: which keys are in use, and the masses of both sides. */
+static void weigh_kernel(ota_head_place *place) {
+    const ota_device *device = place->run.device;
+    const ota_kernel_state *kernel = &place->head->kernel;
+    ota_seat *seat = place->seat;
+    const int64_t m = device->dense_columns, stride = device->dense_stride;
+    const int64_t live = live_chunks(device->resolved->queries);
+    double total = 0.0;
+    for (int64_t i = 0; i < device->dense_rows; i++) total += seat->mu[i];
+    for (int64_t j = 0; j < m; j++) {
+        seat->nu[j] = 1.0;
+        if (!kernel->masked) continue;
+        bool used = false;
+        for (int64_t chunk = 0; chunk < live && !used; chunk++)
+            used = ((const real *)seat->tops)[chunk * stride + j] > (real)-INFINITY;
+        seat->used[j] = used;
+        seat->nu[j] = used ? 1.0 : 0.0;
+    }
+    ota_allot_columns(place, total);
+    place->head->kernel.least_keys = device->resolved->keys;
+    for (int64_t chunk = 0; chunk < live && kernel->careful; chunk++) {
+        const int64_t one = seat->surveys[chunk].least;
+        if (one < kernel->least_keys) place->head->kernel.least_keys = one;
+    }
+}
+
+/* v and a in the kernel's type. */
+static void round_scaling(const ota_head_place *place) {
+    const ota_seat *seat = place->seat;
+    const ota_device *device = place->run.device;
+    real *v = seat->bias, *a = seat->line;
+    for (int64_t j = 0; j < device->dense_stride; j++) {
+        v[j] = j < device->dense_columns ? (real)seat->scaling[j] : (real)0;
+        a[j] = v[j] > (real)0 ? (real)seat->absorbed[j] : (real)-INFINITY;
+    }
+}
+
+static void begin_rounds(ota_head_place *place) {
+    const ota_resolved *r = place->run.device->resolved;
+    const double c = log2_e / place->head->tau;
+    place->unit = c;
+    place->head->kernel.masked =
+        r->row_terms || r->support_count > 0 || place->run.device->key_count < r->keys;
+    place->raw = !r->row_terms && !r->from_matrix && r->scale > 0.0 &&
+                 !place->head->kernel.has_absorbed && !(place->head->sink > -INFINITY) &&
+                 c * r->scale > RAW_LEAST && c * r->scale < 1.0 / RAW_LEAST;
+    place->c = (real)(place->raw ? (real)r->scale * (real)c : (real)c);
+}
+
+void WORD(ota_kernel_round)(ota_head *head, bool form) {
+    ota_head_place *place = head->place;
+    ota_kernel_state *kernel = &head->kernel;
+    const ota_device *device = place->run.device;
+    round_scaling(place);
+    if (form) begin_rounds(place);
+    atomic_store(&place->lost, false);
+    ota_parallel(device->pool, live_chunks(device->resolved->queries),
+                 form || device->streamed ? form_kernel : turn_chunk, place);
+    gather_columns(place);
+    kernel->lost = atomic_load(&place->lost);
+    kernel->shut = atomic_load(&place->shut);
+    kernel->wild = atomic_load(&place->wild);
+    if (kernel->first && !kernel->lost && !kernel->shut && !kernel->wild) weigh_kernel(place);
+}
+
+/* The least residual that this arithmetic can be asked for (numeric policy 3.5). Products of queries and
+ * keys are wrong by a share of their norms, whatever range the scores have. */
+double WORD(ota_kernel_floor)(const ota_head *head) {
+    const ota_head_place *place = head->place;
+    const ota_device *device = place->run.device;
+    const double u = sizeof(real) == sizeof(double) ? 0x1p-53 : 0x1p-24;
+    ota_survey all = {.low = INFINITY, .high = -INFINITY};
+    for (int64_t chunk = 0; chunk < live_chunks(device->resolved->queries); chunk++) {
+        const ota_survey *one = &place->seat->surveys[chunk];
+        all.low = fmin(all.low, one->low);
+        all.high = fmax(all.high, one->high);
+        all.norm = fmax(all.norm, one->norm);
+    }
+    double reach = all.high > all.low ? (all.high - all.low) / 4.0 : 0.0;
+    const real *keys = place->slot->packed_keys;
+    const int64_t width = device->resolved->width;
+    double key_norm = 0.0;
+    for (int64_t j = 0; !device->resolved->from_matrix && j < device->key_count; j += OTA_PANEL) {
+        real norm[OTA_PANEL] = {0};
+        for (int64_t q = 0; q < width; q++) {
+            const real *lane = keys + j * width + q * OTA_PANEL;
+            for (int64_t l = 0; l < OTA_PANEL; l++) norm[l] += lane[l] * lane[l];
+        }
+        /* Keys that nobody may use hold whatever they hold. */
+        for (int64_t l = 0; l < OTA_PANEL && j + l < device->key_count; l++) {
+            if (!place->head->kernel.masked || place->seat->used[j + l] != 0)
+                key_norm = fmax(key_norm, (double)norm[l]);
+        }
+    }
+    reach += fabs(device->resolved->scale) * sqrt(all.norm) * sqrt(key_norm);
+    return 8.0 * u + u * reach / place->head->tau;
+}
+
+void WORD(ota_pack_head)(ota_head *head) {
+    ota_head_place *place = head->place;
+    const ota_resolved *r = place->run.device->resolved;
+    pack_slot(&place->run, place->slot, place->batch, place->number / (r->heads / r->key_heads));
+}
+
+bool WORD(ota_kernel_emit)(ota_head *head) {
+    ota_head_place *place = head->place;
+    head->kernel.first = false;
+    round_scaling(place);
+    atomic_store(&place->lost, false);
+    ota_parallel(place->run.device->pool, OTA_CHUNKS, emit_rounds, place);
+    if (!head->kernel.met) gather_columns(place);
+    return !atomic_load(&place->lost);
+}
+
+/* Would rounds in f32 on the caller's matrix spare many in f64? Some rows tell: they spread over many temperatures,
+ * and f32 does not round them off. */
+bool WORD(ota_pays_warm_start)(const ota_head *head) {
+    const ota_head_place *place = head->place;
+    const ota_device *device = place->run.device;
+    const ota_resolved *r = device->resolved;
+    const double unit = fabs(r->scale) / head->tau;
+    const int64_t rows[] = {0, r->queries / 2, r->queries - 1};
+    real *row = place->seat->line;
+    double spread = 0.0, size = 0.0;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        int64_t forbidden;
+        pack_rows(&r->problem.scores, place->batch, place->number, rows[k], 1, row,
+                  device->dense_stride);
+        const double low = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
+        const double high = (double)KERNELS(device)->maximum(row, NULL, r->keys);
+        spread = fmax(spread, high - low);
+        size = fmax(size, fmax(fabs(low), fabs(high)));
+    }
+    return spread * unit >= OTA_WARM_START_RANGE && size * unit * 0x1p-24 <= OTA_WARM_START_WORST;
+}

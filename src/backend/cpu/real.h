@@ -1,0 +1,55 @@
+/* real.h: the type a body is compiled for. A body is one file, name.inc.h; name_f32.c and name_f64.c set
+ * OTA_REAL_BITS to 32 or 64 and include it. Inside:
+ *
+ *     real               float or double
+ *     WORD(name)         name_f32 or name_f64, for functions that other files call
+ *     KERNELS(device)    the kernel table of this type
+ *     REAL_TYPE          OTA_F32 or OTA_F64             REAL_MAX   the largest finite number
+ *     REAL_LIFT          power of two of the largest entries of a stored kernel
+ *     TAU_MIN            temperatures below this are left to the careful forms */
+#ifndef OTA_CPU_REAL_H
+#define OTA_CPU_REAL_H
+
+#include <float.h>
+
+#include "kernels/kernels.h"
+
+#if OTA_REAL_BITS == 32
+typedef float real;
+#define WORD(name) name##_f32
+#define KERNELS(device) ((device)->kernels->f32)
+#define REAL_TYPE OTA_F32
+#define REAL_MAX FLT_MAX
+#define REAL_LIFT OTA_LIFT_F32
+#define TAU_MIN 1.0e-30
+typedef ota_kernels_f32_attend ota_attend_block;
+typedef ota_kernels_f32_lanes ota_lanes_block;
+typedef ota_kernels_f32_gradient ota_gradient_block;
+#elif OTA_REAL_BITS == 64
+typedef double real;
+#define WORD(name) name##_f64
+#define KERNELS(device) ((device)->kernels->f64)
+#define REAL_TYPE OTA_F64
+#define REAL_MAX DBL_MAX
+#define REAL_LIFT OTA_LIFT_F64
+#define TAU_MIN DBL_MIN
+typedef ota_kernels_f64_attend ota_attend_block;
+typedef ota_kernels_f64_lanes ota_lanes_block;
+typedef ota_kernels_f64_gradient ota_gradient_block;
+#else
+#error "OTA_REAL_BITS is 32 or 64"
+#endif
+
+/* Functions of both types that bodies call by their plain names. */
+#define row_solve WORD(ota_row_solve)
+#define row_weights WORD(ota_row_weights)
+#define row_entmax WORD(ota_row_entmax)
+#define row_online WORD(ota_row_online)
+#define row_exponentials WORD(ota_row_exponentials)
+#define row_scores WORD(ota_row_scores)
+#define pack_keys WORD(ota_pack_keys)
+#define pack_rows WORD(ota_pack_rows)
+#define unpack_rows WORD(ota_unpack_rows)
+#define dropout_row WORD(ota_dropout_row)
+
+#endif

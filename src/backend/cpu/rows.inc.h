@@ -1,0 +1,482 @@
+/* Body of rows.c for REAL = float or double; formulas in rows.h. */
+
+static void WORD(fill)(REAL *p, int64_t count, double value) {
+    for (int64_t j = 0; j < count; j++) p[j] = (REAL)value;
+}
+
+/* Everything of a row that is about to fail or is empty; true when done. `top` includes the sink. */
+static bool WORD(settled)(double top, int64_t count, double mu, REAL *p, ota_row_found *found) {
+    *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
+    if (isnan(top) || top >= INFINITY || isnan(mu)) {
+        WORD(fill)(p, count, NAN);
+        *found = (ota_row_found){
+            .potential = NAN, .mass = NAN, .sink = NAN, .lse = NAN, .nonfinite = true};
+        return true;
+    }
+    if (top <= -INFINITY) {
+        WORD(fill)(p, count, 0.0);
+        found->empty = true;
+        return true;
+    }
+    return false;
+}
+
+/* 2^((s + h - shift) c) where the differences or c leave the range of REAL: halves never overflow. */
+static double WORD(exponentials_wide)(const REAL *s, const REAL *h, int64_t count, double shift,
+                                      double tau, REAL *p) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        const double half =
+            (double)s[j] / 2.0 + (h == NULL ? 0.0 : (double)h[j] / 2.0) - shift / 2.0;
+        const double e = exp(half / (tau / 2.0));
+        p[j] = (REAL)e;
+        sum += e;
+    }
+    return sum;
+}
+
+static double WORD(exponentials)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                                 int64_t count, double shift, REAL *p) {
+    if (fabs(shift) > (double)REAL_MAX / 4.0 || law->tau > (double)REAL_MAX / 1.0e6 ||
+        law->tau < TAU_MIN) {
+        return WORD(exponentials_wide)(s, h, count, shift, law->tau, p);
+    }
+    return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
+}
+
+double WORD(ota_row_exponentials)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                                  double shift, REAL *p) {
+    return WORD(exponentials)(law, s, NULL, count, shift, p);
+}
+
+static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                              int64_t count, double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    /* The shift must be a REAL: it is what the kernel subtracts. */
+    const double shift = (double)(REAL)top;
+    double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    const double sink =
+        law->sink > -INFINITY ? exp((law->sink / 2.0 - shift / 2.0) / (law->tau / 2.0)) : 0.0;
+    sum += sink;
+    found->lse = log(sum) + shift / law->tau;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    double factor = mu / sum;
+    found->potential = law->tau * log(factor) - shift;
+    if (law->row_strength < INFINITY) {
+        found->potential *= law->row_strength / (law->row_strength + law->tau);
+        factor = exp((found->potential + shift) / law->tau);
+    }
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->sink = sink * factor;
+    found->mass = (sum - sink) * factor;
+}
+
+static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                             int64_t count, double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    const double shift = (double)(REAL)top;
+    const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+    const REAL slope = (REAL)k;
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
+    threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    search.near = power < 2.0 ? 0.0 : NEAR;
+    double first, second;
+    do {
+        (void)TABLE(law)->power_sums(s, h, count, (REAL)shift, slope, search.t, power, &first,
+                                     &second);
+        if (has_sink && sink_x > search.t) {
+            first += power_of(sink_x - search.t, power);
+            second += power_of(sink_x - search.t, power - 1.0);
+        }
+    } while (threshold_step(&search, first, second));
+    const double sum =
+        TABLE(law)->powers(s, h, count, (REAL)shift, slope, search.t, power, (REAL)1, p);
+    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
+    const double factor = mu / (sum + found->sink);
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->sink *= factor;
+    found->mass = sum * factor;
+    found->potential = -shift - search.t / k;
+}
+
+/* Where p >= 1 Newton comes to the threshold from below. A few of its steps in REAL, for p = `power`, leave one that is
+ * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
+ * a lower threshold. Returns how many of the scores lie above. */
+static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double top, double k, double power, threshold_search *search) {
+    enum { STEPS = 4 };
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    threshold_search rough = *search;
+    rough.power = power;
+    rough.accuracy = 1.0e-6;
+    rough.near = 1.0e-4;
+    double first, second;
+    int64_t above;
+    do {
+        above = TABLE(law)->power_sums(s, NULL, count, (REAL)top, (REAL)k, rough.t, rough.power,
+                                       &first, &second);
+        if (has_sink && sink_x > rough.t) {
+            first += power_of(sink_x - rough.t, rough.power);
+            second += power_of(sink_x - rough.t, rough.power - 1.0);
+        }
+    } while (threshold_step(&rough, first, second) && rough.steps < STEPS);
+    const double low = rough.t - 1.0e-4 * rough.norm - 1.0e-6 * fabs(top) * k;
+    if (!(low > search->low)) return count;
+    search->low = low;
+    search->t = rough.t;
+    return above;
+}
+
+/* Every key whose weight may be positive has x = (s - top) k above low = -mu^(1/p), since the largest x is 0
+ * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
+ * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
+ * much, it takes again above a better bound. */
+int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
+                             const ota_row_room *room, ota_row_found *found) {
+    enum { MANY = 64, SHARE = 4 };
+    const double keys_top = (double)TABLE(law)->maximum(s, NULL, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
+    const double power = 1.0 / (law->order - 1.0);
+    const double k = fmin((law->order - 1.0) / law->tau, DBL_MAX);
+    const bool has_sink = law->sink > -INFINITY;
+    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
+    search.accuracy = ACCURACY;
+    search.near = power < 2.0 ? 0.0 : NEAR;
+    const double slack = 1.0e-6 * (fabs(top) + search.target / k);
+    const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
+    REAL *kept = room->kept;
+    double *wide = room->wide;
+    int64_t left = TABLE(law)->keep(s, count, (REAL)floor, kept, room->where);
+    /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
+    if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
+        /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
+        const double even = power > 4.0 ? power : power > 2.0 ? 4.0 : power > 1.0 ? 2.0 : 1.0;
+        const int64_t above = WORD(approach)(law, kept, left, top, k, even, &search);
+        const double higher = top + search.low / k - slack;
+        if (above < left - left / SHARE && higher > floor)
+            left = TABLE(law)->keep(s, count, (REAL)higher, kept, room->where);
+        if (even > power && left > MANY)
+            (void)WORD(approach)(law, kept, left, top, k, power, &search);
+    }
+    /* Where differences leave the range of a double, halves do not. */
+    const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
+    for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;
+    double first, second;
+    for (;;) {
+        const int64_t above = law->kernels->f64->power_sums(wide, NULL, left, 0.0, 1.0, search.t,
+                                                            power, &first, &second);
+        if (has_sink && sink_x > search.t) {
+            first += power_of(sink_x - search.t, power);
+            second += power_of(sink_x - search.t, power - 1.0);
+        }
+        if (!threshold_step(&search, first, second)) break;
+        if (above < left - left / 4) left = drop_below(wide, room->where, left, search.low);
+    }
+    left = drop_below(wide, room->where, left, search.t);
+    const double sum =
+        law->kernels->f64->powers(wide, NULL, left, 0.0, 1.0, search.t, power, 1.0, wide);
+    found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
+    /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
+    const double factor = mu / (sum + found->sink);
+    for (int64_t i = 0; i < left; i++) kept[i] = (REAL)(wide[i] * factor);
+    found->sink *= factor;
+    found->mass = sum * factor;
+    found->potential = -top - search.t / k;
+    return left;
+}
+
+/* sum_j weight(x_j + y) with the sink, and its derivative. */
+static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                                int64_t count, double top, double y, double *rise) {
+    const ota_custom *custom = law->custom;
+    double sum = 0.0;
+    *rise = 0.0;
+    for (int64_t j = 0; j <= count; j++) {
+        const double a = j == count  ? law->sink
+                         : h == NULL ? (double)s[j]
+                                     : (double)s[j] + (double)h[j];
+        if (!(a > -INFINITY)) continue;
+        const double x = ota_custom_argument(a, -top, law->tau) + y;
+        sum += custom->weight(custom->user, x);
+        *rise += custom->slope(custom->user, x);
+    }
+    return sum;
+}
+
+/* Brackets the shift by doubling, then Newton inside the bracket. */
+static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                             int64_t count, double mu, REAL *p, ota_row_found *found) {
+    const ota_custom *custom = law->custom;
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (!(mu > 0.0)) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    double rise, near = 0.0, far = 0.0;
+    double sum = WORD(custom_sums)(law, s, h, count, top, 0.0, &rise);
+    const bool up = sum < mu;
+    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
+        near = far;
+        far = up ? step : -step;
+        sum = WORD(custom_sums)(law, s, h, count, top, far, &rise);
+    }
+    double low = up ? near : far, high = up ? far : near;
+    /* Bounded weights cannot carry every mass. */
+    found->infeasible = (sum < mu) == up || isnan(sum);
+    double y = 0.5 * (low + high);
+    for (int turn = 0; turn < THRESHOLD_STEPS && !found->infeasible; turn++) {
+        sum = WORD(custom_sums)(law, s, h, count, top, y, &rise);
+        const double excess = sum - mu;
+        if (fabs(excess) <= 2.0e-16 * mu) break;
+        if (excess > 0.0)
+            high = y;
+        else
+            low = y;
+        double next = y - excess / rise;
+        if (!(next > low && next < high) || turn % 4 == 3) next = 0.5 * (low + high);
+        if (!(next > low && next < high)) break;
+        y = next;
+    }
+    /* A jump of the weight leaves no shift that meets the mass. */
+    found->infeasible |= !(fabs(sum - mu) <= 1.0e-9 * mu);
+    if (found->infeasible) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    const double factor = mu / sum;
+    for (int64_t j = 0; j < count; j++) {
+        const double a = h == NULL ? (double)s[j] : (double)s[j] + (double)h[j];
+        p[j] = (REAL)0;
+        if (!(a > -INFINITY)) continue;
+        const double weight =
+            factor * custom->weight(custom->user, ota_custom_argument(a, -top, law->tau) + y);
+        p[j] = (REAL)weight;
+        found->mass += weight;
+    }
+    if (law->sink > -INFINITY) {
+        found->sink = factor * custom->weight(custom->user,
+                                              ota_custom_argument(law->sink, -top, law->tau) + y);
+    }
+    found->potential = law->tau * y - top;
+}
+
+static void WORD(hard_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                           int64_t count, double mu, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, mu, p, found)) return;
+    int64_t best = -1;
+    for (int64_t j = 0; j < count && best < 0 && keys_top >= law->sink; j++) {
+        const REAL lifted = h == NULL ? s[j] : s[j] + h[j];
+        if ((double)lifted >= keys_top) best = j;
+    }
+    WORD(fill)(p, count, 0.0);
+    if (best >= 0) p[best] = (REAL)mu;
+    found->potential = -top;
+    found->mass = best >= 0 ? mu : 0.0;
+    found->sink = best >= 0 ? 0.0 : mu;
+}
+
+void WORD(ota_row_solve)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
+                         double mu, REAL *p, ota_row_found *found) {
+    if (law->custom != NULL)
+        WORD(custom_row)(law, s, h, count, mu, p, found);
+    else if (law->order > 1.0)
+        WORD(entmax_row)(law, s, h, count, mu, p, found);
+    else if (law->order > 0.0)
+        WORD(softmax_row)(law, s, h, count, mu, p, found);
+    else
+        WORD(hard_row)(law, s, h, count, mu, p, found);
+}
+
+void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const REAL *h,
+                           int64_t count, double f, REAL *p, ota_row_found *found) {
+    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    if (WORD(settled)(top, count, 1.0, p, found)) return;
+    found->potential = f;
+    if (f <= -INFINITY) {
+        WORD(fill)(p, count, 0.0);
+        return;
+    }
+    if (law->order > 1.0) {
+        const double k = (law->order - 1.0) / law->tau;
+        found->mass = TABLE(law)->powers(s, h, count, (REAL)0, (REAL)k, -f * k,
+                                         1.0 / (law->order - 1.0), (REAL)1, p);
+        return;
+    }
+    const double shift = (double)(REAL)top;
+    const double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    const double factor = exp((f + shift) / law->tau);
+    TABLE(law)->multiply(p, count, (REAL)factor);
+    found->mass = sum * factor;
+    found->lse = log(sum) + shift / law->tau;
+    if (law->sink > -INFINITY) {
+        const double sink = law->sink / law->tau, keys = found->lse;
+        found->sink = exp((law->sink + f) / law->tau);
+        found->lse = fmax(keys, sink) + log1p(exp(-fabs(keys - sink)));
+    }
+}
+
+/* ---- online rows ------------------------------------------------------------------------------ */
+
+/* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
+ * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
+static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double mass, const double *remaining, double *weight, double *sink) {
+    double top = law->sink;
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] >= 0.0 && remaining[j] > 0.0 && (double)s[j] > top) top = (double)s[j];
+    }
+    *sink = 0.0;
+    if (top <= -INFINITY) return INFINITY;
+    const bool has_sink = law->sink > -INFINITY;
+    if (law->order > 1.0) {
+        const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+        threshold_search search = threshold_begin(mass, power, (double)count + 1.0);
+        double first, second;
+        do {
+            first = second = 0.0;
+            for (int64_t j = 0; j <= count; j++) {
+                if (j < count && (weight[j] < 0.0 || !(remaining[j] > 0.0))) continue;
+                if (j == count && !has_sink) continue;
+                const double y = ((j < count ? (double)s[j] : law->sink) - top) * k - search.t;
+                if (!(y > 0.0)) continue;
+                first += power_of(y, power);
+                second += power_of(y, power - 1.0);
+            }
+        } while (threshold_step(&search, first, second));
+        for (int64_t j = 0; j < count; j++) {
+            if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
+            const double y = ((double)s[j] - top) * k - search.t;
+            weight[j] = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
+        }
+        if (has_sink) {
+            const double y = (law->sink - top) * k - search.t;
+            *sink = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
+        }
+        return -top - search.t / k;
+    }
+    double sum = has_sink ? exp((law->sink - top) / law->tau) : 0.0, lost = 0.0;
+    *sink = sum;
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
+        weight[j] = exp(((double)s[j] - top) / law->tau);
+        /* Rows must sum to mu whatever their length: what each addition rounds away is kept. */
+        const double next = sum + weight[j];
+        lost += sum >= weight[j] ? (sum - next) + weight[j] : (weight[j] - next) + sum;
+        sum = next;
+    }
+    sum += lost;
+    for (int64_t j = 0; j < count; j++) {
+        if (weight[j] > 0.0) weight[j] *= mass / sum;
+    }
+    *sink *= mass / sum;
+    return law->tau * log(mass / sum) - top;
+}
+
+/* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
+ * because p may be s itself. */
+static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int64_t count,
+                              double mu, double *remaining, REAL *p, double *taken,
+                              ota_row_found *found) {
+    double left = mu;
+    for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
+    while (left > 0.0) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < count; j++) {
+            if (remaining[j] > 0.0 && (double)s[j] > -INFINITY && (best < 0 || s[j] > s[best]))
+                best = j;
+        }
+        if (law->sink > -INFINITY && (best < 0 || law->sink > (double)s[best])) {
+            found->potential = -law->sink;
+            found->sink = left;
+            break;
+        }
+        if (best < 0) {
+            found->infeasible = left > 4.0e-16 * (double)count * mu;
+            break;
+        }
+        const double part = left < remaining[best] ? left : remaining[best];
+        taken[best] += part;
+        remaining[best] = part < remaining[best] ? remaining[best] - part : 0.0;
+        left -= part;
+        found->potential = -(double)s[best];
+        found->mass += part;
+    }
+    for (int64_t j = 0; j < count; j++) p[j] = (REAL)taken[j];
+}
+
+void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
+                          double *remaining, REAL *p, double *scratch, ota_row_found *found) {
+    double top = law->sink, room = 0.0;
+    bool broken = false;
+    for (int64_t j = 0; j < count; j++) {
+        if (isnan(s[j]) || (double)s[j] >= INFINITY) broken = true;
+        if ((double)s[j] > top) top = (double)s[j];
+        if ((double)s[j] > -INFINITY) room += remaining[j];
+    }
+    if (WORD(settled)(broken ? NAN : top, count, mu, p, found)) return;
+    const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    if (law->sink <= -INFINITY && room < mu - slack) {
+        found->infeasible = true;
+        return;
+    }
+    if (law->order <= 0.0) {
+        WORD(online_hard)(law, s, count, mu, remaining, p, scratch, found);
+        return;
+    }
+    double level = law->sink > -INFINITY ? exp((law->sink - top) / law->tau) : 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        level += exp(((double)s[j] - top) / law->tau);
+        scratch[j] = (double)s[j] > -INFINITY && remaining[j] > 0.0 ? 0.0 : -1.0;
+    }
+    found->lse = log(level) + top / law->tau;
+    /* Keys whose share exceeds their capacity are filled and closed; the others' share only grows, so at
+     * most `count` sweeps. */
+    double left = mu;
+    bool closed = mu > 0.0;
+    found->potential = -INFINITY;
+    while (closed && left > 0.0) {
+        closed = false;
+        found->potential = WORD(open_keys)(law, s, count, left, remaining, scratch, &found->sink);
+        double filled = 0.0;
+        for (int64_t j = 0; j < count; j++) {
+            if (scratch[j] >= remaining[j] && scratch[j] >= 0.0) {
+                filled += remaining[j];
+                scratch[j] = -2.0;
+                closed = true;
+            }
+        }
+        left -= filled;
+        if (found->potential >= INFINITY && left > slack) found->infeasible = true;
+    }
+    found->mass = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        const double share = scratch[j] < -1.5                ? remaining[j]
+                             : scratch[j] > 0.0 && left > 0.0 ? scratch[j]
+                                                              : 0.0;
+        p[j] = (REAL)share;
+        remaining[j] = scratch[j] < -1.5 ? 0.0 : remaining[j] - share;
+        found->mass += share;
+    }
+    if (!(left > 0.0)) found->sink = 0.0;
+}

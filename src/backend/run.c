@@ -1,0 +1,92 @@
+/* What every backend shares in one call of forward: interruption, progress, the last word on a head; and the table of
+ * backends. */
+#include "backend.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+extern const ota_backend ota_cpu_backend;
+
+static const ota_backend *const backends[] = {&ota_cpu_backend};
+enum { BACKENDS = (int)(sizeof backends / sizeof backends[0]) };
+
+const ota_backend *ota_backend_row(int index) {
+    return index >= 0 && index < BACKENDS ? backends[index] : NULL;
+}
+
+const ota_backend *ota_backend_named(const char *name) {
+    if (name == NULL || name[0] == '\0') return backends[0];
+    for (int k = 0; k < BACKENDS; k++) {
+        if (strcmp(backends[k]->name, name) == 0) return backends[k];
+    }
+    return NULL;
+}
+
+/* ---- runs --------------------------------------------------------------------------------------- */
+
+ota_status ota_interrupted(const ota_settings *settings) {
+    if (settings->cancel != NULL && __atomic_load_n(settings->cancel, __ATOMIC_RELAXED) != 0)
+        return OTA_CANCELLED;
+    if (settings->deadline_ns != 0 && ota_now_ns() > settings->deadline_ns) return OTA_TIMEOUT;
+    return OTA_OK;
+}
+
+bool ota_run_interrupted(ota_run *run) {
+    if (atomic_load_explicit(&run->stopped, memory_order_relaxed) != OTA_OK) return true;
+    const ota_status status = ota_interrupted(&run->resolved->settings);
+    if (status == OTA_OK) return false;
+    atomic_store(&run->stopped, status);
+    return true;
+}
+
+void ota_run_tell(void *context, int64_t round, double residual) {
+    ota_run *run = context;
+    const ota_resolved *r = run->resolved;
+    const ota_settings *s = &r->settings;
+    if (s->progress == NULL || atomic_flag_test_and_set(&run->telling)) return;
+    const ota_progress progress = {.heads_done = atomic_load(&run->heads_done),
+                                   .heads = r->batch * r->heads,
+                                   .round = round,
+                                   .residual = residual};
+    s->progress(s->progress_user, &progress);
+    atomic_flag_clear(&run->telling);
+}
+
+static void poison_array(const ota_array *a, int64_t batch, int64_t head) {
+    if (!ota_array_present(a)) return;
+    for (int64_t i = 0; i < a->size[2]; i++) {
+        for (int64_t j = 0; j < a->size[3]; j++) ota_array_set(a, batch, head, i, j, NAN);
+    }
+}
+
+void ota_run_poison(const ota_arrays *a, int64_t batch, int64_t head) {
+    const ota_array *const outputs[] = {
+        &a->out,      &a->coupling,    &a->row_potential, &a->column_potential, &a->lse,
+        &a->receiver, &a->row_entropy, &a->row_support,   &a->row_max,          &a->sink};
+    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; k++)
+        poison_array(outputs[k], batch, head);
+}
+
+static void tell_head_done(ota_run *run, const ota_head_result *result) {
+    if (run->resolved->settings.progress == NULL) return;
+    (void)atomic_fetch_add(&run->heads_done, 1);
+    ota_run_tell(run, result->rounds, fmax(result->row_error, result->column_error));
+}
+
+void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
+    const ota_resolved *r = run->resolved;
+    const ota_settings *s = &r->settings;
+    const int64_t index = batch * r->heads + head;
+    ota_head_status *status = &run->heads[index];
+    ota_head_result *result = &status->result;
+    if (mass > 0.0) result->row_error /= mass;
+    if (status->nonfinite_rows > 0 && result->status >= OTA_OK)
+        result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
+    if (result->status == OTA_OK && s->fixed && r->problem.columns != OTA_COLUMNS_FREE)
+        result->status = OTA_FIXED_ITERS;
+    if (result->status < OTA_OK) ota_run_poison(run->arrays, batch, head);
+    if (run->arrays->heads != NULL) run->arrays->heads[index] = *result;
+    tell_head_done(run, result);
+}

@@ -1,0 +1,205 @@
+/* ota_backward and ota_jvp: what they refuse, and how a run is reported. */
+#include "jvp.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static ota_status refuse(const ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_backward_mode mode = ota_backward_mode_of(plan);
+    if (r->order <= 0.0) {
+        return ota_fail(
+            error, OTA_NOT_DIFFERENTIABLE, "method",
+            "use softmax or entmax with a small temperature",
+            "hard plans jump where the scores change: their derivative is 0 or does not "
+            "exist");
+    }
+    if (plan->backward == NULL) {
+        return ota_fail(error, OTA_EINVAL, "gradients",
+                        "create the plan with options.gradients = 1",
+                        "the plan was made without the workspace of backward");
+    }
+    const bool rounds = mode == OTA_BACKWARD_UNROLLED;
+    const bool coupled = rounds || (mode == OTA_BACKWARD_IMPLICIT && plan->solver->solve != NULL);
+    if (coupled && r->settings.backward == (rounds ? 1 : 2)) {
+        return ota_fail(error, OTA_UNSUPPORTED, "backward", "use 0 (auto)",
+                        rounds
+                            ? "a fixed number of rounds is no solution, so only its rounds can be "
+                              "differentiated (unrolled)"
+                            : "in tolerance mode the number of rounds depends on the data, so the "
+                              "solution is differentiated (implicit)");
+    }
+    return OTA_OK;
+}
+
+/* What the last forward came to; `head` is the one at fault. */
+static ota_status check_forward(const ota_plan *plan, bool solved, int64_t *head,
+                                ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    /* Which pairs were pruned, only the plan that did it knows. */
+    if (solved && !r->settings.prune) return OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        const ota_head_status *tally = &plan->heads[k];
+        *head = k;
+        if (tally->result.status == OTA_UNSOLVED) {
+            return ota_fail(error, OTA_EINVAL, "plan", "run ota_forward on it first",
+                            "the plan has not run forward yet");
+        }
+        if (tally->result.status < OTA_OK || tally->result.status == OTA_PARTIAL) {
+            return ota_fail(error, OTA_NOT_CONVERGED, "plan", "raise max_rounds or tolerance",
+                            "the forward of head %" PRId64
+                            " ended with '%s', so it has no derivative",
+                            k, ota_status_word(tally->result.status));
+        }
+        if (tally->pruned > 0) {
+            return ota_fail(error, OTA_UNSUPPORTED, "prune", "mask the unusable pairs instead",
+                            "head %" PRId64 " was solved without %" PRId64 " unusable pairs", k,
+                            tally->pruned);
+        }
+    }
+    return OTA_OK;
+}
+
+static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    if (ota_backward_mode_of(plan) != OTA_BACKWARD_IMPLICIT) return OTA_OK;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        const int64_t b = k / r->heads, h = k % r->heads;
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (!isnan(ota_array_get(&arrays->column_potential, b, h, 0, j))) continue;
+            return ota_fail(error, OTA_NOT_CONVERGED, "column_potential",
+                            "give what a converged forward wrote",
+                            "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
+        }
+        for (int64_t i = 0; i < r->queries && plan->device->transposed; i++) {
+            if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
+            return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
+                            "give what a converged forward wrote",
+                            "row_potential of head %" PRId64 ", query %" PRId64 " is NaN", k, i);
+        }
+    }
+    return OTA_OK;
+}
+
+/* Rows that were empty or could not be computed, as their lse tells, which entropy plans have. */
+static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *found) {
+    const ota_resolved *r = &plan->resolved;
+    if (!ota_array_present(lse) || !(r->order > 0.0) || r->order > 1.0) return;
+    for (int64_t k = 0; k < r->batch * r->heads; k++) {
+        for (int64_t i = 0; i < r->queries; i++) {
+            const double x = ota_array_get(lse, k / r->heads, k % r->heads, 0, i);
+            found->empty_rows += x <= -INFINITY;
+            found->nonfinite_rows += isnan(x);
+        }
+    }
+}
+
+static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
+    if (result != NULL) {
+        const size_t size = result->size;
+        memcpy(result, found, size < sizeof *found ? size : sizeof *found);
+        result->size = size;
+    }
+    if (found->status >= OTA_OK) return found->status;
+    return ota_fail(error, found->status, "", "raise the temperature, or unroll fixed rounds", "%s",
+                    found->sentence);
+}
+
+static ota_status check_result(const ota_result *result, ota_error *error) {
+    if (result == NULL || result->size != 0) return OTA_OK;
+    return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
+                    "result.size is 0");
+}
+
+/* What is to be done of one call, after its door. */
+typedef struct entry {
+    ota_plan *plan;
+    const ota_arrays *arrays;
+    const ota_gradients *want; /* of backward, else NULL */
+    const ota_tangents *along; /* of jvp */
+} entry;
+
+/* Everything that is asked for becomes NaN. */
+static void poison(const entry *e) {
+    if (e->want != NULL) {
+        ota_gradients_poison(e->plan, e->want);
+        return;
+    }
+    ota_poison(&e->along->coupling);
+    ota_poison(&e->along->out);
+}
+
+static ota_status differentiate(const entry *e, ota_result *result, ota_error *error) {
+    ota_plan *plan = e->plan;
+    ota_result found = {.size = sizeof found,
+                        .status = OTA_OK,
+                        .promoted = plan->device->wide && plan->resolved.type != OTA_F64};
+    const bool solved = e->want != NULL && e->want->solved != 0;
+    ota_status status = check_forward(plan, solved, &found.head, error);
+    if (status == OTA_OK) status = check_finite(plan, e->arrays, error);
+    if (status != OTA_OK) {
+        if (status == OTA_NOT_CONVERGED) poison(e);
+        return status;
+    }
+    status = e->want != NULL ? ota_backward_run(plan, e->arrays, e->want, &found)
+                             : ota_tangents_run(plan, e->arrays, e->along, &found);
+    found.status = status;
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
+    if (solved) count_rows(plan, &e->arrays->lse, &found);
+    for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
+        found.empty_rows += plan->heads[k].empty_rows;
+        found.nonfinite_rows += plan->heads[k].nonfinite_rows;
+    }
+    if (status == OTA_OK && found.nonfinite_rows > 0) found.status = OTA_NONFINITE_ROWS;
+    if (status == OTA_NOT_CONVERGED) {
+        (void)snprintf(found.sentence, sizeof found.sentence,
+                       "head %" PRId64 ": the linear system of %s stopped at a relative "
+                       "residual of %.3g",
+                       found.head, e->want != NULL ? "backward" : "jvp", found.backward_residual);
+    } else if (found.status != OTA_OK) {
+        (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
+    }
+    return report(&found, result, error);
+}
+
+/* What both refuse. */
+static ota_status check_call(const ota_plan *plan, const ota_arrays *given,
+                             const ota_result *result, ota_arrays *arrays, ota_error *error) {
+    if (plan == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
+    ota_status status = check_result(result, error);
+    if (status == OTA_OK) status = refuse(plan, error);
+    if (status == OTA_OK)
+        status = ota_arrays_check(&plan->resolved, plan->values_width, given, arrays, error);
+    return status;
+}
+
+static ota_status check_capacities(const ota_arrays *arrays, ota_error *error) {
+    if (!ota_array_present(&arrays->remaining)) return OTA_OK;
+    return ota_fail(error, OTA_UNSUPPORTED, "remaining", "start from full capacities",
+                    "backward does not know the capacities forward started from");
+}
+
+ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
+                        ota_result *result, ota_error *error) {
+    ota_arrays arrays;
+    ota_gradients want;
+    ota_status status = check_call(plan, given, result, &arrays, error);
+    if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, gradients, &want, error);
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    const entry e = {plan, &arrays, &want, NULL};
+    return status == OTA_OK ? differentiate(&e, result, error) : status;
+}
+
+ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
+                   ota_result *result, ota_error *error) {
+    ota_arrays arrays;
+    ota_tangents along;
+    ota_status status = check_call(plan, given, result, &arrays, error);
+    if (status == OTA_OK) status = ota_tangents_check(plan, &arrays, tangents, &along, error);
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    const entry e = {plan, &arrays, NULL, &along};
+    return status == OTA_OK ? differentiate(&e, result, error) : status;
+}

@@ -1,0 +1,194 @@
+/* Prefix columns in reverse: row i is the last row of the exact plan of queries 0 ... i on keys 0 ... m-n+i, so
+ * its gradient spreads over that whole block. Every block is solved again, warm-started from the one before,
+ * and its system has a right side from its last row only:
+ *
+ *     dL/dS_kj += w_kj ([k = i] U_ij - a_k - b_j) / tau       O(queries) solves [DER-04, 14] */
+#include "backward.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows without a usable key are left out; nu is the same for every key that somebody may use. */
+static void block_masses(const ota_backward_job *job, const ota_head *head, double *mu, double *nu,
+                         double *total) {
+    const double *scores = head->scores;
+    double usable = 0.0;
+    *total = 0.0;
+    for (int64_t j = 0; j < head->columns; j++) nu[j] = 0.0;
+    for (int64_t i = 0; i < head->rows; i++) {
+        bool any = false;
+        for (int64_t j = 0; j < head->columns; j++) {
+            if (!(scores[i * head->stride + j] > -INFINITY)) continue;
+            any = true;
+            nu[j] = 1.0;
+        }
+        mu[i] = any ? ota_row_mass(&job->plan->resolved, job->batch, job->head, i) : 0.0;
+        *total += mu[i];
+    }
+    for (int64_t j = 0; j < head->columns; j++) usable += nu[j];
+    for (int64_t j = 0; j < head->columns; j++) nu[j] *= *total / (usable > 0.0 ? usable : 1.0);
+}
+
+static double slope_of(double p, double order) {
+    if (!(p > 0.0)) return 0.0;
+    return order > 1.0 ? pow(p, 2.0 - order) : p;
+}
+
+/* P of the block into `weights` (row by row, the solver's matrix of slopes), sums of the system. */
+static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
+                        double *slopes, double *scale) {
+    const int64_t last = block->rows - 1, stride = block->stride;
+    memset(v->right, 0, (size_t)block->columns * sizeof(double));
+    *scale = 0.0;
+    for (int64_t i = 0; i <= last; i++) {
+        double *w = slopes + i * stride, total = 0.0, sum = 0.0;
+        ota_row_found found;
+        v->den[i] = v->right_of_rows[i] = 0.0;
+        ota_row_solve_f64(&job->law, (const double *)block->scores + i * stride, block->g,
+                          block->columns, v->mu[i], w, &found);
+        v->f[i] = found.potential;
+        if (i == last) memcpy(job->seat->plan + i * stride, w, (size_t)block->columns * sizeof *w);
+        for (int64_t j = 0; j < block->columns; j++) {
+            w[j] = slope_of(w[j], block->order);
+            total += w[j];
+            if (i == last) sum += w[j] * v->upstream[j];
+        }
+        v->den[i] = total;
+        v->right_of_rows[i] = sum;
+        const double mean = total > 0.0 ? sum / total : 0.0;
+        for (int64_t j = 0; j < block->columns && i == last; j++) {
+            v->right[j] = w[j] * (v->upstream[j] - mean);
+            *scale += fabs(v->right[j]) + OTA_OFFSET_SHARE * w[j] * fabs(v->upstream[j]);
+        }
+    }
+    for (int64_t j = 0; j < block->columns; j++) v->extra[j] = 0.0;
+}
+
+/* Adds the block's share to dL/dS, the masses, the temperature and the order. */
+static void spread(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
+                   const double *slopes, const double *a, const double *b) {
+    ota_backward_space *s = job->space;
+    const int64_t last = block->rows - 1, stride = block->stride;
+    const int64_t index =
+        (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
+    const double tau = job->law.tau, order = block->order, k = order - 1.0;
+    double along = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
+    for (int64_t j = 0; j < block->columns; j++) {
+        if (!(v->nu[j] > 0.0)) continue;
+        along += b[j];
+        count += 1.0;
+    }
+    for (int64_t i = 0; i <= last; i++) {
+        const double *w = slopes + i * stride, *scores = (const double *)block->scores + i * stride;
+        if (!(v->mu[i] > 0.0)) continue;
+        s->row_mass[index + i] += a[i] + (count > 0.0 ? along / count : 0.0);
+        for (int64_t j = 0; j < block->columns; j++) {
+            if (!(w[j] > 0.0)) continue;
+            const double x = (scores[j] + v->f[i] + block->g[j]) / tau;
+            const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
+            s->gradient[i * stride + j] += g;
+            temperature -= g * x;
+            if (order > 1.0 && k * x > 0.0)
+                by_order += g * tau * k * x * (1.0 - log(k * x)) / (k * k);
+        }
+    }
+    s->temperature[job->head] += temperature;
+    s->order += by_order;
+}
+
+static ota_status add_block(ota_backward_job *job, const ota_head *block,
+                            const ota_block_parts *v) {
+    const ota_plan *plan = job->plan;
+    ota_backward_space *s = job->space;
+    const int64_t stride = block->stride;
+    double *row = s->gradient + (block->rows - 1) * stride;
+    memcpy(v->upstream, row, (size_t)plan->resolved.keys * sizeof *row);
+    memset(row, 0, (size_t)stride * sizeof *row);
+    if (!(v->mu[block->rows - 1] > 0.0)) return OTA_OK;
+    double scale = 0.0;
+    form_system(job, block, v, s->slopes, &scale);
+    const ota_status status = ota_prefix_system(job, block, v, scale);
+    if (status == OTA_OK) spread(job, block, v, s->slopes, s->a, s->b);
+    return status;
+}
+
+ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
+                             double scale) {
+    const ota_resolved *r = &job->plan->resolved;
+    ota_backward_space *s = job->space;
+    ota_adjoint system = {.rows = block->rows,
+                          .columns = block->columns,
+                          .stride = block->stride,
+                          .slopes = s->slopes,
+                          .algebra = &job->plan->device->algebra,
+                          .den = v->den,
+                          .extra = v->extra,
+                          .held = s->held,
+                          .row_right = v->right_of_rows,
+                          .right = v->right,
+                          .scale = scale,
+                          .enough = r->type == OTA_F64 ? 1.0e-10 : 1.0e-6,
+                          .settings = &r->settings,
+                          .pool = job->plan->pool,
+                          .partial = s->partial[0],
+                          .more = s->partial[1],
+                          .vectors = s->vectors,
+                          .a = s->a,
+                          .b = s->b};
+    const ota_status status = ota_adjoint_solve(&system);
+    if (system.residual > job->residual) job->residual = system.residual;
+    return status;
+}
+
+ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t n = r->queries, m = r->keys, stride = plan->device->dense_stride;
+    double *const *d = s->dense;
+    const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
+    ota_head head = {.rows = n,
+                     .columns = m,
+                     .scores = s->matrix,
+                     .stride = stride,
+                     .tau = job->law.tau,
+                     .order = job->law.order,
+                     .sink = -INFINITY,
+                     .mu = v.mu,
+                     .nu = v.nu,
+                     .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                     .row_strength = INFINITY,
+                     .rule = OTA_COLUMNS_EXACT,
+                     .settings = &r->settings,
+                     .backend = plan->backend,
+                     .algebra = &plan->device->algebra,
+                     .kernels = plan->device->kernels,
+                     .pool = plan->pool,
+                     .workspace = job->seat->workspace,
+                     .index = job->batch * r->heads + job->head,
+                     .f = v.f,
+                     .g = s->g};
+    for (int64_t i = 0; i < n * stride; i++) {
+        if (!(((const double *)head.scores)[i] > -INFINITY)) s->gradient[i] = 0.0;
+    }
+    memset(s->held, 0, (size_t)s->lane);
+    for (int64_t i = 0; i < n; i++) {
+        ota_status status = ota_interrupted(&r->settings);
+        if (status != OTA_OK) return status;
+        ota_head block = head;
+        block.rows = i + 1;
+        block.columns = m - n + i + 1;
+        block.warm = i > 0;
+        memset(job->seat->plan + i * stride, 0, (size_t)stride * sizeof(double));
+        block_masses(job, &block, v.mu, v.nu, &block.mass);
+        for (int64_t j = 0; j < block.columns; j++) {
+            if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;
+        }
+        if (v.mu[i] > 0.0) status = ota_solver_coupled.solve(&block);
+        if (status >= OTA_OK) status = visit(job, &block, &v);
+        if (status < OTA_OK) return status;
+    }
+    return OTA_OK;
+}
+
+ota_status ota_backward_prefix(ota_backward_job *job) { return ota_prefix_walk(job, add_block); }

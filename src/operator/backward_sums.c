@@ -1,0 +1,181 @@
+/* Gradients of what many pairs share: terms, temperature, sink, masses, parameters. Kept in f64 in the
+ * shape of the caller's array, added head after head and inside a head chunk after chunk, so that no bit
+ * depends on threads, and rounded once at the end. */
+#include "backward.h"
+
+#include <math.h>
+#include <string.h>
+
+static void clear(double *x, int64_t count) {
+    if (count > 0) memset(x, 0, (size_t)count * sizeof *x);
+}
+
+void ota_sums_clear(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = plan->backward;
+    clear(s->row_mass, r->batch * r->heads * r->queries);
+    clear(s->column_mass, r->batch * r->heads * r->keys);
+    clear(s->temperature, r->heads);
+    clear(s->alibi, r->heads);
+    clear(s->sink, r->heads);
+    s->order = s->cap = s->strength = s->row_strength = s->softcap = 0.0;
+    for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
+}
+
+double *ota_term_slice(const ota_backward_job *job, int t) {
+    const ota_array *a = &job->plan->resolved.terms[t].array;
+    const int64_t batch = a->size[0] == 1 ? 0 : job->batch, head = a->size[1] == 1 ? 0 : job->head;
+    return job->space->terms[t].sum + (batch * a->size[1] + head) * a->size[2] * a->size[3];
+}
+
+void ota_sums_of_head(const ota_backward_job *job) {
+    const ota_resolved *r = &job->plan->resolved;
+    ota_backward_space *s = job->space;
+    double sums[OTA_ROW_SUMS] = {0.0};
+    for (int64_t i = 0; i < r->queries; i++) {
+        for (int k = 0; k < OTA_ROW_SUMS; k++) sums[k] += s->row_sums[i * OTA_ROW_SUMS + k];
+    }
+    s->temperature[job->head] += sums[OTA_SUM_TEMPERATURE];
+    s->order += sums[OTA_SUM_ORDER];
+    s->sink[job->head] += sums[OTA_SUM_SINK];
+    s->alibi[job->head] += sums[OTA_SUM_ALIBI];
+    s->softcap += sums[OTA_SUM_SOFTCAP];
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_term_sum *sum = &s->terms[t];
+        double *to = sum->length > 0 ? ota_term_slice(job, t) : NULL;
+        for (int64_t k = 0; k < sum->length; k++) {
+            for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
+                to[k] += sum->partial[c * sum->length + k];
+        }
+    }
+}
+
+/* ---- out -------------------------------------------------------------------------------------- */
+
+static void put_number(const ota_array *to, double value) {
+    if (to != NULL && ota_array_present(to)) ota_array_set(to, 0, 0, 0, 0, value);
+}
+
+/* One per head, or their sum. */
+static void put_heads(const ota_array *to, const double *from, int64_t heads) {
+    if (to == NULL || !ota_array_present(to)) return;
+    if (to->size[3] == heads) {
+        for (int64_t h = 0; h < heads; h++) ota_array_set(to, 0, 0, 0, h, from[h]);
+        return;
+    }
+    double sum = 0.0;
+    for (int64_t h = 0; h < heads; h++) sum += from[h];
+    ota_array_set(to, 0, 0, 0, 0, sum);
+}
+
+/* from [batch][heads][length], summed over the dimensions that `to` shares. */
+static void put_vector(const ota_array *to, const double *from, int64_t batch, int64_t heads,
+                       int64_t length) {
+    if (!ota_array_present(to)) return;
+    const int64_t last_batch = to->size[0] == 1 ? 0 : batch - 1;
+    const int64_t last_head = to->size[1] == 1 ? 0 : heads - 1;
+    for (int64_t b = 0; b <= last_batch; b++) {
+        for (int64_t h = 0; h <= last_head; h++) {
+            for (int64_t k = 0; k < length; k++) {
+                double sum = 0.0;
+                for (int64_t i = b; i < batch; i += last_batch + 1) {
+                    for (int64_t j = h; j < heads; j += last_head + 1)
+                        sum += from[(i * heads + j) * length + k];
+                }
+                ota_array_set(to, b, h, 0, k, sum);
+            }
+        }
+    }
+}
+
+static void put_matrix(const ota_array *to, const double *from) {
+    for (int64_t b = 0; b < to->size[0]; b++) {
+        for (int64_t h = 0; h < to->size[1]; h++) {
+            for (int64_t i = 0; i < to->size[2]; i++) {
+                for (int64_t j = 0; j < to->size[3]; j++) ota_array_set(to, b, h, i, j, *from++);
+            }
+        }
+    }
+}
+
+void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_backward_space *s = plan->backward;
+    put_heads(&want->temperature, s->temperature, r->heads);
+    put_number(&want->order, s->order);
+    put_number(&want->cap, s->cap);
+    put_number(&want->strength, s->strength);
+    put_number(&want->row_strength, s->row_strength);
+    put_vector(&want->row_mass, s->row_mass, r->batch, r->heads, r->queries);
+    put_vector(&want->column_mass, s->column_mass, r->batch, r->heads, r->keys);
+    if (r->has_sink) put_heads(ota_gradient_of_term(r, want, r->term_count), s->sink, r->heads);
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_array *to = ota_gradient_of_term(r, want, t);
+        if (to == NULL) continue;
+        if (r->terms[t].kind == OTA_TERM_ALIBI)
+            put_heads(to, s->alibi, r->heads);
+        else if (r->terms[t].kind == OTA_TERM_SOFTCAP)
+            put_number(to, s->softcap);
+        else if (!s->terms[t].direct)
+            put_matrix(to, s->terms[t].sum);
+    }
+}
+
+/* ---- masses ----------------------------------------------------------------------------------- */
+
+/* Fixed rounds hand over derivatives by mu and the target; at a solution they are the multipliers, times
+ * what the rule's own exponentials make of them:
+ *
+ *     R_i = mu_i exp(-f_i / RHO)     C_j = nu_j exp(-g_j / rho)     exact: nu scaled to the total of mu */
+void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t index = job->batch * r->heads + job->head;
+    double *of_rows =
+        plan->device->transposed ? s->column_mass + index * n : s->row_mass + index * n;
+    double *of_columns =
+        plan->device->transposed ? s->row_mass + index * m : s->column_mass + index * m;
+    const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
+    const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
+    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(rule->row_sum[i] > 0.0)) continue;
+        const double shrunk = relaxed_rows ? exp(-rule->f[i] / p->row_strength) : 1.0;
+        of_rows[i] = rule->a[i] * shrunk;
+        if (relaxed_rows) {
+            s->row_strength +=
+                rule->a[i] * rule->row_sum[i] * rule->f[i] / (p->row_strength * p->row_strength);
+        }
+    }
+    if (p->columns == OTA_COLUMNS_FREE) return;
+    double usable = 0.0, along = 0.0, total = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        const double b = rule->b[j], c = rule->column_sum[j];
+        if (p->columns == OTA_COLUMNS_CAPPED) {
+            const double mass = !given ? 1.0
+                                : plan->device->transposed
+                                    ? ota_row_mass(r, job->batch, job->head, j)
+                                    : ota_column_mass(r, job->batch, job->head, j, 1.0);
+            s->cap += b * mass;
+            of_columns[j] = b * p->cap;
+            continue;
+        }
+        of_columns[j] = relaxed && rule->g[j] > -INFINITY ? b * exp(-rule->g[j] / p->strength) : b;
+        if (relaxed && c > 0.0) s->strength += b * c * rule->g[j] / (p->strength * p->strength);
+        usable += rule->used[j] ? 1.0 : 0.0;
+        total += c;
+        along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
+    }
+    const bool sink = job->law.sink > -INFINITY;
+    const bool scaled = p->columns == OTA_COLUMNS_EXACT && !sink;
+    if (p->columns == OTA_COLUMNS_CAPPED || (given && !scaled)) return;
+    /* The target moves with the total of the rows. */
+    const double count = given ? total : usable, mean = count > 0.0 ? along / count : 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        if (rule->row_sum[i] > 0.0) of_rows[i] += mean;
+    }
+    for (int64_t j = 0; j < m && scaled && given; j++) of_columns[j] -= mean;
+}

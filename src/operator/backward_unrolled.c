@@ -1,0 +1,119 @@
+/* What backward's fixed rounds start from: masses, targets and settings of one head in the orientation of the
+ * solver, as forward's rounds saw them. */
+#include "backward.h"
+
+#include <math.h>
+
+/* Masses as forward's rounds saw them: mu without empty rows, and which keys are usable or reached. */
+static void load_masses(ota_backward_job *job, ota_head *head, double *mu, double *nu) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->space;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    head->mass = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        s->held[j] = 0;
+        nu[j] = 0.0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double *row = (const double *)head->scores + i * head->stride;
+        mu[i] = plan->device->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                         : ota_row_mass(r, job->batch, job->head, i);
+        bool any = head->sink > -INFINITY;
+        for (int64_t j = 0; j < m; j++) {
+            if (!(row[j] > -INFINITY)) continue;
+            any = true;
+            s->held[j] = 1;
+            if (mu[i] > 0.0) nu[j] = 1.0;
+        }
+        if (!any) mu[i] = 0.0;
+        head->mass += mu[i];
+    }
+}
+
+void ota_backward_targets(const ota_backward_job *job, const ota_head *head, double *nu) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    const ota_backward_space *s = job->space;
+    const int64_t m = plan->device->dense_columns;
+    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
+    double usable = 0.0, total = 0.0;
+    for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        const bool reached = nu[j] > 0.0;
+        double mass = p->columns == OTA_COLUMNS_CAPPED ? 1.0
+                      : s->held[j]                     ? head->mass / usable
+                                                       : 0.0;
+        if (given) {
+            mass = plan->device->transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                            : ota_column_mass(r, job->batch, job->head, j, mass);
+        }
+        nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
+        if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
+        total += nu[j];
+    }
+    const bool sink = head->sink > -INFINITY;
+    for (int64_t j = 0; j < m && p->columns == OTA_COLUMNS_EXACT && !sink && total > 0.0; j++)
+        nu[j] *= head->mass / total;
+}
+
+ota_head ota_backward_head(const ota_backward_job *job) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    const ota_backward_space *s = job->space;
+    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    ota_head head = (ota_head){.rows = n,
+                               .columns = m,
+                               .scores = s->matrix,
+                               .stride = plan->device->dense_stride,
+                               .tau = job->law.tau,
+                               .order = 1.0,
+                               .sink = job->law.sink,
+                               .mu = s->dense[0],
+                               .nu = s->dense[1],
+                               .row_strength = job->law.row_strength,
+                               .rule = p->columns,
+                               .strength = p->strength,
+                               .lambda = p->lambda,
+                               .start = p->start,
+                               .end = p->end,
+                               .settings = &r->settings,
+                               .backend = plan->backend,
+                               .algebra = &plan->device->algebra,
+                               .kernels = plan->device->kernels,
+                               .pool = plan->pool,
+                               .f = s->dense[2],
+                               .g = s->dense[3]};
+    if (ota_array_present(&p->lambdas)) {
+        for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
+        head.lambdas = s->dense[4];
+    }
+    const ota_array *start = &job->arrays->start_potential;
+    for (int64_t j = 0; j < m; j++) {
+        const double g = ota_array_present(start) && !plan->device->transposed
+                             ? ota_array_get(start, job->batch, job->head, 0, j)
+                             : 0.0;
+        head.g[j] = isfinite(g) ? g : 0.0;
+        if (p->columns == OTA_COLUMNS_CAPPED && head.g[j] > 0.0) head.g[j] = 0.0;
+    }
+    return head;
+}
+
+void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds) {
+    ota_backward_space *s = job->space;
+    *head = ota_backward_head(job);
+    load_masses(job, head, s->dense[0], s->dense[1]);
+    ota_backward_targets(job, head, s->dense[1]);
+    *rounds = (ota_unrolled){.head = head,
+                             .steps = s->steps,
+                             .memory = s->step_memory,
+                             .partial = s->partial[0],
+                             .more_partial = s->partial[1],
+                             .row_scratch = s->partial[2],
+                             .f_grad = s->dense[5],
+                             .g_grad = s->dense[6],
+                             .gradient = s->gradient,
+                             .sums = {.row = s->dense[7], .column = s->vectors}};
+}

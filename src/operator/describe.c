@@ -1,0 +1,116 @@
+/* What a plan says of itself, one line "key: value" a fact. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "backward.h"
+#include "plan.h"
+
+typedef struct text_sink {
+    char *text;
+    size_t size, length;
+} text_sink;
+
+__attribute__((format(printf, 2, 3))) static void line(text_sink *to, const char *format, ...) {
+    char one[320];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(one, sizeof one, format, arguments);
+    va_end(arguments);
+    if (length < 0) return;
+    if ((size_t)length >= sizeof one) length = (int)sizeof one - 1;
+    if (to->text != NULL && to->length < to->size) {
+        (void)snprintf(to->text + to->length, to->size - to->length, "%s", one);
+    }
+    to->length += (size_t)length;
+}
+
+/* What the work is done in. */
+static const char *inside(const ota_plan *plan) {
+    static const char *const texts[] = {
+        [OTA_LADDER_F32] = "f32 inside",
+        [OTA_LADDER_F64] = "f64 inside",
+        [OTA_LADDER_F64_ON_F32] = "f64 inside (promoted, on scores in f32)",
+        [OTA_LADDER_F32_THEN_F64] = "f32 inside (f64 where a head needs it)",
+        [OTA_LADDER_F32_WARM_F64] = "f64 inside (rounds in f32 warm-start it)",
+        [OTA_LADDER_F32_OR_WARM_F64] = "f32 inside (f64 where a head needs it)"};
+    const ota_ladder ladder = plan->course.ladder;
+    const bool promoted = ladder == OTA_LADDER_F64 && plan->resolved.type != OTA_F64;
+    return promoted ? "f64 inside (promoted)" : texts[ladder];
+}
+
+size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
+    static const char *const types[] = {"none", "f64", "f32", "bf16", "f16"};
+    static const char *const sides[] = {"rows", "columns"};
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    const ota_settings *s = &r->settings;
+    text_sink to = {text, text_size, 0};
+    char method[160];
+    (void)ota_method_name(&r->problem, method, sizeof method);
+    line(&to, "method: %s\n", method);
+    line(&to,
+         "shape: batch %" PRId64 ", heads %" PRId64 " over %" PRId64 ", queries %" PRId64
+         ", keys %" PRId64 ", width %" PRId64 ", values %" PRId64 "\n",
+         r->batch, r->heads, r->key_heads, r->queries, r->keys, r->width, plan->values_width);
+    const ota_course *course = &plan->course;
+    line(&to, "type: %s in, %s\n", types[r->type], inside(plan));
+    line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
+    line(&to, "path: %s (%s)\n", course->strategy, course->why);
+    line(&to, "kernel: %s\n", course->level);
+    line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
+         s->executor != NULL ? " (the caller's executor)" : "");
+    line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
+    line(&to, "scale: %.17g\n", r->scale);
+    if (ota_array_present(&r->problem.temperatures))
+        line(&to, "temperature: one per head\n");
+    else
+        line(&to, "temperature: %.17g\n", r->problem.temperature);
+    line(&to, "terms: %d%s, supports: %d, offset: %" PRId64 "\n", r->term_count,
+         r->has_sink ? " and a sink" : "", r->support_count, r->offset);
+    if (p->axis == OTA_AXIS_COLUMNS) line(&to, "axis: columns\n");
+    if (p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS) {
+        line(&to, "order: starts on %s, ends on %s\n", sides[p->start], sides[p->end]);
+    }
+    if (p->rows == OTA_ROWS_RELAXED) line(&to, "rows: relaxed by %.17g\n", p->row_strength);
+    line(&to, "masses: rows %s, columns %s\n", ota_array_present(&p->row_mass) ? "given" : "1",
+         ota_array_present(&p->column_mass) ? "given" : "by default");
+    if (s->fixed)
+        line(&to, "rounds: exactly %" PRId64 "\n", s->rounds);
+    else
+        line(&to, "tolerance: %g, max_rounds: %" PRId64 "\n", s->tolerance, s->max_rounds);
+    if (s->tolerance_scaling > 0.0) line(&to, "tolerance_scaling: %g\n", s->tolerance_scaling);
+    if (s->anneal_start > 0.0) {
+        line(&to, "anneal: from %g by %g, %" PRId64 " rounds a stage, keeping %s\n",
+             s->anneal_start, s->anneal_factor, s->anneal_rounds,
+             s->anneal_keep_scaling ? "v" : "g");
+    }
+    if (s->relaxation_auto)
+        line(&to, "relaxation: auto\n");
+    else if (s->relaxation > 1.0 || s->relaxation < 1.0)
+        line(&to, "relaxation: %g\n", s->relaxation);
+    if (s->center != OTA_CENTER_NONE)
+        line(&to, "center: %s\n", s->center == OTA_CENTER_MEAN ? "mean" : "midrange");
+    line(&to, "precision: %s\n",
+         s->precision == OTA_PRECISION_AUTO  ? "auto"
+         : s->precision == OTA_PRECISION_F32 ? "f32"
+                                             : "f64");
+    line(&to, "flags:%s%s%s%s\n", s->prune ? " prune" : "",
+         s->allow_partial ? " allow_partial" : "", s->strict ? " strict" : "",
+         s->prune || s->allow_partial || s->strict ? "" : " none");
+    if (p->dropout > 0.0) {
+        line(&to, "dropout: %.17g, seed %" PRIu64 ", offset %" PRIu64 "\n", p->dropout,
+             p->dropout_seed, p->dropout_offset);
+    }
+    if (s->gradients)
+        line(&to, "backward: %s%s\n", ota_backward_describe(plan),
+             plan->walker_count > 1 ? ", heads side by side" : "");
+    if (s->workspace_limit > 0) line(&to, "workspace_limit: %zu\n", s->workspace_limit);
+    if (s->cpu[0] != '\0') line(&to, "cpu limit: %s\n", s->cpu);
+    if (s->deadline_ns != 0) line(&to, "deadline: %" PRId64 " ns\n", s->deadline_ns);
+    if (s->cancel != NULL || s->progress != NULL) {
+        line(&to, "callbacks:%s%s\n", s->cancel != NULL ? " cancel" : "",
+             s->progress != NULL ? " progress" : "");
+    }
+    return to.length;
+}

@@ -1,0 +1,388 @@
+/* Forward: hands the heads to the backend, and coupled ones to their solver, and gathers what happened. Nothing is
+ * chosen or allocated here. Heads run side by side when there are at least as many as threads, else one after another
+ * with their rows on all threads; the bits are the same. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+#include "solvers/stored_rounds.h"
+
+/* Is all work done in f64 although the data is narrower? */
+static bool is_promoted(const ota_plan *plan) {
+    const ota_ladder ladder = plan->course.ladder;
+    return plan->resolved.type != OTA_F64 &&
+           (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
+}
+
+/* ---- one coupled head --------------------------------------------------------------------------- */
+
+/* One head at work, in f32 or in f64. */
+typedef struct attempt {
+    const ota_plan *plan;
+    ota_run *run;
+    ota_head head;
+    ota_head_status *status;
+    bool narrow; /* f32 */
+    bool tried;  /* f32 before f64: where it fails, f64 has to do the head */
+} attempt;
+
+static char *sentence_of(const attempt *a) { return a->run->sentences[a->head.index]; }
+
+/* Why a streamed plan, which has no stored scores to go on with, gives up. */
+static ota_status give_up(const attempt *a, ota_rounds_end end) {
+    static const struct {
+        ota_status status;
+        const char *why;
+    } words[] = {
+        [OTA_ROUNDS_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
+        [OTA_ROUNDS_COARSE] = {OTA_TOL_UNREACHABLE,
+                               "the tolerance is below what the arithmetic of rounds reaches"},
+        [OTA_ROUNDS_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
+        [OTA_ROUNDS_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
+        [OTA_ROUNDS_INFEASIBLE] = {OTA_INFEASIBLE, "some mass has no place"},
+        [OTA_ROUNDS_NONFINITE] = {OTA_NONFINITE,
+                                  "the scores hold NaN or +inf and the columns couple all rows"},
+    };
+    (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                   "head %" PRId64 ": %s; without workspace_limit, stored scores would go on",
+                   a->head.index, words[end].why);
+    return words[end].status;
+}
+
+/* The smallest residual this arithmetic can be asked for (numeric policy 3.5). */
+static double residual_floor(const attempt *a) {
+    const double u = a->narrow ? 0x1p-24 : 0x1p-53;
+    return 8.0 * u + u * a->head.range / (4.0 * a->head.tau);
+}
+
+/* OTA_OK, or why the loaded scores have no solution. */
+static ota_status judge_scores(const attempt *a, bool finite) {
+    ota_head *head = (ota_head *)&a->head;
+    const ota_settings *s = &a->plan->resolved.settings;
+    if (!finite) {
+        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                       "head %" PRId64
+                       ": the scores hold NaN or +inf and the columns couple all rows",
+                       head->index);
+        return OTA_NONFINITE;
+    }
+    if (head->unusable < 0) {
+        head->unusable = 0;
+        if (head->rule == OTA_COLUMNS_EXACT || head->rule == OTA_COLUMNS_PREFIX) {
+            (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                           "head %" PRId64 ": a query with positive mass has no key it may use",
+                           head->index);
+            return OTA_INFEASIBLE;
+        }
+    }
+    const double floor = residual_floor(a);
+    if (head->order > 0.0 && !s->fixed && s->tolerance < 2.0 * floor) {
+        (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
+                       "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
+                       "reaches at this range of scores and temperature",
+                       head->index, s->tolerance, 2.0 * floor, a->narrow ? "f32" : "f64");
+        return OTA_TOL_UNREACHABLE;
+    }
+    return OTA_OK;
+}
+
+static void load_start(const attempt *a) {
+    const ota_head *head = &a->head;
+    const ota_resolved *r = &a->plan->resolved;
+    const ota_array *start = &a->run->arrays->start_potential;
+    for (int64_t j = 0; j < head->columns; j++)
+        head->g[j] =
+            head->warm ? ota_array_get(start, head->index / r->heads, head->index % r->heads, 0, j)
+                       : 0.0;
+}
+
+/* Stored scores, and the solver on them. */
+static ota_status solve_stored(attempt *a) {
+    const ota_plan *plan = a->plan;
+    ota_head *head = &a->head;
+    ota_head_status *status = a->status;
+    const bool finite = plan->backend->load(head);
+    if (plan->solver->solve == NULL)
+        return head->unusable < 0 && head->rule == OTA_COLUMNS_EXACT ? OTA_INFEASIBLE : OTA_OK;
+    const ota_status judged = judge_scores(a, finite);
+    if (judged != OTA_OK) return judged;
+    load_start(a);
+    head->method = NULL;
+    const ota_status solved = plan->stored_solver->solve(head);
+    status->solver = head->method != NULL ? head->method : plan->stored_solver->name;
+    status->result.rounds = head->rounds;
+    status->result.column_error = head->column_error;
+    status->unusable = head->unusable;
+    status->pruned = head->pruned;
+    status->underflowed = head->underflowed;
+    status->temperature_reached = head->temperature_reached;
+    (void)snprintf(sentence_of(a), sizeof *a->run->sentences, "%.511s", head->sentence);
+    return solved == OTA_NOT_CONVERGED && plan->resolved.settings.allow_partial ? OTA_PARTIAL
+                                                                                : solved;
+}
+
+/* Rounds on a kernel. True: the head is done, or the run was stopped. */
+static bool run_rounds(attempt *a, ota_warm_start *warm, ota_rounds_end *end) {
+    const ota_plan *plan = a->plan;
+    const ota_course *course = &plan->course;
+    const bool tries = ota_ladder_tries_f32(course->ladder);
+    const ota_settings *s = &plan->resolved.settings;
+    ota_head_status *status = a->status;
+    const ota_rounds_rule rule = {.named = plan->solver != &ota_solver_coupled,
+                                  .last_resort = !course->stored,
+                                  .coarse = a->tried && !tries,
+                                  .warms = a->narrow && ota_ladder_warms(course->ladder),
+                                  .of_matrix = a->tried && tries && plan->resolved.from_matrix};
+    const bool partial = !course->stored && s->allow_partial;
+    ota_status stopped = OTA_OK;
+    *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
+    if (*end == OTA_ROUNDS_STOPPED) {
+        status->result.status = stopped;
+        return true;
+    }
+    const bool spent = *end == OTA_ROUNDS_SPENT && partial;
+    if (*end != OTA_ROUNDS_DONE && !spent) return false;
+    status->result.rounds = a->head.rounds;
+    status->result.column_error = a->head.column_error;
+    status->temperature_reached = a->head.temperature_reached;
+    status->result.status = s->fixed ? OTA_FIXED_ITERS : spent ? OTA_PARTIAL : OTA_OK;
+    status->solver = ota_solver_sinkhorn.name;
+    return true;
+}
+
+static void put_column_potentials(const attempt *a) {
+    const ota_resolved *r = &a->plan->resolved;
+    const ota_head *head = &a->head;
+    const ota_array *to = &a->run->arrays->column_potential;
+    const double *column = r->problem.axis == OTA_AXIS_COLUMNS ? head->f : head->g;
+    for (int64_t j = 0; ota_array_present(to) && j < r->keys; j++)
+        ota_put(to, head->index / r->heads, head->index % r->heads, j, column[j]);
+}
+
+/* False: this arithmetic is too narrow for the head, f64 has to do it, from g if `warm` says so. */
+static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *warm) {
+    const ota_plan *plan = a->plan;
+    const ota_course *course = &plan->course;
+    const ota_backend *backend = plan->backend;
+    ota_head *head = &a->head;
+    ota_head_status *status = a->status;
+    const bool tries = ota_ladder_tries_f32(course->ladder);
+    backend->begin_head(a->run, index, place, a->narrow, warm->given, head);
+    head->warm = ota_array_present(&a->run->arrays->start_potential) &&
+                 plan->resolved.problem.axis == OTA_AXIS_ROWS;
+    if (head->warm) load_start(a);
+    if (ota_run_interrupted(a->run)) return true;
+    if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
+    ota_rounds_end end = OTA_ROUNDS_LOST;
+    const bool done = course->on_kernel && run_rounds(a, warm, &end);
+    if (a->tried && !done) return false;
+    if (!done) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
+    if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT) {
+        atomic_store(&a->run->stopped, status->result.status);
+        return true;
+    }
+    if (status->result.status >= OTA_OK) {
+        if (!done) backend->emit(head);
+        backend->gather(head);
+        put_column_potentials(a);
+    }
+    status->promoted = is_promoted(plan) || (tries && !head->narrow);
+    ota_run_settle(a->run, index / plan->resolved.heads, index % plan->resolved.heads, head->mass);
+    return true;
+}
+
+/* ---- heads -------------------------------------------------------------------------------------- */
+
+typedef struct forward_job {
+    const ota_plan *plan;
+    ota_run *run;
+} forward_job;
+
+/* The ladder of precisions: f32 where it may do, or may warm-start f64; then f64. */
+static void run_head(const forward_job *job, int64_t index, int64_t place) {
+    const ota_plan *plan = job->plan;
+    const ota_ladder ladder = plan->course.ladder;
+    const bool warm = ota_array_present(&job->run->arrays->start_potential);
+    attempt a = {.plan = plan, .run = job->run, .status = &plan->heads[index]};
+    ota_warm_start from = {.given = false};
+    if (plan->sentences != NULL) plan->sentences[index][0] = '\0';
+    if (ota_ladder_begins_f32(ladder) && (ladder != OTA_LADDER_F32_WARM_F64 || !warm)) {
+        a.narrow = true;
+        a.tried = ota_ladder_ends_f64(ladder);
+        if (try_head(&a, index, place, &from)) return;
+    }
+    a.narrow = a.tried = false;
+    (void)try_head(&a, index, place, &from);
+}
+
+static void head_task(void *context, int64_t index, int worker) {
+    run_head(context, index, worker);
+}
+
+/* A batch of small heads; those that it does not carry are run as any other. */
+static void small_task(void *context, int64_t batch, int worker) {
+    const forward_job *job = context;
+    const ota_plan *plan = job->plan;
+    const ota_backend *backend = plan->backend;
+    const int64_t step = backend->small_heads(job->run);
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    bool left[OTA_SMALL_HEADS_MOST] = {false};
+    if (ota_run_interrupted(job->run)) return;
+    backend->run_small(job->run, batch, worker, left);
+    for (int64_t k = 0; k < step && batch * step + k < heads; k++) {
+        if (left[k]) run_head(job, batch * step + k, worker);
+    }
+}
+
+static void run_heads(ota_plan *plan, ota_run *run) {
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    forward_job job = {plan, run};
+    const int64_t small = plan->backend->small_heads(run);
+    if (small > 0) {
+        ota_parallel(plan->pool, (heads + small - 1) / small, small_task, &job);
+    } else if (plan->course.path != OTA_PATH_COUPLED) {
+        plan->backend->run_rows(run);
+    } else if (heads >= ota_pool_threads(plan->pool)) {
+        ota_parallel(plan->pool, heads, head_task, &job);
+    } else {
+        for (int64_t k = 0; k < heads; k++) run_head(&job, k, 0);
+    }
+}
+
+/* ---- results ------------------------------------------------------------------------------------ */
+
+/* Failures outrank caveats; among failures the first head's. */
+static bool worse(ota_status a, ota_status b) {
+    if (a < OTA_OK || b < OTA_OK) return a < OTA_OK && b >= OTA_OK;
+    return a > b;
+}
+
+static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
+    const int64_t heads = plan->resolved.batch * plan->resolved.heads;
+    *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = is_promoted(plan)};
+    for (int64_t k = 0; ota_ladder_tries_f32(plan->course.ladder) && k < heads; k++)
+        result->promoted = (k == 0 || result->promoted) && plan->heads[k].promoted;
+    result->temperature_reached = heads > 0 ? ota_head_temperature(&plan->resolved, 0) : 0.0;
+    for (int64_t k = 0; k < heads; k++) {
+        const ota_head_status *t = &plan->heads[k];
+        if (worse(t->result.status, result->status)) {
+            result->status = t->result.status;
+            result->head = k;
+            if (t->temperature_reached > 0.0) result->temperature_reached = t->temperature_reached;
+        }
+        if (t->result.rounds > result->rounds) result->rounds = t->result.rounds;
+        if (!(t->result.row_error <= result->row_error)) result->row_error = t->result.row_error;
+        if (!(t->result.column_error <= result->column_error))
+            result->column_error = t->result.column_error;
+        result->empty_rows += t->empty_rows;
+        result->nonfinite_rows += t->nonfinite_rows;
+        result->unusable_pairs += t->unusable;
+        result->pruned_pairs += t->pruned;
+        result->underflowed += t->underflowed;
+    }
+    result->solver = heads > 0 ? plan->heads[result->head].solver : NULL;
+    if (heads > 0 && plan->heads[result->head].small) result->solver = ota_solver_sinkhorn.name;
+    if (result->solver == NULL) result->solver = plan->solver->name;
+    if (stopped != OTA_OK) result->status = (ota_status)stopped;
+    if (result->status == OTA_OK) return;
+    const char *reason =
+        plan->sentences != NULL && stopped == OTA_OK && !plan->heads[result->head].small
+            ? plan->sentences[result->head]
+            : "";
+    if (reason[0] != '\0') {
+        (void)snprintf(result->sentence, sizeof result->sentence, "%.511s", reason);
+    } else if (result->status == OTA_NONFINITE_ROWS || result->status == OTA_NONFINITE) {
+        (void)snprintf(result->sentence, sizeof result->sentence,
+                       "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
+    } else if (result->status == OTA_INFEASIBLE) {
+        const bool exact = plan->resolved.problem.columns == OTA_COLUMNS_EXACT;
+        const bool custom = plan->resolved.problem.regulariser == OTA_CUSTOM;
+        (void)snprintf(
+            result->sentence, sizeof result->sentence, "head %" PRId64 ": %s", result->head,
+            custom  ? "custom.weight cannot add up to a row's mass"
+            : exact ? "a query with positive mass has no key it may use"
+                    : "the keys a row may use have too little capacity left for its mass");
+    } else {
+        (void)snprintf(result->sentence, sizeof result->sentence, "%s",
+                       ota_status_text(result->status));
+    }
+}
+
+static const char *hint_of(ota_status status) {
+    switch (status) {
+    case OTA_NOT_CONVERGED:
+        return "raise max_rounds or tolerance, anneal, or allow the partial plan";
+    case OTA_INFEASIBLE:
+        return "change the masses, the mask, or use relaxed, capped or online columns";
+    case OTA_TOL_UNREACHABLE: return "raise tolerance or temperature";
+    case OTA_NONFINITE: return "remove NaN and +inf, or mask them";
+    default: return "";
+    }
+}
+
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
+                        ota_error *error) {
+    ota_arrays arrays;
+    const size_t result_size = result == NULL ? 0 : result->size;
+    if (result != NULL && result_size == 0) {
+        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
+                        "result.size is %zu", result_size);
+    }
+    const ota_status checked =
+        ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
+    if (checked != OTA_OK) return checked;
+    const ota_resolved *r = &plan->resolved;
+    if (ota_array_present(&arrays.start_potential) &&
+        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS || r->order <= 0.0 ||
+         r->problem.columns == OTA_COLUMNS_PREFIX)) {
+        return ota_fail(
+            error, OTA_EINVAL, "start_potential",
+            "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",
+            "start_potential has no use: this plan starts no rounds from column potentials");
+    }
+    ota_run run = {.resolved = r,
+                   .arrays = &arrays,
+                   .device = plan->device,
+                   .heads = plan->heads,
+                   .sentences = plan->sentences,
+                   .telling = ATOMIC_FLAG_INIT};
+    run.more_than_out =
+        ota_array_present(&arrays.coupling) || ota_array_present(&arrays.receiver) ||
+        ota_array_present(&arrays.row_entropy) || ota_array_present(&arrays.row_support) ||
+        ota_array_present(&arrays.row_max);
+    const int64_t heads = r->batch * r->heads;
+    for (int64_t k = 0; k < heads; k++) plan->heads[k] = (ota_head_status){0};
+    run_heads(plan, &run);
+    const int stopped = atomic_load(&run.stopped);
+    for (int64_t k = 0; k < heads && stopped != OTA_OK; k++)
+        ota_run_poison(&arrays, k / r->heads, k % r->heads);
+    ota_result full;
+    sum_up(plan, stopped, &full);
+    if (result != NULL) {
+        full.size = result_size;
+        memcpy(result, &full, result_size < sizeof full ? result_size : sizeof full);
+    }
+    if (full.status >= OTA_OK) return full.status;
+    return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);
+}
+
+ota_status ota_forward(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
+                       ota_error *error) {
+    if (plan == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
+    return ota_plan_run(plan, arrays, result, error);
+}
+
+ota_status ota_attend(const ota_problem *problem, const ota_options *options,
+                      const ota_arrays *arrays, ota_result *result, ota_error *error) {
+    ota_plan *plan = NULL;
+    const int64_t width =
+        arrays != NULL && arrays->size >= offsetof(ota_arrays, out) ? arrays->values.size[3] : 0;
+    ota_status status = ota_plan_create(&plan, problem, width, options, error);
+    if (status != OTA_OK) return status;
+    status = ota_forward(plan, arrays, result, error);
+    ota_plan_free(plan);
+    return status;
+}

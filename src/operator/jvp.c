@@ -1,0 +1,149 @@
+/* ota_jvp after its door: the workspace it reserves, and its walk over heads. What a head's rows need of each
+ * other is found first (tangents_coupled.c); rows that are alone or in order need nothing (tangents_rows.c).
+ *
+ * Memory besides backward's: keys, values and their tangents [keys][width] of one head and blocks of
+ * OTA_BLOCK_ROWS rows a worker; coupled columns use backward's matrices. */
+#include "jvp.h"
+
+#include <math.h>
+#include <string.h>
+
+static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
+    size_t count;
+    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
+        arena->overflowed = true;
+        return NULL;
+    }
+    return ota_arena_take(arena, count, sizeof(double));
+}
+
+static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
+    const int64_t width = plan->resolved.from_matrix ? 0 : plan->resolved.width;
+    ota_arena *a = &plan->arena;
+    w->scores = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->along = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->weights = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->change = take(a, OTA_BLOCK_ROWS, plan->device->stride);
+    w->queries = take(a, OTA_BLOCK_ROWS, width);
+    w->queries_along = take(a, OTA_BLOCK_ROWS, width);
+    w->out = take(a, OTA_BLOCK_ROWS, plan->values_width);
+    w->line = take(a, 1, plan->device->stride);
+}
+
+ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const bool placed = a->base != NULL;
+    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->device->stride;
+    ota_tangent_space *home = ota_arena_take(a, 1, sizeof *home), s = {0};
+    s.keys = take(a, width, stride);
+    s.keys_along = take(a, width, stride);
+    s.values = take(a, r->keys, plan->values_width);
+    s.values_along = take(a, r->keys, plan->values_width);
+    s.broken = ota_arena_take(a, (size_t)stride, sizeof(bool));
+    s.shut = ota_arena_take(a, (size_t)stride, sizeof(bool));
+    s.room = take(a, 1, stride);
+    s.room_along = take(a, 1, stride);
+    s.row_moved = take(a, 1, lane);
+    s.column_moved = take(a, 1, lane);
+    s.row_sum = take(a, 1, lane);
+    s.column_sum = take(a, 1, lane);
+    s.workers = ota_arena_take(a, (size_t)plan->device->worker_count, sizeof(ota_tangent_worker));
+    for (int k = 0; k < plan->device->worker_count; k++) {
+        ota_tangent_worker worker = {0};
+        take_worker(plan, &worker);
+        if (placed) s.workers[k] = worker;
+    }
+    if (placed) *home = s;
+    return home;
+}
+
+/* NaN on the allowed pairs of a head whose tangents were not found. */
+static void poison_head(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_tangent_worker *w = job->space->workers;
+    for (int64_t i = 0; i < r->queries; i++) {
+        ota_tangents_scores(job, w, i, 1);
+        for (int64_t j = 0; j < r->keys; j++) {
+            w->weights[j] = 0.0;
+            w->change[j] = w->scores[j] <= -INFINITY ? 0.0 : (double)NAN;
+        }
+        ota_tangents_put(job, w, i, 1);
+    }
+}
+
+static ota_status follow_head(ota_tangent_job *job) {
+    switch (job->base.mode) {
+    case OTA_BACKWARD_IMPLICIT: return ota_tangents_implicit(job);
+    case OTA_BACKWARD_UNROLLED: return ota_tangents_rounds(job);
+    case OTA_BACKWARD_PREFIX: return ota_tangents_prefix(job);
+    case OTA_BACKWARD_ONLINE: ota_tangents_online(job); break;
+    case OTA_BACKWARD_FREE:
+    default: ota_tangents_free(job); break;
+    }
+    return ota_interrupted(&job->base.plan->resolved.settings);
+}
+
+static ota_status run_head(ota_tangent_job *job) {
+    ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = base->space;
+    base->law = (ota_row_parameters){
+        .kernels = plan->device->kernels,
+        .order = r->order,
+        .tau = ota_head_temperature(r, base->head),
+        .sink = ota_head_sink(r, base->head),
+        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
+        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    ota_dropout_head(r, base->batch, base->head, base->dropout_key);
+    base->biased = job->held = false;
+    base->residual = 0.0;
+    job->temperature = ota_tangent_number(&job->along->temperature, base->head);
+    job->order = ota_tangent_number(&job->along->order, 0);
+    job->sink = r->has_sink ? ota_tangent_number(ota_tangent_of_term(r, job->along, r->term_count),
+                                                 base->head)
+                            : 0.0;
+    memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
+    memset(s->f, 0, (size_t)r->queries * sizeof *s->f);
+    memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
+    memset(s->g, 0, (size_t)plan->device->stride * sizeof *s->g);
+    memset(s->b, 0, (size_t)plan->device->stride * sizeof *s->b);
+    if (ota_device_has_seats(plan->device) && plan->device->wide) s->matrix = base->seat->scores;
+    const ota_status status = follow_head(job);
+    if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
+    return status;
+}
+
+ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
+                            ota_result *found) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_gradients nothing = {.size = sizeof nothing};
+    ota_tangent_job job = {
+        .base = {.plan = plan,
+                 .arrays = arrays,
+                 .want = &nothing,
+                 .space = plan->backward,
+                 .slot = plan->device->slots,
+                 .seat = ota_device_has_seats(plan->device) ? plan->device->seats : NULL,
+                 .mode = ota_backward_mode_of(plan)},
+        .along = along,
+        .space = plan->backward->tangents};
+    const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
+    found->status = OTA_OK;
+    for (int64_t index = 0; index < r->batch * r->heads; index++) {
+        job.base.batch = index / r->heads;
+        job.base.head = index % r->heads;
+        job.base.key_head = job.base.head / group;
+        if (job.base.head % group == 0) ota_tangents_load(&job);
+        const ota_status status = run_head(&job);
+        if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+        if (!(job.base.residual <= found->backward_residual))
+            found->backward_residual = job.base.residual;
+        if (status >= OTA_OK || found->status < OTA_OK) continue;
+        found->status = status;
+        found->head = index;
+    }
+    return found->status;
+}

@@ -1,0 +1,360 @@
+/* Tangents of coupled columns. Tolerance mode solves the system of tangents.h by the conjugate gradients of
+ * backward on the semi-dual; fixed rounds move their updates one after another (solver/unrolled_along.c);
+ * prefix solves every leading block again and keeps its last row [DER-04, DER-12..15].
+ *
+ *     right_j = sum_i w_ij (U_ij - row_right_i / den_i) - tau dC_j,   row_right_i = sum_j w_ij U_ij - tau dR_i
+ *
+ * State: what backward reserves, one or two matrices [dense_rows][dense_stride]. */
+#include <math.h>
+#include <string.h>
+
+#include "jvp.h"
+
+typedef void block_body(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                        int64_t chunk);
+
+typedef struct block_walk {
+    ota_tangent_job *job;
+    block_body *body;
+} block_walk;
+
+static void walk_chunk(void *context, int64_t chunk, int worker) {
+    const block_walk *walk = context;
+    const ota_resolved *r = &walk->job->base.plan->resolved;
+    ota_tangent_worker *w = &walk->job->space->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
+        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        ota_tangents_scores(walk->job, w, at, rows);
+        walk->body(walk->job, w, at, rows, chunk);
+    }
+}
+
+/* Scores and dS of all queries, block by block, to `body`. */
+static ota_status walk_rows(ota_tangent_job *job, block_body *body) {
+    block_walk walk = {job, body};
+    ota_backward_space *s = job->base.space;
+    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
+        memset(s->partial[k], 0, (size_t)(OTA_ADJOINT_CHUNKS * s->lane) * sizeof(double));
+    ota_parallel(job->base.plan->pool, OTA_ADJOINT_CHUNKS, walk_chunk, &walk);
+    return ota_interrupted(&job->base.plan->resolved.settings);
+}
+
+static void emit_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                       int64_t chunk) {
+    (void)chunk;
+    for (int64_t k = 0; k < rows; k++) (void)ota_tangents_solve(job, w, k, first + k);
+    ota_tangents_emit(job, w, first, rows);
+}
+
+/* ---- implicit --------------------------------------------------------------------------------- */
+
+enum { RIGHT, SCALE, MASS, SLOPES }; /* chunk sums by keys */
+
+/* One row of the solver: w into the matrix, its sums, its share of the right side. */
+static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t i,
+                       int64_t chunk) {
+    const ota_plan *plan = job->base.plan;
+    const ota_problem *p = &plan->resolved.problem;
+    ota_backward_space *s = job->base.space;
+    const int64_t m = plan->resolved.keys, at = k * plan->device->stride, lane = chunk * s->lane;
+    const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
+    const double *u = w->along + at, *weight = w->weights + at, tau = job->base.law.tau;
+    const double f = s->f[i];
+    double *slopes = s->matrix + i * plan->device->dense_stride;
+    double den = row.sink_slope, right = row.sink_slope * row.sink_along;
+    for (int64_t j = 0; j < m; j++) {
+        slopes[j] = ota_tangents_slope(job, w->scores[at + j], f, weight[j]);
+        den += slopes[j];
+        if (slopes[j] > 0.0) right += slopes[j] * u[j];
+    }
+    if (p->rows == OTA_ROWS_RELAXED) den += tau * row.sum / p->row_strength;
+    right -= tau * ota_tangents_of_row(job, i, row.sum, f, false);
+    s->dense[0][i] = den;
+    s->dense[1][i] = right;
+    job->space->row_sum[i] = row.sum;
+    const double mean = den > 0.0 ? right / den : 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        s->partial[MASS][lane + j] += weight[j];
+        if (!(slopes[j] > 0.0)) continue;
+        s->partial[RIGHT][lane + j] += slopes[j] * (u[j] - mean);
+        s->partial[SCALE][lane + j] +=
+            slopes[j] * (fabs(u[j] - mean) + OTA_OFFSET_SHARE * fabs(u[j]));
+    }
+}
+
+static void system_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                         int64_t chunk) {
+    for (int64_t k = 0; k < rows; k++) system_row(job, w, k, first + k, chunk);
+}
+
+/* The same where the solver's rows are keys: their means are not known yet. */
+static void turned_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                         int64_t chunk) {
+    const ota_plan *plan = job->base.plan;
+    ota_backward_space *s = job->base.space;
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k, at = k * plan->device->stride, lane = chunk * s->lane;
+        (void)ota_tangents_solve(job, w, k, i);
+        double sum = 0.0;
+        for (int64_t j = 0; j < plan->resolved.keys; j++) {
+            const double p = w->weights[at + j];
+            const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p);
+            s->matrix[j * plan->device->dense_stride + i] = slope;
+            s->partial[MASS][lane + j] += p;
+            s->partial[SLOPES][lane + j] += slope;
+            sum += p;
+            if (slope > 0.0) s->partial[RIGHT][lane + j] += slope * w->along[at + j];
+        }
+        job->space->column_sum[i] = sum;
+    }
+}
+
+static void turned_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                         int64_t chunk) {
+    (void)chunk;
+    const ota_plan *plan = job->base.plan;
+    ota_backward_space *s = job->base.space;
+    for (int64_t k = 0; k < rows; k++) {
+        const int64_t i = first + k, at = k * plan->device->stride;
+        (void)ota_tangents_solve(job, w, k, i);
+        double right = 0.0, scale = 0.0;
+        for (int64_t j = 0; j < plan->resolved.keys; j++) {
+            const double slope = s->matrix[j * plan->device->dense_stride + i],
+                         u = w->along[at + j];
+            if (!(slope > 0.0)) continue;
+            const double mean = s->dense[1][j] / s->dense[0][j];
+            right += slope * (u - mean);
+            scale += slope * (fabs(u - mean) + OTA_OFFSET_SHARE * fabs(u));
+        }
+        s->dense[6][i] = right;
+        s->dense[7][i] = scale;
+    }
+}
+
+static ota_status form_turned(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    const ota_problem *p = &plan->resolved.problem;
+    ota_backward_space *s = job->base.space;
+    const double tau = job->base.law.tau;
+    ota_status status = walk_rows(job, turned_block);
+    ota_backward_add_chunks(s, MASS, plan->device->dense_rows, job->space->row_sum);
+    ota_backward_add_chunks(s, SLOPES, plan->device->dense_rows, s->dense[0]);
+    ota_backward_add_chunks(s, RIGHT, plan->device->dense_rows, s->dense[1]);
+    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
+        const double sum = job->space->row_sum[i];
+        if (p->rows == OTA_ROWS_RELAXED) s->dense[0][i] += tau * sum / p->row_strength;
+        s->dense[1][i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
+    }
+    return status == OTA_OK ? walk_rows(job, turned_right) : status;
+}
+
+static ota_status form_straight(ota_tangent_job *job) {
+    ota_backward_space *s = job->base.space;
+    const ota_status status = walk_rows(job, system_block);
+    const int64_t columns = job->base.plan->device->dense_columns;
+    ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
+    ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
+    ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
+    return status;
+}
+
+static void load_potentials(ota_tangent_job *job) {
+    ota_backward_job *base = &job->base;
+    const ota_resolved *r = &base->plan->resolved;
+    for (int64_t j = 0; j < r->keys; j++)
+        base->space->g[j] =
+            ota_array_get(&base->arrays->column_potential, base->batch, base->head, 0, j);
+    job->held = base->plan->device->transposed;
+    for (int64_t i = 0; i < r->queries && job->held; i++)
+        base->space->f[i] =
+            ota_array_get(&base->arrays->row_potential, base->batch, base->head, 0, i);
+    base->biased = true;
+}
+
+/* What the columns' own rule adds, and which of them do not answer. */
+static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
+    const ota_plan *plan = job->base.plan;
+    const ota_problem *p = &plan->resolved.problem;
+    ota_backward_space *s = job->base.space;
+    const double tau = job->base.law.tau;
+    const double *f = plan->device->transposed ? s->g : s->f,
+                 *g = plan->device->transposed ? s->f : s->g;
+    ota_backward_find_used(&job->base, s->held);
+    const ota_mass_rule rule = {.f = f,
+                                .g = g,
+                                .row_sum = job->space->row_sum,
+                                .column_sum = job->space->column_sum,
+                                .used = s->held};
+    ota_tangents_of_columns(job, &rule, job->space->column_moved);
+    system->scale = 0.0;
+    for (int64_t j = 0; j < plan->device->dense_columns; j++) {
+        const double moved = tau * job->space->column_moved[j];
+        s->held[j] =
+            p->columns == OTA_COLUMNS_FREE || (p->columns == OTA_COLUMNS_CAPPED && !(g[j] < 0.0));
+        s->dense[6][j] -= moved;
+        if (!s->held[j]) system->scale += s->dense[7][j] + fabs(moved);
+        s->dense[3][j] =
+            p->columns == OTA_COLUMNS_RELAXED ? tau * job->space->column_sum[j] / p->strength : 0.0;
+    }
+}
+
+ota_status ota_tangents_implicit(ota_tangent_job *job) {
+    load_potentials(job);
+    ota_status status = job->base.plan->device->transposed ? form_turned(job) : form_straight(job);
+    if (status != OTA_OK) return status;
+    ota_adjoint system = ota_backward_system(&job->base);
+    bind_columns(job, &system);
+    status = ota_adjoint_solve(&system);
+    job->base.residual = system.residual;
+    return status == OTA_OK ? walk_rows(job, emit_block) : status;
+}
+
+/* ---- fixed rounds ----------------------------------------------------------------------------- */
+
+/* Scores and dS in the solver's orientation, padded as its kernels want them. */
+static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t first, int64_t rows,
+                        int64_t chunk) {
+    (void)chunk;
+    const ota_plan *plan = job->base.plan;
+    ota_backward_space *space = job->base.space;
+    const int64_t m = plan->resolved.keys, stride = plan->device->dense_stride;
+    for (int64_t k = 0; k < rows; k++) {
+        const double *s = w->scores + k * plan->device->stride,
+                     *along = w->along + k * plan->device->stride;
+        for (int64_t j = 0; j < m; j++) {
+            const int64_t at =
+                plan->device->transposed ? j * stride + first + k : (first + k) * stride + j;
+            space->matrix[at] = s[j];
+            space->gradient[at] = s[j] > -INFINITY ? along[j] : 0.0;
+        }
+    }
+}
+
+static ota_status widen(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    ota_backward_space *space = job->base.space;
+    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
+        for (int64_t j = plan->device->dense_columns; j < plan->device->dense_stride; j++) {
+            space->matrix[i * plan->device->dense_stride + j] = -INFINITY;
+            space->gradient[i * plan->device->dense_stride + j] = 0.0;
+        }
+    }
+    return walk_rows(job, widen_block);
+}
+
+ota_status ota_tangents_rounds(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_backward_space *s = job->base.space;
+    ota_status status = widen(job);
+    if (status != OTA_OK) return status;
+    ota_head head;
+    ota_unrolled rounds;
+    ota_backward_rounds(&job->base, &head, &rounds);
+    const ota_mass_rule rule = {
+        .row_sum = head.mu, .column_sum = head.nu, .g = head.g, .used = s->held, .finished = true};
+    for (int64_t i = 0; i < plan->device->dense_rows; i++)
+        job->space->row_moved[i] = ota_tangents_of_row(job, i, head.mu[i], 0.0, true);
+    ota_tangents_of_columns(job, &rule, job->space->column_moved);
+    const ota_unrolled_along along = {.temperature = job->temperature,
+                                      .strength = ota_tangent_number(&job->along->strength, 0),
+                                      .row_strength =
+                                          ota_tangent_number(&job->along->row_strength, 0),
+                                      .sink = job->sink,
+                                      .row = job->space->row_moved,
+                                      .column = job->space->column_moved};
+    status = ota_unrolled_replay(&rounds);
+    if (status == OTA_OK) status = ota_unrolled_follow(&rounds, &along);
+    if (status != OTA_OK) return status;
+    const double *of_rows[] = {rounds.found_f, rounds.f_grad},
+                 *of_columns[] = {head.g, rounds.g_grad};
+    const int turned = plan->device->transposed ? 1 : 0;
+    const double *const *queries = turned ? of_columns : of_rows;
+    const double *const *keys = turned ? of_rows : of_columns;
+    for (int64_t i = 0; i < r->queries; i++) {
+        s->f[i] = queries[0][i];
+        s->a[i] = -queries[1][i];
+    }
+    for (int64_t j = 0; j < r->keys; j++) {
+        s->g[j] = keys[0][j];
+        s->b[j] = -keys[1][j];
+    }
+    job->held = job->base.biased = true;
+    return walk_rows(job, emit_block);
+}
+
+/* ---- prefix ----------------------------------------------------------------------------------- */
+
+/* Row k of a block: w into the slopes, its sums, its share of the right side; P and U stay in the worker. */
+static void block_row(ota_tangent_job *job, const ota_head *block, const ota_block_parts *v,
+                      int64_t k, double *scale) {
+    ota_backward_space *space = job->base.space;
+    ota_tangent_worker *w = job->space->workers;
+    const int64_t m = block->columns;
+    const double *s = (const double *)block->scores + k * block->stride;
+    double *slopes = space->slopes + k * block->stride, *u = w->along, *p = w->weights;
+    ota_row_found found;
+    memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
+    ota_row_solve_f64(&job->base.law, s, block->g, m, v->mu[k], p, &found);
+    v->f[k] = found.potential;
+    ota_tangents_complete(job, s, found.potential, p, m, u);
+    double den = 0.0, right = 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        slopes[j] = ota_tangents_slope(job, s[j], found.potential, p[j]);
+        den += slopes[j];
+        if (slopes[j] > 0.0) right += slopes[j] * u[j];
+    }
+    right -= block->tau * ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
+    v->den[k] = den;
+    v->right_of_rows[k] = right;
+    const double mean = den > 0.0 ? right / den : 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        if (!(slopes[j] > 0.0)) continue;
+        v->right[j] += slopes[j] * (u[j] - mean);
+        *scale += slopes[j] * (fabs(u[j] - mean) + OTA_OFFSET_SHARE * fabs(u[j]));
+    }
+}
+
+/* The block's last row: what it holds is dP of that query. */
+static ota_status follow_block(ota_backward_job *base, const ota_head *block,
+                               const ota_block_parts *v) {
+    ota_tangent_job *job = (ota_tangent_job *)(void *)base;
+    ota_backward_space *space = base->space;
+    ota_tangent_worker *w = job->space->workers;
+    const int64_t last = block->rows - 1, m = block->columns, keys = base->plan->resolved.keys;
+    const double *s = (const double *)block->scores + last * block->stride;
+    double total = 0.0, usable = 0.0, scale = 0.0;
+    memset(v->right, 0, (size_t)m * sizeof(double));
+    memset(v->extra, 0, (size_t)m * sizeof(double));
+    memset(w->change, 0, (size_t)keys * sizeof(double));
+    memset(w->weights, 0, (size_t)keys * sizeof(double));
+    memcpy(w->scores, s, (size_t)keys * sizeof(double));
+    if (v->mu[last] > 0.0) {
+        for (int64_t k = 0; k <= last; k++) {
+            block_row(job, block, v, k, &scale);
+            total += ota_tangents_of_row(job, k, v->mu[k], 0.0, false);
+        }
+        for (int64_t j = 0; j < m; j++) usable += v->nu[j] > 0.0 ? 1.0 : 0.0;
+        for (int64_t j = 0; j < m; j++) {
+            if (v->nu[j] > 0.0) v->right[j] -= block->tau * total / usable;
+        }
+        const ota_status status =
+            ota_prefix_system(base, block, v, scale + fabs(block->tau * total));
+        if (status != OTA_OK) return status;
+    }
+    for (int64_t j = 0; j < m; j++) {
+        if (!(w->weights[j] > 0.0)) continue;
+        w->change[j] = space->slopes[last * block->stride + j] / block->tau *
+                       (w->along[j] - space->a[last] - space->b[j]);
+    }
+    ota_tangents_put(job, w, last, 1);
+    return OTA_OK;
+}
+
+ota_status ota_tangents_prefix(ota_tangent_job *job) {
+    const ota_status status = widen(job);
+    return status == OTA_OK ? ota_prefix_walk(&job->base, follow_block) : status;
+}

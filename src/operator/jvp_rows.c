@@ -1,0 +1,241 @@
+/* Tangents of single rows. With the sums of a row's weights fixed at R_i,
+ *
+ *     a_i = (sum_j w_ij U_ij + sink's w U - tau dR_i) / (sum_j w_ij + sink's w)
+ *
+ * Online: a key whose capacity C_j ran out in row i has dP_ij = dC_j there and 0 later; the open keys share
+ * dR_i - sum of those. Every row then leaves dC_j - dP_ij to the next. */
+#include <math.h>
+#include <string.h>
+
+#include "jvp.h"
+
+/* ---- pairs ------------------------------------------------------------------------------------ */
+
+double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p) {
+    const ota_row_parameters *law = &job->base.law;
+    if (!(p > 0.0)) return 0.0;
+    if (law->custom != NULL)
+        return law->custom->slope(law->custom->user, ota_custom_argument(s, f, law->tau));
+    return law->order > 1.0 ? pow(p, 2.0 - law->order) : p;
+}
+
+/* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
+static double by_parameters(const ota_tangent_job *job, double s, double f, double p) {
+    const ota_row_parameters *law = &job->base.law;
+    const bool cools = job->temperature < 0.0 || job->temperature > 0.0;
+    const bool bends = job->order < 0.0 || job->order > 0.0;
+    if (!cools && !bends) return 0.0;
+    if (law->custom != NULL) return -ota_custom_argument(s, f, law->tau) * job->temperature;
+    if (!(law->order > 1.0)) return -log(p) * job->temperature;
+    const double k = law->order - 1.0, power = pow(p, k);
+    const double moved = bends ? law->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;
+    return moved - power / k * job->temperature;
+}
+
+void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
+                           int64_t count, double *u) {
+    for (int64_t j = 0; j < count; j++) {
+        if (p[j] > 0.0) u[j] += by_parameters(job, s[j], f, p[j]);
+    }
+}
+
+static void complete_sink(const ota_tangent_job *job, double f, double weight,
+                          ota_tangent_row *found) {
+    const double sink = job->base.law.sink;
+    found->sink_slope = found->sink_along = 0.0;
+    if (!(sink > -INFINITY) || !(weight > 0.0)) return;
+    found->sink_slope = ota_tangents_slope(job, sink, f, weight);
+    found->sink_along = job->sink + by_parameters(job, sink, f, weight);
+}
+
+ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k,
+                                   int64_t query) {
+    const ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    ota_backward_space *space = base->space;
+    const int64_t m = plan->resolved.keys;
+    const double *s = w->scores + k * plan->device->stride, *g = base->biased ? space->g : NULL;
+    double *p = w->weights + k * plan->device->stride;
+    ota_row_found found;
+    if (job->held) {
+        ota_row_weights_f64(&base->law, s, g, m, space->f[query], p, &found);
+    } else {
+        const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
+        ota_row_solve_f64(&base->law, s, g, m, mu, p, &found);
+        space->f[query] = found.potential;
+        space->bad[query] |= found.nonfinite;
+    }
+    ota_tangent_row row = {.sum = found.mass + found.sink};
+    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->device->stride);
+    complete_sink(job, space->f[query], found.sink, &row);
+    return row;
+}
+
+/* ---- out -------------------------------------------------------------------------------------- */
+
+static bool uses_broken(const ota_tangent_job *job, const double *s, const double *p) {
+    for (int64_t j = 0; j < job->base.plan->resolved.keys; j++) {
+        if (!job->space->broken[j] || !(s[j] > -INFINITY)) continue;
+        if (job->base.law.order <= 1.0 || p[j] > 0.0) return true;
+    }
+    return false;
+}
+
+void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                      int64_t rows) {
+    const ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    const int64_t m = plan->resolved.keys, width = plan->values_width,
+                  stride = plan->device->stride;
+    if (ota_array_present(&job->along->coupling)) {
+        ota_unpack_rows_f64(&job->along->coupling, base->batch, base->head, first, rows, w->change,
+                            stride);
+    }
+    if (!ota_array_present(&job->along->out) || width == 0) return;
+    for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
+        const uint32_t *key = base->dropout_key;
+        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
+        ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
+    }
+    const ota_kernels_f64 *kernels = plan->device->kernels->f64;
+    memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
+    kernels->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);
+    if (ota_array_present(&job->along->values)) {
+        kernels->apply(w->weights, stride, job->space->values_along, width, rows, m, width, w->out,
+                       width);
+    }
+    for (int64_t k = 0; k < rows; k++) {
+        if (!uses_broken(job, w->scores + k * stride, w->weights + k * stride)) continue;
+        for (int64_t c = 0; c < width; c++) w->out[k * width + c] = (double)NAN;
+    }
+    ota_unpack_rows_f64(&job->along->out, base->batch, base->head, first, rows, w->out, width);
+}
+
+/* dP of a row: NaN on the allowed pairs of one that is not finite. */
+static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
+    const ota_backward_space *space = job->base.space;
+    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
+    const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
+    const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.law.tau;
+    for (int64_t j = 0; j < m; j++) {
+        double change = 0.0;
+        if (space->bad[query])
+            change = s[j] <= -INFINITY ? 0.0 : (double)NAN;
+        else if (p[j] > 0.0)
+            change = ota_tangents_slope(job, s[j], f, p[j]) * rate * (u[j] - a - space->b[j]);
+        w->change[at + j] = change;
+    }
+}
+
+void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                       int64_t rows) {
+    for (int64_t k = 0; k < rows; k++) pairs(job, w, k, first + k);
+    ota_tangents_put(job, w, first, rows);
+}
+
+/* ---- rows alone ------------------------------------------------------------------------------- */
+
+/* a_i; the pairs that are `shut` (NULL: none) do not answer. */
+static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
+                         double f, const ota_tangent_row *row, double moved, const bool *shut) {
+    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
+    const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
+    double total = row->sink_slope, sum = row->sink_slope * row->sink_along;
+    for (int64_t j = 0; j < m; j++) {
+        if (!(p[j] > 0.0) || (shut != NULL && shut[j])) continue;
+        const double slope = ota_tangents_slope(job, s[j], f, p[j]);
+        total += slope;
+        sum += slope * u[j];
+    }
+    return total > 0.0 ? (sum - job->base.law.tau * moved) / total : 0.0;
+}
+
+static void free_task(void *context, int64_t chunk, int worker) {
+    const ota_tangent_job *job = context;
+    const ota_resolved *r = &job->base.plan->resolved;
+    ota_backward_space *space = job->base.space;
+    ota_tangent_worker *w = &job->space->workers[worker];
+    int64_t first, last;
+    ota_adjoint_rows(r->queries, chunk, &first, &last);
+    for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
+        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        ota_tangents_scores(job, w, at, rows);
+        for (int64_t k = 0; k < rows; k++) {
+            const int64_t i = at + k;
+            const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
+            const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
+            space->a[i] = multiplier(job, w, k, space->f[i], &row, moved, NULL);
+        }
+        ota_tangents_emit(job, w, at, rows);
+    }
+}
+
+void ota_tangents_free(ota_tangent_job *job) {
+    ota_parallel(job->base.plan->pool, OTA_ADJOINT_CHUNKS, free_task, job);
+}
+
+/* ---- rows in order ---------------------------------------------------------------------------- */
+
+static void start_capacities(ota_tangent_job *job) {
+    const ota_resolved *r = &job->base.plan->resolved;
+    const int64_t batch = job->base.batch, head = job->base.head;
+    const double cap = ota_tangent_number(&job->along->cap, 0);
+    const ota_array *moved = &job->along->column_mass;
+    for (int64_t j = 0; j < r->keys; j++) {
+        const double mass = ota_column_mass(r, batch, head, j, 1.0);
+        job->space->room[j] = r->problem.cap * mass;
+        job->space->room_along[j] = cap * mass;
+        if (ota_array_present(moved))
+            job->space->room_along[j] += r->problem.cap * ota_array_get(moved, batch, head, 0, j);
+    }
+}
+
+/* One row: which keys it closes, dP, and what is left of the capacities' tangents. */
+static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
+    ota_backward_job *base = &job->base;
+    const ota_plan *plan = base->plan;
+    ota_backward_space *space = base->space;
+    const int64_t at = k * plan->device->stride, m = plan->resolved.keys;
+    const double *s = w->scores + at;
+    double *p = w->weights + at, *change = w->change + at, *left = job->space->room_along;
+    const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
+    double moved = ota_tangents_of_row(job, query, mu, 0.0, false);
+    bool *shut = job->space->shut;
+    ota_row_found found;
+    for (int64_t j = 0; j < m; j++) shut[j] = job->space->room[j] > 0.0;
+    ota_row_online_f64(&base->law, s, m, mu, job->space->room, p, w->line, &found);
+    const double f = found.potential;
+    space->f[query] = f;
+    space->bad[query] = found.nonfinite;
+    for (int64_t j = 0; j < m; j++) {
+        /* A key without capacity gives what it gains to the first row that would use it. */
+        const bool never =
+            !shut[j] && s[j] > -INFINITY && (base->law.order <= 1.0 || s[j] + f > 0.0);
+        const bool closes = shut[j] && !(job->space->room[j] > 0.0);
+        shut[j] = closes || never;
+        if (shut[j]) moved -= left[j];
+    }
+    ota_tangent_row row = {.sum = mu};
+    ota_tangents_complete(job, s, f, p, m, w->along + at);
+    complete_sink(job, f, found.sink, &row);
+    space->a[query] = multiplier(job, w, k, f, &row, moved, shut);
+    pairs(job, w, k, query);
+    for (int64_t j = 0; j < m && !space->bad[query]; j++) {
+        if (shut[j]) change[j] = left[j];
+        left[j] = shut[j] ? 0.0 : left[j] - change[j];
+    }
+}
+
+void ota_tangents_online(ota_tangent_job *job) {
+    const ota_resolved *r = &job->base.plan->resolved;
+    ota_tangent_worker *w = &job->space->workers[0];
+    start_capacities(job);
+    for (int64_t at = 0; at < r->queries; at += OTA_BLOCK_ROWS) {
+        const int64_t rows = at + OTA_BLOCK_ROWS < r->queries ? OTA_BLOCK_ROWS : r->queries - at;
+        if (ota_interrupted(&r->settings) != OTA_OK) return;
+        ota_tangents_scores(job, w, at, rows);
+        for (int64_t k = 0; k < rows; k++) online_row(job, w, k, at + k);
+        ota_tangents_put(job, w, at, rows);
+    }
+}

@@ -1,0 +1,173 @@
+/* Scores and their tangents, row by row from the definition of ota_problem:
+ *
+ *     Z  = Q K^T + inside            dZ = dQ K^T + Q dK^T + d inside
+ *     B  = scale Z                   bent: cap tanh(B / cap), with y = B / cap
+ *     dB = scale dZ (1 - tanh^2 y) + dcap (tanh y - y (1 - tanh^2 y))
+ *     dS = dB - d slope |i + offset - j| + d relative + d dense + tangents.scores
+ *
+ * Shapes: Q [queries][width], K [keys][width], S [queries][keys]. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "jvp.h"
+
+const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *along, int t) {
+    if (along->terms == NULL) return NULL;
+    const ota_array *a = &along->terms[t == r->term_count ? r->sink_place : r->term_places[t]];
+    return ota_array_present(a) ? a : NULL;
+}
+
+double ota_tangent_number(const ota_array *a, int64_t head) {
+    if (a == NULL || !ota_array_present(a)) return 0.0;
+    return ota_array_get(a, 0, 0, 0, a->size[3] == 1 ? 0 : head);
+}
+
+/* to[k][j] = from[j][k]. */
+static void load_turned(const ota_tangent_job *job, const ota_array *from, double *to) {
+    const ota_backward_job *base = &job->base;
+    const ota_resolved *r = &base->plan->resolved;
+    const int64_t stride = base->plan->device->stride;
+    double *row = job->space->workers[0].queries;
+    for (int64_t j = 0; j < r->keys; j++) {
+        ota_pack_rows_f64(from, base->batch, base->key_head, j, 1, row, r->width);
+        for (int64_t k = 0; k < r->width; k++) to[k * stride + j] = row[k];
+    }
+}
+
+static void load_values(const ota_tangent_job *job, const ota_array *from, double *to) {
+    const ota_plan *plan = job->base.plan;
+    const int64_t width = plan->values_width;
+    ota_pack_rows_f64(from, job->base.batch, job->base.key_head, 0, plan->resolved.keys, to, width);
+    for (int64_t j = 0; j < plan->resolved.keys; j++) {
+        for (int64_t k = 0; k < width; k++) {
+            if (isfinite(to[j * width + k])) continue;
+            to[j * width + k] = 0.0;
+            job->space->broken[j] = true;
+        }
+    }
+}
+
+void ota_tangents_load(ota_tangent_job *job) {
+    const ota_plan *plan = job->base.plan;
+    const ota_resolved *r = &plan->resolved;
+    ota_tangent_space *s = job->space;
+    memset(s->broken, 0, (size_t)plan->device->stride * sizeof *s->broken);
+    if (!r->from_matrix && r->width > 0) {
+        load_turned(job, &r->problem.keys, s->keys);
+        if (ota_array_present(&job->along->keys))
+            load_turned(job, &job->along->keys, s->keys_along);
+    }
+    if (!ota_array_present(&job->along->out) || plan->values_width == 0) return;
+    load_values(job, &job->base.arrays->values, s->values);
+    if (ota_array_present(&job->along->values))
+        load_values(job, &job->along->values, s->values_along);
+}
+
+/* Z and dZ without the inner term. */
+static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                          int64_t rows) {
+    const ota_backward_job *base = &job->base;
+    const ota_resolved *r = &base->plan->resolved;
+    const ota_tangent_space *s = job->space;
+    const ota_kernels_f64 *kernels = base->plan->device->kernels->f64;
+    const int64_t stride = base->plan->device->stride, m = r->keys, width = r->width;
+    const size_t block = (size_t)(rows * stride) * sizeof(double);
+    memset(w->along, 0, block);
+    if (r->from_matrix) {
+        ota_pack_rows_f64(&r->problem.scores, base->batch, base->head, first, rows, w->scores,
+                          stride);
+        if (ota_array_present(&job->along->matrix)) {
+            ota_pack_rows_f64(&job->along->matrix, base->batch, base->head, first, rows, w->along,
+                              stride);
+        }
+        return;
+    }
+    memset(w->scores, 0, block);
+    if (width == 0) return;
+    ota_pack_rows_f64(&r->problem.queries, base->batch, base->head, first, rows, w->queries, width);
+    kernels->apply(w->queries, width, s->keys, stride, rows, width, m, w->scores, stride);
+    if (ota_array_present(&job->along->keys)) {
+        kernels->apply(w->queries, width, s->keys_along, stride, rows, width, m, w->along, stride);
+    }
+    if (!ota_array_present(&job->along->queries)) return;
+    ota_pack_rows_f64(&job->along->queries, base->batch, base->head, first, rows, w->queries_along,
+                      width);
+    kernels->apply(w->queries_along, width, s->keys, stride, rows, width, m, w->along, stride);
+}
+
+/* dZ -> dB of a row; z: the raw products. */
+static void bend(const ota_tangent_job *job, int64_t query, const double *z, double *along) {
+    const ota_resolved *r = &job->base.plan->resolved;
+    const int64_t head = job->base.head, diagonal = query + r->keys - 1;
+    const ota_term *inside = NULL, *softcap = NULL;
+    const ota_array *inside_along = NULL;
+    double cap_along = 0.0;
+    for (int t = 0; t < r->term_count; t++) {
+        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+            softcap = &r->terms[t];
+            cap_along = ota_tangent_number(ota_tangent_of_term(r, job->along, t), 0);
+        }
+        if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
+        inside = &r->terms[t];
+        inside_along = ota_tangent_of_term(r, job->along, t);
+    }
+    for (int64_t j = 0; inside_along != NULL && j < r->keys; j++)
+        along[j] += ota_array_get(inside_along, 0, head, 0, diagonal - j);
+    for (int64_t j = 0; j < r->keys; j++) along[j] *= r->scale;
+    for (int64_t j = 0; softcap != NULL && j < r->keys; j++) {
+        double y = z[j];
+        if (inside != NULL) y += ota_array_get(&inside->array, 0, head, 0, diagonal - j);
+        y *= r->scale / softcap->value;
+        const double bent = tanh(y), left = (1.0 - bent) * (1.0 + bent);
+        along[j] = along[j] * left + cap_along * (bent - y * left);
+    }
+}
+
+/* Tangents of what is added after the softcap. */
+static void add_terms(const ota_tangent_job *job, ota_tangent_worker *w, int64_t query,
+                      double *along) {
+    const ota_resolved *r = &job->base.plan->resolved;
+    const int64_t batch = job->base.batch, head = job->base.head;
+    for (int t = 0; t < r->term_count; t++) {
+        const ota_array *a = ota_tangent_of_term(r, job->along, t);
+        if (a == NULL) continue;
+        const ota_term_kind kind = r->terms[t].kind;
+        const double slope = kind == OTA_TERM_ALIBI ? ota_tangent_number(a, head) : 0.0;
+        for (int64_t j = 0; j < r->keys; j++) {
+            if (kind == OTA_TERM_ALIBI)
+                along[j] -= slope * fabs((double)(query + r->offset - j));
+            else if (kind == OTA_TERM_RELATIVE)
+                along[j] += ota_array_get(a, 0, head, 0, query + r->keys - 1 - j);
+            else if (kind == OTA_TERM_DENSE)
+                along[j] += ota_array_get(a, batch, head, query, j);
+        }
+    }
+    if (!ota_array_present(&job->along->scores)) return;
+    ota_pack_rows_f64(&job->along->scores, batch, head, query, 1, w->line, r->keys);
+    for (int64_t j = 0; j < r->keys; j++) along[j] += w->line[j];
+}
+
+void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
+                         int64_t rows) {
+    const ota_backward_job *base = &job->base;
+    const ota_resolved *r = &base->plan->resolved;
+    const int64_t stride = base->plan->device->stride;
+    form_products(job, w, first, rows);
+    for (int64_t k = 0; k < rows; k++) {
+        double *s = w->scores + k * stride;
+        int64_t begin, end;
+        bend(job, first + k, s, w->along + k * stride);
+        add_terms(job, w, first + k, w->along + k * stride);
+        ota_row_range(r, base->batch, first + k, r->keys, &begin, &end);
+        if (begin >= end) begin = end = 0;
+        for (int64_t j = 0; j < begin; j++) s[j] = -INFINITY;
+        for (int64_t j = end; j < stride; j++) s[j] = -INFINITY;
+        if (begin < end)
+            ota_row_scores_f64(r, base->batch, base->head, first + k, begin, end, s + begin);
+        /* What overflowed in forward is not finite here either. */
+        for (int64_t j = begin; j < end && !base->plan->device->wide; j++) {
+            if (fabs(s[j]) > (double)FLT_MAX) s[j] = s[j] > 0.0 ? INFINITY : -INFINITY;
+        }
+    }
+}

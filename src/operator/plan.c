@@ -1,0 +1,171 @@
+/* Plans: every choice and every byte of one problem, made once. Which row of the table of solvers solves it, on which
+ * backend, on how many threads; describe.c prints it all. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backward.h"
+
+/* Does the solver run plain rounds that start and end on rows, a fixed number or to a tolerance? */
+static bool runs_plain_rounds(const ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_problem *p = &r->problem;
+    const ota_settings *s = &r->settings;
+    const bool plain = !(s->anneal_start > 0.0) && !(s->relaxation > 1.0 || s->relaxation < 1.0) &&
+                       !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
+                       s->center == OTA_CENTER_NONE && !s->prune;
+    /* Columns that never move leave softmax, bit for bit. */
+    const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
+                                         !ota_array_present(&p->lambdas));
+    if (s->fixed ? idle : p->columns == OTA_COLUMNS_ELASTIC) return false;
+    return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
+           p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
+           p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
+}
+
+static bool is_over(const ota_plan *plan) {
+    const size_t limit = plan->resolved.settings.workspace_limit;
+    return limit > 0 && (ota_arena_overflowed(&plan->arena) || plan->arena.used > limit);
+}
+
+/* Runs twice: to measure and to place. */
+static void lay_out(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
+    ota_arena *a = &plan->arena;
+    const bool placed = a->base != NULL;
+    const size_t heads = (size_t)(r->batch * r->heads);
+    ota_head_status *statuses = ota_arena_take(a, heads, sizeof *statuses);
+    char(*sentences)[512] =
+        plan->solver->solve != NULL ? ota_arena_take(a, heads, sizeof *sentences) : NULL;
+    if (placed) {
+        plan->heads = statuses;
+        plan->sentences = sentences;
+    }
+    plan->backend->lay_out(plan->device, a);
+    if (r->settings.gradients) ota_backward_lay_out(plan);
+}
+
+static void measure(ota_plan *plan) {
+    plan->course = plan->backend->course(plan->device);
+    plan->arena = (ota_arena){0};
+    lay_out(plan);
+}
+
+/* Gives up what is only faster until the workspace limit is kept, or nothing is left to give up. */
+static void fit_limit(ota_plan *plan) {
+    enum { STEPS = 3 };
+    for (int step = 0; step < STEPS && is_over(plan); step++) {
+        bool changed = plan->backend->shrink(plan->device, step);
+        if (step == 0 && plan->walker_count > 1) {
+            plan->walker_count = 1;
+            changed = true;
+        }
+        if (changed) measure(plan);
+    }
+}
+
+static ota_status choose_device(ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_solver *solver = plan->solver;
+    const bool plain_rounds = runs_plain_rounds(plan);
+    plan->stored_solver = plain_rounds && r->settings.fixed ? &ota_solver_log : solver;
+    const ota_layout layout = {.resolved = r,
+                               .pool = plan->pool,
+                               .values_width = plan->values_width,
+                               .coupled = solver->solve != NULL,
+                               .softmax_rows = solver == &ota_solver_softmax,
+                               .entmax_rows = solver == &ota_solver_entmax,
+                               .plain_rounds = plain_rounds,
+                               .may_switch = solver == &ota_solver_coupled,
+                               .always_wide = solver->wide,
+                               .reads_narrow = solver->reads_narrow,
+                               .needs_plan = solver->needs_plan,
+                               .workspace = solver->workspace,
+                               .rounds_workspace = ota_solver_log.workspace};
+    return plan->backend->create(&layout, &plan->device, error);
+}
+
+static ota_status build(ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
+    if (chosen != OTA_OK) return chosen;
+    plan->backend = ota_backend_named("");
+    const ota_status pooled =
+        ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
+    if (pooled != OTA_OK)
+        return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
+    const ota_status created = choose_device(plan, error);
+    if (created != OTA_OK) return created;
+    plan->walker_count = ota_backward_walkers(plan);
+    measure(plan);
+    fit_limit(plan);
+    if (ota_arena_overflowed(&plan->arena)) {
+        return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
+                        "the workspace for %" PRId64 " queries and %" PRId64 " keys overflows",
+                        r->queries, r->keys);
+    }
+    if (is_over(plan)) {
+        return ota_fail(error, OTA_ELIMIT, "workspace_limit", "raise it, or use fewer threads",
+                        "workspace_limit is %zu bytes but the smallest plan here needs %zu",
+                        r->settings.workspace_limit, plan->arena.used);
+    }
+    const size_t bytes = plan->arena.used;
+    const ota_status placed = ota_arena_allocate(&plan->arena);
+    if (placed != OTA_OK)
+        return ota_fail(error, placed, "workspace", "use smaller sizes",
+                        "%zu bytes of workspace could not be had", bytes);
+    lay_out(plan);
+    for (int64_t k = 0; k < r->batch * r->heads; k++)
+        plan->heads[k] = (ota_head_status){.result = {.status = OTA_UNSOLVED}};
+    return OTA_OK;
+}
+
+ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
+                           const ota_options *options, ota_error *error) {
+    if (out == NULL)
+        return ota_fail(error, OTA_EINVAL, "plan", "give a place for the plan", "plan is NULL");
+    *out = NULL;
+    if (values_width < 0 || values_width > INT64_MAX / 64) {
+        return ota_fail(error, OTA_EINVAL, "values_width", "use 0 or more",
+                        "values_width is %" PRId64, values_width);
+    }
+    ota_plan *plan = calloc(1, sizeof *plan);
+    if (plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
+    plan->values_width = values_width;
+    ota_status status = ota_resolve(problem, options, &plan->resolved, error);
+    if (status == OTA_OK) status = build(plan, error);
+    if (status != OTA_OK) {
+        ota_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return OTA_OK;
+}
+
+void ota_plan_free(ota_plan *plan) {
+    if (plan == NULL) return;
+    if (plan->backend != NULL) plan->backend->close(plan->device);
+    ota_pool_free(plan->pool);
+    ota_arena_release(&plan->arena);
+    free(plan);
+}
+
+size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + plan->arena.used; }
+const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
+const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
+int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
+
+const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }
+
+ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
+    ota_resolved next;
+    const ota_settings settings = plan->resolved.settings;
+    ota_status status = ota_resolve(problem, NULL, &next, error);
+    if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
+    if (status != OTA_OK) return status;
+    ota_resolved_copy(&plan->resolved, &next);
+    plan->resolved.settings = settings;
+    return OTA_OK;
+}

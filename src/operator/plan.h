@@ -1,0 +1,28 @@
+/* The inside of a plan, shared by plan.c (choices and memory), forward.c (running) and decode.c. */
+#ifndef OTA_PLAN_H
+#define OTA_PLAN_H
+
+#include "backend/cpu/device.h"
+#include "solvers/solver.h"
+
+struct ota_plan {
+    ota_resolved resolved;
+    const ota_solver *solver;
+    const ota_solver *stored_solver; /* of stored scores: `solver`, or what rounds fall back on */
+    const ota_backend *backend;
+    ota_device *device;
+    ota_course course; /* of the device */
+    ota_pool *pool;
+    ota_arena arena;
+    int64_t values_width;
+    int walker_count; /* of backward: 1, or the workers, where heads are walked side by side */
+    ota_head_status *heads;              /* [batch * heads] */
+    char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
+    struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */
+};
+
+/* forward.c: runs the resolved problem on checked arrays. */
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *arrays, ota_result *result,
+                        ota_error *error);
+
+#endif

@@ -1,0 +1,39 @@
+/* Small facts of a resolved problem: temperature, sink and masses of one head, with their defaults. */
+#include <math.h>
+#include <string.h>
+
+#include "problem.h"
+
+double ota_head_temperature(const ota_resolved *r, int64_t head) {
+    const ota_problem *p = &r->problem;
+    return ota_array_present(&p->temperatures) ? ota_array_get(&p->temperatures, 0, 0, 0, head)
+                                               : p->temperature;
+}
+
+double ota_head_sink(const ota_resolved *r, int64_t head) {
+    if (!r->has_sink) return -INFINITY;
+    return ota_array_present(&r->sink.array) ? ota_array_get(&r->sink.array, 0, 0, 0, head)
+                                             : r->sink.value;
+}
+
+double ota_row_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t query) {
+    const ota_array *mass = &r->problem.row_mass;
+    return ota_array_present(mass) ? ota_array_get(mass, batch, head, 0, query) : 1.0;
+}
+
+double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64_t key,
+                       double otherwise) {
+    const ota_array *mass = &r->problem.column_mass;
+    return ota_array_present(mass) ? ota_array_get(mass, batch, head, 0, key) : otherwise;
+}
+
+double ota_key_lambda(const ota_resolved *r, int64_t key) {
+    const ota_array *lambdas = &r->problem.lambdas;
+    return ota_array_present(lambdas) ? ota_array_get(lambdas, 0, 0, 0, key) : r->problem.lambda;
+}
+
+void ota_resolved_copy(ota_resolved *to, const ota_resolved *from) {
+    memcpy(to, from, sizeof *to);
+    to->problem.terms = to->terms;
+    to->problem.supports = to->supports;
+}

@@ -1,0 +1,165 @@
+/* Conjugate gradients on the semi-dual system of adjoint.h:
+ *
+ *     (H b)_j = sum_i w_ij (b_j - (w b)_i / den_i) + extra_j b_j = right_j,    a_i = (row_right_i - (w b)_i) / den_i
+ *
+ * H is symmetric and positive semidefinite (constants on each connected part of a balanced plan are its
+ * kernel; `right` is orthogonal to it), preconditioned by its diagonal. Rows are summed chunk by chunk in
+ * a fixed order. The residual is recomputed from b at the end; it is relative to the absolute terms of
+ * the right side, which a constant U cancels to rounding, plus OTA_OFFSET_SHARE of sum_ij w_ij |b_j|: nearly a
+ * permutation, the rows fix b only up to offsets that their means cancel. */
+#include "adjoint.h"
+
+#include <string.h>
+
+enum { RESTARTS = 6 };
+/* Far below what is promised, so that the multipliers and not only the residual are accurate; slopes in f32 are
+ * themselves good to 6e-8. */
+static const double goal_wide = 1.0e-15, goal_narrow = 1.0e-10;
+/* Curvature below this share of the diagonal's is the kernel's, made of rounding. */
+static const double flat = 1.0e-14;
+
+typedef struct product_job {
+    const ota_adjoint *system;
+    const double *x;
+    double *mean; /* [rows] */
+} product_job;
+
+static void product_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const product_job *job = context;
+    const ota_adjoint *s = job->system;
+    double *partial = s->partial + chunk * s->stride;
+    int64_t first, last;
+    ota_adjoint_rows(s->rows, chunk, &first, &last);
+    memset(partial, 0, (size_t)s->columns * sizeof *partial);
+    if (s->narrow)
+        s->algebra->centred_product_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
+    else
+        s->algebra->centred_product_f64((const double *)s->slopes + first * s->stride, s->stride,
+                                        last - first, s->columns, job->x, s->den + first,
+                                        job->mean + first, partial);
+}
+
+static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += partial[c * stride + j];
+    return sum;
+}
+
+/* y = H x on the keys that are not held, 0 on the others; a is left with (w x)_i / den_i. */
+static void product(const ota_adjoint *s, const double *x, double *y) {
+    product_job job = {s, x, s->a};
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
+    for (int64_t j = 0; j < s->columns; j++) {
+        const double sum = sum_of_chunks(s->partial, s->stride, j);
+        y[j] = s->held[j] ? 0.0 : sum + s->extra[j] * x[j];
+    }
+}
+
+static void diagonal_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const ota_adjoint *s = context;
+    double *diagonal = s->partial + chunk * s->stride, *weight = s->more + chunk * s->stride;
+    int64_t first, last;
+    ota_adjoint_rows(s->rows, chunk, &first, &last);
+    memset(diagonal, 0, (size_t)s->columns * sizeof *diagonal);
+    memset(weight, 0, (size_t)s->columns * sizeof *weight);
+    if (s->narrow)
+        s->algebra->slope_diagonal_f32((const float *)s->slopes + first * s->stride, s->stride,
+                                       last - first, s->columns, s->den + first, weight, diagonal);
+    else
+        s->algebra->slope_diagonal_f64((const double *)s->slopes + first * s->stride, s->stride,
+                                       last - first, s->columns, s->den + first, weight, diagonal);
+}
+
+static double absolute_sum(const double *x, int64_t count) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) sum += fabs(x[j]);
+    return sum;
+}
+
+static double inner(const double *x, const double *y, int64_t count) {
+    double sum = 0.0;
+    for (int64_t j = 0; j < count; j++) sum += x[j] * y[j];
+    return sum;
+}
+
+/* residue = right - H b, exactly as it is now; returns its relative size. */
+static double measure(ota_adjoint *s, const double *weight, double *residue, double *scratch) {
+    double scale = s->scale;
+    product(s, s->b, scratch);
+    for (int64_t j = 0; j < s->columns; j++) {
+        residue[j] = s->held[j] ? 0.0 : s->right[j] - scratch[j];
+        scale += OTA_OFFSET_SHARE * weight[j] * fabs(s->b[j]);
+    }
+    const double left = absolute_sum(residue, s->columns);
+    return left > 0.0 ? left / scale : left;
+}
+
+ota_status ota_adjoint_solve(ota_adjoint *s) {
+    const int64_t count = s->columns;
+    double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
+    double *image = search + s->stride, *best = image + s->stride, *weight = best + s->stride;
+    const double goal = s->narrow ? goal_narrow : goal_wide;
+    memset(s->b, 0, (size_t)count * sizeof *s->b);
+    s->amplification = 0.0;
+    ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, s);
+    for (int64_t j = 0; j < count; j++) {
+        weight[j] = s->held[j] ? 0.0 : sum_of_chunks(s->more, s->stride, j);
+        diagonal[j] = s->held[j] ? 0.0 : sum_of_chunks(s->partial, s->stride, j) + s->extra[j];
+    }
+    s->residual = measure(s, weight, residue, image);
+    for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
+        const double before = s->residual;
+        double now = 0.0, smallest = before * s->scale;
+        memcpy(best, s->b, (size_t)count * sizeof *best);
+        for (int64_t j = 0; j < count; j++) {
+            search[j] = diagonal[j] > 0.0 ? residue[j] / diagonal[j] : 0.0;
+            now += residue[j] * search[j];
+        }
+        for (int64_t step = 0; step < 2 * count + 20 && now > 0.0; step++) {
+            const ota_status going = ota_interrupted(s->settings);
+            if (going != OTA_OK) return going;
+            product(s, search, image);
+            const double curvature = inner(search, image, count);
+            double full = 0.0, whole = 0.0;
+            for (int64_t j = 0; j < count; j++) {
+                const double square = search[j] * search[j];
+                full += diagonal[j] * square;
+                whole += weight[j] * square;
+            }
+            if (!(curvature > flat * full)) break;
+            const double length = now / curvature;
+            if (whole > s->amplification * curvature) s->amplification = whole / curvature;
+            if (s->most_amplified > 0.0 && s->amplification > s->most_amplified)
+                return OTA_NOT_CONVERGED;
+            double next = 0.0;
+            for (int64_t j = 0; j < count; j++) {
+                s->b[j] += length * search[j];
+                residue[j] -= length * image[j];
+                if (diagonal[j] > 0.0) next += residue[j] * residue[j] / diagonal[j];
+            }
+            const double left = absolute_sum(residue, count);
+            if (left < smallest) {
+                smallest = left;
+                memcpy(best, s->b, (size_t)count * sizeof *best);
+            }
+            if (left <= 0.5 * goal * s->scale) break;
+            for (int64_t j = 0; j < count; j++) {
+                search[j] =
+                    (diagonal[j] > 0.0 ? residue[j] / diagonal[j] : 0.0) + next / now * search[j];
+            }
+            now = next;
+        }
+        memcpy(s->b, best, (size_t)count * sizeof *best);
+        s->residual = measure(s, weight, residue, image);
+        /* Rounding is all that is left. */
+        if (!(s->residual < 0.5 * before)) break;
+    }
+    /* The last product was that of b. */
+    for (int64_t i = 0; i < s->rows; i++)
+        s->a[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] - s->a[i] : 0.0;
+    return s->residual <= s->enough ? OTA_OK : OTA_NOT_CONVERGED;
+}

@@ -1,0 +1,171 @@
+/* The linear algebra of backward, on one head in the orientation its solver saw (rows are solved exactly
+ * for every g; for the transposed problem rows are keys).
+ *
+ * Implicit (adjoint.c). The rules  sum_j P_ij = R_i(f_i)  and  sum_i P_ij = C_j(g_j)  hold at the solution;
+ * multipliers a [rows], b [columns] make dL/df and dL/dg vanish [DER-12..14]:
+ *
+ *     den_i a_i + sum_j w_ij b_j = sum_j w_ij U_ij         den_i   = sum_j w_ij (+ the sink's) + tau r_i / RHO
+ *     (D_j + extra_j) b_j + sum_i w_ij a_i = sum_i w_ij U_ij   extra_j = tau nu_j exp(-g_j / rho) / rho (relaxed)
+ *
+ * with w = P^(2 - alpha), b_j = 0 on keys whose rule does not bind (free, caps that are not reached).
+ *
+ * Unrolled (unrolled.c). f, g come from a list of row and column updates, which are run again and then
+ * reversed one by one [DER-15]; state O((rows + columns) rounds). Plain rounds read a stored kernel instead of the
+ * scores (unrolled_kernel.c). */
+#ifndef OTA_ADJOINT_H
+#define OTA_ADJOINT_H
+
+#include "columns/marginal.h"
+#include "solver.h"
+
+enum {
+    OTA_ADJOINT_CHUNKS = 32,
+    OTA_ADJOINT_VECTORS = 6,
+    OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
+};
+
+/* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
+ * this share of the offset, so that it stays below the residuals that are promised. */
+#define OTA_OFFSET_SHARE 1.0e-5
+
+/* Rows [first, last) of one of the OTA_ADJOINT_CHUNKS pieces that never depend on threads. */
+static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
+    const int64_t share = (rows + OTA_ADJOINT_CHUNKS - 1) / OTA_ADJOINT_CHUNKS;
+    const int64_t step = (share + 15) / 16 * 16;
+    *first = chunk * step < rows ? chunk * step : rows;
+    *last = *first + step < rows ? *first + step : rows;
+}
+
+typedef struct ota_adjoint {
+    /* given */
+    int64_t rows, columns, stride; /* stride: of the matrix and of every chunk's partial sums */
+    const void *slopes;            /* [rows][stride] w, f64 or, `narrow`, f32 */
+    bool narrow;
+    const ota_host_algebra *algebra;
+    const double *den;         /* [rows], 0 = the row carries nothing */
+    const double *extra;       /* [columns] */
+    const unsigned char *held; /* [columns] 1: b_j = 0 */
+    const double *row_right;   /* [rows] sum_j w U */
+    const double *right;       /* [columns] sum_i w_ij (U_ij - row_right_i / den_i) */
+    double scale;          /* sum of the absolute terms of `right`, plus OTA_OFFSET_SHARE w |U| */
+    double enough;         /* largest relative residual that is OTA_OK */
+    double most_amplified; /* ends with OTA_NOT_CONVERGED beyond; 0: no limit */
+    const ota_settings *settings;
+    ota_pool *pool;
+    double *partial, *more; /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *vectors;        /* OTA_ADJOINT_VECTORS of stride */
+    /* found */
+    double *a, *b; /* [rows], [columns] */
+    double residual;
+    /* most that b moved for what rounding does to w: sum_ij w_ij x_j^2 / (x H x) of a direction x */
+    double amplification;
+} ota_adjoint;
+
+/* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
+ota_status ota_adjoint_solve(ota_adjoint *system);
+
+/* ---- unrolled ------------------------------------------------------------------------------- */
+
+typedef enum ota_step_kind { OTA_STEP_ROWS, OTA_STEP_COLUMNS } ota_step_kind;
+
+/* One update. g is what it starts from, after `ratio` was applied to it. */
+typedef struct ota_step {
+    ota_step_kind kind;
+    double t;        /* temperature of the update */
+    double ratio;    /* g <- ratio g before it (kept scalings), else 1 */
+    double *g;       /* [columns] */
+    double *result;  /* [rows] row update: the new f */
+    const double *f; /* [rows] the f of a row update, or what a column's uses */
+    double *level;   /* [columns] column update: L_j */
+} ota_step;
+
+/* Derivatives of L with respect to what the rounds were given. */
+typedef struct ota_unrolled_sums {
+    double temperature, strength, row_strength, sink;
+    double *row, *column; /* [rows] d mu, [columns] d target */
+} ota_unrolled_sums;
+
+typedef struct ota_unrolled {
+    /* scores f64; nu already what the rounds aim at; g in: start, out: found; f: scratch */
+    ota_head *head;
+    const double *found_f; /* [rows] */
+    ota_step *steps;
+    int64_t step_count;
+    double *memory;                 /* of the steps: ota_unrolled_numbers */
+    double *partial, *more_partial; /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *row_scratch;            /* [OTA_ADJOINT_CHUNKS][stride] */
+    double *f_grad, *g_grad;        /* [rows], [columns] */
+    double *gradient;               /* [rows][stride] in: dL/dP; out: dL/dS */
+    ota_unrolled_sums sums;
+} ota_unrolled;
+
+/* One key's update and its derivatives. */
+typedef struct ota_key_update {
+    double next;     /* the new g */
+    double by_g;     /* d next / d g */
+    double by_level; /* d next / d (t log target) = - d next / d (t L) */
+    double by_t;     /* d next / d t at fixed L */
+    double by_strength;
+} ota_key_update;
+
+/* Tangents of what the rounds were given; those of the scores lie in `gradient`. */
+typedef struct ota_unrolled_along {
+    double temperature, strength, row_strength, sink;
+    const double *row, *column; /* [rows] dmu, [columns] d target */
+} ota_unrolled_along;
+
+ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g, double level);
+/* kappa of a row update: 1, or of relaxed rows. */
+double ota_unrolled_row_share(const ota_head *head, double t);
+
+/* Steps of the rounds that forward runs for these settings, and numbers of memory they need; SIZE_MAX on
+ * overflow. */
+size_t ota_unrolled_steps(const ota_resolved *r);
+size_t ota_unrolled_numbers(const ota_resolved *r, int64_t rows, int64_t columns);
+/* Runs the rounds again: f and g of the plan that forward emitted. */
+ota_status ota_unrolled_replay(ota_unrolled *u);
+/* Reverses them. */
+ota_status ota_unrolled_reverse(ota_unrolled *u);
+/* unrolled_kernel.c: the same for plain rounds from rows to rows on K = exp((S - m) / t), vectors only; the passes
+ * over K are the caller's. Round k of `rounds` is a row and a column update; row update `rounds` is the last. */
+typedef struct ota_kernel_rounds {
+    ota_head *head; /* mu, nu, rule and g, the start */
+    int64_t rounds;
+    bool narrow;               /* K and the extra dimensions are f32 */
+    const unsigned char *used; /* [columns] some row may use the key; NULL: all */
+    int64_t row_lane, column_lane;
+    double *u, *f_grad; /* [rounds + 1][row_lane] bare u, dL/df of row update k */
+    double *v;          /* [rounds + 1][column_lane] */
+    double *c, *y;      /* [rounds][column_lane] */
+    double *g_grad;     /* [columns] */
+    ota_unrolled_sums sums;
+} ota_kernel_rounds;
+
+/* Room in memory of ota_unrolled_numbers. */
+void ota_kernel_rounds_place(ota_kernel_rounds *r, double *memory);
+/* v of the start. Like the next three false where K in its type does not carry the rounds. */
+bool ota_kernel_rounds_begin(ota_kernel_rounds *r);
+/* Are the u of row update `round` within reach? */
+bool ota_kernel_rounds_rows(const ota_kernel_rounds *r, int64_t round);
+/* v of the next round from c of this one. */
+bool ota_kernel_rounds_columns(const ota_kernel_rounds *r, int64_t round);
+/* After the reverse: every factor finite and within reach. */
+bool ota_kernel_rounds_carried(const ota_kernel_rounds *r);
+/* Reverses column update `round`: y from g_grad; returns the largest |y|. */
+double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round);
+/* Reverses row update `round`, whose f_grad is known: turned = K^T x / scale. */
+void ota_kernel_rounds_take(ota_kernel_rounds *r, int64_t round, const double *turned,
+                            double scale);
+/* The extra inner dimensions, their number and A of a row and B of a key. */
+int64_t ota_kernel_rounds_width(int64_t rounds);
+void ota_kernel_rounds_row(const ota_kernel_rounds *r, int64_t row, double *a);
+void ota_kernel_rounds_key(const ota_kernel_rounds *r, int64_t key, double *b);
+/* dL/dsink of a row whose sink has `weight` = exp((sink - m_i) / t) beside its K. */
+double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double weight);
+/* dL/dt but for what scores and sink take part in. */
+double ota_kernel_rounds_temperature(const ota_kernel_rounds *r);
+
+/* unrolled_along.c: moves them; f_grad and g_grad become the tangents of f and g. */
+ota_status ota_unrolled_follow(ota_unrolled *u, const ota_unrolled_along *along);
+
+#endif

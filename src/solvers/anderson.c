@@ -1,0 +1,66 @@
+/* Anderson acceleration of the Sinkhorn map G (one column update of the plan of g), extrapolation.h.
+ * Safeguard: when the residual of the plan rises, the extrapolation is taken back, the plain update it
+ * replaced is used and the history starts anew, so that the worst case is Sinkhorn at half speed. */
+#include "coupled.h"
+#include "base/extrapolation.h"
+
+#include <string.h>
+
+ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
+    ota_head *head = state->head;
+    const double tau = head->tau;
+    ota_extrapolation h;
+    ota_extrapolation_place(&h, state->history, state->pass.padded_columns);
+    double best = INFINITY, last = INFINITY;
+    bool extrapolated = false;
+    if (!ota_coupled_search(state)) return OTA_HOPELESS;
+    for (;; head->rounds++) {
+        ota_row_pass(state, tau, 1.0);
+        ota_constant_mode(state);
+        const double residual = ota_column_residual(state);
+        if (residual < best) {
+            best = residual;
+            memcpy(state->best, head->g, (size_t)state->pass.columns * sizeof *head->g);
+        }
+        if (residual <= head->settings->tolerance &&
+            ota_measure(state) <= head->settings->tolerance)
+            return OTA_MET;
+        if (isnan(residual) || head->rounds >= head->settings->max_rounds) return OTA_SPENT;
+        *stopped = ota_coupled_tick(state, head->rounds, residual);
+        if (*stopped != OTA_OK) return OTA_STOPPED;
+        if (extrapolated && !(residual <= last)) {
+            memcpy(head->g, h.plain, (size_t)state->pass.columns * sizeof *head->g);
+            ota_extrapolation_forget(&h);
+            extrapolated = false;
+            last = INFINITY;
+            continue;
+        }
+        last = residual;
+        ota_column_step(state, tau, 1.0);
+        extrapolated = ota_extrapolate(&h, state->pass.previous, head->g, state->pass.columns,
+                                       head->rule == OTA_COLUMNS_CAPPED ? 0.0 : INFINITY);
+    }
+}
+
+/* ---- table row ------------------------------------------------------------------------------- */
+
+static ota_status solve(ota_head *head) {
+    return ota_coupled_solve(head, OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY, true, ota_anderson_run);
+}
+
+static size_t workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY);
+}
+
+static const char *refuses(const ota_resolved *r) {
+    if (r->order > 1.0) return "Anderson acceleration exists for softmax only; use newton";
+    return ota_tolerance_only(r);
+}
+
+const ota_solver ota_solver_anderson = {
+    .name = "anderson",
+    .purpose = "Sinkhorn rounds extrapolated from the last five",
+    .refuses = refuses,
+    .workspace = workspace,
+    .solve = solve,
+};

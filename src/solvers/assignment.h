@@ -1,0 +1,72 @@
+/* assignment.h: what the two searches for a matching share (assignment.c: over all pairs, for few columns;
+ * assignment_sparse.c: over a few candidates of every row).
+ *
+ *     costs   c_ij = top_i - S_ij >= 0, top_i = max_j S_ij       [rows][columns], the shorter side is rows
+ *     duals   c_ij - u_i - v_j >= 0, with equality on matched pairs;  rows < columns: v_j = 0 where unmatched
+ *
+ * Between steps every matched row's own pair is its cheapest at the prices v; u is never stored. Prices only
+ * fall. */
+#ifndef OTA_ASSIGNMENT_H
+#define OTA_ASSIGNMENT_H
+
+#include "base/base.h"
+#include "backend/costs.h"
+#include "combinatorial.h"
+
+/* Candidates kept of one row at most, and columns from which the sparse search pays. */
+enum { OTA_CANDIDATES = 192, OTA_SPARSE_FROM = 128 };
+
+typedef struct ota_matching {
+    int64_t rows, columns, padded;
+    const ota_costs *read;
+    const void *scores;     /* [rows][stride]: the problem's, or turned */
+    void *turned;           /* [rows][padded], where the problem has more rows than columns */
+    int64_t stride;         /* bytes from a row to the next */
+    double factor;          /* scores times this are safe to add up */
+    double largest;         /* |score| times factor, at most */
+    double *top;            /* [rows], scaled */
+    double *price;          /* [padded] v */
+    double *distance;       /* [padded] of columns not reached for good; +inf afterwards */
+    double *final_distance; /* [columns] */
+    int64_t *before;        /* [padded] row from which a column is reached */
+    int64_t *reached;       /* [columns] in the order of their distances */
+    int64_t *row_of;        /* [columns] matched row or -1 */
+    int64_t *column_of;     /* [rows] matched column or -1 */
+    int64_t *waiting, *next_waiting; /* [rows] */
+    /* the search over all pairs */
+    double *cost;       /* [rows][padded], +inf = forbidden or padding */
+    double *open_price; /* [padded] v, or -inf once the column is reached for good */
+    /* the search on candidates; `distance` and what the heap holds go on with rows whose list may grow */
+    double *candidate_cost;   /* [rows][OTA_CANDIDATES] */
+    int32_t *candidate;       /* the same shape: columns */
+    int32_t *candidate_count; /* [rows] */
+    double *bound;            /* [rows] no pair that is not listed has a reduced cost below it */
+    double *reach;            /* [rows] how far its first list reached */
+    double *own_cost;         /* [rows] of the matched pair */
+    double *offset;           /* [rows] what its own u makes of the distances through it */
+    double *lowest;           /* [groups] smallest reduced cost of a group of columns */
+    double *row_cost;         /* [padded + 1] some pairs of one row */
+    int32_t *row_column;      /* the same */
+    int64_t *heap;            /* [columns + rows] open ones by distance */
+    int64_t *heap_slot;       /* the same: where each of them lies, or -1 */
+} ota_matching;
+
+static inline ota_score_row ota_matching_row(const ota_matching *state, int64_t i) {
+    return (ota_score_row){.scores = (const char *)state->scores + i * state->stride,
+                           .count = state->columns,
+                           .top = state->top[i],
+                           .factor = state->factor};
+}
+
+static inline bool ota_matching_is_sparse(int64_t columns) {
+    return columns >= OTA_SPARSE_FROM && columns <= INT32_MAX;
+}
+
+/* Matches every row; prices are 0 and nothing is matched at first. OTA_OK, OTA_INFEASIBLE or what the watch
+ * said. */
+ota_status ota_assignment_sparse(ota_matching *state, const ota_watch *watch);
+
+/* f_i = -max_j (S_ij + g_j), g = v / factor, by the candidates where they suffice. */
+double ota_assignment_potential(const ota_matching *state, int64_t i, const double *g);
+
+#endif

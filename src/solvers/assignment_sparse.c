@@ -1,0 +1,387 @@
+/* assignment_sparse.c: the matching over a few candidates of every row, exact all the same.
+ *
+ * Optimal pairs are nearly always among the cheapest of their row. So every row keeps a list of its cheapest pairs
+ * and a bound that none of the others is below; since prices only fall, reduced costs only rise and the bound goes on
+ * to hold. (1) Square: prices v_j = min_i c_ij; else 0. (2) Every row is listed. (3) Square: rows bid a little more than
+ * a column is worth to them, which ends wars for prices soon [LIT-06]; only the prices are kept. (4) Rows bid exactly. (5) A
+ * shortest path for each row left: a row that was reached is in the heap once more at its bound, and when the
+ * search gets there its list grows. So bids and paths are those over all pairs, and the scores are read again
+ * only in the rows whose list was too short. */
+#include "assignment.h"
+
+#include <math.h>
+
+enum {
+    FIRST_CANDIDATES = 16,
+    GROUP = 8,
+    BIDDING_SWEEPS = 3,
+    BIDS = 64, /* in a row, each by the loser of the one before */
+    OVERBIDS = 128,
+    FEW = 16,
+    LONG_LIST = 96,
+    OVERBID_SHIFT = 2,
+    OVERBID_STEP = 8,
+    STEPS_PER_QUESTION = 256
+};
+
+/* ---- lists ---- */
+
+/* One of the lowest group minima such that at least FIRST_CANDIDATES pairs lie at or below it; +inf: there are not so
+ * many. */
+static double threshold_of_groups(const double *lowest, int64_t groups) {
+    double kept[FIRST_CANDIDATES];
+    int count = 0;
+    for (int64_t k = 0; k < groups; k++) {
+        if (count == FIRST_CANDIDATES && !(lowest[k] < kept[count - 1])) continue;
+        int place = count < FIRST_CANDIDATES ? count++ : FIRST_CANDIDATES - 1;
+        for (; place > 0 && kept[place - 1] > lowest[k]; place--) kept[place] = kept[place - 1];
+        kept[place] = lowest[k];
+    }
+    return count == FIRST_CANDIDATES ? kept[count - 1] : INFINITY;
+}
+
+/* Lists the pairs of row i of reduced cost at most `threshold`; false: they have no room. */
+static bool list_to(ota_matching *state, int64_t i, double threshold) {
+    const ota_score_row row = ota_matching_row(state, i);
+    ota_pair_list list = {.column = state->candidate + i * OTA_CANDIDATES,
+                          .cost = state->candidate_cost + i * OTA_CANDIDATES,
+                          .room = OTA_CANDIDATES};
+    /* Where many tie, rows begin at different columns and so list different ones. */
+    const bool whole =
+        state->read->pick(&row, state->price, GROUP * i % state->columns, threshold, &list);
+    state->candidate_count[i] = list.count;
+    state->bound[i] = threshold;
+    return whole;
+}
+
+/* Lists row i anew, with its cheapest pairs at the prices of now. */
+static void list_first(ota_matching *state, int64_t i) {
+    const int64_t groups = (state->columns + GROUP - 1) / GROUP;
+    const ota_score_row row = ota_matching_row(state, i);
+    const double lowest = state->read->groups(&row, state->price, groups, state->lowest);
+    const double threshold = threshold_of_groups(state->lowest, groups);
+    if (!list_to(state, i, threshold)) state->bound[i] = lowest;
+    state->reach[i] = threshold - lowest;
+}
+
+/* Lists row i with more pairs than before, as far above its bound as the first ones were apart. False: they have no room,
+ * the list is its cheapest pairs of now, and the bound may have fallen. */
+static bool list_more(ota_matching *state, int64_t i) {
+    double threshold = state->bound[i] + state->reach[i];
+    if (!(threshold > state->bound[i])) threshold = INFINITY;
+    state->reach[i] *= 2.0;
+    if (list_to(state, i, threshold)) return true;
+    list_first(state, i);
+    return false;
+}
+
+/* ---- bids ---- */
+
+static void match(ota_matching *state, int64_t i, int64_t j, double cost) {
+    state->column_of[i] = j;
+    state->row_of[j] = i;
+    state->own_cost[i] = cost;
+}
+
+typedef struct two_cheapest {
+    double first, second;
+    int32_t best, next; /* places in the list; -1: none */
+} two_cheapest;
+
+static two_cheapest find_two(const ota_matching *state, int64_t i) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    two_cheapest found = {INFINITY, INFINITY, -1, -1};
+    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+        const double reduced = cost[k] - state->price[candidate[k]];
+        const bool first = reduced < found.first, second = reduced < found.second;
+        found.next = first ? found.best : second ? k : found.next;
+        found.second = first ? found.first : second ? reduced : found.second;
+        found.best = first ? k : found.best;
+        found.first = first ? reduced : found.first;
+    }
+    return found;
+}
+
+/* Another place in the list as cheap as the best, of an unmatched column where there is one; the best: there is none. */
+static int32_t find_tied(const ota_matching *state, int64_t i, const two_cheapest *found) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    if (!(found->second <= found->first)) return found->best;
+    for (int32_t k = 0; k < state->candidate_count[i]; k++) {
+        if (state->row_of[candidate[k]] < 0 && cost[k] - state->price[candidate[k]] <= found->first)
+            return k;
+    }
+    return found->next;
+}
+
+/* Each waiting row takes its cheapest column, whose price falls by the margin to its second cheapest and by `more`;
+ * the row that had the column waits again. How many wait in the end, in next_waiting. */
+static int64_t bid(ota_matching *state, int64_t count, double more, int64_t chain) {
+    int64_t left = 0;
+    int64_t *swap = state->waiting, *waiting = state->next_waiting;
+    state->waiting = waiting;
+    state->next_waiting = swap;
+    int64_t bids = 0;
+    for (int64_t w = 0; w < count;) {
+        const int64_t i = waiting[w++];
+        two_cheapest found = find_two(state, i);
+        if (!(found.first <= state->bound[i])) {
+            list_first(state, i);
+            found = find_two(state, i);
+        }
+        if (found.best < 0 || !(found.first <= state->bound[i]) || bids++ == chain) {
+            state->next_waiting[left++] = i;
+            bids = 0;
+            continue;
+        }
+        const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+        const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+        const double second = fmin(found.second, state->bound[i]);
+        const double price = state->price[candidate[found.best]] - (second - found.first) - more;
+        const bool falls = price < state->price[candidate[found.best]] && price > -INFINITY;
+        int32_t best = found.best;
+        if (falls)
+            state->price[candidate[best]] = price;
+        else if (state->row_of[candidate[best]] >= 0)
+            best = find_tied(state, i, &found);
+        const int64_t loser = state->row_of[candidate[best]];
+        if (loser >= 0 && !falls && best == found.best) {
+            state->next_waiting[left++] = i;
+            bids = 0;
+            continue;
+        }
+        match(state, i, candidate[best], cost[best]);
+        if (loser >= 0) state->column_of[loser] = -1;
+        if (loser >= 0 && falls) {
+            waiting[--w] = loser;
+            continue;
+        }
+        bids = 0;
+        if (loser >= 0) state->next_waiting[left++] = loser;
+    }
+    return left;
+}
+
+/* ---- shortest paths ---- */
+
+static void heap_up(ota_matching *state, int64_t place) {
+    int64_t *heap = state->heap;
+    const int64_t one = heap[place];
+    const double distance = state->distance[one];
+    while (place > 0) {
+        const int64_t parent = (place - 1) / 4;
+        if (!(distance < state->distance[heap[parent]])) break;
+        heap[place] = heap[parent];
+        state->heap_slot[heap[place]] = place;
+        place = parent;
+    }
+    heap[place] = one;
+    state->heap_slot[one] = place;
+}
+
+static int64_t heap_pop(ota_matching *state, int64_t *count) {
+    int64_t *heap = state->heap;
+    const int64_t lowest = heap[0], one = heap[--*count];
+    const double distance = state->distance[one];
+    int64_t place = 0;
+    for (;;) {
+        const int64_t child = 4 * place + 1;
+        if (child >= *count) break;
+        const int64_t end = child + 4 < *count ? child + 4 : *count;
+        int64_t least = child;
+        for (int64_t k = child + 1; k < end; k++) {
+            if (state->distance[heap[k]] < state->distance[heap[least]]) least = k;
+        }
+        if (!(state->distance[heap[least]] < distance)) break;
+        heap[place] = heap[least];
+        state->heap_slot[heap[place]] = place;
+        place = least;
+    }
+    heap[place] = one;
+    state->heap_slot[one] = place;
+    state->heap_slot[lowest] = -1;
+    return lowest;
+}
+
+/* A search for the shortest path from one row. Unmatched columns are never in the heap: the nearest of them so far is the
+ * end, and what is not nearer is not looked at. */
+typedef struct path_search {
+    int64_t open, met; /* in the heap; met so far, in `reached` */
+    int64_t end;       /* -1: none yet */
+    double shortest;
+} path_search;
+
+static void open_up(ota_matching *state, path_search *search, int64_t one, double distance) {
+    if (state->distance[one] == INFINITY) state->reached[search->met++] = one;
+    if (state->heap_slot[one] < 0) {
+        state->heap_slot[one] = search->open;
+        state->heap[search->open++] = one;
+    }
+    state->distance[one] = distance;
+    heap_up(state, state->heap_slot[one]);
+}
+
+static inline void relax_pair(ota_matching *state, path_search *search, int64_t i, int64_t j,
+                              double cost) {
+    const double through = (cost - state->price[j]) - state->offset[i];
+    if (!(through < state->distance[j]) || !(through < search->shortest)) return;
+    if (state->row_of[j] < 0) {
+        search->shortest = through;
+        search->end = j;
+    } else {
+        /* Reached for good: rounding alone says otherwise. */
+        if (state->distance[j] < INFINITY && state->heap_slot[j] < 0) return;
+        open_up(state, search, j, through);
+    }
+    state->before[j] = i;
+    state->final_distance[j] = cost;
+}
+
+/* Pairs of the list, and the row itself where pairs that are not on it may matter. */
+static void relax_list(ota_matching *state, path_search *search, int64_t i) {
+    const int32_t *candidate = state->candidate + i * OTA_CANDIDATES;
+    const double *cost = state->candidate_cost + i * OTA_CANDIDATES;
+    for (int32_t k = 0; k < state->candidate_count[i]; k++)
+        relax_pair(state, search, i, candidate[k], cost[k]);
+    const double grows = state->bound[i] - state->offset[i];
+    if (grows < search->shortest) open_up(state, search, state->padded + i, grows);
+}
+
+/* The same of all pairs of the row, whose list stays as it is. */
+static void relax_all(ota_matching *state, path_search *search, int64_t i) {
+    const ota_score_row row = ota_matching_row(state, i);
+    ota_pair_list list = {.column = state->row_column, .cost = state->row_cost};
+    state->read->nearer(&row, state->price, state->offset[i], state->distance, search->shortest,
+                        &list);
+    for (int32_t k = 0; k < list.count; k++)
+        relax_pair(state, search, i, list.column[k], list.cost[k]);
+}
+
+static ota_status augment(ota_matching *state, int64_t start, const ota_watch *watch) {
+    path_search search = {.end = -1, .shortest = INFINITY};
+    ota_status status = ota_watch_ask(watch);
+    if (status != OTA_OK) return status;
+    int64_t steps = 0;
+    state->offset[start] = 0.0;
+    relax_list(state, &search, start);
+    while (search.open > 0 && state->distance[state->heap[0]] < search.shortest) {
+        const int64_t one = heap_pop(state, &search.open);
+        if (one >= state->padded) {
+            const int64_t i = one - state->padded;
+            if (state->candidate_count[i] < LONG_LIST && list_more(state, i))
+                relax_list(state, &search, i);
+            else
+                relax_all(state, &search, i);
+        } else {
+            const int64_t i = state->row_of[one];
+            state->offset[i] = (state->own_cost[i] - state->price[one]) - state->distance[one];
+            relax_list(state, &search, i);
+        }
+        if (++steps % STEPS_PER_QUESTION == 0) {
+            status = ota_watch_ask(watch);
+            if (status != OTA_OK) return status;
+        }
+    }
+    if (search.end < 0) return OTA_INFEASIBLE;
+    for (int64_t k = 0; k < search.met; k++) {
+        const int64_t one = state->reached[k];
+        const double change = state->distance[one] - search.shortest;
+        if (one < state->padded && state->heap_slot[one] < 0 && change < 0.0)
+            state->price[one] += change;
+        state->distance[one] = INFINITY;
+        state->heap_slot[one] = -1;
+    }
+    for (int64_t j = search.end; j >= 0;) {
+        const int64_t i = state->before[j], given_up = state->column_of[i];
+        match(state, i, j, state->final_distance[j]);
+        j = i == start ? -1 : given_up;
+    }
+    return OTA_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Unmatches all; how many rows wait. */
+static int64_t let_go(ota_matching *state) {
+    for (int64_t j = 0; j < state->columns; j++) state->row_of[j] = -1;
+    for (int64_t i = 0; i < state->rows; i++) {
+        state->column_of[i] = -1;
+        state->next_waiting[i] = i;
+    }
+    return state->rows;
+}
+
+/* A quarter of what one candidate lies above the next, on average, or a little less: a power of two, which keeps the
+ * prices of costs on a grid on that grid, or a finer one. 0: all candidates tie. */
+static double least_overbid(const ota_matching *state) {
+    double sum = 0.0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < state->rows; i++) {
+        const double first = find_two(state, i).first;
+        if (!(state->bound[i] < INFINITY) || !(first <= state->bound[i])) continue;
+        sum += (state->bound[i] - first) / FIRST_CANDIDATES;
+        count++;
+    }
+    int exponent;
+    (void)frexp(count > 0 ? sum / (double)count : 0.0, &exponent);
+    return sum > 0.0 ? ldexp(1.0, exponent - 1 - OVERBID_SHIFT) : 0.0;
+}
+
+/* Prices close to those of the optimum. Where bids do not end soon they rise, and then fall again. */
+static void overbid(ota_matching *state) {
+    const double least = least_overbid(state);
+    if (!(least > 0.0)) return;
+    double more = least;
+    while (bid(state, let_go(state), more, OVERBIDS) > state->rows / FEW && more < state->largest)
+        more *= OVERBID_STEP;
+    while (more > least) {
+        more /= OVERBID_STEP;
+        (void)bid(state, let_go(state), more, OVERBIDS);
+    }
+}
+
+/* v_j = min_i c_ij; false: a column has no allowed pair. */
+static bool price_columns(ota_matching *state) {
+    for (int64_t j = 0; j < state->columns; j++) state->price[j] = INFINITY;
+    for (int64_t i = 0; i < state->rows; i++) {
+        const ota_score_row row = ota_matching_row(state, i);
+        state->read->lower(&row, state->price);
+    }
+    for (int64_t j = 0; j < state->columns; j++) {
+        if (state->price[j] == INFINITY) return false;
+    }
+    return true;
+}
+
+ota_status ota_assignment_sparse(ota_matching *state, const ota_watch *watch) {
+    if (state->rows == state->columns && !price_columns(state)) return OTA_INFEASIBLE;
+    for (int64_t one = 0; one < state->padded + state->rows; one++) {
+        state->distance[one] = INFINITY;
+        state->heap_slot[one] = -1;
+    }
+    for (int64_t i = 0; i < state->rows; i++) list_first(state, i);
+    if (state->rows == state->columns) overbid(state);
+    int64_t left = let_go(state);
+    for (int turn = 0; turn < BIDDING_SWEEPS && left > 0; turn++)
+        left = bid(state, left, 0.0, BIDS);
+    for (int64_t k = 0; k < left; k++) {
+        const ota_status status = augment(state, state->next_waiting[k], watch);
+        if (status != OTA_OK) return status;
+    }
+    return OTA_OK;
+}
+
+double ota_assignment_potential(const ota_matching *state, int64_t i, const double *g) {
+    const ota_score_row row = ota_matching_row(state, i);
+    const int64_t own = state->column_of[i];
+    const double reduced = state->own_cost[i] - state->price[own];
+    /* Far above what rounding makes of the two ways to form a sum. */
+    const double slack = 0x1p-48 * (state->largest + fabs(state->price[own]) + fabs(reduced));
+    if (!(reduced + slack < state->bound[i]))
+        return -state->read->best(row.scores, g, state->columns);
+    const double listed = state->read->best_listed(
+        row.scores, g, state->candidate + i * OTA_CANDIDATES, state->candidate_count[i]);
+    const int32_t pair = (int32_t)own;
+    return -fmax(listed, state->read->best_listed(row.scores, g, &pair, 1));
+}

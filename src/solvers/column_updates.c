@@ -1,0 +1,91 @@
+/* Column updates in potentials, and the residual that decides: what the rules of the columns make of the sums c and of
+ * L = LSE_i((S_ij + f_i) / t) that a pass has found (backend.h). */
+#include "coupled.h"
+
+#include <math.h>
+#include <string.h>
+
+void ota_column_step(ota_coupled *state, double t, double omega) {
+    ota_head *head = state->head;
+    double *g = head->g;
+    memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
+        const ota_marginal step = ota_column_marginal(head->rule, t, head->strength, lambda);
+        /* Closed keys, keys without a row and lambda = 0 keep what they have. */
+        if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0))
+            continue;
+        const double next = ota_marginal_update(
+            step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
+        if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
+            g[j] = next;
+        } else {
+            const double moved = (1.0 - omega) * g[j] + omega * next;
+            g[j] = moved < step.ceiling ? moved : step.ceiling;
+        }
+    }
+}
+
+double ota_column_residual(const ota_coupled *state) {
+    const ota_head *head = state->head;
+    double residual = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const double c = state->pass.column[j], target = state->pass.target[j], g = head->g[j];
+        if (head->rule == OTA_COLUMNS_RELAXED) {
+            residual += target > 0.0 ? fabs(c - target * exp(-g / head->strength)) : c;
+        } else if (head->rule == OTA_COLUMNS_CAPPED) {
+            residual += c > target ? c - target : g < 0.0 || g > 0.0 ? target - c : 0.0;
+        } else {
+            residual += fabs(c - target);
+        }
+    }
+    return head->mass > 0.0 ? residual / head->mass : residual;
+}
+
+void ota_constant_mode(ota_coupled *state) {
+    ota_head *head = state->head;
+    /* With a sink the constant moves weight between the sink and the keys: no closed form. */
+    if (head->rule != OTA_COLUMNS_RELAXED || head->sink > -INFINITY) return;
+    double reached = 0.0, wanted = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(state->pass.target[j] > 0.0) || !(state->pass.column_lse[j] > -INFINITY)) continue;
+        reached += state->pass.column[j];
+        wanted += state->pass.target[j] * exp(-head->g[j] / head->strength);
+    }
+    const double stiffness =
+        1.0 / head->strength + (head->row_strength < INFINITY
+                                    ? 1.0 / (head->row_strength + state->pass.temperature)
+                                    : 0.0);
+    const double move = log(wanted / reached) / stiffness;
+    if (!isfinite(move)) return;
+    /* Rows answer with f <- f - share move; their masses grow when they are relaxed. */
+    const double t = state->pass.temperature, rho = head->row_strength;
+    const double share = rho < INFINITY ? rho / (rho + t) : 1.0,
+                 growth = exp((1.0 - share) * move / t);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(head->g[j] > -INFINITY)) continue;
+        head->g[j] += move;
+        state->pass.column[j] *= growth;
+        state->pass.column_lse[j] -= share * move / t;
+    }
+    for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= share * move;
+}
+
+double ota_measure(ota_coupled *state) {
+    ota_head *head = state->head;
+    ota_passes *pass = &state->pass;
+    head->backend->final_pass(pass);
+    double row_error = 0.0;
+    for (int64_t i = 0; i < pass->rows; i++) row_error += pass->error[i];
+    head->row_error = head->mass > 0.0 ? row_error / head->mass : row_error;
+    const double residual = ota_column_residual(state);
+    head->column_error = residual;
+    if (head->rule == OTA_COLUMNS_CAPPED) {
+        double excess = 0.0;
+        for (int64_t j = 0; j < pass->columns; j++) {
+            if (pass->column[j] > pass->target[j]) excess += pass->column[j] - pass->target[j];
+        }
+        head->column_error = head->mass > 0.0 ? excess / head->mass : excess;
+    }
+    return residual > head->row_error || isnan(residual) ? residual : head->row_error;
+}

@@ -1,0 +1,586 @@
+/* Entering and leaving a column-coupled solve, the policy on feasibility, and "auto".
+ *
+ *     exact     needs sum nu = sum mu (with a sink: <) and, for weights > 0 total support [DER-24]
+ *     capped    needs capacities that can take the rows
+ *     relaxed, elastic   always have a plan where every row has an open key
+ *
+ * "auto": rounds of Sinkhorn while they converge fast; then Newton on the semi-dual where its
+ * matrices fit, else Anderson; Tsallis goes straight to Newton. The status is OTA_OK only if the
+ * residual of numeric policy 3.5, measured on the plan that will be emitted, is within the
+ * tolerance. */
+#include "coupled.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
+static const double linear_range[2] = {600.0, 80.0};
+
+enum { INTERIOR_ROWS = 6, INTERIOR_MATRICES = 3 };
+enum { LANE = 16 };
+
+static const char *ways_out(void) { return "relaxed, capped or online columns can be met"; }
+
+ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual) {
+    const ota_head *head = state->head;
+    if (head->tell != NULL) head->tell(head->tell_context, round, residual);
+    return ota_interrupted(head->settings);
+}
+
+/* ---- workspace ------------------------------------------------------------------------------- */
+
+static int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
+
+static size_t times(int64_t a, int64_t b) {
+    size_t result;
+    return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
+}
+
+void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsigned needs) {
+    const int64_t rows = state->pass.rows, columns = state->pass.columns;
+    const int64_t stride = state->pass.stride;
+    const bool narrow = state->pass.narrow;
+    const size_t element = narrow ? sizeof(float) : sizeof(double), number = sizeof(double);
+    state->head->backend->lay_out_passes(&state->pass, arena, (needs & OTA_NEEDS_KERNEL) != 0);
+    const size_t lane = (size_t)state->pass.padded_columns, row_count = (size_t)rows + 1;
+    const size_t matrix = times(rows, stride);
+    state->best = ota_arena_take(arena, lane, number);
+    if (prune) state->pruned = ota_arena_take(arena, matrix, element);
+    const size_t pairs = times(rows, columns);
+    if ((needs & OTA_NEEDS_SEARCH) != 0 && pairs <= (size_t)OTA_PAIRS_LIMIT) {
+        state->allowed = ota_arena_take(arena, times(rows, columns + 1), 1);
+        state->usable = ota_arena_take(arena, times(rows, columns + 1), 1);
+        state->order = ota_arena_take(arena, times(1, rows + columns + 2), sizeof(int32_t));
+        state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
+    }
+    if ((needs & OTA_NEEDS_HISTORY) != 0) {
+        state->history =
+            ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
+    }
+    /* "auto" hands over to Newton only where this fits; asked for by name it takes what it needs.
+     * */
+    if ((needs & OTA_NEEDS_NEWTON) != 0 &&
+        ((needs & OTA_NEEDS_KERNEL) == 0 || pairs <= (size_t)OTA_PAIRS_LIMIT)) {
+        if (narrow) state->wide = ota_arena_take(arena, matrix, number);
+        state->weights = ota_arena_take(arena, matrix, number);
+        if (columns <= OTA_NEWTON_DENSE) {
+            state->across = ota_arena_take(arena, times(columns, rounded_up(rows, LANE)), number);
+            state->hessian =
+                ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
+            state->factor =
+                ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
+        }
+        state->vectors =
+            ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
+        state->fixed = ota_arena_take(arena, lane, 1);
+        state->sinks = ota_arena_take(arena, row_count, number);
+        state->gathered =
+            ota_arena_take(arena, times(2 * state->pass.chunks, rounded_up(rows, LANE)), number);
+        state->powers = ota_arena_take(arena, row_count, number);
+        if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
+            const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
+            state->interior_matrix = ota_arena_take(arena, times(INTERIOR_MATRICES, rows),
+                                                    times(stride, sizeof(double)));
+            state->interior_rows = ota_arena_take(arena, more, number);
+        }
+    }
+}
+
+/* A fixed number of rounds ends as it ends: nothing asks whether it could have converged. */
+static unsigned with_search(const ota_settings *s, unsigned needs) {
+    return s->fixed ? needs : needs | OTA_NEEDS_SEARCH;
+}
+
+size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
+    const ota_settings *settings = &shape->resolved->settings;
+    const int64_t columns = shape->columns;
+    ota_head head = {.backend = shape->backend};
+    ota_coupled state = {.head = &head,
+                         .pass = {.rows = shape->rows,
+                                  .columns = columns,
+                                  .stride = rounded_up(columns > 0 ? columns : 1, LANE),
+                                  .narrow = shape->narrow}};
+    ota_arena arena = {0};
+    ota_coupled_layout(&state, &arena, settings->prune, with_search(settings, needs));
+    return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
+}
+
+/* ---- the door -------------------------------------------------------------------------------- */
+
+static void load_potentials(ota_coupled *state) {
+    ota_head *head = state->head;
+    const bool closes = !head->settings->fixed;
+    for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!head->warm || !isfinite(head->g[j])) head->g[j] = 0.0;
+        if (head->rule == OTA_COLUMNS_CAPPED && head->g[j] > 0.0) head->g[j] = 0.0;
+        /* A fixed number of rounds closes such keys in its own first column update. */
+        if (closes && !(head->nu[j] > 0.0)) head->g[j] = -INFINITY;
+    }
+}
+
+/* Marks columns that some row with mass may use in state->pass.column_lse and finds rows without an open
+ * key. */
+static int64_t find_shut_row(ota_coupled *state) {
+    const ota_head *head = state->head;
+    const bool elastic = head->rule == OTA_COLUMNS_ELASTIC;
+    const bool never_closes = head->settings->fixed && head->settings->rounds == 0;
+    int64_t shut = -1;
+    memset(state->pass.column_lse, 0,
+           (size_t)state->pass.padded_columns * sizeof *state->pass.column_lse);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (!(head->mu[i] > 0.0)) continue;
+        bool open = head->sink > -INFINITY;
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
+            const bool closed =
+                !(head->nu[j] > 0.0) && !never_closes && !(elastic && !(lambda > 0.0));
+            if (ota_score(&state->pass, i, j) > -INFINITY) {
+                state->pass.column_lse[j] = 1.0;
+                if (!closed) open = true;
+            } else if (!closed) {
+                state->masked = true;
+            }
+        }
+        if (!open && shut < 0) shut = i;
+    }
+    return shut;
+}
+
+/* OTA_OK, or OTA_INFEASIBLE with a sentence. */
+static ota_status check_masses(ota_coupled *state) {
+    ota_head *head = state->head;
+    const double slack = head->mass_tolerance;
+    const int64_t shut = find_shut_row(state);
+    double total = 0.0;
+    memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const bool used = state->pass.column_lse[j] > 0.0;
+        if (head->rule == OTA_COLUMNS_EXACT && !used && head->nu[j] > slack * head->mass &&
+            !head->settings->fixed) {
+            (void)snprintf(head->sentence, sizeof head->sentence,
+                           "key %" PRId64 " must receive %g and no query may use it", j,
+                           head->nu[j]);
+            return OTA_INFEASIBLE;
+        }
+        if (used || head->rule == OTA_COLUMNS_EXACT) total += head->nu[j];
+        /* A relaxed key without queries only adds a constant to the objective. */
+        if (!used && head->rule == OTA_COLUMNS_RELAXED) state->pass.target[j] = 0.0;
+    }
+    if (shut >= 0) {
+        (void)snprintf(
+            head->sentence, sizeof head->sentence,
+            "query %" PRId64 " has mass and no key it may use has a positive column mass", shut);
+        return OTA_INFEASIBLE;
+    }
+    if (head->rule == OTA_COLUMNS_EXACT) {
+        const bool sink = head->sink > -INFINITY;
+        if (sink ? !(total < head->mass) : fabs(total - head->mass) > slack * head->mass) {
+            (void)snprintf(head->sentence, sizeof head->sentence,
+                           "the column masses add up to %.17g and the row masses to %.17g; exact "
+                           "columns need %s; %s",
+                           total, head->mass,
+                           sink ? "less than the rows, the rest goes to the sink" : "equal totals",
+                           ways_out());
+            return OTA_INFEASIBLE;
+        }
+        for (int64_t j = 0; j < state->pass.columns && !sink && total > 0.0; j++)
+            state->pass.target[j] *= head->mass / total;
+    }
+    const double rounding = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
+    if (head->rule == OTA_COLUMNS_CAPPED && !(head->sink > -INFINITY) &&
+        total < head->mass * (1.0 - rounding)) {
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "the capacities of the keys in use add up to %g and the row masses to %g",
+                       total, head->mass);
+        return OTA_INFEASIBLE;
+    }
+    return OTA_OK;
+}
+
+/* ---- unusable pairs -------------------------------------------------------------------------- */
+
+static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool identity,
+                         bool at_least) {
+    (void)snprintf(head->sentence, sizeof head->sentence,
+                   "exact columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
+                   " allowed pairs are on no feasible plan%s; %s, or prune these pairs",
+                   at_least ? "at least " : "", unusable, allowed,
+                   identity ? " and only the identity is left" : "", ways_out());
+}
+
+static void say_infeasible(ota_head *head) {
+    (void)snprintf(head->sentence, sizeof head->sentence,
+                   "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
+                   "or cannot take, "
+                   "the queries that must use them; %s",
+                   head->rule == OTA_COLUMNS_EXACT ? ways_out()
+                                                   : "raise the cap or relax the columns");
+}
+
+/* A copy of the scores without the unusable pairs. */
+static void prune(ota_coupled *state) {
+    const int64_t width = state->pass.columns + 1;
+    const size_t element = state->pass.narrow ? sizeof(float) : sizeof(double);
+    memcpy(state->pruned, state->pass.scores,
+           (size_t)(state->pass.rows * state->pass.stride) * element);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            if (state->usable[i * width + j] != 0) continue;
+            if (state->pass.narrow) {
+                ((float *)state->pruned)[i * state->pass.stride + j] = -INFINITY;
+            } else {
+                ((double *)state->pruned)[i * state->pass.stride + j] = -INFINITY;
+            }
+        }
+    }
+    state->pass.scores = state->pruned;
+    state->pass.formed = false;
+    state->head->pruned = state->head->unusable;
+}
+
+/* Pairs that carry mass in no plan because a row or column with one pair left must use it: enough
+ * for causal masks of any size. Works in the state's vectors; false when some mass has no place. */
+static bool peel(ota_coupled *state, int64_t *unusable) {
+    const ota_head *head = state->head;
+    const double slack = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
+    double *row_left = state->pass.shift, *row_degree = state->pass.sum;
+    double *column_left = state->pass.column_lse, *column_degree = state->pass.column;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        column_left[j] = state->pass.target[j];
+        column_degree[j] = 0.0;
+    }
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        row_left[i] = head->mu[i];
+        row_degree[i] = 0.0;
+        for (int64_t j = 0; j < state->pass.columns && row_left[i] > 0.0; j++) {
+            if (!(column_left[j] > 0.0) || !(ota_score(&state->pass, i, j) > -INFINITY)) continue;
+            row_degree[i] += 1.0;
+            column_degree[j] += 1.0;
+        }
+    }
+    *unusable = 0;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int64_t i = 0; i < state->pass.rows; i++) {
+            if (!(row_left[i] > 0.0) || row_degree[i] > 1.0) continue;
+            int64_t only = 0;
+            while (only < state->pass.columns &&
+                   !(column_left[only] > 0.0 && ota_score(&state->pass, i, only) > -INFINITY))
+                only++;
+            if (only == state->pass.columns ||
+                row_left[i] > column_left[only] * (1.0 + slack) + slack * head->mass)
+                return false;
+            const double rest = column_left[only] - row_left[i];
+            const bool filled = rest <= slack * state->pass.target[only];
+            row_left[i] = 0.0;
+            column_degree[only] -= 1.0;
+            column_left[only] = filled ? 0.0 : rest;
+            for (int64_t k = 0; k < state->pass.rows && filled; k++) {
+                if (!(row_left[k] > 0.0) || !(ota_score(&state->pass, k, only) > -INFINITY))
+                    continue;
+                row_degree[k] -= 1.0;
+                *unusable += 1;
+            }
+            changed = true;
+        }
+    }
+    return true;
+}
+
+static int64_t count_allowed(const ota_coupled *state) {
+    int64_t allowed = 0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns && state->head->mu[i] > 0.0; j++) {
+            if (state->pass.target[j] > 0.0 && ota_score(&state->pass, i, j) > -INFINITY) allowed++;
+        }
+    }
+    return allowed;
+}
+
+static bool search_by_peeling(ota_coupled *state) {
+    ota_head *head = state->head;
+    int64_t unusable = 0;
+    if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return true;
+    if (!peel(state, &unusable)) {
+        say_infeasible(head);
+        return false;
+    }
+    if (unusable == 0 || head->order > 1.0) return true;
+    head->unusable = unusable;
+    const int64_t allowed = count_allowed(state);
+    const bool identity =
+        allowed - unusable == state->pass.rows && state->pass.rows == state->pass.columns;
+    say_unusable(head, unusable, allowed, identity, !identity);
+    return false;
+}
+
+/* From `from` columns a row to the width of the layout, last row first. */
+static void spread_usable(ota_coupled *state, int64_t from) {
+    const int64_t width = state->pass.columns + 1;
+    for (int64_t i = state->pass.rows - 1; i > 0 && from < width; i--)
+        memmove(state->usable + i * width, state->usable + i * from, (size_t)from);
+}
+
+/* Softmax gives every allowed pair weight, so that one on no plan makes the problem hopeless or is
+ * pruned; Tsallis plans may leave it empty, and interior.c wants to know.
+ * With a sink the support has one more column that every query may use. */
+static bool search_by_flow(ota_coupled *state, bool *done) {
+    ota_head *head = state->head;
+    const bool sink = head->sink > -INFINITY, exact = head->rule == OTA_COLUMNS_EXACT;
+    const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
+    const bool tsallis = head->order > 1.0, wanted = exact || tsallis;
+    double total = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        state->pass.column_lse[j] = state->pass.target[j];
+        total += state->pass.target[j];
+    }
+    state->pass.column_lse[state->pass.columns] = exact ? head->mass - total : INFINITY;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            state->allowed[i * columns + j] =
+                j == state->pass.columns || ota_score(&state->pass, i, j) > -INFINITY;
+        }
+    }
+    const ota_feasible_problem problem = {
+        .n = state->pass.rows,
+        .m = columns,
+        .support = state->allowed,
+        .mu = head->mu,
+        .nu = state->pass.column_lse,
+        .capped = !exact,
+        .tolerance = head->mass_tolerance,
+        .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
+    ota_feasible_counts counts = {0};
+    const ota_status status =
+        ota_feasible(&problem, wanted ? state->usable : NULL, state->order, &counts, state->search);
+    *done = status == OTA_OK || status == OTA_INFEASIBLE;
+    if (status == OTA_INFEASIBLE) {
+        say_infeasible(head);
+        return false;
+    }
+    if (status != OTA_OK || !wanted) return true;
+    spread_usable(state, columns);
+    state->split = counts.unusable > 0;
+    if (tsallis) return true;
+    /* Count what is not the sink's. */
+    bool identity = state->pass.rows == state->pass.columns;
+    int64_t unusable = 0, allowed = 0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            const bool usable = state->usable[i * width + j] != 0;
+            if (!(head->mu[i] > 0.0) || !(state->pass.target[j] > 0.0)) continue;
+            if (ota_score(&state->pass, i, j) > -INFINITY) {
+                allowed++;
+                unusable += !usable;
+            }
+            if (usable && i != j) identity = false;
+        }
+    }
+    head->unusable = unusable;
+    if (unusable == 0) return true;
+    if (head->settings->prune && state->pruned != NULL && head->plan != NULL) {
+        prune(state);
+        return true;
+    }
+    say_unusable(head, unusable, allowed, identity, false);
+    return false;
+}
+
+bool ota_coupled_search(ota_coupled *state) {
+    const ota_column_rule rule = state->head->rule;
+    if (state->support_known || !state->masked ||
+        (rule != OTA_COLUMNS_EXACT && rule != OTA_COLUMNS_CAPPED))
+        return true;
+    state->support_known = true;
+    if (state->allowed == NULL) return search_by_peeling(state);
+    bool done = false;
+    const bool hopeful = search_by_flow(state, &done);
+    state->support_known = done;
+    return hopeful;
+}
+
+/* ---- enter, leave ---------------------------------------------------------------------------- */
+
+/* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
+static ota_domain domain_of(ota_coupled *state, bool linear) {
+    const ota_head *head = state->head;
+    if (head->row_strength < INFINITY || head->order > 1.0) return OTA_DOMAIN_ROWS;
+    if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
+    return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
+               ? OTA_DOMAIN_LINEAR
+               : OTA_DOMAIN_LOG;
+}
+
+/* The plan itself, where pruned pairs must stay without weight. */
+static void emit_plan(ota_coupled *state) {
+    ota_head *head = state->head;
+    const ota_row_parameters law = ota_coupled_rows(state, head->tau);
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        ota_row_found found;
+        double *row = head->plan + i * head->stride;
+        for (int64_t j = 0; j < state->pass.columns; j++) row[j] = ota_score(&state->pass, i, j);
+        state->head->algebra->row_solve(&law, row, head->g, state->pass.columns, head->mu[i], row,
+                                        &found);
+    }
+    head->emission = OTA_EMIT_PLAN;
+}
+
+static void say_not_converged(const ota_coupled *state, double residual) {
+    ota_head *head = state->head;
+    (void)snprintf(
+        head->sentence, sizeof head->sentence,
+        "after %" PRId64
+        " rounds the residual is %.3g, above the tolerance %.3g (temperature %.4g, range of "
+        "the scores %.4g)",
+        head->rounds, residual, head->settings->tolerance, head->tau, head->range);
+}
+
+/* What rounding leaves of the sums of relaxed rows: their plan may carry far more mass than was asked
+ * for, and all of it is rounded. */
+static double carried_floor(const ota_coupled *state, double *carried) {
+    const ota_head *head = state->head;
+    const double u = state->pass.narrow ? 0x1p-24 : 0x1p-53;
+    *carried = 0.0;
+    for (int64_t i = 0; i < state->pass.rows && head->row_strength < INFINITY; i++) {
+        if (head->mu[i] > 0.0) *carried += head->mu[i] * exp(-head->f[i] / head->row_strength);
+    }
+    *carried /= head->mass;
+    return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
+}
+
+static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
+    ota_head *head = state->head;
+    double residual, carried;
+    switch (outcome) {
+    case OTA_STOPPED: return stopped;
+    case OTA_HOPELESS: return OTA_INFEASIBLE;
+    case OTA_RAN: return OTA_FIXED_ITERS;
+    case OTA_MET:
+        if (head->pruned > 0) emit_plan(state);
+        return OTA_OK;
+    case OTA_SLOW:
+    case OTA_SPENT: break;
+    }
+    if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
+    memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
+    residual = ota_measure(state);
+    if (head->pruned > 0) emit_plan(state);
+    if (residual <= head->settings->tolerance) return OTA_OK;
+    say_not_converged(state, residual);
+    const double floor = carried_floor(state, &carried);
+    if (!(floor > head->settings->tolerance) || head->settings->allow_partial)
+        return OTA_NOT_CONVERGED;
+    (void)snprintf(
+        head->sentence, sizeof head->sentence,
+        "the plan carries %.3g times the mass of its rows, whose rounding alone leaves a "
+        "residual of about %.2g, above the tolerance %.3g",
+        carried, floor, head->settings->tolerance);
+    return OTA_TOL_UNREACHABLE;
+}
+
+ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
+                             ota_outcome (*method)(ota_coupled *state, ota_status *stopped)) {
+    ota_coupled state = {.head = head,
+                         .pass = {.head = head,
+                                  .rows = head->rows,
+                                  .columns = head->columns,
+                                  .stride = head->stride,
+                                  .scores = head->scores,
+                                  .narrow = head->narrow}};
+    ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
+    ota_coupled_layout(&state, &arena, head->settings->prune, with_search(head->settings, needs));
+    head->emission = OTA_EMIT_ROWS;
+    head->temperature_reached = head->tau;
+    head->rounds = 0;
+    head->row_error = head->column_error = NAN;
+    head->unusable = head->pruned = head->underflowed = 0;
+    head->sentence[0] = '\0';
+    load_potentials(&state);
+    const bool fixed = head->settings->fixed;
+    ota_status status = check_masses(&state);
+    if (status != OTA_OK) return status;
+    if (!(head->mass > 0.0)) {
+        head->row_error = head->column_error = 0.0;
+        return fixed ? OTA_FIXED_ITERS : OTA_OK;
+    }
+    if (head->settings->prune && !fixed && !ota_coupled_search(&state)) return OTA_INFEASIBLE;
+    memcpy(state.best, head->g, (size_t)state.pass.columns * sizeof *head->g);
+    state.pass.domain = domain_of(&state, linear);
+    return leave(&state, method(&state, &status), status);
+}
+
+/* ---- auto ------------------------------------------------------------------------------------ */
+
+static bool asks_for_sinkhorn(const ota_settings *s) {
+    return s->fixed || s->anneal_start > 0.0 || s->relaxation > 1.0 || s->relaxation < 1.0 ||
+           s->relaxation_auto || s->tolerance_scaling > 0.0;
+}
+
+static unsigned needs_of(const ota_settings *s, double order) {
+    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
+    return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
+                                : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
+}
+
+static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
+    ota_head *head = state->head;
+    head->method = ota_solver_newton.name;
+    if (head->order > 1.0) return ota_newton_run(state, stopped);
+    head->method =
+        state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
+    if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
+        return ota_sinkhorn_run(state, false, stopped);
+    const ota_outcome outcome = ota_sinkhorn_run(state, true, stopped);
+    if (outcome != OTA_SLOW) return outcome;
+    const bool newton = state->weights != NULL;
+    head->method = newton ? ota_solver_newton.name : ota_solver_anderson.name;
+    return newton ? ota_newton_run(state, stopped) : ota_anderson_run(state, stopped);
+}
+
+static ota_status solve_auto(ota_head *head) {
+    return ota_coupled_solve(head, needs_of(head->settings, head->order), true, run_auto);
+}
+
+static size_t auto_workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, needs_of(&shape->resolved->settings, shape->resolved->order));
+}
+
+const char *ota_not_coupled(const ota_resolved *r) {
+    const ota_column_rule rule = r->problem.columns;
+    if (rule != OTA_COLUMNS_EXACT && rule != OTA_COLUMNS_RELAXED && rule != OTA_COLUMNS_CAPPED &&
+        rule != OTA_COLUMNS_ELASTIC) {
+        return "it serves exact, relaxed, capped and elastic columns";
+    }
+    return r->order < 1.0 ? "hard plans have no temperature; use assignment or transport" : NULL;
+}
+
+const char *ota_tolerance_only(const ota_resolved *r) {
+    if (ota_not_coupled(r) != NULL) return ota_not_coupled(r);
+    if (r->settings.fixed)
+        return "it runs to a tolerance, not for a fixed number of rounds; use sinkhorn or log";
+    if (r->problem.columns == OTA_COLUMNS_ELASTIC)
+        return "elastic columns are a number of Sinkhorn rounds";
+    if (r->problem.end == OTA_SIDE_COLUMNS)
+        return "it ends on a row update; the printed order needs sinkhorn or log";
+    if (r->settings.anneal_start > 0.0 || r->settings.relaxation > 1.0 ||
+        r->settings.relaxation < 1.0 || r->settings.relaxation_auto ||
+        r->settings.tolerance_scaling > 0.0) {
+        return "temperature schedules, relaxation and tolerance_scaling belong to sinkhorn and log";
+    }
+    return NULL;
+}
+
+static const char *refuses_auto(const ota_resolved *r) {
+    return r->order > 1.0 ? ota_tolerance_only(r) : ota_not_coupled(r);
+}
+
+const ota_solver ota_solver_coupled = {
+    .name = "coupled",
+    .purpose = "Sinkhorn while it converges fast, then Newton or Anderson; Tsallis by Newton",
+    .refuses = refuses_auto,
+    .workspace = auto_workspace,
+    .solve = solve_auto,
+};

@@ -1,0 +1,156 @@
+/* Column-coupled heads: what sinkhorn.c, anderson.c, newton.c and coupled.c share.
+ *
+ * ota_passes (backend.h) says what a pass over the scores finds. L is all a column update needs (marginal.h), c is all
+ * the residual of numeric policy 3.5 needs. All potentials are in units of S. */
+#ifndef OTA_COUPLED_H
+#define OTA_COUPLED_H
+
+#include "problem/feasible.h"
+#include "columns/marginal.h"
+#include "base/extrapolation.h"
+#include "solver.h"
+
+/* What else of the workspace a method uses. */
+typedef enum ota_needs {
+    OTA_NEEDS_KERNEL = 1,
+    OTA_NEEDS_HISTORY = 2,
+    OTA_NEEDS_NEWTON = 4,
+    OTA_NEEDS_INTERIOR = 8,
+    OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
+} ota_needs;
+
+enum {
+    OTA_NEWTON_VECTORS = 12,
+    OTA_NEWTON_DENSE = 1024, /* keys up to which the Hessian is formed and factored */
+    /* Pairs up to which the search for unusable pairs and Newton inside "auto" are affordable. */
+    OTA_PAIRS_LIMIT = 1 << 22
+};
+
+typedef struct ota_coupled {
+    ota_head *head;
+    ota_passes pass;
+    bool masked;        /* some pair of positive masses is forbidden */
+    bool support_known; /* the search for unusable pairs was made */
+
+    double *best;                    /* [columns] g of the smallest residual so far */
+    void *pruned;                    /* [rows][stride] scores without unusable pairs */
+    unsigned char *allowed, *usable; /* [rows][columns + 1] */
+    int32_t *order;                  /* [rows + columns + 2] blocks of usable pairs, feasible.h */
+    bool split;                      /* some pair is not usable: `usable` and `order` say which */
+    void *search;                    /* workspace of the search */
+
+    /* Anderson */
+    double *history; /* 2 DEPTH + 2 vectors of padded columns */
+
+    /* Newton */
+    double *wide;         /* [rows][stride] scores in f64 (the scores themselves when they are) */
+    double *weights;      /* [rows][stride] P */
+    double *across;       /* [columns][rows rounded up] scaled weights, transposed */
+    double *hessian;      /* [columns][padded columns] minus the off-diagonal part */
+    double *factor;       /* the same, consumed by the elimination */
+    unsigned char *fixed; /* [columns] keys that stay where they are */
+    double *vectors;      /* OTA_NEWTON_VECTORS of padded columns */
+    double *powers;       /* [rows] W_i */
+    double *sinks;        /* [rows] weight on the sink */
+    double *gathered;     /* [chunks][2][rows rounded up] */
+    double *interior_matrix; /* [3][rows][stride] */
+    double *interior_rows;   /* [6][rows] and [3][chunks] */
+} ota_coupled;
+
+/* Lays the workspace out (arena measuring or placed). */
+void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsigned needs);
+size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs);
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+static inline void ota_row_pass(ota_coupled *state, double t, double omega) {
+    state->head->backend->row_pass(&state->pass, t, omega);
+}
+static inline void ota_column_pass(ota_coupled *state, double t) {
+    state->head->backend->column_pass(&state->pass, t);
+}
+
+/* The rule of rows at temperature t. */
+static inline ota_row_parameters ota_coupled_rows(const ota_coupled *state, double t) {
+    const ota_head *head = state->head;
+    return (ota_row_parameters){.kernels = head->kernels,
+                                .order = head->order,
+                                .tau = t,
+                                .sink = head->sink,
+                                .row_strength = head->row_strength};
+}
+
+/* ---- column_updates.c -------------------------------------------------------------------------- */
+
+/* Sums of the plan that will be emitted. Returns the residual that decides: max(row_error, column_error), for caps
+ * with the violated complementarity. */
+double ota_measure(ota_coupled *state);
+/* The column part of that residual for c and g as they are. */
+double ota_column_residual(const ota_coupled *state);
+/* Relaxed columns: moves g by the constant that makes the dual stationary along constants (rows
+ * exact: no weight moves). */
+void ota_constant_mode(ota_coupled *state);
+/* One column update at temperature t from L, over-relaxed by omega. */
+void ota_column_step(ota_coupled *state, double t, double omega);
+
+/* ---- methods -------------------------------------------------------------------------------- */
+
+/* What a method's loop came to; the rounds are in head->rounds and g in head->g. */
+typedef enum ota_outcome {
+    OTA_MET,     /* the residual fell below the tolerance */
+    OTA_RAN,     /* the fixed number of rounds was run */
+    OTA_SLOW,    /* gave up early: another method should go on */
+    OTA_SPENT,   /* out of rounds, or no way down */
+    OTA_STOPPED, /* cancelled or past the deadline: see `stopped` */
+    OTA_HOPELESS /* unusable pairs or no feasible plan: the head's sentence says so */
+} ota_outcome;
+
+/* impatient: return OTA_SLOW as soon as the rate says that many rounds are needed. */
+ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped);
+ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped);
+ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped);
+
+/* Enters, runs and leaves a solve; every table row's solve() is one call of it. */
+ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
+                             ota_outcome (*method)(ota_coupled *state, ota_status *stopped));
+/* Tells of the round; cancelled or late? Asked once per round. */
+ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double residual);
+/* Looks for unusable pairs and for feasibility when this was not done yet. False: hopeless, the
+ * head's sentence says why. */
+bool ota_coupled_search(ota_coupled *state);
+/* Why no solver of this family applies, or only those that run rounds; NULL: all of them do. */
+const char *ota_not_coupled(const ota_resolved *r);
+const char *ota_tolerance_only(const ota_resolved *r);
+
+/* state->hessian = minus the off-diagonal part of w^T w, lower triangle; w [rows][columns] lies in
+ * state->weights. */
+void ota_newton_links(ota_coupled *state);
+
+/* ---- interior.c ----------------------------------------------------------------------------- */
+
+/* f and g close to the optimum at temperature t, from a start of its own; false: stopped. */
+bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped);
+
+/* ---- newton_columns.c ----------------------------------------------------------------------- */
+
+/* g by one column update at temperature t with head->f held; scores [rows][stride] in f64. */
+void ota_newton_columns(ota_coupled *state, const double *scores, double t);
+
+/* ---- newton_system.c ------------------------------------------------------------------------ */
+
+/* (diag(excess) + Laplacian(links)) x = b for the nodes whose `fixed` is 0, with x given on the
+ * others. links [count][stride]: the lower triangle is read, >= 0; links, excess >= 0 and b are
+ * destroyed. No subtraction is made in the factors, so links of any ratio keep their relative
+ * accuracy. Nodes that end without any link or excess get x = 0. */
+void ota_laplacian_solve(const ota_host_algebra *algebra, double *links, int64_t stride,
+                         int64_t count, double *excess, const unsigned char *fixed, double *b,
+                         double *x);
+/* Its two halves, for several b: the factor stays in links, its pivots in excess; `fixed` may be
+ * NULL, fixed nodes must have no links. */
+void ota_laplacian_factor(const ota_host_algebra *algebra, double *links, int64_t stride,
+                          int64_t count, double *excess, const unsigned char *fixed);
+void ota_laplacian_substitute(const ota_host_algebra *algebra, const double *links, int64_t stride,
+                              int64_t count, const double *pivots, const unsigned char *fixed,
+                              double *b, double *x);
+
+#endif

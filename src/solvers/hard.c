@@ -1,0 +1,157 @@
+/* Hard columns: no smoothing, the columns exact or capped. Rows of the solver table over the two
+ * combinatorial methods: shortest augmenting paths where every mass is the same unit, the transportation
+ * simplex for real masses, caps and sinks. Both leave the plan itself and dual potentials. [ELA-14, LIT-06] */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "combinatorial.h"
+#include "solver.h"
+
+static const char *not_hard(const ota_resolved *r) {
+    if (r->order > 0.0) return "it has no smoothing, so it solves hard methods only";
+    if (r->problem.columns != OTA_COLUMNS_EXACT && r->problem.columns != OTA_COLUMNS_CAPPED) {
+        return "it needs exact or capped columns";
+    }
+    return NULL;
+}
+
+static size_t transport_workspace(const ota_head_shape *shape) {
+    return ota_transport_workspace(shape->rows, shape->columns);
+}
+
+static size_t matching_bytes(int64_t rows) {
+    return ((size_t)rows * sizeof(int64_t) + 63) / 64 * 64;
+}
+
+static size_t assignment_workspace(const ota_head_shape *shape) {
+    const size_t transport = transport_workspace(shape);
+    const size_t paths = ota_assignment_workspace(shape->rows, shape->columns, shape->narrow);
+    const size_t larger = transport > paths ? transport : paths;
+    size_t total;
+    return larger == SIZE_MAX || !ota_size_add(larger, matching_bytes(shape->rows), &total)
+               ? SIZE_MAX
+               : total;
+}
+
+/* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */
+static void measure(ota_head *head) {
+    double *sums = head->workspace;
+    double rows = 0.0, columns = 0.0;
+    memset(sums, 0, (size_t)head->columns * sizeof *sums);
+    for (int64_t i = 0; i < head->rows; i++) {
+        const double *plan = head->plan + i * head->stride;
+        double sum = 0.0;
+        for (int64_t j = 0; j < head->columns; j++) {
+            sum += plan[j];
+            sums[j] += plan[j];
+        }
+        if (!(head->sink > -INFINITY)) rows += fabs(sum - head->mu[i]);
+    }
+    for (int64_t j = 0; j < head->columns; j++) {
+        const double over = sums[j] - head->nu[j];
+        columns += head->rule == OTA_COLUMNS_EXACT ? fabs(over) : over > 0.0 ? over : 0.0;
+    }
+    head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
+    head->column_error = head->mass > 0.0 ? columns / head->mass : 0.0;
+    head->emission = OTA_EMIT_PLAN;
+}
+
+static ota_status explain(ota_head *head, ota_status status) {
+    if (status == OTA_INFEASIBLE) {
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "head %" PRId64 ": no plan of %" PRId64 " queries and %" PRId64
+                       " keys meets the masses on this support",
+                       head->index, head->rows, head->columns);
+    }
+    return status;
+}
+
+static ota_status solve_transport(ota_head *head) {
+    ota_transport problem = {.n = head->rows,
+                             .m = head->columns,
+                             .scores = head->scores,
+                             .stride = head->stride,
+                             .narrow = head->narrow,
+                             .mu = head->mu,
+                             .nu = head->nu,
+                             .capped = head->rule == OTA_COLUMNS_CAPPED,
+                             .sink = head->sink,
+                             .tolerance = head->mass_tolerance,
+                             .watch = {ota_interrupted, head->settings},
+                             .plan = head->plan,
+                             .plan_stride = head->stride,
+                             .f = head->f,
+                             .g = head->g};
+    const ota_status status = ota_transport_solve(&problem, head->workspace);
+    head->rounds = problem.pivots;
+    if (status != OTA_OK) return explain(head, status);
+    measure(head);
+    return OTA_OK;
+}
+
+static bool all_units(const double *mass, int64_t count, double unit) {
+    for (int64_t k = 0; k < count; k++) {
+        if (mass[k] < unit || mass[k] > unit) return false;
+    }
+    return true;
+}
+
+static ota_status solve_assignment(ota_head *head) {
+    const double unit = head->rows > 0 ? head->mu[0] : 1.0;
+    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
+    const bool matching = sizes && !(head->sink > -INFINITY) && unit > 0.0 &&
+                          all_units(head->mu, head->rows, unit) &&
+                          all_units(head->nu, head->columns, unit);
+    if (!matching) return solve_transport(head);
+    int64_t *match = head->workspace;
+    ota_assignment problem = {.n = head->rows,
+                              .m = head->columns,
+                              .scores = head->scores,
+                              .stride = head->stride,
+                              .narrow = head->narrow,
+                              .costs = head->algebra->costs[head->narrow],
+                              .watch = {ota_interrupted, head->settings},
+                              .match = match,
+                              .f = head->f,
+                              .g = head->g};
+    const ota_status status =
+        ota_assignment_solve(&problem, (char *)head->workspace + matching_bytes(head->rows));
+    if (status != OTA_OK) return explain(head, status);
+    /* One pair a row and no column twice, which is how the search keeps its books: both errors are 0. */
+    head->row_error = head->column_error = 0.0;
+    head->match = match;
+    if (capped && head->rows == head->columns) {
+        /* Potentials are defined up to a shift, and those of capacities are at most 0. */
+        double highest = -INFINITY;
+        for (int64_t j = 0; j < head->columns; j++) highest = fmax(highest, head->g[j]);
+        for (int64_t j = 0; j < head->columns; j++) head->g[j] -= highest;
+        for (int64_t i = 0; i < head->rows; i++) head->f[i] += highest;
+    }
+    head->emission = OTA_EMIT_MATCH;
+    return OTA_OK;
+}
+
+const ota_solver ota_solver_assignment = {
+    .name = "assignment",
+    .purpose = "shortest augmenting paths for unit masses, transportation simplex for real ones",
+    .refuses = not_hard,
+    .workspace = assignment_workspace,
+    .needs_plan = true,
+    .wide = true,
+    .reads_narrow = true,
+    .solve = solve_assignment,
+};
+
+const ota_solver ota_solver_transport = {
+    .name = "transport",
+    .purpose = "transportation simplex",
+    .refuses = not_hard,
+    .workspace = transport_workspace,
+    .needs_plan = true,
+    .wide = true,
+    .reads_narrow = true,
+    .solve = solve_transport,
+};

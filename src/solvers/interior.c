@@ -1,0 +1,479 @@
+/* Primal-dual interior point for Tsallis plans whose semi-dual Newton steps lead nowhere: each piece
+ * of the semi-dual reaches only as far as the support it was made from. Unknowns are P
+ * [rows][columns] and the slacks Z of P >= 0 beside f [rows] and g [columns]:
+ *
+ *     phi'(P_ij) - S_ij - f_i - g_j - Z_ij = 0      P_ij Z_ij = beta -> 0
+ *     phi'(p) = t p^(alpha - 1) / (alpha - 1)
+ *     rows      sum_j P_ij = mu_i, the sink being one more key with g = 0
+ *     columns   sum_i P_ij = nu_j,  or c_j with g_j = -rho log(c_j / nu_j),
+ *               or capacity_j - s_j with s_j (-g_j) = beta
+ *
+ * One step with d = 1 / (phi'' + Z / P) is
+ *
+ *     dP = d (df + dg + h),   h = beta / P + S + f + g - phi'
+ *     (diag(e) + diag(sum_i d) - d^T diag(1 / D) d) dg = right,   D_i = sum_j d_ij + the sink's
+ *
+ * a Laplacian plus a non-negative diagonal again (newton_system.c). Beta follows Mehrotra's
+ * predictor and corrector, both from one factor. The iterates stay inside P, Z > 0, so the number
+ * of steps hardly depends on the temperature, and no row is ever solved for its threshold. The
+ * exact support is left to the semi-dual steps that follow.
+ *
+ * A pair that no feasible plan uses has no P > 0: its slack would grow without end and take the
+ * digits of f and g along. Such pairs stay outside, and where they cut the others into blocks, f and
+ * g are moved apart at the end, block by block, until their slack is positive (feasible.h). */
+#include "coupled.h"
+
+#include <string.h>
+
+enum { STEPS = 80, POOR_STEPS = 6 };
+
+/* Part of the way to the boundary that a step may go. */
+static const double boundary = 0.995, nearest = 1.0e-6;
+/* Rounding may take the slack of a weight further down than the step did, but not below this part. */
+static const double least_left = 1.0e-8;
+/* First slack, in units of what the potentials range over. */
+static const double first_slack = 0.1;
+/* The mean of P Z, relative to its unit, that ends the steps. */
+static const double least_gap = 1.0e-18, small_gap = 1.0e-12;
+/* Steps shorter than this gain nothing. */
+static const double poor_length = 1.0e-3;
+
+typedef struct interior {
+    ota_coupled *state;
+    const double *scores;
+    double t, beta;
+    double taken;   /* length of the step */
+    bool corrected; /* the second-order term of the predictor belongs to h */
+    /* [rows][stride] P, Z, dP */
+    double *plan, *slack, *move;
+    /* [rows] df, right side, D; weight on the sink, its slack and move */
+    double *row_step, *row_right, *row_sum, *sink, *sink_slack, *sink_move;
+    /* [chunks] longest step, sums of dP dZ and of P Z */
+    double *length, *product, *complement;
+    /* [columns] dg, right side, diagonal e, pivots; c or s, its move, its second-order term */
+    double *step, *right, *excess, *pivots, *free_part, *free_move, *second;
+} interior;
+
+/* p^(alpha - 2) without pow for the common orders. */
+static double power_of(double p, double order) {
+    const double twice = 2.0 * order;
+    if (!(order > 2.0) && !(order < 2.0)) return 1.0;
+    if (!(order > 3.0) && !(order < 3.0)) return p;
+    if (!(twice > 3.0) && !(twice < 3.0)) return 1.0 / sqrt(p);
+    return pow(p, order - 2.0);
+}
+
+/* phi' and phi'' */
+static double price_of(const interior *n, double p, double *curvature) {
+    const double order = n->state->head->order, power = power_of(p, order);
+    *curvature = n->t * power;
+    return n->t / (order - 1.0) * power * p;
+}
+
+/* d and h of one weight; `lift` = S + f + g. */
+static double stiffness(const interior *n, double p, double z, double moved, double lift,
+                        double *h) {
+    double curvature;
+    const double price = price_of(n, p, &curvature);
+    const double second = n->corrected ? -moved * z * (1.0 + moved / p) : 0.0;
+    *h = (n->beta - second) / p + lift - price;
+    return 1.0 / (curvature + z / p);
+}
+
+/* Key j, or the sink at `columns`. */
+static bool is_allowed(const interior *n, int64_t i, int64_t j) {
+    const ota_coupled *state = n->state;
+    if (j == state->pass.columns) return state->head->sink > -INFINITY;
+    return n->scores[i * state->pass.stride + j] > -INFINITY && state->pass.target[j] > 0.0;
+}
+
+static bool may_use(const interior *n, int64_t i, int64_t j) {
+    const ota_coupled *state = n->state;
+    return is_allowed(n, i, j) &&
+           (!state->split || state->usable[i * (state->pass.columns + 1) + j] != 0);
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static void start_row(interior *n, int64_t i, double delta) {
+    ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride;
+    const double *s = n->scores + i * state->pass.stride, mu = head->mu[i];
+    const bool has_sink = may_use(n, i, state->pass.columns);
+    double total = 0.0, curvature, least = INFINITY, keys = 0.0;
+    memset(p, 0, (size_t)state->pass.stride * sizeof *p);
+    memset(z, 0, (size_t)state->pass.stride * sizeof *z);
+    n->sink[i] = n->sink_slack[i] = 0.0;
+    head->f[i] = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!may_use(n, i, j)) continue;
+        total += state->pass.target[j];
+        keys += 1.0;
+    }
+    if (!(mu > 0.0) || !(total > 0.0 || has_sink)) return;
+    const double share = has_sink ? mu / (keys + 1.0) : 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!may_use(n, i, j)) continue;
+        p[j] = (mu - share) * (state->pass.target[j] / total);
+        if (!(p[j] > 0.0)) continue;
+        const double room = price_of(n, p[j], &curvature) - s[j] - head->g[j];
+        if (room < least) least = room;
+    }
+    if (has_sink) {
+        n->sink[i] = share;
+        const double room = price_of(n, share, &curvature) - head->sink;
+        if (room < least) least = room;
+        n->sink_slack[i] = room;
+    }
+    head->f[i] = delta - least > -INFINITY ? least - delta : 0.0;
+    n->sink_slack[i] -= has_sink ? head->f[i] : 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (p[j] > 0.0) z[j] = price_of(n, p[j], &curvature) - s[j] - head->g[j] - head->f[i];
+    }
+}
+
+/* The first slack. */
+static double start(interior *n) {
+    ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    double curvature;
+    const double typical = head->mass / ((double)state->pass.rows * (double)state->pass.columns);
+    const double delta = first_slack * (head->range + price_of(n, typical, &curvature));
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        n->free_part[j] = 0.0;
+        if (!(head->g[j] > -INFINITY)) continue;
+        head->g[j] = head->rule == OTA_COLUMNS_CAPPED ? -delta : 0.0;
+    }
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        start_row(n, i, delta);
+        const double *p = n->plan + i * state->pass.stride;
+        for (int64_t j = 0; j < state->pass.columns; j++) n->free_part[j] += p[j];
+    }
+    for (int64_t j = 0; j < state->pass.columns && head->rule == OTA_COLUMNS_CAPPED; j++) {
+        const double left = state->pass.target[j] - n->free_part[j],
+                     least = 0.1 * state->pass.target[j];
+        n->free_part[j] = left > least ? left : least;
+    }
+    return delta;
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+/* Weights d / sqrt(D), right sides of the rows, and the columns' sums of d leak / D and of
+ * p + d h + d right / D. */
+static void assemble_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const interior *n = context;
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    double *leaked = state->pass.partial + chunk * state->pass.padded_columns,
+           *reached = state->pass.relaxed + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(leaked, 0, (size_t)state->pass.padded_columns * sizeof *leaked);
+    memset(reached, 0, (size_t)state->pass.padded_columns * sizeof *reached);
+    for (int64_t i = first; i < last; i++) {
+        double *w = state->weights + i * state->pass.stride;
+        const double *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
+                     *s = n->scores + i * state->pass.stride,
+                     *moved = n->move + i * state->pass.stride;
+        double sum = 0.0, mass = 0.0, leak = 0.0, h;
+        n->row_sum[i] = 0.0;
+        n->row_right[i] = 0.0;
+        if (!(head->f[i] > -INFINITY)) {
+            memset(w, 0, (size_t)state->pass.stride * sizeof *w);
+            continue;
+        }
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            w[j] = 0.0;
+            if (!(p[j] > 0.0)) continue;
+            w[j] = stiffness(n, p[j], z[j], moved[j], s[j] + head->f[i] + head->g[j], &h);
+            sum += w[j];
+            mass += p[j] + w[j] * h;
+            reached[j] += p[j] + w[j] * h;
+        }
+        if (n->sink[i] > 0.0) {
+            leak = stiffness(n, n->sink[i], n->sink_slack[i], n->sink_move[i],
+                             head->sink + head->f[i], &h);
+            mass += n->sink[i] + leak * h;
+        }
+        n->row_right[i] = head->mu[i] - mass;
+        n->row_sum[i] = sum + leak;
+        const double part = n->row_right[i] / n->row_sum[i], root = sqrt(1.0 / n->row_sum[i]);
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            reached[j] += w[j] * part;
+            leaked[j] += w[j] * (leak / n->row_sum[i]);
+            w[j] *= root;
+        }
+    }
+}
+
+/* What column j's own unknown (c or s) would be after a step without dg, and its share of the
+ * diagonal. */
+static double own_part(const interior *n, int64_t j, double *diagonal) {
+    const ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    const double own = n->free_part[j], g = head->g[j], target = state->pass.target[j];
+    *diagonal = 0.0;
+    if (head->rule == OTA_COLUMNS_RELAXED) {
+        *diagonal = own / head->strength;
+        return own > 0.0 ? own - own * (g / head->strength + log(own / target)) : 0.0;
+    }
+    if (head->rule == OTA_COLUMNS_CAPPED) {
+        n->second[j] = n->corrected ? -n->free_move[j] * n->step[j] : 0.0;
+        *diagonal = own / -g;
+        return target - (n->beta - n->second[j]) / -g;
+    }
+    return target;
+}
+
+static void assemble(interior *n) {
+    ota_coupled *state = n->state;
+    ota_each_chunk(&state->pass, assemble_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
+    ota_add_chunks(&state->pass, state->pass.relaxed, n->right);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        double diagonal = 0.0;
+        const bool open = state->head->g[j] > -INFINITY && state->pass.target[j] > 0.0;
+        n->right[j] = open ? own_part(n, j, &diagonal) - n->right[j] : 0.0;
+        n->excess[j] += diagonal;
+    }
+}
+
+/* df, dP, and how far the step may go; sums of P Z and of dP dZ. */
+static void move_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const interior *n = context;
+    const ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    double limit = 1.0, product = 0.0, complement = 0.0;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = state->weights + i * state->pass.stride,
+                     *p = n->plan + i * state->pass.stride, *z = n->slack + i * state->pass.stride,
+                     *s = n->scores + i * state->pass.stride;
+        double *moved = n->move + i * state->pass.stride;
+        double sum = 0.0;
+        n->row_step[i] = 0.0;
+        if (!(n->row_sum[i] > 0.0)) continue;
+        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * n->step[j];
+        const double df = n->row_step[i] =
+            n->row_right[i] / n->row_sum[i] - sum / sqrt(n->row_sum[i]);
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
+            const bool key = j < state->pass.columns;
+            const double weight = key ? p[j] : n->sink[i], slack = key ? z[j] : n->sink_slack[i];
+            double *to = key ? &moved[j] : &n->sink_move[i], h;
+            if (!(weight > 0.0)) continue;
+            const double lift = head->f[i] + (key ? s[j] + head->g[j] : head->sink);
+            const double d = stiffness(n, weight, slack, *to, lift, &h);
+            const double second = n->corrected ? -*to * slack * (1.0 + *to / weight) : 0.0;
+            const double dp = d * (df + (key ? n->step[j] : 0.0) + h);
+            const double dz = (n->beta - second) / weight - slack - slack / weight * dp;
+            if (-dp * limit > weight) limit = weight / -dp;
+            if (-dz * limit > slack) limit = slack / -dz;
+            product += dp * dz;
+            complement += weight * slack;
+            *to = dp;
+        }
+    }
+    n->length[chunk] = limit;
+    n->product[chunk] = product;
+    n->complement[chunk] = complement;
+}
+
+/* Steps of the columns' own unknowns; the limit of all. */
+static double move(interior *n, double *product, double *complement) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    double limit = 1.0;
+    *product = *complement = 0.0;
+    ota_each_chunk(&state->pass, move_chunk, n);
+    for (int64_t chunk = 0; chunk < state->pass.chunks; chunk++) {
+        limit = fmin(limit, n->length[chunk]);
+        *product += n->product[chunk];
+        *complement += n->complement[chunk];
+    }
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const double own = n->free_part[j], g = head->g[j], dg = n->step[j];
+        n->free_move[j] = 0.0;
+        if (!(own > 0.0)) continue;
+        if (head->rule == OTA_COLUMNS_RELAXED) {
+            n->free_move[j] = -own * ((g + dg) / head->strength + log(own / state->pass.target[j]));
+        } else if (head->rule == OTA_COLUMNS_CAPPED) {
+            n->free_move[j] = (own * dg + n->beta - n->second[j]) / -g - own;
+            if (dg * limit > -g) limit = -g / dg;
+            *product -= n->free_move[j] * dg;
+            *complement -= own * g;
+        }
+        if (-n->free_move[j] * limit > own) limit = own / -n->free_move[j];
+    }
+    return limit;
+}
+
+static void advance_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const interior *n = context;
+    const ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    const double length = n->taken;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        if (!(n->row_sum[i] > 0.0)) continue;
+        const double df = n->row_step[i];
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
+            const bool key = j < state->pass.columns;
+            const int64_t at = i * state->pass.stride + j;
+            double *p = key ? &n->plan[at] : &n->sink[i],
+                   *z = key ? &n->slack[at] : &n->sink_slack[i];
+            if (!(*p > 0.0)) continue;
+            const double dp = key ? n->move[at] : n->sink_move[i];
+            const double lift =
+                df + head->f[i] + (key ? n->scores[at] + head->g[j] + n->step[j] : head->sink);
+            double curvature;
+            const double price = price_of(n, *p, &curvature);
+            const double next = *z + length * (price + curvature * dp - lift - *z);
+            *z = next > least_left * *z ? next : least_left * *z;
+            *p += length * dp;
+        }
+        head->f[i] += length * df;
+    }
+}
+
+static void advance(interior *n, double length) {
+    ota_coupled *state = n->state;
+    n->taken = length;
+    ota_each_chunk(&state->pass, advance_chunk, n);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(state->head->g[j] > -INFINITY)) continue;
+        n->free_part[j] += length * n->free_move[j];
+        state->head->g[j] += length * n->step[j];
+    }
+}
+
+static void solve(interior *n) {
+    ota_coupled *state = n->state;
+    ota_laplacian_substitute(state->head->algebra, state->factor, state->pass.padded_columns,
+                             state->pass.columns, n->pivots, NULL, n->right, n->step);
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static interior place(ota_coupled *state, const double *scores, double t) {
+    interior n = {.state = state, .scores = scores, .t = t};
+    double *at = state->interior_matrix;
+    double **matrices[] = {&n.plan, &n.slack, &n.move};
+    for (size_t k = 0; k < sizeof matrices / sizeof matrices[0];
+         k++, at += state->pass.rows * state->pass.stride)
+        *matrices[k] = at;
+    at = state->interior_rows;
+    double **rows[] = {&n.row_step, &n.row_right, &n.row_sum, &n.sink, &n.sink_slack, &n.sink_move};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++, at += state->pass.rows) *rows[k] = at;
+    n.length = at;
+    n.product = n.length + state->pass.chunks;
+    n.complement = n.product + state->pass.chunks;
+    at = state->vectors;
+    double **columns[] = {&n.step,      &n.right,  &n.excess, &n.free_part,
+                          &n.free_move, &n.second, &n.pivots};
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0];
+         k++, at += state->pass.padded_columns)
+        *columns[k] = at;
+    return n;
+}
+
+static void factor(interior *n) {
+    ota_coupled *state = n->state;
+    ota_newton_links(state);
+    for (int64_t j = 0; j < state->pass.columns; j++)
+        memcpy(state->factor + j * state->pass.padded_columns,
+               state->hessian + j * state->pass.padded_columns, (size_t)j * sizeof(double));
+    memcpy(n->pivots, n->excess, (size_t)state->pass.columns * sizeof *n->pivots);
+    ota_laplacian_factor(state->head->algebra, state->factor, state->pass.padded_columns,
+                         state->pass.columns, n->pivots, NULL);
+}
+
+/* Keys of a capped head whose capacity is not used up have no price. */
+static void settle_caps(interior *n) {
+    ota_head *head = n->state->head;
+    if (head->rule != OTA_COLUMNS_CAPPED) return;
+    for (int64_t j = 0; j < n->state->pass.columns; j++) {
+        if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j])
+            head->g[j] = 0.0;
+    }
+}
+
+/* Gives every pair that was left outside a slack of at least `slack`. */
+static void part_blocks(interior *n, double slack) {
+    const ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    if (!state->split) return;
+    const int32_t *of_rows = state->order, *of_columns = of_rows + state->pass.rows;
+    /* The block whose potential is 0: the sink's, or that of capacity left over. */
+    const int32_t base = of_columns[state->pass.columns];
+    double apart = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (!(head->f[i] > -INFINITY)) continue;
+        for (int64_t j = 0; j <= state->pass.columns; j++) {
+            if (!(of_rows[i] > of_columns[j]) || !is_allowed(n, i, j)) continue;
+            const double lift = j == state->pass.columns
+                                    ? head->sink
+                                    : n->scores[i * state->pass.stride + j] + head->g[j];
+            apart = fmax(apart, (head->f[i] + lift + slack) / (double)(of_rows[i] - of_columns[j]));
+        }
+    }
+    for (int64_t j = 0; j < state->pass.columns && apart > 0.0; j++) {
+        if (head->g[j] > -INFINITY) head->g[j] += apart * (double)(of_columns[j] - base);
+    }
+}
+
+/* How many products the mean is taken over. */
+static int64_t count_pairs(const interior *n) {
+    const ota_coupled *state = n->state;
+    int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->pass.columns : 0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        for (int64_t j = 0; j < state->pass.columns; j++)
+            count += n->plan[i * state->pass.stride + j] > 0.0;
+        count += n->sink[i] > 0.0;
+    }
+    return count;
+}
+
+bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped) {
+    ota_head *head = state->head;
+    interior n = place(state, scores, t);
+    double product, complement, last = INFINITY;
+    int poor = 0;
+    const double slack = start(&n);
+    const double count = (double)count_pairs(&n);
+    const double unit = head->mass / count * (head->range + t);
+    const int64_t most = head->settings->max_rounds;
+    for (int taken = 0; taken < STEPS && poor < POOR_STEPS && head->rounds < most; taken++) {
+        *stopped = ota_coupled_tick(state, head->rounds, INFINITY);
+        if (*stopped != OTA_OK) return false;
+        head->rounds++;
+        n.corrected = false;
+        n.beta = 0.0;
+        assemble(&n);
+        factor(&n);
+        solve(&n);
+        const double reach = move(&n, &product, &complement);
+        const double after = (1.0 - reach) * complement + reach * reach * product;
+        const double ratio = after / complement;
+        n.beta = fmax(0.0, ratio * ratio * ratio * complement / count);
+        n.corrected = true;
+        assemble(&n);
+        solve(&n);
+        const double length = move(&n, &product, &complement);
+        const double margin = fmax(nearest, fmin(1.0 - boundary, ratio));
+        advance(&n, length < 1.0 ? (1.0 - margin) * length : 1.0);
+        poor = length < poor_length ? poor + 1 : 0;
+        const double gap = complement / (count * unit);
+        if (gap < least_gap || (gap < small_gap && gap > 0.5 * last)) break;
+        last = gap;
+    }
+    settle_caps(&n);
+    part_blocks(&n, slack);
+    return true;
+}

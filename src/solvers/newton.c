@@ -1,0 +1,513 @@
+/* Newton on the semi-dual in g for entropy and Tsallis alike [DER-11]. Rows are solved exactly for
+ * every g, which leaves one convex function D(g) with
+ *
+ *     gradient   c_j - nu_j  exact;   c_j - nu_j exp(-g_j / rho)  relaxed;   capped: g <= 0
+ *     Hessian    (1/t) sum_i [diag(w_i) - k w_i w_i^T / W_i]
+ *                (+ diag(nu exp(-g / rho) / rho) relaxed)
+ *     w_ij = P_ij^(2 - alpha) on the support (entropy: P_ij),  W_i = sum_j w_ij (+ the sink's)
+ *     k = 1, or rho / (rho + t) with rows relaxed by rho
+ *
+ * P [rows][stride]. The Hessian is a Laplacian plus a non-negative diagonal and is factored as such
+ * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
+ * apart give nodes without links, which a shift in proportion to the residual keeps moving: one
+ * null vector per component. The line search follows the sign of the slope, which decides for a
+ * convex function and needs no values of D. Where a few steps from the start do not pay,
+ * entropy is approached through falling temperatures and Tsallis by interior.c. */
+#include "coupled.h"
+
+#include <string.h>
+
+enum {
+    BLOCK = 64,       /* keys of one block of the Hessian */
+    TRIALS = 24,      /* evaluations of one line search */
+    STAGE_STEPS = 60, /* steps of a stage before the last one is tried at once */
+    DIRECT_STEPS = 8, /* steps before the direct attempt must have paid */
+    CONJUGATE_STEPS = 400,
+    EXCHANGES = 12,
+    PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
+    STALLED = 40, /* steps near the solution without half the residual: rounding is left */
+    REFUSALS = 3  /* times the emission may disagree with a residual that is met */
+};
+
+/* Slopes that end the line search, relative to the first. */
+static const double slope_left = 0.5;
+/* Below this residual Newton steps converge at once or not at all. */
+static const double near_residual = 1.0e-6;
+/* A stage above the final temperature is left at this residual. */
+static const double stage_residual = 0.1;
+static const double cooling = 0.4;
+/* Shift in units of residual times mean curvature: first, least, largest. */
+static const double first_shift = 0.1, least_shift = 1.0e-10, largest_shift = 1.0e6;
+
+typedef struct newton {
+    ota_coupled *state;
+    double t, residual, shift;
+    double *gradient, *direction, *origin, *excess, *right, *diagonal;
+    double *residue, *search, *product; /* conjugate gradients */
+    double *right_copy, *excess_copy;
+    const double *scores;
+    int64_t most; /* rounds */
+} newton;
+
+static newton place(ota_coupled *state) {
+    newton n = {.state = state, .shift = first_shift};
+    double **vectors[] = {&n.gradient, &n.direction,  &n.origin,     &n.excess,
+                          &n.right,    &n.diagonal,   &n.residue,    &n.search,
+                          &n.product,  &n.right_copy, &n.excess_copy};
+    for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
+        *vectors[k] = state->vectors + (int64_t)k * state->pass.padded_columns;
+    n.most = state->head->settings->max_rounds;
+    return n;
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+static void solve_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const newton *n = context;
+    ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    const ota_row_parameters law = ota_coupled_rows(state, n->t);
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
+    for (int64_t i = first; i < last; i++) {
+        ota_row_found found;
+        double *p = state->weights + i * state->pass.stride;
+        const double *s = n->scores + i * state->pass.stride;
+        state->head->algebra->row_solve(&law, s, head->g, state->pass.columns, head->mu[i], p,
+                                        &found);
+        head->algebra->accumulate(p, state->pass.columns, 1.0, column);
+        head->f[i] = found.potential;
+        state->sinks[i] = found.sink;
+    }
+}
+
+/* Rows for head->g; c, gradient and residual. */
+static void evaluate(newton *n) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    ota_each_chunk(&state->pass, solve_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
+    state->pass.temperature = n->t;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        double wanted = state->pass.target[j];
+        if (head->rule == OTA_COLUMNS_RELAXED && wanted > 0.0)
+            wanted *= exp(-head->g[j] / head->strength);
+        n->gradient[j] = head->g[j] > -INFINITY ? state->pass.column[j] - wanted : 0.0;
+    }
+    n->residual = ota_column_residual(state);
+}
+
+/* ---- Hessian --------------------------------------------------------------------------------- */
+
+/* w of one Tsallis weight. Above order 2 it is unbounded at the edge of the support. */
+static double slope_of(const newton *n, double mass, double p) {
+    const double power = 2.0 - n->state->head->order, least = 1.0e-8 * mass;
+    if (!(p > 0.0)) return 0.0;
+    if (power < 0.0) return pow(p > least ? p : least, power);
+    return power > 0.0 ? pow(p, power) : 1.0;
+}
+
+/* P -> w sqrt(k / W) in place; column sums of w times what the row leaks (sink, relaxed row). */
+static void curve_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const newton *n = context;
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    const ota_host_algebra *algebra = head->algebra;
+    const double keep =
+        head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
+    double *leak = state->pass.partial + chunk * state->pass.padded_columns,
+           *full = state->pass.relaxed + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(leak, 0, (size_t)state->pass.padded_columns * sizeof *leak);
+    memset(full, 0, (size_t)state->pass.padded_columns * sizeof *full);
+    for (int64_t i = first; i < last; i++) {
+        double *w = state->weights + i * state->pass.stride;
+        double sink = state->sinks[i];
+        if (head->order > 1.0) {
+            for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
+            sink = slope_of(n, head->mu[i], sink);
+        }
+        const double total = algebra->sum(w, state->pass.columns) + sink;
+        if (!(total > 0.0)) {
+            memset(w, 0, (size_t)state->pass.columns * sizeof *w);
+            continue;
+        }
+        algebra->accumulate(w, state->pass.columns, 1.0, full);
+        if (keep < 1.0 || sink > 0.0)
+            algebra->accumulate(w, state->pass.columns,
+                                ((1.0 - keep) * total + keep * sink) / total, leak);
+        algebra->multiply(w, state->pass.columns, sqrt(keep / total));
+    }
+}
+
+static int64_t across_stride(const ota_coupled *state) { return (state->pass.rows + 15) / 16 * 16; }
+
+static void turn_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const ota_coupled *state = context;
+    const int64_t length = across_stride(state);
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        for (int64_t i = first; i < last; i++)
+            state->across[j * length + i] = state->weights[i * state->pass.stride + j];
+    }
+}
+
+static void link_block(void *context, int64_t block, int worker) {
+    (void)worker;
+    const ota_coupled *state = context;
+    const int64_t first = block * BLOCK, length = across_stride(state);
+    const int64_t last = first + BLOCK < state->pass.columns ? first + BLOCK : state->pass.columns;
+    double *to = state->hessian + first * state->pass.padded_columns;
+    for (int64_t j = first; j < last; j++)
+        memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
+    state->head->algebra->apply(state->across + first * length, length, state->weights,
+                                state->pass.stride, last - first, state->pass.rows, last, to,
+                                state->pass.padded_columns);
+}
+
+void ota_newton_links(ota_coupled *state) {
+    ota_each_chunk(&state->pass, turn_chunk, state);
+    const int64_t blocks = (state->pass.columns + BLOCK - 1) / BLOCK;
+    ota_parallel(state->head->pool, blocks, link_block, state);
+}
+
+/* Consumes the weights. The system is t times the Hessian: excess, diagonal and links. */
+static void form_system(newton *n) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    ota_each_chunk(&state->pass, curve_chunk, n);
+    ota_add_chunks(&state->pass, state->pass.partial, n->excess);
+    ota_add_chunks(&state->pass, state->pass.relaxed, n->diagonal);
+    double mean = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) mean += n->diagonal[j];
+    mean /= (double)state->pass.columns;
+    const double shift = n->shift * n->residual * mean;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        double more = shift;
+        if (head->rule == OTA_COLUMNS_RELAXED && head->g[j] > -INFINITY) {
+            more +=
+                n->t * state->pass.target[j] * exp(-head->g[j] / head->strength) / head->strength;
+        }
+        n->excess[j] += more;
+        n->diagonal[j] += more;
+        n->right[j] = -n->t * n->gradient[j];
+    }
+    if (state->hessian != NULL) ota_newton_links(state);
+}
+
+static void multiply_chunk(void *context, int64_t chunk, int worker) {
+    (void)worker;
+    const newton *n = context;
+    ota_coupled *state = n->state;
+    const ota_host_algebra *algebra = state->head->algebra;
+    double *column = state->pass.partial + chunk * state->pass.padded_columns;
+    int64_t first, last;
+    ota_chunk_rows(&state->pass, chunk, &first, &last);
+    memset(column, 0, (size_t)state->pass.padded_columns * sizeof *column);
+    for (int64_t i = first; i < last; i++) {
+        const double *w = state->weights + i * state->pass.stride;
+        double sum = 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++) sum += w[j] * n->search[j];
+        algebra->accumulate(w, state->pass.columns, -sum, column);
+    }
+}
+
+/* product = system * search. */
+static void multiply(newton *n) {
+    ota_each_chunk(&n->state->pass, multiply_chunk, n);
+    ota_add_chunks(&n->state->pass, n->state->pass.partial, n->product);
+    for (int64_t j = 0; j < n->state->pass.columns; j++)
+        n->product[j] += n->diagonal[j] * n->search[j];
+}
+
+/* The keys that move, the others' direction given; preconditioned by the diagonal, to the forcing
+ * term. */
+static void conjugate_gradients(newton *n) {
+    ota_coupled *state = n->state;
+    const int64_t count = state->pass.columns;
+    double now = 0.0, first;
+    for (int64_t j = 0; j < count; j++) {
+        if (state->fixed[j] == 0) n->direction[j] = 0.0;
+        n->search[j] = n->direction[j];
+    }
+    multiply(n);
+    for (int64_t j = 0; j < count; j++) {
+        const bool moves = state->fixed[j] == 0 && n->diagonal[j] > 0.0;
+        n->residue[j] = moves ? n->right[j] - n->product[j] : 0.0;
+        n->search[j] = moves ? n->residue[j] / n->diagonal[j] : 0.0;
+        now += n->residue[j] * n->search[j];
+    }
+    first = now;
+    const double forcing = n->residual < 0.1 ? n->residual : 0.1;
+    for (int step = 0; step < CONJUGATE_STEPS && now > forcing * forcing * first; step++) {
+        double curvature = 0.0, next = 0.0;
+        multiply(n);
+        for (int64_t j = 0; j < count; j++) curvature += n->product[j] * n->search[j];
+        if (!(curvature > 0.0)) break;
+        for (int64_t j = 0; j < count; j++) {
+            if (state->fixed[j] != 0 || !(n->diagonal[j] > 0.0)) continue;
+            n->direction[j] += now / curvature * n->search[j];
+            n->residue[j] -= now / curvature * n->product[j];
+            next += n->residue[j] * n->residue[j] / n->diagonal[j];
+        }
+        for (int64_t j = 0; j < count; j++) {
+            const bool moves = state->fixed[j] == 0 && n->diagonal[j] > 0.0;
+            n->search[j] = moves ? n->residue[j] / n->diagonal[j] + next / now * n->search[j] : 0.0;
+        }
+        now = next;
+    }
+}
+
+static void solve_free(newton *n) {
+    ota_coupled *state = n->state;
+    const size_t bytes = (size_t)state->pass.columns * sizeof(double);
+    if (state->hessian == NULL) {
+        conjugate_gradients(n);
+        return;
+    }
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        memcpy(state->factor + j * state->pass.padded_columns,
+               state->hessian + j * state->pass.padded_columns, (size_t)j * sizeof(double));
+    }
+    memcpy(n->right_copy, n->right, bytes);
+    memcpy(n->excess_copy, n->excess, bytes);
+    ota_laplacian_solve(state->head->algebra, state->factor, state->pass.padded_columns,
+                        state->pass.columns, n->excess_copy, state->fixed, n->right_copy,
+                        n->direction);
+}
+
+/* Exact columns without a sink do not feel a constant; unlinked keys would let it drift away. */
+static void drop_constant(const ota_coupled *state, double *vector) {
+    const ota_head *head = state->head;
+    if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return;
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(head->g[j] > -INFINITY)) continue;
+        low = vector[j] < low ? vector[j] : low;
+        high = vector[j] > high ? vector[j] : high;
+    }
+    for (int64_t j = 0; j < state->pass.columns && high >= low; j++) {
+        if (head->g[j] > -INFINITY) vector[j] -= 0.5 * low + 0.5 * high;
+    }
+}
+
+/* The step of the quadratic model; for caps its minimum over g <= 0 by exchanging active sets,
+ * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
+static void find_direction(newton *n) {
+    ota_coupled *state = n->state;
+    const ota_head *head = state->head;
+    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    form_system(n);
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const bool held = capped && !(head->g[j] < 0.0) && n->gradient[j] < 0.0;
+        state->fixed[j] = held || !(head->g[j] > -INFINITY);
+        n->direction[j] = 0.0;
+    }
+    solve_free(n);
+    for (int exchange = 0; capped && exchange < EXCHANGES; exchange++) {
+        int64_t changes = 0;
+        memcpy(n->search, n->direction, (size_t)state->pass.columns * sizeof *n->search);
+        multiply(n);
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            if (!(head->g[j] > -INFINITY)) continue;
+            if (state->fixed[j] != 0 && n->product[j] > n->right[j]) {
+                state->fixed[j] = 0;
+                changes++;
+            } else if (state->fixed[j] == 0 && n->direction[j] > -head->g[j]) {
+                state->fixed[j] = 1;
+                n->direction[j] = -head->g[j];
+                changes++;
+            }
+        }
+        if (changes == 0) return;
+        solve_free(n);
+    }
+}
+
+/* ---- line search ----------------------------------------------------------------------------- */
+
+/* Moves to origin + length * direction (caps: projected) and returns the slope there. */
+static double try_length(newton *n, double length) {
+    ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(n->origin[j] > -INFINITY)) continue;
+        const double next = n->origin[j] + length * n->direction[j];
+        head->g[j] = capped && next > 0.0 ? 0.0 : next;
+    }
+    evaluate(n);
+    double slope = 0.0;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const bool clipped = capped && n->origin[j] + length * n->direction[j] > 0.0;
+        if (!clipped) slope += n->gradient[j] * n->direction[j];
+    }
+    return slope;
+}
+
+/* The length that was taken; 0: none found, g back at the origin and evaluated. */
+static double descend(newton *n) {
+    double first = 0.0, low = 0.0, low_slope, high = INFINITY, length = 1.0;
+    for (int64_t j = 0; j < n->state->pass.columns; j++) first += n->gradient[j] * n->direction[j];
+    low_slope = first;
+    for (int trial = 0; trial < TRIALS && first < 0.0; trial++) {
+        const double slope = try_length(n, length);
+        if (fabs(slope) <= slope_left * -first) return length;
+        if (slope < 0.0) {
+            low = length;
+            low_slope = slope;
+        } else {
+            high = length;
+        }
+        if (high < INFINITY) {
+            double part = slope > 0.0 ? low_slope / (low_slope - slope) : 0.5;
+            if (!(part > 0.1)) part = 0.1;
+            if (!(part < 0.5)) part = 0.5;
+            length = low + part * (high - low);
+        } else {
+            length *= 3.0;
+        }
+    }
+    (void)try_length(n, low);
+    return low;
+}
+
+static void step(newton *n) {
+    ota_coupled *state = n->state;
+    find_direction(n);
+    drop_constant(state, n->direction);
+    memcpy(n->origin, state->head->g, (size_t)state->pass.columns * sizeof *n->origin);
+    const double length = descend(n);
+    if (length >= 0.9) {
+        n->shift = n->shift * 0.2 > least_shift ? n->shift * 0.2 : least_shift;
+    } else if (length < 0.3) {
+        n->shift = n->shift * 10.0 < largest_shift ? n->shift * 10.0 : largest_shift;
+    }
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+typedef struct progress {
+    double best, marker;
+    int64_t marked; /* the step at which `best` last halved */
+} progress;
+
+static void keep_best(newton *n, progress *kept, int64_t taken) {
+    ota_coupled *state = n->state;
+    if (!(n->residual < kept->best)) return;
+    kept->best = n->residual;
+    if (kept->best < 0.5 * kept->marker) {
+        kept->marker = kept->best;
+        kept->marked = taken;
+    }
+    memcpy(state->best, state->head->g, (size_t)state->pass.columns * sizeof *state->best);
+}
+
+/* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
+ * updates take turns with them. */
+static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
+    ota_coupled *state = n->state;
+    ota_head *head = state->head;
+    const bool last_stage = !(t > head->tau);
+    progress kept = {.best = INFINITY, .marker = INFINITY};
+    double marker = INFINITY;
+    int refused = 0;
+    bool alternate = false;
+    n->t = t;
+    head->temperature_reached = t;
+    evaluate(n);
+    for (int64_t taken = 0;; taken++) {
+        if (last_stage) keep_best(n, &kept, taken);
+        if (n->residual <= enough) {
+            if (!last_stage || ota_measure(state) <= head->settings->tolerance) return OTA_MET;
+            if (++refused > REFUSALS) return OTA_SPENT;
+            evaluate(n);
+        }
+        if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
+        if (taken >= most) return OTA_SLOW;
+        if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
+            return OTA_SPENT;
+        *stopped = ota_coupled_tick(state, head->rounds, n->residual);
+        if (*stopped != OTA_OK) return OTA_STOPPED;
+        head->rounds++;
+        if (taken % PATIENCE == PATIENCE - 1) {
+            alternate = n->residual > 0.5 * marker;
+            marker = n->residual;
+        }
+        if (alternate && taken % 2 == 0) {
+            ota_newton_columns(state, n->scores, t);
+            drop_constant(state, head->g);
+            evaluate(n);
+        } else {
+            step(n);
+        }
+    }
+}
+
+/* Falling temperatures. */
+static ota_outcome cool(newton *n, ota_status *stopped) {
+    const ota_head *head = n->state->head;
+    ota_outcome outcome = OTA_MET;
+    for (double t = head->range; t > head->tau && outcome == OTA_MET; t *= cooling) {
+        outcome = settle(n, t, stage_residual, STAGE_STEPS, stopped);
+    }
+    return outcome;
+}
+
+static void widen(ota_coupled *state) {
+    const float *from = state->pass.scores;
+    for (int64_t k = 0; k < state->pass.rows * state->pass.stride; k++)
+        state->wide[k] = (double)from[k];
+}
+
+ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
+    ota_head *head = state->head;
+    const double tau = head->tau, enough = head->settings->tolerance;
+    if (!ota_coupled_search(state)) return OTA_HOPELESS;
+    newton n = place(state);
+    if (state->pass.narrow) widen(state);
+    n.scores = state->pass.narrow ? state->wide : state->pass.scores;
+    drop_constant(state, head->g);
+    ota_outcome outcome = settle(&n, tau, enough, DIRECT_STEPS, stopped);
+    if (outcome != OTA_SLOW) return outcome;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (head->g[j] > -INFINITY) head->g[j] = 0.0;
+    }
+    n.shift = first_shift;
+    if (state->interior_matrix == NULL)
+        outcome = cool(&n, stopped);
+    else if (!ota_interior_run(state, n.scores, tau, stopped))
+        outcome = OTA_STOPPED;
+    if (outcome == OTA_STOPPED || outcome == OTA_SPENT) return outcome;
+    return settle(&n, tau, enough, n.most, stopped);
+}
+
+/* ---- table row ------------------------------------------------------------------------------- */
+
+static unsigned needs_of(double order) {
+    return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+}
+
+static ota_status solve(ota_head *head) {
+    return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
+}
+
+static size_t workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, needs_of(shape->resolved->order));
+}
+
+const ota_solver ota_solver_newton = {
+    .name = "newton",
+    .purpose = "safeguarded Newton on the semi-dual, softmax and Tsallis",
+    .refuses = ota_tolerance_only,
+    .workspace = workspace,
+    .solve = solve,
+    .wide = true,
+};

@@ -1,0 +1,84 @@
+/* One column update with the rows' f held: g_j solves
+ *
+ *     exact      sum_i w(S_ij + f_i + g_j) = nu_j;   capped: g_j <- min(0, g_j)
+ *     relaxed    sum_i w(S_ij + f_i + g_j) = nu_j exp(-g_j / rho)
+ *     w(x) = exp(x / t)  or  max(0, (alpha - 1) x / t)^(1 / (alpha - 1))
+ *
+ * on columns gathered from S [rows][stride] plus f: the same problem as a row's. It takes over
+ * where Newton's direction leads nowhere: far from the solution a column without weight has no
+ * curvature. */
+#include "coupled.h"
+
+enum { SECANTS = 40 };
+
+typedef struct column_job {
+    ota_coupled *state;
+    const double *scores;
+    ota_row_parameters law;
+    int64_t share, length; /* columns per task, doubles per gathered column */
+} column_job;
+
+/* Relaxed: log M = log nu - G(M) / rho for the mass M, G the potential that gives M; both sides are
+ * monotone, Newton in log M inside a bracket. */
+static double relaxed_potential(const column_job *job, const double *x, double target, double *p) {
+    const ota_coupled *state = job->state;
+    const double rho = state->head->strength, power = 2.0 - job->law.order;
+    double low = -INFINITY, high = INFINITY, log_mass = log(target), g = 0.0;
+    for (int turn = 0; turn < SECANTS; turn++) {
+        ota_row_found found;
+        const double mass = exp(log_mass);
+        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, mass, p, &found);
+        g = found.potential;
+        const double miss = log_mass - log(target) + g / rho;
+        double weight = 0.0;
+        for (int64_t i = 0; i < state->pass.rows; i++) {
+            if (p[i] > 0.0) weight += power > 0.0 || power < 0.0 ? pow(p[i], power) : 1.0;
+        }
+        if (miss > 0.0)
+            high = log_mass;
+        else
+            low = log_mass;
+        double next = log_mass - miss / (1.0 + mass * job->law.tau / (weight * rho));
+        if (next <= low || next >= high)
+            next = isinf(low) ? log_mass - 2.0 : isinf(high) ? log_mass + 2.0 : 0.5 * (low + high);
+        if (fabs(next - log_mass) <= 1.0e-15 || !isfinite(next)) break;
+        log_mass = next;
+    }
+    return g;
+}
+
+static void update_task(void *context, int64_t task, int worker) {
+    (void)worker;
+    const column_job *job = context;
+    ota_coupled *state = job->state;
+    ota_head *head = state->head;
+    double *x = state->gathered + 2 * task * job->length, *p = x + job->length;
+    const int64_t first = task * job->share;
+    for (int64_t j = first; j < first + job->share && j < state->pass.columns; j++) {
+        if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
+        for (int64_t i = 0; i < state->pass.rows; i++)
+            x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
+        ota_row_found found;
+        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, state->pass.target[j],
+                                        p, &found);
+        double g = found.potential;
+        if (found.empty || !isfinite(g)) continue;
+        if (head->rule == OTA_COLUMNS_RELAXED)
+            g = relaxed_potential(job, x, state->pass.target[j], p);
+        head->g[j] = head->rule == OTA_COLUMNS_CAPPED && g > 0.0 ? 0.0 : g;
+    }
+}
+
+void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
+    if (!(state->head->order > 1.0)) {
+        ota_column_pass(state, t);
+        ota_column_step(state, t, 1.0);
+        return;
+    }
+    column_job job = {.state = state, .scores = scores, .law = ota_coupled_rows(state, t)};
+    job.law.sink = -INFINITY;
+    job.law.row_strength = INFINITY;
+    job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
+    job.length = (state->pass.rows + 15) / 16 * 16;
+    ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);
+}

@@ -1,0 +1,152 @@
+/* Prefix transport: row i is the last row of the exact plan of queries 0...i on keys 0...m-n+i, all visible
+ * inside the prefix. Each leading block is solved by the solver of the same regulariser with exact
+ * columns, warm-started from the block before; nothing later is ever looked at, so later queries change
+ * no earlier row. O(n) solves of growing size. [DER-04, CETA-26] */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "solver.h"
+
+static const char *not_prefix(const ota_resolved *r) {
+    return r->problem.columns == OTA_COLUMNS_PREFIX ? NULL : "it solves prefix columns only";
+}
+
+static const ota_solver *inner_solver(double order) {
+    return order > 0.0 ? &ota_solver_coupled : &ota_solver_assignment;
+}
+
+typedef struct prefix_memory {
+    double *plan; /* [rows][stride] of the block being solved (hard only) */
+    double *f, *nu, *mu;
+    double *bias; /* [stride] */
+    void *inner;
+} prefix_memory;
+
+static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shape *shape,
+                    double order, int64_t rows, int64_t stride) {
+    size_t row_bytes = 0;
+    memory->plan = NULL;
+    if (order <= 0.0 && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
+        arena->overflowed = true;
+    if (order <= 0.0) memory->plan = ota_arena_take(arena, (size_t)rows, row_bytes);
+    memory->f = ota_arena_take(arena, (size_t)rows, sizeof(double));
+    memory->mu = ota_arena_take(arena, (size_t)rows, sizeof(double));
+    memory->nu = ota_arena_take(arena, (size_t)stride, sizeof(double));
+    memory->bias = ota_arena_take(arena, (size_t)stride, sizeof(double));
+    if (shape == NULL) {
+        memory->inner = ota_arena_take(arena, 0, 1);
+        return;
+    }
+    const ota_head_shape block = {
+        .backend = shape->backend, .resolved = shape->resolved, .rows = rows, .columns = stride};
+    const size_t bytes = inner_solver(order)->workspace(&block);
+    if (bytes == SIZE_MAX)
+        arena->overflowed = true;
+    else
+        memory->inner = ota_arena_take(arena, bytes, 1);
+}
+
+static size_t prefix_workspace(const ota_head_shape *shape) {
+    ota_arena arena = {0};
+    prefix_memory memory;
+    lay_out(&arena, &memory, shape, shape->resolved->order, shape->rows,
+            (shape->columns + 15) / 16 * 16);
+    return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
+}
+
+/* Masses of the leading block: queries without a usable key are left out, nu spreads evenly over the
+ * keys that somebody may use. */
+static double block_masses(const ota_head *head, const prefix_memory *memory, int64_t rows,
+                           int64_t columns) {
+    const double *scores = head->scores;
+    double total = 0.0;
+    int64_t usable = 0;
+    for (int64_t j = 0; j < columns; j++) memory->nu[j] = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        bool any = false;
+        for (int64_t j = 0; j < columns; j++) {
+            if (!(scores[i * head->stride + j] > -INFINITY)) continue;
+            any = true;
+            memory->nu[j] = 1.0;
+        }
+        memory->mu[i] = any ? head->mu[i] : 0.0;
+        total += memory->mu[i];
+    }
+    for (int64_t j = 0; j < columns; j++) usable += memory->nu[j] > 0.0;
+    for (int64_t j = 0; j < columns; j++)
+        memory->nu[j] = memory->nu[j] > 0.0 ? total / (double)usable : 0.0;
+    return total;
+}
+
+static ota_status solve_prefix(ota_head *head) {
+    ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
+    prefix_memory memory;
+    lay_out(&arena, &memory, NULL, head->order, head->rows, head->stride);
+    const ota_solver *inner = inner_solver(head->order);
+    const ota_row_parameters law = {head->kernels, head->order, head->tau,
+                                    head->sink,    INFINITY,    NULL};
+    ota_status worst = OTA_OK;
+    for (int64_t i = 0; i < head->rows; i++) {
+        const ota_status going = ota_interrupted(head->settings);
+        if (going != OTA_OK) return going;
+        const int64_t columns = head->columns - head->rows + i + 1;
+        ota_head block = *head;
+        block.rows = i + 1;
+        block.columns = columns;
+        block.rule = OTA_COLUMNS_EXACT;
+        block.mass = block_masses(head, &memory, i + 1, columns);
+        block.mu = memory.mu;
+        block.nu = memory.nu;
+        block.f = memory.f;
+        block.plan = memory.plan;
+        block.workspace = memory.inner;
+        block.warm = i > 0;
+        block.rounds = 0;
+        double *row = head->plan + i * head->stride;
+        memset(row, 0, (size_t)head->stride * sizeof *row);
+        head->f[i] = -INFINITY;
+        if (!(memory.mu[i] > 0.0) && head->mu[i] > 0.0) {
+            (void)snprintf(head->sentence, sizeof head->sentence,
+                           "query %" PRId64 " has mass and no key it may use in its prefix", i);
+            return OTA_INFEASIBLE;
+        }
+        if (!(memory.mu[i] > 0.0)) continue;
+        for (int64_t j = 0; j < columns; j++) {
+            if (!(head->g[j] > -INFINITY)) head->g[j] = 0.0;
+        }
+        const ota_status status = inner->solve(&block);
+        if (block.rounds > head->rounds) head->rounds = block.rounds;
+        if (!(block.column_error <= head->column_error)) head->column_error = block.column_error;
+        if (status < OTA_OK) {
+            (void)snprintf(head->sentence, sizeof head->sentence, "query %" PRId64 ": %.400s", i,
+                           block.sentence[0] != '\0' ? block.sentence : ota_status_text(status));
+            if (status != OTA_NOT_CONVERGED || !head->settings->allow_partial) return status;
+            worst = OTA_NOT_CONVERGED;
+        }
+        head->f[i] = memory.f[i];
+        if (block.emission == OTA_EMIT_MATCH) {
+            row[block.match[i]] = memory.mu[i];
+        } else if (block.emission == OTA_EMIT_PLAN) {
+            memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
+        } else {
+            ota_row_found found;
+            head->algebra->row_solve(&law, (const double *)head->scores + i * head->stride, block.g,
+                                     columns, memory.mu[i], row, &found);
+            head->f[i] = found.potential;
+        }
+    }
+    head->emission = OTA_EMIT_PLAN;
+    return worst;
+}
+
+const ota_solver ota_solver_prefix = {
+    .name = "prefix",
+    .purpose = "every leading block in turn, warm-started, by the exact-column solver",
+    .refuses = not_prefix,
+    .workspace = prefix_workspace,
+    .needs_plan = true,
+    .wide = true,
+    .solve = solve_prefix,
+};

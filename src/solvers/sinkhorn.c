@@ -1,0 +1,270 @@
+/* The Sinkhorn family: one loop for exact, relaxed, capped and elastic columns, linear or log
+ * domain.
+ *
+ *     round k:   f_i = row update,   g_j <- marginal update of L_j = LSE_i((S_ij + f_i) / t_k)
+ *
+ * with S [rows][columns] and t_k the temperature schedule. Rounds by printed start and end
+ * (R, C the row and column update):
+ *
+ *     rows, rows        R (C R)^K         rows, columns     (R C)^K     [CETA-07, ELA-10]
+ *     columns, columns  C (R C)^K         columns, rows     (C R)^K
+ *
+ * The residual of a round costs nothing: a pass finds the column sums of the plan that would be
+ * returned if the loop ended there. Over-relaxation: of the column update by a given omega
+ * [DER-08], or of both sides with omega = 2 / (1 + sqrt(1 - rate)), rate measured [DER-09]. */
+#include "coupled.h"
+
+#include <string.h>
+
+enum {
+    STALL_ROUNDS =
+        50,          /* numeric policy 3.7: less than 10 % in so many rounds asks for the support */
+    IMPATIENCE = 40, /* predicted rounds beyond which another method is cheaper */
+    SETTLED_ROUNDS = 6 /* rounds before the rate says anything */
+};
+
+static const double stall_ratio = 0.9;
+/* Two rates in a row this close (in units of 1 - rate) are the asymptotic one. */
+static const double rate_spread = 0.05;
+/* A relaxed iterate is not monotone; this much above the best it is called diverging. */
+static const double relaxed_growth = 30.0;
+
+typedef struct rounds {
+    ota_coupled *state;
+    const ota_settings *settings;
+    double t, omega; /* omega: one-sided, as given */
+    double both;     /* two-sided; 1: off */
+    double residual, last, rate, last_rate, best, marker;
+    int64_t round, judged; /* judged: when `both` was last set */
+    bool from_columns, to_columns, no_more_both;
+} rounds;
+
+static double stage(const rounds *r, int64_t round) {
+    const ota_settings *s = r->settings;
+    const double tau = r->state->head->tau;
+    if (!(s->anneal_start > 0.0)) return tau;
+    const double t = s->anneal_start * pow(s->anneal_factor, (double)(round / s->anneal_rounds));
+    return t > tau ? t : tau;
+}
+
+static void cool(rounds *r, double t) {
+    if (r->settings->anneal_keep_scaling && (t < r->t || t > r->t)) {
+        ota_head *head = r->state->head;
+        for (int64_t j = 0; j < r->state->pass.columns; j++) {
+            if (head->g[j] > -INFINITY) head->g[j] *= t / r->t;
+        }
+    }
+    r->t = t;
+}
+
+static double spread_of_change(const ota_coupled *state) {
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (!(state->head->g[j] > -INFINITY)) continue;
+        const double change = state->head->g[j] - state->pass.previous[j];
+        if (change < low) low = change;
+        if (change > high) high = change;
+    }
+    return high > low ? high - low : 0.0;
+}
+
+/* The printed order that ends on columns: how far the rows of (f before the pass, g) are from mu.
+ * */
+static double stale_row_error(const ota_coupled *state, double t) {
+    const ota_head *head = state->head;
+    double error = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        if (head->mu[i] > 0.0)
+            error += head->mu[i] * fabs(expm1((state->pass.old_f[i] - head->f[i]) / t));
+    }
+    return head->mass > 0.0 ? error / head->mass : error;
+}
+
+/* Rounds still needed at the measured rate. */
+static double rounds_ahead(const rounds *r) {
+    if (!(r->rate < 1.0)) return INFINITY;
+    return r->rate > 0.0 ? log(r->settings->tolerance / r->residual) / log(r->rate) : 0.0;
+}
+
+static void watch_rate(rounds *r) {
+    r->last_rate = r->rate;
+    r->rate = r->last > 0.0 ? r->residual / r->last : 0.0;
+    r->last = r->residual;
+}
+
+/* The rate of plain rounds, sigma_2^2, from the settled rate: relaxed by omega a mode of rate q has
+ * (rate + omega - 1)^2 = rate omega^2 q. */
+static double plain_rate(const rounds *r) {
+    const double lifted = r->rate + r->both - 1.0;
+    return lifted * lifted / (r->rate * r->both * r->both);
+}
+
+/* Starts, sharpens or gives up the two-sided relaxation. */
+static void adapt(rounds *r) {
+    if (!r->settings->relaxation_auto || r->no_more_both) return;
+    if (r->both > 1.0 && !(r->residual <= relaxed_growth * r->best)) {
+        r->both = 1.0;
+        r->no_more_both = true;
+        memcpy(r->state->head->g, r->state->best, (size_t)r->state->pass.columns * sizeof(double));
+        return;
+    }
+    const bool settled = r->round >= r->judged + SETTLED_ROUNDS && r->rate < 1.0 && r->rate > 0.0 &&
+                         fabs(r->rate - r->last_rate) < rate_spread * (1.0 - r->rate);
+    /* A relaxed rate at omega - 1 is what the best omega gives: nothing left to sharpen. */
+    if (!settled || r->rate < r->both - 1.0 + rate_spread * (2.0 - r->both)) return;
+    const double plain = plain_rate(r);
+    const double omega = plain < 1.0 ? 2.0 / (1.0 + sqrt(1.0 - plain)) : r->both;
+    if (!(omega > r->both)) return;
+    r->both = omega;
+    r->judged = r->round;
+    r->state->pass.domain = OTA_DOMAIN_ROWS;
+}
+
+/* Is the plan of the last pass, as it would be emitted, within the tolerance? */
+static bool met(rounds *r) {
+    ota_coupled *state = r->state;
+    ota_head *head = state->head;
+    const double tolerance = r->settings->tolerance;
+    const double scaling = r->settings->tolerance_scaling;
+    if (scaling > 0.0 && (r->round == 0 || spread_of_change(state) > scaling)) return false;
+    if (r->to_columns) {
+        if (r->round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
+        memcpy(head->f, state->pass.old_f, (size_t)state->pass.rows * sizeof *head->f);
+        head->emission = OTA_EMIT_POTENTIALS;
+        if (ota_measure(state) <= tolerance) return true;
+        head->emission = OTA_EMIT_ROWS;
+        return false;
+    }
+    if (!(r->residual <= tolerance)) return false;
+    if (ota_measure(state) <= tolerance) return true;
+    /* The kernel's rounding hid what is left. */
+    if (state->pass.domain == OTA_DOMAIN_LINEAR) state->pass.domain = OTA_DOMAIN_LOG;
+    return false;
+}
+
+static void remember(rounds *r) {
+    if (!(r->residual < r->best)) return;
+    r->best = r->residual;
+    memcpy(r->state->best, r->state->head->g, (size_t)r->state->pass.columns * sizeof(double));
+}
+
+static void begin(rounds *r) {
+    ota_head *head = r->state->head;
+    r->t = stage(r, 0);
+    r->from_columns = head->start == OTA_SIDE_COLUMNS;
+    r->to_columns = head->end == OTA_SIDE_COLUMNS;
+    r->both = 1.0;
+    r->omega = r->settings->relaxation;
+    r->best = INFINITY;
+    r->marker = INFINITY;
+    const bool idle = r->settings->fixed && r->settings->rounds == 0;
+    if (r->from_columns && (!idle || r->to_columns)) {
+        for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
+        ota_column_pass(r->state, r->t);
+        ota_column_step(r->state, r->t, r->omega);
+        r->round = r->to_columns ? 0 : 1;
+    }
+}
+
+static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
+    ota_coupled *state = r->state;
+    ota_head *head = state->head;
+    const int64_t asked = r->settings->rounds;
+    const bool late = r->from_columns && !r->to_columns;
+    for (; r->round < asked; r->round++) {
+        *stopped = ota_coupled_tick(state, r->round, r->residual);
+        if (*stopped != OTA_OK) return OTA_STOPPED;
+        const double t = stage(r, r->round);
+        if (!late) cool(r, t);
+        ota_row_pass(state, r->t, 1.0);
+        r->residual = ota_column_residual(state);
+        if (late && r->t > t) {
+            cool(r, t);
+            ota_column_pass(state, t);
+        }
+        ota_column_step(state, r->t, r->omega);
+    }
+    head->rounds = asked;
+    head->temperature_reached = r->t;
+    if (r->to_columns && (asked > 0 || r->from_columns)) {
+        head->emission = OTA_EMIT_POTENTIALS;
+    } else {
+        cool(r, head->tau);
+    }
+    (void)ota_measure(state);
+    return OTA_RAN;
+}
+
+ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped) {
+    ota_head *head = state->head;
+    rounds r = {.state = state, .settings = head->settings, .residual = INFINITY};
+    begin(&r);
+    if (r.settings->fixed) return run_fixed(&r, stopped);
+    for (;; r.round++) {
+        const double t = stage(&r, r.round);
+        cool(&r, t);
+        ota_row_pass(state, t, r.both);
+        if (!(t > head->tau)) {
+            ota_constant_mode(state);
+            r.residual = ota_column_residual(state);
+            head->rounds = r.round;
+            head->temperature_reached = t;
+            remember(&r);
+            watch_rate(&r);
+            if (met(&r)) return OTA_MET;
+            if (isnan(r.residual)) return OTA_SPENT;
+            adapt(&r);
+            if (impatient && r.round >= SETTLED_ROUNDS && rounds_ahead(&r) > IMPATIENCE)
+                return OTA_SLOW;
+            if (r.round % STALL_ROUNDS == 0) {
+                if (r.best > stall_ratio * r.marker && !ota_coupled_search(state))
+                    return OTA_HOPELESS;
+                r.marker = r.best;
+            }
+        }
+        if (r.round >= r.settings->max_rounds) return OTA_SPENT;
+        *stopped = ota_coupled_tick(state, r.round, r.residual);
+        if (*stopped != OTA_OK) return OTA_STOPPED;
+        ota_column_step(state, t, r.both > 1.0 ? r.both : r.omega);
+    }
+}
+
+/* ---- table rows ------------------------------------------------------------------------------ */
+
+static ota_outcome patient(ota_coupled *state, ota_status *stopped) {
+    return ota_sinkhorn_run(state, false, stopped);
+}
+
+static ota_status solve_linear(ota_head *head) {
+    return ota_coupled_solve(head, OTA_NEEDS_KERNEL, true, patient);
+}
+
+static ota_status solve_log(ota_head *head) { return ota_coupled_solve(head, 0, false, patient); }
+
+static size_t linear_workspace(const ota_head_shape *shape) {
+    return ota_coupled_bytes(shape, OTA_NEEDS_KERNEL);
+}
+
+static size_t log_workspace(const ota_head_shape *shape) { return ota_coupled_bytes(shape, 0); }
+
+static const char *refuses(const ota_resolved *r) {
+    return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton"
+                          : ota_not_coupled(r);
+}
+
+const ota_solver ota_solver_sinkhorn = {
+    .name = "sinkhorn",
+    .purpose = "row and column updates on a kernel formed once, in the log domain where its range "
+               "is too wide",
+    .refuses = refuses,
+    .workspace = linear_workspace,
+    .solve = solve_linear,
+};
+
+const ota_solver ota_solver_log = {
+    .name = "log",
+    .purpose = "row and column updates by log-sum-exp",
+    .refuses = refuses,
+    .workspace = log_workspace,
+    .solve = solve_log,
+};
