@@ -1,5 +1,15 @@
 # The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
 
+# Memory, threads, CPU levels, clock: part of the libraries of models and of the analysis too.
+set(OTATTN_BASE_SOURCES
+    src/base/clock.c
+    src/base/cpu.c
+    src/base/cpu_count.c
+    src/base/extrapolation.c
+    src/base/memory.c
+    src/base/status.c
+    src/base/threads.c)
+
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
@@ -24,13 +34,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/row_scores.c
     src/backend/cpu/rows.c
     src/backend/run.c
-    src/base/clock.c
-    src/base/cpu.c
-    src/base/cpu_count.c
-    src/base/extrapolation.c
-    src/base/memory.c
-    src/base/status.c
-    src/base/threads.c
     src/judge/certificate.c
     src/judge/certificate_dual.c
     src/judge/certificate_prune.c
@@ -176,7 +179,6 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods_file.c
     models/transformer/rope.c
     models/transformer/session.c
-    models/transformer/team.c
     models/transformer/walk.c)
 
 # The same arithmetic for newer processors; the level is the word after ops_ in the name.

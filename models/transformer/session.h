@@ -2,10 +2,10 @@
 #ifndef OTATTN_MODELS_SESSION_H
 #define OTATTN_MODELS_SESSION_H
 
+#include "base/base.h"
 #include "blas.h"
 #include "models/checkpoint/model.h"
 #include "models/kernels/ops.h"
-#include "team.h"
 
 enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };
 
@@ -65,7 +65,7 @@ typedef struct ota_exits {
 struct ota_session {
     const ota_model *model;
     ota_session_options options; /* pointers of the caller's are not kept, but cancel */
-    ota_team *team;
+    ota_pool *pool;
     ota_executor executor;
     const ota_ops *ops;
     ota_blas blas;
