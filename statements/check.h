@@ -21,6 +21,7 @@
 
 #include "otattn.h"
 #include "otattn_analysis.h"
+#include "src/base/integers.h"
 #include "statements/host.h"
 
 #define ROUNDOFF (DBL_EPSILON / 2)
@@ -103,7 +104,7 @@ static inline double normal(trial *t) {
 /* Memory of `bytes` zeros. The sizes are constants of the checks; one that did not fit would get memory
  * that others use too and its check would fail. */
 static inline void *take(trial *t, size_t bytes) {
-    const size_t rounded = (bytes + 63) / 64 * 64;
+    const size_t rounded = ota_size_round_up(bytes, 64);
     if (t->used + rounded > t->size) t->used = 0;
     void *block = t->memory + t->used;
     t->used += rounded;

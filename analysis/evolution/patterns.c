@@ -7,6 +7,7 @@
  *     participation = (tr G)^2 / ||G||_F^2,  G = h h^T or h^T h, whichever is smaller
  */
 #include "analysis/numbers.h"
+#include "base/integers.h"
 
 #include <stdlib.h>
 
@@ -219,8 +220,8 @@ ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
     measure_cloud(&h, tokens, width, room, norms, cloud);
     if (participation) {
         turn(&h, tokens, width, room);
-        cloud->participation = participation_of(room, tokens < width ? tokens : width,
-                                                tokens < width ? width : tokens);
+        cloud->participation =
+            participation_of(room, ota_int_min(tokens, width), ota_int_max(tokens, width));
     }
     free(room);
     return OTA_OK;

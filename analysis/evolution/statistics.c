@@ -8,6 +8,7 @@
  *                  var S = (n (n-1) (2n+5) - sum over ties t (t-1) (2t+5)) / 18,  z = (S - sign S) / sd
  */
 #include "analysis/numbers.h"
+#include "base/integers.h"
 
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ static int rising(const void *a, const void *b) {
 /* Linear between order statistics of `sorted`, rising. */
 static double quantile(const double *sorted, int64_t count, double share) {
     const double place = share * (double)(count - 1);
-    const int64_t below = (int64_t)place, above = below + 1 < count ? below + 1 : below;
+    const int64_t below = (int64_t)place, above = ota_int_min(below + 1, count - 1);
     return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
 }
 
@@ -191,7 +192,7 @@ int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last) {
     }
     if (index < 0 || begin > layers) return 0;
     *first = begin;
-    *last = end < layers ? end : layers;
+    *last = ota_int_min(end, layers);
     return 1;
 }
 
