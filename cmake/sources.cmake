@@ -262,12 +262,13 @@ set(OTATTN_PROGRAM_SOURCES
     program/analyze/windows.c
     program/analyze/work.c
     program/bench/bench.c
+    program/bench/case.c
     program/bench/ceiling.c
     program/bench/draw.c
-    program/bench/gradients.c
     program/bench/random.c
     program/bench/scaling.c
     program/bench/small.c
+    program/bench/timing.c
     program/completions.c
     program/demo/demo.c
     program/demo/demo_data.c
