@@ -1,11 +1,11 @@
-/* numbers.h: arrays of f32 or f64 read as f64, sums that carry their rounding errors along, and the checks
+/* numbers.h: arrays of f32 or f64 read as f64, compensated sums, and the checks
  * of distributions and logits, for the files of the analysis library that work on them. */
 #ifndef OTATTN_ANALYSIS_NUMBERS_H
 #define OTATTN_ANALYSIS_NUMBERS_H
 
 #include "analysis.h"
 
-/* Sum with the rounding errors carried along (Neumaier): many terms cost two roundings. */
+/* Compensated sum (Neumaier): many terms cost two roundings. */
 typedef struct analysis_sum {
     double total, rest;
 } analysis_sum;

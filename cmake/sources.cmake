@@ -179,7 +179,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods_file.c
     models/transformer/rope.c
     models/transformer/session.c
-    models/transformer/walk.c)
+    models/transformer/forward.c)
 
 # The same arithmetic for newer processors; the level is the word after ops_ in the name.
 set(OTATTN_MODEL_LEVEL_SOURCES

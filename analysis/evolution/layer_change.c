@@ -50,7 +50,7 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     if (status != OTA_OK) return status;
     logit_scan scan;
     kernels->scan(logits, vocabulary, &scan);
-    if (scan.broken) return refuse_logits(logits, vocabulary, error);
+    if (scan.nonfinite) return refuse_logits(logits, vocabulary, error);
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};

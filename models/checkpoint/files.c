@@ -16,7 +16,7 @@
 
 /* ---- sentences ---- */
 
-/* Bytes of the UTF-8 character at `text`, 0 where it is broken (RFC 3629). */
+/* Bytes of the UTF-8 character at `text`, 0 where it is malformed (RFC 3629). */
 static size_t character_at(const char *text, size_t left, utf8proc_int32_t *character) {
     const utf8proc_ssize_t bytes =
         utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);

@@ -3,7 +3,7 @@
  *
  *     ns_per_pair = seconds / (n m)     gflops = 4 n m d / seconds, backward 10 n m d, whatever the method did
  *
- * The timed output itself is checked: P is formed again in double by plain loops from the potentials that the
+ * The timed output itself is checked: P is recomputed in double by plain loops from the potentials that the
  * solver reports, or from the coupling where potentials do not define it. max_error is the largest difference of
  * P V from the timed output; of a backward pass that of P^T dL/dout from the gradient of V, absent where the
  * potentials do not define P.

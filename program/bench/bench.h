@@ -12,7 +12,7 @@
 /* Variants are called in turns, so that both meet the same gaps of a busy machine. The first call of each warms
  * caches and threads and counts only where there is no second. */
 typedef struct tool_bench_loop {
-    /* *begun is the time before the call; one that prepares something sets it anew */
+    /* *begun is the time before the call; a call that prepares something sets it again */
     ota_status (*call)(void *context, int variant, int64_t *begun, ota_error *error);
     void *context;
     int variants;
@@ -43,7 +43,7 @@ typedef struct tool_bench_column {
 void tool_bench_heading(const tool_bench_column *columns, int count);
 /* A row with an `error` ends with its status and that error. */
 void tool_bench_line(const tool_bench_column *columns, int count, const json_t *row);
-/* The answer of the command, where it is asked for as JSON; steals `rows`. */
+/* The answer of the command, where JSON was requested; steals `rows`. */
 int tool_bench_finish(tool_context *context, json_t *rows);
 
 /* ---- random inputs ---- */

@@ -1,4 +1,4 @@
-/* The forward pass: one walk over the layers for every architecture; what differs is in its table row.
+/* The forward pass: one loop over the layers for every architecture; what differs is in its table row.
  *
  *   pre-norm    x += O attention(W norm_1 x);   x += down act(up norm_2 x)
  *   post-norm   x = norm_1(x + O attention(W x));   x = norm_2(x + down act(up x))
