@@ -136,4 +136,20 @@ static inline double analysis_log_weight(const analysis_softmax *s, int64_t i) {
     return (analysis_at(&s->z, i) - s->top) / s->temperature - s->log_total;
 }
 
+/* Order of doubles for qsort. */
+static inline int analysis_ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* `count` doubles, or NULL with the status set. */
+static inline double *analysis_doubles(int64_t count, ota_status *status, ota_error *error) {
+    double *const memory =
+        (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
+    if (memory == NULL)
+        *status = analysis_fail(error, OTA_ENOMEM, "count", "give fewer values",
+                                "no memory for %" PRId64 " numbers", count);
+    return memory;
+}
+
 #endif

@@ -323,4 +323,10 @@ double tool_forward_seconds(trial *t, int64_t size, bool balanced);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
 
+/* Order of doubles for qsort. */
+static inline int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
 #endif
