@@ -1,11 +1,11 @@
-/* numbers.h: arrays of f32 or f64 read as f64, sums that carry their rounding errors along, and the checks
+/* numbers.h: arrays of f32 or f64 read as f64, compensated sums, and the checks
  * of distributions and logits, for the files of the analysis library that work on them. */
 #ifndef OTATTN_ANALYSIS_NUMBERS_H
 #define OTATTN_ANALYSIS_NUMBERS_H
 
 #include "analysis.h"
 
-/* Sum with the rounding errors carried along (Neumaier): many terms cost two roundings. */
+/* Compensated sum (Neumaier): many terms cost two roundings. */
 typedef struct analysis_sum {
     double total, rest;
 } analysis_sum;
@@ -134,6 +134,22 @@ static inline analysis_softmax analysis_softmax_of(analysis_numbers z, int64_t s
 /* log p_i */
 static inline double analysis_log_weight(const analysis_softmax *s, int64_t i) {
     return (analysis_at(&s->z, i) - s->top) / s->temperature - s->log_total;
+}
+
+/* Order of doubles for qsort. */
+static inline int analysis_ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* `count` doubles, or NULL with the status set. */
+static inline double *analysis_doubles(int64_t count, ota_status *status, ota_error *error) {
+    double *const memory =
+        (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
+    if (memory == NULL)
+        *status = analysis_fail(error, OTA_ENOMEM, "count", "give fewer values",
+                                "no memory for %" PRId64 " numbers", count);
+    return memory;
 }
 
 #endif

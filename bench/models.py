@@ -13,7 +13,6 @@ near as rounding.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import write_csv
 
 
 def gpt2() -> Any:
@@ -134,11 +134,7 @@ def main() -> None:
             f"  {row['same_tokens']:.0%}",
             flush=True,
         )
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    write_csv(options.csv, [*rows[0]], [[*row.values()] for row in rows])
 
 
 if __name__ == "__main__":

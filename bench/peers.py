@@ -14,23 +14,22 @@ is timed, the least number of rounds (in tens) after which the l1 error of its c
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from timing import entmax_by_torch, fastest, in_turns, sinkhorn_by_torch, softmax_by_torch, write_csv
 
 MOST_ROUNDS = 20000
-LONG = 1.0e9  # nanoseconds
+LONG = 1.0  # seconds: one call of a peer that takes more is the only one
 
 
 @dataclass(frozen=True)
@@ -62,30 +61,6 @@ def torch_data(shape: tuple[int, int, int], kind: str = "float32"):
     generator = torch.Generator().manual_seed(0)
     make = lambda rows: torch.randn(1, 1, rows, d, generator=generator).to(getattr(torch, kind))  # noqa: E731
     return torch, make(n), make(m), make(m)
-
-
-def softmax_by_torch(q, k, v):
-    import torch
-
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-def entmax_by_torch(q, k, v):
-    from entmax import entmax15
-
-    return entmax15(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, dim=-1) @ v
-
-
-def sinkhorn_by_torch(half_steps: int):
-    def forward(q, k, v):
-        import torch
-
-        plan = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-        for step in range(half_steps):
-            plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
-        return plan.exp() @ v
-
-    return forward
 
 
 def torch_forward(
@@ -429,20 +404,6 @@ def our_assignment(program: str, row: Row, threads: int) -> Timed:
     return Timed(found["seconds"] * 1e9 / pairs, abs(found["gap"] / found["value"]))
 
 
-def theirs(call: Callable[[], object], shape: tuple[int, int, int]) -> float:
-    """Best of three after one to warm up; one call that takes seconds is left alone."""
-    best = float("inf")
-    for turn in range(4):
-        begin = time.perf_counter_ns()
-        call()
-        spent = float(time.perf_counter_ns() - begin)
-        if turn > 0 or spent > LONG:
-            best = min(best, spent)
-        if spent > LONG:
-            break
-    return best / (shape[0] * shape[1])
-
-
 def machine() -> str:
     """Model and number of processors, as far as the system says."""
     found = platform.processor() or platform.machine()
@@ -477,27 +438,28 @@ def main() -> int:
     print(head, flush=True)
     for row in (r for r in ROWS if options.only in r.name):
         call = row.prepare(row.shape)
-        mine, other, timed = float("inf"), float("inf"), Timed(0.0, 0.0)
-        for _ in range(options.repeat):
-            other = min(other, theirs(call, row.shape))
-            timed = ours(options.program, row, options.threads)
-            mine = min(mine, timed.nanoseconds)
-        error = timed.error
+        timed: list[Timed] = []
+
+        def our_turn(row: Row = row, timed: list[Timed] = timed) -> float:
+            timed.append(ours(options.program, row, options.threads))
+            return timed[-1].nanoseconds
+
+        def their_turn(row: Row = row, call: Callable[[], object] = call) -> float:
+            return 1e9 * fastest(call, limit=LONG) / (row.shape[0] * row.shape[1])
+
+        other, mine = in_turns([their_turn, our_turn], options.repeat)
+        last = timed[-1]
         shape = "x".join(map(str, row.shape))
         print(
             f"{row.name:22} {shape:13} {mine:10.3f} {other:9.3f} {other / mine:5.2f}x"
-            f"  {error:7.1e}  {row.peer}",
+            f"  {last.error:7.1e}  {row.peer}",
             flush=True,
         )
         table.append(
-            [row.name, shape, mine, other, other / mine, error, row.peer, timed.fma, timed.read, box]
+            [row.name, shape, mine, other, other / mine, last.error, row.peer, last.fma, last.read, box]
         )
-    if options.csv:
-        with Path(options.csv).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            head = "row shape otattn_ns peer_ns ratio max_error peer fma_gflops read_gbytes machine"
-            writer.writerow(head.split())
-            writer.writerows(table)
+    head = "row shape otattn_ns peer_ns ratio max_error peer fma_gflops read_gbytes machine"
+    write_csv(options.csv, head.split(), table)
     return 0
 
 

@@ -10,60 +10,29 @@ the largest number there.
 from __future__ import annotations
 
 import argparse
-import math
-import time
 from collections.abc import Callable
 
 import otattn
 import torch
-from entmax import entmax15
+from timing import entmax_by_torch, fastest, in_turns, sinkhorn_by_torch, softmax_by_torch
 from torch import Tensor
 
 WIDTH = 64
+LONG = 0.1  # seconds: a call that takes more is the only one of its turn
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.transpose(-1, -2) / math.sqrt(WIDTH)
-
-
-def by_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-def by_entmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return entmax15(scores(q, k), dim=-1) @ v
-
-
-def by_half_steps(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    plan = scores(q, k)
-    for step in range(5):
-        plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
-    return plan.exp() @ v
 
 
 # Method, name of the peer, the peer.
 ROWS: list[tuple[str, str, Attention]] = [
-    ("softmax", "torch SDPA", by_softmax),
-    ("ceta{rounds=2}", "5 half-steps in torch", by_half_steps),
-    ("entmax:1.5", "torch + entmax15", by_entmax),
+    ("softmax", "torch SDPA", softmax_by_torch),
+    ("ceta{rounds=2}", "5 half-steps in torch", sinkhorn_by_torch(5)),
+    ("entmax:1.5", "torch + entmax15", entmax_by_torch),
 ]
 
 
 def both_ways(attention: Attention, leaves: list[Tensor], upstream: Tensor) -> list[Tensor]:
     out = attention(*leaves)
     return [out.detach(), *torch.autograd.grad(out, leaves, upstream)]
-
-
-def seconds(attention: Attention, leaves: list[Tensor], upstream: Tensor, least: float = 0.05) -> float:
-    """The fastest call of one turn that lasts `least` seconds and two calls at least."""
-    best, spent, calls = math.inf, 0.0, 0
-    while calls < 2 or spent < least:
-        begin = time.perf_counter()
-        both_ways(attention, leaves, upstream)
-        took = time.perf_counter() - begin
-        best, spent, calls = min(best, took), spent + took, calls + 1
-    return best
 
 
 def row(method: str, name: str, peer: Attention, n: int, turns: int) -> str:
@@ -79,10 +48,8 @@ def row(method: str, name: str, peer: Attention, n: int, turns: int) -> str:
     exact = both_ways(peer, wide, upstream.double())
     found = both_ways(ours, leaves, upstream)
     error = max(((x - y).abs().max() / y.abs().max()).item() for x, y in zip(found, exact, strict=True))
-    mine = theirs = math.inf
-    for _ in range(turns):
-        mine = min(mine, seconds(ours, leaves, upstream))
-        theirs = min(theirs, seconds(peer, leaves, upstream))
+    sides = [lambda f=f: fastest(lambda: both_ways(f, leaves, upstream), limit=LONG) for f in (ours, peer)]
+    mine, theirs = in_turns(sides, turns)
     pairs = heads * n * n / 1e9
     return (
         f"| `{method}` | {heads} of {n} | {mine / pairs:.2f} | {theirs / pairs:.2f}, {name} "

@@ -20,18 +20,17 @@ import otattn
 import torch
 from otattn._library import library
 from otattn._settings import OPERANDS
+from timing import fastest
 
 
 def microseconds(
     call: Callable[[], Any], count: int = 500, clock: Callable[[], float] = time.thread_time
 ) -> float:
-    best = float("inf")
-    for _ in range(21):
-        begin = clock()
+    def turn() -> None:
         for _ in range(count):
             call()
-        best = min(best, (clock() - begin) / count)
-    return 1e6 * best
+
+    return 1e6 * fastest(turn, 20, clock=clock) / count
 
 
 def rows_of_jax(x: Any) -> list[tuple[str, float]]:

@@ -11,17 +11,15 @@ Memory is what `attend` needed at its peak beyond what it needs at n = 64, input
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from timing import entmax_by_torch, fastest, sinkhorn_by_torch, softmax_by_torch, write_csv
 
 WIDTH = 64
 SMALLEST = 64
@@ -33,26 +31,11 @@ OURS = [
     ("otattn entmax:1.5", "entmax:1.5"),
     ("otattn exact, 2 rounds", "ceta{rounds=2}"),
 ]
-PEERS = ["torch SDPA", "torch + entmax15", "Sinkformers in torch, 5 half-steps"]
-
-
-def recipe(name: str) -> Callable[..., object]:
-    import torch
-
-    if name == "torch SDPA":
-        return torch.nn.functional.scaled_dot_product_attention
-    if name == "torch + entmax15":
-        from entmax import entmax15
-
-        return lambda q, k, v: entmax15(q @ k.transpose(-1, -2) * WIDTH**-0.5, dim=-1) @ v
-
-    def sinkformers(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        plan = q @ k.transpose(-1, -2) * WIDTH**-0.5
-        for step in range(5):
-            plan = plan - torch.logsumexp(plan, dim=-1 - step % 2, keepdim=True)
-        return plan.exp() @ v
-
-    return sinkformers
+PEERS = {
+    "torch SDPA": softmax_by_torch,
+    "torch + entmax15": entmax_by_torch,
+    "Sinkformers in torch, 5 half-steps": sinkhorn_by_torch(5),
+}
 
 
 def peer_process(name: str, n: int, threads: int, repeat: int) -> None:
@@ -62,15 +45,9 @@ def peer_process(name: str, n: int, threads: int, repeat: int) -> None:
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 1, n, WIDTH, generator=generator) for _ in range(3))
-    call = recipe(name)
-    call(*(x[:, :, :SMALLEST] for x in (q, k, v)))
-    best = float("inf")
+    call = PEERS[name]
     with torch.no_grad():
-        for _ in range(repeat):
-            begin = time.perf_counter()
-            call(q, k, v)
-            best = min(best, time.perf_counter() - begin)
-    print(best)
+        print(fastest(lambda: call(q, k, v), repeat))
 
 
 def run(words: list[str], environment: dict[str, str]) -> tuple[str, float]:
@@ -102,17 +79,8 @@ def ours(program: str, method: str, n: int, options: argparse.Namespace, folder:
         best, peak = min(best, answer["seconds"]), min(peak, memory)
     if n <= options.checked:
         shape = f"{n}x{n}x{WIDTH}"
-        words = [
-            program,
-            "bench",
-            "--methods",
-            method,
-            "--shapes",
-            shape,
-            "--repeat",
-            str(options.repeat),
-            *threads,
-        ]
+        words = [program, "bench", "--methods", method, "--shapes", shape]
+        words += ["--repeat", str(options.repeat), *threads]
         rows = json.loads(run(words, dict(os.environ))[0])["rows"]
         best = next(row["seconds"] for row in rows if not row["name"].endswith("-ceiling"))
     return best, peak
@@ -148,7 +116,7 @@ def main() -> int:
         for name, method in [*OURS, *((peer, "") for peer in PEERS)]:
             first = None
             n = SMALLEST
-            while n <= (min(options.largest, MOST_DENSE) if name in PEERS[1:] else options.largest):
+            while n <= (min(options.largest, MOST_DENSE) if name in [*PEERS][1:] else options.largest):
                 seconds, peak = (
                     ours(options.program, method, n, options, Path(folder))
                     if method
@@ -159,11 +127,7 @@ def main() -> int:
                 print(f"{name:36} {n:6} {seconds * 1e3:10.3f} {beyond:8.1f}", flush=True)
                 table.append([name, n, seconds * 1e3, beyond])
                 n *= 2
-    if options.csv:
-        with Path(options.csv).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["what", "n", "ms", "mib"])
-            writer.writerows(table)
+    write_csv(options.csv, ["what", "n", "ms", "mib"], table)
     return 0
 
 

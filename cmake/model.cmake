@@ -1,4 +1,5 @@
-# libotattn_model: checkpoints, their forward passes, tokenizers. It sees the public headers only.
+# libotattn_model: checkpoints, their forward passes, tokenizers. It sees the public headers and src/base,
+# whose objects it holds too: the shared library keeps them to itself.
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON IMPORTED_TARGET jansson)
@@ -7,8 +8,8 @@ if(NOT JANSSON_FOUND)
     return()
 endif()
 
-add_library(otattn_model STATIC ${OTATTN_MODEL_SOURCES})
-target_include_directories(otattn_model PRIVATE "${PROJECT_SOURCE_DIR}")
+add_library(otattn_model STATIC ${OTATTN_MODEL_SOURCES} $<TARGET_OBJECTS:otattn_base>)
+target_include_directories(otattn_model PRIVATE "${PROJECT_SOURCE_DIR}" src)
 set_target_properties(otattn_model PROPERTIES EXPORT_NAME otattn-model)
 target_link_libraries(otattn_model PUBLIC otattn_static
     PRIVATE $<BUILD_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:jansson>)

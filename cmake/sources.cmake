@@ -1,5 +1,15 @@
 # The one list of what is built, sorted; scripts/check_layers.py compares it with the folders.
 
+# Memory, threads, CPU levels, clock: part of the libraries of models and of the analysis too.
+set(OTATTN_BASE_SOURCES
+    src/base/clock.c
+    src/base/cpu.c
+    src/base/cpu_count.c
+    src/base/extrapolation.c
+    src/base/memory.c
+    src/base/status.c
+    src/base/threads.c)
+
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
@@ -47,13 +57,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/plain/plain_backend.c
     src/backend/plain/rows.c
     src/backend/run.c
-    src/base/clock.c
-    src/base/cpu.c
-    src/base/cpu_count.c
-    src/base/extrapolation.c
-    src/base/memory.c
-    src/base/status.c
-    src/base/threads.c
     src/columns/capped.c
     src/columns/check.c
     src/columns/columns.c
@@ -215,8 +218,7 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/methods_file.c
     models/transformer/rope.c
     models/transformer/session.c
-    models/transformer/team.c
-    models/transformer/walk.c)
+    models/transformer/forward.c)
 
 # The same arithmetic for newer processors; the level is the word after ops_ in the name.
 set(OTATTN_MODEL_LEVEL_SOURCES
@@ -299,12 +301,13 @@ set(OTATTN_PROGRAM_SOURCES
     program/analyze/windows.c
     program/analyze/work.c
     program/bench/bench.c
+    program/bench/case.c
     program/bench/ceiling.c
     program/bench/draw.c
-    program/bench/gradients.c
     program/bench/random.c
     program/bench/scaling.c
     program/bench/small.c
+    program/bench/timing.c
     program/completions.c
     program/demo/demo.c
     program/demo/demo_data.c

@@ -328,7 +328,7 @@ typedef struct tool_solution {
  * context->error filled. */
 int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ota_type out_type,
                tool_solution *solution);
-/* Can P be formed again from the potentials? Not for hard and prefix, where they do not define it; not
+/* Can P be recomputed from the potentials? Not for hard and prefix, where they do not define it; not
  * for entmax of order above 2, whose root turns a rounding u of a potential into sqrt(u) of a weight;
  * nor for entmax with coupled columns, where potentials grow without bound on a support that not every
  * plan can use, and their sums cancel. */

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 PINNED = "1.9.0.post1"
-NOTICE = Path(__file__).resolve().parent.parent / "tools" / "report" / "NOTICE.txt"
+NOTICE = Path(__file__).resolve().parent.parent / "program" / "report" / "NOTICE.txt"
 # A page must stay under 1.5 MB with its data; the bundle is the one part whose size others decide.
 LARGEST = 600_000
 

@@ -21,6 +21,7 @@
 
 #include "otattn.h"
 #include "otattn_analysis.h"
+#include "src/base/integers.h"
 #include "statements/host.h"
 
 #define ROUNDOFF (DBL_EPSILON / 2)
@@ -103,7 +104,7 @@ static inline double normal(trial *t) {
 /* Memory of `bytes` zeros. The sizes are constants of the checks; one that did not fit would get memory
  * that others use too and its check would fail. */
 static inline void *take(trial *t, size_t bytes) {
-    const size_t rounded = (bytes + 63) / 64 * 64;
+    const size_t rounded = ota_size_round_up(bytes, 64);
     if (t->used + rounded > t->size) t->used = 0;
     void *block = t->memory + t->used;
     t->used += rounded;
@@ -321,5 +322,11 @@ extern const double tool_example_scores[12], tool_example_first_layer[6],
 double tool_forward_seconds(trial *t, int64_t size, bool balanced);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
+
+/* Order of doubles for qsort. */
+static inline int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
 
 #endif

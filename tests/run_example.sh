@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds one example against an installed copy through its pkg-config file and runs it.
+# Builds one example against an installed copy with what its pkg-config file
+# gives and nothing else, and runs it.
 #   run_example.sh EXAMPLE.c shared|static LIBRARY_FOLDER OUTPUT_FOLDER COMPILER
 set -euo pipefail
 example=$1 way=$2 libraries=$3 output=$4 compiler=$5
@@ -16,7 +17,7 @@ else
     link+=("-Wl,-rpath,$libraries")
 fi
 "$compiler" -std=c11 -Wall -Wextra -Wpedantic -Werror "${compile[@]}" "$example" -o "$program" \
-    "${link[@]}" -lm
+    "${link[@]}"
 if [ "$way" = shared ]; then
     readelf -d "$program" | grep -q 'NEEDED.*libotattn\.so\.0' || { echo "not linked to libotattn.so.0"; exit 1; }
 fi

@@ -5,6 +5,8 @@
  *     lambda of elastic,T                            where the potential after T rounds has b's size */
 #include "identify.h"
 
+#include "base/integers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -498,7 +500,7 @@ ota_status ota_identify(const ota_problem *problem, const ota_options *options,
     }
     if (status >= 0) {
         rank(s);
-        *count = s->count < capacity ? s->count : capacity;
+        *count = ota_int_min(s->count, capacity);
         memcpy(fits, s->fits, (size_t)*count * sizeof *fits);
         status = OTA_OK;
     }

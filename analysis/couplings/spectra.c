@@ -12,6 +12,8 @@
 
 #include "spectra.h"
 
+#include "base/integers.h"
+
 ota_status ota_spectra_check(const double *matrix, int64_t rows, int64_t columns, const char *field,
                              ota_error *error) {
     ota_status status = analysis_check_size(rows, 1, "rows", error);
@@ -59,7 +61,7 @@ static int decompose(double *copy, const double *matrix, int64_t rows, int64_t c
 
 ota_status ota_spectra_decompose(const double *matrix, int64_t rows, int64_t columns, double *left,
                                  double *values, double *right, ota_error *error) {
-    const int64_t smaller = rows < columns ? rows : columns;
+    const int64_t smaller = ota_int_min(rows, columns);
     const bool vectors = left != NULL || right != NULL;
     double *const copy = ota_spectra_memory(rows, columns, error);
     if (copy == NULL) return OTA_ENOMEM;
@@ -128,8 +130,8 @@ ota_status ota_spectrum_of(const double *matrix, int64_t rows, int64_t columns, 
         return analysis_fail(error, OTA_EINVAL, "tolerance", "give a number from 0 to 1",
                              "tolerance is %g", tolerance);
     }
-    const int64_t smaller = rows < columns ? rows : columns;
-    const double usual = (double)(rows > columns ? rows : columns) * 0x1p-52;
+    const int64_t smaller = ota_int_min(rows, columns);
+    const double usual = (double)ota_int_max(rows, columns) * 0x1p-52;
     double *const sigma = values != NULL ? values : ota_spectra_memory(smaller, 1, error);
     if (sigma == NULL) return OTA_ENOMEM;
     status = ota_spectra_decompose(matrix, rows, columns, NULL, sigma, NULL, error);

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/integers.h"
 #include "spectra.h"
 
 typedef struct factors {
@@ -22,7 +23,7 @@ static void drop(factors *x) {
 
 static ota_status decompose(const double *matrix, int64_t rows, int64_t columns, factors *x,
                             ota_error *error) {
-    x->smaller = rows < columns ? rows : columns;
+    x->smaller = ota_int_min(rows, columns);
     x->left = ota_spectra_memory(rows, x->smaller, error);
     x->values = ota_spectra_memory(x->smaller, 1, error);
     x->right = ota_spectra_memory(x->smaller, columns, error);
@@ -49,7 +50,7 @@ ota_status ota_truncate(const double *matrix, int64_t rows, int64_t columns, int
     factors x;
     status = decompose(matrix, rows, columns, &x, error);
     if (status != OTA_OK) return status;
-    const int64_t kept = rank < x.smaller ? rank : x.smaller;
+    const int64_t kept = ota_int_min(rank, x.smaller);
     for (int64_t i = 0; i < rows; i++) {
         double *const row = approximation + i * columns;
         for (int64_t j = 0; j < columns; j++) row[j] = 0.0;
@@ -147,7 +148,7 @@ ota_status ota_coupling_values_of(const double *coupling, int64_t rows, int64_t 
                                   double *values, ota_coupling_values *result, ota_error *error) {
     ota_status status = ota_spectra_check(coupling, rows, columns, "coupling", error);
     if (status != OTA_OK) return status;
-    const int64_t smaller = rows < columns ? rows : columns;
+    const int64_t smaller = ota_int_min(rows, columns);
     double *const scaled = ota_spectra_memory(rows, columns, error);
     double *const sums =
         scaled == NULL ? NULL : ota_spectra_memory(rows + columns + smaller, 1, error);

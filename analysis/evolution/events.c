@@ -5,6 +5,7 @@
  *     phi        (n n11 - n1. n.1) / sqrt(n1. (n - n1.) n.1 (n - n.1))                     [TOT-87]
  */
 #include "analysis/analysis.h"
+#include "base/integers.h"
 
 int ota_transition_saturated(const ota_transition *transition, double tail, double tv) {
     return transition->tail_before < tail && transition->tail_after < tail && transition->tv < tv;
@@ -13,13 +14,13 @@ int ota_transition_saturated(const ota_transition *transition, double tail, doub
 static void count_run(int64_t length, int64_t *run_lengths, ota_event_summary *s) {
     if (length == 0) return;
     s->runs++;
-    s->longest_run = length > s->longest_run ? length : s->longest_run;
+    s->longest_run = ota_int_max(length, s->longest_run);
     if (run_lengths != NULL) run_lengths[length]++;
 }
 
 static void count_layer(const uint8_t *events, int64_t layer, int64_t transitions,
                         int64_t positions, int64_t *by_layer, int64_t *most, ota_event_summary *s) {
-    const int64_t edge = (transitions + 9) / 10;
+    const int64_t edge = ota_int_ceil_div(transitions, 10);
     int64_t here = 0;
     for (int64_t i = 0; i < positions; i++) here += events[layer * positions + i] != 0;
     if (by_layer != NULL) by_layer[layer] = here;

@@ -10,6 +10,7 @@
 #include "layer_change.h"
 
 #include "analysis/kernels/logit_kernels.h"
+#include "base/integers.h"
 
 #include <float.h>
 
@@ -25,7 +26,7 @@ static ota_status check_vocabulary(int64_t vocabulary, ota_error *error) {
 
 size_t ota_evolve_row_bytes(int64_t vocabulary) {
     if (!fits(vocabulary)) return 0;
-    return ((size_t)vocabulary + EVOLVE_TOP + 1) / 2 * 2 * sizeof(int32_t);
+    return ota_size_round_up((size_t)vocabulary + EVOLVE_TOP, 2) * sizeof(int32_t);
 }
 
 size_t ota_evolve_scratch_bytes(int64_t vocabulary) {
@@ -49,7 +50,7 @@ static ota_status make_row(const float *logits, int64_t vocabulary, void *memory
     if (status != OTA_OK) return status;
     logit_scan scan;
     kernels->scan(logits, vocabulary, &scan);
-    if (scan.broken) return refuse_logits(logits, vocabulary, error);
+    if (scan.nonfinite) return refuse_logits(logits, vocabulary, error);
     int32_t *const ranks = memory, *const top = ranks + vocabulary;
     const double n = (double)vocabulary;
     *row = (ota_evolve_row){.logits = logits, .vocabulary = vocabulary, .ranks = ranks, .top = top};
@@ -106,7 +107,7 @@ static void share_tops(const ota_evolve_row *before, const ota_evolve_row *after
     for (int i = 0; i < most; i++) {
         int place = most;
         for (int j = 0; j < most; j++) place = after->top[j] == before->top[i] ? j : place;
-        if (place < most) met[place > i ? place : i]++;
+        if (place < most) met[ota_int_max(place, i)]++;
     }
     int together = 0, t = 0;
     for (int k = 1; k <= most; k++) {

@@ -7,13 +7,9 @@
  *     participation = (tr G)^2 / ||G||_F^2,  G = h h^T or h^T h, whichever is smaller
  */
 #include "analysis/numbers.h"
+#include "base/integers.h"
 
 #include <stdlib.h>
-
-static int rising(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y ? 1 : 0;
-}
 
 /* ---- patterns ------------------------------------------------------------------------------- */
 
@@ -47,7 +43,7 @@ static bool measure_row(const analysis_numbers *weights, int64_t start, int64_t 
 }
 
 static double gini_of(double *sorted, int64_t keys) {
-    qsort(sorted, (size_t)keys, sizeof *sorted, rising);
+    qsort(sorted, (size_t)keys, sizeof *sorted, analysis_ascending);
     analysis_sum total = {0.0, 0.0}, weighted = {0.0, 0.0};
     for (int64_t j = 0; j < keys; j++) {
         analysis_add(&total, sorted[j]);
@@ -99,16 +95,6 @@ static ota_status check_type(ota_type type, ota_error *error) {
                          "type is %d, neither f32 nor f64", (int)type);
 }
 
-static double *room_for(int64_t count, ota_status *status, ota_error *error) {
-    double *const memory =
-        (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
-    if (memory == NULL) {
-        *status = analysis_fail(error, OTA_ENOMEM, "size", "give a smaller array",
-                                "no memory for %" PRId64 " numbers", count);
-    }
-    return memory;
-}
-
 ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, int64_t keys,
                           double threshold, double *mass, ota_pattern *pattern, ota_error *error) {
     const analysis_numbers p = {weights, type};
@@ -120,7 +106,7 @@ ota_status ota_pattern_of(const void *weights, ota_type type, int64_t queries, i
                                "threshold is %g", threshold);
     }
     if (status != OTA_OK) return status;
-    double *const room = room_for(2 * keys, &status, error);
+    double *const room = analysis_doubles(2 * keys, &status, error);
     if (room == NULL) return status;
     status = measure_pattern(&p, queries, keys, threshold > 0.0 ? threshold : 0.3,
                              mass != NULL ? mass : room, room + keys, pattern, error);
@@ -214,13 +200,13 @@ ota_status ota_state_cloud_of(const void *states, ota_type type, int64_t tokens,
     }
     if (status == OTA_OK) status = analysis_check_numbers(&h, entries, 1.0, "states", error);
     if (status != OTA_OK) return status;
-    double *const room = room_for(participation ? entries : width, &status, error);
+    double *const room = analysis_doubles(participation ? entries : width, &status, error);
     if (room == NULL) return status;
     measure_cloud(&h, tokens, width, room, norms, cloud);
     if (participation) {
         turn(&h, tokens, width, room);
-        cloud->participation = participation_of(room, tokens < width ? tokens : width,
-                                                tokens < width ? width : tokens);
+        cloud->participation =
+            participation_of(room, ota_int_min(tokens, width), ota_int_max(tokens, width));
     }
     free(room);
     return OTA_OK;

@@ -8,18 +8,14 @@
  *                  var S = (n (n-1) (2n+5) - sum over ties t (t-1) (2t+5)) / 18,  z = (S - sign S) / sd
  */
 #include "analysis/numbers.h"
+#include "base/integers.h"
 
 #include <stdlib.h>
-
-static int rising(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y ? 1 : 0;
-}
 
 /* Linear between order statistics of `sorted`, rising. */
 static double quantile(const double *sorted, int64_t count, double share) {
     const double place = share * (double)(count - 1);
-    const int64_t below = (int64_t)place, above = below + 1 < count ? below + 1 : below;
+    const int64_t below = (int64_t)place, above = ota_int_min(below + 1, count - 1);
     return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
 }
 
@@ -40,17 +36,6 @@ static double deviation_of(const double *x, int64_t count, double mean) {
         analysis_add(&squares, d * d);
     }
     return most * sqrt(analysis_total(&squares) / (double)(count - 1));
-}
-
-/* count numbers of 8 bytes, or NULL with the status set. */
-static double *room_for(int64_t count, ota_status *status, ota_error *error) {
-    double *const memory =
-        (uint64_t)count > SIZE_MAX / sizeof(double) ? NULL : malloc((size_t)count * sizeof(double));
-    if (memory == NULL) {
-        *status = analysis_fail(error, OTA_ENOMEM, "count", "give fewer values",
-                                "no memory for %" PRId64 " numbers", count);
-    }
-    return memory;
 }
 
 /* ---- bootstrap ------------------------------------------------------------------------------ */
@@ -86,7 +71,7 @@ static int64_t unit_sums(const double *values, int64_t count, int64_t unit, doub
 static ota_status bootstrap(const double *sums, const double *counts, int64_t units,
                             int64_t resamples, int64_t seed, ota_figure *figure, ota_error *error) {
     ota_status status = OTA_OK;
-    double *const means = room_for(resamples, &status, error);
+    double *const means = analysis_doubles(resamples, &status, error);
     if (means == NULL) return status;
     uint64_t state = (uint64_t)seed;
     for (int64_t r = 0; r < resamples; r++) {
@@ -99,7 +84,7 @@ static ota_status bootstrap(const double *sums, const double *counts, int64_t un
         }
         means[r] = sum / weight;
     }
-    qsort(means, (size_t)resamples, sizeof *means, rising);
+    qsort(means, (size_t)resamples, sizeof *means, analysis_ascending);
     figure->low = figure->mean + quantile(means, resamples, 0.025);
     figure->high = figure->mean + quantile(means, resamples, 0.975);
     figure->units = units;
@@ -123,7 +108,7 @@ static ota_status fill(const double *values, int64_t count, int64_t unit, int64_
     if (figure->count == 0) return OTA_OK;
     figure->mean = mean_of(sorted, figure->count);
     figure->deviation = deviation_of(sorted, figure->count, figure->mean);
-    qsort(sorted, (size_t)figure->count, sizeof *sorted, rising);
+    qsort(sorted, (size_t)figure->count, sizeof *sorted, analysis_ascending);
     figure->median = quantile(sorted, figure->count, 0.5);
     figure->p5 = quantile(sorted, figure->count, 0.05);
     figure->p95 = quantile(sorted, figure->count, 0.95);
@@ -142,7 +127,7 @@ ota_status ota_figure_of(const double *values, int64_t count, int64_t unit, int6
         return analysis_fail(error, OTA_EINVAL, "count", "give fewer values",
                              "count is %" PRId64 ", above 2^32 - 1", count);
     }
-    double *const room = room_for(2 * count + 1, &status, error);
+    double *const room = analysis_doubles(2 * count + 1, &status, error);
     if (room == NULL) return status;
     status = fill(values, count, unit > 0 ? unit : 1, resamples > 0 ? resamples : 1000, seed, room,
                   room + count, figure, error);
@@ -164,7 +149,7 @@ ota_status ota_tightness_of(const double *l1, const double *steps, int64_t count
     }
     if (status != OTA_OK) return status;
     const double slack = allowance > 0.0 ? allowance : 1e-6;
-    double *const room = room_for(count + 1, &status, error);
+    double *const room = analysis_doubles(count + 1, &status, error);
     if (room == NULL) return status;
     double *const ratio = ratios != NULL ? ratios : room;
     tightness->largest = (double)NAN;
@@ -191,7 +176,7 @@ int ota_depth_range(int index, int64_t layers, int64_t *first, int64_t *last) {
     }
     if (index < 0 || begin > layers) return 0;
     *first = begin;
-    *last = end < layers ? end : layers;
+    *last = ota_int_min(end, layers);
     return 1;
 }
 

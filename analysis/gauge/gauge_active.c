@@ -10,6 +10,7 @@
 #include <float.h>
 #include <stdlib.h>
 
+#include "base/integers.h"
 #include "gauge_state.h"
 #include "analysis/kernels/logit_kernels.h"
 
@@ -102,7 +103,7 @@ static int64_t choose_worst(active *x, double eta, double slack) {
         if (!x->chosen[j] && 0.5 * size > eta + slack) x->found[found++] = (excess){size, j};
     }
     qsort(x->found, (size_t)found, sizeof *x->found, larger_first);
-    const int64_t some = found < x->some ? found : x->some;
+    const int64_t some = ota_int_min(found, x->some);
     /* In the order of memory. */
     qsort(x->found, (size_t)some, sizeof *x->found, lower_column_first);
     for (int64_t t = 0; t < some; t++) choose(x, x->found[t].column);

@@ -57,7 +57,7 @@ ota_status ota_gauge_four_cycle(const void *a, const void *b, ota_type type, int
     return status;
 }
 
-/* log sum exp of a row that is given entry by entry, in one sweep. */
+/* log sum exp of a row that is given entry by entry, in one pass. */
 typedef struct running_sum {
     double most, total;
 } running_sum;
@@ -95,14 +95,14 @@ ota_status ota_gauge_coherence(const double *start, const double *moves, int64_t
     for (int64_t i = 0; i < rows; i++) {
         running_sum moved = {-HUGE_VAL, 0.0}, common = {-HUGE_VAL, 0.0};
         double total = 0.0;
-        for (int sweep = 0; sweep < 2; sweep++) {
+        for (int pass = 0; pass < 2; pass++) {
             for (int64_t j = 0; j < columns; j++) {
                 double x = start[i * columns + j], y = x;
                 for (int64_t l = 0; l < layers; l++) {
                     x += moves[(l * rows + i) * columns + j];
                     y += column_shift[l * columns + j];
                 }
-                if (sweep == 0) {
+                if (pass == 0) {
                     include(&moved, x);
                     include(&common, y);
                 } else {

@@ -1,25 +1,33 @@
 /* Which levels of the passes over logits this processor has. */
 #include "logit_kernels.h"
 
-#include <stddef.h>
+#include "base/base.h"
 
-const ota_logit_kernels *ota_logit_kernels_level(int index) {
-    if (index == 0) return &ota_logit_kernels_portable;
+typedef struct level_row {
+    unsigned features;
+    const ota_logit_kernels *kernels;
+} level_row;
+
+/* Oldest first; each needs what those before it need. */
+static const level_row ROWS[] = {
+    {0, &ota_logit_kernels_portable},
 #ifdef OTATTN_ANALYSIS_AVX2
-    if (index == 1 && __builtin_cpu_supports("avx2")) return &ota_logit_kernels_avx2;
+    {OTA_CPU_AVX2, &ota_logit_kernels_avx2},
 #endif
 #ifdef OTATTN_ANALYSIS_AVX512
-    if (index == 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return &ota_logit_kernels_avx512;
+    {OTA_CPU_AVX2 | OTA_CPU_AVX512, &ota_logit_kernels_avx512},
 #endif
-    return NULL;
+};
+
+enum { ROW_COUNT = (int)(sizeof ROWS / sizeof *ROWS) };
+
+const ota_logit_kernels *ota_logit_kernels_level(int index) {
+    if (index < 0 || index >= ROW_COUNT || !ota_cpu_has(ROWS[index].features)) return NULL;
+    return ROWS[index].kernels;
 }
 
 const ota_logit_kernels *ota_logit_kernels_newest(void) {
-    const ota_logit_kernels *best = ota_logit_kernels_level(0);
-    for (int index = 1; ota_logit_kernels_level(index) != NULL; index++)
-        best = ota_logit_kernels_level(index);
-    return best;
+    int row = ROW_COUNT - 1;
+    while (!ota_cpu_has(ROWS[row].features)) row--;
+    return ROWS[row].kernels;
 }

@@ -8,8 +8,8 @@
 
 typedef struct logit_scan {
     double least, most;
-    double sum; /* of z - z_0 */
-    int broken; /* some entry is no finite number */
+    double sum;    /* of z - z_0 */
+    int nonfinite; /* some entry is no finite number */
 } logit_scan;
 
 typedef struct logit_sums {
@@ -77,7 +77,7 @@ typedef struct ota_logit_kernels {
     double (*rest)(const double *x, double k, const double *v, int64_t count, double inverse,
                    double *most);
 
-    /* Sums whose rounding errors are carried along: of x */
+    /* Sums whose rounding errors are compensated: of x */
     double (*total)(const double *x, int64_t count);
     /* of to = mass scale / (slope other + shared) */
     double (*divide)(const double *mass, double scale, const double *other, double slope,

@@ -147,7 +147,7 @@ static inline double size_of(double x) { return larger(x, -x); }
 static void scan(const float *z, int64_t count, logit_scan *scan) {
     float room[BLOCK], low[BLOCK], high[BLOCK];
     double sum[BLOCK] = {0.0}, term[BLOCK];
-    uint32_t broken[BLOCK] = {0};
+    uint32_t nonfinite[BLOCK] = {0};
     const double first = (double)z[0];
     for (int k = 0; k < BLOCK; k++) low[k] = high[k] = z[0];
     for (int64_t start = 0; start < count; start += BLOCK) {
@@ -156,7 +156,7 @@ static void scan(const float *z, int64_t count, logit_scan *scan) {
         for (int k = 0; k < BLOCK; k++) {
             uint32_t bits;
             memcpy(&bits, from + k, sizeof bits);
-            broken[k] |= (bits & 0x7f800000U) == 0x7f800000U ? 1U : 0U;
+            nonfinite[k] |= (bits & 0x7f800000U) == 0x7f800000U ? 1U : 0U;
         }
         for (int k = 0; k < BLOCK; k++) low[k] = from[k] < low[k] ? from[k] : low[k];
         for (int k = 0; k < BLOCK; k++) high[k] = from[k] > high[k] ? from[k] : high[k];
@@ -168,7 +168,7 @@ static void scan(const float *z, int64_t count, logit_scan *scan) {
     for (int k = 0; k < BLOCK; k++) {
         scan->least = smaller((double)low[k], scan->least);
         scan->most = larger((double)high[k], scan->most);
-        scan->broken |= broken[k] != 0;
+        scan->nonfinite |= nonfinite[k] != 0;
     }
 }
 
@@ -430,15 +430,15 @@ static inline double highest(const double *high) {
 }
 
 static int largest(const double *x, int64_t count, double limit, double *most) {
-    double room[BLOCK], size[BLOCK], high[BLOCK] = {0.0}, broken[BLOCK] = {0.0};
+    double room[BLOCK], size[BLOCK], high[BLOCK] = {0.0}, nonfinite[BLOCK] = {0.0};
     for (int64_t start = 0; start < count; start += BLOCK) {
         const double *const from = doubles_of(x, start, live_of(start, count), room);
         for (int k = 0; k < BLOCK; k++) size[k] = size_of(from[k]);
         for (int k = 0; k < BLOCK; k++) high[k] = larger(size[k], high[k]);
-        for (int k = 0; k < BLOCK; k++) broken[k] = size[k] <= limit ? broken[k] : 1.0;
+        for (int k = 0; k < BLOCK; k++) nonfinite[k] = size[k] <= limit ? nonfinite[k] : 1.0;
     }
     *most = larger(highest(high), *most);
-    return highest(broken) > 0.0;
+    return highest(nonfinite) > 0.0;
 }
 
 static double rest(const double *x, double k, const double *v, int64_t count, double inverse,

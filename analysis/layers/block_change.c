@@ -15,6 +15,7 @@
 #include "otattn_analysis.h"
 
 #include "analysis/analysis.h"
+#include "base/integers.h"
 #include "block.h"
 #include "dense.h"
 
@@ -169,7 +170,7 @@ typedef struct two_passes {
 enum { ROW_ARRAYS = 6 };
 
 static int64_t square_side(const layer_shape *s) {
-    return s->layer.head_width > s->layer.value_width ? s->layer.head_width : s->layer.value_width;
+    return ota_int_max(s->layer.head_width, s->layer.value_width);
 }
 
 int64_t ota_attention_change_workspace(const ota_attention_layer *layer, int64_t queries,

@@ -7,6 +7,7 @@
  * The rank comes from elimination with complete pivoting: it tells zero from nonzero; singular values,
  * and with them the best approximation of a given rank, are not computed here. */
 #include "analysis/analysis.h"
+#include "base/integers.h"
 
 static ota_status check_product(int64_t rows, int64_t columns, ota_error *error) {
     ota_status status = analysis_check_size(rows, 1, "rows", error);
@@ -88,7 +89,7 @@ ota_status ota_rank(double *matrix, int64_t rows, int64_t columns, double tolera
                                "tolerance is %g", tolerance);
     }
     if (status != OTA_OK) return status;
-    const int64_t most = rows < columns ? rows : columns;
+    const int64_t most = ota_int_min(rows, columns);
     *rank = 0;
     for (int64_t k = 0; k < most; k++) {
         int64_t row = k, column = k;

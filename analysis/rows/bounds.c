@@ -27,7 +27,7 @@ ota_status ota_lipschitz_of(const void *before, const void *after, ota_type type
 enum { SUBSETS_MOST = 20 };
 
 /* The mass nearest to 1/2 that a subset has, by walking all of them along a Gray code; from time to time
- * the sum is taken anew, so that roundings do not pile up. */
+ * the sum is recomputed, so that roundings do not pile up. */
 static double best_subset(const double *p, double scale, int64_t size) {
     double best = 0.0, mass = 0.0;
     const uint64_t last = (UINT64_C(1) << (size - 1)) - 1; /* the last symbol may stay outside */

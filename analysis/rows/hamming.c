@@ -26,7 +26,7 @@
 
 enum { NEWTON_MOST = 200 };
 
-/* Sum with the rounding errors carried along (Neumaier): V terms cost two roundings, not V. */
+/* Compensated sum (Neumaier): V terms cost two roundings, not V. */
 typedef struct sum {
     double total, rest;
 } sum;

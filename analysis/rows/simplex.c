@@ -12,6 +12,7 @@
  *
  * so that two distributions that both sit on r differ only by terms as small as their tails. */
 #include "analysis/numbers.h"
+#include "base/integers.h"
 
 #include <stdlib.h>
 
@@ -391,7 +392,7 @@ ota_status ota_rank_change_of(const void *before, const void *after, ota_type ty
 /* Quantile of values sorted in descending order, linear between neighbours. */
 static double quantile(const double *values, const item *sorted, int64_t count, double share) {
     const double position = share * (double)(count - 1);
-    const int64_t below = (int64_t)position, above = below + 1 < count ? below + 1 : below;
+    const int64_t below = (int64_t)position, above = ota_int_min(below + 1, count - 1);
     const double low = values[sorted[count - 1 - below].index];
     return low + (position - (double)below) * (values[sorted[count - 1 - above].index] - low);
 }

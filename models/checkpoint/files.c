@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "files.h"
 
+#include "base/integers.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -14,7 +16,7 @@
 
 /* ---- sentences ---- */
 
-/* Bytes of the UTF-8 character at `text`, 0 where it is broken (RFC 3629). */
+/* Bytes of the UTF-8 character at `text`, 0 where it is malformed (RFC 3629). */
 static size_t character_at(const char *text, size_t left, utf8proc_int32_t *character) {
     const utf8proc_ssize_t bytes =
         utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)left, character);
@@ -119,7 +121,7 @@ ota_status ota_file_read_at(const ota_file *file, void *buffer, size_t size, int
                             ota_error *error) {
     const size_t most = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
     for (size_t done = 0; done < size;) {
-        const size_t piece = size - done < most ? size - done : most;
+        const size_t piece = ota_size_min(size - done, most);
         const ssize_t got =
             pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
         if (got < 0 && errno == EINTR) continue;

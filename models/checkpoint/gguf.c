@@ -8,6 +8,8 @@
  * The shape of a tensor here is row-major: dims reversed. Source: the format note of ggml. */
 #include "gguf.h"
 
+#include "base/integers.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +92,7 @@ static ota_status skip_value(cursor *c, uint64_t type, int depth) {
 
 static int by_key(const void *left, const void *right) {
     const ota_gguf_pair *a = left, *b = right;
-    const size_t shorter = a->key_size < b->key_size ? a->key_size : b->key_size;
+    const size_t shorter = ota_size_min(a->key_size, b->key_size);
     const int order = memcmp(a->key, b->key, shorter);
     return order != 0 ? order : (a->key_size > b->key_size) - (a->key_size < b->key_size);
 }
@@ -207,7 +209,7 @@ static int by_offset(const void *left, const void *right) {
 
 /* Tensors lie one behind the other, each padded to the alignment. */
 static ota_status place_tensors(cursor *c, int64_t alignment, ota_tensors *table) {
-    table->data = (c->at + alignment - 1) / alignment * alignment;
+    table->data = ota_int_round_up(c->at, alignment);
     const int64_t room = c->size - table->data;
     int64_t covered = 0;
     if (room < 0 && table->count > 0) return refuse(c, "the file ends before its data");

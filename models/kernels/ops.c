@@ -1,19 +1,26 @@
 /* Which level of the row arithmetic to use. */
 #include "ops.h"
 
-#include <string.h>
+#include "base/base.h"
 
-const ota_ops *ota_ops_named(const char *cpu) {
-    const ota_ops *best = &ota_ops_portable;
-    if (cpu != NULL && strcmp(cpu, best->name) == 0) return best;
+/* Oldest first. */
+static const ota_ops *const ROWS[] = {
+    &ota_ops_portable,
 #ifdef OTATTN_MODEL_AVX2
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = &ota_ops_avx2;
-    if (cpu != NULL && strcmp(cpu, "avx2") == 0) return best;
+    &ota_ops_avx2,
 #endif
 #ifdef OTATTN_MODEL_AVX512
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        best = &ota_ops_avx512;
+    &ota_ops_avx512,
 #endif
+};
+
+const ota_ops *ota_ops_named(const char *cpu) {
+    const int named = cpu != NULL ? ota_cpu_level(cpu) : -1;
+    const ota_ops *best = ROWS[0];
+    for (size_t row = 1; row < sizeof ROWS / sizeof *ROWS; row++) {
+        const int level = ota_cpu_level(ROWS[row]->name);
+        if (named >= 0 && level > named) break;
+        if (ota_cpu_has(ota_cpu_level_features(level))) best = ROWS[row];
+    }
     return best;
 }

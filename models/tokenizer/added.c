@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/integers.h"
 #include "tokenizer_parts.h"
 
 bool ota_added_put(ota_added_set *set, ota_text text, ota_added token) {
@@ -20,7 +21,7 @@ bool ota_added_put(ota_added_set *set, ota_text text, ota_added token) {
 }
 
 static int compare(const char *a, size_t a_size, const char *b, size_t b_size) {
-    const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
+    const int order = memcmp(a, b, ota_size_min(a_size, b_size));
     return order != 0 ? order : (a_size > b_size) - (a_size < b_size);
 }
 

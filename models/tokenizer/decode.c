@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "tokenizer_parts.h"
 
 /* What a blank before it is taken from. */
@@ -79,7 +80,7 @@ ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const int32_t *i
     }
     if (fine) {
         *size = (int64_t)out.used;
-        const int64_t copied = *size < capacity ? *size : capacity;
+        const int64_t copied = ota_int_min(*size, capacity);
         if (copied > 0) memcpy(text, out.bytes, (size_t)copied);
     }
     free(out.bytes);

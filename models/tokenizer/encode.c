@@ -58,9 +58,9 @@ static ota_status encode_plain(ota_token_encoder *encoder, ota_text text) {
         status = ota_token_cut_words(encoder, (ota_text){text.data + at, valid});
         at += valid;
         if (at == text.size || status != OTA_OK) break;
-        const size_t broken = ota_token_broken(text.data + at, text.size - at);
-        status = ota_token_word(encoder, text.data + at, broken);
-        at += broken;
+        const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
+        status = ota_token_word(encoder, text.data + at, malformed);
+        at += malformed;
     }
     return status;
 }
@@ -80,12 +80,13 @@ static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, b
     return encode_plain(encoder, (ota_text){text.data + at, text.size - at});
 }
 
-/* U+FFFD for every broken part; BPE keeps the bytes. */
-static bool append_broken(ota_token_encoder *encoder, ota_token_buffer *out, ota_text broken) {
+/* U+FFFD for every malformed part; BPE keeps the bytes. */
+static bool append_malformed(ota_token_encoder *encoder, ota_token_buffer *out,
+                             ota_text malformed) {
     if (encoder->tokenizer->model == OTA_TOKEN_BPE)
-        return ota_token_append(out, broken.data, broken.size);
-    for (size_t at = 0; at < broken.size;
-         at += ota_token_broken_part(broken.data + at, broken.size - at))
+        return ota_token_append(out, malformed.data, malformed.size);
+    for (size_t at = 0; at < malformed.size;
+         at += ota_token_malformed_part(malformed.data + at, malformed.size - at))
         if (!ota_token_append(out, "\xEF\xBF\xBD", 3)) return false;
     return true;
 }
@@ -97,10 +98,10 @@ static ota_status repair(ota_token_encoder *encoder, ota_text text, ota_token_bu
             return ota_token_no_memory(encoder->error);
         at += valid;
         if (at == text.size) break;
-        const size_t broken = ota_token_broken(text.data + at, text.size - at);
-        if (!append_broken(encoder, out, (ota_text){text.data + at, broken}))
+        const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
+        if (!append_malformed(encoder, out, (ota_text){text.data + at, malformed}))
             return ota_token_no_memory(encoder->error);
-        at += broken;
+        at += malformed;
     }
     return OTA_OK;
 }
@@ -123,10 +124,10 @@ static ota_status normalize_all(ota_token_encoder *encoder, ota_text text) {
             status = ota_token_no_memory(encoder->error);
         at += valid;
         if (at == text.size || status != OTA_OK) break;
-        const size_t broken = ota_token_broken(text.data + at, text.size - at);
-        if (!ota_token_append(&whole, text.data + at, broken))
+        const size_t malformed = ota_token_malformed(text.data + at, text.size - at);
+        if (!ota_token_append(&whole, text.data + at, malformed))
             status = ota_token_no_memory(encoder->error);
-        at += broken;
+        at += malformed;
     }
     free(repaired.bytes);
     free(encoder->normal.bytes);

@@ -1,5 +1,5 @@
 /* Reading JSON text piece by piece, so that a hostile file never becomes a tree many times its size:
- * the large members (vocabulary, merges, added tokens) are walked in place, and only spans of bounded
+ * the large members (vocabulary, merges, added tokens) are read in place, and only spans of bounded
  * size are handed to jansson. Every error names the byte. */
 #ifndef OTATTN_MODELS_TOKEN_JSON_H
 #define OTATTN_MODELS_TOKEN_JSON_H

@@ -1,4 +1,4 @@
-/* The life of a tokenizer: opening by path, the last checks, what can be asked of it. */
+/* Tokenizers: opening by path, the last checks, queries. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

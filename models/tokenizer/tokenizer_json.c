@@ -1,7 +1,7 @@
 /* tokenizer.json: {"added_tokens": [...], "normalizer", "pre_tokenizer", "post_processor", "decoder",
  * "model": {"type", "vocab": {"piece": id}, "merges": ["left right" or ["left", "right"]], ...}, ...}
  *
- * One walk notes where the members lie; then vocabulary and added tokens, merges, and the small members,
+ * One pass notes where the members lie; then vocabulary and added tokens, merges, and the small members,
  * in the order in which they need each other. */
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ typedef struct reading {
 /* ---- where the members lie ---- */
 
 /* Spans of the named members of an object; the others become trees in `small`. */
-static ota_status walk(reading *r, ota_token_json *json, const char *const *names, int count,
-                       ota_text *spans, json_t *small) {
+static ota_status read_members(reading *r, ota_token_json *json, const char *const *names,
+                               int count, ota_text *spans, json_t *small) {
     ota_token_buffer key = {0};
     bool first = true, more = true;
     ota_status status = ota_token_json_open(json, '{');
@@ -64,13 +64,13 @@ static ota_status walk(reading *r, ota_token_json *json, const char *const *name
 
 static ota_status find_members(reading *r) {
     ota_token_json json = r->json;
-    ota_status status = walk(r, &json, top_names, TOP_MEMBERS, r->top, r->others);
+    ota_status status = read_members(r, &json, top_names, TOP_MEMBERS, r->top, r->others);
     if (status == OTA_OK) status = ota_token_json_finish(&json);
     if (status != OTA_OK) return status;
     if (r->top[MODEL].data == NULL)
         return ota_token_json_refuse(&r->json, 0, "a tokenizer must have a model");
     json = ota_token_json_within(&r->json, r->top[MODEL]);
-    status = walk(r, &json, model_names, MODEL_MEMBERS, r->model, r->settings);
+    status = read_members(r, &json, model_names, MODEL_MEMBERS, r->model, r->settings);
     if (status == OTA_OK && r->model[VOCAB].data == NULL)
         status = ota_token_json_refuse(&r->json, (size_t)ota_token_json_place(&json, r->top[MODEL]),
                                        "a model must have a vocab");
@@ -139,7 +139,7 @@ static ota_status read_added(reading *r, const json_t *tree, int64_t place, cons
 }
 
 /* Each element is a tree of its own, so that many of them take no more memory than one. */
-static ota_status walk_added(reading *r, const int32_t *places) {
+static ota_status read_added_list(reading *r, const int32_t *places) {
     ota_token_json json = ota_token_json_within(&r->json, r->top[ADDED]);
     bool first = true, more = true;
     ota_status status = ota_token_json_open(&json, '[');
@@ -167,7 +167,7 @@ static ota_status read_pieces(reading *r) {
         if (places == NULL) return ota_token_no_memory(r->json.error);
         memset(places, 0xFF, OTA_TOKEN_PIECES_MOST * sizeof *places);
         for (size_t k = 0; k < r->list.count; k++) places[r->list.entries[k].id] = (int32_t)k;
-        status = walk_added(r, places);
+        status = read_added_list(r, places);
         free(places);
     }
     if (status != OTA_OK) return status;

@@ -49,9 +49,9 @@ void ota_token_file_free(ota_token_file *file);
 /* Bytes at the start of `text` that are valid UTF-8. */
 size_t ota_token_valid(const char *text, size_t size);
 /* Bytes at the start that belong to no character; `text` begins with such a byte. */
-size_t ota_token_broken(const char *text, size_t size);
-/* The same for the largest broken part that counts as one U+FFFD. */
-size_t ota_token_broken_part(const char *text, size_t size);
+size_t ota_token_malformed(const char *text, size_t size);
+/* The same for the largest malformed part that counts as one U+FFFD. */
+size_t ota_token_malformed_part(const char *text, size_t size);
 bool ota_token_is_space(int32_t character);
 bool ota_token_is_word(int32_t character);
 

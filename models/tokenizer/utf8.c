@@ -30,14 +30,14 @@ size_t ota_token_valid(const char *text, size_t size) {
     return at;
 }
 
-size_t ota_token_broken(const char *text, size_t size) {
+size_t ota_token_malformed(const char *text, size_t size) {
     size_t at = 1;
     while (at < size && character_at(text + at, size - at) == 0) at++;
     return at;
 }
 
 /* The Unicode standard's table 3-7: which second bytes may follow a first one. */
-size_t ota_token_broken_part(const char *text, size_t size) {
+size_t ota_token_malformed_part(const char *text, size_t size) {
     const unsigned char *bytes = (const unsigned char *)text, first = bytes[0];
     const size_t length = first < 0xC2   ? 1
                           : first < 0xE0 ? 2

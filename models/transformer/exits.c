@@ -2,7 +2,7 @@
  *
  *     p_max = 1 / sum_w exp(logit_w - max logit) > threshold
  *
- * has held behind as many blocks in a row as asked for. Its state [width] is kept: layers that it does not
+ * has held behind as many blocks in a row as the run sets. Its state [width] is kept: layers that it does not
  * reach make its key and value from it, so what other tokens see is what a run token by token shows them. */
 #include <math.h>
 #include <stdlib.h>

@@ -79,7 +79,7 @@ static const float *block_weights(const job *j, int64_t first, int64_t count, in
 static void run_block(void *context, int64_t index, int worker) {
     const job *j = context;
     const int64_t first = index * j->block;
-    const int64_t left = j->outputs - first, count = left < j->block ? left : j->block;
+    const int64_t count = ota_int_min(j->outputs - first, j->block);
     int64_t stride;
     start_block(j, first, count);
     const float *w = block_weights(j, first, count, worker, &stride);
@@ -93,7 +93,7 @@ static void run_few(void *context, int64_t index, int worker) {
     const ota_ops *ops = j->session->ops;
     float *panel = j->session->panels + worker * j->session->panel;
     const int64_t first = index * j->block;
-    const int64_t last = first + j->block < j->outputs ? first + j->block : j->outputs;
+    const int64_t last = ota_int_min(first + j->block, j->outputs);
     for (int64_t o = first; o < last; o++) {
         const float *row = panel;
         if (w->values != NULL)
@@ -126,8 +126,8 @@ static void rows_from(const job *j, int64_t k, int64_t first, int64_t count, flo
 static void run_few_input_major(void *context, int64_t index, int worker) {
     const job *j = context;
     float *panel = j->session->panels + worker * j->session->panel;
-    const int64_t first = index * j->block, left = j->outputs - first;
-    const int64_t count = left < j->block ? left : j->block;
+    const int64_t first = index * j->block;
+    const int64_t count = ota_int_min(j->outputs - first, j->block);
     start_block(j, first, count);
     for (int64_t k = 0; k < j->inputs; k += OTA_TERMS) {
         const float *rows[OTA_TERMS];
@@ -144,11 +144,8 @@ static void run_few_input_major(void *context, int64_t index, int worker) {
 /* The more columns a worker has, the longer the rows that it reads in order. An output is the same sum
  * whichever block it is in. */
 static int64_t few_block(const job *j) {
-    const int64_t threads = ota_team_threads(j->session->team);
-    const int64_t share = (j->outputs + threads - 1) / threads,
-                  room = j->session->panel / OTA_TERMS;
-    const int64_t block = (share + FEW_BLOCK - 1) / FEW_BLOCK * FEW_BLOCK;
-    return block < room ? block : room;
+    const int64_t share = ota_int_ceil_div(j->outputs, ota_pool_threads(j->session->pool));
+    return ota_int_min(ota_int_round_up(share, FEW_BLOCK), j->session->panel / OTA_TERMS);
 }
 
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
@@ -169,5 +166,5 @@ void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight
         body = weight->input_major ? run_few_input_major : run_few;
         j.block = weight->input_major ? few_block(&j) : FEW_BLOCK;
     }
-    ota_team_run(session->team, (j.outputs + j.block - 1) / j.block, body, &j);
+    ota_parallel(session->pool, ota_int_ceil_div(j.outputs, j.block), body, &j);
 }

@@ -4,6 +4,7 @@
  *   probe   z = W x + b of what the caller gives, W [vocabulary, width] the head's matrix, or the table of
  *           embeddings where a checkpoint has no head
  */
+#include "base/integers.h"
 #include "session.h"
 
 #include <string.h>
@@ -54,7 +55,7 @@ ota_status ota_session_logits(ota_session *s, const float *states, int64_t rows,
         return ota_refuse(error, OTA_UNSUPPORTED, "%s: the checkpoint has no head for logits",
                           ota_path_end(s->model->path));
     for (int64_t done = 0; done < rows; done += most) {
-        const int64_t part = rows - done < most ? rows - done : most;
+        const int64_t part = ota_int_min(rows - done, most);
         logits_block(s, states + done * width, part, normalised != 0, logits + done * words);
     }
     return OTA_OK;

@@ -1,4 +1,4 @@
-/* Making and freeing sessions: the door's checks, buffers, rotary tables. */
+/* Making and freeing sessions: validation of options, buffers, threads, rotary tables. */
 #define _POSIX_C_SOURCE 200809L
 #include "session.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the door ---- */
+/* ---- validation ---- */
 
 static ota_status check_options(const ota_model *model, const ota_session_options *options,
                                 ota_error *error) {
@@ -40,7 +40,7 @@ static ota_status make(ota_session *s, int64_t rows, int64_t columns, float **ou
     if (__builtin_mul_overflow((size_t)rows, (size_t)columns, &floats) ||
         __builtin_mul_overflow(floats, sizeof **out, &bytes) || bytes > (size_t)INT64_MAX - 64)
         return ota_refuse(error, OTA_EOVERFLOW, "a buffer is larger than any memory");
-    bytes = (bytes + 63) / 64 * 64;
+    bytes = ota_size_round_up(bytes, 64);
     *out = bytes > 0 ? aligned_alloc(64, bytes) : NULL;
     if (*out == NULL)
         return ota_refuse(error, OTA_ENOMEM, "no memory is left for %zu bytes of a session", bytes);
@@ -48,13 +48,11 @@ static ota_status make(ota_session *s, int64_t rows, int64_t columns, float **ou
     return OTA_OK;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static ota_status make_buffers(ota_session *s, ota_error *error) {
     const int64_t *size = s->model->config.sizes;
     const int64_t rows = s->options.batch * s->options.tokens;
-    const int64_t width = larger(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
-    s->panel = OTA_PANEL_ROWS * larger(width, size[OTA_SIZE_INNER]);
+    const int64_t width = ota_int_max(size[OTA_SIZE_WIDTH], size[OTA_SIZE_QUERY]);
+    s->panel = OTA_PANEL_ROWS * ota_int_max(width, size[OTA_SIZE_INNER]);
     ota_status status = make(s, rows, width, &s->x, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->h, error);
     if (status == OTA_OK) status = make(s, rows, size[OTA_SIZE_MERGED], &s->merged, error);
@@ -63,7 +61,7 @@ static ota_status make_buffers(ota_session *s, ota_error *error) {
     if (status == OTA_OK && s->model->architecture->gated)
         status = make(s, rows, size[OTA_SIZE_INNER], &s->gate, error);
     if (status == OTA_OK) status = make(s, rows, width, &s->spare, error);
-    if (status == OTA_OK) status = make(s, ota_team_threads(s->team), s->panel, &s->panels, error);
+    if (status == OTA_OK) status = make(s, ota_pool_threads(s->pool), s->panel, &s->panels, error);
     s->wanted = calloc((size_t)(s->model->config.layers * OTA_POINTS), sizeof *s->wanted);
     s->lengths = calloc((size_t)s->options.batch, sizeof *s->lengths);
     if (status == OTA_OK && (s->wanted == NULL || s->lengths == NULL))
@@ -78,7 +76,7 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
     const int64_t half = config->head_width / 2;
     const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
     if (!s->model->architecture->rotary) return OTA_OK;
-    s->positions = larger(s->options.tokens, s->options.cache);
+    s->positions = ota_int_max(s->options.tokens, s->options.cache);
     ota_status status = make(s, s->positions, half, &s->cosines, error);
     if (status == OTA_OK) status = make(s, s->positions, half, &s->sines, error);
     for (int64_t k = 0; status == OTA_OK && k < half; k++) {
@@ -90,6 +88,23 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
         }
     }
     return status;
+}
+
+/* ---- threads ---- */
+
+static void run_on_pool(void *pool, int64_t count, void (*body)(void *, int64_t, int),
+                        void *context) {
+    ota_parallel(pool, count, body, context);
+}
+
+/* One pool for the session's loops and, as an executor, for its plans. */
+static ota_status start_threads(ota_session *s, int threads, ota_error *error) {
+    const int64_t bounded = ota_int_min(ota_int_max(threads, 0), OTA_THREADS_MAX);
+    if (ota_pool_create(&s->pool, (int)bounded, NULL) != OTA_OK)
+        return ota_refuse(error, OTA_ENOMEM, "no memory is left for a session's threads");
+    s->executor =
+        (ota_executor){.run = run_on_pool, .user = s->pool, .threads = ota_pool_threads(s->pool)};
+    return OTA_OK;
 }
 
 ota_status ota_session_create(ota_session **session, const ota_model *model,
@@ -107,13 +122,8 @@ ota_status ota_session_create(ota_session **session, const ota_model *model,
     s->ops = ota_ops_named(options->cpu);
     s->bytes = sizeof *s;
     s->blas = ota_blas_open();
-    s->team = ota_team_create(options->threads);
-    if (s->team == NULL)
-        status = ota_refuse(error, OTA_ENOMEM, "no memory is left for a session's threads");
-    if (status == OTA_OK) {
-        s->executor = ota_team_executor(s->team);
-        status = ota_session_methods(s, options, error);
-    }
+    status = start_threads(s, options->threads, error);
+    if (status == OTA_OK) status = ota_session_methods(s, options, error);
     if (status == OTA_OK) status = make_buffers(s, error);
     if (status == OTA_OK) status = make_rotations(s, error);
     if (status == OTA_OK) status = ota_session_cache_create(s, error);
@@ -128,7 +138,7 @@ void ota_session_free(ota_session *s) {
     if (s == NULL) return;
     ota_session_free_plans(s);
     free(s->slots);
-    ota_team_free(s->team);
+    ota_pool_free(s->pool);
     float *const buffers[] = {s->x,     s->h,     s->merged, s->mixed,   s->inner,
                               s->gate,  s->spare, s->panels, s->pattern, s->cosines,
                               s->sines, s->keys,  s->values};

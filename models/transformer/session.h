@@ -2,10 +2,10 @@
 #ifndef OTATTN_MODELS_SESSION_H
 #define OTATTN_MODELS_SESSION_H
 
+#include "base/base.h"
 #include "blas.h"
 #include "models/checkpoint/model.h"
 #include "models/kernels/ops.h"
-#include "team.h"
 
 enum { OTA_METHODS_MOST = 1 << 15, OTA_PANEL_ROWS = 128 };
 
@@ -64,8 +64,8 @@ typedef struct ota_exits {
 
 struct ota_session {
     const ota_model *model;
-    ota_session_options options; /* pointers of the caller's are not kept, but cancel */
-    ota_team *team;
+    ota_session_options options; /* no pointer of the caller's but cancel */
+    ota_pool *pool;
     ota_executor executor;
     const ota_ops *ops;
     ota_blas blas;
@@ -119,7 +119,7 @@ ota_status ota_session_methods_file(ota_session *session, const ota_session_opti
 void ota_linear(ota_session *session, const ota_weight *weight, const ota_weight *bias,
                 const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride);
 
-/* walk.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
+/* forward.c: a norm and its bias that follows it, row by row, on the session's threads; `to` may be `from` */
 void ota_session_normalise(ota_session *session, const ota_weight *weight, const float *from,
                            float *to, int64_t rows);
 /* to = activation(to), times `factor` unless NULL; all [rows, width] */

@@ -342,8 +342,8 @@ static int print_result(const run *r) {
     const int64_t moves = r->settings.last - r->settings.first;
     if (!r->context->settings.json) {
         (void)printf("%" PRId64 " windows, %" PRId64 " tokens, %" PRId64
-                     " transitions; report: %s/report.html, tables: %s/tables\n",
-                     r->text.window_count, tokens, tokens * moves, folder, folder);
+                     " transitions; in %s: report.html, tables\n",
+                     r->text.window_count, tokens, tokens * moves, folder);
         return 0;
     }
     json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "command", "analyze",

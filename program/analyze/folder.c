@@ -90,7 +90,7 @@ static bool remove_output(const char *path) {
     return true;
 }
 
-/* A folder that is begun anew holds nothing of an earlier run: records of another run must never be taken for
+/* A folder that is started over holds nothing of an earlier run: records of another run must never be taken for
  * this one's, nor its tables. */
 static void remove_run(const run_folder *folder) {
     static const char *const files[] = {"manifest.json", "metrics.json", "report.html",
@@ -110,7 +110,7 @@ static int refuse_existing(tool_context *context, const run_folder *folder) {
     if (folder->made_lock) (void)unlink(path);
     (void)tool_fail(&context->error, TOOL_EXIT_USAGE, "%s: already exists and is not empty",
                     tool_short_path(folder->path));
-    return tool_hint(&context->error, "--resume goes on with it, -f begins anew, -o names another");
+    return tool_hint(&context->error, "--resume goes on with it, -f starts over, -o names another");
 }
 
 static int name_folder(tool_context *context, run_folder *folder) {
@@ -223,7 +223,7 @@ static int refuse_difference(tool_context *context, const run_folder *folder, co
                     "%s: was begun with another %s%s%s%s", tool_short_path(folder->path),
                     strcmp(outer, "settings") == 0 ? "setting" : outer,
                     inner[0] != '\0' ? " (" : "", inner, inner[0] != '\0' ? ")" : "");
-    return tool_hint(&context->error, "-f begins anew, -o names another folder");
+    return tool_hint(&context->error, "-f starts over, -o names another folder");
 }
 
 int run_folder_manifest(tool_context *context, const run_folder *folder, json_t *manifest) {

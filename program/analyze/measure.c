@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/integers.h"
 #include "work.h"
 
 enum { ROWS_PER_TASK = 8 };
@@ -222,7 +223,7 @@ static ota_status output_task(run *r, int64_t i, int worker, ota_error *error) {
 
 static int measure_final(run *r, int probe) {
     struct run_work *w = r->work;
-    const int64_t n = tokens_of(r), tasks = (n + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+    const int64_t n = tokens_of(r), tasks = ota_int_ceil_div(n, ROWS_PER_TASK);
     fill_lens(r, probe, w->final_state, &w->final);
     int code = run_tasks(r, tasks, final_task);
     if (code != 0) return code;
@@ -253,7 +254,7 @@ static run_lens *lens_of(const run *r, int64_t index) {
 
 static int measure_state(run *r, step *s) {
     struct run_work *w = r->work;
-    const int64_t n = tokens_of(r), tasks = (n + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+    const int64_t n = tokens_of(r), tasks = ota_int_ceil_div(n, ROWS_PER_TASK);
     s->now = lens_of(r, s->index);
     w->step = s;
     if (s->now != &w->final)

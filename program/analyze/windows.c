@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "results.h"
+#include "src/base/integers.h"
 
 static int encode(tool_context *context, const char *bytes, size_t size, run_text *text) {
     int32_t *ids = NULL;
@@ -108,9 +109,9 @@ int run_choose_windows(tool_context *context, run_text *text, const run_settings
         return tool_refuse_flag(context, "windows", NULL,
                                 "windows of %" PRId64 " tokens hold fewer than two of the text",
                                 settings->tokens);
-    const int64_t content = text->count < whole ? text->count : whole;
+    const int64_t content = ota_int_min(text->count, whole);
     const int64_t places = text->count / content;
-    const int64_t count = settings->windows < places ? settings->windows : places;
+    const int64_t count = ota_int_min(settings->windows, places);
     if (content < 2)
         return tool_refuse_flag(context, "text", "give at least two",
                                 "one token makes no transition to look at");

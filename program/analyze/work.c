@@ -7,6 +7,8 @@
 
 #include "work.h"
 
+#include "src/base/integers.h"
+
 /* ---- memory ---- */
 
 static int take(run *r, size_t count, size_t size, void *out) {
@@ -35,15 +37,13 @@ static void free_lens(run_lens *lens) {
     free(lens->rows);
 }
 
-static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 static int take_buffers(run *r) {
     struct run_work *w = r->work;
     const size_t n = (size_t)w->tokens, d = (size_t)w->width, words = (size_t)w->vocabulary;
     const size_t states = (size_t)(r->settings.last - r->settings.first + 1);
     const size_t workers = (size_t)r->executor.threads;
-    w->row_bytes = rounded(ota_evolve_row_bytes(w->vocabulary));
-    w->scratch_bytes = rounded(ota_evolve_scratch_bytes(w->vocabulary));
+    w->row_bytes = ota_size_round_up(ota_evolve_row_bytes(w->vocabulary), 64);
+    w->scratch_bytes = ota_size_round_up(ota_evolve_scratch_bytes(w->vocabulary), 64);
     int code = take(r, states * n * d, sizeof(float), &w->states);
     if (code == 0) code = take(r, n * d, sizeof(float), &w->final_state);
     if (code == 0) code = take_lens(r, true, &w->first);

@@ -11,6 +11,8 @@
 
 #include "bench.h"
 
+#include "src/base/integers.h"
+
 enum { CHAINS = 12, ROUNDS = 1000000, MOST_THREADS = 256, TRIES = 16 };
 static const double LEAST_READ = 1.0e8;
 
@@ -116,46 +118,65 @@ static void *run(void *user) {
     return NULL;
 }
 
-double tool_bench_ceiling(const char *kernel, int threads) {
-    const ceiling_row *row = row_of(kernel);
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
-    double best = 0.0;
-    for (int try = 0; try < TRIES; try++) {
-        job jobs[MOST_THREADS];
-        pthread_t workers[MOST_THREADS];
-        bool started[MOST_THREADS];
-        const int64_t begun = tool_now_ns();
-        int running = 1;
-        for (int k = 0; k < threads; k++) {
-            jobs[k].row = row;
-            jobs[k].rounds = ROUNDS;
-            jobs[k].factor = 0.5F;
-            started[k] = k > 0 && pthread_create(&workers[k], NULL, run, &jobs[k]) == 0;
-            running += started[k] ? 1 : 0;
-        }
-        (void)run(&jobs[0]);
-        for (int k = 1; k < threads; k++) {
-            if (started[k]) (void)pthread_join(workers[k], NULL);
-        }
-        const double seconds = (double)(tool_now_ns() - begun) / 1e9;
-        const double operations = 2.0 * CHAINS * ROUNDS * (double)row->lanes * (double)running;
-        best = fmax(best, operations / seconds * 1e-9);
+typedef struct ceiling_calls {
+    const ceiling_row *row;
+    int threads, running;
+    const float *data;
+    int64_t count, passes;
+    volatile float result;
+} ceiling_calls;
+
+static ota_status run_on_threads(void *context, int variant, int64_t *begun, ota_error *error) {
+    ceiling_calls *calls = context;
+    job jobs[MOST_THREADS];
+    pthread_t workers[MOST_THREADS];
+    bool started[MOST_THREADS];
+    (void)variant;
+    (void)begun;
+    (void)error;
+    calls->running = 1;
+    for (int k = 0; k < calls->threads; k++) {
+        jobs[k].row = calls->row;
+        jobs[k].rounds = ROUNDS;
+        jobs[k].factor = 0.5F;
+        started[k] = k > 0 && pthread_create(&workers[k], NULL, run, &jobs[k]) == 0;
+        calls->running += started[k] ? 1 : 0;
     }
-    return best;
+    (void)run(&jobs[0]);
+    for (int k = 1; k < calls->threads; k++) {
+        if (started[k]) (void)pthread_join(workers[k], NULL);
+    }
+    return OTA_OK;
+}
+
+static ota_status read_again(void *context, int variant, int64_t *begun, ota_error *error) {
+    ceiling_calls *calls = context;
+    (void)variant;
+    (void)begun;
+    (void)error;
+    for (int64_t s = 0; s < calls->passes; s++)
+        calls->result = calls->result + calls->row->read(calls->data, calls->count);
+    return OTA_OK;
+}
+
+double tool_bench_ceiling(const char *kernel, int threads) {
+    ceiling_calls calls = {.row = row_of(kernel),
+                           .threads = (int)ota_int_min(threads, MOST_THREADS)};
+    const tool_bench_loop loop = {run_on_threads, &calls, 1, TRIES, 0.0};
+    tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
+    (void)tool_bench_time(&loop, &seconds, NULL);
+    return 2.0 * CHAINS * ROUNDS * (double)calls.row->lanes * (double)calls.running /
+           seconds.least * 1e-9;
 }
 
 double tool_bench_read(const char *kernel, const void *data, size_t bytes) {
-    const ceiling_row *row = row_of(kernel);
-    const int64_t count = (int64_t)(bytes / sizeof(float));
-    /* Some milliseconds a try, or one sweep where that is longer. */
-    const int64_t sweeps = 1 + (int64_t)(LEAST_READ / (double)(bytes + 1));
-    double best = 0.0;
-    volatile float result = 0.0F;
-    for (int try = 0; try < TRIES; try++) {
-        const int64_t begun = tool_now_ns();
-        for (int64_t s = 0; s < sweeps; s++) result = result + row->read(data, count);
-        const double seconds = (double)(tool_now_ns() - begun) / 1e9;
-        best = fmax(best, (double)bytes * (double)sweeps / seconds * 1e-9);
-    }
-    return best;
+    /* Some milliseconds a try, or one pass where that is longer. */
+    ceiling_calls calls = {.row = row_of(kernel),
+                           .data = data,
+                           .count = (int64_t)(bytes / sizeof(float)),
+                           .passes = 1 + (int64_t)(LEAST_READ / (double)(bytes + 1))};
+    const tool_bench_loop loop = {read_again, &calls, 1, TRIES, 0.0};
+    tool_bench_seconds seconds = {HUGE_VAL, HUGE_VAL};
+    (void)tool_bench_time(&loop, &seconds, NULL);
+    return (double)bytes * (double)calls.passes / seconds.least * 1e-9;
 }

@@ -44,7 +44,7 @@ static double largest(const double *numbers, int64_t count) {
 static const char *why_wrong(const tool_draw *d, const tool_draw_memory *s,
                              const ota_certificate *c) {
     const double u = 0x1p-53;
-    /* The judge forms exp((S + f + g) / tau) anew from rounded potentials, and the conditions of relaxed
+    /* The judge recomputes exp((S + f + g) / tau) from rounded potentials, and the conditions of relaxed
      * sides from exp(-f / RHO) and exp(-g / rho): the rounding of those exponents is its own. */
     const double reach =
         largest(s->row_potential, d->n) + largest(s->column_potential, d->m) + d->range;
@@ -110,11 +110,11 @@ static void solve_and_judge(const tool_draw *d, tool_draw_memory *s, answer *a) 
 
 /* ---- counting ---- */
 
-typedef struct tally {
+typedef struct counts {
     int64_t problems, counted, counted_ok;
     double seconds;
     int64_t statuses[STATUSES]; /* row of status_list */
-} tally;
+} counts;
 
 /* Every status that can come back, in the order of the report. */
 static const ota_status status_list[] = {
@@ -131,13 +131,13 @@ typedef struct campaign {
     tool_progress progress;
     int64_t next, finished; /* under the lock, like everything below */
     pthread_mutex_t lock;
-    tally all, decades[TOOL_DRAW_DECADES], by_cell[TOOL_DRAW_CELLS];
+    counts all, decades[TOOL_DRAW_DECADES], by_cell[TOOL_DRAW_CELLS];
     int64_t verdicts[NUMBER_OF_VERDICTS];
     json_t *shown;
     bool memory; /* a worker had none */
 } campaign;
 
-static void count_one(tally *t, const tool_draw *d, double seconds, int row) {
+static void count_one(counts *t, const tool_draw *d, double seconds, int row) {
     t->problems++;
     t->seconds += seconds;
     t->statuses[row]++;
@@ -208,7 +208,7 @@ static void *work(void *user) {
 
 /* ---- report ---- */
 
-static json_t *tally_json(const tally *t) {
+static json_t *counts_json(const counts *t) {
     json_t *object = json_object(), *statuses = json_object();
     (void)json_object_set_new(object, "problems", json_integer(t->problems));
     for (int k = 0; k <= LISTED; k++) {
@@ -240,16 +240,16 @@ static json_t *campaign_json(const campaign *c, double seconds, bool interrupted
     (void)json_object_set_new(object, "wrong_infeasible",
                               json_integer(c->verdicts[WRONG_INFEASIBLE]));
     (void)json_object_set(object, "wrong", c->shown);
-    (void)json_object_set_new(object, "all", tally_json(&c->all));
+    (void)json_object_set_new(object, "all", counts_json(&c->all));
     for (int k = 0; k < TOOL_DRAW_DECADES; k++) {
         if (c->decades[k].problems == 0) continue;
-        json_t *row = tally_json(&c->decades[k]);
+        json_t *row = counts_json(&c->decades[k]);
         (void)json_object_set_new(row, "decade", json_integer(k - 6));
         (void)json_array_append_new(decades, row);
     }
     for (int k = 0; k < TOOL_DRAW_CELLS; k++) {
         if (c->by_cell[k].problems == 0) continue;
-        json_t *row = tally_json(&c->by_cell[k]);
+        json_t *row = counts_json(&c->by_cell[k]);
         char name[80];
         (void)snprintf(name, sizeof name, "%s%s", tool_draw_cells[k].method,
                        tool_draw_cells[k].relaxed_rows ? ", relaxed rows" : "");
@@ -261,7 +261,7 @@ static json_t *campaign_json(const campaign *c, double seconds, bool interrupted
     return object;
 }
 
-static void print_tally(const char *name, const json_t *row) {
+static void print_counts(const char *name, const json_t *row) {
     static const char *const columns[] = {"ok", "fixed_iters", "not_converged", "infeasible",
                                           "tolerance_unreachable"};
     const json_t *statuses = json_object_get(row, "statuses");
@@ -298,11 +298,11 @@ static void print_campaign(const json_t *object) {
             else
                 (void)snprintf(name, sizeof name, "%s",
                                json_string_value(json_object_get(row, "method")));
-            print_tally(name, row);
+            print_counts(name, row);
         }
         (void)putchar('\n');
     }
-    print_tally("all", json_object_get(object, "all"));
+    print_counts("all", json_object_get(object, "all"));
     const json_t *wrong = json_object_get(object, "wrong");
     for (size_t k = 0; k < json_array_size(wrong); k++) {
         const json_t *row = json_array_get(wrong, k);

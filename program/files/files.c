@@ -7,6 +7,7 @@
  * with s_k = shape[k+1]*...*shape[r]. */
 #define _GNU_SOURCE
 #include "files_formats.h"
+#include "src/base/integers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +54,7 @@ static int64_t memory_available(void) {
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         int64_t limit = number_in(groups[i].limit, "", 1), used = number_in(groups[i].used, "", 1);
         if (limit == INT64_MAX || used == INT64_MAX) continue;
-        int64_t left = limit > used ? limit - used : 0;
+        int64_t left = ota_int_max(limit - used, 0);
         if (left < available) available = left;
     }
     return available;
@@ -69,7 +70,7 @@ int tool_allocate(size_t size, const tool_limits *limits, const char *label, voi
     /* Small arrays skip the look into /proc; malloc answers for them. */
     int64_t available = size < ((size_t)1 << 26) ? INT64_MAX : memory_available();
     if (size > (size_t)(available - available / 16) || size > (size_t)INT64_MAX - 64 ||
-        (*out = aligned_alloc(64, (size + 63) / 64 * 64)) == NULL) {
+        (*out = aligned_alloc(64, ota_size_round_up(size, 64))) == NULL) {
         tool_fail(error, TOOL_EXIT_LIMIT, "%s: needs %zu bytes of memory, more than is free",
                   tool_short_path(label), size);
         return tool_hint(error, "use a machine with more memory, or split the array");
@@ -125,7 +126,7 @@ int tool_file_read_at(const tool_file *file, void *buffer, size_t size, int64_t 
                       tool_error *error) {
     const size_t piece_limit = (size_t)1 << 30; /* one read answers at most 2^31 - 4096 bytes */
     for (size_t done = 0; done < size;) {
-        size_t piece = size - done < piece_limit ? size - done : piece_limit;
+        size_t piece = ota_size_min(size - done, piece_limit);
         ssize_t got = pread(file->descriptor, (char *)buffer + done, piece, offset + (int64_t)done);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
@@ -178,7 +179,7 @@ static int standard_input_read(tool_stream *stream, void *buffer, size_t size, s
                                tool_error *error) {
     const size_t piece_limit = (size_t)1 << 30;
     for (;;) {
-        ssize_t result = read(STDIN_FILENO, buffer, size < piece_limit ? size : piece_limit);
+        ssize_t result = read(STDIN_FILENO, buffer, ota_size_min(size, piece_limit));
         if (result >= 0) {
             *got = (size_t)result;
             return 0;
@@ -223,7 +224,7 @@ static int load_integers(tool_stream *stream, const tool_stored *stored, bool sw
     unsigned char piece[1 << 15];
     size_t element = stored->bits / 8, most = sizeof piece / element;
     for (size_t done = 0; done < count;) {
-        size_t elements = count - done < most ? count - done : most;
+        size_t elements = ota_size_min(count - done, most);
         int code = tool_stream_read(stream, piece, elements * element, error);
         if (code != 0) return code;
         if (swap) tool_swap_bytes(piece, elements, element);

@@ -1,5 +1,5 @@
 /* Sentences about files. A message may quote hostile names and reaches terminals and JSON, so every
- * message leaves here as valid UTF-8 in which control characters (C0, DEL, C1) and broken bytes
+ * message leaves here as valid UTF-8 in which control characters (C0, DEL, C1) and malformed bytes
  * have become '?'. */
 #include "files_formats.h"
 

@@ -8,6 +8,7 @@
  * its last byte. Source: NumPy's format note (NEP 1 and numpy.lib.format). */
 #define _POSIX_C_SOURCE 200809L
 #include "files_formats.h"
+#include "src/base/integers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,7 +261,8 @@ int tool_npy_make_header(const tool_array *array, char **header, size_t *size, t
     int length =
         snprintf(text, sizeof text, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s%s), }",
                  order, stored->npy, shape, array->rank == 1 ? "," : "");
-    size_t total = (PREFIX + (size_t)length + 1 + 63) / 64 * 64, literal_size = total - PREFIX;
+    size_t total = ota_size_round_up(PREFIX + (size_t)length + 1, 64),
+           literal_size = total - PREFIX;
     char *bytes = malloc(total);
     if (bytes == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
     memcpy(bytes, "\x93NUMPY\1\0", 8);

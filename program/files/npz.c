@@ -9,6 +9,7 @@
  * the end records. */
 #define _GNU_SOURCE
 #include "files_formats.h"
+#include "src/base/integers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,7 @@ static int check_end(const tool_file *file, tool_error *error) {
     enum { END_BYTES = 22, LOCATOR_BYTES = 20, COMMENT_MOST = 65535 };
     unsigned char start[4] = {0};
     int64_t most = LOCATOR_BYTES + END_BYTES + COMMENT_MOST;
-    int64_t size = file->size < most ? file->size : most, begin = file->size - size;
+    int64_t size = ota_int_min(file->size, most), begin = file->size - size;
     int code = size < END_BYTES ? tool_fail_at(error, file->path, 0, "too short for a zip archive")
                                 : tool_file_read_at(file, start, sizeof start, 0, error);
     if (code != 0) return code;

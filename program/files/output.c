@@ -6,6 +6,7 @@
  * rest of a set is still under way. */
 #define _GNU_SOURCE
 #include "files_formats.h"
+#include "src/base/integers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +149,7 @@ int tool_output_begin(const char *path, bool force, tool_output **out, tool_erro
 int tool_output_write(tool_output *output, const void *bytes, size_t size, tool_error *error) {
     const size_t piece_limit = (size_t)1 << 30;
     for (size_t done = 0; done < size;) {
-        size_t piece = size - done < piece_limit ? size - done : piece_limit;
+        size_t piece = ota_size_min(size - done, piece_limit);
         ssize_t wrote = write(output->descriptor, (const char *)bytes + done, piece);
         if (wrote >= 0) {
             done += (size_t)wrote;

@@ -2,6 +2,7 @@
  * multiple of 8, then the elements of every array [shape] one after the other, little-endian, in
  * the order given. The reader and the layout in full: safetensors.c. */
 #include "files_formats.h"
+#include "src/base/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static int write_header(tool_output *output, json_t *top, tool_error *error) {
     char *text = json_dumps(top, JSON_COMPACT);
     if (text == NULL) return tool_fail(error, TOOL_EXIT_LIMIT, "no memory is left for a header");
     unsigned char start[LENGTH_BYTES];
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8; /* data begins 8-byte aligned */
+    size_t length = strlen(text),
+           padded = ota_size_round_up(length, 8); /* data begins 8-byte aligned */
     for (int i = 0; i < LENGTH_BYTES; i++) start[i] = (unsigned char)((uint64_t)padded >> (8 * i));
     int code = tool_output_write(output, start, sizeof start, error);
     if (code == 0) code = tool_output_write(output, text, length, error);

@@ -13,6 +13,7 @@
 #include "otattn_model.h"
 #include "otattn_tokenizer.h"
 #include "program/program.h"
+#include "src/base/integers.h"
 
 enum { ROWS = 32 }; /* of logits at a time */
 
@@ -116,7 +117,7 @@ static int run_windows(score *s) {
     int code = 0;
     tool_progress_begin(&progress, "perplexity");
     for (int64_t begin = 0, done = 1; code == 0 && done < s->count; begin += s->stride) {
-        const int64_t end = begin + s->window < s->count ? begin + s->window : s->count;
+        const int64_t end = ota_int_min(begin + s->window, s->count);
         code = run_window(s, begin, end);
         /* The first token of a window has nothing before it. */
         const int64_t from = done > begin + 1 ? done : begin + 1;

@@ -24,7 +24,7 @@
     toggle.textContent = `Theme: ${choice}`;
   };
   applyChoice();
-  document.querySelector("header").append(toggle);
+  document.querySelector("header").prepend(toggle);
 
   const inflate = (text) => {
     const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -65,6 +65,18 @@
     chart.figure.querySelector("figcaption").after(bar);
   };
 
+  // In a narrow chart the entries of a legend stand below each other, and the title of the horizontal axis
+  // reaches to the left beyond the axis.
+  const NARROW = 480;
+  const fittedTheme = (theme, width) => (width >= NARROW ? theme : {
+    ...theme,
+    legend: { ...theme.legend, columns: 1 },
+    axisX: { ...theme.axisX, titleAnchor: "end", titleLimit: width },
+  });
+  const fittedFigure = (figure, width) => (width >= NARROW ? figure
+    : JSON.parse(JSON.stringify(figure), (key, value) => (
+      key === "legend" && value !== null ? { ...value, columns: 1 } : value)));
+
   const refuse = () => Promise.reject(new Error("this page loads nothing"));
 
   const draw = async () => {
@@ -73,11 +85,11 @@
     for (const chart of charts) {
       if (chart.view) chart.view.finalize();
       const specification = {
-        ...specifications[chart.figure.dataset.figure],
+        ...fittedFigure(specifications[chart.figure.dataset.figure], chart.plot.clientWidth),
         datasets: read(chart.figure.querySelector('script[type="application/json"]')),
       };
       const drawn = await window.vegaEmbed(chart.plot, specification, {
-        actions: false, logLevel: 1, config: theme, renderer: "svg", defaultStyle: false,
+        actions: false, logLevel: 1, config: fittedTheme(theme, chart.plot.clientWidth), renderer: "svg", defaultStyle: false,
         tooltip: { disableDefaultStyle: true },
         loader: { load: refuse, sanitize: refuse, http: refuse, file: refuse },
       });

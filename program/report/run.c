@@ -1,5 +1,5 @@
-/* The page of a run: what was run, then depth, heads, events, methods, tables; with two runs their
- * differences first. The parts are the rows of one table. */
+/* The page of a run: what was measured, then depth, heads, events, methods, tables, and last the settings; with
+ * two runs their differences first. The parts are the rows of one table. */
 #define _POSIX_C_SOURCE 200809L
 #include "run.h"
 
@@ -220,12 +220,16 @@ static void say_perplexity(run_page *page, int run) {
 }
 
 static void add_summary(run_page *page) {
-    tool_report_section(page->report, "What was run");
+    tool_report_section(page->report, "What was measured");
     for (int run = 0; run < page->count; run++) {
         say_counts(page, run);
         say_bounds(page, run);
         say_perplexity(page, run);
     }
+}
+
+static void add_manifest(run_page *page) {
+    tool_report_section(page->report, "Settings of the run");
     run_cells *cells = tool_run_cells(page->count == 1 ? 2 : 3);
     const char *path[MANIFEST_DEPTH];
     tool_run_cell(cells, "setting");
@@ -269,9 +273,9 @@ static tool_report *open_page(const run_folder *runs, int count) {
     return tool_report_open(title, lead);
 }
 
-static void (*const parts[])(run_page *) = {add_summary,    tool_run_compare, tool_run_depth,
-                                            tool_run_heads, tool_run_events,  tool_run_methods,
-                                            tool_run_tables};
+static void (*const parts[])(run_page *) = {add_summary,     tool_run_compare, tool_run_depth,
+                                            tool_run_heads,  tool_run_events,  tool_run_methods,
+                                            tool_run_tables, add_manifest};
 
 static int write_page(const run_folder *runs, int count, const char *path, tool_error *error) {
     run_page page = {open_page(runs, count), runs, count, 0, error};

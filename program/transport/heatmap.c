@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "program/program.h"
+#include "src/base/integers.h"
 
 enum { LABEL_LIMIT = 12, COLUMN_LABEL_LIMIT = 6, GAP = 2 };
 
@@ -287,7 +288,7 @@ void tool_heatmaps_print(FILE *stream, tool_shades shades, int width, const tool
     at.map = at.cell * (int)columns;
     size_t beside = room < GAP + at.map ? 1 : (size_t)(room / (GAP + at.map));
     for (size_t first = 0; first < map_count; first += beside) {
-        size_t count = map_count - first < beside ? map_count - first : beside;
+        size_t count = ota_size_min(map_count - first, beside);
         print_line_of_maps(&at, maps + first, count, row_labels, column_labels, label_lines);
     }
 }

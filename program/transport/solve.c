@@ -12,7 +12,7 @@
 
 #include "program/program.h"
 
-/* Above so many pairs the certificate costs more than the solution and must be asked for. */
+/* Above so many pairs the certificate costs more than the solution and is made only on request. */
 static const int64_t CERTIFY_MOST = (int64_t)1 << 28;
 
 static int allocate(tool_context *context, const char *label, ota_type type, int64_t batch,
@@ -148,8 +148,8 @@ static int certify(tool_context *context, const tool_problem *p, const ota_array
 
 static double usual_tolerance(const tool_problem *p) { return p->type == OTA_F64 ? 1e-9 : 1e-5; }
 
-/* The promise of ok, asked of the judge: a program that says ok and shows a certificate that denies it
- * would be worse than one that fails. The judge forms P anew, so its own rounding is allowed for. */
+/* The promise of ok, checked by the judge: a program that says ok and shows a certificate that denies it
+ * would be worse than one that fails. The judge recomputes P, so its own rounding is allowed for. */
 static int check_promise(tool_context *context, const tool_problem *p, double tolerance,
                          const tool_solution *s) {
     const ota_column_rule columns = p->problem.columns;
@@ -157,7 +157,7 @@ static int check_promise(tool_context *context, const tool_problem *p, double to
                        columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_ONLINE;
     if (!s->certified || s->status != OTA_OK || !bound) return 0;
     const double residual = fmax(s->certificate.row_error, s->certificate.column_error);
-    /* Solved in one sweep, not to a tolerance. */
+    /* Solved in one pass, not to a tolerance. */
     const bool direct = columns == OTA_COLUMNS_ONLINE || p->problem.regulariser == OTA_HARD;
     if (residual <= 4.0 * (direct ? fmax(tolerance, usual_tolerance(p)) : tolerance)) return 0;
     return tool_fail(

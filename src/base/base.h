@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "integers.h"
 #include "otattn.h"
 
 /* ---- sizes and memory ----------------------------------------------------------------------- */
@@ -99,6 +100,8 @@ enum {
 
 /* What the processor and the operating system offer together. */
 unsigned ota_cpu_features(void);
+/* Whether all of `features` are among them; quicker than asking for the whole list. */
+bool ota_cpu_has(unsigned features);
 
 /* Levels are rows of one table, oldest first: "portable", "avx2", "avx512", "avx512bf16", "amx",
  * "neon". */

@@ -73,13 +73,17 @@ static bool has_fast_bf16(void) {
     return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
 }
 
-unsigned ota_cpu_features(void) {
-    unsigned features = 0;
+static unsigned vector_features(void) {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    features |= OTA_CPU_AVX2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        features |= OTA_CPU_AVX512;
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return OTA_CPU_AVX2 | OTA_CPU_AVX512;
+    return OTA_CPU_AVX2;
+}
+
+unsigned ota_cpu_features(void) {
+    unsigned features = vector_features();
+    if ((features & OTA_CPU_AVX512) != 0) {
         if (has_fast_bf16()) features |= OTA_CPU_BF16;
         if (has_tiles()) features |= OTA_CPU_AMX;
     }
@@ -88,10 +92,22 @@ unsigned ota_cpu_features(void) {
 
 #elif defined(__aarch64__)
 
-unsigned ota_cpu_features(void) { return OTA_CPU_NEON; /* part of every 64-bit ARM processor */ }
+static unsigned vector_features(void) {
+    return OTA_CPU_NEON; /* part of every 64-bit ARM processor */
+}
+
+unsigned ota_cpu_features(void) { return vector_features(); }
 
 #else
 
-unsigned ota_cpu_features(void) { return 0; }
+static unsigned vector_features(void) { return 0; }
+
+unsigned ota_cpu_features(void) { return vector_features(); }
 
 #endif
+
+bool ota_cpu_has(unsigned features) {
+    const unsigned slow = OTA_CPU_BF16 | OTA_CPU_AMX, missing = features & ~vector_features();
+    if (missing == 0) return true;
+    return (missing & ~slow) == 0 && (features & ~ota_cpu_features()) == 0;
+}

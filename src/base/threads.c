@@ -25,8 +25,8 @@
 /* Workers run kernels whose largest local arrays are a few tiles; the rest lives in the plan. */
 #define STACK_BYTES ((size_t)2 << 20)
 
-/* A worker looks this often for the next job before it sleeps: rounds of a small problem follow each
- * other within microseconds, a sleeping thread takes some fifty to wake. */
+/* A worker looks this often for the next job, and the caller for the last worker, before it sleeps: rounds
+ * of a small problem follow each other within microseconds, a sleeping thread takes some fifty to wake. */
 #define LOOKS_BEFORE_SLEEP 2000
 
 typedef void job_body(void *context, int64_t index, int worker);
@@ -63,11 +63,11 @@ struct ota_pool {
     int looks;
 
     pthread_mutex_t entry; /* held by the one caller whose job runs */
-    pthread_mutex_t mutex; /* guards open, joined, stopping and the job */
+    pthread_mutex_t mutex; /* guards open, stopping and the job; joined changes under it */
     pthread_cond_t opened;
     pthread_cond_t finished;
     bool open, stopping;
-    int joined;
+    _Atomic int joined; /* workers in the job; also read without the mutex while looking */
     job job;
     _Atomic uint64_t generation; /* counts jobs; also read without the mutex while looking */
     _Atomic long owner; /* process that runs the threads; 0 while a forked child rebuilds them */
@@ -173,7 +173,7 @@ static void *worker_main(void *argument) {
         if (pool->stopping) break;
         seen = atomic_load(&pool->generation);
         job work = pool->job;
-        pool->joined++;
+        atomic_fetch_add(&pool->joined, 1);
         pthread_mutex_unlock(&pool->mutex);
 
         write_modes(work.modes);
@@ -181,7 +181,7 @@ static void *worker_main(void *argument) {
         write_modes(own_modes);
 
         pthread_mutex_lock(&pool->mutex);
-        if (--pool->joined == 0) pthread_cond_signal(&pool->finished);
+        if (atomic_fetch_sub(&pool->joined, 1) == 1) pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->mutex);
     }
     pthread_mutex_unlock(&pool->mutex);
@@ -205,7 +205,12 @@ static void share_with_threads(ota_pool *pool, const job *work) {
 
     pthread_mutex_lock(&pool->mutex);
     pool->open = false;
-    while (pool->joined > 0) pthread_cond_wait(&pool->finished, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+    for (int look = 0; look < pool->looks && atomic_load(&pool->joined) > 0; look++) {
+        pause_briefly();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    while (atomic_load(&pool->joined) > 0) pthread_cond_wait(&pool->finished, &pool->mutex);
     pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -268,7 +273,7 @@ static void prepare(ota_pool *pool) {
     pthread_cond_init(&pool->opened, NULL);
     pthread_cond_init(&pool->finished, NULL);
     pool->open = pool->stopping = false;
-    pool->joined = 0;
+    atomic_store(&pool->joined, 0);
     atomic_store(&pool->generation, 0);
     for (int i = 0; i < pool->threads; i++) let_go(&pool->holders[i]);
     if (pool->executor == NULL) start_threads(pool);

@@ -201,11 +201,6 @@ static double orders_of_magnitude(trial *t) {
 
 /* ---- table 3 ---- */
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y ? 1 : 0;
-}
-
 static double quantile(const double *sorted, int64_t count, double level) {
     const double at = level * (double)(count - 1);
     const int64_t k = (int64_t)at;

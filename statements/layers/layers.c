@@ -1,5 +1,6 @@
 /* Group F: blocks, several heads, and how layers compose [CETA-27..30, TOT-53..55, TOT-60..62]. X [tokens][width],
  * weights of head h side by side in W_Q, W_K, W_V [width][heads * head width]. */
+#include "src/base/integers.h"
 #include "statements/check.h"
 
 enum { TOKENS = 6, WIDTH = 8, HEADS = 2, HEAD = 4, CELLS = TOKENS * TOKENS };
@@ -37,7 +38,7 @@ static layer *layer_of(trial *t, const char *method, double size, bool per_head)
                                      .options = &x->options};
     const int64_t space = ota_attention_workspace(&x->layer, TOKENS, TOKENS);
     const int64_t more = ota_attention_change_workspace(&x->layer, TOKENS, TOKENS);
-    x->workspace = numbers(t, space > more ? space : more);
+    x->workspace = numbers(t, ota_int_max(space, more));
     return x;
 }
 

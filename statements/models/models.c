@@ -312,11 +312,6 @@ static exit_cost cost_of(const checkpoint *c, const double *z, const double *who
     return cost;
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* A threshold that about half of the tokens are above behind the first block. */
 static double middle_threshold(trial *t, const checkpoint *c, const double *h) {
     const int64_t d = c->facts.width;

@@ -3,6 +3,7 @@
  *     tokenizer   bytes -> 256 symbols -> merges, best first                 ids [count]
  *     windows     w of `tokens` = frame + content:  before | ids[w content ...] | after */
 #include "models.h"
+#include "src/base/integers.h"
 
 /* ---- byte-level BPE ---- */
 
@@ -206,8 +207,8 @@ static double windows_wrong(trial *t, int64_t wanted, int64_t tokens, int64_t co
     for (int64_t k = 0; k < count; k++) text.ids[k] = k;
     for (int k = 0; k < before; k++) before_ids[k] = -1 - k;
     for (int k = 0; k < after; k++) after_ids[k] = -100 - k;
-    const int64_t room = tokens - before - after, content = count < room ? count : room;
-    const int64_t places = count / content, windows = wanted < places ? wanted : places;
+    const int64_t room = tokens - before - after, content = ota_int_min(count, room);
+    const int64_t places = count / content, windows = ota_int_min(wanted, places);
     const int64_t found = t->host->windows_of(&text, wanted, tokens, ids, lengths);
     if (found < 0) return NAN;
     double wrong = fabs(seen_number(t, (double)found) - (double)windows);

@@ -68,11 +68,6 @@ static double total_variation(const lens_run *r, int64_t l, int64_t i, double ta
     return (double)(tv / 2.0L);
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Thresholds under which about half of the transitions are events, each between two neighbours. */
 static double middle_tv(trial *t, const lens_run *r) {
     const int64_t count = r->layers * r->count;

@@ -254,11 +254,6 @@ static double drift_bound(trial *t) {
 }
 
 /* The ratios of many steps and their summary, against formulas on the sorted ratios. */
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y ? 1 : 0;
-}
-
 static double ratio_summary(trial *t) {
     double *ratios = numbers(t, TRIALS), mean = 0.0, square = 0.0;
     for (int k = 0; k < TRIALS; k++) {

@@ -1,5 +1,6 @@
 /* The sources' worked examples as pictures: C.4 [TOT-113..115], C.3 [TOT-116], the regularisers [LIT-33], the
  * post's 2 x 2 [BLOG-04], collapsed receivers [CETA-31], two permutations [CETA-32, 23]. */
+#include "src/base/integers.h"
 #include "studies.h"
 
 static const char *const pairs_of_example[12] = {"1,1", "1,2", "1,3", "1,4", "2,1", "2,2",
@@ -90,7 +91,7 @@ void tool_study_post(trial *t, const study_sizes *sizes, study_points *points) {
 
 /* All queries prefer key 0 by 60. */
 void tool_study_collapse(trial *t, const study_sizes *sizes, study_points *points) {
-    for (int64_t n = 2; n <= sizes->size; n += (sizes->size + 15) / 16) {
+    for (int64_t n = 2; n <= sizes->size; n += ota_int_ceil_div(sizes->size, 16)) {
         t->used = 0;
         double *s = normals(t, n * n, 0.1);
         for (int64_t i = 0; i < n; i++) s[i * n] += 60.0;

@@ -449,6 +449,8 @@ static void test_cpu_levels(void **state) {
                      ota_cpu_level_features(2));
     unsigned features = ota_cpu_features();
     assert_int_equal(features, ota_cpu_features());
+    for (unsigned wanted = 0; wanted < 32; wanted++)
+        assert_int_equal(ota_cpu_has(wanted), (wanted & ~features) == 0);
 #if defined(__x86_64__)
     assert_int_equal((features & OTA_CPU_AVX2) != 0,
                      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
@@ -457,6 +459,22 @@ static void test_cpu_levels(void **state) {
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
     assert_int_equal(features & OTA_CPU_NEON, 0);
 #endif
+}
+
+static void test_integers(void **state) {
+    (void)state;
+    for (int64_t a = 0; a < 40; a++) {
+        for (int64_t b = 1; b < 12; b++) {
+            assert_int_equal(ota_int_ceil_div(a, b), (a + b - 1) / b);
+            assert_int_equal(ota_int_round_up(a, b), (a + b - 1) / b * b);
+            assert_int_equal(ota_size_round_up((size_t)a, (size_t)b), (a + b - 1) / b * b);
+        }
+    }
+    assert_int_equal(ota_int_ceil_div(INT64_MAX, 2), (int64_t)1 << 62);
+    assert_int_equal(ota_int_min(-3, 2), -3);
+    assert_int_equal(ota_int_max(-3, 2), 2);
+    assert_int_equal(ota_size_min(SIZE_MAX, 2), 2);
+    assert_true(ota_size_max(SIZE_MAX, 2) == SIZE_MAX);
 }
 
 static void test_clock_goes_forward(void **state) {
@@ -524,6 +542,7 @@ int main(void) {
         cmocka_unit_test(test_pool_works_in_a_forked_child),
         cmocka_unit_test(test_cgroup_quota),
         cmocka_unit_test(test_cpu_levels),
+        cmocka_unit_test(test_integers),
         cmocka_unit_test(test_clock_goes_forward),
         cmocka_unit_test(test_status_words),
     };

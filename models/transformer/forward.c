@@ -1,4 +1,4 @@
-/* The forward pass: one walk over the layers for every architecture; what differs is in its table row.
+/* The forward pass: one loop over the layers for every architecture; what differs is in its table row.
  *
  *   pre-norm    x += O attention(W norm_1 x);   x += down act(up norm_2 x)
  *   post-norm   x = norm_1(x + O attention(W x));   x = norm_2(x + down act(up x))
@@ -23,12 +23,11 @@ typedef struct rows_job {
 
 static void run_rows(ota_session *s, int64_t rows, void (*body)(void *, int64_t, int),
                      void *context) {
-    ota_team_run(s->team, (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK, body, context);
+    ota_parallel(s->pool, ota_int_ceil_div(rows, ROWS_PER_TASK), body, context);
 }
 
 static int64_t last_row(const rows_job *j, int64_t index) {
-    const int64_t end = (index + 1) * ROWS_PER_TASK;
-    return end < j->rows ? end : j->rows;
+    return ota_int_min((index + 1) * ROWS_PER_TASK, j->rows);
 }
 
 static void norm_rows(void *context, int64_t index, int worker) {
@@ -155,7 +154,7 @@ static void rotate_rows(void *context, int64_t index, int worker) {
     const ota_session *s = r->session;
     const ota_config *config = &s->model->config;
     const int64_t stride = config->sizes[OTA_SIZE_MERGED];
-    const int64_t end = (index + 1) * ROWS_PER_TASK, last = end < r->rows ? end : r->rows;
+    const int64_t last = ota_int_min((index + 1) * ROWS_PER_TASK, r->rows);
     (void)worker;
     /* Keys follow the queries, head by head. */
     for (int64_t i = index * ROWS_PER_TASK; i < last; i++)
