@@ -335,7 +335,7 @@ const tool_flag tool_flags[] = {
      "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE, false, FIELD(cpu),
      tool_parse_choice},
     {"backend", 0, false, "NAME", "cpu plain", "cpu",
-     "what computes; plain: loops that are slow and easy to read", SOLVE, MACHINE, false,
+     "what computes; plain: loops that are slow and easy to read", SOLVE | ASSIGN, MACHINE, false,
      FIELD(backend), tool_parse_choice},
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",
      SOLVE, MACHINE, false, FIELD(memory), tool_parse_natural},

@@ -110,6 +110,7 @@ static int solve(tool_context *context, matching *m) {
     const ota_options options = {.size = sizeof options,
                                  .threads = (int)context->settings.threads.value,
                                  .cpu = context->settings.cpu,
+                                 .backend = context->settings.backend,
                                  .cancel = context->cancel};
     for (int64_t j = 0; j < m->cost.size[3]; j++) ((double *)m->numbers.data)[j] = (double)(j + 1);
     ota_arrays arrays = {.size = sizeof arrays,

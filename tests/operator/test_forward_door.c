@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "backend_wrap.h"
 #include "otattn.h"
 #include "spec.h"
 
@@ -269,6 +270,10 @@ static void options_are_refused(void **unused) {
     BAD("tolerance_scaling", t->options.tolerance_scaling = -1.0);
     BAD("threads", t->options.threads = -1);
     BAD("cpu", t->options.cpu = "z80");
+    BAD("backend", t->options.backend = "abacus");
+    BAD("backend", t->options.backend = "a name that is longer than any backend's");
+    REFUSED("softmax", OTA_UNSUPPORTED, "backend",
+            (t->options.backend = "plain", t->options.gradients = 1));
     BAD("solver", t->options.solver = "magic");
     REFUSED("softmax", OTA_UNSUPPORTED, "solver", t->options.solver = "sinkhorn");
     REFUSED("softmax/exact", OTA_UNSUPPORTED, "solver", t->options.solver = "assignment");
@@ -455,6 +460,7 @@ static void every_option_is_described(void **unused) {
     SHOWN(t->options.threads = 2);
     SHOWN(t->options.executor = &own);
     SHOWN(t->options.cpu = "portable");
+    SHOWN(t->options.backend = ota_backend_name(on_other_backend() ? 0 : 1));
     SHOWN(t->options.workspace_limit = (size_t)1 << 30);
     SHOWN(t->options.cancel = &never);
     SHOWN(t->options.deadline_ns = INT64_MAX);

@@ -23,6 +23,9 @@ void ota_plain_begin_rows(plain_place *place, ota_run *run, int64_t index) {
 static void put_statistics(const plain_place *place, int64_t i, double mu, const double *p,
                            const ota_row_found *found) {
     const ota_arrays *a = place->run->arrays;
+    if (!ota_array_present(&a->row_entropy) && !ota_array_present(&a->row_support) &&
+        !ota_array_present(&a->row_max))
+        return;
     const double mass = found->mass + found->sink;
     double p_log_p = found->sink > 0.0 ? found->sink * log(found->sink) : 0.0;
     double positive = 0.0, largest = 0.0;
