@@ -173,13 +173,13 @@ set(OTATTN_MODEL_SOURCES
     models/transformer/cache.c
     models/transformer/capture.c
     models/transformer/exits.c
+    models/transformer/forward.c
     models/transformer/linear.c
     models/transformer/logits.c
     models/transformer/methods.c
     models/transformer/methods_file.c
     models/transformer/rope.c
-    models/transformer/session.c
-    models/transformer/forward.c)
+    models/transformer/session.c)
 
 # The same arithmetic for newer processors; the level is the word after ops_ in the name.
 set(OTATTN_MODEL_LEVEL_SOURCES
