@@ -1,4 +1,4 @@
-"""Draws the figures of docs/speed.md from the tables of peers.py and scaling.py.
+"""Draws the figures of docs/development/speed.md from the tables of peers.py and scaling.py.
 
 draw.py --peers PEERS.csv --scaling SCALING.csv -o FOLDER
 

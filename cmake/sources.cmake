@@ -29,24 +29,57 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/forward/stored_kernel_f64.c
     src/backend/cpu/forward/stored_scores_f32.c
     src/backend/cpu/forward/stored_scores_f64.c
+    src/backend/cpu/gradient/coupled_f32.c
+    src/backend/cpu/gradient/coupled_f64.c
+    src/backend/cpu/gradient/gradient.c
+    src/backend/cpu/gradient/outputs_f32.c
+    src/backend/cpu/gradient/outputs_f64.c
+    src/backend/cpu/gradient/pairs_f32.c
+    src/backend/cpu/gradient/pairs_f64.c
+    src/backend/cpu/gradient/rounds_f32.c
+    src/backend/cpu/gradient/rounds_f64.c
+    src/backend/cpu/gradient/tasks_f32.c
+    src/backend/cpu/gradient/tasks_f64.c
+    src/backend/cpu/gradient/tiles.c
+    src/backend/cpu/gradient/tiles_f32.c
+    src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
     src/backend/cpu/pack.c
-    src/backend/cpu/row_scores.c
-    src/backend/cpu/rows.c
+    src/backend/cpu/row_scores_f32.c
+    src/backend/cpu/row_scores_f64.c
+    src/backend/cpu/rows_f32.c
+    src/backend/cpu/rows_f64.c
+    src/backend/cpu/softcap_f32.c
+    src/backend/cpu/softcap_f64.c
+    src/backend/gradient.c
+    src/backend/plain/algebra.c
+    src/backend/plain/heads.c
+    src/backend/plain/plain_backend.c
+    src/backend/plain/rows.c
     src/backend/run.c
+    src/columns/capped.c
+    src/columns/check.c
+    src/columns/columns.c
+    src/columns/elastic.c
+    src/columns/exact.c
+    src/columns/free.c
+    src/columns/online.c
+    src/columns/prefix.c
+    src/columns/relaxed.c
     src/judge/certificate.c
     src/judge/certificate_dual.c
     src/judge/certificate_prune.c
     src/judge/judge_scores.c
-    src/masks/check_support.c
-    src/masks/support.c
+    src/masks/lengths.c
+    src/masks/masks.c
+    src/masks/pairs.c
+    src/masks/positions.c
     src/operator/backward.c
     src/operator/backward_check.c
     src/operator/backward_entry.c
     src/operator/backward_layout.c
     src/operator/backward_prefix.c
     src/operator/backward_sums.c
-    src/operator/backward_tiles.c
     src/operator/backward_unrolled.c
     src/operator/decode.c
     src/operator/describe.c
@@ -69,6 +102,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/feasible.c
     src/problem/helpers.c
     src/problem/method.c
+    src/regularisers/check.c
+    src/regularisers/regularisers.c
     src/solvers/adjoint.c
     src/solvers/anderson.c
     src/solvers/assignment.c
@@ -90,7 +125,11 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/unrolled.c
     src/solvers/unrolled_along.c
     src/solvers/unrolled_kernel.c
-    src/terms/softcap.c)
+    src/terms/dense.c
+    src/terms/per_head.c
+    src/terms/relative.c
+    src/terms/softcap.c
+    src/terms/terms.c)
 
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES
@@ -361,6 +400,7 @@ set(OTATTN_TEST_SOURCES
     tests/backend/test_slopes.c
     tests/base/test_base.c
     tests/base/test_half.c
+    tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c
     tests/judge/test_judge_columns.c
@@ -410,6 +450,10 @@ set(OTATTN_TEST_SOURCES
     tests/solvers/test_rows.c
     tests/solvers/test_scaling.c
     tests/solvers/test_tolerance.c)
+
+# Linked to the tests that run on every backend.
+set(OTATTN_TEST_SUPPORT_SOURCES
+    tests/support/backend_wrap.c)
 
 # The processes of mpirun: one of the two is built.
 set(OTATTN_RANKS_SOURCES

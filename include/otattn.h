@@ -368,6 +368,7 @@ typedef struct ota_options {
     /* how ota_backward differentiates coupled columns: 0 chooses, 1 the conditions of the solution
        (tolerance mode), 2 the rounds that ran, in reverse (elastic and fixed rounds) [DER-14, 15] */
     int backward;
+    const char *backend; /* NULL or a name of ota_backend_name; the first is the default */
 } ota_options;
 
 /* ---- methods by name ------------------------------------------------------------------------ */
@@ -637,6 +638,7 @@ OTA_API void ota_alibi_slopes(int64_t heads, double *slopes);
 /* Names, NULL past the end. Kernels are the instruction-set levels this CPU can run, oldest first. */
 OTA_API const char *ota_solver_name(int index);
 OTA_API const char *ota_kernel_name(int index);
+OTA_API const char *ota_backend_name(int index);
 
 #ifdef __cplusplus
 }

@@ -135,9 +135,10 @@ static void print_list(const char *heading, const json_t *list) {
 }
 
 static void print_text(const json_t *object, const json_t *checks) {
-    static const char *const lists[] = {"cpu", "kernels", "solvers", "methods"};
+    static const char *const lists[] = {"cpu", "backends", "kernels", "solvers", "methods"};
+    enum { LISTS = (int)(sizeof lists / sizeof lists[0]) };
     (void)printf("%-10s %s\n", "version", ota_version());
-    for (int k = 0; k < 4; k++) print_list(lists[k], json_object_get(object, lists[k]));
+    for (int k = 0; k < LISTS; k++) print_list(lists[k], json_object_get(object, lists[k]));
     (void)printf("%-10s %lld\n", "threads",
                  (long long)json_integer_value(json_object_get(object, "threads")));
     const char *mpi = json_string_value(json_object_get(object, "mpi"));
@@ -186,6 +187,7 @@ int tool_doctor(tool_context *context) {
     (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
     (void)json_object_set_new(object, "version", json_string(ota_version()));
     (void)json_object_set_new(object, "cpu", cpu_features());
+    (void)json_object_set_new(object, "backends", names(ota_backend_name));
     (void)json_object_set_new(object, "kernels", names(ota_kernel_name));
     (void)json_object_set_new(object, "solvers", names(ota_solver_name));
     (void)json_object_set_new(object, "methods", methods());

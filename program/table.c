@@ -154,7 +154,8 @@ const tool_command tool_commands[] = {
      "their differences with intervals.",
      "otattn report run/ --compare run2/ -o both.html", tool_report_command, REPORT},
     {"doctor", "", 0, 0, "what this build and this machine can do",
-     "Lists the version, processor features, kernels, solvers and methods, and solves one small "
+     "Lists the version, processor features, backends, kernels, solvers and methods, and solves "
+     "one small "
      "problem with each kernel to see that they agree.",
      "otattn doctor --json", tool_doctor, DOCTOR},
     {"help", "[COMMAND|TOPIC]", 0, 1, "help on a command or a topic",
@@ -331,6 +332,9 @@ const tool_flag tool_flags[] = {
     {"cpu", 0, false, "LEVEL", "portable avx2 avx512 avx512bf16 amx neon", "the newest here",
      "use no newer instructions", SOLVE | ASSIGN | DEMO | BENCH | RUN, MACHINE, false, FIELD(cpu),
      tool_parse_choice},
+    {"backend", 0, false, "NAME", "cpu plain", "cpu",
+     "what computes; plain: loops that are slow and easy to read", SOLVE, MACHINE, false,
+     FIELD(backend), tool_parse_choice},
     {"memory", 0, false, "BYTES", NULL, "no limit", "refuse a plan that takes more workspace",
      SOLVE, MACHINE, false, FIELD(memory), tool_parse_natural},
     {"seed", 0, false, "S", NULL, "1", "seed of whatever is drawn at random",

@@ -1,10 +1,11 @@
 """Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
 
 base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <- operator
+solvers and operator see src/backend/*.h and nothing of a folder below it
 judge: base, problem and otattn.h only, so that it can disagree
 analysis, models, statements, program, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h
-tests, fuzz, bench, lab: anything
+tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
 check_layers.py --self-test      plants one defect after another in a small tree and expects each found
@@ -38,7 +39,7 @@ OUTSIDE = {
     "examples": (),
     "python": (),
 }
-FREE = {"tests", "fuzz", "bench", "lab", "include"}
+FREE = {"tests", "fuzz", "bench", "include"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
@@ -84,6 +85,8 @@ def judge_source(path: str, target: str) -> str | None:
         return None if own == "operator" else "only the operator may call the judge"
     if own is None or own == other:
         return None
+    if other == "backend" and target.count("/") > 2 and own in ("solvers", "operator"):
+        return "goes behind the seam: a backend is known by src/backend/*.h only"
     if HEIGHTS[other] >= HEIGHTS[own]:
         return f"points upward, from {own} to {other}"
     return None
@@ -170,6 +173,8 @@ PLANTS = [
     ("src/solvers/bad.h", '#include "operator/plan.h"\n', "points upward"),
     ("src/judge/scores.h", '#include "backend/cpu/kernels.h"\n', "the judge may not see"),
     ("src/judge/dual.h", '#include "solvers/solver.h"\n', "the judge may not see"),
+    ("src/operator/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
+    ("src/solvers/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/solvers/worse.h", '#include "judge/certificate.h"\n', "only the operator"),
     ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "knows otattn.h only"),
     ("src/helpers/new.h", "\n", "unknown place"),
@@ -192,7 +197,8 @@ SOUND = {
     "src/problem/problem.h": '#include "base/base.h"\n',
     "src/backend/cpu/kernels.h": '#include "problem/problem.h"\n',
     "src/masks/masks.h": '#include "problem/problem.h"\n',
-    "src/solvers/solver.h": '#include "backend/cpu/kernels.h"\n',
+    "src/backend/backend.h": '#include "problem/problem.h"\n',
+    "src/solvers/solver.h": '#include "backend/backend.h"\n',
     "src/operator/plan.h": '#include "solvers/solver.h"\n#include "judge/certificate.h"\n',
     "src/judge/certificate.h": '#include "problem/problem.h"\n',
     "tests/test_x.h": '#include "solvers/solver.h"\n',

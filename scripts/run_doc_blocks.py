@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--steps", type=Path)
     options = parser.parse_args()
     root = options.root.resolve()
-    documents = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
+    documents = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
     failed = ran = 0
     for document in filter(Path.is_file, documents):
         blocks = find_blocks(document, options.tag)

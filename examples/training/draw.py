@@ -1,4 +1,4 @@
-"""Draws the curves of docs/training.md from the records of the training examples.
+"""Draws the curves of docs/research/training.md from the records of the training examples.
 
 draw.py --folder FOLDER -o FOLDER
 

@@ -421,6 +421,7 @@ static int apply_options(tool_context *context, tool_problem *problem) {
     TRY(check_solver(context, s->solver));
     o->solver = s->solver;
     o->cpu = s->cpu;
+    o->backend = s->backend;
     if (s->threads.value > 4096) {
         return tool_refuse_flag(context, "threads", "use 1 to 4096", "--threads is %" PRId64,
                                 s->threads.value);

@@ -59,7 +59,8 @@ static int check_flag(tool_context *context, const size_flag *flag) {
                                 flag->name, given->value, range->least, range->most, study->id);
     }
     if (taken) return 0;
-    return tool_refuse_flag(context, flag->name, "the studies are named in docs/guide.md",
+    return tool_refuse_flag(context, flag->name,
+                            "the studies are named in docs/research/statements.md",
                             "no study among the chosen ids has a --%s", flag->name);
 }
 

@@ -249,7 +249,7 @@ def attention(
 
     The first eight arguments are those of ``torch.nn.functional.scaled_dot_product_attention`` and mean the
     same. P minimises ``sum P C + temperature R(P)`` with ``C = -(scale query key^T + biases)`` under the row
-    and column rules of `method`; ``docs/guide.md`` has the table of methods. Fully masked rows give 0.
+    and column rules of `method`; ``docs/users/guide.md`` has the table of methods. Fully masked rows give 0.
 
     Parameters
     ----------

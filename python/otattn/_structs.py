@@ -225,6 +225,7 @@ class Options(ctypes.Structure):
         ("progress_user", ctypes.c_void_p),
         ("gradients", ctypes.c_int),
         ("backward", ctypes.c_int),
+        ("backend", ctypes.c_char_p),
     )
 
 
@@ -933,6 +934,7 @@ CALLS = {
     "ota_alibi_slopes": "nlp",
     "ota_solver_name": "si",
     "ota_kernel_name": "si",
+    "ota_backend_name": "si",
     "ota_hamming_matvec": "ndppl",
     "ota_hamming": "ippldidlpppp",
     "ota_hamming_errors": "ipplddlppppp",

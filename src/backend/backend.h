@@ -20,9 +20,11 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "columns/columns.h"
 #include "costs.h"
 #include "otattn.h"
 #include "problem/problem.h"
+#include "regularisers/regularisers.h"
 
 typedef struct ota_backend ota_backend;
 typedef struct ota_device ota_device; /* a backend's memory and choices for one plan */
@@ -80,6 +82,12 @@ typedef struct ota_row_parameters {
     const ota_custom *custom; /* NULL: a regulariser of ours */
 } ota_row_parameters;
 
+/* (s + shift) / tau where the sum may leave the range of a double. */
+static inline double ota_custom_argument(double s, double shift, double tau) {
+    const double x = (s / 2.0 + shift / 2.0) / (tau / 2.0);
+    return x > -1.0e308 ? x : -1.0e308;
+}
+
 typedef struct ota_row_found {
     double potential; /* f, units of S; -inf for an empty row (or mu = 0) */
     double mass;      /* sum of the weights on real keys */
@@ -125,6 +133,19 @@ typedef struct ota_host_algebra {
                                const double *den, double *weight, double *diagonal);
     void (*slope_diagonal_f64)(const double *w, int64_t ldw, int64_t rows, int64_t columns,
                                const double *den, double *weight, double *diagonal);
+    /* Weights of a row at both potentials (h, f), and of a row in order: remaining [count] is read and lowered. */
+    void (*row_weights)(const ota_row_parameters *row, const double *s, const double *h,
+                        int64_t count, double f, double *p, ota_row_found *found);
+    void (*row_online)(const ota_row_parameters *row, const double *s, int64_t count, double mu,
+                       double *remaining, double *p, double *scratch, ota_row_found *found);
+    /* Rows [first, first + rows) of an array of any type and strides into to[rows][ld], and back, rounded to nearest. */
+    void (*read_rows)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                      int64_t rows, double *to, int64_t ld);
+    void (*write_rows)(const ota_array *to, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, const double *from, int64_t ld);
+    /* Raw products (or matrix entries) of keys [begin, end) into scores; row[0] belongs to key `begin`. */
+    void (*row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                       int64_t begin, int64_t end, double *row);
     /* how the search for a matching reads rows of scores: f64, f32 */
     const ota_costs *costs[2];
 } ota_host_algebra;
@@ -157,8 +178,8 @@ typedef struct ota_kernel_state {
     bool has_absorbed;   /* a is not 0 */
     int64_t
         least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
-    bool lost, shut,
-        wild; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
+    bool lost, infeasible,
+        nonfinite; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
 } ota_kernel_state;
 
 /* One head. n = rows, m = columns. All potentials in units of S. */
@@ -209,6 +230,26 @@ typedef struct ota_head {
     int64_t unusable, pruned, underflowed;
     char sentence[512]; /* why not OTA_OK */
 } ota_head;
+
+static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
+    return ota_column_rule_of(head->rule);
+}
+
+static inline const ota_regulariser_row *ota_head_regulariser(const ota_head *head) {
+    return ota_regulariser_of_order(head->order);
+}
+
+static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {
+    return (ota_column_parameters){.strength = head->strength,
+                                   .lambda =
+                                       head->lambdas != NULL ? head->lambdas[j] : head->lambda};
+}
+
+/* The update of key j at temperature t; keys differ only where `lambdas` are given. */
+static inline ota_column_step ota_head_step(const ota_head *head, int64_t j, double t) {
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    return ota_head_rule(head)->step(&key, t);
+}
 
 /* ---- passes over stored scores ------------------------------------------------------------------ */
 
@@ -271,7 +312,7 @@ static inline double ota_rounded(const ota_passes *passes, int64_t j) {
                           : ((const double *)passes->potential)[j];
 }
 
-/* passes.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
+/* run.c: total[j] = sum of partial over chunks, in order; body(job, chunk): every chunk once. */
 void ota_add_chunks(const ota_passes *passes, const double *partial, double *total);
 void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
                     void *job);
@@ -300,8 +341,13 @@ typedef struct ota_course {
     const char *level;          /* of instructions */
     ota_ladder ladder;
     bool transposed;
-    bool on_kernel; /* coupled: Sinkhorn rounds run on a stored kernel first */
-    bool stored;    /* coupled: and stored scores are there for any solver */
+    int64_t rows, columns,
+        stride;          /* of a coupled head's scores: stride >= columns, a multiple of 16 */
+    int64_t padded_keys; /* keys rounded up to a multiple of 16 */
+    const ota_host_algebra *algebra;
+    const struct ota_kernels *kernels; /* of row parameters: the CPU backend's level, else NULL */
+    bool on_kernel;                    /* coupled: Sinkhorn rounds run on a stored kernel first */
+    bool stored;                       /* coupled: and stored scores are there for any solver */
 } ota_course;
 
 static inline bool ota_ladder_begins_f32(ota_ladder ladder) {
@@ -363,8 +409,8 @@ struct ota_backend {
     /* ---- rows alone and rows in order: everything the caller wants of all heads */
     void (*run_rows)(ota_run *run);
 
-    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch. left[k]: head k of the
-       batch could not be solved so. Rounds of Sinkhorn. */
+    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch (NULL where none has any).
+       left[k]: head k of the batch could not be solved so. Rounds of Sinkhorn. */
     int64_t (*small_heads)(const ota_run *run);
     void (*run_small)(ota_run *run, int64_t batch, int64_t place, bool *left);
 
@@ -373,7 +419,8 @@ struct ota_backend {
     /* Fills what is given; f and g are 0 unless `keep_g`. narrow: in f32. */
     void (*begin_head)(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                        ota_head *head);
-    /* Would rounds in f32 spare many in f64? */
+    /* Rounds on a kernel: NULL where ota_course.on_kernel is never true, as are a ladder's warm starts.
+       pays_warm_start: would rounds in f32 spare many in f64? */
     bool (*pays_warm_start)(const ota_head *head);
     void (*pack)(ota_head *head); /* keys and values */
     void (*kernel_round)(ota_head *head, bool form);
@@ -385,7 +432,8 @@ struct ota_backend {
     void (*gather)(
         ota_head *head); /* sums of the chunks into receiver and status, once the head is right */
 
-    /* ---- passes over stored scores; `kernel`: with room for the linear domain */
+    /* ---- passes over stored scores; `kernel`: with room for the linear domain, which a backend lacks where
+       ota_passes.kernel stays NULL */
     void (*lay_out_passes)(ota_passes *passes, ota_arena *arena, bool kernel);
     /* Row updates with head->g, then c and L. omega != 1: two-sided relaxation, f moves omega of its way from what it
        was, L belongs to that f and c still to the plan after an exact row update. */
@@ -395,8 +443,11 @@ struct ota_backend {
     /* c and row errors of the plan that will be emitted, solved as the final row update does: fills head->f unless the
        plan comes from potentials as they are. */
     void (*final_pass)(ota_passes *passes);
-    /* max - min of what the linear domain would exponentiate, after centring */
+    /* max - min of what the linear domain would exponentiate, after centring; NULL without that domain */
     double (*linear_range)(ota_passes *passes);
+
+    const struct ota_gradient_passes
+        *gradient; /* gradient.h; NULL: this backend differentiates nothing */
 };
 
 /* The backends, in order of preference: the first is the default. NULL past the end. */

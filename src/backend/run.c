@@ -1,5 +1,5 @@
-/* What every backend shares in one call of forward: interruption, progress, the last word on a head; and the table of
- * backends. */
+/* What every backend shares in one call of forward: interruption, progress, the last word on a head, chunks of rows; and
+ * the table of backends. */
 #include "backend.h"
 
 #include <math.h>
@@ -7,9 +7,9 @@
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-extern const ota_backend ota_cpu_backend;
+extern const ota_backend ota_cpu_backend, ota_plain_backend;
 
-static const ota_backend *const backends[] = {&ota_cpu_backend};
+static const ota_backend *const backends[] = {&ota_cpu_backend, &ota_plain_backend};
 enum { BACKENDS = (int)(sizeof backends / sizeof backends[0]) };
 
 const ota_backend *ota_backend_row(int index) {
@@ -84,9 +84,28 @@ void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
     if (mass > 0.0) result->row_error /= mass;
     if (status->nonfinite_rows > 0 && result->status >= OTA_OK)
         result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;
-    if (result->status == OTA_OK && s->fixed && r->problem.columns != OTA_COLUMNS_FREE)
-        result->status = OTA_FIXED_ITERS;
+    const bool alone = ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_NONE;
+    if (result->status == OTA_OK && s->fixed && !alone) result->status = OTA_FIXED_ITERS;
     if (result->status < OTA_OK) ota_run_poison(run->arrays, batch, head);
     if (run->arrays->heads != NULL) run->arrays->heads[index] = *result;
     tell_head_done(run, result);
+}
+
+/* ---- chunks of rows ------------------------------------------------------------------------------ */
+
+void ota_each_chunk(ota_passes *passes, void (*body)(void *job, int64_t chunk, int worker),
+                    void *job) {
+    if (passes->chunks == 1) {
+        body(job, 0, 0);
+    } else {
+        ota_parallel(passes->head->pool, passes->chunks, body, job);
+    }
+}
+
+void ota_add_chunks(const ota_passes *passes, const double *partial, double *total) {
+    memcpy(total, partial, (size_t)passes->columns * sizeof *total);
+    for (int64_t chunk = 1; chunk < passes->chunks; chunk++) {
+        const double *part = partial + chunk * passes->padded_columns;
+        for (int64_t j = 0; j < passes->columns; j++) total[j] += part[j];
+    }
 }

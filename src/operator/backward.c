@@ -1,6 +1,5 @@
-/* Backward: walks the heads one after another and every head's rows, then its keys, in parallel pieces that
- * depend on shapes alone. How the multipliers a, b of a head are found depends on its columns; what is
- * done with them (the .inc.h files, written once for f32 and f64) does not.
+/* Backward: walks the heads one after another, or side by side where they are small. How the multipliers a, b of a head
+ * are found depends on its columns; what is done with them (the passes of backend/gradient.h) does not.
  *
  *     dL/dQ = scale dS' K,  dL/dK = scale dS'^T Q,  dL/dV = P^T dL/dout     [LIT-21]
  *
@@ -13,117 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double log2_e = 1.4426950408889634;
-
-/* P^power, power = 2 - alpha. */
-static double slope_of(double p, double power) {
-    if (!(power < 1.0) && !(power > 1.0)) return p;
-    return power < 0.0 || power > 0.0 ? pow(p, power) : 1.0;
-}
-
-/* dP/dalpha / w at fixed potentials. */
-static double order_slope(double p, double order) {
-    const double k = order - 1.0;
-    return p > 0.0 ? pow(p, k) * (1.0 - k * log(p)) / (k * k) : 0.0;
-}
-
-#define REAL float
-#define WORD(name) name##_f32
-#define KERNELS(plan) ((plan)->device->kernels->f32)
-#define REAL_TYPE OTA_F32
-#define REAL_MAX FLT_MAX
-#define REAL_LIFT OTA_LIFT_F32
-#define TAU_MIN 1.0e-30
-#include "backend/cpu/gradient/pairs.inc.h"
-
-#include "backend/cpu/gradient/outputs.inc.h"
-
-#include "backend/cpu/gradient/rounds.inc.h"
-
-#include "backend/cpu/gradient/coupled.inc.h"
-
-#include "backend/cpu/gradient/names.inc.h"
-
-#define REAL double
-#define WORD(name) name##_f64
-#define KERNELS(plan) ((plan)->device->kernels->f64)
-#define REAL_TYPE OTA_F64
-#define REAL_MAX DBL_MAX
-#define REAL_LIFT OTA_LIFT_F64
-#define TAU_MIN DBL_MIN
-#include "backend/cpu/gradient/pairs.inc.h"
-
-#include "backend/cpu/gradient/outputs.inc.h"
-
-#include "backend/cpu/gradient/rounds.inc.h"
-
-#include "backend/cpu/gradient/coupled.inc.h"
-
-#include "backend/cpu/gradient/names.inc.h"
-
-typedef void task(void *context, int64_t index, int worker);
-
-/* The tasks of the plan's type. */
-typedef struct task_table {
-    void (*pack_head)(ota_backward_job *job);
-    task *rows, *keys, *slopes, *turned, *widen, *top;
-    void (*replay_online)(ota_backward_job *job);
-    void (*reverse_online)(ota_backward_job *job);
-    void (*load_bias)(ota_backward_job *job);
-    void (*load_advantage)(ota_backward_job *job);
-    void (*recentre)(ota_backward_job *job, ota_adjoint *system);
-    /* fixed rounds on their kernel */
-    task *form_kernel, *turn, *reverse, *advantages, *last_keys;
-    void (*load_kernel_column)(ota_backward_job *job, const double *from, double scale);
-    void (*last_gradients)(ota_backward_job *job, ota_kernel_rounds *rounds);
-    void (*pack_dimensions)(ota_backward_job *job);
-} task_table;
-
-static const task_table tables[2] = {
-    {pack_head_f32,      rows_task_f32,      keys_task_f32,
-     slopes_task_f32,    turned_task_f32,    widen_task_f32,
-     mark_top_f32,       replay_online_f32,  reverse_online_f32,
-     load_bias_f32,      load_advantage_f32, recentre_f32,
-     form_kernel_f32,    turn_f32,           reverse_f32,
-     advantages_f32,     last_keys_f32,      load_kernel_column_f32,
-     last_gradients_f32, pack_dimensions_f32},
-    {pack_head_f64,      rows_task_f64,      keys_task_f64,
-     slopes_task_f64,    turned_task_f64,    widen_task_f64,
-     mark_top_f64,       replay_online_f64,  reverse_online_f64,
-     load_bias_f64,      load_advantage_f64, recentre_f64,
-     form_kernel_f64,    turn_f64,           reverse_f64,
-     advantages_f64,     last_keys_f64,      load_kernel_column_f64,
-     last_gradients_f64, pack_dimensions_f64}};
-
-static const task_table *tasks_of(const ota_backward_job *job) { return &tables[job->wide]; }
-
-static void each_chunk(ota_backward_job *job, task *body) {
-    ota_parallel(job->plan->pool, OTA_ADJOINT_CHUNKS, body, job);
-}
-
-/* Blocks of rows, then tiles of keys, of one strip after another. */
-static void walk_strips(ota_backward_job *job, task *rows, task *keys) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    const int64_t step = job->space->strip.rows;
-    const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
-    for (int64_t first = 0; first < r->queries; first += step) {
-        const int64_t left = r->queries - first;
-        job->strip_first = first;
-        job->strip_rows = left < step ? left : step;
-        if (ota_interrupted(&r->settings) != OTA_OK) return;
-        ota_parallel(plan->pool, (job->strip_rows + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS, rows,
-                     job);
-        if (keys != NULL) ota_parallel(plan->pool, tiles, keys, job);
-    }
-}
-
-void ota_backward_add_chunks(const ota_backward_space *s, int which, int64_t count, double *to) {
-    const double *from = s->partial[which];
-    for (int64_t k = 0; k < count; k++) to[k] = 0.0;
-    for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++, from += s->lane) {
-        for (int64_t k = 0; k < count; k++) to[k] += from[k];
-    }
+static const ota_gradient_passes *passes_of(const ota_backward_job *job) {
+    return job->plan->backend->gradient;
 }
 
 /* ---- implicit --------------------------------------------------------------------------------- */
@@ -133,9 +23,9 @@ static void load_potentials(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     for (int64_t j = 0; j < r->keys; j++)
         s->g[j] = ota_array_get(&job->arrays->column_potential, job->batch, job->head, 0, j);
-    for (int64_t i = 0; i < r->queries && job->plan->device->transposed; i++)
+    for (int64_t i = 0; i < r->queries && job->plan->course.transposed; i++)
         s->f[i] = ota_array_get(&job->arrays->row_potential, job->batch, job->head, 0, i);
-    tasks_of(job)->load_bias(job);
+    passes_of(job)->load_bias(job);
 }
 
 /* The system of backward.h in the solver's orientation, from what slopes_task left; dense[k]: 0 den,
@@ -145,15 +35,15 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
     double *column_sum = s->vectors; /* until the solve; copied below */
-    if (plan->device->transposed) {
+    if (plan->course.transposed) {
         /* What the task summed by queries belongs to the columns, by keys to the rows. */
         memcpy(column_sum, s->dense[2], (size_t)m * sizeof(double));
         ota_backward_add_chunks(s, 2, n, s->dense[2]);
         ota_backward_add_chunks(s, 0, n, s->dense[3]);
         ota_backward_add_chunks(s, 3, n, s->dense[4]);
-        each_chunk(job, tasks_of(job)->turned);
+        passes_of(job)->transposed_right(job);
         memcpy(s->dense[0], s->dense[4], (size_t)n * sizeof(double));
         memcpy(s->dense[1], s->dense[3], (size_t)n * sizeof(double));
     } else {
@@ -161,7 +51,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         ota_backward_add_chunks(s, 1, m, s->dense[7]);
         ota_backward_add_chunks(s, 2, m, column_sum);
     }
-    const double *g = plan->device->transposed ? s->f : s->g;
+    const double *g = plan->course.transposed ? s->f : s->g;
     system->scale = 0.0;
     for (int64_t j = 0; j < m; j++) {
         const bool capped = p->columns == OTA_COLUMNS_CAPPED;
@@ -173,7 +63,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
         s->dense[0][i] += job->law.tau * s->dense[2][i] / p->row_strength;
-    *rule = (ota_mass_rule){.f = plan->device->transposed ? s->g : s->f,
+    *rule = (ota_mass_rule){.f = plan->course.transposed ? s->g : s->f,
                             .g = g,
                             .row_sum = s->dense[2],
                             .column_sum = s->dense[4]};
@@ -181,13 +71,13 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
 
 void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
     const ota_plan *plan = job->plan;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
-    const double *g = plan->device->transposed ? job->space->f : job->space->g;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const double *g = plan->course.transposed ? job->space->f : job->space->g;
     for (int64_t j = 0; j < m; j++) {
         used[j] = 0;
         for (int64_t i = 0; i < n && !used[j] && g[j] > -INFINITY; i++) {
-            const int64_t query = plan->device->transposed ? j : i,
-                          key = plan->device->transposed ? i : j;
+            const int64_t query = plan->course.transposed ? j : i,
+                          key = plan->course.transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
         }
     }
@@ -196,11 +86,11 @@ void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
 ota_adjoint ota_backward_system(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *s = job->space;
-    return (ota_adjoint){.rows = plan->device->dense_rows,
-                         .columns = plan->device->dense_columns,
-                         .stride = plan->device->dense_stride,
+    return (ota_adjoint){.rows = plan->course.rows,
+                         .columns = plan->course.columns,
+                         .stride = plan->course.stride,
                          .slopes = s->matrix,
-                         .algebra = &plan->device->algebra,
+                         .algebra = plan->course.algebra,
                          .den = s->dense[0],
                          .row_right = s->dense[1],
                          .extra = s->dense[3],
@@ -212,8 +102,8 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .partial = s->partial[0],
                          .more = s->partial[1],
                          .vectors = s->vectors,
-                         .a = plan->device->transposed ? s->b : s->a,
-                         .b = plan->device->transposed ? s->a : s->b};
+                         .a = plan->course.transposed ? s->b : s->a,
+                         .b = plan->course.transposed ? s->a : s->b};
 }
 
 /* How much more than slopes their rounding to f32 may move the multipliers. Gradients may be off by 32 roundings and more
@@ -224,13 +114,14 @@ static ota_status run_implicit(ota_backward_job *job) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
     load_potentials(job);
-    each_chunk(job, tasks_of(job)->slopes);
+    passes_of(job)->slopes(job);
     ota_adjoint system = ota_backward_system(job);
     system.narrow = !job->wide;
     system.most_amplified = job->begins_narrow && !job->wide ? MOST_AMPLIFIED : 0.0;
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
-    if (r->problem.rows == OTA_ROWS_RELAXED) tasks_of(job)->recentre(job, &system);
+    if (r->problem.rows == OTA_ROWS_RELAXED)
+        system.scale = passes_of(job)->recentre(job, system.scale);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
     if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
@@ -254,9 +145,9 @@ static ota_status run_implicit(ota_backward_job *job) {
  * sum, which ends the way over the kernel. */
 static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_space *s = job->space;
-    ota_head *head = &s->rounds.head;
+    ota_head *head = &s->rounds->head;
     double *nu = s->dense[1];
-    const bool masked = ota_backward_is_masked(job->plan);
+    const bool masked = ota_is_masked(job->resolved);
     head->mass = 0.0;
     for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
     if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
@@ -269,14 +160,11 @@ static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
 }
 
 static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *rounds) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_resolved *r = job->resolved;
+    const ota_gradient_passes *passes = passes_of(job);
     ota_backward_space *s = job->space;
-    const task_table *tasks = tasks_of(job);
     const double *mu = s->dense[0];
-    const int lift = plan->device->wide ? OTA_LIFT_F64 : OTA_LIFT_F32;
-    walk_strips(job, tasks->advantages, tasks->last_keys);
-    tasks->last_gradients(job, rounds);
+    passes->kernel_last(job);
     double *turned = s->dense[5];
     for (int64_t k = rounds->rounds - 1; k >= 0; k--) {
         const ota_status going = ota_interrupted(&r->settings);
@@ -285,44 +173,75 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
         double *f_grad = rounds->f_grad + k * rounds->row_lane;
         const double top = ota_kernel_rounds_pull(rounds, k);
         const double share = top > 0.0 ? 1.0 / top : 0.0;
-        tasks->load_kernel_column(job, rounds->y + k * rounds->column_lane, share);
-        for (int64_t i = 0; i < r->queries; i++)
-            s->a[i] = mu[i] > 0.0 ? ldexp(-u[i] * u[i] / mu[i], -lift) : 0.0;
-        each_chunk(job, tasks->reverse);
+        passes->kernel_column(job, rounds->y + k * rounds->column_lane, share);
+        for (int64_t i = 0; i < r->queries; i++) s->a[i] = mu[i] > 0.0 ? -u[i] * u[i] / mu[i] : 0.0;
+        passes->kernel_reverse(job);
         for (int64_t i = 0; i < r->queries; i++)
             f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
         ota_backward_add_chunks(s, 0, r->keys, turned);
-        for (int64_t j = 0; j < r->keys; j++) turned[j] = ldexp(turned[j], -lift);
         ota_kernel_rounds_take(rounds, k, turned, top);
     }
     return OTA_OK;
 }
 
-/* Fixed rounds on their kernel; false where it does not carry them. */
-static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+static void view_row(const void *rounds, int64_t row, double *a) {
+    ota_kernel_rounds_row(rounds, row, a);
+}
+static void view_key(const void *rounds, int64_t key, double *b) {
+    ota_kernel_rounds_key(rounds, key, b);
+}
+static double view_sink(const void *rounds, int64_t row, double weight) {
+    return ota_kernel_rounds_sink(rounds, row, weight);
+}
+
+/* Lays the rounds of a head out, and what passes see of them. */
+static void place_rounds(ota_backward_job *job) {
+    const ota_resolved *r = job->resolved;
     ota_backward_space *s = job->space;
-    const task_table *tasks = tasks_of(job);
+    ota_kernel_rounds *rounds = &s->rounds->now;
     ota_head head = ota_backward_head(job);
-    ota_kernel_rounds *rounds = &s->rounds.now;
     *rounds = (ota_kernel_rounds){
-        .head = &s->rounds.head, .rounds = r->settings.rounds, .narrow = !plan->device->wide};
-    s->rounds.head = head;
+        .head = &s->rounds->head, .rounds = r->settings.rounds, .narrow = !job->wide};
+    s->rounds->head = head;
     rounds->g_grad = s->dense[6];
     rounds->sums = (ota_unrolled_sums){.row = s->dense[7], .column = s->vectors};
     memset(rounds->sums.row, 0, (size_t)r->queries * sizeof(double));
     memset(rounds->sums.column, 0, (size_t)r->keys * sizeof(double));
-    ota_kernel_rounds_place(rounds, s->step_memory);
-    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || job->slot->broken_count > 0 ||
+    ota_kernel_rounds_place(rounds, s->rounds->step_memory);
+    const int64_t count = rounds->rounds;
+    s->kernel = (ota_kernel_view){.width = s->kernel.width,
+                                  .count = count,
+                                  .row_lane = rounds->row_lane,
+                                  .u = rounds->u,
+                                  .f_grad = rounds->f_grad + count * rounds->row_lane,
+                                  .g_grad = rounds->g_grad,
+                                  .row_mass_grad = rounds->sums.row,
+                                  .v = rounds->v + count * rounds->column_lane,
+                                  .rounds = rounds,
+                                  .row = view_row,
+                                  .key = view_key,
+                                  .sink = view_sink};
+}
+
+/* Fixed rounds on their kernel; false where it does not carry them. */
+static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
+    const ota_resolved *r = job->resolved;
+    const ota_gradient_passes *passes = passes_of(job);
+    ota_backward_space *s = job->space;
+    ota_kernel_rounds *rounds = &s->rounds->now;
+    place_rounds(job);
+    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || passes->has_nonfinite_values(job) ||
         !ota_kernel_rounds_begin(rounds))
         return false;
-    for (s->rounds.at = 0; s->rounds.at <= rounds->rounds; s->rounds.at++) {
-        const int64_t k = s->rounds.at;
+    for (s->kernel.at = 0; s->kernel.at <= rounds->rounds; s->kernel.at++) {
+        const int64_t k = s->kernel.at;
         *stopped = ota_interrupted(&r->settings);
         if (*stopped != OTA_OK) return true;
-        tasks->load_kernel_column(job, rounds->v + k * rounds->column_lane, 1.0);
-        each_chunk(job, k == 0 ? tasks->form_kernel : tasks->turn);
+        passes->kernel_column(job, rounds->v + k * rounds->column_lane, 1.0);
+        if (k == 0)
+            passes->kernel_form(job);
+        else
+            passes->kernel_turn(job);
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) {
             if (s->partial[3][c * s->lane] > 0.0) return false;
         }
@@ -337,14 +256,9 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     }
     *stopped = reverse_on_kernel(job, rounds);
     if (*stopped != OTA_OK || !ota_kernel_rounds_carried(rounds)) return *stopped != OTA_OK;
-    tasks->pack_dimensions(job);
+    passes->kernel_close(job);
     s->strength += rounds->sums.strength;
     s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
-    for (int64_t k = 0; k < r->keys; k++) {
-        for (int64_t w = 0; w < plan->values_width; w++)
-            s->values_sum[k * plan->values_width + w] +=
-                s->rounds.sum[k * (plan->values_width + 1) + w];
-    }
     const ota_mass_rule rule = {.a = rounds->sums.row,
                                 .b = rounds->sums.column,
                                 .f = s->dense[2],
@@ -354,7 +268,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
                                 .used = s->held,
                                 .finished = true};
     ota_sums_of_masses(job, &rule);
-    job->space->rounds.carried = true;
+    s->kernel.carried = true;
     return true;
 }
 
@@ -362,15 +276,15 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
     ota_status stopped = OTA_OK;
     if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
     job->stored = true;
-    each_chunk(job, tasks_of(job)->widen);
-    for (int64_t j = 0; j < n && plan->device->transposed; j++) {
-        for (int64_t i = m; i < plan->device->dense_stride; i++) {
-            s->matrix[j * plan->device->dense_stride + i] = -INFINITY;
-            s->gradient[j * plan->device->dense_stride + i] = 0.0;
+    passes_of(job)->widen(job);
+    for (int64_t j = 0; j < n && plan->course.transposed; j++) {
+        for (int64_t i = m; i < plan->course.stride; i++) {
+            s->matrix[j * plan->course.stride + i] = -INFINITY;
+            s->gradient[j * plan->course.stride + i] = 0.0;
         }
     }
     ota_head head;
@@ -379,12 +293,12 @@ static ota_status run_unrolled(ota_backward_job *job) {
     ota_status status = ota_unrolled_replay(&u);
     if (status == OTA_OK) status = ota_unrolled_reverse(&u);
     if (status != OTA_OK) return status;
-    const double *of_queries = plan->device->transposed ? head.g : u.found_f;
-    const double *of_keys = plan->device->transposed ? u.found_f : head.g;
+    const double *of_queries = plan->course.transposed ? head.g : u.found_f;
+    const double *of_keys = plan->course.transposed ? u.found_f : head.g;
     memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
-    tasks_of(job)->load_bias(job);
-    each_chunk(job, tasks_of(job)->top);
+    passes_of(job)->load_bias(job);
+    passes_of(job)->mark_top(job);
     s->temperature[job->head] += u.sums.temperature;
     s->strength += u.sums.strength;
     s->row_strength += u.sums.row_strength;
@@ -404,37 +318,10 @@ static ota_status run_unrolled(ota_backward_job *job) {
 /* ---- prefix ----------------------------------------------------------------------------------- */
 
 static ota_status run_prefix(ota_backward_job *job) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    each_chunk(job, tasks_of(job)->widen);
+    passes_of(job)->widen(job);
     const ota_status status = ota_backward_prefix(job);
-    for (int64_t i = 0; i < r->queries; i++) {
-        for (int64_t k = 0; k < job->slot->broken_count; k++) {
-            const double p = job->seat->plan[i * plan->device->dense_stride + job->slot->broken[k]];
-            if (p > 0.0) job->space->bad[i] = true;
-        }
-    }
+    passes_of(job)->mark_nonfinite_rows(job);
     return status;
-}
-
-/* f64 sums of the gradients of a tile of keys and values, rounded into the caller's arrays. */
-static void put_tile(void *context, int64_t tile, int worker) {
-    const ota_backward_job *job = context;
-    const ota_backward_space *s = job->space;
-    const int64_t keys = job->plan->resolved.keys, from = tile * OTA_KEY_TILE;
-    const int64_t count = keys - from < OTA_KEY_TILE ? keys - from : OTA_KEY_TILE;
-    const struct {
-        const ota_array *to;
-        const double *sum;
-        int64_t width;
-    } both[] = {{&job->want->keys, s->keys_sum, job->plan->resolved.width},
-                {&job->want->values, s->values_sum, job->plan->values_width}};
-    (void)worker;
-    for (int k = 0; k < 2; k++) {
-        if (!ota_array_present(both[k].to)) continue;
-        ota_unpack_rows_f64(both[k].to, job->batch, job->key_head, from, count,
-                            both[k].sum + from * both[k].width, both[k].width);
-    }
 }
 
 /* ---- heads ------------------------------------------------------------------------------------ */
@@ -442,8 +329,8 @@ static void put_tile(void *context, int64_t tile, int worker) {
 static ota_status find_multipliers(ota_backward_job *job) {
     switch (job->mode) {
     case OTA_BACKWARD_ONLINE:
-        tasks_of(job)->replay_online(job);
-        tasks_of(job)->reverse_online(job);
+        passes_of(job)->replay_online(job);
+        passes_of(job)->reverse_online(job);
         return OTA_OK;
     case OTA_BACKWARD_IMPLICIT: return run_implicit(job);
     case OTA_BACKWARD_UNROLLED: return run_unrolled(job);
@@ -456,56 +343,21 @@ static ota_status find_multipliers(ota_backward_job *job) {
 /* Does all that is wanted come from the gradients of outputs? */
 static bool may_use_kernel(const ota_backward_job *job) {
     const ota_gradients *want = job->want;
-    return job->space->rounds.width > 0 && ota_array_present(&want->out_grad) &&
+    return job->space->kernel.width > 0 && ota_array_present(&want->out_grad) &&
            !ota_array_present(&want->coupling_grad);
 }
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
 static bool begins_narrow(const ota_backward_job *job) {
-    return job->plan->device->mixed && job->mode == OTA_BACKWARD_IMPLICIT &&
+    return ota_ladder_tries_f32(job->plan->course.ladder) && job->mode == OTA_BACKWARD_IMPLICIT &&
            job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
-}
-
-/* Can rows stay lists? Not where all pairs of a row are asked for, or pairs of weight 0 count. */
-static bool may_list(const ota_backward_job *job) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    const ota_gradients *want = job->want;
-    const ota_array *const whole[] = {&want->coupling_grad, &want->scores, &want->matrix};
-    if (job->mode != OTA_BACKWARD_FREE || plan->device->workers[0].keys.wide == NULL || job->sums)
-        return false;
-    for (size_t k = 0; k < sizeof whole / sizeof whole[0]; k++) {
-        if (ota_array_present(whole[k])) return false;
-    }
-    for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP || ota_gradient_of_term(r, want, t) != NULL)
-            return false;
-    }
-    return ota_array_present(&want->out_grad) && plan->values_width > 0;
-}
-
-static void run_strips(ota_backward_job *job) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    ota_backward_space *s = job->space;
-    const bool of_keys =
-        ota_array_present(&job->want->keys) || ota_array_present(&job->want->values);
-    job->lists = may_list(job);
-    tasks_of(job)->load_advantage(job);
-    for (int t = 0; t < r->term_count; t++) {
-        const ota_term_sum *sum = &s->terms[t];
-        if (sum->length > 0)
-            memset(sum->partial, 0, (size_t)(OTA_ADJOINT_CHUNKS * sum->length) * sizeof(double));
-    }
-    walk_strips(job, tasks_of(job)->rows, of_keys ? tasks_of(job)->keys : NULL);
-    ota_sums_of_head(job);
 }
 
 /* Packs the keys and values of the key head, in the type that the head is worked on. */
 static void pack_again(ota_backward_job *job, bool wide) {
     job->wide = wide;
     job->keep_sums = true;
-    tasks_of(job)->pack_head(job);
+    passes_of(job)->pack_head(job);
 }
 
 static void begin_head(ota_backward_job *job) {
@@ -513,7 +365,7 @@ static void begin_head(ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
     job->law = (ota_row_parameters){
-        .kernels = plan->device->kernels,
+        .kernels = plan->course.kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, job->head),
         .sink = ota_head_sink(r, job->head),
@@ -522,15 +374,16 @@ static void begin_head(ota_backward_job *job) {
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_PREFIX;
-    job->space->rounds.carried = false;
+    s->kernel.carried = false;
     job->residual = 0.0;
     for (int64_t i = 0; i < r->queries; i++) {
         s->bad[i] = false;
         s->f[i] = s->a[i] = s->top[i] = 0.0;
     }
     for (int64_t i = 0; i < r->queries * OTA_ROW_SUMS; i++) s->row_sums[i] = 0.0;
-    for (int64_t j = 0; j < plan->device->stride; j++) s->g[j] = s->b[j] = 0.0;
-    if (ota_device_has_seats(plan->device) && plan->device->wide) s->matrix = job->seat->scores;
+    for (int64_t j = 0; j < plan->course.padded_keys; j++) s->g[j] = s->b[j] = 0.0;
+    double *const matrix = passes_of(job)->memory(plan->device, job->place).matrix;
+    if (matrix != NULL) s->matrix = matrix;
 }
 
 static ota_status run_head(ota_backward_job *job) {
@@ -558,10 +411,12 @@ static ota_status run_head(ota_backward_job *job) {
         s->cap = s->strength = s->row_strength = (double)NAN;
         s->temperature[job->head] = s->sink[job->head] = (double)NAN;
     }
-    if (job->tiled)
-        ota_tiles_run_coupled(job);
-    else
-        run_strips(job);
+    if (job->tiled) {
+        passes_of(job)->run_coupled_tiles(job);
+    } else {
+        passes_of(job)->write(job);
+        ota_sums_of_head(job);
+    }
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
     }
@@ -577,9 +432,9 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     const int64_t group = r->heads / r->key_heads;
     job->batch = index / r->key_heads;
     job->key_head = index % r->key_heads;
-    job->wide = plan->device->wide && !job->begins_narrow;
+    job->wide = ota_ladder_ends_f64(plan->course.ladder) && !job->begins_narrow;
     job->keep_sums = false;
-    tasks_of(job)->pack_head(job);
+    passes_of(job)->pack_head(job);
     for (int64_t k = 0; k < group; k++) {
         job->head = job->key_head * group + k;
         const ota_status status = run_head(job);
@@ -590,8 +445,20 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
         s->status = status;
         s->failed = head;
     }
-    ota_parallel(plan->pool, (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE, put_tile, job);
+    passes_of(job)->put_keys(job);
     return OTA_OK;
+}
+
+ota_backward_job ota_backward_job_of(ota_plan *plan, const ota_arrays *arrays) {
+    return (ota_backward_job){.plan = plan,
+                              .device = plan->device,
+                              .resolved = &plan->resolved,
+                              .pool = plan->pool,
+                              .values_width = plan->values_width,
+                              .arrays = arrays,
+                              .space = plan->backward,
+                              .mode = ota_backward_mode_of(plan),
+                              .wide = ota_ladder_ends_f64(plan->course.ladder)};
 }
 
 static ota_backward_job job_of(const ota_backward_job *first, int walker) {
@@ -599,8 +466,7 @@ static ota_backward_job job_of(const ota_backward_job *first, int walker) {
     const ota_plan *plan = job.plan;
     job.worker = walker;
     job.space = plan->backward + walker;
-    job.slot = plan->device->slots + walker;
-    job.seat = ota_device_has_seats(plan->device) ? plan->device->seats + walker : NULL;
+    job.place = walker;
     return job;
 }
 
@@ -629,14 +495,16 @@ static bool shares_nothing(const ota_backward_job *job) {
 ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_gradients *want,
                             ota_result *found) {
     const ota_resolved *r = &plan->resolved;
-    ota_backward_job job = {
-        .plan = plan, .arrays = arrays, .want = want, .mode = ota_backward_mode_of(plan)};
-    job = job_of(&job, 0);
-    job.tiled = ota_tiles_fit(plan, want);
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    ota_backward_job job = ota_backward_job_of(plan, arrays);
+    job.want = want;
+    job.tiled = passes->tiles_fit(&job);
     job.may_use_kernel = may_use_kernel(&job);
     job.begins_narrow = begins_narrow(&job);
     if (job.tiled && job.mode == OTA_BACKWARD_FREE) {
-        found->status = ota_tiles_run(plan, arrays, want);
+        ota_sums_clear(plan);
+        found->status = passes->run_tiles(&job);
+        ota_sums_write(plan, want);
         return found->status;
     }
     job.sums = ota_array_present(&want->temperature) || ota_array_present(&want->order) ||

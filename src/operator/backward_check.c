@@ -36,12 +36,6 @@ static const ota_array *field_of(const ota_gradients *g, const gradient_row *row
     return (const ota_array *)(const void *)((const char *)g + row->offset);
 }
 
-const ota_array *ota_gradient_of_term(const ota_resolved *r, const ota_gradients *want, int t) {
-    if (want->terms == NULL) return NULL;
-    const ota_array *a = &want->terms[t == r->term_count ? r->sink_place : r->term_places[t]];
-    return ota_array_present(a) ? a : NULL;
-}
-
 /* Why this gradient does not exist for this plan, or NULL. */
 static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, const char *field) {
     const ota_resolved *r = &plan->resolved;
@@ -68,7 +62,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     if (strcmp(field, "row_strength") == 0)
         return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
     if (strcmp(field, "column_mass") == 0)
-        return given || caps || plan->device->transposed ? NULL : "the problem has no column_mass";
+        return given || caps || plan->course.transposed ? NULL : "the problem has no column_mass";
     return NULL;
 }
 
@@ -244,7 +238,7 @@ ota_status ota_check_potentials(const ota_plan *plan, const ota_arrays *arrays, 
         const ota_array *array;
     } needed[] = {{"column_potential", &arrays->column_potential},
                   {"row_potential", &arrays->row_potential}};
-    for (int k = 0; k < (plan->device->transposed ? 2 : 1); k++) {
+    for (int k = 0; k < (plan->course.transposed ? 2 : 1); k++) {
         if (needed[k].array->type == OTA_F64) continue;
         return ota_fail(error, OTA_EINVAL, needed[k].field,
                         "give forward an f64 array for it and backward the same",

@@ -73,7 +73,7 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
                             "give what a converged forward wrote",
                             "column_potential of head %" PRId64 ", key %" PRId64 " is NaN", k, j);
         }
-        for (int64_t i = 0; i < r->queries && plan->device->transposed; i++) {
+        for (int64_t i = 0; i < r->queries && plan->course.transposed; i++) {
             if (!isnan(ota_array_get(&arrays->row_potential, b, h, 0, i))) continue;
             return ota_fail(error, OTA_NOT_CONVERGED, "row_potential",
                             "give what a converged forward wrote",
@@ -135,7 +135,8 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     ota_plan *plan = e->plan;
     ota_result found = {.size = sizeof found,
                         .status = OTA_OK,
-                        .promoted = plan->device->wide && plan->resolved.type != OTA_F64};
+                        .promoted = ota_ladder_ends_f64(plan->course.ladder) &&
+                                    plan->resolved.type != OTA_F64};
     const bool solved = e->want != NULL && e->want->solved != 0;
     ota_status status = check_forward(plan, solved, &found.head, error);
     if (status == OTA_OK) status = check_finite(plan, e->arrays, error);

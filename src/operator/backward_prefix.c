@@ -8,6 +8,11 @@
 #include <math.h>
 #include <string.h>
 
+/* P of the head [rows][stride], where forward keeps its own. */
+static double *plan_of(const ota_backward_job *job) {
+    return job->plan->backend->gradient->memory(job->device, job->place).plan;
+}
+
 /* Rows without a usable key are left out; nu is the same for every key that somebody may use. */
 static void block_masses(const ota_backward_job *job, const ota_head *head, double *mu, double *nu,
                          double *total) {
@@ -44,10 +49,10 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         double *w = slopes + i * stride, total = 0.0, sum = 0.0;
         ota_row_found found;
         v->den[i] = v->right_of_rows[i] = 0.0;
-        ota_row_solve_f64(&job->law, (const double *)block->scores + i * stride, block->g,
-                          block->columns, v->mu[i], w, &found);
+        job->plan->course.algebra->row_solve(&job->law, (const double *)block->scores + i * stride,
+                                             block->g, block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
-        if (i == last) memcpy(job->seat->plan + i * stride, w, (size_t)block->columns * sizeof *w);
+        if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
             w[j] = slope_of(w[j], block->order);
             total += w[j];
@@ -120,7 +125,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .columns = block->columns,
                           .stride = block->stride,
                           .slopes = s->slopes,
-                          .algebra = &job->plan->device->algebra,
+                          .algebra = job->plan->course.algebra,
                           .den = v->den,
                           .extra = v->extra,
                           .held = s->held,
@@ -144,7 +149,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = r->queries, m = r->keys, stride = plan->device->dense_stride;
+    const int64_t n = r->queries, m = r->keys, stride = plan->course.stride;
     double *const *d = s->dense;
     const ota_block_parts v = {d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
     ota_head head = {.rows = n,
@@ -161,10 +166,11 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .rule = OTA_COLUMNS_EXACT,
                      .settings = &r->settings,
                      .backend = plan->backend,
-                     .algebra = &plan->device->algebra,
-                     .kernels = plan->device->kernels,
+                     .algebra = plan->course.algebra,
+                     .kernels = plan->course.kernels,
                      .pool = plan->pool,
-                     .workspace = job->seat->workspace,
+                     .workspace =
+                         plan->backend->gradient->memory(plan->device, job->place).workspace,
                      .index = job->batch * r->heads + job->head,
                      .f = v.f,
                      .g = s->g};
@@ -179,7 +185,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
         block.rows = i + 1;
         block.columns = m - n + i + 1;
         block.warm = i > 0;
-        memset(job->seat->plan + i * stride, 0, (size_t)stride * sizeof(double));
+        memset(plan_of(job) + i * stride, 0, (size_t)stride * sizeof(double));
         block_masses(job, &block, v.mu, v.nu, &block.mass);
         for (int64_t j = 0; j < block.columns; j++) {
             if (!(s->g[j] > -INFINITY)) s->g[j] = 0.0;

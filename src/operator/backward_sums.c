@@ -22,12 +22,6 @@ void ota_sums_clear(ota_plan *plan) {
     for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
 }
 
-double *ota_term_slice(const ota_backward_job *job, int t) {
-    const ota_array *a = &job->plan->resolved.terms[t].array;
-    const int64_t batch = a->size[0] == 1 ? 0 : job->batch, head = a->size[1] == 1 ? 0 : job->head;
-    return job->space->terms[t].sum + (batch * a->size[1] + head) * a->size[2] * a->size[3];
-}
-
 void ota_sums_of_head(const ota_backward_job *job) {
     const ota_resolved *r = &job->plan->resolved;
     ota_backward_space *s = job->space;
@@ -132,15 +126,15 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
     const int64_t index = job->batch * r->heads + job->head;
     double *of_rows =
-        plan->device->transposed ? s->column_mass + index * n : s->row_mass + index * n;
+        plan->course.transposed ? s->column_mass + index * n : s->row_mass + index * n;
     double *of_columns =
-        plan->device->transposed ? s->row_mass + index * m : s->column_mass + index * m;
+        plan->course.transposed ? s->row_mass + index * m : s->column_mass + index * m;
     const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
-    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
+    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     for (int64_t i = 0; i < n; i++) {
         if (!(rule->row_sum[i] > 0.0)) continue;
         const double shrunk = relaxed_rows ? exp(-rule->f[i] / p->row_strength) : 1.0;
@@ -156,7 +150,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         const double b = rule->b[j], c = rule->column_sum[j];
         if (p->columns == OTA_COLUMNS_CAPPED) {
             const double mass = !given ? 1.0
-                                : plan->device->transposed
+                                : plan->course.transposed
                                     ? ota_row_mass(r, job->batch, job->head, j)
                                     : ota_column_mass(r, job->batch, job->head, j, 1.0);
             s->cap += b * mass;

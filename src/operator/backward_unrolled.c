@@ -9,7 +9,7 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
     head->mass = 0.0;
     for (int64_t j = 0; j < m; j++) {
         s->held[j] = 0;
@@ -17,8 +17,8 @@ static void load_masses(ota_backward_job *job, ota_head *head, double *mu, doubl
     }
     for (int64_t i = 0; i < n; i++) {
         const double *row = (const double *)head->scores + i * head->stride;
-        mu[i] = plan->device->transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
-                                         : ota_row_mass(r, job->batch, job->head, i);
+        mu[i] = plan->course.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                        : ota_row_mass(r, job->batch, job->head, i);
         bool any = head->sink > -INFINITY;
         for (int64_t j = 0; j < m; j++) {
             if (!(row[j] > -INFINITY)) continue;
@@ -36,8 +36,8 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t m = plan->device->dense_columns;
-    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
+    const int64_t m = plan->course.columns;
+    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     double usable = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
     for (int64_t j = 0; j < m; j++) {
@@ -46,8 +46,8 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
                       : s->held[j]                     ? head->mass / usable
                                                        : 0.0;
         if (given) {
-            mass = plan->device->transposed ? ota_row_mass(r, job->batch, job->head, j)
-                                            : ota_column_mass(r, job->batch, job->head, j, mass);
+            mass = plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                           : ota_column_mass(r, job->batch, job->head, j, mass);
         }
         nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
         if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
@@ -63,11 +63,11 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
+    const int64_t n = plan->course.rows, m = plan->course.columns;
     ota_head head = (ota_head){.rows = n,
                                .columns = m,
                                .scores = s->matrix,
-                               .stride = plan->device->dense_stride,
+                               .stride = plan->course.stride,
                                .tau = job->law.tau,
                                .order = 1.0,
                                .sink = job->law.sink,
@@ -81,8 +81,8 @@ ota_head ota_backward_head(const ota_backward_job *job) {
                                .end = p->end,
                                .settings = &r->settings,
                                .backend = plan->backend,
-                               .algebra = &plan->device->algebra,
-                               .kernels = plan->device->kernels,
+                               .algebra = plan->course.algebra,
+                               .kernels = plan->course.kernels,
                                .pool = plan->pool,
                                .f = s->dense[2],
                                .g = s->dense[3]};
@@ -92,7 +92,7 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     }
     const ota_array *start = &job->arrays->start_potential;
     for (int64_t j = 0; j < m; j++) {
-        const double g = ota_array_present(start) && !plan->device->transposed
+        const double g = ota_array_present(start) && !plan->course.transposed
                              ? ota_array_get(start, job->batch, job->head, 0, j)
                              : 0.0;
         head.g[j] = isfinite(g) ? g : 0.0;
@@ -107,8 +107,8 @@ void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *ro
     load_masses(job, head, s->dense[0], s->dense[1]);
     ota_backward_targets(job, head, s->dense[1]);
     *rounds = (ota_unrolled){.head = head,
-                             .steps = s->steps,
-                             .memory = s->step_memory,
+                             .steps = s->rounds->steps,
+                             .memory = s->rounds->step_memory,
                              .partial = s->partial[0],
                              .more_partial = s->partial[1],
                              .row_scratch = s->partial[2],

@@ -3,13 +3,15 @@
 #include <inttypes.h>
 
 #include "plan.h"
+#include "terms/terms.h"
 
 ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
                       ota_result *result, ota_error *error) {
     if (plan == NULL)
         return ota_fail(error, OTA_EINVAL, "plan", "create one first", "plan is NULL");
     ota_resolved *r = &plan->resolved;
-    if (r->problem.columns != OTA_COLUMNS_FREE && r->problem.columns != OTA_COLUMNS_ONLINE) {
+    const ota_column_coupling coupling = ota_column_rule_of(r->problem.columns)->coupling;
+    if (coupling != OTA_COUPLING_NONE && coupling != OTA_COUPLING_ORDERED) {
         return ota_fail(
             error, OTA_UNSUPPORTED, "columns",
             "use free or online columns, or forward over the whole sequence",
@@ -20,7 +22,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
                         "on the columns axis every key looks at all queries");
     }
     for (int k = 0; k < r->term_count; k++) {
-        if (r->terms[k].kind == OTA_TERM_RELATIVE || r->terms[k].kind == OTA_TERM_RELATIVE_INSIDE) {
+        if (ota_term_of(r->terms[k].kind)->of_shape) {
             return ota_fail(error, OTA_UNSUPPORTED, "terms", "use ALiBi or rotary positions",
                             "a relative bias has no meaning while the cache grows");
         }
@@ -31,7 +33,7 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
                         "key_count is %" PRId64 ", wanted %" PRId64 " to %" PRId64, key_count,
                         r->queries, r->keys);
     }
-    if (r->problem.columns == OTA_COLUMNS_ONLINE &&
+    if (coupling == OTA_COUPLING_ORDERED &&
         (arrays == NULL || !ota_array_present(&arrays->remaining))) {
         return ota_fail(error, OTA_EINVAL, "remaining", "keep the capacities between steps",
                         "online decoding needs arrays.remaining");

@@ -57,6 +57,7 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "type: %s in, %s\n", types[r->type], inside(plan));
     line(&to, "solver: %s (%s)\n", plan->solver->name, plan->solver->purpose);
     line(&to, "path: %s (%s)\n", course->strategy, course->why);
+    line(&to, "backend: %s\n", plan->backend->name);
     line(&to, "kernel: %s\n", course->level);
     line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
          s->executor != NULL ? " (the caller's executor)" : "");

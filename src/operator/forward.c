@@ -70,7 +70,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
     }
     if (head->unusable < 0) {
         head->unusable = 0;
-        if (head->rule == OTA_COLUMNS_EXACT || head->rule == OTA_COLUMNS_PREFIX) {
+        if (ota_head_rule(head)->serves_all) {
             (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                            "head %" PRId64 ": a query with positive mass has no key it may use",
                            head->index);
@@ -78,7 +78,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (head->order > 0.0 && !s->fixed && s->tolerance < 2.0 * floor) {
+    if (ota_head_regulariser(head)->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
         (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                        "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
                        "reaches at this range of scores and temperature",
@@ -105,7 +105,7 @@ static ota_status solve_stored(attempt *a) {
     ota_head_status *status = a->status;
     const bool finite = plan->backend->load(head);
     if (plan->solver->solve == NULL)
-        return head->unusable < 0 && head->rule == OTA_COLUMNS_EXACT ? OTA_INFEASIBLE : OTA_OK;
+        return head->unusable < 0 && ota_head_rule(head)->serves_all ? OTA_INFEASIBLE : OTA_OK;
     const ota_status judged = judge_scores(a, finite);
     if (judged != OTA_OK) return judged;
     load_start(a);
@@ -297,13 +297,13 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
         (void)snprintf(result->sentence, sizeof result->sentence,
                        "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
-        const bool exact = plan->resolved.problem.columns == OTA_COLUMNS_EXACT;
+        const bool all = ota_column_rule_of(plan->resolved.problem.columns)->serves_all;
         const bool custom = plan->resolved.problem.regulariser == OTA_CUSTOM;
-        (void)snprintf(
-            result->sentence, sizeof result->sentence, "head %" PRId64 ": %s", result->head,
-            custom  ? "custom.weight cannot add up to a row's mass"
-            : exact ? "a query with positive mass has no key it may use"
-                    : "the keys a row may use have too little capacity left for its mass");
+        (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
+                       result->head,
+                       custom ? "custom.weight cannot add up to a row's mass"
+                       : all  ? "a query with positive mass has no key it may use"
+                             : "the keys a row may use have too little capacity left for its mass");
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
                        ota_status_text(result->status));
@@ -335,8 +335,9 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     if (checked != OTA_OK) return checked;
     const ota_resolved *r = &plan->resolved;
     if (ota_array_present(&arrays.start_potential) &&
-        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS || r->order <= 0.0 ||
-         r->problem.columns == OTA_COLUMNS_PREFIX)) {
+        (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
+         r->problem.regulariser == OTA_HARD ||
+         ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING)) {
         return ota_fail(
             error, OTA_EINVAL, "start_potential",
             "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",

@@ -1,8 +1,8 @@
 /* ota_jvp after its door: the workspace it reserves, and its walk over heads. What a head's rows need of each
- * other is found first (tangents_coupled.c); rows that are alone or in order need nothing (tangents_rows.c).
+ * other is found first (jvp_coupled.c); rows that are alone or in order need nothing (jvp_rows.c).
  *
  * Memory besides backward's: keys, values and their tangents [keys][width] of one head and blocks of
- * OTA_BLOCK_ROWS rows a worker; coupled columns use backward's matrices. */
+ * OTA_TANGENT_ROWS rows a worker; coupled columns use backward's matrices. */
 #include "jvp.h"
 
 #include <math.h>
@@ -20,21 +20,21 @@ static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
 static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
     const int64_t width = plan->resolved.from_matrix ? 0 : plan->resolved.width;
     ota_arena *a = &plan->arena;
-    w->scores = take(a, OTA_BLOCK_ROWS, plan->device->stride);
-    w->along = take(a, OTA_BLOCK_ROWS, plan->device->stride);
-    w->weights = take(a, OTA_BLOCK_ROWS, plan->device->stride);
-    w->change = take(a, OTA_BLOCK_ROWS, plan->device->stride);
-    w->queries = take(a, OTA_BLOCK_ROWS, width);
-    w->queries_along = take(a, OTA_BLOCK_ROWS, width);
-    w->out = take(a, OTA_BLOCK_ROWS, plan->values_width);
-    w->line = take(a, 1, plan->device->stride);
+    w->scores = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
+    w->along = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
+    w->weights = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
+    w->change = take(a, OTA_TANGENT_ROWS, plan->course.padded_keys);
+    w->queries = take(a, OTA_TANGENT_ROWS, width);
+    w->queries_along = take(a, OTA_TANGENT_ROWS, width);
+    w->out = take(a, OTA_TANGENT_ROWS, plan->values_width);
+    w->line = take(a, 1, plan->course.padded_keys);
 }
 
 ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     const bool placed = a->base != NULL;
-    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->device->stride;
+    const int64_t width = r->from_matrix ? 0 : r->width, stride = plan->course.padded_keys;
     ota_tangent_space *home = ota_arena_take(a, 1, sizeof *home), s = {0};
     s.keys = take(a, width, stride);
     s.keys_along = take(a, width, stride);
@@ -48,8 +48,8 @@ ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane) {
     s.column_moved = take(a, 1, lane);
     s.row_sum = take(a, 1, lane);
     s.column_sum = take(a, 1, lane);
-    s.workers = ota_arena_take(a, (size_t)plan->device->worker_count, sizeof(ota_tangent_worker));
-    for (int k = 0; k < plan->device->worker_count; k++) {
+    s.workers = ota_arena_take(a, (size_t)ota_pool_threads(plan->pool), sizeof(ota_tangent_worker));
+    for (int k = 0; k < ota_pool_threads(plan->pool); k++) {
         ota_tangent_worker worker = {0};
         take_worker(plan, &worker);
         if (placed) s.workers[k] = worker;
@@ -91,7 +91,7 @@ static ota_status run_head(ota_tangent_job *job) {
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
     base->law = (ota_row_parameters){
-        .kernels = plan->device->kernels,
+        .kernels = plan->course.kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, base->head),
         .sink = ota_head_sink(r, base->head),
@@ -108,9 +108,10 @@ static ota_status run_head(ota_tangent_job *job) {
     memset(s->bad, 0, (size_t)r->queries * sizeof *s->bad);
     memset(s->f, 0, (size_t)r->queries * sizeof *s->f);
     memset(s->a, 0, (size_t)r->queries * sizeof *s->a);
-    memset(s->g, 0, (size_t)plan->device->stride * sizeof *s->g);
-    memset(s->b, 0, (size_t)plan->device->stride * sizeof *s->b);
-    if (ota_device_has_seats(plan->device) && plan->device->wide) s->matrix = base->seat->scores;
+    memset(s->g, 0, (size_t)plan->course.padded_keys * sizeof *s->g);
+    memset(s->b, 0, (size_t)plan->course.padded_keys * sizeof *s->b);
+    double *const matrix = plan->backend->gradient->memory(plan->device, base->place).matrix;
+    if (matrix != NULL) s->matrix = matrix;
     const ota_status status = follow_head(job);
     if (status != OTA_OK && status != OTA_CANCELLED && status != OTA_TIMEOUT) poison_head(job);
     return status;
@@ -120,16 +121,10 @@ ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_
                             ota_result *found) {
     const ota_resolved *r = &plan->resolved;
     const ota_gradients nothing = {.size = sizeof nothing};
-    ota_tangent_job job = {
-        .base = {.plan = plan,
-                 .arrays = arrays,
-                 .want = &nothing,
-                 .space = plan->backward,
-                 .slot = plan->device->slots,
-                 .seat = ota_device_has_seats(plan->device) ? plan->device->seats : NULL,
-                 .mode = ota_backward_mode_of(plan)},
-        .along = along,
-        .space = plan->backward->tangents};
+    ota_tangent_job job = {.base = ota_backward_job_of(plan, arrays),
+                           .along = along,
+                           .space = plan->backward->tangents};
+    job.base.want = &nothing;
     const int64_t group = r->key_heads > 0 ? r->heads / r->key_heads : 0;
     found->status = OTA_OK;
     for (int64_t index = 0; index < r->batch * r->heads; index++) {

@@ -18,11 +18,13 @@
 
 #include "backward.h"
 
-/* Scratch of one worker: a block of OTA_BLOCK_ROWS rows. */
+enum { OTA_TANGENT_ROWS = 16 }; /* of one block */
+
+/* Scratch of one worker: a block of OTA_TANGENT_ROWS rows. */
 typedef struct ota_tangent_worker {
-    double *scores, *along, *weights, *change; /* [OTA_BLOCK_ROWS][stride] S, U, P, dP */
-    double *queries, *queries_along;           /* [OTA_BLOCK_ROWS][width] */
-    double *out;                               /* [OTA_BLOCK_ROWS][values_width] */
+    double *scores, *along, *weights, *change; /* [OTA_TANGENT_ROWS][stride] S, U, P, dP */
+    double *queries, *queries_along;           /* [OTA_TANGENT_ROWS][width] */
+    double *out;                               /* [OTA_TANGENT_ROWS][values_width] */
     double *line;                              /* [stride] */
 } ota_tangent_worker;
 
@@ -51,11 +53,11 @@ typedef struct ota_tangent_row {
     double sum, sink_slope, sink_along;
 } ota_tangent_row;
 
-/* tangents_check.c: the door. `full` becomes a full-size copy. */
+/* jvp_check.c: the door. `full` becomes a full-size copy. */
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error);
 
-/* tangents_scores.c: keys and values of a head; then S and dS of rows [first, first + rows) into the worker's
+/* jvp_scores.c: keys and values of a head; then S and dS of rows [first, first + rows) into the worker's
  * `scores` and `along`. What `along` holds on forbidden pairs means nothing. */
 void ota_tangents_load(ota_tangent_job *job);
 void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int64_t first,
@@ -65,7 +67,7 @@ const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *
 /* A tangent that is a number, or one a head; 0 where it is absent. */
 double ota_tangent_number(const ota_array *a, int64_t head);
 
-/* tangents_rows.c: w of a pair of weight p. */
+/* jvp_rows.c: w of a pair of weight p. */
 double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p);
 /* dS -> U, in place, of `count` pairs of a row with weights p. */
 void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
@@ -83,17 +85,17 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
 void ota_tangents_free(ota_tangent_job *job);
 void ota_tangents_online(ota_tangent_job *job);
 
-/* tangents_masses.c: dR of a row of the solver's orientation, and dC of its columns once all rows are known. */
+/* jvp_masses.c: dR of a row of the solver's orientation, and dC of its columns once all rows are known. */
 double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,
                            bool finished);
 void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to);
 
-/* tangents_coupled.c: a and b of a head by conjugate gradients, or from its rounds; prefix writes its rows. */
+/* jvp_coupled.c: a and b of a head by conjugate gradients, or from its rounds; prefix writes its rows. */
 ota_status ota_tangents_implicit(ota_tangent_job *job);
 ota_status ota_tangents_rounds(ota_tangent_job *job);
 ota_status ota_tangents_prefix(ota_tangent_job *job);
 
-/* tangents.c: reserves the workspace (measuring or placed); one run over all heads after the doors. */
+/* jvp.c: reserves the workspace (measuring or placed); one run over all heads after the doors. */
 ota_tangent_space *ota_tangents_lay_out(ota_plan *plan, int64_t lane);
 ota_status ota_tangents_run(ota_plan *plan, const ota_arrays *arrays, const ota_tangents *along,
                             ota_result *found);

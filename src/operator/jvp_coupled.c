@@ -1,5 +1,5 @@
-/* Tangents of coupled columns. Tolerance mode solves the system of tangents.h by the conjugate gradients of
- * backward on the semi-dual; fixed rounds move their updates one after another (solver/unrolled_along.c);
+/* Tangents of coupled columns. Tolerance mode solves the system of jvp.h by the conjugate gradients of
+ * backward on the semi-dual; fixed rounds move their updates one after another (solvers/unrolled_along.c);
  * prefix solves every leading block again and keeps its last row [DER-04, DER-12..15].
  *
  *     right_j = sum_i w_ij (U_ij - row_right_i / den_i) - tau dC_j,   row_right_i = sum_j w_ij U_ij - tau dR_i
@@ -24,8 +24,8 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
     ota_tangent_worker *w = &walk->job->space->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+    for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
+        const int64_t rows = at + OTA_TANGENT_ROWS < last ? OTA_TANGENT_ROWS : last - at;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(walk->job, w, at, rows);
         walk->body(walk->job, w, at, rows, chunk);
@@ -59,11 +59,12 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
-    const int64_t m = plan->resolved.keys, at = k * plan->device->stride, lane = chunk * s->lane;
+    const int64_t m = plan->resolved.keys, at = k * plan->course.padded_keys,
+                  lane = chunk * s->lane;
     const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
     const double *u = w->along + at, *weight = w->weights + at, tau = job->base.law.tau;
     const double f = s->f[i];
-    double *slopes = s->matrix + i * plan->device->dense_stride;
+    double *slopes = s->matrix + i * plan->course.stride;
     double den = row.sink_slope, right = row.sink_slope * row.sink_along;
     for (int64_t j = 0; j < m; j++) {
         slopes[j] = ota_tangents_slope(job, w->scores[at + j], f, weight[j]);
@@ -96,13 +97,13 @@ static void turned_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->device->stride, lane = chunk * s->lane;
+        const int64_t i = first + k, at = k * plan->course.padded_keys, lane = chunk * s->lane;
         (void)ota_tangents_solve(job, w, k, i);
         double sum = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double p = w->weights[at + j];
             const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p);
-            s->matrix[j * plan->device->dense_stride + i] = slope;
+            s->matrix[j * plan->course.stride + i] = slope;
             s->partial[MASS][lane + j] += p;
             s->partial[SLOPES][lane + j] += slope;
             sum += p;
@@ -118,12 +119,11 @@ static void turned_right(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
     const ota_plan *plan = job->base.plan;
     ota_backward_space *s = job->base.space;
     for (int64_t k = 0; k < rows; k++) {
-        const int64_t i = first + k, at = k * plan->device->stride;
+        const int64_t i = first + k, at = k * plan->course.padded_keys;
         (void)ota_tangents_solve(job, w, k, i);
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
-            const double slope = s->matrix[j * plan->device->dense_stride + i],
-                         u = w->along[at + j];
+            const double slope = s->matrix[j * plan->course.stride + i], u = w->along[at + j];
             if (!(slope > 0.0)) continue;
             const double mean = s->dense[1][j] / s->dense[0][j];
             right += slope * (u - mean);
@@ -140,10 +140,10 @@ static ota_status form_turned(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const double tau = job->base.law.tau;
     ota_status status = walk_rows(job, turned_block);
-    ota_backward_add_chunks(s, MASS, plan->device->dense_rows, job->space->row_sum);
-    ota_backward_add_chunks(s, SLOPES, plan->device->dense_rows, s->dense[0]);
-    ota_backward_add_chunks(s, RIGHT, plan->device->dense_rows, s->dense[1]);
-    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
+    ota_backward_add_chunks(s, MASS, plan->course.rows, job->space->row_sum);
+    ota_backward_add_chunks(s, SLOPES, plan->course.rows, s->dense[0]);
+    ota_backward_add_chunks(s, RIGHT, plan->course.rows, s->dense[1]);
+    for (int64_t i = 0; i < plan->course.rows; i++) {
         const double sum = job->space->row_sum[i];
         if (p->rows == OTA_ROWS_RELAXED) s->dense[0][i] += tau * sum / p->row_strength;
         s->dense[1][i] -= tau * ota_tangents_of_row(job, i, sum, s->g[i], false);
@@ -154,7 +154,7 @@ static ota_status form_turned(ota_tangent_job *job) {
 static ota_status form_straight(ota_tangent_job *job) {
     ota_backward_space *s = job->base.space;
     const ota_status status = walk_rows(job, system_block);
-    const int64_t columns = job->base.plan->device->dense_columns;
+    const int64_t columns = job->base.plan->course.columns;
     ota_backward_add_chunks(s, RIGHT, columns, s->dense[6]);
     ota_backward_add_chunks(s, SCALE, columns, s->dense[7]);
     ota_backward_add_chunks(s, MASS, columns, job->space->column_sum);
@@ -167,7 +167,7 @@ static void load_potentials(ota_tangent_job *job) {
     for (int64_t j = 0; j < r->keys; j++)
         base->space->g[j] =
             ota_array_get(&base->arrays->column_potential, base->batch, base->head, 0, j);
-    job->held = base->plan->device->transposed;
+    job->held = base->plan->course.transposed;
     for (int64_t i = 0; i < r->queries && job->held; i++)
         base->space->f[i] =
             ota_array_get(&base->arrays->row_potential, base->batch, base->head, 0, i);
@@ -180,8 +180,8 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
     const double tau = job->base.law.tau;
-    const double *f = plan->device->transposed ? s->g : s->f,
-                 *g = plan->device->transposed ? s->f : s->g;
+    const double *f = plan->course.transposed ? s->g : s->f,
+                 *g = plan->course.transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, s->held);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
@@ -190,7 +190,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
                                 .used = s->held};
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
     system->scale = 0.0;
-    for (int64_t j = 0; j < plan->device->dense_columns; j++) {
+    for (int64_t j = 0; j < plan->course.columns; j++) {
         const double moved = tau * job->space->column_moved[j];
         s->held[j] =
             p->columns == OTA_COLUMNS_FREE || (p->columns == OTA_COLUMNS_CAPPED && !(g[j] < 0.0));
@@ -203,7 +203,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
 
 ota_status ota_tangents_implicit(ota_tangent_job *job) {
     load_potentials(job);
-    ota_status status = job->base.plan->device->transposed ? form_turned(job) : form_straight(job);
+    ota_status status = job->base.plan->course.transposed ? form_turned(job) : form_straight(job);
     if (status != OTA_OK) return status;
     ota_adjoint system = ota_backward_system(&job->base);
     bind_columns(job, &system);
@@ -220,13 +220,13 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
     (void)chunk;
     const ota_plan *plan = job->base.plan;
     ota_backward_space *space = job->base.space;
-    const int64_t m = plan->resolved.keys, stride = plan->device->dense_stride;
+    const int64_t m = plan->resolved.keys, stride = plan->course.stride;
     for (int64_t k = 0; k < rows; k++) {
-        const double *s = w->scores + k * plan->device->stride,
-                     *along = w->along + k * plan->device->stride;
+        const double *s = w->scores + k * plan->course.padded_keys,
+                     *along = w->along + k * plan->course.padded_keys;
         for (int64_t j = 0; j < m; j++) {
             const int64_t at =
-                plan->device->transposed ? j * stride + first + k : (first + k) * stride + j;
+                plan->course.transposed ? j * stride + first + k : (first + k) * stride + j;
             space->matrix[at] = s[j];
             space->gradient[at] = s[j] > -INFINITY ? along[j] : 0.0;
         }
@@ -236,10 +236,10 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
 static ota_status widen(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     ota_backward_space *space = job->base.space;
-    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
-        for (int64_t j = plan->device->dense_columns; j < plan->device->dense_stride; j++) {
-            space->matrix[i * plan->device->dense_stride + j] = -INFINITY;
-            space->gradient[i * plan->device->dense_stride + j] = 0.0;
+    for (int64_t i = 0; i < plan->course.rows; i++) {
+        for (int64_t j = plan->course.columns; j < plan->course.stride; j++) {
+            space->matrix[i * plan->course.stride + j] = -INFINITY;
+            space->gradient[i * plan->course.stride + j] = 0.0;
         }
     }
     return walk_rows(job, widen_block);
@@ -256,7 +256,7 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
     ota_backward_rounds(&job->base, &head, &rounds);
     const ota_mass_rule rule = {
         .row_sum = head.mu, .column_sum = head.nu, .g = head.g, .used = s->held, .finished = true};
-    for (int64_t i = 0; i < plan->device->dense_rows; i++)
+    for (int64_t i = 0; i < plan->course.rows; i++)
         job->space->row_moved[i] = ota_tangents_of_row(job, i, head.mu[i], 0.0, true);
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
     const ota_unrolled_along along = {.temperature = job->temperature,
@@ -271,7 +271,7 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
     if (status != OTA_OK) return status;
     const double *of_rows[] = {rounds.found_f, rounds.f_grad},
                  *of_columns[] = {head.g, rounds.g_grad};
-    const int turned = plan->device->transposed ? 1 : 0;
+    const int turned = plan->course.transposed ? 1 : 0;
     const double *const *queries = turned ? of_columns : of_rows;
     const double *const *keys = turned ? of_rows : of_columns;
     for (int64_t i = 0; i < r->queries; i++) {
@@ -298,7 +298,7 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     double *slopes = space->slopes + k * block->stride, *u = w->along, *p = w->weights;
     ota_row_found found;
     memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
-    ota_row_solve_f64(&job->base.law, s, block->g, m, v->mu[k], p, &found);
+    job->base.plan->course.algebra->row_solve(&job->base.law, s, block->g, m, v->mu[k], p, &found);
     v->f[k] = found.potential;
     ota_tangents_complete(job, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;

@@ -18,7 +18,7 @@ static double moved(const ota_tangent_job *job, const ota_array *a, int64_t k) {
 }
 
 static const ota_array *masses_of_rows(const ota_tangent_job *job) {
-    return job->base.plan->device->transposed ? &job->along->column_mass : &job->along->row_mass;
+    return job->base.plan->course.transposed ? &job->along->column_mass : &job->along->row_mass;
 }
 
 double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,
@@ -37,14 +37,14 @@ static void of_caps(const ota_tangent_job *job, double *to) {
     const ota_resolved *r = &plan->resolved;
     const int64_t batch = job->base.batch, head = job->base.head;
     const double cap = ota_tangent_number(&job->along->cap, 0);
-    const bool given = ota_array_present(plan->device->transposed ? &r->problem.row_mass
-                                                                  : &r->problem.column_mass);
+    const bool given =
+        ota_array_present(plan->course.transposed ? &r->problem.row_mass : &r->problem.column_mass);
     const ota_array *along =
-        plan->device->transposed ? &job->along->row_mass : &job->along->column_mass;
-    for (int64_t j = 0; j < plan->device->dense_columns; j++) {
-        const double mass = !given                     ? 1.0
-                            : plan->device->transposed ? ota_row_mass(r, batch, head, j)
-                                                       : ota_column_mass(r, batch, head, j, 1.0);
+        plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
+    for (int64_t j = 0; j < plan->course.columns; j++) {
+        const double mass = !given                    ? 1.0
+                            : plan->course.transposed ? ota_row_mass(r, batch, head, j)
+                                                      : ota_column_mass(r, batch, head, j, 1.0);
         to[j] = cap * mass + r->problem.cap * moved(job, along, j);
     }
 }
@@ -52,12 +52,12 @@ static void of_caps(const ota_tangent_job *job, double *to) {
 void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
-    const int64_t n = plan->device->dense_rows, m = plan->device->dense_columns;
-    const bool given = ota_array_present(plan->device->transposed ? &p->row_mass : &p->column_mass);
+    const int64_t n = plan->course.rows, m = plan->course.columns;
+    const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
     const bool scaled = p->columns == OTA_COLUMNS_EXACT && !(job->base.law.sink > -INFINITY);
     const ota_array *along =
-        plan->device->transposed ? &job->along->row_mass : &job->along->column_mass;
+        plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
     memset(to, 0, (size_t)m * sizeof *to);
     if (p->columns == OTA_COLUMNS_FREE) return;
     if (p->columns == OTA_COLUMNS_CAPPED) {

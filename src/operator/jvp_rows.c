@@ -54,19 +54,19 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
     const int64_t m = plan->resolved.keys;
-    const double *s = w->scores + k * plan->device->stride, *g = base->biased ? space->g : NULL;
-    double *p = w->weights + k * plan->device->stride;
+    const double *s = w->scores + k * plan->course.padded_keys, *g = base->biased ? space->g : NULL;
+    double *p = w->weights + k * plan->course.padded_keys;
     ota_row_found found;
     if (job->held) {
-        ota_row_weights_f64(&base->law, s, g, m, space->f[query], p, &found);
+        plan->course.algebra->row_weights(&base->law, s, g, m, space->f[query], p, &found);
     } else {
         const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
-        ota_row_solve_f64(&base->law, s, g, m, mu, p, &found);
+        plan->course.algebra->row_solve(&base->law, s, g, m, mu, p, &found);
         space->f[query] = found.potential;
         space->bad[query] |= found.nonfinite;
     }
     ota_tangent_row row = {.sum = found.mass + found.sink};
-    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->device->stride);
+    ota_tangents_complete(job, s, space->f[query], p, m, w->along + k * plan->course.padded_keys);
     complete_sink(job, space->f[query], found.sink, &row);
     return row;
 }
@@ -86,10 +86,10 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     const ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     const int64_t m = plan->resolved.keys, width = plan->values_width,
-                  stride = plan->device->stride;
+                  stride = plan->course.padded_keys;
     if (ota_array_present(&job->along->coupling)) {
-        ota_unpack_rows_f64(&job->along->coupling, base->batch, base->head, first, rows, w->change,
-                            stride);
+        base->plan->course.algebra->write_rows(&job->along->coupling, base->batch, base->head,
+                                               first, rows, w->change, stride);
     }
     if (!ota_array_present(&job->along->out) || width == 0) return;
     for (int64_t k = 0; plan->resolved.problem.dropout > 0.0 && k < rows; k++) {
@@ -97,24 +97,25 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->change + k * stride);
         ota_dropout_row_f64(&plan->resolved, key, first + k, 0, m, w->weights + k * stride);
     }
-    const ota_kernels_f64 *kernels = plan->device->kernels->f64;
+    const ota_host_algebra *algebra = plan->course.algebra;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
-    kernels->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);
+    algebra->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);
     if (ota_array_present(&job->along->values)) {
-        kernels->apply(w->weights, stride, job->space->values_along, width, rows, m, width, w->out,
+        algebra->apply(w->weights, stride, job->space->values_along, width, rows, m, width, w->out,
                        width);
     }
     for (int64_t k = 0; k < rows; k++) {
         if (!uses_broken(job, w->scores + k * stride, w->weights + k * stride)) continue;
         for (int64_t c = 0; c < width; c++) w->out[k * width + c] = (double)NAN;
     }
-    ota_unpack_rows_f64(&job->along->out, base->batch, base->head, first, rows, w->out, width);
+    base->plan->course.algebra->write_rows(&job->along->out, base->batch, base->head, first, rows,
+                                           w->out, width);
 }
 
 /* dP of a row: NaN on the allowed pairs of one that is not finite. */
 static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, int64_t query) {
     const ota_backward_space *space = job->base.space;
-    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
+    const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
     const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.law.tau;
     for (int64_t j = 0; j < m; j++) {
@@ -138,7 +139,7 @@ void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_
 /* a_i; the pairs that are `shut` (NULL: none) do not answer. */
 static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
                          double f, const ota_tangent_row *row, double moved, const bool *shut) {
-    const int64_t at = k * job->base.plan->device->stride, m = job->base.plan->resolved.keys;
+    const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
     double total = row->sink_slope, sum = row->sink_slope * row->sink_along;
     for (int64_t j = 0; j < m; j++) {
@@ -157,8 +158,8 @@ static void free_task(void *context, int64_t chunk, int worker) {
     ota_tangent_worker *w = &job->space->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
-    for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+    for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
+        const int64_t rows = at + OTA_TANGENT_ROWS < last ? OTA_TANGENT_ROWS : last - at;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) {
@@ -196,7 +197,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_backward_job *base = &job->base;
     const ota_plan *plan = base->plan;
     ota_backward_space *space = base->space;
-    const int64_t at = k * plan->device->stride, m = plan->resolved.keys;
+    const int64_t at = k * plan->course.padded_keys, m = plan->resolved.keys;
     const double *s = w->scores + at;
     double *p = w->weights + at, *change = w->change + at, *left = job->space->room_along;
     const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
@@ -204,7 +205,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     bool *shut = job->space->shut;
     ota_row_found found;
     for (int64_t j = 0; j < m; j++) shut[j] = job->space->room[j] > 0.0;
-    ota_row_online_f64(&base->law, s, m, mu, job->space->room, p, w->line, &found);
+    plan->course.algebra->row_online(&base->law, s, m, mu, job->space->room, p, w->line, &found);
     const double f = found.potential;
     space->f[query] = f;
     space->bad[query] = found.nonfinite;
@@ -231,8 +232,9 @@ void ota_tangents_online(ota_tangent_job *job) {
     const ota_resolved *r = &job->base.plan->resolved;
     ota_tangent_worker *w = &job->space->workers[0];
     start_capacities(job);
-    for (int64_t at = 0; at < r->queries; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < r->queries ? OTA_BLOCK_ROWS : r->queries - at;
+    for (int64_t at = 0; at < r->queries; at += OTA_TANGENT_ROWS) {
+        const int64_t rows =
+            at + OTA_TANGENT_ROWS < r->queries ? OTA_TANGENT_ROWS : r->queries - at;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) online_row(job, w, k, at + k);

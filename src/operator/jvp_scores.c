@@ -12,6 +12,10 @@
 
 #include "jvp.h"
 
+static const ota_host_algebra *algebra_of(const ota_tangent_job *job) {
+    return job->base.plan->course.algebra;
+}
+
 const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *along, int t) {
     if (along->terms == NULL) return NULL;
     const ota_array *a = &along->terms[t == r->term_count ? r->sink_place : r->term_places[t]];
@@ -27,10 +31,10 @@ double ota_tangent_number(const ota_array *a, int64_t head) {
 static void load_turned(const ota_tangent_job *job, const ota_array *from, double *to) {
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
-    const int64_t stride = base->plan->device->stride;
+    const int64_t stride = base->plan->course.padded_keys;
     double *row = job->space->workers[0].queries;
     for (int64_t j = 0; j < r->keys; j++) {
-        ota_pack_rows_f64(from, base->batch, base->key_head, j, 1, row, r->width);
+        algebra_of(job)->read_rows(from, base->batch, base->key_head, j, 1, row, r->width);
         for (int64_t k = 0; k < r->width; k++) to[k * stride + j] = row[k];
     }
 }
@@ -38,7 +42,8 @@ static void load_turned(const ota_tangent_job *job, const ota_array *from, doubl
 static void load_values(const ota_tangent_job *job, const ota_array *from, double *to) {
     const ota_plan *plan = job->base.plan;
     const int64_t width = plan->values_width;
-    ota_pack_rows_f64(from, job->base.batch, job->base.key_head, 0, plan->resolved.keys, to, width);
+    algebra_of(job)->read_rows(from, job->base.batch, job->base.key_head, 0, plan->resolved.keys,
+                               to, width);
     for (int64_t j = 0; j < plan->resolved.keys; j++) {
         for (int64_t k = 0; k < width; k++) {
             if (isfinite(to[j * width + k])) continue;
@@ -52,7 +57,7 @@ void ota_tangents_load(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_resolved *r = &plan->resolved;
     ota_tangent_space *s = job->space;
-    memset(s->broken, 0, (size_t)plan->device->stride * sizeof *s->broken);
+    memset(s->broken, 0, (size_t)plan->course.padded_keys * sizeof *s->broken);
     if (!r->from_matrix && r->width > 0) {
         load_turned(job, &r->problem.keys, s->keys);
         if (ota_array_present(&job->along->keys))
@@ -70,30 +75,31 @@ static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
     const ota_tangent_space *s = job->space;
-    const ota_kernels_f64 *kernels = base->plan->device->kernels->f64;
-    const int64_t stride = base->plan->device->stride, m = r->keys, width = r->width;
+    const ota_host_algebra *algebra = base->plan->course.algebra;
+    const int64_t stride = base->plan->course.padded_keys, m = r->keys, width = r->width;
     const size_t block = (size_t)(rows * stride) * sizeof(double);
     memset(w->along, 0, block);
     if (r->from_matrix) {
-        ota_pack_rows_f64(&r->problem.scores, base->batch, base->head, first, rows, w->scores,
-                          stride);
+        algebra_of(job)->read_rows(&r->problem.scores, base->batch, base->head, first, rows,
+                                   w->scores, stride);
         if (ota_array_present(&job->along->matrix)) {
-            ota_pack_rows_f64(&job->along->matrix, base->batch, base->head, first, rows, w->along,
-                              stride);
+            algebra_of(job)->read_rows(&job->along->matrix, base->batch, base->head, first, rows,
+                                       w->along, stride);
         }
         return;
     }
     memset(w->scores, 0, block);
     if (width == 0) return;
-    ota_pack_rows_f64(&r->problem.queries, base->batch, base->head, first, rows, w->queries, width);
-    kernels->apply(w->queries, width, s->keys, stride, rows, width, m, w->scores, stride);
+    algebra_of(job)->read_rows(&r->problem.queries, base->batch, base->head, first, rows,
+                               w->queries, width);
+    algebra->apply(w->queries, width, s->keys, stride, rows, width, m, w->scores, stride);
     if (ota_array_present(&job->along->keys)) {
-        kernels->apply(w->queries, width, s->keys_along, stride, rows, width, m, w->along, stride);
+        algebra->apply(w->queries, width, s->keys_along, stride, rows, width, m, w->along, stride);
     }
     if (!ota_array_present(&job->along->queries)) return;
-    ota_pack_rows_f64(&job->along->queries, base->batch, base->head, first, rows, w->queries_along,
-                      width);
-    kernels->apply(w->queries_along, width, s->keys, stride, rows, width, m, w->along, stride);
+    algebra_of(job)->read_rows(&job->along->queries, base->batch, base->head, first, rows,
+                               w->queries_along, width);
+    algebra->apply(w->queries_along, width, s->keys, stride, rows, width, m, w->along, stride);
 }
 
 /* dZ -> dB of a row; z: the raw products. */
@@ -144,7 +150,7 @@ static void add_terms(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
         }
     }
     if (!ota_array_present(&job->along->scores)) return;
-    ota_pack_rows_f64(&job->along->scores, batch, head, query, 1, w->line, r->keys);
+    algebra_of(job)->read_rows(&job->along->scores, batch, head, query, 1, w->line, r->keys);
     for (int64_t j = 0; j < r->keys; j++) along[j] += w->line[j];
 }
 
@@ -152,7 +158,7 @@ void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int6
                          int64_t rows) {
     const ota_backward_job *base = &job->base;
     const ota_resolved *r = &base->plan->resolved;
-    const int64_t stride = base->plan->device->stride;
+    const int64_t stride = base->plan->course.padded_keys;
     form_products(job, w, first, rows);
     for (int64_t k = 0; k < rows; k++) {
         double *s = w->scores + k * stride;
@@ -164,9 +170,10 @@ void ota_tangents_scores(const ota_tangent_job *job, ota_tangent_worker *w, int6
         for (int64_t j = 0; j < begin; j++) s[j] = -INFINITY;
         for (int64_t j = end; j < stride; j++) s[j] = -INFINITY;
         if (begin < end)
-            ota_row_scores_f64(r, base->batch, base->head, first + k, begin, end, s + begin);
+            algebra_of(job)->row_scores(r, base->batch, base->head, first + k, begin, end,
+                                        s + begin);
         /* What overflowed in forward is not finite here either. */
-        for (int64_t j = begin; j < end && !base->plan->device->wide; j++) {
+        for (int64_t j = begin; j < end && !ota_ladder_ends_f64(base->plan->course.ladder); j++) {
             if (fabs(s[j]) > (double)FLT_MAX) s[j] = s[j] > 0.0 ? INFINITY : -INFINITY;
         }
     }

@@ -17,12 +17,13 @@ static bool runs_plain_rounds(const ota_plan *plan) {
                        !s->relaxation_auto && !(s->tolerance_scaling > 0.0) &&
                        s->center == OTA_CENTER_NONE && !s->prune;
     /* Columns that never move leave softmax, bit for bit. */
-    const bool idle = s->rounds <= 0 || (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda > 0.0) &&
-                                         !ota_array_present(&p->lambdas));
-    if (s->fixed ? idle : p->columns == OTA_COLUMNS_ELASTIC) return false;
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const bool idle =
+        s->rounds <= 0 || (rule->damped && !(p->lambda > 0.0) && !ota_array_present(&p->lambdas));
+    if (s->fixed ? idle : rule->counted) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
-           p->rows == OTA_ROWS_HARD && r->order > 0.0 && !(r->order > 1.0);
+           p->rows == OTA_ROWS_HARD && p->regulariser == OTA_SOFTMAX;
 }
 
 static bool is_over(const ota_plan *plan) {
@@ -91,14 +92,19 @@ static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
-    plan->backend = ota_backend_named("");
+    plan->backend = ota_backend_named(r->settings.backend);
+    if (plan->backend == NULL) {
+        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
+                        "backend is '%s', an unknown name", r->settings.backend);
+    }
     const ota_status pooled =
         ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
     if (pooled != OTA_OK)
         return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     const ota_status created = choose_device(plan, error);
     if (created != OTA_OK) return created;
-    plan->walker_count = ota_backward_walkers(plan);
+    plan->walker_count =
+        plan->backend->gradient != NULL ? plan->backend->gradient->walkers(plan->device) : 1;
     measure(plan);
     fit_limit(plan);
     if (ota_arena_overflowed(&plan->arena)) {
@@ -158,6 +164,11 @@ const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
 
 const char *ota_kernel_name(int index) { return ota_backend_row(0)->level(index); }
+
+const char *ota_backend_name(int index) {
+    const ota_backend *backend = ota_backend_row(index);
+    return backend == NULL ? NULL : backend->name;
+}
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;

@@ -2,7 +2,7 @@
 #ifndef OTA_PLAN_H
 #define OTA_PLAN_H
 
-#include "backend/cpu/device.h"
+#include "backend/backend.h"
 #include "solvers/solver.h"
 
 struct ota_plan {

@@ -1,6 +1,6 @@
 /* The door: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
- * names the field, its value and the remedy. Here: scores, rules and masses; terms and supports are
- * check_support.c, options check_options.c. Below the door ranges are only asserted. */
+ * names the field, its value and the remedy. Here: scores and temperatures; what terms, supports, regularisers and
+ * columns ask for is checked in their folders, options in check_options.c. Below the door ranges are only asserted. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -99,54 +99,14 @@ static ota_status resolve_temperature(ota_resolved *r, ota_error *error) {
     return ota_check_number(p->temperature, "temperature", 0.0, true, DBL_MAX, false, error);
 }
 
-/* ---- rules and masses ------------------------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------------------------------- */
 
-static ota_status refuse_cell(const char *cell, const char *why, const char *hint,
-                              ota_error *error) {
+ota_status ota_refuse_cell(const char *cell, const char *why, const char *hint, ota_error *error) {
     return ota_fail(error, OTA_UNSUPPORTED, "method", hint, "%s is refused: %s", cell, why);
 }
 
-/* Neither a proof nor needed for one: what falls or is negative here was given by mistake. */
-static ota_status check_custom(const ota_problem *p, ota_error *error) {
-    const ota_custom *custom = &p->custom;
-    if (p->columns != OTA_COLUMNS_FREE || p->axis != OTA_AXIS_ROWS) {
-        return refuse_cell(p->axis != OTA_AXIS_ROWS ? "custom on the columns axis"
-                                                    : "custom with coupled columns",
-                           "a regulariser of the caller's is solved for rows alone",
-                           "use free columns on the rows axis", error);
-    }
-    if (custom->weight == NULL || custom->slope == NULL) {
-        return ota_fail(error, OTA_EINVAL,
-                        custom->weight == NULL ? "custom.weight" : "custom.slope",
-                        "give both functions", "a custom regulariser lacks its %s",
-                        custom->weight == NULL ? "weight" : "slope");
-    }
-    double before = 0.0, at = -INFINITY;
-    for (int k = -400; k <= 400; k++) {
-        const double x = 0.001 * k * fabs((double)k);
-        const double weight = custom->weight(custom->user, x);
-        const double slope = custom->slope(custom->user, x);
-        if (!(weight >= before)) {
-            return ota_fail(
-                error, OTA_EINVAL, "custom.weight",
-                "give the inverse of Omega', clipped at 0; Omega must be convex",
-                "custom.weight is %g at %g and %g at %g, but it may not fall below 0 or "
-                "below itself",
-                before, at, weight, x);
-        }
-        if (!(slope >= 0.0)) {
-            return ota_fail(error, OTA_EINVAL, "custom.slope",
-                            "give the derivative of custom.weight",
-                            "custom.slope is %g at %g, but weights never fall", slope, x);
-        }
-        before = weight;
-        at = x;
-    }
-    return OTA_OK;
-}
-
 static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
-    ota_problem *p = &r->problem;
+    const ota_problem *p = &r->problem;
     if ((int)p->regulariser < 0 || p->regulariser > OTA_CUSTOM) {
         return ota_fail(error, OTA_EINVAL, "regulariser", "use softmax, entmax, hard or custom",
                         "regulariser is %d", (int)p->regulariser);
@@ -159,139 +119,8 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "rows", "use hard or relaxed", "rows is %d",
                         (int)p->rows);
     }
-    if (!(p->order < 0.0) && !(p->order > 0.0) && !isnan(p->order)) p->order = 1.5;
-    if (p->regulariser == OTA_ENTMAX)
-        TRY(ota_check_number(p->order, "order", 1.0, true, DBL_MAX, false, error));
-    r->order = p->regulariser == OTA_SOFTMAX ? 1.0 : p->regulariser == OTA_HARD ? 0.0 : p->order;
-    if (p->regulariser == OTA_CUSTOM) {
-        /* Like entmax in what matters outside the row: no lse, and weights may be 0. */
-        r->order = 2.0;
-        TRY(check_custom(p, error));
-    }
-    if (p->columns == OTA_COLUMNS_RELAXED) {
-        TRY(ota_check_number(p->strength, "strength", 0.0, true, DBL_MAX, false, error));
-    }
-    if (p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_ONLINE) {
-        TRY(ota_check_number(p->cap, "cap", 0.0, true, DBL_MAX, false, error));
-    }
-    if (p->columns == OTA_COLUMNS_ELASTIC) {
-        TRY(ota_check_number(p->lambda, "lambda", 0.0, false, 2.0, true, error));
-        TRY(ota_check_number((double)p->steps, "steps", 0.0, false, 1.0e15, false, error));
-        if (ota_array_present(&p->lambdas)) {
-            if (p->axis == OTA_AXIS_COLUMNS) {
-                return ota_fail(error, OTA_UNSUPPORTED, "lambdas",
-                                "use the rows axis or one lambda",
-                                "a lambda per key has no meaning on the columns axis");
-            }
-            const int64_t want[4] = {1, 1, 1, r->keys};
-            TRY(ota_check_vector(&p->lambdas, "lambdas", want, false, 0.0, false,
-                                 1.9999999999999998, error));
-        }
-    }
-    if (p->regulariser == OTA_ENTMAX && p->columns == OTA_COLUMNS_ELASTIC) {
-        return refuse_cell("entmax/elastic",
-                           "the elastic update multiplies scalings, which only entropy plans have",
-                           "use entmax/relaxed or softmax/elastic", error);
-    }
-    if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_ELASTIC) {
-        return refuse_cell("hard/elastic",
-                           "the elastic update multiplies scalings, which only entropy plans have",
-                           "use softmax/elastic with a small temperature", error);
-    }
-    if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_RELAXED) {
-        return refuse_cell("hard/relaxed",
-                           "without smoothing a KL penalty on the columns leaves the plan neither "
-                           "unique nor a matching",
-                           "use hard/capped or softmax/relaxed with a small temperature", error);
-    }
-    if (p->rows == OTA_ROWS_RELAXED) {
-        TRY(ota_check_number(p->row_strength, "row_strength", 0.0, true, DBL_MAX, false, error));
-        if (p->columns != OTA_COLUMNS_RELAXED || p->regulariser != OTA_SOFTMAX) {
-            return ota_fail(error, OTA_UNSUPPORTED, "rows", "use softmax/relaxed, or hard rows",
-                            "relaxed rows need softmax with relaxed columns");
-        }
-    }
-    if ((int)p->axis < 0 || p->axis > OTA_AXIS_COLUMNS) {
-        return ota_fail(error, OTA_EINVAL, "axis", "use rows or columns", "axis is %d",
-                        (int)p->axis);
-    }
-    const bool printed = p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS;
-    const bool scaling = p->regulariser == OTA_SOFTMAX &&
-                         (p->columns == OTA_COLUMNS_EXACT || p->columns == OTA_COLUMNS_ELASTIC ||
-                          p->columns == OTA_COLUMNS_RELAXED || p->columns == OTA_COLUMNS_CAPPED);
-    if (printed && !scaling) {
-        return ota_fail(error, OTA_UNSUPPORTED, p->start != OTA_SIDE_ROWS ? "start" : "end",
-                        "leave start and end at rows",
-                        "the printed start and end orders exist for softmax with exact, relaxed, "
-                        "capped or elastic columns only");
-    }
-    if (p->axis == OTA_AXIS_COLUMNS &&
-        (p->columns == OTA_COLUMNS_PREFIX || p->columns == OTA_COLUMNS_ONLINE)) {
-        return ota_fail(
-            error, OTA_UNSUPPORTED, "axis", "use the rows axis",
-            "%s columns process queries in order, which the transposed problem does not have",
-            p->columns == OTA_COLUMNS_PREFIX ? "prefix" : "online");
-    }
-    if (p->axis == OTA_AXIS_COLUMNS && ota_array_present(&p->lambdas)) {
-        return ota_fail(error, OTA_UNSUPPORTED, "lambdas", "use one lambda, or the rows axis",
-                        "lambdas name keys, but the columns axis updates queries");
-    }
-    if (p->axis == OTA_AXIS_COLUMNS && r->has_sink) {
-        return ota_fail(error, OTA_UNSUPPORTED, "sink", "use the rows axis",
-                        "a sink is one more key and has no place on the columns axis");
-    }
-    if (p->columns == OTA_COLUMNS_PREFIX && r->has_sink) {
-        return ota_fail(error, OTA_UNSUPPORTED, "sink", "use online or capped columns",
-                        "prefix columns share all mass among the keys and leave the sink nothing");
-    }
-    if (p->columns == OTA_COLUMNS_PREFIX && r->queries > r->keys) {
-        return ota_fail(error, OTA_EINVAL, "queries", "give at least as many keys as queries",
-                        "prefix needs queries <= keys, got %" PRId64 " queries and %" PRId64
-                        " keys",
-                        r->queries, r->keys);
-    }
-    return OTA_OK;
-}
-
-static ota_status resolve_masses(ota_resolved *r, ota_error *error) {
-    const ota_problem *p = &r->problem;
-    if (ota_array_present(&p->row_mass)) {
-        const int64_t want[4] = {r->batch, r->heads, 1, r->queries};
-        TRY(ota_check_vector(&p->row_mass, "row_mass", want, true, 0.0, false, DBL_MAX, error));
-        if (p->row_mass.size[3] != r->queries) {
-            return ota_fail(error, OTA_EINVAL, "row_mass", "give one mass per query",
-                            "row_mass has %" PRId64 " entries for %" PRId64 " queries",
-                            p->row_mass.size[3], r->queries);
-        }
-    }
-    const bool transposed = p->axis == OTA_AXIS_COLUMNS;
-    if (!ota_array_present(&p->column_mass) && r->has_sink && p->columns == OTA_COLUMNS_EXACT) {
-        return ota_fail(
-            error, OTA_EINVAL, "column_mass", "give column masses that leave the sink a share",
-            "exact columns with a sink need a column_mass with a total below the rows' mass");
-    }
-    if (ota_array_present(&p->column_mass)) {
-        const int64_t want[4] = {r->batch, r->heads, 1, r->keys};
-        TRY(ota_check_vector(&p->column_mass, "column_mass", want, true, 0.0, false, DBL_MAX,
-                             error));
-        if (p->column_mass.size[3] != r->keys) {
-            return ota_fail(error, OTA_EINVAL, "column_mass", "give one mass per key",
-                            "column_mass has %" PRId64 " entries for %" PRId64 " keys",
-                            p->column_mass.size[3], r->keys);
-        }
-    }
-    /* The side the column rule governs: keys, or queries of the transposed problem. */
-    const ota_array *governed = transposed ? &p->row_mass : &p->column_mass;
-    const char *field = transposed ? "row_mass" : "column_mass";
-    if (ota_array_present(governed) &&
-        (p->columns == OTA_COLUMNS_FREE || p->columns == OTA_COLUMNS_PREFIX)) {
-        return ota_fail(error, OTA_EINVAL, field,
-                        "leave it out or use exact, relaxed, capped, elastic or online",
-                        "%s has no meaning for %s columns%s", field,
-                        p->columns == OTA_COLUMNS_FREE ? "free" : "prefix",
-                        transposed ? " on the columns axis" : "");
-    }
-    return OTA_OK;
+    TRY(ota_resolve_regulariser(r, error));
+    return ota_resolve_columns(r, error);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -308,7 +137,7 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     TRY(ota_resolve_terms(r, error));
     TRY(ota_resolve_supports(r, error));
     TRY(resolve_rules(r, error));
-    TRY(resolve_masses(r, error));
+    TRY(ota_resolve_masses(r, error));
     TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, true, error));
     TRY(ota_resolve_options(r, options, error));
     r->problem.terms = r->terms;

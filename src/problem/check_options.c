@@ -31,9 +31,9 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
     }
     s->fixed = o.rounds != 0;
     s->rounds = o.rounds == OTA_NO_ROUNDS ? 0 : o.rounds;
-    if (r->problem.columns == OTA_COLUMNS_ELASTIC) {
+    if (r->rule_rounds >= 0) {
         s->fixed = true;
-        s->rounds = r->problem.steps;
+        s->rounds = r->rule_rounds;
     }
     if (o.anneal_start < 0.0 || o.anneal_start > 0.0 || isnan(o.anneal_start)) {
         TRY(ota_check_number(o.anneal_start, "anneal_start", 0.0, true, DBL_MAX, false, error));
@@ -46,9 +46,7 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
             return ota_fail(error, OTA_EINVAL, "anneal_rounds", "use 1 or more",
                             "anneal_rounds is %" PRId64, o.anneal_rounds);
         }
-        s->anneal_rounds = o.anneal_rounds > 0                         ? o.anneal_rounds
-                           : r->problem.columns == OTA_COLUMNS_ELASTIC ? 1
-                                                                       : 5;
+        s->anneal_rounds = o.anneal_rounds > 0 ? o.anneal_rounds : r->rule_rounds >= 0 ? 1 : 5;
         s->anneal_keep_scaling = o.anneal_keep_scaling != 0;
     }
     s->relaxation =
@@ -90,6 +88,13 @@ ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_er
                         "cpu is '%.32s', an unknown level", cpu);
     }
     (void)snprintf(s->cpu, sizeof s->cpu, "%s", cpu);
+    /* Whether there is one of that name, the plan finds out. */
+    const char *backend = o.backend == NULL ? "" : o.backend;
+    if (strlen(backend) >= sizeof s->backend) {
+        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
+                        "backend is '%.32s', an unknown name", backend);
+    }
+    (void)snprintf(s->backend, sizeof s->backend, "%s", backend);
     const char *solver = o.solver == NULL ? "auto" : o.solver;
     if (strlen(solver) >= sizeof s->solver) {
         return ota_fail(error, OTA_EINVAL, "solver", "doctor lists the solvers",

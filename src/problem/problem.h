@@ -38,6 +38,7 @@ typedef struct ota_settings {
     const ota_executor *executor;
     char solver[32];
     char cpu[16];
+    char backend[16]; /* "": the default */
 } ota_settings;
 
 /* `problem` is a full-size copy whose terms and supports point into this struct (so a resolved problem
@@ -54,10 +55,11 @@ typedef struct ota_resolved {
     bool from_matrix;
     ota_type type; /* of queries or the matrix */
     int64_t batch, heads, key_heads, queries, keys, width;
-    double scale;   /* sign of `cost` folded in */
-    double order;   /* alpha; 1 for softmax, 0 for hard */
-    int64_t offset; /* position of query 0 */
-    bool row_terms; /* some term or support must be evaluated pair by pair */
+    double scale;        /* sign of `cost` folded in */
+    double order;        /* alpha; 1 for softmax, 0 for hard */
+    int64_t offset;      /* position of query 0 */
+    int64_t rule_rounds; /* that the column rule fixes; -1: none */
+    bool row_terms;      /* some term or support must be evaluated pair by pair */
     ota_settings settings;
 } ota_resolved;
 
@@ -96,7 +98,7 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
                        double otherwise);
 double ota_key_lambda(const ota_resolved *r, int64_t key);
 
-/* support.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
+/* masks.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
  * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
 void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
                    int64_t *begin, int64_t *end);
@@ -104,12 +106,12 @@ void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t 
 bool ota_pair_allowed(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                       int64_t key);
 
-/* bend.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
-void ota_bend_f32(const float *restrict x, int64_t count, float *restrict bent,
-                  float *restrict left);
-void ota_bend_f64(const double *restrict x, int64_t count, double *restrict bent,
-                  double *restrict left);
-/* terms.c: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
+/* softcap.c: bent = tanh x and left = 1 - tanh^2 x; NaN stays NaN in `bent`. The three arrays are apart. */
+void ota_softcap_tanh_f32(const float *restrict x, int64_t count, float *restrict bent,
+                          float *restrict left);
+void ota_softcap_tanh_f64(const double *restrict x, int64_t count, double *restrict bent,
+                          double *restrict left);
+/* row_scores.inc.h: turns raw products q.k (or matrix entries) of keys [begin, end) into scores S: scale, terms in
  * order, elementwise supports (-inf). row[0] belongs to key `begin`. When !r->row_terms, S = scale * raw
  * is all there is and callers may fold it. */
 void ota_row_scores_f32(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
@@ -125,9 +127,8 @@ void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t q
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, double *row);
 
-/* arrays_check.c: the door of forward. `full` becomes a full-size copy of `given`. */
+/* check_arrays.c: the door of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
 
-/* marginal.h holds the one formula of the column update. */
 #endif

@@ -15,26 +15,8 @@
 #ifndef OTA_ADJOINT_H
 #define OTA_ADJOINT_H
 
-#include "columns/marginal.h"
+#include "backend/gradient.h"
 #include "solver.h"
-
-enum {
-    OTA_ADJOINT_CHUNKS = 32,
-    OTA_ADJOINT_VECTORS = 6,
-    OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
-};
-
-/* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
- * this share of the offset, so that it stays below the residuals that are promised. */
-#define OTA_OFFSET_SHARE 1.0e-5
-
-/* Rows [first, last) of one of the OTA_ADJOINT_CHUNKS pieces that never depend on threads. */
-static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
-    const int64_t share = (rows + OTA_ADJOINT_CHUNKS - 1) / OTA_ADJOINT_CHUNKS;
-    const int64_t step = (share + 15) / 16 * 16;
-    *first = chunk * step < rows ? chunk * step : rows;
-    *last = *first + step < rows ? *first + step : rows;
-}
 
 typedef struct ota_adjoint {
     /* given */

@@ -36,9 +36,9 @@ ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped) {
             continue;
         }
         last = residual;
-        ota_column_step(state, tau, 1.0);
+        ota_update_columns(state, tau, 1.0);
         extrapolated = ota_extrapolate(&h, state->pass.previous, head->g, state->pass.columns,
-                                       head->rule == OTA_COLUMNS_CAPPED ? 0.0 : INFINITY);
+                                       ota_head_rule(head)->ceiling);
     }
 }
 
@@ -53,7 +53,8 @@ static size_t workspace(const ota_head_shape *shape) {
 }
 
 static const char *refuses(const ota_resolved *r) {
-    if (r->order > 1.0) return "Anderson acceleration exists for softmax only; use newton";
+    if (ota_regulariser_of(r->problem.regulariser)->thresholded)
+        return "Anderson acceleration exists for softmax only; use newton";
     return ota_tolerance_only(r);
 }
 

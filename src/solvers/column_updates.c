@@ -5,52 +5,52 @@
 #include <math.h>
 #include <string.h>
 
-void ota_column_step(ota_coupled *state, double t, double omega) {
+static ota_column_sums sums_of(const ota_coupled *state) {
+    const ota_head *head = state->head;
+    return (ota_column_sums){.count = state->pass.columns,
+                             .sum = state->pass.column,
+                             .target = state->pass.target,
+                             .g = head->g,
+                             .strength = head->strength};
+}
+
+void ota_update_columns(ota_coupled *state, double t, double omega) {
     ota_head *head = state->head;
     double *g = head->g;
+    ota_column_step step = {0};
     memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
-        const ota_marginal step = ota_column_marginal(head->rule, t, head->strength, lambda);
+        if (j == 0 || head->lambdas != NULL) step = ota_head_step(head, j, t);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
         if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0))
             continue;
-        const double next = ota_marginal_update(
-            step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
+        const double next =
+            ota_column_next(step, t, g[j], log(state->pass.target[j]) - state->pass.column_lse[j]);
         if (!(omega > 1.0 || omega < 1.0) || !(next > -INFINITY)) {
             g[j] = next;
         } else {
-            const double moved = (1.0 - omega) * g[j] + omega * next;
-            g[j] = moved < step.ceiling ? moved : step.ceiling;
+            g[j] = ota_column_relax(step, omega, g[j], next);
         }
     }
 }
 
 double ota_column_residual(const ota_coupled *state) {
     const ota_head *head = state->head;
-    double residual = 0.0;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        const double c = state->pass.column[j], target = state->pass.target[j], g = head->g[j];
-        if (head->rule == OTA_COLUMNS_RELAXED) {
-            residual += target > 0.0 ? fabs(c - target * exp(-g / head->strength)) : c;
-        } else if (head->rule == OTA_COLUMNS_CAPPED) {
-            residual += c > target ? c - target : g < 0.0 || g > 0.0 ? target - c : 0.0;
-        } else {
-            residual += fabs(c - target);
-        }
-    }
+    const ota_column_sums columns = sums_of(state);
+    const double residual = ota_head_rule(head)->residual(&columns);
     return head->mass > 0.0 ? residual / head->mass : residual;
 }
 
 void ota_constant_mode(ota_coupled *state) {
     ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (head->rule != OTA_COLUMNS_RELAXED || head->sink > -INFINITY) return;
+    if (!rule->penalised || head->sink > -INFINITY) return;
     double reached = 0.0, wanted = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->pass.target[j] > 0.0) || !(state->pass.column_lse[j] > -INFINITY)) continue;
         reached += state->pass.column[j];
-        wanted += state->pass.target[j] * exp(-head->g[j] / head->strength);
+        wanted += rule->wanted(state->pass.target[j], head->g[j], head->strength);
     }
     const double stiffness =
         1.0 / head->strength + (head->row_strength < INFINITY
@@ -80,11 +80,9 @@ double ota_measure(ota_coupled *state) {
     head->row_error = head->mass > 0.0 ? row_error / head->mass : row_error;
     const double residual = ota_column_residual(state);
     head->column_error = residual;
-    if (head->rule == OTA_COLUMNS_CAPPED) {
-        double excess = 0.0;
-        for (int64_t j = 0; j < pass->columns; j++) {
-            if (pass->column[j] > pass->target[j]) excess += pass->column[j] - pass->target[j];
-        }
+    if (ota_head_rule(head)->excess != NULL) {
+        const ota_column_sums columns = sums_of(state);
+        const double excess = ota_head_rule(head)->excess(&columns);
         head->column_error = head->mass > 0.0 ? excess / head->mass : excess;
     }
     return residual > head->row_error || isnan(residual) ? residual : head->row_error;

@@ -115,7 +115,7 @@ static void load_potentials(ota_coupled *state) {
     for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!head->warm || !isfinite(head->g[j])) head->g[j] = 0.0;
-        if (head->rule == OTA_COLUMNS_CAPPED && head->g[j] > 0.0) head->g[j] = 0.0;
+        head->g[j] = ota_column_project(ota_head_rule(head), head->g[j]);
         /* A fixed number of rounds closes such keys in its own first column update. */
         if (closes && !(head->nu[j] > 0.0)) head->g[j] = -INFINITY;
     }
@@ -125,7 +125,7 @@ static void load_potentials(ota_coupled *state) {
  * key. */
 static int64_t find_shut_row(ota_coupled *state) {
     const ota_head *head = state->head;
-    const bool elastic = head->rule == OTA_COLUMNS_ELASTIC;
+    const bool damped = ota_head_rule(head)->damped;
     const bool never_closes = head->settings->fixed && head->settings->rounds == 0;
     int64_t shut = -1;
     memset(state->pass.column_lse, 0,
@@ -134,9 +134,9 @@ static int64_t find_shut_row(ota_coupled *state) {
         if (!(head->mu[i] > 0.0)) continue;
         bool open = head->sink > -INFINITY;
         for (int64_t j = 0; j < state->pass.columns; j++) {
-            const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
+            const double lambda = ota_head_parameters(head, j).lambda;
             const bool closed =
-                !(head->nu[j] > 0.0) && !never_closes && !(elastic && !(lambda > 0.0));
+                !(head->nu[j] > 0.0) && !never_closes && !(damped && !(lambda > 0.0));
             if (ota_score(&state->pass, i, j) > -INFINITY) {
                 state->pass.column_lse[j] = 1.0;
                 if (!closed) open = true;
@@ -152,22 +152,22 @@ static int64_t find_shut_row(ota_coupled *state) {
 /* OTA_OK, or OTA_INFEASIBLE with a sentence. */
 static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance;
     const int64_t shut = find_shut_row(state);
     double total = 0.0;
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
-        if (head->rule == OTA_COLUMNS_EXACT && !used && head->nu[j] > slack * head->mass &&
-            !head->settings->fixed) {
+        if (rule->balanced && !used && head->nu[j] > slack * head->mass && !head->settings->fixed) {
             (void)snprintf(head->sentence, sizeof head->sentence,
                            "key %" PRId64 " must receive %g and no query may use it", j,
                            head->nu[j]);
             return OTA_INFEASIBLE;
         }
-        if (used || head->rule == OTA_COLUMNS_EXACT) total += head->nu[j];
+        if (used || rule->balanced) total += head->nu[j];
         /* A relaxed key without queries only adds a constant to the objective. */
-        if (!used && head->rule == OTA_COLUMNS_RELAXED) state->pass.target[j] = 0.0;
+        if (!used && rule->penalised) state->pass.target[j] = 0.0;
     }
     if (shut >= 0) {
         (void)snprintf(
@@ -175,7 +175,7 @@ static ota_status check_masses(ota_coupled *state) {
             "query %" PRId64 " has mass and no key it may use has a positive column mass", shut);
         return OTA_INFEASIBLE;
     }
-    if (head->rule == OTA_COLUMNS_EXACT) {
+    if (rule->balanced) {
         const bool sink = head->sink > -INFINITY;
         if (sink ? !(total < head->mass) : fabs(total - head->mass) > slack * head->mass) {
             (void)snprintf(head->sentence, sizeof head->sentence,
@@ -190,8 +190,7 @@ static ota_status check_masses(ota_coupled *state) {
             state->pass.target[j] *= head->mass / total;
     }
     const double rounding = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
-    if (head->rule == OTA_COLUMNS_CAPPED && !(head->sink > -INFINITY) &&
-        total < head->mass * (1.0 - rounding)) {
+    if (rule->capacity && !(head->sink > -INFINITY) && total < head->mass * (1.0 - rounding)) {
         (void)snprintf(head->sentence, sizeof head->sentence,
                        "the capacities of the keys in use add up to %g and the row masses to %g",
                        total, head->mass);
@@ -216,8 +215,8 @@ static void say_infeasible(ota_head *head) {
                    "no plan on the allowed pairs meets the masses: some keys cannot be filled by, "
                    "or cannot take, "
                    "the queries that must use them; %s",
-                   head->rule == OTA_COLUMNS_EXACT ? ways_out()
-                                                   : "raise the cap or relax the columns");
+                   ota_head_rule(head)->balanced ? ways_out()
+                                                 : "raise the cap or relax the columns");
 }
 
 /* A copy of the scores without the unusable pairs. */
@@ -303,12 +302,12 @@ static int64_t count_allowed(const ota_coupled *state) {
 static bool search_by_peeling(ota_coupled *state) {
     ota_head *head = state->head;
     int64_t unusable = 0;
-    if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return true;
+    if (!ota_head_rule(head)->balanced || head->sink > -INFINITY) return true;
     if (!peel(state, &unusable)) {
         say_infeasible(head);
         return false;
     }
-    if (unusable == 0 || head->order > 1.0) return true;
+    if (unusable == 0 || ota_head_regulariser(head)->thresholded) return true;
     head->unusable = unusable;
     const int64_t allowed = count_allowed(state);
     const bool identity =
@@ -329,15 +328,15 @@ static void spread_usable(ota_coupled *state, int64_t from) {
  * With a sink the support has one more column that every query may use. */
 static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
-    const bool sink = head->sink > -INFINITY, exact = head->rule == OTA_COLUMNS_EXACT;
+    const bool sink = head->sink > -INFINITY, balanced = ota_head_rule(head)->balanced;
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
-    const bool tsallis = head->order > 1.0, wanted = exact || tsallis;
+    const bool tsallis = ota_head_regulariser(head)->thresholded, wanted = balanced || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         state->pass.column_lse[j] = state->pass.target[j];
         total += state->pass.target[j];
     }
-    state->pass.column_lse[state->pass.columns] = exact ? head->mass - total : INFINITY;
+    state->pass.column_lse[state->pass.columns] = balanced ? head->mass - total : INFINITY;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             state->allowed[i * columns + j] =
@@ -350,7 +349,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
         .support = state->allowed,
         .mu = head->mu,
         .nu = state->pass.column_lse,
-        .capped = !exact,
+        .capped = !balanced,
         .tolerance = head->mass_tolerance,
         .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
     ota_feasible_counts counts = {0};
@@ -390,9 +389,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
 }
 
 bool ota_coupled_search(ota_coupled *state) {
-    const ota_column_rule rule = state->head->rule;
-    if (state->support_known || !state->masked ||
-        (rule != OTA_COLUMNS_EXACT && rule != OTA_COLUMNS_CAPPED))
+    if (state->support_known || !state->masked || !ota_head_rule(state->head)->constrained)
         return true;
     state->support_known = true;
     if (state->allowed == NULL) return search_by_peeling(state);
@@ -407,7 +404,8 @@ bool ota_coupled_search(ota_coupled *state) {
 /* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
 static ota_domain domain_of(ota_coupled *state, bool linear) {
     const ota_head *head = state->head;
-    if (head->row_strength < INFINITY || head->order > 1.0) return OTA_DOMAIN_ROWS;
+    if (head->row_strength < INFINITY || !ota_head_regulariser(head)->exponential)
+        return OTA_DOMAIN_ROWS;
     if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
     return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
                ? OTA_DOMAIN_LINEAR
@@ -519,8 +517,8 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
            s->relaxation_auto || s->tolerance_scaling > 0.0;
 }
 
-static unsigned needs_of(const ota_settings *s, double order) {
-    if (order > 1.0) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
+static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regulariser) {
+    if (regulariser->thresholded) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }
@@ -528,7 +526,7 @@ static unsigned needs_of(const ota_settings *s, double order) {
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     head->method = ota_solver_newton.name;
-    if (head->order > 1.0) return ota_newton_run(state, stopped);
+    if (ota_head_regulariser(head)->thresholded) return ota_newton_run(state, stopped);
     head->method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
@@ -541,27 +539,30 @@ static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
 }
 
 static ota_status solve_auto(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->settings, head->order), true, run_auto);
+    return ota_coupled_solve(head, needs_of(head->settings, ota_head_regulariser(head)), true,
+                             run_auto);
 }
 
 static size_t auto_workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape, needs_of(&shape->resolved->settings, shape->resolved->order));
+    return ota_coupled_bytes(shape,
+                             needs_of(&shape->resolved->settings,
+                                      ota_regulariser_of(shape->resolved->problem.regulariser)));
 }
 
 const char *ota_not_coupled(const ota_resolved *r) {
-    const ota_column_rule rule = r->problem.columns;
-    if (rule != OTA_COLUMNS_EXACT && rule != OTA_COLUMNS_RELAXED && rule != OTA_COLUMNS_CAPPED &&
-        rule != OTA_COLUMNS_ELASTIC) {
+    if (ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_POTENTIALS) {
         return "it serves exact, relaxed, capped and elastic columns";
     }
-    return r->order < 1.0 ? "hard plans have no temperature; use assignment or transport" : NULL;
+    return !ota_regulariser_of(r->problem.regulariser)->smooth
+               ? "hard plans have no temperature; use assignment or transport"
+               : NULL;
 }
 
 const char *ota_tolerance_only(const ota_resolved *r) {
     if (ota_not_coupled(r) != NULL) return ota_not_coupled(r);
     if (r->settings.fixed)
         return "it runs to a tolerance, not for a fixed number of rounds; use sinkhorn or log";
-    if (r->problem.columns == OTA_COLUMNS_ELASTIC)
+    if (ota_column_rule_of(r->problem.columns)->counted)
         return "elastic columns are a number of Sinkhorn rounds";
     if (r->problem.end == OTA_SIDE_COLUMNS)
         return "it ends on a row update; the printed order needs sinkhorn or log";
@@ -574,7 +575,8 @@ const char *ota_tolerance_only(const ota_resolved *r) {
 }
 
 static const char *refuses_auto(const ota_resolved *r) {
-    return r->order > 1.0 ? ota_tolerance_only(r) : ota_not_coupled(r);
+    return ota_regulariser_of(r->problem.regulariser)->thresholded ? ota_tolerance_only(r)
+                                                                   : ota_not_coupled(r);
 }
 
 const ota_solver ota_solver_coupled = {

@@ -1,12 +1,11 @@
 /* Column-coupled heads: what sinkhorn.c, anderson.c, newton.c and coupled.c share.
  *
- * ota_passes (backend.h) says what a pass over the scores finds. L is all a column update needs (marginal.h), c is all
+ * ota_passes (backend.h) says what a pass over the scores finds. L is all a column update needs (columns.h), c is all
  * the residual of numeric policy 3.5 needs. All potentials are in units of S. */
 #ifndef OTA_COUPLED_H
 #define OTA_COUPLED_H
 
 #include "problem/feasible.h"
-#include "columns/marginal.h"
 #include "base/extrapolation.h"
 #include "solver.h"
 
@@ -91,7 +90,7 @@ double ota_column_residual(const ota_coupled *state);
  * exact: no weight moves). */
 void ota_constant_mode(ota_coupled *state);
 /* One column update at temperature t from L, over-relaxed by omega. */
-void ota_column_step(ota_coupled *state, double t, double omega);
+void ota_update_columns(ota_coupled *state, double t, double omega);
 
 /* ---- methods -------------------------------------------------------------------------------- */
 

@@ -10,8 +10,10 @@
 #include "solver.h"
 
 static const char *not_hard(const ota_resolved *r) {
-    if (r->order > 0.0) return "it has no smoothing, so it solves hard methods only";
-    if (r->problem.columns != OTA_COLUMNS_EXACT && r->problem.columns != OTA_COLUMNS_CAPPED) {
+    if (r->problem.regulariser != OTA_HARD)
+        return "it has no smoothing, so it solves hard methods only";
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
+    if (rule->coupling != OTA_COUPLING_POTENTIALS || !rule->constrained) {
         return "it needs exact or capped columns";
     }
     return NULL;
@@ -38,7 +40,7 @@ static size_t assignment_workspace(const ota_head_shape *shape) {
 /* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */
 static void measure(ota_head *head) {
     double *sums = head->workspace;
-    double rows = 0.0, columns = 0.0;
+    double rows = 0.0;
     memset(sums, 0, (size_t)head->columns * sizeof *sums);
     for (int64_t i = 0; i < head->rows; i++) {
         const double *plan = head->plan + i * head->stride;
@@ -49,10 +51,10 @@ static void measure(ota_head *head) {
         }
         if (!(head->sink > -INFINITY)) rows += fabs(sum - head->mu[i]);
     }
-    for (int64_t j = 0; j < head->columns; j++) {
-        const double over = sums[j] - head->nu[j];
-        columns += head->rule == OTA_COLUMNS_EXACT ? fabs(over) : over > 0.0 ? over : 0.0;
-    }
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_sums found = {
+        .count = head->columns, .sum = sums, .target = head->nu, .g = head->g};
+    const double columns = rule->excess != NULL ? rule->excess(&found) : rule->residual(&found);
     head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
     head->column_error = head->mass > 0.0 ? columns / head->mass : 0.0;
     head->emission = OTA_EMIT_PLAN;
@@ -76,7 +78,7 @@ static ota_status solve_transport(ota_head *head) {
                              .narrow = head->narrow,
                              .mu = head->mu,
                              .nu = head->nu,
-                             .capped = head->rule == OTA_COLUMNS_CAPPED,
+                             .capped = ota_head_rule(head)->capacity,
                              .sink = head->sink,
                              .tolerance = head->mass_tolerance,
                              .watch = {ota_interrupted, head->settings},
@@ -100,7 +102,7 @@ static bool all_units(const double *mass, int64_t count, double unit) {
 
 static ota_status solve_assignment(ota_head *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
-    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    const bool capped = ota_head_rule(head)->capacity;
     const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
     const bool matching = sizes && !(head->sink > -INFINITY) && unit > 0.0 &&
                           all_units(head->mu, head->rows, unit) &&

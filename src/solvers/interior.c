@@ -143,14 +143,14 @@ static double start(interior *n) {
     for (int64_t j = 0; j < state->pass.columns; j++) {
         n->free_part[j] = 0.0;
         if (!(head->g[j] > -INFINITY)) continue;
-        head->g[j] = head->rule == OTA_COLUMNS_CAPPED ? -delta : 0.0;
+        head->g[j] = ota_head_rule(head)->capacity ? -delta : 0.0;
     }
     for (int64_t i = 0; i < state->pass.rows; i++) {
         start_row(n, i, delta);
         const double *p = n->plan + i * state->pass.stride;
         for (int64_t j = 0; j < state->pass.columns; j++) n->free_part[j] += p[j];
     }
-    for (int64_t j = 0; j < state->pass.columns && head->rule == OTA_COLUMNS_CAPPED; j++) {
+    for (int64_t j = 0; j < state->pass.columns && ota_head_rule(head)->capacity; j++) {
         const double left = state->pass.target[j] - n->free_part[j],
                      least = 0.1 * state->pass.target[j];
         n->free_part[j] = left > least ? left : least;
@@ -209,23 +209,26 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
+static ota_interior_key key_of(const interior *n, int64_t j) {
+    const ota_coupled *state = n->state;
+    const bool slack = ota_head_rule(state->head)->capacity;
+    return (ota_interior_key){.own = n->free_part[j],
+                              .g = state->head->g[j],
+                              .target = state->pass.target[j],
+                              .strength = state->head->strength,
+                              .step = n->step[j],
+                              .beta = n->beta,
+                              .second = slack ? n->second[j] : 0.0};
+}
+
 /* What column j's own unknown (c or s) would be after a step without dg, and its share of the
  * diagonal. */
 static double own_part(const interior *n, int64_t j, double *diagonal) {
-    const ota_coupled *state = n->state;
-    const ota_head *head = state->head;
-    const double own = n->free_part[j], g = head->g[j], target = state->pass.target[j];
+    const ota_column_rule_row *rule = ota_head_rule(n->state->head);
+    if (rule->capacity) n->second[j] = n->corrected ? -n->free_move[j] * n->step[j] : 0.0;
+    const ota_interior_key key = key_of(n, j);
     *diagonal = 0.0;
-    if (head->rule == OTA_COLUMNS_RELAXED) {
-        *diagonal = own / head->strength;
-        return own > 0.0 ? own - own * (g / head->strength + log(own / target)) : 0.0;
-    }
-    if (head->rule == OTA_COLUMNS_CAPPED) {
-        n->second[j] = n->corrected ? -n->free_move[j] * n->step[j] : 0.0;
-        *diagonal = own / -g;
-        return target - (n->beta - n->second[j]) / -g;
-    }
-    return target;
+    return rule->interior_part != NULL ? rule->interior_part(&key, diagonal) : key.target;
 }
 
 static void assemble(interior *n) {
@@ -287,6 +290,7 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
 static double move(interior *n, double *product, double *complement) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     double limit = 1.0;
     *product = *complement = 0.0;
     ota_each_chunk(&state->pass, move_chunk, n);
@@ -299,10 +303,10 @@ static double move(interior *n, double *product, double *complement) {
         const double own = n->free_part[j], g = head->g[j], dg = n->step[j];
         n->free_move[j] = 0.0;
         if (!(own > 0.0)) continue;
-        if (head->rule == OTA_COLUMNS_RELAXED) {
-            n->free_move[j] = -own * ((g + dg) / head->strength + log(own / state->pass.target[j]));
-        } else if (head->rule == OTA_COLUMNS_CAPPED) {
-            n->free_move[j] = (own * dg + n->beta - n->second[j]) / -g - own;
+        if (rule->interior_move == NULL) continue;
+        const ota_interior_key key = key_of(n, j);
+        n->free_move[j] = rule->interior_move(&key);
+        if (rule->capacity) {
             if (dg * limit > -g) limit = -g / dg;
             *product -= n->free_move[j] * dg;
             *complement -= own * g;
@@ -394,10 +398,10 @@ static void factor(interior *n) {
                          state->pass.columns, n->pivots, NULL);
 }
 
-/* Keys of a capped head whose capacity is not used up have no price. */
+/* Keys with a capacity whose capacity is not used up have no price. */
 static void settle_caps(interior *n) {
     ota_head *head = n->state->head;
-    if (head->rule != OTA_COLUMNS_CAPPED) return;
+    if (!ota_head_rule(head)->capacity) return;
     for (int64_t j = 0; j < n->state->pass.columns; j++) {
         if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j])
             head->g[j] = 0.0;
@@ -431,7 +435,7 @@ static void part_blocks(interior *n, double slack) {
 /* How many products the mean is taken over. */
 static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
-    int64_t count = state->head->rule == OTA_COLUMNS_CAPPED ? state->pass.columns : 0;
+    int64_t count = ota_head_rule(state->head)->capacity ? state->pass.columns : 0;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < state->pass.columns; j++)
             count += n->plan[i * state->pass.stride + j] > 0.0;

@@ -88,13 +88,14 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
 static void evaluate(newton *n) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     ota_each_chunk(&state->pass, solve_chunk, n);
     ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
     state->pass.temperature = n->t;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double wanted = state->pass.target[j];
-        if (head->rule == OTA_COLUMNS_RELAXED && wanted > 0.0)
-            wanted *= exp(-head->g[j] / head->strength);
+        if (rule->wanted != NULL && wanted > 0.0)
+            wanted = rule->wanted(wanted, head->g[j], head->strength);
         n->gradient[j] = head->g[j] > -INFINITY ? state->pass.column[j] - wanted : 0.0;
     }
     n->residual = ota_column_residual(state);
@@ -117,6 +118,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_host_algebra *algebra = head->algebra;
+    const bool thresholded = ota_head_regulariser(head)->thresholded;
     const double keep =
         head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
     double *leak = state->pass.partial + chunk * state->pass.padded_columns,
@@ -128,7 +130,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
-        if (head->order > 1.0) {
+        if (thresholded) {
             for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
             sink = slope_of(n, head->mu[i], sink);
         }
@@ -182,6 +184,7 @@ void ota_newton_links(ota_coupled *state) {
 static void form_system(newton *n) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     ota_each_chunk(&state->pass, curve_chunk, n);
     ota_add_chunks(&state->pass, state->pass.partial, n->excess);
     ota_add_chunks(&state->pass, state->pass.relaxed, n->diagonal);
@@ -191,10 +194,8 @@ static void form_system(newton *n) {
     const double shift = n->shift * n->residual * mean;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         double more = shift;
-        if (head->rule == OTA_COLUMNS_RELAXED && head->g[j] > -INFINITY) {
-            more +=
-                n->t * state->pass.target[j] * exp(-head->g[j] / head->strength) / head->strength;
-        }
+        if (rule->diagonal != NULL && head->g[j] > -INFINITY)
+            more += rule->diagonal(state->pass.target[j], head->g[j], head->strength, n->t);
         n->excess[j] += more;
         n->diagonal[j] += more;
         n->right[j] = -n->t * n->gradient[j];
@@ -283,10 +284,10 @@ static void solve_free(newton *n) {
                         n->direction);
 }
 
-/* Exact columns without a sink do not feel a constant; unlinked keys would let it drift away. */
+/* Balanced columns without a sink do not feel a constant; unlinked keys would let it drift away. */
 static void drop_constant(const ota_coupled *state, double *vector) {
     const ota_head *head = state->head;
-    if (head->rule != OTA_COLUMNS_EXACT || head->sink > -INFINITY) return;
+    if (!ota_head_rule(head)->balanced || head->sink > -INFINITY) return;
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(head->g[j] > -INFINITY)) continue;
@@ -298,20 +299,28 @@ static void drop_constant(const ota_coupled *state, double *vector) {
     }
 }
 
-/* The step of the quadratic model; for caps its minimum over g <= 0 by exchanging active sets,
+static bool is_held(const ota_coupled *state, int64_t j) {
+    const ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    return rule->held != NULL &&
+           rule->held(&key, state->pass.column[j], state->pass.target[j], head->g[j]);
+}
+
+/* The step of the quadratic model; below a ceiling its minimum there by exchanging active sets,
  * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
 static void find_direction(newton *n) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
-    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     form_system(n);
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const bool held = capped && !(head->g[j] < 0.0) && n->gradient[j] < 0.0;
+        const bool held = is_held(state, j);
         state->fixed[j] = held || !(head->g[j] > -INFINITY);
         n->direction[j] = 0.0;
     }
     solve_free(n);
-    for (int exchange = 0; capped && exchange < EXCHANGES; exchange++) {
+    for (int exchange = 0; rule->held != NULL && exchange < EXCHANGES; exchange++) {
         int64_t changes = 0;
         memcpy(n->search, n->direction, (size_t)state->pass.columns * sizeof *n->search);
         multiply(n);
@@ -320,9 +329,9 @@ static void find_direction(newton *n) {
             if (state->fixed[j] != 0 && n->product[j] > n->right[j]) {
                 state->fixed[j] = 0;
                 changes++;
-            } else if (state->fixed[j] == 0 && n->direction[j] > -head->g[j]) {
+            } else if (state->fixed[j] == 0 && n->direction[j] > rule->ceiling - head->g[j]) {
                 state->fixed[j] = 1;
-                n->direction[j] = -head->g[j];
+                n->direction[j] = rule->ceiling - head->g[j];
                 changes++;
             }
         }
@@ -333,20 +342,19 @@ static void find_direction(newton *n) {
 
 /* ---- line search ----------------------------------------------------------------------------- */
 
-/* Moves to origin + length * direction (caps: projected) and returns the slope there. */
+/* Moves to origin + length * direction, projected, and returns the slope there. */
 static double try_length(newton *n, double length) {
     ota_coupled *state = n->state;
     ota_head *head = state->head;
-    const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(n->origin[j] > -INFINITY)) continue;
-        const double next = n->origin[j] + length * n->direction[j];
-        head->g[j] = capped && next > 0.0 ? 0.0 : next;
+        head->g[j] = ota_column_project(rule, n->origin[j] + length * n->direction[j]);
     }
     evaluate(n);
     double slope = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const bool clipped = capped && n->origin[j] + length * n->direction[j] > 0.0;
+        const bool clipped = n->origin[j] + length * n->direction[j] > rule->ceiling;
         if (!clipped) slope += n->gradient[j] * n->direction[j];
     }
     return slope;
@@ -491,16 +499,17 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
-static unsigned needs_of(double order) {
-    return order > 1.0 ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+static unsigned needs_of(const ota_regulariser_row *regulariser) {
+    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->order), false, ota_newton_run);
+    return ota_coupled_solve(head, needs_of(ota_head_regulariser(head)), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape, needs_of(shape->resolved->order));
+    return ota_coupled_bytes(shape,
+                             needs_of(ota_regulariser_of(shape->resolved->problem.regulariser)));
 }
 
 const ota_solver ota_solver_newton = {

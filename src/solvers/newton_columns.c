@@ -52,6 +52,7 @@ static void update_task(void *context, int64_t task, int worker) {
     const column_job *job = context;
     ota_coupled *state = job->state;
     ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     double *x = state->gathered + 2 * task * job->length, *p = x + job->length;
     const int64_t first = task * job->share;
     for (int64_t j = first; j < first + job->share && j < state->pass.columns; j++) {
@@ -63,16 +64,15 @@ static void update_task(void *context, int64_t task, int worker) {
                                         p, &found);
         double g = found.potential;
         if (found.empty || !isfinite(g)) continue;
-        if (head->rule == OTA_COLUMNS_RELAXED)
-            g = relaxed_potential(job, x, state->pass.target[j], p);
-        head->g[j] = head->rule == OTA_COLUMNS_CAPPED && g > 0.0 ? 0.0 : g;
+        if (rule->penalised) g = relaxed_potential(job, x, state->pass.target[j], p);
+        head->g[j] = ota_column_project(rule, g);
     }
 }
 
 void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
-    if (!(state->head->order > 1.0)) {
+    if (ota_head_regulariser(state->head)->exponential) {
         ota_column_pass(state, t);
-        ota_column_step(state, t, 1.0);
+        ota_update_columns(state, t, 1.0);
         return;
     }
     column_job job = {.state = state, .scores = scores, .law = ota_coupled_rows(state, t)};

@@ -10,11 +10,13 @@
 #include "solver.h"
 
 static const char *not_prefix(const ota_resolved *r) {
-    return r->problem.columns == OTA_COLUMNS_PREFIX ? NULL : "it solves prefix columns only";
+    return ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING
+               ? NULL
+               : "it solves prefix columns only";
 }
 
-static const ota_solver *inner_solver(double order) {
-    return order > 0.0 ? &ota_solver_coupled : &ota_solver_assignment;
+static const ota_solver *inner_solver(const ota_regulariser_row *regulariser) {
+    return regulariser->smooth ? &ota_solver_coupled : &ota_solver_assignment;
 }
 
 typedef struct prefix_memory {
@@ -25,12 +27,12 @@ typedef struct prefix_memory {
 } prefix_memory;
 
 static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shape *shape,
-                    double order, int64_t rows, int64_t stride) {
+                    const ota_regulariser_row *regulariser, int64_t rows, int64_t stride) {
     size_t row_bytes = 0;
     memory->plan = NULL;
-    if (order <= 0.0 && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
+    if (!regulariser->smooth && !ota_size_mul((size_t)stride, sizeof(double), &row_bytes))
         arena->overflowed = true;
-    if (order <= 0.0) memory->plan = ota_arena_take(arena, (size_t)rows, row_bytes);
+    if (!regulariser->smooth) memory->plan = ota_arena_take(arena, (size_t)rows, row_bytes);
     memory->f = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->mu = ota_arena_take(arena, (size_t)rows, sizeof(double));
     memory->nu = ota_arena_take(arena, (size_t)stride, sizeof(double));
@@ -41,7 +43,7 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shap
     }
     const ota_head_shape block = {
         .backend = shape->backend, .resolved = shape->resolved, .rows = rows, .columns = stride};
-    const size_t bytes = inner_solver(order)->workspace(&block);
+    const size_t bytes = inner_solver(regulariser)->workspace(&block);
     if (bytes == SIZE_MAX)
         arena->overflowed = true;
     else
@@ -51,8 +53,8 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shap
 static size_t prefix_workspace(const ota_head_shape *shape) {
     ota_arena arena = {0};
     prefix_memory memory;
-    lay_out(&arena, &memory, shape, shape->resolved->order, shape->rows,
-            (shape->columns + 15) / 16 * 16);
+    lay_out(&arena, &memory, shape, ota_regulariser_of(shape->resolved->problem.regulariser),
+            shape->rows, (shape->columns + 15) / 16 * 16);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
@@ -83,8 +85,8 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
 static ota_status solve_prefix(ota_head *head) {
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     prefix_memory memory;
-    lay_out(&arena, &memory, NULL, head->order, head->rows, head->stride);
-    const ota_solver *inner = inner_solver(head->order);
+    lay_out(&arena, &memory, NULL, ota_head_regulariser(head), head->rows, head->stride);
+    const ota_solver *inner = inner_solver(ota_head_regulariser(head));
     const ota_row_parameters law = {head->kernels, head->order, head->tau,
                                     head->sink,    INFINITY,    NULL};
     ota_status worst = OTA_OK;

@@ -1,40 +1,34 @@
 /* Table rows of the solvers that treat each row alone (rows.c does the work). */
 #include "solver.h"
 
-static const char *needs(const ota_resolved *r, double order_low, double order_high,
-                         ota_column_rule columns) {
-    const ota_column_rule rule = r->problem.columns;
-    const bool still = rule == OTA_COLUMNS_ELASTIC && !(r->problem.lambda > 0.0) &&
-                       !ota_array_present(&r->problem.lambdas);
+static const char *needs(const ota_resolved *r, ota_regulariser regulariser) {
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
+    const bool still =
+        rule->damped && !(r->problem.lambda > 0.0) && !ota_array_present(&r->problem.lambdas);
     /* No column update ever happens, or none that changes anything. */
     const bool untouched = r->settings.fixed && (r->settings.rounds == 0 || still) &&
                            r->problem.rows == OTA_ROWS_HARD && r->problem.start == OTA_SIDE_ROWS &&
-                           rule != OTA_COLUMNS_PREFIX && rule != OTA_COLUMNS_ONLINE;
-    if (r->order < order_low || r->order > order_high) return "it belongs to another regulariser";
-    if (rule != columns && !untouched) return "it does not know this column rule";
+                           rule->coupling == OTA_COUPLING_POTENTIALS;
+    if (r->problem.regulariser != regulariser) return "it belongs to another regulariser";
+    if (rule->coupling != OTA_COUPLING_NONE && !untouched)
+        return "it does not know this column rule";
     return NULL;
 }
 
-static const char *softmax_refuses(const ota_resolved *r) {
-    return needs(r, 1.0, 1.0, OTA_COLUMNS_FREE);
-}
+static const char *softmax_refuses(const ota_resolved *r) { return needs(r, OTA_SOFTMAX); }
 
-static const char *entmax_refuses(const ota_resolved *r) {
-    return r->order > 1.0 && r->problem.regulariser != OTA_CUSTOM
-               ? needs(r, r->order, r->order, OTA_COLUMNS_FREE)
-               : "it belongs to another regulariser";
-}
+static const char *entmax_refuses(const ota_resolved *r) { return needs(r, OTA_ENTMAX); }
 
 static const char *custom_refuses(const ota_resolved *r) {
     return r->problem.regulariser == OTA_CUSTOM ? NULL : "it belongs to another regulariser";
 }
 
-static const char *argmax_refuses(const ota_resolved *r) {
-    return needs(r, 0.0, 0.0, OTA_COLUMNS_FREE);
-}
+static const char *argmax_refuses(const ota_resolved *r) { return needs(r, OTA_HARD); }
 
 static const char *online_refuses(const ota_resolved *r) {
-    return r->problem.columns == OTA_COLUMNS_ONLINE ? NULL : "it solves online columns only";
+    return ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_ORDERED
+               ? NULL
+               : "it solves online columns only";
 }
 
 const ota_solver ota_solver_softmax = {.name = "softmax",

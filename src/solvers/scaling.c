@@ -4,57 +4,70 @@
 #include <float.h>
 #include <math.h>
 
-#include "columns/marginal.h"
-
 /* Scalings beyond these, 2^(lift/2), are absorbed: products of kernel, v and u keep their
  * significand wherever the weight itself is a normal number of the type. */
 static const double bound[2] = {0x1p256, 0x1p32};
 /* Sums below these have lost part of their terms to the end of the type's range. */
 static const double least_sum[2] = {0x1p-500, 0x1p-60};
 
-static double key_lambda(const ota_head *head, int64_t j) {
-    return head->lambdas != NULL ? head->lambdas[j] : head->lambda;
+static ota_column_sums sums_of(const ota_scaling *s) {
+    const ota_head *head = s->head;
+    return (ota_column_sums){.count = head->columns,
+                             .sum = s->sum,
+                             .scaling = s->scaling,
+                             .target = s->target,
+                             .g = head->g,
+                             .strength = head->strength};
 }
 
 bool ota_scaling_begin(ota_scaling *s) {
     const ota_head *head = s->head;
-    const bool exact = head->rule == OTA_COLUMNS_EXACT, sink = head->sink > -INFINITY;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const bool balanced = rule->balanced, sink = head->sink > -INFINITY;
     double total = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] != 0;
         /* A solve to a tolerance names such a key and refuses. */
-        const bool shut = exact && !used && !head->settings->fixed;
+        const bool shut = balanced && !used && !head->settings->fixed;
         if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
-        if (used || exact) total += head->nu[j];
-        s->target[j] = !used && head->rule == OTA_COLUMNS_RELAXED ? 0.0 : head->nu[j];
+        if (used || balanced) total += head->nu[j];
+        s->target[j] = !used && rule->penalised ? 0.0 : head->nu[j];
     }
     if (!(head->mass > 0.0)) return false;
-    if (exact && sink && !(total < head->mass)) return false;
-    if (exact && !sink) {
+    if (balanced && sink && !(total < head->mass)) return false;
+    if (balanced && !sink) {
         if (!(fabs(total - head->mass) <= head->mass_tolerance * head->mass) || !(total > 0.0))
             return false;
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= head->mass / total;
     }
-    return !(head->rule == OTA_COLUMNS_CAPPED && !sink && total < head->mass);
+    return !(rule->capacity && !sink && total < head->mass);
 }
 
 ota_scaling_state ota_scaling_step(ota_scaling *s) {
     const ota_head *head = s->head;
     const double t = head->tau, high = bound[head->narrow], low = 1.0 / high;
     ota_scaling_state state = OTA_SCALING_INSIDE;
+    ota_column_step step = {0};
+    bool divides = false;
     for (int64_t j = 0; j < head->columns; j++) {
+        if (j == 0 || head->lambdas != NULL) {
+            step = ota_head_step(head, j, t);
+            divides = ota_column_step_divides(step);
+        }
         if ((s->used != NULL && s->used[j] == 0) || !(s->scaling[j] > 0.0)) continue;
-        const ota_marginal step =
-            ota_column_marginal(head->rule, t, head->strength, key_lambda(head, j));
         if (!(step.gain > 0.0)) continue;
         const double a = s->absorbed[j];
         if (!(s->sum[j] > least_sum[head->narrow])) return OTA_SCALING_LOST;
         double next = s->target[j] / s->sum[j];
-        const bool plain = !(fabs(step.forget - 1.0) > 0.0) && !(fabs(step.gain - 1.0) > 0.0);
-        if (plain && step.ceiling < INFINITY) next = fmin(next, exp((step.ceiling - a) / t));
-        if (!plain) {
+        if (divides && step.ceiling < INFINITY) {
+            const double most = exp((step.ceiling - a) / t);
+            const double least = step.floor * next;
+            next = fmin(next, most);
+            if (step.floor > 0.0) next = fmax(next, least);
+        }
+        if (!divides) {
             const double g = a + t * log(s->scaling[j]);
-            next = exp((ota_marginal_update(step, t, g, log(next) + a / t) - a) / t);
+            next = exp((ota_column_next(step, t, g, log(next) + a / t) - a) / t);
         }
         s->scaling[j] = next;
         if (!(next <= high)) state = OTA_SCALING_OUTSIDE;
@@ -67,13 +80,13 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
 
 void ota_scaling_potentials(ota_scaling *s) {
     const ota_head *head = s->head;
+    const bool rests = ota_head_rule(head)->held != NULL;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = s->scaling[j];
         const double a = s->absorbed[j];
         head->g[j] = v > 1.0 || v < 1.0 ? a + head->tau * log(v) : a;
-        /* A key at its ceiling has g = 0, whatever rounding its scaling went through. */
-        if (head->rule == OTA_COLUMNS_CAPPED && fabs(head->g[j]) <= 8.0 * DBL_EPSILON * fabs(a))
-            head->g[j] = 0.0;
+        /* A key that rests has g = 0, whatever rounding its scaling went through. */
+        if (rests && fabs(head->g[j]) <= 8.0 * DBL_EPSILON * fabs(a)) head->g[j] = 0.0;
     }
 }
 
@@ -105,47 +118,31 @@ ota_scaling_state ota_scaling_restore(ota_scaling *s) {
 
 void ota_scaling_measure(ota_scaling *s) {
     ota_head *head = s->head;
-    double error = 0.0;
-    for (int64_t j = 0; j < head->columns; j++) {
-        const double c = s->scaling[j] * s->sum[j], target = s->target[j];
-        if (head->rule == OTA_COLUMNS_RELAXED) {
-            error += target > 0.0 ? fabs(c - target * exp(-head->g[j] / head->strength)) : c;
-        } else if (head->rule == OTA_COLUMNS_CAPPED) {
-            error += fmax(0.0, c - target);
-        } else {
-            error += fabs(c - target);
-        }
-    }
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_sums columns = sums_of(s);
+    const double error = rule->excess != NULL ? rule->excess(&columns) : rule->residual(&columns);
     head->column_error = error / head->mass;
 }
 
 double ota_scaling_residual(ota_scaling *s) {
     const ota_head *head = s->head;
-    double residual = 0.0;
-    if (head->rule != OTA_COLUMNS_EXACT) ota_scaling_potentials(s);
-    for (int64_t j = 0; j < head->columns; j++) {
-        const double c = s->scaling[j] * s->sum[j], target = s->target[j], g = head->g[j];
-        if (head->rule == OTA_COLUMNS_RELAXED) {
-            residual += target > 0.0 ? fabs(c - target * exp(-g / head->strength)) : c;
-        } else if (head->rule == OTA_COLUMNS_CAPPED) {
-            residual += c > target ? c - target : g < 0.0 || g > 0.0 ? target - c : 0.0;
-        } else {
-            residual += fabs(c - target);
-        }
-    }
-    return residual / head->mass;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    if (!rule->equality) ota_scaling_potentials(s);
+    const ota_column_sums columns = sums_of(s);
+    return rule->residual(&columns) / head->mass;
 }
 
 double ota_scaling_constant(ota_scaling *s) {
     const ota_head *head = s->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
     /* With a sink the constant moves weight between the sink and the keys: no closed form. */
-    if (head->rule != OTA_COLUMNS_RELAXED || head->sink > -INFINITY) return 1.0;
+    if (!rule->penalised || head->sink > -INFINITY) return 1.0;
     double reached = 0.0, wanted = 0.0;
     ota_scaling_potentials(s);
     for (int64_t j = 0; j < head->columns; j++) {
         if (!(s->target[j] > 0.0) || !(s->scaling[j] > 0.0)) continue;
         reached += s->scaling[j] * s->sum[j];
-        wanted += s->target[j] * exp(-head->g[j] / head->strength);
+        wanted += rule->wanted(s->target[j], head->g[j], head->strength);
     }
     const double factor = exp(log(wanted / reached) * head->strength / head->tau);
     if (!isfinite(factor) || !(factor > 0.0)) return 1.0;

@@ -3,7 +3,7 @@
  *     K = exp((S + a - m_i) / t),  v = exp((g - a) / t)
  *     u_i = mu_i / (sum_j K_ij v_j + sink_i),   c_j = sum_i u_i K_ij
  *     exact     v' = nu / c                             capped   v' = min(nu / c, exp(-a / t))
- *     others    g' by marginal.h with L = log c - a / t
+ *     others    g' by columns.h with L = log c - a / t
  *
  * with a the part of g that the kernel has absorbed. Exact and capped columns need no logarithm. */
 #ifndef OTA_SCALING_H

@@ -161,7 +161,7 @@ static void begin(rounds *r) {
     if (r->from_columns && (!idle || r->to_columns)) {
         for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
         ota_column_pass(r->state, r->t);
-        ota_column_step(r->state, r->t, r->omega);
+        ota_update_columns(r->state, r->t, r->omega);
         r->round = r->to_columns ? 0 : 1;
     }
 }
@@ -182,7 +182,7 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
             cool(r, t);
             ota_column_pass(state, t);
         }
-        ota_column_step(state, r->t, r->omega);
+        ota_update_columns(state, r->t, r->omega);
     }
     head->rounds = asked;
     head->temperature_reached = r->t;
@@ -225,7 +225,7 @@ ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *sto
         if (r.round >= r.settings->max_rounds) return OTA_SPENT;
         *stopped = ota_coupled_tick(state, r.round, r.residual);
         if (*stopped != OTA_OK) return OTA_STOPPED;
-        ota_column_step(state, t, r.both > 1.0 ? r.both : r.omega);
+        ota_update_columns(state, t, r.both > 1.0 ? r.both : r.omega);
     }
 }
 
@@ -248,8 +248,9 @@ static size_t linear_workspace(const ota_head_shape *shape) {
 static size_t log_workspace(const ota_head_shape *shape) { return ota_coupled_bytes(shape, 0); }
 
 static const char *refuses(const ota_resolved *r) {
-    return r->order > 1.0 ? "Sinkhorn rounds exist for softmax only; use newton"
-                          : ota_not_coupled(r);
+    return ota_regulariser_of(r->problem.regulariser)->thresholded
+               ? "Sinkhorn rounds exist for softmax only; use newton"
+               : ota_not_coupled(r);
 }
 
 const ota_solver ota_solver_sinkhorn = {

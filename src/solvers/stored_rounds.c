@@ -40,7 +40,7 @@ typedef struct progress {
 static bool turn(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
-    return !kernel->lost && !kernel->shut && !kernel->wild;
+    return !kernel->lost && !kernel->infeasible && !kernel->nonfinite;
 }
 
 /* After a round, to a tolerance: is the plan of these u and v within it? Where f32 warms up, is there nothing left
@@ -64,7 +64,7 @@ static bool within(ota_head *head, ota_scaling *scaling, progress *at) {
     return false;
 }
 
-/* Extrapolated rounds would meet exact or capped columns in the limit where no plan of positive weights
+/* Extrapolated rounds would meet constrained columns in the limit where no plan of positive weights
  * does: where some row may not use a key that another may, the general solver looks for one first. Asked for by
  * name, Sinkhorn is Sinkhorn. */
 static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
@@ -72,7 +72,7 @@ static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
     if (rule->named) return false;
     int64_t used = 0;
     for (int64_t j = 0; j < head->columns; j++) used += !kernel->masked || kernel->used[j] != 0;
-    return kernel->least_keys >= used || head->rule == OTA_COLUMNS_RELAXED;
+    return kernel->least_keys >= used || !ota_head_rule(head)->constrained;
 }
 
 /* Has the residual stood still, or has the head had its share of rounds? */
@@ -102,7 +102,7 @@ static ota_scaling_state advance(ota_head *head, ota_scaling *scaling, progress 
     if (state == OTA_SCALING_LOST) return state;
     ota_scaling_potentials(scaling);
     at->extrapolated = ota_extrapolate(&at->history, at->before, head->g, head->columns,
-                                       head->rule == OTA_COLUMNS_CAPPED ? 0.0 : INFINITY);
+                                       ota_head_rule(head)->ceiling);
     return at->extrapolated ? ota_scaling_restore(scaling) : state;
 }
 
@@ -112,8 +112,7 @@ static bool start(ota_head *head, ota_scaling *scaling, bool warm_start) {
     for (int64_t j = 0; j < head->columns; j++) {
         const double given = head->warm ? head->g[j] : 0.0;
         if (!warm_start)
-            head->g[j] =
-                isfinite(given) && !(head->rule == OTA_COLUMNS_CAPPED && given > 0.0) ? given : 0.0;
+            head->g[j] = isfinite(given) ? ota_column_project(ota_head_rule(head), given) : 0.0;
         kernel->scaling[j] = head->g[j] > -INFINITY ? 1.0 : 0.0;
         kernel->absorbed[j] = 0.0;
     }
@@ -149,9 +148,9 @@ static ota_rounds_end run(ota_head *head, const ota_rounds_rule *rule, ota_scali
         kernel->first = head->rounds == from->rounds;
         if (!last || form) {
             if (!turn(head, form))
-                return kernel->wild   ? OTA_ROUNDS_NONFINITE
-                       : kernel->shut ? OTA_ROUNDS_INFEASIBLE
-                                      : OTA_ROUNDS_LOST;
+                return kernel->nonfinite    ? OTA_ROUNDS_NONFINITE
+                       : kernel->infeasible ? OTA_ROUNDS_INFEASIBLE
+                                            : OTA_ROUNDS_LOST;
             if (kernel->first) {
                 scaling->used = kernel->masked ? kernel->used : NULL;
                 if (!ota_scaling_begin(scaling)) return OTA_ROUNDS_INFEASIBLE;

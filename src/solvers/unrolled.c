@@ -186,35 +186,31 @@ static void column_levels(ota_unrolled *u, const ota_step *step, const double *f
 /* ---- one key's update and its derivatives ----------------------------------------------------- */
 
 ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, double g, double level) {
-    const double lambda = head->lambdas != NULL ? head->lambdas[j] : head->lambda;
-    const ota_marginal rule = ota_column_marginal(head->rule, t, head->strength, lambda);
+    const ota_column_rule_row *row = ota_head_rule(head);
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    const ota_column_step rule = row->step(&key, t);
     const double omega = head->settings->relaxation;
     const bool relaxed = omega < 1.0 || omega > 1.0;
     ota_key_update found = {.next = g, .by_g = 1.0};
     if (!(g > -INFINITY) || !(level > -INFINITY) || !(rule.gain > 0.0)) return found;
     const double ratio = log(head->nu[j]) - level;
-    const double next = ota_marginal_update(rule, t, g, ratio);
+    const double next = ota_column_next(rule, t, g, ratio);
     found.next = next;
     found.by_g = 0.0;
     if (!(next > -INFINITY)) return found;
-    const bool clipped = !(next < rule.ceiling);
+    const bool rests = !ota_column_moves(rule, next);
     const double share = relaxed ? omega : 1.0;
     if (relaxed) {
-        found.next = (1.0 - omega) * g + omega * next;
-        if (!(found.next < rule.ceiling)) {
-            found.next = rule.ceiling;
-            return found;
-        }
+        found.next = ota_column_relax(rule, omega, g, next);
+        if (!ota_column_moves(rule, found.next)) return found;
         found.by_g = 1.0 - omega;
     }
-    if (clipped) return found;
-    const bool kl = head->rule == OTA_COLUMNS_RELAXED;
-    const double slack = head->strength + t;
+    if (rests) return found;
     found.by_g += share * (1.0 - rule.forget);
     found.by_level = share * rule.gain;
-    found.by_t = share * (rule.gain * ratio - (kl ? rule.gain / slack * t * ratio : 0.0));
-    if (kl) found.by_strength = share * t / (slack * slack) * t * ratio;
-    if (head->rule == OTA_COLUMNS_ELASTIC) found.by_strength = share * (t * ratio - g);
+    const double less = row->gain_by_t != NULL ? row->gain_by_t(&key, t, ratio) : 0.0;
+    found.by_t = share * (rule.gain * ratio - less);
+    if (row->by_parameter != NULL) found.by_strength = row->by_parameter(&key, t, g, ratio, share);
     return found;
 }
 

@@ -151,7 +151,7 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
     const ota_head *head = r->head;
-    double along = head->rule == OTA_COLUMNS_RELAXED ? head->strength * r->sums.strength : 0.0;
+    double along = ota_head_rule(head)->penalised ? head->strength * r->sums.strength : 0.0;
     for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
     return -along / head->tau;
 }

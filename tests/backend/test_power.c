@@ -1,4 +1,4 @@
-/* test_power.c: x^p of the kernels (backend/cpu/power.inc.h, by slope_weights) on every level.
+/* test_power.c: x^p of the kernels (backend/cpu/kernels/power.inc.h, by slope_weights) on every level.
  *
  *     f32     |w - x^p| <= 1.2 ulp(x^p), subnormals of both sides included, over the f32 numbers: by default every
  *             9973rd of the 2^32 bit patterns, with OTATTN_TEST_SCALE above 1 (`./dev campaign`) every 211th. The last

@@ -27,7 +27,8 @@ static void count_word(tally *t, const char *word) {
     while (k < t->count && strcmp(t->list[k].word, word) != 0) k++;
     if (k == MOST_COUNTED) return;
     if (k == t->count) {
-        (void)snprintf(t->list[k].word, sizeof t->list[k].word, "%s", word);
+        (void)snprintf(t->list[k].word, sizeof t->list[k].word, "%.*s",
+                       (int)sizeof t->list[k].word - 1, word);
         t->list[k].count = 0;
         t->count++;
     }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "backend/cpu/gradient/gradient.h"
 #include "operator/backward.h"
 #include "backward_support.h"
 #include "spec.h"
@@ -75,8 +76,8 @@ static void end(bench *t) {
 static ota_status run_with(bench *t, const ota_gradients *want) {
     for (int k = 0; k < t->plan->walker_count; k++) {
         ota_backward_space *s = t->plan->backward + k;
-        for (int64_t i = 0; i < s->strip.rows; i++) s->strip.count[i] = -1;
-        s->rounds.carried = false;
+        for (int64_t i = 0; i < s->own->strip.rows; i++) s->own->strip.count[i] = -1;
+        s->kernel.carried = false;
     }
     return ota_backward(t->plan, &t->x.arrays, want, &t->x.result, &t->x.error);
 }
@@ -85,7 +86,7 @@ static ota_status run_with(bench *t, const ota_gradients *want) {
 static int64_t lists_of(const bench *t) {
     int64_t count = 0;
     for (int k = 0; k < t->plan->walker_count; k++) {
-        const ota_strip *strip = &t->plan->backward[k].strip;
+        const ota_strip *strip = &t->plan->backward[k].own->strip;
         const int64_t rows = (t->x.want.n - 1) % strip->rows + 1;
         for (int64_t i = 0; i < rows; i++) count += strip->count[i] >= 0;
     }
@@ -95,7 +96,7 @@ static int64_t lists_of(const bench *t) {
 /* Did a kernel carry the last head of some walker? */
 static bool was_carried(const bench *t) {
     for (int k = 0; k < t->plan->walker_count; k++) {
-        if (t->plan->backward[k].rounds.carried) return true;
+        if (t->plan->backward[k].kernel.carried) return true;
     }
     return false;
 }

@@ -1,4 +1,4 @@
-/* test_few_queries.c: plans of few queries whose rows are solved one by one (src/forward_in_place.inc.h) read keys and
+/* test_few_queries.c: plans of few queries whose rows are solved one by one (src/backend/cpu/forward/score_rows.inc.h) read keys and
  * values where they lie. Each is compared with the plan of the same problem that packs them, as one with gradients does:
  * every level, types, strides, masks over values that are not finite, and such values in use; the same bits for any
  * number of threads. */
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend_wrap.h"
 #include "dice.h"
 #include "otattn.h"
 #include "problem/problem.h"
@@ -85,7 +86,8 @@ static ota_status run(trial *t, const char *method, int which, bool all, int thr
     problem.support_count = support != NULL;
     assert_int_equal(ota_plan_create(&plan, &problem, VALUES, &options, NULL), OTA_OK);
     (void)ota_plan_describe(plan, text, sizeof text);
-    assert_int_equal(strstr(text, "read where they lie") != NULL, which == 0);
+    if (!on_other_backend())
+        assert_int_equal(strstr(text, "read where they lie") != NULL, which == 0);
     const ota_status status = ota_forward(plan, &arrays, result, NULL);
     ota_plan_free(plan);
     return status;

@@ -1,4 +1,4 @@
-/* test_bend.c: tanh and its derivative of softcaps (bend.c) against long double, over floats of every size, and in f64
+/* test_bend.c: tanh and its derivative of softcaps (softcap.c) against long double, over floats of every size, and in f64
  * on a grid and near 0: tanh within 4 units of roundoff whatever its size, the derivative within 8 (1 + |x|) of its own
  * and one of 1. */
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@ static void test_floats(void **state) {
             memcpy(&x[k], &bits, sizeof bits);
             if (k % 2 == 1) x[k] = -x[k];
         }
-        ota_bend_f32(x, PIECE, bent, left);
+        ota_softcap_tanh_f32(x, PIECE, bent, left);
         for (int k = 0; k < PIECE; k++) {
             if (fabsf(x[k]) >= FLT_MIN)
                 worst = fmax(worst, worst_of(x[k], bent[k], left[k], 0x1p-24L));
@@ -54,7 +54,7 @@ static void test_doubles(void **state) {
             const double place = (double)(piece * PIECE + k) / (2000.0 * PIECE);
             x[k] = piece % 2 == 0 ? 44.0 * place - 22.0 : ldexp(1.0 + place, -(k * 8));
         }
-        ota_bend_f64(x, PIECE, bent, left);
+        ota_softcap_tanh_f64(x, PIECE, bent, left);
         for (int k = 0; k < PIECE; k++)
             worst = fmax(worst, worst_of(x[k], bent[k], left[k], 0x1p-53L));
     }
@@ -66,7 +66,7 @@ static void test_ends(void **state) {
     (void)state;
     const float x[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1e30f, -1e30f};
     float bent[7], left[7];
-    ota_bend_f32(x, 7, bent, left);
+    ota_softcap_tanh_f32(x, 7, bent, left);
     assert_true(bent[0] == 0.0f && bent[1] == 0.0f && left[0] == 1.0f);
     assert_true(bent[2] == 1.0f && bent[3] == -1.0f && bent[5] == 1.0f && bent[6] == -1.0f);
     assert_true(isnan(bent[4]));

@@ -431,7 +431,7 @@ static void column_step(void **unused) {
         ota_row_pass(&b->state, t, 1.0);
         double before[COLUMNS];
         memcpy(before, b->g, sizeof before);
-        ota_column_step(&b->state, t, omega);
+        ota_update_columns(&b->state, t, omega);
         assert_memory_equal(before, b->state.pass.previous, sizeof before);
         for (int64_t j = 0; j < COLUMNS; j++) {
             const bool capped = b->head.rule == OTA_COLUMNS_CAPPED;

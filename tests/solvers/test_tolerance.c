@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend_wrap.h"
 #include "scale.h"
 #include "spec.h"
 #include "tolerance.h"
@@ -165,7 +166,7 @@ static void success_is_within_the_tolerance(void **unused) {
     }
     spec_check("TOT-08 TOT-107", worst, 1.0);
     /* Both arithmetics are in use, or this says nothing. */
-    assert_true(narrow > 100 && ok - narrow > 50);
+    assert_true(on_other_backend() || (narrow > 100 && ok - narrow > 50));
 }
 
 /* The smallest workspace that does. */
@@ -180,6 +181,7 @@ static size_t least_workspace(stage *t) {
 /* The bits of a streamed plan are those of a stored one, to a tolerance and in fixed rounds. */
 static void streaming_changes_no_bit(void **unused) {
     (void)unused;
+    if (on_other_backend()) skip(); /* streams no kernel */
     static stage stored, streamed;
     static const double spreads[] = {1.0, 6.0};
     for (int which = 0; which < RULES * 4; which++) {
@@ -217,6 +219,7 @@ static void a_limit_below_every_path_names_the_least(void **unused) {
 /* Without room for stored scores a streamed plan says what happened and never claims success. */
 static void a_streamed_plan_that_fails_says_why(void **unused) {
     (void)unused;
+    if (on_other_backend()) skip(); /* streams no kernel */
     static stage t;
     fill(&t, "softmax/exact", 150, 150, 1.0, 0.0, 3);
     const size_t limit = least_workspace(&t);
@@ -254,7 +257,7 @@ static void scores_in_f32_keep_the_bound(void **unused) {
         wide.options.precision = OTA_PRECISION_F64;
         assert_int_equal(run(&narrow), OTA_FIXED_ITERS);
         assert_int_equal(run(&wide), OTA_FIXED_ITERS);
-        if (which % 3 == 0) assert_int_equal(narrow.result.promoted, 0);
+        if (which % 3 == 0 && !on_other_backend()) assert_int_equal(narrow.result.promoted, 0);
         for (int64_t i = 0; i < 120; i++) {
             double top = -INFINITY;
             for (int64_t j = 0; j < 131; j++) top = fmax(top, (double)narrow.scores[i * 131 + j]);
@@ -329,7 +332,7 @@ static void dense_matrices_change_no_bit(void **unused) {
         spec_check_true("TOT-02", same);
         placed += strstr(t.text, "path: stored kernel") != NULL;
     }
-    assert_true(placed > 12);
+    assert_true(on_other_backend() || placed > 12);
 }
 
 /* Extrapolation begins as soon as two residuals say that plain rounds would take long, also where keys are padding
@@ -364,6 +367,7 @@ static void slow_rounds_are_extrapolated(void **unused) {
     }
     print_message("  %d rounds, %d without extrapolation; %d padded, %d masked\n", (int)rounds[0],
                   (int)rounds[1], (int)rounds[2], (int)rounds[3]);
+    if (on_other_backend()) return; /* has no kernel to extrapolate on */
     assert_true(5 * rounds[0] <= 2 * rounds[1] && 5 * rounds[2] <= 2 * rounds[1]);
     assert_true(rounds[3] > 2 * rounds[0]);
 }

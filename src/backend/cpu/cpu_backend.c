@@ -4,6 +4,7 @@
 
 #include "forward/forward.h"
 #include "forward/passes.h"
+#include "gradient/gradient.h"
 
 /* ---- heads in bf16 ------------------------------------------------------------------------------ */
 
@@ -24,19 +25,20 @@ bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head) {
     return ota_pairs_hold(&r->problem.keys, batch, key_head, device->key_count, false);
 }
 
-void ota_pack_pairs(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+void ota_pack_pairs(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
     const ota_device *device = w->device;
     const ota_array *values = &w->arrays->values;
     ota_pairs_keys(&device->resolved->problem.keys, batch, key_head, device->key_count,
-                   slot->key_pairs);
+                   packed->key_pairs);
     if (!ota_array_present(&w->arrays->out)) return;
-    ota_pairs_across(values, batch, key_head, 0, device->key_count, slot->value_pairs);
-    slot->broken_count =
-        ota_pairs_mend(slot->value_pairs, device->key_count, device->values_width, slot->broken);
+    ota_pairs_across(values, batch, key_head, 0, device->key_count, packed->value_pairs);
+    packed->nonfinite_count = ota_pairs_mend(packed->value_pairs, device->key_count,
+                                             device->values_width, packed->nonfinite_keys);
 }
 
-void ota_attend_pairs(const ota_device *device, const ota_slot *slot, const void *block) {
-    ota_kernels_bf16_attend paired = {.packed_keys = slot->key_pairs, .values = slot->value_pairs};
+void ota_attend_pairs(const ota_device *device, const ota_packed_kv *packed, const void *block) {
+    ota_kernels_bf16_attend paired = {.packed_keys = packed->key_pairs,
+                                      .values = packed->value_pairs};
     memcpy(&paired.block, block, sizeof paired.block);
     paired.queries = (const uint32_t *)(const void *)paired.block.queries;
     device->kernels->bf16->attend(&paired);
@@ -58,7 +60,7 @@ void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head) {
     const ota_resolved *r = device->resolved;
     ota_head_status *total = &w->run->heads[batch * r->heads + head];
     for (int64_t c = 0; c < OTA_CHUNKS; c++)
-        add_status(total, &device->block_tallies[part * OTA_CHUNKS + c]);
+        add_status(total, &device->chunk_statuses[part * OTA_CHUNKS + c]);
     if (!ota_array_present(&w->arrays->receiver)) return;
     const double *sums = device->receivers + part * OTA_CHUNKS * device->stride;
     for (int64_t j = 0; j < r->keys; j++) {
@@ -74,77 +76,77 @@ void ota_allot_columns(ota_head_place *place, double total) {
     const ota_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const int64_t m = device->dense_columns;
-    ota_seat *seat = place->seat;
+    ota_head_workspace *workspace = place->workspace;
     int64_t usable = 0;
-    for (int64_t j = 0; j < m; j++) usable += seat->nu[j] > 0.0;
-    const bool capacity = r->problem.columns == OTA_COLUMNS_CAPPED;
+    for (int64_t j = 0; j < m; j++) usable += workspace->nu[j] > 0.0;
+    const bool capacity = ota_column_rule_of(r->problem.columns)->capacity;
     const bool given =
         ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
     for (int64_t j = 0; j < m; j++) {
-        double mass = capacity ? 1.0 : seat->nu[j] > 0.0 ? total / (double)usable : 0.0;
+        double mass = capacity ? 1.0 : workspace->nu[j] > 0.0 ? total / (double)usable : 0.0;
         if (given)
             mass = device->transposed ? ota_row_mass(r, place->batch, place->number, j)
                                       : ota_column_mass(r, place->batch, place->number, j, mass);
-        seat->nu[j] = capacity ? r->problem.cap * mass : mass;
-        seat->lambdas[j] = ota_key_lambda(r, j);
+        workspace->nu[j] = capacity ? r->problem.cap * mass : mass;
+        workspace->lambdas[j] = ota_key_lambda(r, j);
     }
     place->head->mass = total;
 }
 
-static int64_t places(const ota_device *device) { return device->seat_count; }
+static int64_t places(const ota_device *device) { return device->workspace_count; }
 
 static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool narrow, bool keep_g,
                        ota_head *head) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const ota_problem *p = &r->problem;
-    ota_seat *seat = &device->seats[place_index];
-    ota_head_place *place = &seat->place;
+    ota_head_workspace *workspace = &device->workspaces[place_index];
+    ota_head_place *place = &workspace->place;
     const int64_t number = index % r->heads;
     *head = (ota_head){.backend = &ota_cpu_backend,
                        .rows = device->dense_rows,
                        .columns = device->dense_columns,
                        .narrow = narrow || device->narrow,
-                       .scores = seat->scores,
+                       .scores = workspace->scores,
                        .stride = device->dense_stride,
                        .tau = ota_head_temperature(r, number),
                        .order = r->order,
                        .sink = ota_head_sink(r, number),
-                       .mu = seat->mu,
-                       .nu = seat->nu,
+                       .mu = workspace->mu,
+                       .nu = workspace->nu,
                        .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
                        .row_strength = p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
                        .rule = p->columns,
                        .strength = p->strength,
                        .lambda = p->lambda,
-                       .lambdas = ota_array_present(&p->lambdas) ? seat->lambdas : NULL,
+                       .lambdas = ota_array_present(&p->lambdas) ? workspace->lambdas : NULL,
                        .start = p->start,
                        .end = p->end,
                        .settings = &r->settings,
                        .pool = device->pool,
-                       .workspace = seat->workspace,
+                       .workspace = workspace->solver_memory,
                        .index = index,
                        .tell = r->settings.progress != NULL ? ota_run_tell : NULL,
                        .tell_context = run,
                        .algebra = &device->algebra,
                        .kernels = device->kernels,
                        .place = place,
-                       .kernel = {.target = seat->target,
-                                  .sum = seat->sums,
-                                  .scaling = seat->scaling,
-                                  .absorbed = seat->absorbed,
-                                  .used = seat->used,
-                                  .history = seat->history,
-                                  .u = seat->u},
-                       .f = seat->f,
-                       .g = seat->g,
-                       .plan = seat->plan};
+                       .kernel = {.target = workspace->target,
+                                  .sum = workspace->sums,
+                                  .scaling = workspace->scaling,
+                                  .absorbed = workspace->absorbed,
+                                  .used = workspace->used,
+                                  .history = workspace->history,
+                                  .u = workspace->u},
+                       .f = workspace->f,
+                       .g = workspace->g,
+                       .plan = workspace->plan};
     *place = (ota_head_place){.run = {.run = run,
                                       .device = device,
                                       .arrays = run->arrays,
                                       .more_than_out = run->more_than_out},
-                              .seat = seat,
-                              .slot = &device->slots[place_index],
+                              .workspace = workspace,
+                              .packed = &device->packed_heads[place_index],
                               .head = head,
                               .batch = index / r->heads,
                               .number = number,
@@ -263,4 +265,5 @@ const ota_backend ota_cpu_backend = {
     .column_pass = ota_cpu_column_pass,
     .final_pass = ota_cpu_final_pass,
     .linear_range = ota_cpu_linear_range,
+    .gradient = &ota_cpu_gradient,
 };

@@ -18,8 +18,10 @@ static bool runs_on_kernel(const ota_device *device) { return device->layout.pla
 
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
 static bool divides_columns(const ota_problem *p) {
-    const bool full = !ota_array_present(&p->lambdas) && p->lambda >= 1.0 && p->lambda <= 1.0;
-    return p->columns == OTA_COLUMNS_EXACT || (p->columns == OTA_COLUMNS_ELASTIC && full);
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
+    const ota_column_parameters key = {.strength = p->strength, .lambda = p->lambda};
+    return rule->equality && !(rule->damped && ota_array_present(&p->lambdas)) &&
+           ota_column_step_divides(rule->step(&key, 1.0));
 }
 
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
@@ -32,7 +34,7 @@ static bool fits_lanes(const ota_device *device) {
 
 static bool is_transposed(const ota_device *device) { return device->transposed; }
 static bool is_online(const ota_device *device) {
-    return device->resolved->problem.columns == OTA_COLUMNS_ONLINE;
+    return ota_column_rule_of(device->resolved->problem.columns)->coupling == OTA_COUPLING_ORDERED;
 }
 static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
 static bool is_softmax_of_queries(const ota_device *device) {
@@ -78,12 +80,12 @@ static const struct strategy_row {
  * pairs that are forbidden under exact or capped columns, want other rounds. */
 static bool leads_narrow(const ota_device *device) {
     const ota_resolved *r = device->resolved;
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
     if (device->strategy != OTA_STRATEGY_ROUNDS || r->settings.fixed || !device->wide ||
         r->settings.precision != OTA_PRECISION_AUTO || !device->layout.may_switch)
         return false;
-    return device->mixed || (r->from_matrix &&
-                             (r->support_count == 0 || r->problem.columns == OTA_COLUMNS_RELAXED) &&
+    return device->mixed || (r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
                              r->queries >= least_pairs / most(r->keys, 1));
 }
 
@@ -169,27 +171,28 @@ static void take_worker(ota_device *device, ota_worker *w) {
     }
 }
 
-static void take_rounds(ota_device *device, ota_seat *seat) {
+static void take_rounds(ota_device *device, ota_head_workspace *workspace) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     const size_t rows = (size_t)device->dense_rows, stride = (size_t)device->dense_stride;
-    double **row_vectors[] = {&seat->u, &seat->shift, &seat->sinks};
-    double **column_vectors[] = {&seat->target, &seat->sums, &seat->scaling, &seat->absorbed};
+    double **row_vectors[] = {&workspace->u, &workspace->shift, &workspace->sinks};
+    double **column_vectors[] = {&workspace->target, &workspace->sums, &workspace->scaling,
+                                 &workspace->absorbed};
     for (size_t k = 0; k < sizeof row_vectors / sizeof row_vectors[0]; k++)
         *row_vectors[k] = ota_arena_take(a, rows, sizeof(double));
     for (size_t k = 0; k < sizeof column_vectors / sizeof column_vectors[0]; k++)
         *column_vectors[k] = ota_arena_take(a, stride, sizeof(double));
-    seat->line = ota_arena_take(a, stride, ota_device_real(device));
-    seat->surveys = ota_arena_take(a, OTA_CHUNKS, sizeof *seat->surveys);
+    workspace->line = ota_arena_take(a, stride, ota_device_real(device));
+    workspace->score_ranges = ota_arena_take(a, OTA_CHUNKS, sizeof *workspace->score_ranges);
     void *parts = NULL, *history = NULL;
     if (!r->settings.fixed)
         take_matrix(a, OTA_ANDERSON_VECTORS + 1, device->dense_stride, sizeof(double), &history);
-    seat->history = history;
+    workspace->history = history;
     take_matrix(a, OTA_CHUNKS, device->dense_stride, sizeof(double), &parts);
-    seat->parts = parts;
+    workspace->parts = parts;
     if (!r->row_terms && r->support_count == 0) return;
-    take_matrix(a, OTA_CHUNKS, device->dense_stride, ota_device_real(device), &seat->tops);
-    seat->used = ota_arena_take(a, stride, 1);
+    take_matrix(a, OTA_CHUNKS, device->dense_stride, ota_device_real(device), &workspace->tops);
+    workspace->used = ota_arena_take(a, stride, 1);
 }
 
 static void take_lanes(ota_device *device, ota_lanes *lanes) {
@@ -217,63 +220,63 @@ static void take_lanes(ota_device *device, ota_lanes *lanes) {
     lanes->column_sums = ota_arena_take(device->arena, columns, wide);
 }
 
-static void take_seat(ota_device *device, ota_seat *seat) {
+static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     void *plan_matrix = NULL;
     if (!device->streamed)
         take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device),
-                    &seat->scores);
+                    &workspace->scores);
     const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
     if (wants_plan)
         take_matrix(a, device->dense_rows, device->dense_stride, sizeof(double), &plan_matrix);
-    seat->plan = plan_matrix;
+    workspace->plan = plan_matrix;
     if (device->transposed) {
-        take_matrix(a, r->queries, device->stride, ota_device_real(device), &seat->weights);
-        take_matrix(a, 1, device->dense_stride, ota_device_real(device), &seat->line);
+        take_matrix(a, r->queries, device->stride, ota_device_real(device), &workspace->weights);
+        take_matrix(a, 1, device->dense_stride, ota_device_real(device), &workspace->line);
     }
-    seat->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
-    seat->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
-    seat->mu = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
-    seat->nu = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
-    seat->lambdas = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
-    seat->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
-    if (device->strategy == OTA_STRATEGY_ROUNDS) take_rounds(device, seat);
-    if (device->lanes) take_lanes(device, &seat->lanes);
-    size_t (*const workspace)(const ota_head_shape *shape) =
+    workspace->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+    workspace->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    workspace->mu = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
+    workspace->nu = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    workspace->lambdas = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
+    if (device->strategy == OTA_STRATEGY_ROUNDS) take_rounds(device, workspace);
+    if (device->lanes) take_lanes(device, &workspace->lanes);
+    size_t (*const bytes_of)(const ota_head_shape *shape) =
         device->strategy == OTA_STRATEGY_ROUNDS && r->settings.fixed
             ? device->layout.rounds_workspace
             : device->layout.workspace;
-    if (device->coupled && workspace != NULL && !device->streamed) {
+    if (device->coupled && bytes_of != NULL && !device->streamed) {
         const ota_head_shape shape = {.backend = &ota_cpu_backend,
                                       .resolved = r,
                                       .rows = device->dense_rows,
                                       .columns = device->dense_columns,
                                       .narrow = !device->wide || device->narrow};
-        const size_t bytes = workspace(&shape);
+        const size_t bytes = bytes_of(&shape);
         if (bytes == SIZE_MAX)
             a->overflowed = true;
         else
-            seat->workspace = ota_arena_take(a, bytes, 1);
+            workspace->solver_memory = ota_arena_take(a, bytes, 1);
     }
 }
 
-static void take_slot(ota_device *device, ota_slot *slot) {
+static void take_packed(ota_device *device, ota_packed_kv *packed) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
     ota_arena *a = device->arena;
     if (device->in_place) return;
     if (!r->from_matrix)
-        slot->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
-    take_matrix(a, r->keys, device->values_width, real, &slot->values);
+        packed->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
+    take_matrix(a, r->keys, device->values_width, real, &packed->values);
     if (device->pairs) {
         void *pairs = NULL;
-        slot->key_pairs = ota_arena_take(a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2),
-                                         sizeof(uint32_t));
+        packed->key_pairs = ota_arena_take(
+            a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2), sizeof(uint32_t));
         take_matrix(a, (r->keys + 1) / 2, device->values_width, sizeof(uint32_t), &pairs);
-        slot->value_pairs = pairs;
+        packed->value_pairs = pairs;
     }
-    slot->broken =
+    packed->nonfinite_keys =
         ota_arena_take(a, device->values_width > 0 ? (size_t)r->keys : 0, sizeof(int64_t));
 }
 
@@ -282,11 +285,13 @@ void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
     const size_t real = ota_device_real(device);
     const bool placed = a->base != NULL;
     device->arena = a;
-    ota_slot *slots = ota_arena_take(a, (size_t)device->slot_count, sizeof(ota_slot));
+    ota_packed_kv *packed_heads =
+        ota_arena_take(a, (size_t)device->packed_count, sizeof(ota_packed_kv));
     ota_worker *workers = ota_arena_take(a, (size_t)device->worker_count, sizeof(ota_worker));
-    ota_seat *seats = ota_arena_take(a, (size_t)device->seat_count, sizeof(ota_seat));
-    const size_t parts = (size_t)(device->slot_count * device->group) * OTA_CHUNKS;
-    ota_head_status *block_tallies = ota_arena_take(a, parts, sizeof(ota_head_status));
+    ota_head_workspace *workspaces =
+        ota_arena_take(a, (size_t)device->workspace_count, sizeof(ota_head_workspace));
+    const size_t parts = (size_t)(device->packed_count * device->group) * OTA_CHUNKS;
+    ota_head_status *chunk_statuses = ota_arena_take(a, parts, sizeof(ota_head_status));
     const size_t pieces = device->strategy == OTA_STRATEGY_CACHE ? parts * (size_t)r->queries : 0;
     double *piece_top = ota_arena_take(a, pieces, sizeof(double));
     double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
@@ -294,29 +299,29 @@ void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
     take_matrix(a, (int64_t)pieces, device->values_width, real, &piece_out);
     take_matrix(a, (int64_t)parts, device->stride, sizeof(double), &receivers);
     if (placed) {
-        device->slots = slots;
+        device->packed_heads = packed_heads;
         device->workers = workers;
-        device->seats = seats;
-        device->block_tallies = block_tallies;
+        device->workspaces = workspaces;
+        device->chunk_statuses = chunk_statuses;
         device->receivers = receivers;
         device->piece_top = piece_top;
         device->piece_sum = piece_sum;
         device->piece_out = piece_out;
     }
-    for (int64_t k = 0; k < device->slot_count; k++) {
-        ota_slot slot = {0};
-        take_slot(device, &slot);
-        if (placed) slots[k] = slot;
+    for (int64_t k = 0; k < device->packed_count; k++) {
+        ota_packed_kv packed = {0};
+        take_packed(device, &packed);
+        if (placed) packed_heads[k] = packed;
     }
     for (int k = 0; k < device->worker_count; k++) {
         ota_worker worker = {0};
         take_worker(device, &worker);
         if (placed) workers[k] = worker;
     }
-    for (int64_t k = 0; k < device->seat_count; k++) {
-        ota_seat seat = {0};
-        take_seat(device, &seat);
-        if (placed) seats[k] = seat;
+    for (int64_t k = 0; k < device->workspace_count; k++) {
+        ota_head_workspace workspace = {0};
+        take_workspace(device, &workspace);
+        if (placed) workspaces[k] = workspace;
     }
 }
 
@@ -332,16 +337,16 @@ static void choose_sizes(ota_device *device) {
     device->dense_stride = round_up(most(device->dense_columns, 1), 16);
     device->worker_count = threads;
     const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
-    if (ota_device_has_seats(device)) {
-        /* A worker of groups in lanes keeps its seat. */
-        device->seat_count = device->lanes ? threads : least(heads, threads);
-        device->slot_count = device->seat_count;
+    if (ota_device_is_coupled(device)) {
+        /* A worker of groups in lanes keeps its workspace. */
+        device->workspace_count = device->lanes ? threads : least(heads, threads);
+        device->packed_count = device->workspace_count;
         device->group = 1;
         return;
     }
     /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
     const int64_t elements = most(1, r->keys * (r->width + device->values_width));
-    device->slot_count = least(key_heads, most(threads, (1 << 20) / elements));
+    device->packed_count = least(key_heads, most(threads, (1 << 20) / elements));
 }
 
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
@@ -355,6 +360,11 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .columns_top = f64->columns_top,
                               .columns_sum = f64->columns_sum,
                               .row_solve = ota_row_solve_f64,
+                              .row_weights = ota_row_weights_f64,
+                              .row_online = ota_row_online_f64,
+                              .read_rows = ota_pack_rows_f64,
+                              .write_rows = ota_unpack_rows_f64,
+                              .row_scores = ota_row_scores_f64,
                               .centred_product_f32 = f32->centred_product,
                               .centred_product_f64 = f64->centred_product,
                               .slope_diagonal_f32 = f32->slope_diagonal,
@@ -413,9 +423,9 @@ ota_course ota_cpu_course(const ota_device *device) {
                                         "rows in order", "stored scores", "stored kernel"};
     const bool ordered = device->strategy == OTA_STRATEGY_ORDERED;
     return (ota_course){
-        .path = ota_device_has_seats(device) ? OTA_PATH_COUPLED
-                : ordered                    ? OTA_PATH_ORDERED
-                                             : OTA_PATH_ROWS,
+        .path = ota_device_is_coupled(device) ? OTA_PATH_COUPLED
+                : ordered                     ? OTA_PATH_ORDERED
+                                              : OTA_PATH_ROWS,
         .strategy = device->streamed ? "streamed kernel"
                     : device->lanes  ? "kernels in lanes"
                                      : names[device->strategy],
@@ -433,6 +443,12 @@ ota_course ota_cpu_course(const ota_device *device) {
                   : device->wide                 ? OTA_LADDER_F64
                                                  : OTA_LADDER_F32,
         .transposed = device->transposed,
+        .rows = device->dense_rows,
+        .columns = device->dense_columns,
+        .stride = device->dense_stride,
+        .padded_keys = device->stride,
+        .algebra = &device->algebra,
+        .kernels = device->kernels,
         .on_kernel = device->strategy == OTA_STRATEGY_ROUNDS,
         .stored = !device->streamed};
 }

@@ -8,6 +8,8 @@
 #include "kernels/kernels.h"
 #include "rows.h"
 
+static const double log2_e = 1.4426950408889634;
+
 /* How this backend walks the problem. */
 typedef enum ota_strategy {
     OTA_STRATEGY_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
@@ -25,14 +27,14 @@ enum {
 };
 
 /* Packed keys and values of one key head; as many as the plan works on at a time. T = plan's type. */
-typedef struct ota_slot {
+typedef struct ota_packed_kv {
     void *packed_keys;
-    void *values;    /* [keys][values_width] */
-    int64_t *broken; /* keys whose values hold NaN or inf; their packed values are 0 */
-    int64_t broken_count;
+    void *values;            /* [keys][values_width] */
+    int64_t *nonfinite_keys; /* keys whose values hold NaN or inf; their packed values are 0 */
+    int64_t nonfinite_count;
     uint32_t *key_pairs, *value_pairs; /* of plans with `pairs` */
     bool paired;                       /* the head at work is multiplied as bf16 */
-} ota_slot;
+} ota_packed_kv;
 
 /* Scratch of one worker. */
 typedef struct ota_worker {
@@ -50,10 +52,10 @@ typedef struct ota_worker {
 
 /* What one chunk of rows tells of the floor of the arithmetic: range of its scores (of those that are
  * not raw products) and the largest |q|^2. */
-typedef struct ota_survey {
+typedef struct ota_score_range {
     double low, high, norm;
     int64_t least; /* keys that a row with mass may use, where they are fewest */
-} ota_survey;
+} ota_score_range;
 
 /* A group of small heads, one a lane; sizes are those of the block of kernels.h, T or f64. */
 typedef struct ota_lanes {
@@ -67,48 +69,48 @@ typedef struct cpu_run {
     ota_run *run;
     ota_device *device;
     const ota_arrays *arrays;
-    int64_t first_key_head; /* key head of slot 0 in this wave */
-    int64_t slots;
+    int64_t first_key_head; /* key head of packed 0 in this wave */
+    int64_t packed_heads;
     bool more_than_out;
 } cpu_run;
 
 /* A coupled head at work, ota_head.place. */
 typedef struct ota_head_place {
     cpu_run run;
-    struct ota_seat *seat;
-    ota_slot *slot;
+    struct ota_head_workspace *workspace;
+    ota_packed_kv *packed;
     ota_head *head;
-    int64_t batch, number, index; /* of the head; index of the seat */
+    int64_t batch, number, index; /* of the head; index of the workspace */
     bool narrow;                  /* T = float */
     /* rounds on a kernel */
     double unit;       /* log2(e) / tau */
     double c;          /* what scores, or raw products, are multiplied by; a number of the type */
     bool raw;          /* q.k is exponentiated as it is, the scale folded into c */
     _Atomic bool lost; /* not finite, or a row without the sum its kernel promises */
-    _Atomic bool shut; /* an empty row with mass */
-    _Atomic bool wild; /* NaN or an infinite score */
+    _Atomic bool infeasible; /* an empty row with mass */
+    _Atomic bool nonfinite;  /* NaN or an infinite score */
 } ota_head_place;
 
 /* All scores of one head being solved. */
-typedef struct ota_seat {
+typedef struct ota_head_workspace {
     void *scores;  /* [dense_rows][dense_stride], T, or float where the plan is narrow */
     double *plan;  /* the same, f64, or NULL */
     void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
     void *weights; /* [queries][stride] T: transposed plan, or NULL */
     double *f, *g, *mu, *nu, *lambdas;
-    void *bias; /* [dense_stride] T: g, or v of rounds on a kernel */
-    void *workspace;
-    /* rounds on a kernel (forward_rounds.inc.h), whose a lies in `line` */
+    void *bias;          /* [dense_stride] T: g, or v of rounds on a kernel */
+    void *solver_memory; /* the solver's */
+    /* rounds on a kernel (forward/stored_kernel.inc.h), whose a lies in `line` */
     double *u, *shift, *sinks;                  /* [dense_rows] */
     double *target, *sums, *scaling, *absorbed; /* [dense_stride] */
     double *parts;                              /* [OTA_CHUNKS][dense_stride] */
-    ota_survey *surveys;                        /* [OTA_CHUNKS] */
+    ota_score_range *score_ranges;              /* [OTA_CHUNKS] */
     double *history;                            /* of extrapolation.h, and g before a step */
     void *tops;                                 /* [OTA_CHUNKS][dense_stride] T */
     unsigned char *used;                        /* [dense_stride] */
     ota_lanes lanes;
     ota_head_place place;
-} ota_seat;
+} ota_head_workspace;
 
 struct ota_device {
     const ota_resolved *resolved; /* the plan's */
@@ -130,18 +132,18 @@ struct ota_device {
     int64_t group;  /* query heads per key head */
     int64_t stride; /* keys rounded up to 16 */
     int64_t dense_rows, dense_columns, dense_stride;
-    int64_t slot_count, seat_count;
+    int64_t packed_count, workspace_count;
     int worker_count;
-    ota_slot *slots;
+    ota_packed_kv *packed_heads;
     ota_worker *workers;
-    ota_seat *seats;
-    double *receivers; /* [slot_count * group][OTA_CHUNKS][keys] */
+    ota_head_workspace *workspaces;
+    double *receivers; /* [packed_count * group][OTA_CHUNKS][keys] */
     /* decode: one entry a query of the heads in flight and a piece of the keys */
     double *piece_top, *piece_sum;
-    void *piece_out;                /* [entries][values_width] T */
-    ota_head_status *block_tallies; /* [slot_count * group][OTA_CHUNKS] */
-    int64_t key_count;              /* keys that exist: all, or a decode step's */
-    const char *why;                /* why this strategy */
+    void *piece_out;                 /* [entries][values_width] T */
+    ota_head_status *chunk_statuses; /* [packed_count * group][OTA_CHUNKS] */
+    int64_t key_count;               /* keys that exist: all, or a decode step's */
+    const char *why;                 /* why this strategy */
     ota_layout layout;
     ota_arena *arena; /* while it is laid out */
     ota_host_algebra algebra;
@@ -170,8 +172,8 @@ static inline int64_t ota_pieces(int64_t keys) {
     return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
 }
 
-/* Do heads work in seats, on a matrix of queries x keys? */
-static inline bool ota_device_has_seats(const ota_device *device) {
+/* Do heads work in workspaces, on a matrix of queries x keys? */
+static inline bool ota_device_is_coupled(const ota_device *device) {
     return device->strategy == OTA_STRATEGY_DENSE || device->strategy == OTA_STRATEGY_ROUNDS;
 }
 

@@ -1,4 +1,4 @@
-/* real.h: the type a body is compiled for. A body is one file, name.inc.h; name_f32.c and name_f64.c set
+/* real.h: the type a body is compiled for. A body is one file, NAME.inc.h; NAME_f32.c and NAME_f64.c set
  * OTA_REAL_BITS to 32 or 64 and include it. Inside:
  *
  *     real               float or double

@@ -1,10 +1,20 @@
-/* Body of terms.c for REAL = float or double. For keys [begin, end) of one query:
+/* Terms: what turns raw products into scores, body of row_scores_f32.c and row_scores_f64.c. For keys [begin, end) of one query:
  *
  *     S = softcap(scale (raw + inside)) + alibi + relative + dense + additive,   -inf where not allowed */
+#include <math.h>
+
+#include "base/half.h"
+#include "masks/masks.h"
+#include "problem/problem.h"
+#include "real.h"
+#include "terms/terms.h"
+
+/* Elements of a row are handled in pieces of this many, so that addends live in registers and L1. */
+enum { PIECE = 128 };
 
 /* out[k] = array[b, h, row, first + k], the array broadcasting. */
-static void WORD(fetch)(const ota_array *a, int64_t b, int64_t h, int64_t row, int64_t first,
-                        int64_t count, REAL *out) {
+static void fetch(const ota_array *a, int64_t b, int64_t h, int64_t row, int64_t first,
+                  int64_t count, real *out) {
     const int64_t at = (a->size[0] == 1 ? 0 : b * a->stride[0]) +
                        (a->size[1] == 1 ? 0 : h * a->stride[1]) +
                        (a->size[2] == 1 ? 0 : row * a->stride[2]);
@@ -12,111 +22,135 @@ static void WORD(fetch)(const ota_array *a, int64_t b, int64_t h, int64_t row, i
     switch (a->type) {
     case OTA_F64: {
         const double *from = (const double *)a->data + at + first * step;
-        for (int64_t k = 0; k < count; k++) out[k] = (REAL)from[k * step];
+        for (int64_t k = 0; k < count; k++) out[k] = (real)from[k * step];
         break;
     }
     case OTA_F32: {
         const float *from = (const float *)a->data + at + first * step;
-        for (int64_t k = 0; k < count; k++) out[k] = (REAL)from[k * step];
+        for (int64_t k = 0; k < count; k++) out[k] = (real)from[k * step];
         break;
     }
     case OTA_BF16: {
         const uint16_t *from = (const uint16_t *)a->data + at + first * step;
-        for (int64_t k = 0; k < count; k++) out[k] = (REAL)ota_f32_from_bf16(from[k * step]);
+        for (int64_t k = 0; k < count; k++) out[k] = (real)ota_f32_from_bf16(from[k * step]);
         break;
     }
     case OTA_F16: {
         const uint16_t *from = (const uint16_t *)a->data + at + first * step;
-        for (int64_t k = 0; k < count; k++) out[k] = (REAL)ota_f32_from_f16(from[k * step]);
+        for (int64_t k = 0; k < count; k++) out[k] = (real)ota_f32_from_f16(from[k * step]);
         break;
     }
     default: {
         const uint8_t *from = (const uint8_t *)a->data + at + first * step;
-        for (int64_t k = 0; k < count; k++) out[k] = from[k * step] != 0 ? (REAL)1 : (REAL)0;
+        for (int64_t k = 0; k < count; k++) out[k] = from[k * step] != 0 ? (real)1 : (real)0;
         break;
     }
     }
 }
 
-static void WORD(fetch_relative)(const ota_array *a, int64_t head, int64_t index, int64_t count,
-                                 REAL *out) {
+static void fetch_relative(const ota_array *a, int64_t head, int64_t index, int64_t count,
+                           real *out) {
     /* b[i - j + keys - 1] falls as j grows. */
-    for (int64_t k = 0; k < count; k++) out[k] = (REAL)ota_array_get(a, 0, head, 0, index - k);
+    for (int64_t k = 0; k < count; k++) out[k] = (real)ota_array_get(a, 0, head, 0, index - k);
 }
 
 /* -inf on either side forbids the pair whatever the other holds: NaN under a mask must vanish. */
-static void WORD(add_or_forbid)(REAL *s, const REAL *addend, int64_t count) {
-    const REAL forbidden = (REAL)-INFINITY;
+static void add_or_forbid(real *s, const real *addend, int64_t count) {
+    const real forbidden = (real)-INFINITY;
     for (int64_t k = 0; k < count; k++) {
         s[k] = addend[k] <= forbidden || s[k] <= forbidden ? forbidden : s[k] + addend[k];
     }
 }
 
+/* A piece of a row: keys [first, first + count) of one query. */
+typedef struct piece {
+    const ota_resolved *r;
+    int64_t batch, head, query, first, count;
+    real *s;
+} piece;
+
+static void add_pairs(const piece *at, const ota_array *array) {
+    real addend[PIECE];
+    fetch(array, at->batch, at->head, at->query, at->first, at->count, addend);
+    add_or_forbid(at->s, addend, at->count);
+}
+
+static void multiply(const piece *at, real scale) {
+    for (int64_t k = 0; k < at->count; k++) at->s[k] *= scale;
+}
+
+static void apply_term(const piece *at, const ota_term *term, ota_term_form form) {
+    const ota_resolved *r = at->r;
+    real *s = at->s, addend[PIECE];
+    const int64_t count = at->count, difference = at->query - at->first + r->keys - 1;
+    switch (form) {
+    case OTA_TERM_ADDS_PAIRS: add_pairs(at, &term->array); break;
+    case OTA_TERM_ADDS_DIFFERENCES:
+        fetch_relative(&term->array, at->head, difference, count, addend);
+        for (int64_t k = 0; k < count; k++) s[k] += addend[k];
+        break;
+    case OTA_TERM_FALLS: {
+        const real slope =
+            (real)(ota_array_present(&term->array) ? ota_array_get(&term->array, 0, 0, 0, at->head)
+                                                   : term->value);
+        const int64_t distance = at->query + r->offset - at->first;
+        for (int64_t k = 0; k < count; k++) {
+            const int64_t away = distance - k;
+            s[k] -= slope * (real)(away < 0 ? -away : away);
+        }
+        break;
+    }
+    case OTA_TERM_SATURATES: {
+        const real cap = (real)term->value;
+        real ratio[PIECE] = {0}, bent[PIECE], left[PIECE];
+        for (int64_t k = 0; k < count; k++) ratio[k] = s[k] / cap;
+        WORD(ota_softcap_tanh)(ratio, count, bent, left);
+        for (int64_t k = 0; k < count; k++) s[k] = s[k] <= (real)-INFINITY ? s[k] : cap * bent[k];
+        break;
+    }
+    case OTA_TERM_ADDS_KEY: break;
+    }
+}
+
+static void apply_support(const piece *at, const ota_support *support) {
+    const ota_support_row *row = ota_support_of(support->kind);
+    real *s = at->s, flag[PIECE];
+    switch (row->form) {
+    case OTA_FORM_ADDENDS: add_pairs(at, &support->array); break;
+    case OTA_FORM_FLAGS:
+        fetch(&support->array, at->batch, at->head, at->query, at->first, at->count, flag);
+        for (int64_t k = 0; k < at->count; k++) s[k] = flag[k] > (real)0 ? s[k] : (real)-INFINITY;
+        break;
+    case OTA_FORM_POSITIONS:
+        for (int64_t k = 0; k < at->count && row->allows != NULL; k++) {
+            if (!row->allows(at->r, support, at->batch, at->head, at->query, at->first + k))
+                s[k] = (real)-INFINITY;
+        }
+        break;
+    }
+}
+
 void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
-                          int64_t begin, int64_t end, REAL *row) {
-    const REAL scale = (REAL)r->scale;
-    REAL addend[PIECE];
+                          int64_t begin, int64_t end, real *row) {
+    const real scale = (real)r->scale;
     for (int64_t first = begin; first < end; first += PIECE) {
-        const int64_t count = end - first < PIECE ? end - first : PIECE;
-        REAL *s = row + (first - begin);
-        const int64_t relative_index = query - first + r->keys - 1;
+        const piece at = {.r = r,
+                          .batch = batch,
+                          .head = head,
+                          .query = query,
+                          .first = first,
+                          .count = end - first < PIECE ? end - first : PIECE,
+                          .s = row + (first - begin)};
         bool scaled = false;
         for (int t = 0; t < r->term_count; t++) {
-            const ota_term *term = &r->terms[t];
-            if (term->kind == OTA_TERM_RELATIVE_INSIDE) {
-                WORD(fetch_relative)(&term->array, head, relative_index, count, addend);
-                for (int64_t k = 0; k < count; k++) s[k] += addend[k];
-                continue;
-            }
-            if (!scaled) {
-                for (int64_t k = 0; k < count; k++) s[k] *= scale;
+            const ota_term_row *term = ota_term_of(r->terms[t].kind);
+            if (!term->inside && !scaled) {
+                multiply(&at, scale);
                 scaled = true;
             }
-            if (term->kind == OTA_TERM_SOFTCAP) {
-                const REAL cap = (REAL)term->value;
-                REAL bent[PIECE], left[PIECE];
-                for (int64_t k = 0; k < count; k++) addend[k] = s[k] / cap;
-                WORD(ota_bend)(addend, count, bent, left);
-                for (int64_t k = 0; k < count; k++)
-                    s[k] = s[k] <= (REAL)-INFINITY ? s[k] : cap * bent[k];
-            } else if (term->kind == OTA_TERM_ALIBI) {
-                const REAL slope = (REAL)(ota_array_present(&term->array)
-                                              ? ota_array_get(&term->array, 0, 0, 0, head)
-                                              : term->value);
-                const int64_t distance = query + r->offset - first;
-                for (int64_t k = 0; k < count; k++) {
-                    const int64_t away = distance - k;
-                    s[k] -= slope * (REAL)(away < 0 ? -away : away);
-                }
-            } else if (term->kind == OTA_TERM_RELATIVE) {
-                WORD(fetch_relative)(&term->array, head, relative_index, count, addend);
-                for (int64_t k = 0; k < count; k++) s[k] += addend[k];
-            } else {
-                WORD(fetch)(&term->array, batch, head, query, first, count, addend);
-                WORD(add_or_forbid)(s, addend, count);
-            }
+            apply_term(&at, &r->terms[t], term->form);
         }
-        if (!scaled && (scale < (REAL)1 || scale > (REAL)1)) {
-            for (int64_t k = 0; k < count; k++) s[k] *= scale;
-        }
-        for (int t = 0; t < r->support_count; t++) {
-            const ota_support *support = &r->supports[t];
-            if (support->kind == OTA_SUPPORT_ADDITIVE) {
-                WORD(fetch)(&support->array, batch, head, query, first, count, addend);
-                WORD(add_or_forbid)(s, addend, count);
-            } else if (support->kind == OTA_SUPPORT_BOOLEAN) {
-                WORD(fetch)(&support->array, batch, head, query, first, count, addend);
-                for (int64_t k = 0; k < count; k++) {
-                    s[k] = addend[k] > (REAL)0 ? s[k] : (REAL)-INFINITY;
-                }
-            } else {
-                const ota_support_law *law = ota_support_law_of(support->kind);
-                if (law->allows == NULL) continue;
-                for (int64_t k = 0; k < count; k++) {
-                    if (!law->allows(r, support, batch, head, query, first + k))
-                        s[k] = (REAL)-INFINITY;
-                }
-            }
-        }
+        if (!scaled && (scale < (real)1 || scale > (real)1)) multiply(&at, scale);
+        for (int t = 0; t < r->support_count; t++) apply_support(&at, &r->supports[t]);
     }
 }

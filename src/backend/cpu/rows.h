@@ -15,12 +15,6 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "otattn.h"
 
-/* (s + shift) / tau where the sum may leave the range of a double. */
-static inline double ota_custom_argument(double s, double shift, double tau) {
-    const double x = (s / 2.0 + shift / 2.0) / (tau / 2.0);
-    return x > -1.0e308 ? x : -1.0e308;
-}
-
 /* Weights of keys [0, count) into p (p may be s itself). */
 void ota_row_solve_f32(const ota_row_parameters *law, const float *s, const float *h, int64_t count,
                        double mu, float *p, ota_row_found *found);

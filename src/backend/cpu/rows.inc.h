@@ -1,68 +1,84 @@
-/* Body of rows.c for REAL = float or double; formulas in rows.h. */
+/* One row at a time, body of rows_f32.c and rows_f64.c: softmax, entmax, custom, hard and online rows; formulas in
+ * rows.h. */
+#include "rows.h"
 
-static void WORD(fill)(REAL *p, int64_t count, double value) {
-    for (int64_t j = 0; j < count; j++) p[j] = (REAL)value;
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "real.h"
+#include "threshold.h"
+
+static const double log2_e = 1.4426950408889634;
+
+/* Weights of entmax rows follow the f64 sums of the kept keys: a threshold this good rounds to the same weights in
+ * f32. */
+static const double threshold_accuracy = sizeof(real) == sizeof(double) ? 1.0e-16 : 1.0e-9;
+static const double threshold_near = sizeof(real) == sizeof(double) ? 0.0 : 1.0e-6;
+
+static void fill(real *p, int64_t count, double value) {
+    for (int64_t j = 0; j < count; j++) p[j] = (real)value;
 }
 
 /* Everything of a row that is about to fail or is empty; true when done. `top` includes the sink. */
-static bool WORD(settled)(double top, int64_t count, double mu, REAL *p, ota_row_found *found) {
+static bool settled(double top, int64_t count, double mu, real *p, ota_row_found *found) {
     *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
     if (isnan(top) || top >= INFINITY || isnan(mu)) {
-        WORD(fill)(p, count, NAN);
+        fill(p, count, NAN);
         *found = (ota_row_found){
             .potential = NAN, .mass = NAN, .sink = NAN, .lse = NAN, .nonfinite = true};
         return true;
     }
     if (top <= -INFINITY) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         found->empty = true;
         return true;
     }
     return false;
 }
 
-/* 2^((s + h - shift) c) where the differences or c leave the range of REAL: halves never overflow. */
-static double WORD(exponentials_wide)(const REAL *s, const REAL *h, int64_t count, double shift,
-                                      double tau, REAL *p) {
+/* 2^((s + h - shift) c) where the differences or c leave the range of real: halves never overflow. */
+static double exponentials_wide(const real *s, const real *h, int64_t count, double shift,
+                                double tau, real *p) {
     double sum = 0.0;
     for (int64_t j = 0; j < count; j++) {
         const double half =
             (double)s[j] / 2.0 + (h == NULL ? 0.0 : (double)h[j] / 2.0) - shift / 2.0;
         const double e = exp(half / (tau / 2.0));
-        p[j] = (REAL)e;
+        p[j] = (real)e;
         sum += e;
     }
     return sum;
 }
 
-static double WORD(exponentials)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                                 int64_t count, double shift, REAL *p) {
+static double exponentials(const ota_row_parameters *law, const real *s, const real *h,
+                           int64_t count, double shift, real *p) {
     if (fabs(shift) > (double)REAL_MAX / 4.0 || law->tau > (double)REAL_MAX / 1.0e6 ||
         law->tau < TAU_MIN) {
-        return WORD(exponentials_wide)(s, h, count, shift, law->tau, p);
+        return exponentials_wide(s, h, count, shift, law->tau, p);
     }
-    return TABLE(law)->exponentials(s, h, count, (REAL)shift, (REAL)(log2_e / law->tau), p);
+    return KERNELS(law)->exponentials(s, h, count, (real)shift, (real)(log2_e / law->tau), p);
 }
 
-double WORD(ota_row_exponentials)(const ota_row_parameters *law, const REAL *s, int64_t count,
-                                  double shift, REAL *p) {
-    return WORD(exponentials)(law, s, NULL, count, shift, p);
+double WORD(ota_row_exponentials)(const ota_row_parameters *law, const real *s, int64_t count,
+                                  double shift, real *p) {
+    return exponentials(law, s, NULL, count, shift, p);
 }
 
-static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                              int64_t count, double mu, REAL *p, ota_row_found *found) {
-    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+static void softmax_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
+                        double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, count, mu, p, found)) return;
-    /* The shift must be a REAL: it is what the kernel subtracts. */
-    const double shift = (double)(REAL)top;
-    double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    if (settled(top, count, mu, p, found)) return;
+    /* The shift must be a real: it is what the kernel subtracts. */
+    const double shift = (double)(real)top;
+    double sum = exponentials(law, s, h, count, shift, p);
     const double sink =
         law->sink > -INFINITY ? exp((law->sink / 2.0 - shift / 2.0) / (law->tau / 2.0)) : 0.0;
     sum += sink;
     found->lse = log(sum) + shift / law->tau;
     if (!(mu > 0.0)) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         return;
     }
     double factor = mu / sum;
@@ -71,52 +87,52 @@ static void WORD(softmax_row)(const ota_row_parameters *law, const REAL *s, cons
         found->potential *= law->row_strength / (law->row_strength + law->tau);
         factor = exp((found->potential + shift) / law->tau);
     }
-    TABLE(law)->multiply(p, count, (REAL)factor);
+    KERNELS(law)->multiply(p, count, (real)factor);
     found->sink = sink * factor;
     found->mass = (sum - sink) * factor;
 }
 
-static void WORD(entmax_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                             int64_t count, double mu, REAL *p, ota_row_found *found) {
-    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+static void entmax_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
+                       double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (settled(top, count, mu, p, found)) return;
     if (!(mu > 0.0)) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         return;
     }
-    const double shift = (double)(REAL)top;
+    const double shift = (double)(real)top;
     const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
-    const REAL slope = (REAL)k;
+    const real slope = (real)k;
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
-    search.near = power < 2.0 ? 0.0 : NEAR;
+    search.near = power < 2.0 ? 0.0 : threshold_near;
     double first, second;
     do {
-        (void)TABLE(law)->power_sums(s, h, count, (REAL)shift, slope, search.t, power, &first,
-                                     &second);
+        (void)KERNELS(law)->power_sums(s, h, count, (real)shift, slope, search.t, power, &first,
+                                       &second);
         if (has_sink && sink_x > search.t) {
             first += power_of(sink_x - search.t, power);
             second += power_of(sink_x - search.t, power - 1.0);
         }
     } while (threshold_step(&search, first, second));
     const double sum =
-        TABLE(law)->powers(s, h, count, (REAL)shift, slope, search.t, power, (REAL)1, p);
+        KERNELS(law)->powers(s, h, count, (real)shift, slope, search.t, power, (real)1, p);
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
-    TABLE(law)->multiply(p, count, (REAL)factor);
+    KERNELS(law)->multiply(p, count, (real)factor);
     found->sink *= factor;
     found->mass = sum * factor;
     found->potential = -shift - search.t / k;
 }
 
-/* Where p >= 1 Newton comes to the threshold from below. A few of its steps in REAL, for p = `power`, leave one that is
+/* Where p >= 1 Newton comes to the threshold from below. A few of its steps in real, for p = `power`, leave one that is
  * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
  * a lower threshold. Returns how many of the scores lie above. */
-static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int64_t count,
-                              double top, double k, double power, threshold_search *search) {
+static int64_t approach(const ota_row_parameters *law, const real *s, int64_t count, double top,
+                        double k, double power, threshold_search *search) {
     enum { STEPS = 4 };
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
@@ -127,8 +143,8 @@ static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int6
     double first, second;
     int64_t above;
     do {
-        above = TABLE(law)->power_sums(s, NULL, count, (REAL)top, (REAL)k, rough.t, rough.power,
-                                       &first, &second);
+        above = KERNELS(law)->power_sums(s, NULL, count, (real)top, (real)k, rough.t, rough.power,
+                                         &first, &second);
         if (has_sink && sink_x > rough.t) {
             first += power_of(sink_x - rough.t, rough.power);
             second += power_of(sink_x - rough.t, rough.power - 1.0);
@@ -145,34 +161,33 @@ static int64_t WORD(approach)(const ota_row_parameters *law, const REAL *s, int6
  * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
  * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
  * much, it takes again above a better bound. */
-int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
+int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const real *s, int64_t count, double mu,
                              const ota_row_room *room, ota_row_found *found) {
     enum { MANY = 64, SHARE = 4 };
-    const double keys_top = (double)TABLE(law)->maximum(s, NULL, count);
+    const double keys_top = (double)KERNELS(law)->maximum(s, NULL, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
+    if (settled(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
     const double power = 1.0 / (law->order - 1.0);
     const double k = fmin((law->order - 1.0) / law->tau, DBL_MAX);
     const bool has_sink = law->sink > -INFINITY;
     const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
-    search.accuracy = ACCURACY;
-    search.near = power < 2.0 ? 0.0 : NEAR;
+    search.accuracy = threshold_accuracy;
+    search.near = power < 2.0 ? 0.0 : threshold_near;
     const double slack = 1.0e-6 * (fabs(top) + search.target / k);
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
-    REAL *kept = room->kept;
+    real *kept = room->kept;
     double *wide = room->wide;
-    int64_t left = TABLE(law)->keep(s, count, (REAL)floor, kept, room->where);
+    int64_t left = KERNELS(law)->keep(s, count, (real)floor, kept, room->where);
     /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
     if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
         /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
         const double even = power > 4.0 ? power : power > 2.0 ? 4.0 : power > 1.0 ? 2.0 : 1.0;
-        const int64_t above = WORD(approach)(law, kept, left, top, k, even, &search);
+        const int64_t above = approach(law, kept, left, top, k, even, &search);
         const double higher = top + search.low / k - slack;
         if (above < left - left / SHARE && higher > floor)
-            left = TABLE(law)->keep(s, count, (REAL)higher, kept, room->where);
-        if (even > power && left > MANY)
-            (void)WORD(approach)(law, kept, left, top, k, power, &search);
+            left = KERNELS(law)->keep(s, count, (real)higher, kept, room->where);
+        if (even > power && left > MANY) (void)approach(law, kept, left, top, k, power, &search);
     }
     /* Where differences leave the range of a double, halves do not. */
     const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
@@ -194,7 +209,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
-    for (int64_t i = 0; i < left; i++) kept[i] = (REAL)(wide[i] * factor);
+    for (int64_t i = 0; i < left; i++) kept[i] = (real)(wide[i] * factor);
     found->sink *= factor;
     found->mass = sum * factor;
     found->potential = -top - search.t / k;
@@ -202,8 +217,8 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const REAL *s, int64
 }
 
 /* sum_j weight(x_j + y) with the sink, and its derivative. */
-static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                                int64_t count, double top, double y, double *rise) {
+static double custom_sums(const ota_row_parameters *law, const real *s, const real *h,
+                          int64_t count, double top, double y, double *rise) {
     const ota_custom *custom = law->custom;
     double sum = 0.0;
     *rise = 0.0;
@@ -220,30 +235,30 @@ static double WORD(custom_sums)(const ota_row_parameters *law, const REAL *s, co
 }
 
 /* Brackets the shift by doubling, then Newton inside the bracket. */
-static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                             int64_t count, double mu, REAL *p, ota_row_found *found) {
+static void custom_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
+                       double mu, real *p, ota_row_found *found) {
     const ota_custom *custom = law->custom;
-    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (settled(top, count, mu, p, found)) return;
     if (!(mu > 0.0)) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         return;
     }
     double rise, near = 0.0, far = 0.0;
-    double sum = WORD(custom_sums)(law, s, h, count, top, 0.0, &rise);
+    double sum = custom_sums(law, s, h, count, top, 0.0, &rise);
     const bool up = sum < mu;
     for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
         near = far;
         far = up ? step : -step;
-        sum = WORD(custom_sums)(law, s, h, count, top, far, &rise);
+        sum = custom_sums(law, s, h, count, top, far, &rise);
     }
     double low = up ? near : far, high = up ? far : near;
     /* Bounded weights cannot carry every mass. */
     found->infeasible = (sum < mu) == up || isnan(sum);
     double y = 0.5 * (low + high);
     for (int turn = 0; turn < THRESHOLD_STEPS && !found->infeasible; turn++) {
-        sum = WORD(custom_sums)(law, s, h, count, top, y, &rise);
+        sum = custom_sums(law, s, h, count, top, y, &rise);
         const double excess = sum - mu;
         if (fabs(excess) <= 2.0e-16 * mu) break;
         if (excess > 0.0)
@@ -258,17 +273,17 @@ static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const
     /* A jump of the weight leaves no shift that meets the mass. */
     found->infeasible |= !(fabs(sum - mu) <= 1.0e-9 * mu);
     if (found->infeasible) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         return;
     }
     const double factor = mu / sum;
     for (int64_t j = 0; j < count; j++) {
         const double a = h == NULL ? (double)s[j] : (double)s[j] + (double)h[j];
-        p[j] = (REAL)0;
+        p[j] = (real)0;
         if (!(a > -INFINITY)) continue;
         const double weight =
             factor * custom->weight(custom->user, ota_custom_argument(a, -top, law->tau) + y);
-        p[j] = (REAL)weight;
+        p[j] = (real)weight;
         found->mass += weight;
     }
     if (law->sink > -INFINITY) {
@@ -278,55 +293,55 @@ static void WORD(custom_row)(const ota_row_parameters *law, const REAL *s, const
     found->potential = law->tau * y - top;
 }
 
-static void WORD(hard_row)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                           int64_t count, double mu, REAL *p, ota_row_found *found) {
-    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+static void hard_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
+                     double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, count, mu, p, found)) return;
+    if (settled(top, count, mu, p, found)) return;
     int64_t best = -1;
     for (int64_t j = 0; j < count && best < 0 && keys_top >= law->sink; j++) {
-        const REAL lifted = h == NULL ? s[j] : s[j] + h[j];
+        const real lifted = h == NULL ? s[j] : s[j] + h[j];
         if ((double)lifted >= keys_top) best = j;
     }
-    WORD(fill)(p, count, 0.0);
-    if (best >= 0) p[best] = (REAL)mu;
+    fill(p, count, 0.0);
+    if (best >= 0) p[best] = (real)mu;
     found->potential = -top;
     found->mass = best >= 0 ? mu : 0.0;
     found->sink = best >= 0 ? 0.0 : mu;
 }
 
-void WORD(ota_row_solve)(const ota_row_parameters *law, const REAL *s, const REAL *h, int64_t count,
-                         double mu, REAL *p, ota_row_found *found) {
+void WORD(ota_row_solve)(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
+                         double mu, real *p, ota_row_found *found) {
     if (law->custom != NULL)
-        WORD(custom_row)(law, s, h, count, mu, p, found);
+        custom_row(law, s, h, count, mu, p, found);
     else if (law->order > 1.0)
-        WORD(entmax_row)(law, s, h, count, mu, p, found);
+        entmax_row(law, s, h, count, mu, p, found);
     else if (law->order > 0.0)
-        WORD(softmax_row)(law, s, h, count, mu, p, found);
+        softmax_row(law, s, h, count, mu, p, found);
     else
-        WORD(hard_row)(law, s, h, count, mu, p, found);
+        hard_row(law, s, h, count, mu, p, found);
 }
 
-void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const REAL *h,
-                           int64_t count, double f, REAL *p, ota_row_found *found) {
-    const double keys_top = (double)TABLE(law)->maximum(s, h, count);
+void WORD(ota_row_weights)(const ota_row_parameters *law, const real *s, const real *h,
+                           int64_t count, double f, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
     const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
-    if (WORD(settled)(top, count, 1.0, p, found)) return;
+    if (settled(top, count, 1.0, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
-        WORD(fill)(p, count, 0.0);
+        fill(p, count, 0.0);
         return;
     }
     if (law->order > 1.0) {
         const double k = (law->order - 1.0) / law->tau;
-        found->mass = TABLE(law)->powers(s, h, count, (REAL)0, (REAL)k, -f * k,
-                                         1.0 / (law->order - 1.0), (REAL)1, p);
+        found->mass = KERNELS(law)->powers(s, h, count, (real)0, (real)k, -f * k,
+                                           1.0 / (law->order - 1.0), (real)1, p);
         return;
     }
-    const double shift = (double)(REAL)top;
-    const double sum = WORD(exponentials)(law, s, h, count, shift, p);
+    const double shift = (double)(real)top;
+    const double sum = exponentials(law, s, h, count, shift, p);
     const double factor = exp((f + shift) / law->tau);
-    TABLE(law)->multiply(p, count, (REAL)factor);
+    KERNELS(law)->multiply(p, count, (real)factor);
     found->mass = sum * factor;
     found->lse = log(sum) + shift / law->tau;
     if (law->sink > -INFINITY) {
@@ -340,8 +355,8 @@ void WORD(ota_row_weights)(const ota_row_parameters *law, const REAL *s, const R
 
 /* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
  * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
-static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int64_t count,
-                              double mass, const double *remaining, double *weight, double *sink) {
+static double open_keys(const ota_row_parameters *law, const real *s, int64_t count, double mass,
+                        const double *remaining, double *weight, double *sink) {
     double top = law->sink;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] >= 0.0 && remaining[j] > 0.0 && (double)s[j] > top) top = (double)s[j];
@@ -395,9 +410,8 @@ static double WORD(open_keys)(const ota_row_parameters *law, const REAL *s, int6
 
 /* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
  * because p may be s itself. */
-static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int64_t count,
-                              double mu, double *remaining, REAL *p, double *taken,
-                              ota_row_found *found) {
+static void online_hard(const ota_row_parameters *law, const real *s, int64_t count, double mu,
+                        double *remaining, real *p, double *taken, ota_row_found *found) {
     double left = mu;
     for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
     while (left > 0.0) {
@@ -422,11 +436,11 @@ static void WORD(online_hard)(const ota_row_parameters *law, const REAL *s, int6
         found->potential = -(double)s[best];
         found->mass += part;
     }
-    for (int64_t j = 0; j < count; j++) p[j] = (REAL)taken[j];
+    for (int64_t j = 0; j < count; j++) p[j] = (real)taken[j];
 }
 
-void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t count, double mu,
-                          double *remaining, REAL *p, double *scratch, ota_row_found *found) {
+void WORD(ota_row_online)(const ota_row_parameters *law, const real *s, int64_t count, double mu,
+                          double *remaining, real *p, double *scratch, ota_row_found *found) {
     double top = law->sink, room = 0.0;
     bool broken = false;
     for (int64_t j = 0; j < count; j++) {
@@ -434,14 +448,14 @@ void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t 
         if ((double)s[j] > top) top = (double)s[j];
         if ((double)s[j] > -INFINITY) room += remaining[j];
     }
-    if (WORD(settled)(broken ? NAN : top, count, mu, p, found)) return;
+    if (settled(broken ? NAN : top, count, mu, p, found)) return;
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
     if (law->sink <= -INFINITY && room < mu - slack) {
         found->infeasible = true;
         return;
     }
     if (law->order <= 0.0) {
-        WORD(online_hard)(law, s, count, mu, remaining, p, scratch, found);
+        online_hard(law, s, count, mu, remaining, p, scratch, found);
         return;
     }
     double level = law->sink > -INFINITY ? exp((law->sink - top) / law->tau) : 0.0;
@@ -457,7 +471,7 @@ void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t 
     found->potential = -INFINITY;
     while (closed && left > 0.0) {
         closed = false;
-        found->potential = WORD(open_keys)(law, s, count, left, remaining, scratch, &found->sink);
+        found->potential = open_keys(law, s, count, left, remaining, scratch, &found->sink);
         double filled = 0.0;
         for (int64_t j = 0; j < count; j++) {
             if (scratch[j] >= remaining[j] && scratch[j] >= 0.0) {
@@ -474,7 +488,7 @@ void WORD(ota_row_online)(const ota_row_parameters *law, const REAL *s, int64_t 
         const double share = scratch[j] < -1.5                ? remaining[j]
                              : scratch[j] > 0.0 && left > 0.0 ? scratch[j]
                                                               : 0.0;
-        p[j] = (REAL)share;
+        p[j] = (real)share;
         remaining[j] = scratch[j] < -1.5 ? 0.0 : remaining[j] - share;
         found->mass += share;
     }

@@ -172,7 +172,8 @@ def check(case: Case) -> None:
             sizes = sizes + added.abs().nan_to_num(posinf=0.0)
         P = scores.masked_fill(~allowed, float("-inf")).softmax(-1).nan_to_num()
         B = sizes.masked_fill(~allowed, 0.0).amax(-1, keepdim=True)
-        # bf16 weights and slopes may be rounded to bf16 before they are multiplied (docs/numerics.md).
+        # bf16 weights and slopes may be rounded to bf16 before they are multiplied
+        # (docs/development/numerics.md).
         rounded = ROUNDOFF[torch.bfloat16] if case.dtype == torch.bfloat16 else 0.0
         reach = P @ v.abs()
         compare(

@@ -1,4 +1,4 @@
-"""The training examples in small form: they run, resume and judge; docs/training.md has the long runs."""
+"""The training examples in small form: they run, resume and judge (long runs: docs/research/training.md)."""
 
 from __future__ import annotations
 

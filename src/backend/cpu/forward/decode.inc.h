@@ -67,8 +67,8 @@ static void piece_task(void *context, int64_t task, int worker_index) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const int64_t pieces = ota_pieces(device->key_count), piece = task % pieces,
-                  slot = task / pieces;
-    const int64_t key_head = w->first_key_head + slot, batch = key_head / r->key_heads;
+                  packed = task / pieces;
+    const int64_t key_head = w->first_key_head + packed, batch = key_head / r->key_heads;
     const int64_t length = ota_piece_keys(device->key_count);
     const int64_t first = piece * length;
     if (ota_run_interrupted(w->run)) return;
@@ -80,7 +80,7 @@ static void piece_task(void *context, int64_t task, int worker_index) {
             ota_row_range(r, batch, b.first, device->key_count, &begin, &end);
             const int64_t low = begin > first ? begin : first;
             const int64_t high = end < first + length ? end : first + length;
-            solve_piece(&b, piece_index(device, slot * device->group + k, b.first, piece), low,
+            solve_piece(&b, piece_index(device, packed * device->group + k, b.first, piece), low,
                         high);
         }
     }
@@ -88,7 +88,7 @@ static void piece_task(void *context, int64_t task, int worker_index) {
 
 /* Adds the pieces of one query up and writes what is wanted of it. */
 static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, int64_t query,
-                        ota_head_status *tally) {
+                        ota_head_status *status) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const double tau = ota_head_temperature(r, head), sink = ota_head_sink(r, head);
@@ -111,16 +111,16 @@ static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, i
     const double rest = sink > -INFINITY ? exp((sink / 2.0 - top / 2.0) / (tau / 2.0)) : 0.0;
     sum += rest;
     if (nonfinite) {
-        tally->nonfinite_rows++;
+        status->nonfinite_rows++;
         found = (ota_row_found){.potential = NAN, .lse = NAN, .sink = NAN};
     } else if (sum > 0.0) {
         found.lse = log(sum) + top / tau;
         if (mu > 0.0) found.potential = tau * log(mu / sum) - top;
         found.sink = rest * (mu / sum);
     } else {
-        tally->empty_rows++;
-        if (mu > 0.0 && r->problem.columns == OTA_COLUMNS_EXACT)
-            tally->result.status = OTA_INFEASIBLE;
+        status->empty_rows++;
+        if (mu > 0.0 && ota_column_rule_of(r->problem.columns)->serves_all)
+            status->result.status = OTA_INFEASIBLE;
     }
     put_row(w, batch, head, query, &found);
     if (!ota_array_present(&w->arrays->out) || width == 0) return;
@@ -138,7 +138,8 @@ static void join_pieces(cpu_run *w, int64_t part, int64_t batch, int64_t head, i
 }
 
 void decode_pieces(cpu_run *w) {
-    ota_parallel(w->device->pool, w->slots * ota_pieces(w->device->key_count), piece_task, w);
+    ota_parallel(w->device->pool, w->packed_heads * ota_pieces(w->device->key_count), piece_task,
+                 w);
 }
 
 void decode_join(cpu_run *w, int64_t parts) {
@@ -149,6 +150,6 @@ void decode_join(cpu_run *w, int64_t parts) {
         const int64_t head = key_head % r->key_heads * device->group + part % device->group;
         for (int64_t i = 0; i < r->queries; i++)
             join_pieces(w, part, key_head / r->key_heads, head, i,
-                        &device->block_tallies[part * OTA_CHUNKS]);
+                        &device->chunk_statuses[part * OTA_CHUNKS]);
     }
 }

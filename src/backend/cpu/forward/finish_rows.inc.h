@@ -40,10 +40,10 @@ static bool mend_row(const row_block *b, const real *p, real *out) {
 void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
              const ota_row_found *found) {
     const ota_arrays *a = w->arrays;
-    const double order = w->device->resolved->order;
+    const bool entropy = w->device->resolved->problem.regulariser == OTA_SOFTMAX;
     ota_put(&a->row_potential, batch, head, query, found->potential);
     /* Only entropy plans have one. */
-    ota_put(&a->lse, batch, head, query, order > 0.0 && order <= 1.0 ? found->lse : NAN);
+    ota_put(&a->lse, batch, head, query, entropy ? found->lse : NAN);
     ota_put(&a->sink, batch, head, query, found->sink);
 }
 
@@ -55,7 +55,7 @@ static void apply_weights(const row_block *b, const real *p, int64_t stride, int
     if (device->in_place)
         apply_rows(b, 0, m, p, stride, rows, out);
     else
-        KERNELS(device)->apply(p, stride, b->slot->values, width, rows, m, width, out, width);
+        KERNELS(device)->apply(p, stride, b->packed->values, width, rows, m, width, out, width);
 }
 
 real *coupling_in_place(const cpu_run *w, int64_t batch, int64_t head, int64_t first) {
@@ -71,21 +71,21 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     const cpu_run *w = b->w;
     const ota_device *device = w->device;
     const ota_arrays *a = w->arrays;
-    const ota_slot *slot = b->slot;
+    const ota_packed_kv *packed = b->packed;
     ota_worker *worker = b->worker;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
     const int64_t m = device->key_count, width = device->values_width;
-    bool broken[OTA_ROW_BLOCK] = {false};
+    const bool serves_all = ota_column_rule_of(device->resolved->problem.columns)->serves_all;
+    bool nonfinite[OTA_ROW_BLOCK] = {false};
     for (int64_t k = 0; k < rows; k++) {
         const real *row = p + k * stride;
-        for (int64_t q = 0; q < slot->broken_count; q++) {
-            if (row[slot->broken[q]] > (real)0) broken[k] = true;
+        for (int64_t q = 0; q < packed->nonfinite_count; q++) {
+            if (row[packed->nonfinite_keys[q]] > (real)0) nonfinite[k] = true;
         }
-        if (with_out && (found[k].nonfinite || broken[k])) status->nonfinite_rows++;
+        if (with_out && (found[k].nonfinite || nonfinite[k])) status->nonfinite_rows++;
         if (with_out && found[k].empty && !device->transposed) {
             status->empty_rows++;
-            if (mu[k] > 0.0 && device->resolved->problem.columns == OTA_COLUMNS_EXACT)
-                status->result.status = OTA_INFEASIBLE;
+            if (mu[k] > 0.0 && serves_all) status->result.status = OTA_INFEASIBLE;
         }
         if (found[k].infeasible) status->result.status = OTA_INFEASIBLE;
         if (with_out && !found[k].empty && device->resolved->problem.rows == OTA_ROWS_HARD) {
@@ -137,11 +137,11 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     for (int64_t k = 0; device->in_place && k < rows; k++) {
         real *row = out + k * width;
         if (found[k].nonfinite || all_finite(row, width)) continue;
-        broken[k] = !mend_row(b, p + k * stride, row);
-        if (broken[k]) status->nonfinite_rows++;
+        nonfinite[k] = !mend_row(b, p + k * stride, row);
+        if (nonfinite[k]) status->nonfinite_rows++;
     }
     for (int64_t k = 0; k < rows; k++) {
-        for (int64_t q = 0; q < width && (broken[k] || found[k].nonfinite); q++)
+        for (int64_t q = 0; q < width && (nonfinite[k] || found[k].nonfinite); q++)
             out[k * width + q] = (real)NAN;
     }
     unpack_rows(&a->out, batch, head, first, rows, out, width);

@@ -5,7 +5,6 @@
 
 #include "backend/cpu/device.h"
 
-static const double log2_e = 1.4426950408889634;
 /* Temperatures and factors outside [this, 1 / this] are left to the careful forms. */
 static const double RAW_LEAST = 1.0e-30;
 
@@ -31,9 +30,9 @@ void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head);
 
 /* Are the head's keys and values, and the queries that meet them, multiplied as bf16? */
 bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head);
-void ota_pack_pairs(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head);
+void ota_pack_pairs(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head);
 /* `block`: of f32, the only type whose heads are paired. */
-void ota_attend_pairs(const ota_device *device, const ota_slot *slot, const void *block);
+void ota_attend_pairs(const ota_device *device, const ota_packed_kv *packed, const void *block);
 
 /* Column masses of a head for a row mass of `total`; on entry nu is positive where some row may use the key. */
 void ota_allot_columns(ota_head_place *place, double total);

@@ -13,14 +13,14 @@ static void list_row(const row_block *b, const ota_row_parameters *law, int64_t 
                      double mu, real *row, real *out, ota_row_found *found) {
     const cpu_run *w = b->w;
     const ota_device *device = w->device;
-    const ota_slot *slot = b->slot;
+    const ota_packed_kv *packed = b->packed;
     const ota_row_room *room = &b->worker->keys;
     const real *kept = room->kept;
     const int64_t width = device->values_width;
     end = begin < end ? end : begin;
     const int64_t count = row_entmax(law, row + begin, end - begin, mu, room, found);
     const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
-    const real *values = device->in_place ? NULL : (const real *)slot->values + begin * width;
+    const real *values = device->in_place ? NULL : (const real *)packed->values + begin * width;
     int64_t ld = width;
     if (device->in_place && wants_out && readable(&w->arrays->values))
         values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
@@ -29,7 +29,7 @@ static void list_row(const row_block *b, const ota_row_parameters *law, int64_t 
         KERNELS(device)->apply_kept(kept, room->where, count, values, ld, width, out);
         if (device->in_place) found->applied = all_finite(out, width);
     }
-    if (found->applied && !w->more_than_out && slot->broken_count == 0) return;
+    if (found->applied && !w->more_than_out && packed->nonfinite_count == 0) return;
     const real rest = found->nonfinite ? (real)NAN : (real)0;
     for (int64_t j = 0; j < device->key_count; j++) row[j] = rest;
     for (int64_t i = 0; i < count; i++) row[begin + room->where[i]] = kept[i];
@@ -71,9 +71,9 @@ static void tile_terms(void *context, int64_t row, int64_t first, int64_t last, 
 }
 
 /* Is value `key` used by this query? Only asked for keys whose values are not finite. */
-static bool uses_broken(const row_block *b, int64_t query, int64_t begin, int64_t end) {
-    for (int64_t q = 0; q < b->slot->broken_count; q++) {
-        const int64_t key = b->slot->broken[q];
+static bool uses_nonfinite(const row_block *b, int64_t query, int64_t begin, int64_t end) {
+    for (int64_t q = 0; q < b->packed->nonfinite_count; q++) {
+        const int64_t key = b->packed->nonfinite_keys[q];
         if (key >= begin && key < end &&
             pair_counts(b->w->device->resolved, b->batch, b->head, query, key))
             return true;
@@ -84,7 +84,7 @@ static bool uses_broken(const row_block *b, int64_t query, int64_t begin, int64_
 static void fuse_block(const row_block *b, ota_head_status *status) {
     const cpu_run *w = b->w;
     const ota_device *device = w->device;
-    const ota_slot *slot = b->slot;
+    const ota_packed_kv *packed = b->packed;
     ota_worker *worker = b->worker;
     const int64_t batch = b->batch, head = b->head, first = b->first, rows = b->rows;
     const ota_resolved *r = device->resolved;
@@ -98,18 +98,19 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         if (masses) mass[k] = (real)ota_row_mass(r, batch, head, first + k);
     }
     const bool wants_out = ota_array_present(&a->out);
-    const real *queries = slot->paired ? NULL : dense_rows(&r->problem.queries, batch, head, first);
+    const real *queries =
+        packed->paired ? NULL : dense_rows(&r->problem.queries, batch, head, first);
     real *placed = wants_out ? dense_rows(&a->out, batch, head, first) : NULL;
     real *out = placed != NULL ? placed : worker->out;
-    if (slot->paired)
+    if (packed->paired)
         ota_pairs_along(&r->problem.queries, batch, head, first, rows, worker->queries);
     else if (queries == NULL)
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
     terms_of terms = {r, batch, head, first};
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
     const ota_attend_block block = {.queries = queries != NULL ? queries : worker->queries,
-                                    .packed_keys = slot->packed_keys,
-                                    .values = slot->values,
+                                    .packed_keys = packed->packed_keys,
+                                    .values = packed->values,
                                     .rows = rows,
                                     .width = r->width,
                                     .values_width = wants_out ? device->values_width : 0,
@@ -125,8 +126,8 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
                                     .row_max = top,
                                     .row_sum = sum,
                                     .scratch = worker->attend};
-    if (slot->paired)
-        ota_attend_pairs(device, slot, &block);
+    if (packed->paired)
+        ota_attend_pairs(device, packed, &block);
     else
         KERNELS(device)->attend(&block);
     for (int64_t k = 0; k < rows; k++) {
@@ -137,7 +138,8 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
         const double peak = only_sink ? sink : (double)top[k];
         ota_row_found found = {.potential = -INFINITY, .lse = -INFINITY};
         bool nonfinite = !(weight - weight <= 0.0) || peak >= INFINITY || isnan(peak);
-        if (wants_out && slot->broken_count > 0 && uses_broken(b, first + k, begin[k], end[k])) {
+        if (wants_out && packed->nonfinite_count > 0 &&
+            uses_nonfinite(b, first + k, begin[k], end[k])) {
             nonfinite = true;
         }
         if (nonfinite) {
@@ -151,7 +153,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {
             status->empty_rows++;
-            if (mu > 0.0 && r->problem.columns == OTA_COLUMNS_EXACT)
+            if (mu > 0.0 && ota_column_rule_of(r->problem.columns)->serves_all)
                 status->result.status = OTA_INFEASIBLE;
         }
         put_row(w, batch, head, first + k, &found);
@@ -164,9 +166,9 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
 static row_block part_of(cpu_run *w, int64_t part, int worker) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
-    const int64_t slot = part / device->group, key_head = w->first_key_head + slot;
+    const int64_t packed = part / device->group, key_head = w->first_key_head + packed;
     return (row_block){.w = w,
-                       .slot = &device->slots[slot],
+                       .packed = &device->packed_heads[packed],
                        .worker = &device->workers[worker],
                        .batch = key_head / r->key_heads,
                        .head = key_head % r->key_heads * device->group + part % device->group};
@@ -178,7 +180,7 @@ static void row_task(void *context, int64_t index, int worker_index) {
     ota_device *device = w->device;
     const int64_t chunk = index % OTA_CHUNKS;
     row_block b = part_of(w, index / OTA_CHUNKS, worker_index);
-    ota_head_status *status = &device->block_tallies[index];
+    ota_head_status *status = &device->chunk_statuses[index];
     *status = (ota_head_status){0};
     double *receiver = NULL;
     if (ota_array_present(&w->arrays->receiver)) {
@@ -215,7 +217,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
     const int64_t m = device->key_count;
     double *room = worker->room;
     for (int64_t c = 0; c < OTA_CHUNKS; c++)
-        device->block_tallies[part * OTA_CHUNKS + c] = (ota_head_status){0};
+        device->chunk_statuses[part * OTA_CHUNKS + c] = (ota_head_status){0};
     double *receivers = device->receivers + part * OTA_CHUNKS * device->stride;
     if (ota_array_present(&w->arrays->receiver))
         memset(receivers, 0, (size_t)(OTA_CHUNKS * device->stride) * sizeof *receivers);
@@ -224,7 +226,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
                       ? ota_array_get(state, b.batch, b.head, 0, j)
                       : r->problem.cap * ota_column_mass(r, b.batch, b.head, j, 1.0);
     }
-    ota_head_status *status = &device->block_tallies[part * OTA_CHUNKS];
+    ota_head_status *status = &device->chunk_statuses[part * OTA_CHUNKS];
     for (int64_t i = 0; i < r->queries && status->result.status == OTA_OK; i++) {
         if (ota_run_interrupted(w->run)) return;
         real *row = worker->scores;
@@ -245,7 +247,7 @@ static void pack_task(void *context, int64_t index, int worker) {
     cpu_run *w = context;
     (void)worker;
     const int64_t key_head = w->first_key_head + index, key_heads = w->device->resolved->key_heads;
-    pack_slot(w, &w->device->slots[index], key_head / key_heads, key_head % key_heads);
+    pack_kv(w, &w->device->packed_heads[index], key_head / key_heads, key_head % key_heads);
 }
 
 static double total_mass(const cpu_run *w, int64_t batch, int64_t head) {
@@ -258,19 +260,19 @@ static double total_mass(const cpu_run *w, int64_t batch, int64_t head) {
 /* Wave `first` of key heads, packed or read in place, and all their query heads. */
 static void run_wave(cpu_run *w) {
     ota_device *device = w->device;
-    const int64_t parts = w->slots * device->group;
+    const int64_t parts = w->packed_heads * device->group;
     const bool decodes = device->strategy == OTA_STRATEGY_CACHE;
     if (decodes) decode_pieces(w);
     /* Weights and statistics of decoded queries still want packed keys. */
     if (decodes ? w->more_than_out : !device->in_place)
-        ota_parallel(device->pool, w->slots, pack_task, w);
+        ota_parallel(device->pool, w->packed_heads, pack_task, w);
     if (device->strategy == OTA_STRATEGY_ORDERED)
         ota_parallel(device->pool, parts, ordered_task, w);
     else if (!decodes || w->more_than_out)
         ota_parallel(device->pool, parts * OTA_CHUNKS, row_task, w);
     else
-        memset(device->block_tallies, 0,
-               (size_t)(parts * OTA_CHUNKS) * sizeof *device->block_tallies);
+        memset(device->chunk_statuses, 0,
+               (size_t)(parts * OTA_CHUNKS) * sizeof *device->chunk_statuses);
     if (decodes) decode_join(w, parts);
 }
 
@@ -283,11 +285,12 @@ void WORD(ota_walk_rows)(ota_run *run) {
     cpu_run *w = &walk;
     const int64_t key_heads = r->batch * r->key_heads;
     for (int64_t first = 0; first < key_heads && !ota_run_interrupted(run);
-         first += device->slot_count) {
+         first += device->packed_count) {
         w->first_key_head = first;
-        w->slots = first + device->slot_count < key_heads ? device->slot_count : key_heads - first;
+        w->packed_heads =
+            first + device->packed_count < key_heads ? device->packed_count : key_heads - first;
         run_wave(w);
-        for (int64_t part = 0; part < w->slots * device->group && !ota_run_interrupted(run);
+        for (int64_t part = 0; part < w->packed_heads * device->group && !ota_run_interrupted(run);
              part++) {
             const row_block b = part_of(w, part, 0);
             ota_gather_chunks(w, part, b.batch, b.head);

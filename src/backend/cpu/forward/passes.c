@@ -62,23 +62,6 @@ typedef struct chunk_job {
     bool as_they_are; /* weights from f and g as they lie in the head */
 } chunk_job;
 
-void ota_each_chunk(ota_passes *state, void (*body)(void *job, int64_t chunk, int worker),
-                    void *job) {
-    if (state->chunks == 1) {
-        body(job, 0, 0);
-    } else {
-        ota_parallel(state->head->pool, state->chunks, body, job);
-    }
-}
-
-void ota_add_chunks(const ota_passes *state, const double *partial, double *total) {
-    memcpy(total, partial, (size_t)state->columns * sizeof *total);
-    for (int64_t chunk = 1; chunk < state->chunks; chunk++) {
-        const double *part = partial + chunk * state->padded_columns;
-        for (int64_t j = 0; j < state->columns; j++) total[j] += part[j];
-    }
-}
-
 static void round_potential(ota_passes *state) {
     const double *g = state->head->g;
     float *narrow = state->potential;
@@ -287,7 +270,7 @@ static void rows_pass(ota_passes *state, double t, double omega) {
             const double g = ota_rounded(state, j);
             state->column_lse[j] = g > -INFINITY ? log(state->column_lse[j]) - g / t : -INFINITY;
         }
-    } else if (!levels_from_sums(state, t) && !(state->head->order > 1.0)) {
+    } else if (!levels_from_sums(state, t) && ota_head_regulariser(state->head)->exponential) {
         ota_cpu_column_pass(state, t);
     }
 }

@@ -21,7 +21,7 @@ static inline void shut_outside(real *row, int64_t begin, int64_t end, int64_t s
 /* Rows [first, first + rows) of one head, for one worker. rows <= OTA_ROW_BLOCK. */
 typedef struct row_block {
     cpu_run *w;
-    const ota_slot *slot;
+    const ota_packed_kv *packed;
     ota_worker *worker;
     int64_t batch, head, first, rows;
 } row_block;
@@ -32,7 +32,7 @@ static inline int64_t key_head_of(const row_block *b) { return b->head / b->w->d
 static inline row_block block_at(ota_head_place *place, ota_worker *worker, int64_t first,
                                  int64_t rows) {
     return (row_block){.w = &place->run,
-                       .slot = place->slot,
+                       .packed = place->packed,
                        .worker = worker,
                        .batch = place->batch,
                        .head = place->number,
@@ -43,7 +43,7 @@ static inline row_block block_at(ota_head_place *place, ota_worker *worker, int6
 #define strip_of WORD(ota_strip_of)
 #define dot_keys WORD(ota_dot_keys)
 #define pack_values WORD(ota_pack_values)
-#define pack_slot WORD(ota_pack_slot)
+#define pack_kv WORD(ota_pack_slot)
 #define raw_rows WORD(ota_raw_rows)
 #define form_rows WORD(ota_form_rows)
 #define pair_counts WORD(ota_pair_counts)
@@ -62,9 +62,9 @@ const real *strip_of(const ota_array *a, int64_t batch, int64_t head, int64_t fi
 void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_head,
               const real *query, int64_t low, int64_t high, real *to);
 /* Values of one key head; those that are not finite are listed and become 0. */
-void pack_values(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head);
+void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head);
 /* Keys and values of one key head. */
-void pack_slot(cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head);
+void pack_kv(cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head);
 /* What scores are made of, q.k or entries of the matrix, into to[row][stride], and the keys [begin, end) of each row;
  * nothing is promised elsewhere. */
 void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_t stride);

@@ -35,11 +35,11 @@ void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_h
     }
 }
 
-void pack_values(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+void pack_values(const cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
     const ota_device *device = w->device;
-    slot->broken_count = 0;
+    packed->nonfinite_count = 0;
     if (!ota_array_present(&w->arrays->out) || device->values_width == 0) return;
-    real *to = slot->values;
+    real *to = packed->values;
     pack_rows(&w->arrays->values, batch, key_head, 0, device->key_count, to, device->values_width);
     if (all_finite(to, device->key_count * device->values_width)) return;
     for (int64_t j = 0; j < device->key_count; j++) {
@@ -47,21 +47,21 @@ void pack_values(const cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_he
         bool finite = true;
         for (int64_t k = 0; k < device->values_width; k++) finite &= (row[k] - row[k] == (real)0);
         if (finite) continue;
-        slot->broken[slot->broken_count++] = j;
+        packed->nonfinite_keys[packed->nonfinite_count++] = j;
         for (int64_t k = 0; k < device->values_width; k++) row[k] = (real)0;
     }
 }
 
-void pack_slot(cpu_run *w, ota_slot *slot, int64_t batch, int64_t key_head) {
+void pack_kv(cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
-    slot->broken_count = 0;
-    slot->paired = ota_wants_pairs(w, batch, key_head);
-    if (slot->paired) ota_pack_pairs(w, slot, batch, key_head);
-    if (!r->from_matrix && (!slot->paired || w->more_than_out)) {
-        pack_keys(&r->problem.keys, batch, key_head, device->key_count, slot->packed_keys);
+    packed->nonfinite_count = 0;
+    packed->paired = ota_wants_pairs(w, batch, key_head);
+    if (packed->paired) ota_pack_pairs(w, packed, batch, key_head);
+    if (!r->from_matrix && (!packed->paired || w->more_than_out)) {
+        pack_keys(&r->problem.keys, batch, key_head, device->key_count, packed->packed_keys);
     }
-    if (!slot->paired) pack_values(w, slot, batch, key_head);
+    if (!packed->paired) pack_values(w, packed, batch, key_head);
 }
 
 void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_t stride) {
@@ -87,7 +87,7 @@ void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_
     } else if (high > low) {
         pack_rows(&r->problem.queries, batch, head, first, rows, worker->queries, r->width);
         KERNELS(device)->products(worker->queries,
-                                  (const real *)b->slot->packed_keys + low * r->width, rows,
+                                  (const real *)b->packed->packed_keys + low * r->width, rows,
                                   high - low, r->width, to + low, stride);
     }
 }

@@ -20,11 +20,11 @@ typedef struct lane_head {
 /* One group at work. */
 typedef struct lane_group {
     cpu_run *w;
-    const ota_lanes *seat;
-    ota_slot *slot;
+    const ota_lanes *workspace;
+    ota_packed_kv *packed;
     ota_worker *worker;
     double *receiver;
-    int64_t lanes, stride; /* of seat->heads */
+    int64_t lanes, stride; /* of workspace->heads */
     bool weighed;          /* masses were given */
     bool terms;            /* or supports: rows are not just scaled */
     /* Wanted: logarithms of rows, any fact of a row, column potentials, what finish_rows makes besides weights. */
@@ -51,7 +51,7 @@ static double lane_norm(const real *rows, int64_t count, int64_t width) {
 }
 
 /* Products of the head's queries and keys; what they add to the floor of the arithmetic, in units of tau, is
- * for tolerances only (rounds_floor of forward_rounds.inc.h). */
+ * for tolerances only (rounds_floor of stored_kernel.inc.h). */
 static void lane_products(const lane_group *g, lane_head *at, real *to) {
     const ota_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
@@ -85,12 +85,12 @@ static void lane_scores(const lane_group *g, lane_head *at, real *to) {
 /* Everybody's masses where none were given, and those of lanes without a head. */
 static void lane_uniform(const lane_group *g) {
     const ota_resolved *r = g->w->device->resolved;
-    real *mu = g->seat->mass, *target = g->seat->target;
+    real *mu = g->workspace->mass, *target = g->workspace->target;
     const double share = (double)r->queries / (double)r->keys;
     for (int64_t e = 0; e < r->queries * g->lanes; e++) mu[e] = (real)1;
     for (int64_t e = 0; e < r->keys * g->lanes; e++) {
         target[e] = (real)share;
-        g->seat->wanted[e] = share;
+        g->workspace->wanted[e] = share;
     }
 }
 
@@ -98,8 +98,8 @@ static void lane_uniform(const lane_group *g) {
 static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
     const ota_resolved *r = g->w->device->resolved;
     const int64_t n = r->queries, m = r->keys, lanes = g->lanes;
-    real *mu = g->seat->mass, *target = g->seat->target;
-    double *wanted = g->seat->wanted, rows = 0.0, columns = 0.0;
+    real *mu = g->workspace->mass, *target = g->workspace->target;
+    double *wanted = g->workspace->wanted, rows = 0.0, columns = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const double mass = ota_row_mass(r, at->batch, at->head, i);
         mu[i * lanes + lane] = (real)mass;
@@ -114,7 +114,7 @@ static void lane_masses(const lane_group *g, lane_head *at, int64_t lane) {
     }
     const double tolerated = r->type == OTA_F64 ? 1e-12 : 1e-6;
     at->fit &= rows > 0.0 && fabs(columns - rows) <= tolerated * rows;
-    const double balance = r->problem.columns == OTA_COLUMNS_EXACT ? rows / columns : 1.0;
+    const double balance = ota_column_rule_of(r->problem.columns)->balanced ? rows / columns : 1.0;
     for (int64_t j = 0; j < m; j++) {
         wanted[j * lanes + lane] *= balance;
         target[j * lanes + lane] = (real)wanted[j * lanes + lane];
@@ -130,12 +130,12 @@ static double lane_facts(const lane_group *g, const lane_head *at, int64_t lane,
     for (int64_t i = 0; i < r->queries; i++) {
         const int64_t e = i * g->lanes + lane;
         mu[i] = g->weighed ? ota_row_mass(r, at->batch, at->head, i) : 1.0;
-        found[i] =
-            (ota_row_found){.mass = g->seat->row_sums[e], .potential = -INFINITY, .lse = -INFINITY};
+        found[i] = (ota_row_found){
+            .mass = g->workspace->row_sums[e], .potential = -INFINITY, .lse = -INFINITY};
         error += fabs(found[i].mass - mu[i]);
         if (!g->logs) continue;
-        const double shift = (double)((const real *)g->seat->shift)[e];
-        const double sum = ldexp((double)((const real *)g->seat->sum)[e], -REAL_LIFT);
+        const double shift = (double)((const real *)g->workspace->shift)[e];
+        const double sum = ldexp((double)((const real *)g->workspace->sum)[e], -REAL_LIFT);
         const double level = log(sum), weight = g->weighed ? log(mu[i]) : 0.0;
         found[i].lse = level + shift / at->tau;
         if (mu[i] > 0.0) found[i].potential = at->tau * (weight - level) - shift;
@@ -143,18 +143,18 @@ static double lane_facts(const lane_group *g, const lane_head *at, int64_t lane,
     return error;
 }
 
-/* P as it lies in seat->heads, and what else finish_rows makes of it. */
+/* P as it lies in workspace->heads, and what else finish_rows makes of it. */
 static void lane_finish(const lane_group *g, const lane_head *at, real *p, const double *mu,
-                        const ota_row_found *found, ota_head_status *tally) {
+                        const ota_row_found *found, ota_head_status *status) {
     const ota_device *device = g->w->device;
     const ota_arrays *a = g->w->arrays;
     const ota_resolved *r = device->resolved;
     const int64_t n = r->queries, m = r->keys;
     if (g->more) {
         if (g->receiver != NULL) memset(g->receiver, 0, (size_t)m * sizeof *g->receiver);
-        pack_values(g->w, g->slot, at->batch, at->head / (r->heads / r->key_heads));
-        const row_block block = {g->w, g->slot, g->worker, at->batch, at->head, 0, n};
-        finish_rows(&block, p, m, found, mu, true, tally, g->receiver);
+        pack_values(g->w, g->packed, at->batch, at->head / (r->heads / r->key_heads));
+        const row_block block = {g->w, g->packed, g->worker, at->batch, at->head, 0, n};
+        finish_rows(&block, p, m, found, mu, true, status, g->receiver);
         for (int64_t j = 0; j < m && g->receiver != NULL; j++)
             ota_put(&a->receiver, at->batch, at->head, j, g->receiver[j]);
         return;
@@ -173,25 +173,26 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
     ota_device *device = g->w->device;
     const ota_resolved *r = device->resolved;
     const ota_settings *s = &r->settings;
-    const ota_lanes *seat = g->seat;
+    const ota_lanes *workspace = g->workspace;
     double mu[OTA_LANES_SIDE], error = 0.0;
     ota_row_found found[OTA_LANES_SIDE];
     for (int64_t j = 0; j < r->keys; j++)
-        error += fabs(seat->column_sums[j * g->lanes + lane] - seat->wanted[j * g->lanes + lane]);
+        error += fabs(workspace->column_sums[j * g->lanes + lane] -
+                      workspace->wanted[j * g->lanes + lane]);
     const double row_error = lane_facts(g, at, lane, mu, found);
     if (!s->fixed && !(fmax(error, row_error) <= s->tolerance * at->mass)) return false;
-    ota_head_status *tally = &g->w->run->heads[at->batch * r->heads + at->head];
-    tally->result = (ota_head_result){
+    ota_head_status *status = &g->w->run->heads[at->batch * r->heads + at->head];
+    status->result = (ota_head_result){
         .status = s->fixed ? OTA_FIXED_ITERS : OTA_OK,
-        .rounds = s->fixed ? s->rounds : (int64_t)((const real *)seat->taken)[lane],
+        .rounds = s->fixed ? s->rounds : (int64_t)((const real *)workspace->taken)[lane],
         .row_error = g->more ? 0.0 : row_error, /* finish_rows adds it up */
         .column_error = error / at->mass};
-    tally->temperature_reached = at->tau;
-    tally->promoted = device->promoted;
-    tally->small = true;
-    lane_finish(g, at, (real *)seat->heads + lane * g->stride, mu, found, tally);
+    status->temperature_reached = at->tau;
+    status->promoted = device->promoted;
+    status->small = true;
+    lane_finish(g, at, (real *)workspace->heads + lane * g->stride, mu, found, status);
     for (int64_t j = 0; j < r->keys && g->columns; j++) {
-        const double v = (double)((const real *)seat->scaling)[j * g->lanes + lane];
+        const double v = (double)((const real *)workspace->scaling)[j * g->lanes + lane];
         ota_put(&g->w->arrays->column_potential, at->batch, at->head, j, at->tau * log(v));
     }
     ota_run_settle(g->w->run, at->batch, at->head, at->mass);
@@ -201,8 +202,8 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
 /* Reads `count` heads from `first` on into their lanes; a lane without a head meets everything at once. */
 static void lane_enter(lane_group *g, int64_t first, int64_t count) {
     const ota_resolved *r = g->w->device->resolved;
-    real *c = g->seat->c, *total = g->seat->total, *slack = g->seat->slack;
-    real *rows = g->seat->heads;
+    real *c = g->workspace->c, *total = g->workspace->total, *slack = g->workspace->slack;
+    real *rows = g->workspace->heads;
     if (!g->weighed || count < g->lanes) lane_uniform(g);
     for (int64_t l = 0; l < g->lanes; l++) {
         lane_head *at = &g->heads[l];
@@ -224,7 +225,7 @@ static void lane_enter(lane_group *g, int64_t first, int64_t count) {
 }
 
 /* Group `index` of the heads; `left` says which of them the lanes did not carry. */
-void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *left) {
+void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool *left) {
     cpu_run walk = {.run = run,
                     .device = run->device,
                     .arrays = run->arrays,
@@ -237,12 +238,12 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *
     const int64_t lanes = KERNELS(device)->lanes, first = index * lanes,
                   pairs = r->queries * r->keys;
     const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
-    const ota_lanes *seat = &device->seats[seat_index].lanes;
+    const ota_lanes *workspace = &device->workspaces[place_index].lanes;
     real tolerance[OTA_LANES_MOST];
     lane_group g = {.w = w,
-                    .seat = seat,
-                    .slot = &device->slots[seat_index],
-                    .worker = &device->workers[seat_index],
+                    .workspace = workspace,
+                    .packed = &device->packed_heads[place_index],
+                    .worker = &device->workers[place_index],
                     .lanes = lanes,
                     .stride = (pairs + 15) / 16 * 16,
                     .weighed = ota_array_present(&r->problem.row_mass) ||
@@ -255,10 +256,10 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *
              ota_array_present(&a->row_entropy) || ota_array_present(&a->row_support) ||
              ota_array_present(&a->row_max);
     if (ota_array_present(&a->receiver))
-        g.receiver = device->receivers + seat_index * OTA_CHUNKS * device->stride;
+        g.receiver = device->receivers + place_index * OTA_CHUNKS * device->stride;
     lane_enter(&g, first, count);
-    KERNELS(device)->lanes_in(seat->heads, g.stride, pairs, g.terms ? (real)1 : (real)r->scale,
-                              seat->matrix);
+    KERNELS(device)->lanes_in(workspace->heads, g.stride, pairs, g.terms ? (real)1 : (real)r->scale,
+                              workspace->matrix);
     for (int64_t l = 0; l < lanes; l++) tolerance[l] = (real)s->tolerance;
     KERNELS(device)->lane_rounds(
         &(ota_lanes_block){.rows = r->queries,
@@ -266,23 +267,23 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t seat_index, bool *
                            .rounds = s->fixed || s->max_rounds < LANES_PATIENCE
                                          ? (s->fixed ? s->rounds : s->max_rounds)
                                          : LANES_PATIENCE,
-                           .c = seat->c,
-                           .mass = seat->mass,
-                           .target = seat->target,
+                           .c = workspace->c,
+                           .mass = workspace->mass,
+                           .target = workspace->target,
                            .tolerance = s->fixed ? NULL : tolerance,
-                           .total = seat->total,
-                           .slack = seat->slack,
-                           .matrix = seat->matrix,
-                           .shift = seat->shift,
-                           .sum = seat->sum,
-                           .scaling = seat->scaling,
-                           .next = seat->next,
-                           .row_sums = seat->row_sums,
-                           .column_sums = seat->column_sums,
-                           .taken = seat->taken});
-    KERNELS(device)->lanes_out(seat->matrix, pairs, seat->heads, g.stride);
+                           .total = workspace->total,
+                           .slack = workspace->slack,
+                           .matrix = workspace->matrix,
+                           .shift = workspace->shift,
+                           .sum = workspace->sum,
+                           .scaling = workspace->scaling,
+                           .next = workspace->next,
+                           .row_sums = workspace->row_sums,
+                           .column_sums = workspace->column_sums,
+                           .taken = workspace->taken});
+    KERNELS(device)->lanes_out(workspace->matrix, pairs, workspace->heads, g.stride);
     for (int64_t l = 0; l < count; l++) {
-        const bool carried = g.heads[l].fit && ((const real *)seat->taken)[l] >= (real)0;
+        const bool carried = g.heads[l].fit && ((const real *)workspace->taken)[l] >= (real)0;
         left[l] = !carried || !lane_leave(&g, l);
     }
 }

@@ -30,21 +30,22 @@ static const double least_row_sum = sizeof(real) == sizeof(double) ? 0x1p-257 : 
 static const double least_row_scaling = sizeof(real) == sizeof(double) ? 0x1p-500 : 0x1p-60;
 
 static double *column_part(const ota_head_place *place, int64_t chunk) {
-    return place->seat->parts + chunk * place->run.device->dense_stride;
+    return place->workspace->parts + chunk * place->run.device->dense_stride;
 }
 
 static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64_t rows,
                       const real *kernel) {
     const ota_device *device = place->run.device;
-    const ota_seat *seat = place->seat;
+    const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
-    KERNELS(device)->linear_round(kernel, stride, rows, stride, seat->bias, seat->mu + first,
-                                  place->head->sink > -INFINITY ? seat->sinks + first : NULL,
-                                  seat->u + first, column_part(place, chunk));
+    KERNELS(device)->linear_round(kernel, stride, rows, stride, workspace->bias,
+                                  workspace->mu + first,
+                                  place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
+                                  workspace->u + first, column_part(place, chunk));
     const double lift = ldexp(1.0, REAL_LIFT);
     bool lost = false;
     for (int64_t i = first; i < first + rows; i++) {
-        const double u = seat->u[i] * lift, mu = seat->mu[i];
+        const double u = workspace->u[i] * lift, mu = workspace->mu[i];
         lost |= !(u * least_row_sum <= mu) || (mu > 0.0 && u < least_row_scaling);
     }
     if (lost) atomic_store_explicit(&place->lost, true, memory_order_relaxed);
@@ -52,48 +53,48 @@ static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64
 
 /* What the floor of the arithmetic needs: range of the scores, squared norms of the queries; and how many keys the
  * row may use. */
-static void survey_row(const ota_head_place *place, int64_t chunk, const real *row,
-                       const real *query, double top, double mu) {
+static void measure_row(const ota_head_place *place, int64_t chunk, const real *row,
+                        const real *query, double top, double mu) {
     const ota_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
-    ota_survey *survey = &place->seat->surveys[chunk];
+    ota_score_range *range = &place->workspace->score_ranges[chunk];
     int64_t forbidden = 0;
     if (!place->raw || place->head->kernel.masked) {
         const double bottom = (double)KERNELS(device)->lowest(row, r->keys, &forbidden);
         if (place->head->kernel.has_absorbed)
             top = (double)KERNELS(device)->maximum(row, NULL, device->dense_stride);
-        if (!place->raw) survey->low = fmin(survey->low, bottom);
-        if (!place->raw) survey->high = fmax(survey->high, top);
+        if (!place->raw) range->low = fmin(range->low, bottom);
+        if (!place->raw) range->high = fmax(range->high, top);
     }
-    if (mu > 0.0 && r->keys - forbidden < survey->least) survey->least = r->keys - forbidden;
+    if (mu > 0.0 && r->keys - forbidden < range->least) range->least = r->keys - forbidden;
     real norm = 0;
     for (int64_t q = 0; q < r->width; q++) norm += query[q] * query[q];
-    survey->norm = fmax(survey->norm, (double)norm);
+    range->norm = fmax(range->norm, (double)norm);
 }
 
 /* One row of scores, or raw products, into a row of K. */
 static void kernel_row(ota_head_place *place, int64_t chunk, int64_t query, const real *vector,
                        real *row) {
     const ota_device *device = place->run.device;
-    ota_seat *seat = place->seat;
-    const real *a = place->head->kernel.has_absorbed ? seat->line : NULL;
+    ota_head_workspace *workspace = place->workspace;
+    const real *a = place->head->kernel.has_absorbed ? workspace->line : NULL;
     const double keys = (double)KERNELS(device)->maximum(row, a, device->key_count);
     const double top = keys > place->head->sink || isnan(keys) ? keys : place->head->sink;
     const double mu = ota_row_mass(device->resolved, place->batch, place->number, query);
     const bool empty = top <= -INFINITY;
     if (!(fabs(top) < (double)REAL_MAX / 8.0) && !empty) {
-        atomic_store_explicit(isfinite(top) ? &place->lost : &place->wild, true,
+        atomic_store_explicit(isfinite(top) ? &place->lost : &place->nonfinite, true,
                               memory_order_relaxed);
     }
-    if (empty && mu > 0.0) atomic_store_explicit(&place->shut, true, memory_order_relaxed);
+    if (empty && mu > 0.0) atomic_store_explicit(&place->infeasible, true, memory_order_relaxed);
     if (place->head->kernel.first && place->head->kernel.careful && keys > -INFINITY)
-        survey_row(place, chunk, row, vector, keys, mu);
+        measure_row(place, chunk, row, vector, keys, mu);
     const real shift = empty ? (real)0 : (real)top;
     KERNELS(device)->lifted(row, a, device->dense_stride, shift, (real)place->c, row);
-    seat->mu[query] = empty ? 0.0 : mu;
-    seat->shift[query] =
+    workspace->mu[query] = empty ? 0.0 : mu;
+    workspace->shift[query] =
         empty ? -INFINITY : (double)shift * (place->raw ? device->resolved->scale : 1.0);
-    seat->sinks[query] =
+    workspace->sinks[query] =
         place->head->sink > -INFINITY
             ? ldexp(exp((place->head->sink - (double)shift) / place->head->tau), REAL_LIFT)
             : 0.0;
@@ -111,15 +112,15 @@ static bool kernel_row_in_place(const ota_head_place *place, int64_t chunk, int6
     if (!(fmax(fabs((double)low), fabs((double)high)) * fabs(scale) < (double)REAL_MAX / 8.0))
         return false;
     if (place->head->kernel.first && place->head->kernel.careful) {
-        ota_survey *survey = &place->seat->surveys[chunk];
-        survey->high = fmax(survey->high, scale * (double)best);
-        survey->low = fmin(survey->low, scale * (double)worst);
+        ota_score_range *range = &place->workspace->score_ranges[chunk];
+        range->high = fmax(range->high, scale * (double)best);
+        range->low = fmin(range->low, scale * (double)worst);
     }
     KERNELS(device)->lifted(numbers, NULL, r->keys, best, (real)(place->unit * scale), row);
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)0;
-    place->seat->mu[query] = ota_row_mass(r, place->batch, place->number, query);
-    place->seat->shift[query] = scale * (double)best;
-    place->seat->sinks[query] = 0.0;
+    place->workspace->mu[query] = ota_row_mass(r, place->batch, place->number, query);
+    place->workspace->shift[query] = scale * (double)best;
+    place->workspace->sinks[query] = 0.0;
     return true;
 }
 
@@ -161,7 +162,7 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
     }
     if (place->head->kernel.masked && place->head->kernel.first) {
         KERNELS(device)->columns_top(to, stride, rows, stride, zeros,
-                                     (real *)place->seat->tops + chunk * stride);
+                                     (real *)place->workspace->tops + chunk * stride);
     }
     for (int64_t k = 0; k < rows; k++) {
         kernel_row(place, chunk, at + k,
@@ -173,7 +174,7 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
 static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
     const ota_device *device = place->run.device;
     return device->streamed ? worker->block
-                            : (real *)place->seat->scores + at * device->dense_stride;
+                            : (real *)place->workspace->scores + at * device->dense_stride;
 }
 
 static void form_kernel(void *context, int64_t chunk, int worker_index) {
@@ -186,11 +187,12 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
     if (place->head->kernel.first) {
-        real *tops = place->head->kernel.masked ? (real *)place->seat->tops + chunk * stride : NULL;
+        real *tops =
+            place->head->kernel.masked ? (real *)place->workspace->tops + chunk * stride : NULL;
         for (int64_t j = 0; place->head->kernel.masked && j < stride; j++)
             tops[j] = (real)-INFINITY;
-        place->seat->surveys[chunk] =
-            (ota_survey){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
+        place->workspace->score_ranges[chunk] =
+            (ota_score_range){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
     for (int64_t at = first; at < last; at += step) {
         const int64_t rows = at + step < last ? step : last - at;
@@ -209,7 +211,7 @@ static void turn_chunk(void *context, int64_t chunk, int worker_index) {
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)device->dense_stride * sizeof(double));
     turn_rows(place, chunk, first, last - first,
-              (const real *)place->seat->scores + first * device->dense_stride);
+              (const real *)place->workspace->scores + first * device->dense_stride);
 }
 
 /* P of one row of K, [count] into `to`, which may be that row, and what the row's outputs need. */
@@ -217,29 +219,29 @@ static void plan_row(ota_head_place *place, int64_t query, real *row, real *to, 
                      ota_row_found *found) {
     const ota_device *device = place->run.device;
     const ota_arrays *a = place->run.arrays;
-    const ota_seat *seat = place->seat;
+    const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
-    const double mu = seat->mu[query], u = seat->u[query], t = place->head->tau;
+    const double mu = workspace->mu[query], u = workspace->u[query], t = place->head->tau;
     const bool logs = ota_array_present(&a->lse) || ota_array_present(&a->row_potential);
     *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
-    found->empty = !(seat->shift[query] > -INFINITY);
+    found->empty = !(workspace->shift[query] > -INFINITY);
     if (!(mu > 0.0)) {
         const double one = 1.0;
-        KERNELS(device)->weights(row, stride, 1, stride, seat->bias, &one, row, stride);
+        KERNELS(device)->weights(row, stride, 1, stride, workspace->bias, &one, row, stride);
         if (logs && !found->empty) {
-            found->lse = log(KERNELS(device)->sum(row, stride) + seat->sinks[query]) +
-                         seat->shift[query] / t;
+            found->lse = log(KERNELS(device)->sum(row, stride) + workspace->sinks[query]) +
+                         workspace->shift[query] / t;
         }
         memset(to, 0, (size_t)count * sizeof *to);
         return;
     }
-    KERNELS(device)->weights(row, stride, 1, count, seat->bias, &u, to, count);
-    found->sink = u * seat->sinks[query];
+    KERNELS(device)->weights(row, stride, 1, count, workspace->bias, &u, to, count);
+    found->sink = u * workspace->sinks[query];
     found->mass = mu - found->sink;
     if (!logs) return;
     const double bare = ldexp(u, REAL_LIFT);
-    found->potential = t * log(bare) - seat->shift[query];
-    found->lse = log(mu / bare) + seat->shift[query] / t;
+    found->potential = t * log(bare) - workspace->shift[query];
+    found->lse = log(mu / bare) + workspace->shift[query] / t;
 }
 
 /* The last round of a chunk and everything the caller wants from its rows. */
@@ -249,7 +251,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     ota_device *device = w->device;
     const int64_t stride = device->dense_stride, step = rows_at_once(device);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
-    ota_head_status *status = &device->block_tallies[part];
+    ota_head_status *status = &device->chunk_statuses[part];
     *status = (ota_head_status){0};
     double *receiver = NULL;
     if (ota_array_present(&w->arrays->receiver)) {
@@ -273,15 +275,15 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
         for (int64_t k = 0; k < rows; k++)
             plan_row(place, at + k, p + k * stride, to + k * ld, ld, &found[k]);
         const row_block block = block_at(place, worker, at, rows);
-        finish_rows(&block, to, ld, found, place->seat->mu + at, true, status, receiver);
+        finish_rows(&block, to, ld, found, place->workspace->mu + at, true, status, receiver);
     }
 }
 
 /* c = the chunks' column sums, in order. */
 static void gather_columns(const ota_head_place *place) {
     const ota_device *device = place->run.device;
-    double *restrict sum = place->seat->sums;
-    memcpy(sum, place->seat->parts, (size_t)device->dense_stride * sizeof *sum);
+    double *restrict sum = place->workspace->sums;
+    memcpy(sum, place->workspace->parts, (size_t)device->dense_stride * sizeof *sum);
     for (int64_t chunk = 1; chunk < live_chunks(device->resolved->queries); chunk++) {
         const double *restrict part = column_part(place, chunk);
         for (int64_t j = 0; j < device->dense_stride; j++) sum[j] += part[j];
@@ -292,36 +294,36 @@ static void gather_columns(const ota_head_place *place) {
 static void weigh_kernel(ota_head_place *place) {
     const ota_device *device = place->run.device;
     const ota_kernel_state *kernel = &place->head->kernel;
-    ota_seat *seat = place->seat;
+    ota_head_workspace *workspace = place->workspace;
     const int64_t m = device->dense_columns, stride = device->dense_stride;
     const int64_t live = live_chunks(device->resolved->queries);
     double total = 0.0;
-    for (int64_t i = 0; i < device->dense_rows; i++) total += seat->mu[i];
+    for (int64_t i = 0; i < device->dense_rows; i++) total += workspace->mu[i];
     for (int64_t j = 0; j < m; j++) {
-        seat->nu[j] = 1.0;
+        workspace->nu[j] = 1.0;
         if (!kernel->masked) continue;
         bool used = false;
         for (int64_t chunk = 0; chunk < live && !used; chunk++)
-            used = ((const real *)seat->tops)[chunk * stride + j] > (real)-INFINITY;
-        seat->used[j] = used;
-        seat->nu[j] = used ? 1.0 : 0.0;
+            used = ((const real *)workspace->tops)[chunk * stride + j] > (real)-INFINITY;
+        workspace->used[j] = used;
+        workspace->nu[j] = used ? 1.0 : 0.0;
     }
     ota_allot_columns(place, total);
     place->head->kernel.least_keys = device->resolved->keys;
     for (int64_t chunk = 0; chunk < live && kernel->careful; chunk++) {
-        const int64_t one = seat->surveys[chunk].least;
+        const int64_t one = workspace->score_ranges[chunk].least;
         if (one < kernel->least_keys) place->head->kernel.least_keys = one;
     }
 }
 
 /* v and a in the kernel's type. */
 static void round_scaling(const ota_head_place *place) {
-    const ota_seat *seat = place->seat;
+    const ota_head_workspace *workspace = place->workspace;
     const ota_device *device = place->run.device;
-    real *v = seat->bias, *a = seat->line;
+    real *v = workspace->bias, *a = workspace->line;
     for (int64_t j = 0; j < device->dense_stride; j++) {
-        v[j] = j < device->dense_columns ? (real)seat->scaling[j] : (real)0;
-        a[j] = v[j] > (real)0 ? (real)seat->absorbed[j] : (real)-INFINITY;
+        v[j] = j < device->dense_columns ? (real)workspace->scaling[j] : (real)0;
+        a[j] = v[j] > (real)0 ? (real)workspace->absorbed[j] : (real)-INFINITY;
     }
 }
 
@@ -348,9 +350,10 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
                  form || device->streamed ? form_kernel : turn_chunk, place);
     gather_columns(place);
     kernel->lost = atomic_load(&place->lost);
-    kernel->shut = atomic_load(&place->shut);
-    kernel->wild = atomic_load(&place->wild);
-    if (kernel->first && !kernel->lost && !kernel->shut && !kernel->wild) weigh_kernel(place);
+    kernel->infeasible = atomic_load(&place->infeasible);
+    kernel->nonfinite = atomic_load(&place->nonfinite);
+    if (kernel->first && !kernel->lost && !kernel->infeasible && !kernel->nonfinite)
+        weigh_kernel(place);
 }
 
 /* The least residual that this arithmetic can be asked for (numeric policy 3.5). Products of queries and
@@ -359,15 +362,15 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
     const ota_head_place *place = head->place;
     const ota_device *device = place->run.device;
     const double u = sizeof(real) == sizeof(double) ? 0x1p-53 : 0x1p-24;
-    ota_survey all = {.low = INFINITY, .high = -INFINITY};
+    ota_score_range all = {.low = INFINITY, .high = -INFINITY};
     for (int64_t chunk = 0; chunk < live_chunks(device->resolved->queries); chunk++) {
-        const ota_survey *one = &place->seat->surveys[chunk];
+        const ota_score_range *one = &place->workspace->score_ranges[chunk];
         all.low = fmin(all.low, one->low);
         all.high = fmax(all.high, one->high);
         all.norm = fmax(all.norm, one->norm);
     }
     double reach = all.high > all.low ? (all.high - all.low) / 4.0 : 0.0;
-    const real *keys = place->slot->packed_keys;
+    const real *keys = place->packed->packed_keys;
     const int64_t width = device->resolved->width;
     double key_norm = 0.0;
     for (int64_t j = 0; !device->resolved->from_matrix && j < device->key_count; j += OTA_PANEL) {
@@ -378,7 +381,7 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
         }
         /* Keys that nobody may use hold whatever they hold. */
         for (int64_t l = 0; l < OTA_PANEL && j + l < device->key_count; l++) {
-            if (!place->head->kernel.masked || place->seat->used[j + l] != 0)
+            if (!place->head->kernel.masked || place->workspace->used[j + l] != 0)
                 key_norm = fmax(key_norm, (double)norm[l]);
         }
     }
@@ -389,7 +392,7 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
 void WORD(ota_pack_head)(ota_head *head) {
     ota_head_place *place = head->place;
     const ota_resolved *r = place->run.device->resolved;
-    pack_slot(&place->run, place->slot, place->batch, place->number / (r->heads / r->key_heads));
+    pack_kv(&place->run, place->packed, place->batch, place->number / (r->heads / r->key_heads));
 }
 
 bool WORD(ota_kernel_emit)(ota_head *head) {
@@ -410,7 +413,7 @@ bool WORD(ota_pays_warm_start)(const ota_head *head) {
     const ota_resolved *r = device->resolved;
     const double unit = fabs(r->scale) / head->tau;
     const int64_t rows[] = {0, r->queries / 2, r->queries - 1};
-    real *row = place->seat->line;
+    real *row = place->workspace->line;
     double spread = 0.0, size = 0.0;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         int64_t forbidden;

@@ -11,7 +11,7 @@ static void form_task(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
     ota_device *device = place->run.device;
     ota_worker *worker = &device->workers[worker_index];
-    real *scores = place->seat->scores;
+    real *scores = place->workspace->scores;
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
@@ -35,11 +35,11 @@ static bool weigh(ota_head_place *place) {
     const ota_device *device = place->run.device;
     const ota_resolved *r = device->resolved;
     const int64_t n = device->dense_rows, m = device->dense_columns;
-    ota_seat *seat = place->seat;
-    const real *scores = seat->scores;
+    ota_head_workspace *workspace = place->workspace;
+    const real *scores = workspace->scores;
     double low = INFINITY, high = -INFINITY, total = 0.0;
     bool finite = true, all_used = false;
-    for (int64_t j = 0; j < device->dense_stride; j++) seat->nu[j] = 0.0;
+    for (int64_t j = 0; j < device->dense_stride; j++) workspace->nu[j] = 0.0;
     for (int64_t i = 0; i < n; i++) {
         const real *row = scores + i * device->dense_stride;
         const double top = (double)KERNELS(device)->maximum(row, NULL, m);
@@ -53,18 +53,18 @@ static bool weigh(ota_head_place *place) {
             for (int64_t j = 0; j < m; j++) {
                 if (!(row[j] > (real)-INFINITY)) continue;
                 any = true;
-                seat->nu[j] = 1.0;
+                workspace->nu[j] = 1.0;
             }
         } else if (!all_used) {
-            for (int64_t j = 0; j < m; j++) seat->nu[j] = 1.0;
+            for (int64_t j = 0; j < m; j++) workspace->nu[j] = 1.0;
             all_used = true;
         }
         const double mu = device->transposed
                               ? ota_column_mass(r, place->batch, place->number, i, 1.0)
                               : ota_row_mass(r, place->batch, place->number, i);
         const bool empty = !any && !(place->head->sink > -INFINITY);
-        seat->mu[i] = empty ? 0.0 : mu;
-        total += seat->mu[i];
+        workspace->mu[i] = empty ? 0.0 : mu;
+        total += workspace->mu[i];
         /* A masked row that should carry mass has no place in an exact plan. */
         if (empty && mu > 0.0) place->head->unusable = -1;
     }
@@ -86,7 +86,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *la
         return;
     }
     if (d->emission == OTA_EMIT_PLAN) {
-        const double *from = place->seat->plan + i * device->dense_stride;
+        const double *from = place->workspace->plan + i * device->dense_stride;
         *found =
             (ota_row_found){.potential = d->mu[i] > 0.0 ? d->f[i] : -INFINITY, .lse = -INFINITY};
         for (int64_t j = 0; j < m; j++) {
@@ -97,8 +97,8 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *la
         found->empty = !(found->mass > 0.0) && d->mu[i] <= 0.0;
         return;
     }
-    const real *row = (const real *)place->seat->scores + i * device->dense_stride;
-    const real *bias = device->coupled ? place->seat->bias : NULL;
+    const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
+    const real *bias = device->coupled ? place->workspace->bias : NULL;
     if (d->emission == OTA_EMIT_POTENTIALS) {
         row_weights(law, row, bias, m, d->f[i], to, found);
         return;
@@ -111,7 +111,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *la
 static void turn_over(ota_head_place *place, ota_head_status *status) {
     ota_device *device = place->run.device;
     const ota_row_parameters law = row_parameters(device, place->number);
-    real *weights = place->seat->weights, *line = place->seat->line;
+    real *weights = place->workspace->weights, *line = place->workspace->line;
     for (int64_t j = 0; j < device->dense_rows; j++) {
         ota_row_found found;
         weights_of(place, &law, j, line, &found);
@@ -125,7 +125,7 @@ static void turn_over(ota_head_place *place, ota_head_status *status) {
 /* LSE_j (S_ij + g_j) / tau of a query of the transposed problem, whose g are the dense rows' f. */
 static double transposed_lse(const ota_head_place *place, double tau, int64_t query) {
     const ota_device *device = place->run.device;
-    const real *column = (const real *)place->seat->scores + query;
+    const real *column = (const real *)place->workspace->scores + query;
     double top = -INFINITY, sum = 0.0;
     for (int64_t j = 0; j < device->dense_rows; j++)
         top = fmax(top, (double)column[j * device->dense_stride] + place->head->f[j]);
@@ -142,9 +142,9 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
     if (d->emission != OTA_EMIT_MATCH || w->device->transposed || w->more_than_out ||
-        place->slot->broken_count > 0 || w->device->resolved->problem.dropout > 0.0)
+        place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0)
         return false;
-    const real *values = place->slot->values;
+    const real *values = place->packed->values;
     const bool wants_out = ota_array_present(&w->arrays->out);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
@@ -164,7 +164,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     ota_worker *worker = &device->workers[worker_index];
     const ota_row_parameters law = row_parameters(device, place->number);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
-    ota_head_status *status = &device->block_tallies[part];
+    ota_head_status *status = &device->chunk_statuses[part];
     *status = (ota_head_status){0};
     double *receiver = NULL;
     if (ota_array_present(&w->arrays->receiver)) {
@@ -186,11 +186,10 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 continue;
             }
             if (device->transposed) {
-                p = (real *)place->seat->weights + at * device->stride;
+                p = (real *)place->workspace->weights + at * device->stride;
                 const double mass = KERNELS(device)->sum(p + k * stride, device->resolved->keys);
                 const double potential = place->head->g[at + k];
-                const bool entropy =
-                    device->resolved->order > 0.0 && device->resolved->order <= 1.0;
+                const bool entropy = device->resolved->problem.regulariser == OTA_SOFTMAX;
                 mu[k] = mass;
                 found[k] = (ota_row_found){.potential = potential,
                                            .mass = mass,
@@ -214,7 +213,7 @@ void WORD(ota_load_scores)(ota_head *head, bool *finite) {
     ota_device *device = place->run.device;
     ota_parallel(device->pool, OTA_CHUNKS, form_task, place);
     for (int64_t j = 0; j < device->dense_rows && device->transposed; j++) {
-        real *row = (real *)place->seat->scores + j * device->dense_stride;
+        real *row = (real *)place->workspace->scores + j * device->dense_stride;
         for (int64_t i = device->dense_columns; i < device->dense_stride; i++)
             row[i] = (real)-INFINITY;
     }
@@ -224,7 +223,7 @@ void WORD(ota_load_scores)(ota_head *head, bool *finite) {
 void WORD(ota_emit_scores)(ota_head *head) {
     ota_head_place *place = head->place;
     const ota_device *device = place->run.device;
-    real *bias = place->seat->bias;
+    real *bias = place->workspace->bias;
     for (int64_t j = 0; j < device->dense_columns; j++) bias[j] = (real)head->g[j];
     if (device->transposed) turn_over(place, &place->run.run->heads[head->index]);
     ota_parallel(device->pool, OTA_CHUNKS, emit_task, place);

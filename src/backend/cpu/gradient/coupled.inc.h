@@ -1,31 +1,34 @@
-/* Third body of backward.c for REAL = float or double: what rows need of each other. Online rows are replayed
- * and reversed; for coupled columns the slopes w [n][m] in T, or scores and U in f64, are handed to
- * solver/adjoint.h. */
+/* What rows need of each other, body of coupled_f32.c and coupled_f64.c: online rows replayed and reversed; for coupled
+ * columns the slopes w [n][m] in T, or scores and U in f64, for the linear algebra of solvers/adjoint.h. */
+#include "pairs.h"
+
+#include <math.h>
+#include <string.h>
 
 /* ---- online ----------------------------------------------------------------------------------- */
 
 /* Rows in order: where each key's capacity ran out, and what that row took. */
-static void WORD(replay_online)(ota_backward_job *job) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+void replay_online(ota_backward_job *job) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[job->worker];
-    double *room = plan->device->workers[job->worker].room;
+    ota_backward_worker *w = &space->own->workers[job->worker];
+    double *room = device->workers[job->worker].room;
     for (int64_t j = 0; j < r->keys; j++) {
         room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
         space->shut[j] = room[j] > 0.0 ? INT64_MAX : -1;
         space->fill[j] = room[j] > 0.0 ? room[j] : 0.0;
         space->b[j] = 0.0;
-        ((REAL *)space->advantage)[j] = (REAL)0;
+        ((real *)space->own->advantage)[j] = (real)0;
     }
     for (int64_t i = 0; i < r->queries; i++) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
         ota_row_found found;
         load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, r->keys, plan->device->stride);
+        form_tile(job, w, i, 1, 0, r->keys, device->stride);
         row_online(&job->law, w->scores, r->keys, mu, room, w->weights,
-                   plan->device->workers[job->worker].row, &found);
-        if (found.nonfinite || WORD(uses_broken)(job, w->scores, w->weights)) space->bad[i] = true;
+                   device->workers[job->worker].row, &found);
+        if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
             if (space->shut[j] != INT64_MAX) continue;
             if (room[j] > 0.0)
@@ -37,35 +40,35 @@ static void WORD(replay_online)(ota_backward_job *job) {
 }
 
 /* Rows in reverse: b_j = dL / d(what was left of key j before the row that took the rest). */
-static void WORD(reverse_online)(ota_backward_job *job) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+void reverse_online(ota_backward_job *job) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[job->worker];
+    ota_backward_worker *w = &space->own->workers[job->worker];
     const int64_t m = r->keys, index = job->batch * r->heads + job->head;
     for (int64_t i = r->queries - 1; i >= 0; i--) {
-        REAL *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
+        real *s = w->scores, *u = w->upstream, *p = w->weights, *line = w->line;
         double left = ota_row_mass(r, job->batch, job->head, i);
         load_rows(job, w, i, 1, false);
-        form_tile(job, w, i, 1, 0, m, plan->device->stride);
-        form_upstream(job, w, i, 1, 0, m, plan->device->stride);
+        form_tile(job, w, i, 1, 0, m, device->stride);
+        form_upstream(job, w, i, 1, 0, m, device->stride);
         for (int64_t j = 0; j < m; j++) {
-            line[j] = i < space->shut[j] ? s[j] : (REAL)-INFINITY;
+            line[j] = i < space->shut[j] ? s[j] : (real)-INFINITY;
             if (space->shut[j] == i) left -= space->fill[j];
         }
         const bool bad = space->bad[i];
         solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
         space->bad[i] = bad;
-        WORD(weights)(job, i, 0, m, line, p);
+        pair_weights(job, i, 0, m, line, p);
         space->a[i] =
-            bad ? (double)NAN : WORD(mean_of)(job, i, line, u, p, space->advantage, w->slope);
+            bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, w->slope);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
-            const bool first = space->shut[j] < 0 && s[j] > (REAL)-INFINITY &&
+            const bool first = space->shut[j] < 0 && s[j] > (real)-INFINITY &&
                                (job->law.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
             if (space->shut[j] != i && !first) continue;
             space->b[j] = (double)u[j] - space->a[i];
-            ((REAL *)space->advantage)[j] = (REAL)space->b[j];
+            ((real *)space->own->advantage)[j] = (real)space->b[j];
         }
     }
     for (int64_t j = 0; j < m; j++) {
@@ -77,32 +80,32 @@ static void WORD(reverse_online)(ota_backward_job *job) {
 /* ---- coupled ---------------------------------------------------------------------------------- */
 
 /* The implicit system's slopes [dense_rows][dense_stride], which are of the type that the head is worked on. */
-static REAL *WORD(slopes_of)(const ota_backward_job *job, int64_t row) {
-    return (REAL *)(void *)job->space->matrix + row * job->plan->device->dense_stride;
+static real *slopes_of(const ota_backward_job *job, int64_t row) {
+    return (real *)(void *)job->space->matrix + row * job->device->dense_stride;
 }
 
 /* w of a row at solved potentials, 0 where it is not a number; what it sums to without the sink's. */
-static double WORD(implicit_row)(ota_backward_job *job, int64_t i, const REAL *s, const REAL *u,
-                                 REAL *p, REAL *slope, double *mass) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+static double implicit_row(ota_backward_job *job, int64_t i, const real *s, const real *u, real *p,
+                           real *slope, double *mass) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const int64_t m = r->keys;
     const double kept = space->f[i];
-    const double mu = plan->device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
+    const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
     solve_row(job, i, s, mu, p);
-    if (plan->device->transposed) space->f[i] = kept;
-    WORD(weights)(job, i, 0, m, s, p);
-    WORD(row_slopes)(job, i, m, s, p, slope);
+    if (device->transposed) space->f[i] = kept;
+    pair_weights(job, i, 0, m, s, p);
+    row_slopes(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
-        slope[j] = slope[j] > (REAL)0 ? slope[j] : (REAL)0;
-    KERNELS(plan)->accumulate(p, m, 1.0, mass);
+        slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;
+    KERNELS(device)->accumulate(p, m, 1.0, mass);
     double rest, total, carried;
-    const double sink = WORD(sink_slope)(job, i, &rest);
-    const double sum = KERNELS(plan)->slope_sums(slope, u, m, &total);
+    const double sink = sink_slope(job, i, &rest);
+    const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
     if (r->order > 1.0 || job->law.custom != NULL)
-        (void)KERNELS(plan)->slope_sums(p, u, m, &carried);
+        (void)KERNELS(device)->slope_sums(p, u, m, &carried);
     space->dense[0][i] = total + sink;   /* den             */
     space->dense[1][i] = sum;            /* row_right       */
     space->dense[2][i] = carried + rest; /* row sums of P   */
@@ -110,13 +113,13 @@ static double WORD(implicit_row)(ota_backward_job *job, int64_t i, const REAL *s
 }
 
 /* Slopes w of the rows of a chunk into the matrix, sums of w, w U and P. */
-static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
+void slopes_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[worker];
-    const int64_t m = r->keys, at = chunk * space->lane, stride = plan->device->stride;
+    ota_backward_worker *w = &space->own->workers[worker];
+    const int64_t m = r->keys, at = chunk * space->lane, stride = device->stride;
     double *right = space->partial[0] + at, *scale = space->partial[1] + at;
     double *mass = space->partial[2] + at, *slopes = space->partial[3] + at;
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
@@ -130,42 +133,42 @@ static void WORD(slopes_task)(void *context, int64_t chunk, int worker) {
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);
         /* The slopes of the solver's rows: where those are keys they are turned one query at a time. */
-        const int64_t step = plan->device->transposed ? stride : plan->device->dense_stride;
-        REAL *block = plan->device->transposed ? (REAL *)w->weights : WORD(slopes_of)(job, i);
+        const int64_t step = device->transposed ? stride : device->dense_stride;
+        real *block = device->transposed ? (real *)w->weights : slopes_of(job, i);
         for (int64_t k = 0; k < rows; k++) {
-            const REAL *s = (const REAL *)w->scores + k * stride;
-            const REAL *u = (const REAL *)w->upstream + k * stride;
-            REAL *slope = block + k * step;
-            const double centre = WORD(implicit_row)(job, i + k, s, u, w->line, slope, mass);
-            if (!plan->device->transposed) {
+            const real *s = (const real *)w->scores + k * stride;
+            const real *u = (const real *)w->upstream + k * stride;
+            real *slope = block + k * step;
+            const double centre = implicit_row(job, i + k, s, u, w->line, slope, mass);
+            if (!device->transposed) {
                 mean[k] = centre;
                 continue;
             }
-            KERNELS(plan)->accumulate(slope, m, 1.0, slopes);
-            REAL *column = WORD(slopes_of)(job, 0) + i + k;
-            for (int64_t j = 0; j < m; j++) column[j * plan->device->dense_stride] = slope[j];
+            KERNELS(device)->accumulate(slope, m, 1.0, slopes);
+            real *column = slopes_of(job, 0) + i + k;
+            for (int64_t j = 0; j < m; j++) column[j * device->dense_stride] = slope[j];
         }
-        KERNELS(plan)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
-                                     OTA_OFFSET_SHARE, right, scale);
+        KERNELS(device)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
+                                       OTA_OFFSET_SHARE, right, scale);
     }
 }
 
 /* Transposed: the right side by queries, once the means by keys are known. */
-static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
+void turned_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[worker];
+    ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         load_rows(job, w, i, 1, false);
-        form_upstream(job, w, i, 1, 0, r->keys, plan->device->stride);
-        const REAL *u = w->upstream, *column = WORD(slopes_of)(job, 0) + i;
+        form_upstream(job, w, i, 1, 0, r->keys, device->stride);
+        const real *u = w->upstream, *column = slopes_of(job, 0) + i;
         double right = 0.0, scale = 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
-            const double slope = (double)column[j * plan->device->dense_stride];
+            const double slope = (double)column[j * device->dense_stride];
             if (!(slope > 0.0)) continue;
             const double mean = space->dense[3][j] / space->dense[4][j];
             right += slope * ((double)u[j] - mean);
@@ -177,74 +180,74 @@ static void WORD(turned_task)(void *context, int64_t chunk, int worker) {
 }
 
 /* Relaxed rows answer to U with less than their mean, so the right side was formed with another mean. */
-static void WORD(recentre)(ota_backward_job *job, ota_adjoint *system) {
-    const ota_plan *plan = job->plan;
+double recentre(ota_backward_job *job, double scale) {
+    const ota_device *device = job->device;
     ota_backward_space *s = job->space;
-    for (int64_t i = 0; i < plan->device->dense_rows; i++) {
-        const REAL *w = WORD(slopes_of)(job, i);
+    for (int64_t i = 0; i < device->dense_rows; i++) {
+        const real *w = slopes_of(job, i);
         if (!(s->dense[0][i] > 0.0)) continue;
         const double full =
-            s->dense[0][i] - job->law.tau * s->dense[2][i] / plan->resolved.problem.row_strength;
+            s->dense[0][i] - job->law.tau * s->dense[2][i] / device->resolved->problem.row_strength;
         const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
-        for (int64_t j = 0; j < plan->device->dense_columns; j++) {
+        for (int64_t j = 0; j < device->dense_columns; j++) {
             s->dense[6][j] += (double)w[j] * move;
-            system->scale += (double)w[j] * fabs(move);
+            scale += (double)w[j] * fabs(move);
         }
     }
+    return scale;
 }
 
 /* Scores and dL/dP in f64 in the solver's orientation, for the rounds and for prefix. */
-static void WORD(widen_task)(void *context, int64_t chunk, int worker) {
+void widen_task(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[worker];
+    ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         load_rows(job, w, i, 1, true);
-        form_tile(job, w, i, 1, 0, r->keys, plan->device->stride);
-        form_upstream(job, w, i, 1, 0, r->keys, plan->device->stride);
-        const REAL *s = w->scores, *u = w->upstream;
+        form_tile(job, w, i, 1, 0, r->keys, device->stride);
+        form_upstream(job, w, i, 1, 0, r->keys, device->stride);
+        const real *s = w->scores, *u = w->upstream;
         for (int64_t j = 0; j < r->keys; j++) {
-            const int64_t at = plan->device->transposed ? j * plan->device->dense_stride + i
-                                                        : i * plan->device->dense_stride + j;
+            const int64_t at =
+                device->transposed ? j * device->dense_stride + i : i * device->dense_stride + j;
             space->matrix[at] = (double)s[j];
-            space->gradient[at] = s[j] > (REAL)-INFINITY ? (double)u[j] : 0.0;
+            space->gradient[at] = s[j] > (real)-INFINITY ? (double)u[j] : 0.0;
         }
-        for (int64_t j = r->keys; !plan->device->transposed && j < plan->device->dense_stride;
-             j++) {
-            space->matrix[i * plan->device->dense_stride + j] = -INFINITY;
-            space->gradient[i * plan->device->dense_stride + j] = 0.0;
+        for (int64_t j = r->keys; !device->transposed && j < device->dense_stride; j++) {
+            space->matrix[i * device->dense_stride + j] = -INFINITY;
+            space->gradient[i * device->dense_stride + j] = 0.0;
         }
     }
 }
 
-static void WORD(mark_top)(void *context, int64_t chunk, int worker) {
+void mark_top(void *context, int64_t chunk, int worker) {
     ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
+    const ota_device *device = job->device;
     ota_backward_space *space = job->space;
-    ota_backward_worker *w = &space->workers[worker];
+    ota_backward_worker *w = &space->own->workers[worker];
     int64_t first, last;
-    ota_adjoint_rows(plan->resolved.queries, chunk, &first, &last);
+    ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         const double f = space->f[i];
         load_rows(job, w, i, 1, false);
-        form_tile(job, w, i, 1, 0, plan->resolved.keys, plan->device->stride);
+        form_tile(job, w, i, 1, 0, device->resolved->keys, device->stride);
         solve_row(job, i, w->scores, 1.0, w->weights);
         space->f[i] = f;
     }
 }
 
-static void WORD(load_advantage)(ota_backward_job *job) {
-    REAL *advantage = job->space->advantage;
-    for (int64_t j = 0; j < job->plan->resolved.keys; j++) advantage[j] = (REAL)job->space->b[j];
+void load_advantage(ota_backward_job *job) {
+    real *advantage = job->space->own->advantage;
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) advantage[j] = (real)job->space->b[j];
 }
 
-static void WORD(load_bias)(ota_backward_job *job) {
+void load_bias(ota_backward_job *job) {
     ota_backward_space *space = job->space;
-    REAL *bias = space->bias;
-    for (int64_t j = 0; j < job->plan->resolved.keys; j++) bias[j] = (REAL)space->g[j];
+    real *bias = space->own->bias;
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) bias[j] = (real)space->g[j];
     job->biased = true;
 }

@@ -1,37 +1,47 @@
-/* Second body of backward.c for REAL = float or double: what the caller gets. Rows are walked in strips; the blocks
- * of OTA_BLOCK_ROWS rows of a strip leave P and dL/d(raw products) of all keys, from which its tiles of
- * OTA_KEY_TILE keys then take dK and dV. Products are made in REAL and summed over strips in f64. Entmax blocks
- * with few weights leave lists instead (n = rows of the strip, m = keys):
+/* What the caller gets, body of outputs_f32.c and outputs_f64.c. Rows are walked in strips; the blocks of OTA_BLOCK_ROWS
+ * rows of a strip leave P and dL/d(raw products) of all keys, from which its tiles of OTA_KEY_TILE keys then take dK
+ * and dV. Products are made in T and summed over strips in f64. Entmax blocks with few weights leave lists instead
+ * (n = rows of the strip, m = keys):
  *
  *     P, dS   [n][m], or of row i the pairs (where[i][k], P[i][k], dS[i][k]), k < count[i]
  *     dV += P^T dL/dout        dK += dS^T Q        dQ = dS K */
+#include "pairs.h"
+
+#include <math.h>
+#include <string.h>
+
+/* dP/dalpha / w at fixed potentials. */
+static double order_slope(double p, double order) {
+    const double k = order - 1.0;
+    return p > 0.0 ? pow(p, k) * (1.0 - k * log(p)) / (k * k) : 0.0;
+}
 
 /* ---- outputs of rows -------------------------------------------------------------------------- */
 
 /* dL/dS -> dL/d(scores before the softcap) in place; z, what was bent, over the softcap. Returns dL/dsoftcap. */
-static double WORD(through_softcap)(const REAL *z, int64_t count, bool wanted, REAL *gradient) {
+static double through_softcap(const real *z, int64_t count, bool wanted, real *gradient) {
     enum { PIECE = 128 };
     double along = 0.0;
     for (int64_t first = 0; first < count; first += PIECE) {
         const int64_t here = count - first < PIECE ? count - first : PIECE;
-        REAL bent[PIECE], left[PIECE], *g = gradient + first;
-        WORD(ota_bend)(z + first, here, bent, left);
+        real bent[PIECE], left[PIECE], *g = gradient + first;
+        softcap_row(z + first, here, bent, left);
         for (int64_t j = 0; wanted && j < here; j++) {
-            if (!(g[j] < (REAL)0 || g[j] > (REAL)0)) continue;
+            if (!(g[j] < (real)0 || g[j] > (real)0)) continue;
             along += (double)g[j] * ((double)bent[j] - (double)z[first + j] * (double)left[j]);
         }
         for (int64_t j = 0; j < here; j++) {
-            const REAL through = g[j] * left[j];
-            g[j] = g[j] < (REAL)0 || g[j] > (REAL)0 ? through : g[j];
+            const real through = g[j] * left[j];
+            g[j] = g[j] < (real)0 || g[j] > (real)0 ? through : g[j];
         }
     }
     return along;
 }
 
 /* dL/dS -> dL/d(raw products or matrix) in place, and the inner terms' own gradients. `raw` is spent. */
-static void WORD(through_terms)(const ota_backward_job *job, REAL *raw, int64_t query,
-                                int64_t chunk, REAL *gradient) {
-    const ota_resolved *r = &job->plan->resolved;
+static void through_terms(const ota_backward_job *job, real *raw, int64_t query, int64_t chunk,
+                          real *gradient) {
+    const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
     const int64_t m = r->keys, diagonal = query + m - 1;
     const ota_term *inside = NULL, *softcap = NULL;
@@ -46,24 +56,24 @@ static void WORD(through_terms)(const ota_backward_job *job, REAL *raw, int64_t 
         inside_at = t;
     }
     if (softcap != NULL) {
-        const REAL rate = (REAL)(r->scale / softcap->value);
+        const real rate = (real)(r->scale / softcap->value);
         for (int64_t j = 0; inside != NULL && j < m; j++)
-            raw[j] += (REAL)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
-        KERNELS(job->plan)->multiply(raw, m, rate);
+            raw[j] += (real)ota_array_get(&inside->array, 0, job->head, 0, diagonal - j);
+        KERNELS(job->device)->multiply(raw, m, rate);
         const bool wanted = ota_gradient_of_term(r, job->want, softcap_at) != NULL;
         space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] =
-            WORD(through_softcap)(raw, m, wanted, gradient);
+            through_softcap(raw, m, wanted, gradient);
     }
-    KERNELS(job->plan)->multiply(gradient, m, (REAL)r->scale);
+    KERNELS(job->device)->multiply(gradient, m, (real)r->scale);
     if (inside == NULL || ota_gradient_of_term(r, job->want, inside_at) == NULL) return;
     double *sum = space->terms[inside_at].partial + chunk * space->terms[inside_at].length;
     for (int64_t j = 0; j < m; j++) sum[diagonal - j] += (double)gradient[j];
 }
 
 /* Terms added after the softcap. */
-static void WORD(outer_terms)(const ota_backward_job *job, int64_t query, int64_t chunk,
-                              const REAL *gradient) {
-    const ota_resolved *r = &job->plan->resolved;
+static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chunk,
+                        const real *gradient) {
+    const ota_resolved *r = job->resolved;
     ota_backward_space *space = job->space;
     const int64_t m = r->keys;
     for (int t = 0; t < r->term_count; t++) {
@@ -91,20 +101,20 @@ static void WORD(outer_terms)(const ota_backward_job *job, int64_t query, int64_
 }
 
 /* Derivatives by temperature, order and sink logit that need this row only. */
-static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, const REAL *s,
-                                 const REAL *p, const REAL *gradient) {
+static void row_parameters(const ota_backward_job *job, int64_t query, const real *s, const real *p,
+                           const real *gradient) {
     ota_backward_space *space = job->space;
     const double tau = job->law.tau, order = job->law.order, f = space->f[query];
-    const REAL *h = job->biased ? space->bias : NULL;
+    const real *h = job->biased ? space->own->bias : NULL;
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
-    for (int64_t j = 0; j < job->plan->resolved.keys; j++) {
+    for (int64_t j = 0; j < job->device->resolved->keys; j++) {
         const double g = (double)gradient[j];
-        if (!(p[j] > (REAL)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
+        if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
         temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
         if (order > 1.0 && job->law.custom == NULL)
             by_order += g * tau * order_slope((double)p[j], order);
     }
-    const double w = WORD(sink_slope)(job, query, &rest);
+    const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
         temperature -= g * (job->law.sink + f) / tau;
@@ -119,23 +129,23 @@ static void WORD(row_parameters)(const ota_backward_job *job, int64_t query, con
 /* ---- strips of rows --------------------------------------------------------------------------- */
 
 /* A worker whose block lies in the strip, from its row `at` on. */
-static ota_backward_worker WORD(worker_at)(const ota_backward_job *job, int worker, int64_t at) {
-    const ota_plan *plan = job->plan;
-    const ota_strip *strip = &job->space->strip;
-    ota_backward_worker w = job->space->workers[worker];
-    w.weights = (REAL *)strip->weights + at * strip->stride;
-    w.upstream = (REAL *)strip->slopes + at * strip->stride;
-    w.queries = (REAL *)strip->queries + at * plan->resolved.width;
-    w.gradients = (REAL *)strip->upstream + at * plan->values_width;
+ota_backward_worker worker_at(const ota_backward_job *job, int worker, int64_t at) {
+    const ota_device *device = job->device;
+    const ota_strip *strip = &job->space->own->strip;
+    ota_backward_worker w = job->space->own->workers[worker];
+    w.weights = (real *)strip->weights + at * strip->stride;
+    w.upstream = (real *)strip->slopes + at * strip->stride;
+    w.queries = (real *)strip->queries + at * device->resolved->width;
+    w.gradients = (real *)strip->upstream + at * device->values_width;
     return w;
 }
 
 /* Scores of a block of rows: -inf outside the keys that some of them has, [*low, *high). */
-static void WORD(form_block)(const ota_backward_job *job, const ota_backward_worker *w,
-                             int64_t first, int64_t rows, int64_t *low, int64_t *high) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
-    const int64_t m = r->keys, stride = job->space->strip.stride;
+static void form_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                       int64_t rows, int64_t *low, int64_t *high) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
+    const int64_t m = r->keys, stride = job->space->own->strip.stride;
     *low = m;
     *high = 0;
     for (int64_t k = 0; k < rows; k++) {
@@ -147,155 +157,157 @@ static void WORD(form_block)(const ota_backward_job *job, const ota_backward_wor
     }
     *low = *low < *high ? *low / OTA_PANEL * OTA_PANEL : 0;
     ota_backward_worker at = *w;
-    at.scores = (REAL *)w->scores + *low;
-    at.raw = w->raw == NULL ? NULL : (REAL *)w->raw + *low;
+    at.scores = (real *)w->scores + *low;
+    at.raw = w->raw == NULL ? NULL : (real *)w->raw + *low;
     if (*low < *high) form_tile(job, &at, first, rows, *low, *high, stride);
     for (int64_t k = 0; k < rows; k++) {
-        REAL *row = (REAL *)w->scores + k * stride;
-        for (int64_t j = 0; j < *low; j++) row[j] = (REAL)-INFINITY;
-        for (int64_t j = *high; j < m; j++) row[j] = (REAL)-INFINITY;
+        real *row = (real *)w->scores + k * stride;
+        for (int64_t j = 0; j < *low; j++) row[j] = (real)-INFINITY;
+        for (int64_t j = *high; j < m; j++) row[j] = (real)-INFINITY;
     }
 }
 
 /* A list of `count` weights at row[0 ...] becomes weights of all keys. Places rise and where[k] >= k, so from the last
  * one on what a weight is written over has moved already. */
-static void WORD(unfold)(REAL *row, const int32_t *where, int64_t count, int64_t keys) {
+static void unfold(real *row, const int32_t *where, int64_t count, int64_t keys) {
     memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
     for (int64_t k = count - 1; k >= 0; k--) {
-        const REAL weight = row[k];
-        row[k] = (REAL)0;
+        const real weight = row[k];
+        row[k] = (real)0;
         row[where[k]] = weight;
     }
 }
 
 /* Entmax rows as lists: weights, potentials and whether they stay lists. Rows of the strip from `at` on. */
-static bool WORD(row_lists)(ota_backward_job *job, const ota_backward_worker *w, int worker,
-                            int64_t first, int64_t rows, int64_t at) {
+static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int worker,
+                      int64_t first, int64_t rows, int64_t at) {
     enum { DENSE_SHARE = 5 };
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    const ota_strip *strip = &space->strip;
+    const ota_strip *strip = &space->own->strip;
     int64_t total = 0;
     bool fine = true;
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
         const double mu = ota_row_mass(r, job->batch, job->head, i);
-        const ota_row_room room = {(REAL *)w->weights + k * strip->stride,
+        const ota_row_room room = {(real *)w->weights + k * strip->stride,
                                    strip->where + (at + k) * strip->stride,
-                                   plan->device->workers[worker].keys.wide};
+                                   device->workers[worker].keys.wide};
         ota_row_found found;
-        const REAL *s = (const REAL *)w->scores + k * strip->stride;
-        const int64_t count = WORD(ota_row_entmax)(&job->law, s, r->keys, mu, &room, &found);
+        const real *s = (const real *)w->scores + k * strip->stride;
+        const int64_t count = row_entmax(&job->law, s, r->keys, mu, &room, &found);
         space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
         if (found.nonfinite) space->bad[i] = true;
         strip->count[at + k] = count;
         total += count;
         fine = fine && !space->bad[i];
     }
-    if (fine && job->slot->broken_count == 0 && total * DENSE_SHARE <= rows * r->keys) return true;
+    if (fine && packed_of(job)->nonfinite_count == 0 && total * DENSE_SHARE <= rows * r->keys)
+        return true;
     for (int64_t k = 0; k < rows; k++) {
-        REAL *p = (REAL *)w->weights + k * strip->stride;
-        WORD(unfold)(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
+        real *p = (real *)w->weights + k * strip->stride;
+        unfold(p, strip->where + (at + k) * strip->stride, strip->count[at + k], r->keys);
         strip->count[at + k] = -1;
-        const REAL *s = (const REAL *)w->scores + k * strip->stride;
-        if (WORD(uses_broken)(job, s, p)) space->bad[first + k] = true;
+        const real *s = (const real *)w->scores + k * strip->stride;
+        if (uses_nonfinite(job, s, p)) space->bad[first + k] = true;
     }
     return false;
 }
 
 /* dS of a row that is a list, and what its query gets. */
-static void WORD(list_slopes)(const ota_backward_job *job, const ota_backward_worker *w,
-                              int64_t query, int64_t row, int64_t at, REAL *queries_grad) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+static void list_slopes(const ota_backward_job *job, const ota_backward_worker *w, int64_t query,
+                        int64_t row, int64_t at, real *queries_grad) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    const ota_strip *strip = &space->strip;
-    const int64_t count = strip->count[at], width = plan->values_width;
+    const ota_strip *strip = &space->own->strip;
+    const int64_t count = strip->count[at], width = device->values_width;
     const int32_t *where = strip->where + at * strip->stride;
-    const REAL *p = (const REAL *)w->weights + row * strip->stride;
-    REAL *u = (REAL *)w->upstream + row * strip->stride, *slope = w->slope;
+    const real *p = (const real *)w->weights + row * strip->stride;
+    real *u = (real *)w->upstream + row * strip->stride, *slope = w->slope;
     double total, rest;
-    KERNELS(plan)->dots_kept((const REAL *)w->gradients + row * width, where, count,
-                             job->slot->values, width, width, u);
-    KERNELS(plan)->slope_weights(p, count, 2.0 - job->law.order, slope);
-    const double sum = KERNELS(plan)->slope_mean(slope, u, NULL, count, &total);
-    total += WORD(sink_slope)(job, query, &rest);
+    KERNELS(device)->dots_kept((const real *)w->gradients + row * width, where, count,
+                               packed_of(job)->values, width, width, u);
+    KERNELS(device)->slope_weights(p, count, 2.0 - job->law.order, slope);
+    const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
+    total += sink_slope(job, query, &rest);
     const double a = total > 0.0 ? sum / total : 0.0;
     const double rate = fmin(1.0 / job->law.tau, (double)REAL_MAX);
     space->a[query] = a;
-    KERNELS(plan)->slopes(slope, NULL, count, (REAL)a, (REAL)rate, u);
-    KERNELS(plan)->multiply(u, count, (REAL)r->scale);
+    KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
+    KERNELS(device)->multiply(u, count, (real)r->scale);
     if (queries_grad != NULL)
-        KERNELS(plan)->apply_kept(u, where, count, space->keys, r->width, r->width, queries_grad);
+        KERNELS(device)->apply_kept(u, where, count, space->own->keys, r->width, r->width,
+                                    queries_grad);
 }
 
 /* dL/dS of a block of rows becomes dL/d(raw products); what the terms and the caller take of both. */
-static void WORD(close_block)(const ota_backward_job *job, const ota_backward_worker *w,
-                              int64_t first, int64_t rows, int64_t block) {
-    const int64_t stride = job->space->strip.stride;
+static void close_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                        int64_t rows, int64_t block) {
+    const int64_t stride = job->space->own->strip.stride;
     const ota_array *const whole[] = {&job->want->scores, &job->want->matrix};
     for (int64_t k = 0; k < rows; k++)
-        outer_terms(job, first + k, block, (const REAL *)w->upstream + k * stride);
+        outer_terms(job, first + k, block, (const real *)w->upstream + k * stride);
     if (ota_array_present(whole[0]))
         unpack_rows(whole[0], job->batch, job->head, first, rows, w->upstream, stride);
     for (int64_t k = 0; k < rows; k++) {
-        REAL *raw = w->raw == NULL ? NULL : (REAL *)w->raw + k * stride;
-        through_terms(job, raw, first + k, block, (REAL *)w->upstream + k * stride);
+        real *raw = w->raw == NULL ? NULL : (real *)w->raw + k * stride;
+        through_terms(job, raw, first + k, block, (real *)w->upstream + k * stride);
     }
     if (ota_array_present(whole[1]))
         unpack_rows(whole[1], job->batch, job->head, first, rows, w->upstream, stride);
 }
 
-static void WORD(slopes_block)(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
-                               int64_t rows, int64_t block, bool solved) {
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+static void slopes_block(ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                         int64_t rows, int64_t block, bool solved) {
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    const int64_t stride = space->strip.stride;
+    const int64_t stride = space->own->strip.stride;
     if (!job->stored) form_upstream(job, w, first, rows, 0, r->keys, stride);
     for (int64_t k = 0; k < rows; k++) {
         const int64_t i = first + k;
-        const REAL *s = (const REAL *)w->scores + k * stride;
-        REAL *u = (REAL *)w->upstream + k * stride, *p = (REAL *)w->weights + k * stride;
+        const real *s = (const real *)w->scores + k * stride;
+        real *u = (real *)w->upstream + k * stride, *p = (real *)w->weights + k * stride;
         const bool free = job->mode == OTA_BACKWARD_FREE;
         if (free && !solved) solve_row(job, i, s, ota_row_mass(r, job->batch, job->head, i), p);
         if (free)
-            space->a[i] = WORD(mean_of)(job, i, s, u, p, NULL, w->slope);
+            space->a[i] = mean_of(job, i, s, u, p, NULL, w->slope);
         else
-            WORD(find_weights)(job, i, s, p);
+            find_weights(job, i, s, p);
         pairs(job, i, s, free, u, p, w->slope);
         if (job->sums && !job->stored) row_parameters(job, i, s, p, u);
     }
-    WORD(close_block)(job, w, first, rows, block);
+    close_block(job, w, first, rows, block);
     for (int64_t k = 0; r->problem.dropout > 0.0 && k < rows; k++) {
-        dropout_row(r, job->dropout_key, first + k, 0, r->keys, (REAL *)w->weights + k * stride);
+        dropout_row(r, job->dropout_key, first + k, 0, r->keys, (real *)w->weights + k * stride);
     }
 }
 
 /* P of one row of fixed rounds. */
-static void WORD(kernel_weights)(const ota_backward_job *job, int64_t query, REAL *p) {
-    const ota_plan *plan = job->plan;
-    const ota_kernel_rounds *rounds = &job->space->rounds.now;
-    const int64_t stride = plan->device->dense_stride;
-    const double u = ldexp(rounds->u[rounds->rounds * rounds->row_lane + query], -REAL_LIFT);
-    KERNELS(plan)->weights((const REAL *)job->seat->scores + query * stride, stride, 1,
-                           plan->resolved.keys, job->space->bias, &u, p, stride);
+void kernel_weights(const ota_backward_job *job, int64_t query, real *p) {
+    const ota_device *device = job->device;
+    const ota_kernel_view *rounds = &job->space->kernel;
+    const int64_t stride = device->dense_stride;
+    const double u = ldexp(rounds->u[rounds->count * rounds->row_lane + query], -REAL_LIFT);
+    KERNELS(device)->weights((const real *)workspace_of(job)->scores + query * stride, stride, 1,
+                             device->resolved->keys, job->space->own->bias, &u, p, stride);
 }
 
 /* What dL/dS of a row gives temperature and sink. All numbers of the row may be moved together: from its largest on
  * they are small where dL/dS is not. */
-static void WORD(kernel_parameters)(const ota_backward_job *job, int64_t query, const REAL *s,
-                                    const REAL *gradient) {
-    const ota_plan *plan = job->plan;
+static void kernel_parameters(const ota_backward_job *job, int64_t query, const real *s,
+                              const real *gradient) {
+    const ota_device *device = job->device;
     ota_backward_space *space = job->space;
-    const int64_t m = plan->resolved.keys;
+    const int64_t m = device->resolved->keys;
     const double sink = job->law.sink;
     double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, along = 0.0;
-    double top = (double)KERNELS(plan)->maximum(s, NULL, m);
+    double top = (double)KERNELS(device)->maximum(s, NULL, m);
     if (sink > -INFINITY) {
         by_sink =
-            ota_kernel_rounds_sink(&space->rounds.now, query, ldexp(space->top[query], -REAL_LIFT));
+            space->kernel.sink(space->kernel.rounds, query, ldexp(space->top[query], -REAL_LIFT));
         top = sink > top ? sink : top;
         along = by_sink * (sink - top);
     }
@@ -308,50 +320,52 @@ static void WORD(kernel_parameters)(const ota_backward_job *job, int64_t query, 
 }
 
 /* P and dL/dS of fixed rounds from their kernel. */
-static void WORD(kernel_block)(const ota_backward_job *job, const ota_backward_worker *w,
-                               int64_t first, int64_t rows, int64_t at, int64_t block) {
-    const ota_plan *plan = job->plan;
+static void kernel_block(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
+                         int64_t rows, int64_t at, int64_t block) {
+    const ota_device *device = job->device;
     const ota_backward_space *space = job->space;
-    const int64_t m = plan->resolved.keys, stride = space->strip.stride;
-    const int64_t width = space->rounds.width, values = plan->values_width;
-    REAL *long_rows = (REAL *)space->rounds.rows + at * width;
+    const int64_t m = device->resolved->keys, stride = space->own->strip.stride;
+    const int64_t width = space->own->kernel_width, values = device->values_width;
+    real *long_rows = (real *)space->own->kernel_rows + at * width;
     for (int64_t k = 0; k < rows; k++) {
         double a[2 * OTA_KERNEL_ROUNDS + 1];
-        ota_kernel_rounds_row(&space->rounds.now, first + k, a);
-        REAL *row = long_rows + k * width;
-        memcpy(row, (const REAL *)w->gradients + k * values, (size_t)values * sizeof *row);
-        for (int64_t q = values; q < width; q++) row[q] = (REAL)-a[q - values];
+        space->kernel.row(space->kernel.rounds, first + k, a);
+        real *row = long_rows + k * width;
+        memcpy(row, (const real *)w->gradients + k * values, (size_t)values * sizeof *row);
+        for (int64_t q = values; q < width; q++) row[q] = (real)-a[q - values];
     }
-    KERNELS(plan)->products(long_rows, space->rounds.packed, rows, m, width, w->upstream, stride);
+    KERNELS(device)->products(long_rows, space->own->kernel_packed, rows, m, width, w->upstream,
+                              stride);
     for (int64_t k = 0; k < rows; k++) {
-        REAL *p = (REAL *)w->weights + k * stride;
-        WORD(kernel_weights)(job, first + k, p);
-        KERNELS(plan)->slopes(p, NULL, m, (REAL)0, (REAL)(1.0 / job->law.tau),
-                              (REAL *)w->upstream + k * stride);
-        if (job->sums) WORD(kernel_parameters)
-        (job, first + k, (const REAL *)w->scores + k * stride, (REAL *)w->upstream + k * stride);
+        real *p = (real *)w->weights + k * stride;
+        kernel_weights(job, first + k, p);
+        KERNELS(device)->slopes(p, NULL, m, (real)0, (real)(1.0 / job->law.tau),
+                                (real *)w->upstream + k * stride);
+        if (job->sums)
+            kernel_parameters(job, first + k, (const real *)w->scores + k * stride,
+                              (real *)w->upstream + k * stride);
     }
-    WORD(close_block)(job, w, first, rows, block);
+    close_block(job, w, first, rows, block);
 }
 
-static void WORD(rows_task)(void *context, int64_t block, int worker) {
+void rows_task(void *context, int64_t block, int worker) {
     ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
-    ota_strip *strip = &space->strip;
+    ota_strip *strip = &space->own->strip;
     const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
     const int64_t left = r->queries - first, stride = strip->stride;
     const int64_t rows = left < OTA_BLOCK_ROWS ? left : OTA_BLOCK_ROWS;
     const int64_t index = (job->batch * r->heads + job->head) * r->queries;
     int64_t low, high;
     if (ota_interrupted(&r->settings) != OTA_OK) return;
-    const ota_backward_worker w = WORD(worker_at)(job, worker, at);
-    REAL *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
+    const ota_backward_worker w = worker_at(job, worker, at);
+    real *out = ota_array_present(&job->want->queries) && r->width > 0 ? w.product : NULL;
     load_rows(job, &w, first, rows, true);
-    if (!job->space->rounds.carried || w.raw != NULL || job->sums)
-        WORD(form_block)(job, &w, first, rows, &low, &high);
-    if (job->space->rounds.carried) low = 0, high = r->keys;
+    if (!job->space->kernel.carried || w.raw != NULL || job->sums)
+        form_block(job, &w, first, rows, &low, &high);
+    if (job->space->kernel.carried) low = 0, high = r->keys;
     for (int64_t k = 0; k < rows; k++) {
         strip->low[at + k] = low;
         strip->high[at + k] = high;
@@ -359,18 +373,18 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
     }
     const bool solved = job->lists;
     if (job->lists && row_lists(job, &w, worker, first, rows, at)) {
-        for (int64_t k = 0; k < rows; k++) WORD(list_slopes)
-        (job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
+        for (int64_t k = 0; k < rows; k++)
+            list_slopes(job, &w, first + k, k, at + k, out == NULL ? NULL : out + k * r->width);
     } else {
-        if (job->space->rounds.carried)
-            WORD(kernel_block)(job, &w, first, rows, at, block);
+        if (job->space->kernel.carried)
+            kernel_block(job, &w, first, rows, at, block);
         else
-            WORD(slopes_block)(job, &w, first, rows, block, solved);
+            slopes_block(job, &w, first, rows, block, solved);
         if (out != NULL) {
             memset(out, 0, (size_t)(rows * r->width) * sizeof *out);
-            KERNELS(plan)->apply((const REAL *)w.upstream + low, stride,
-                                 (const REAL *)space->keys + low * r->width, r->width, rows,
-                                 high > low ? high - low : 0, r->width, out, r->width);
+            KERNELS(device)->apply((const real *)w.upstream + low, stride,
+                                   (const real *)space->own->keys + low * r->width, r->width, rows,
+                                   high > low ? high - low : 0, r->width, out, r->width);
         }
     }
     for (int64_t k = 0; job->mode == OTA_BACKWARD_FREE && k < rows; k++)
@@ -385,9 +399,9 @@ static void WORD(rows_task)(void *context, int64_t block, int worker) {
 /* ---- tiles of keys ---------------------------------------------------------------------------- */
 
 /* to[key] += sum over the rows of the strip that are lists of tile[key] x. */
-static void WORD(add_lists)(const ota_backward_job *job, const REAL *tile, const REAL *x,
-                            int64_t width, int64_t from, int64_t to, double *sum) {
-    const ota_strip *strip = &job->space->strip;
+static void add_lists(const ota_backward_job *job, const real *tile, const real *x, int64_t width,
+                      int64_t from, int64_t to, double *sum) {
+    const ota_strip *strip = &job->space->own->strip;
     for (int64_t i = 0; i < job->strip_rows; i++) {
         const int32_t *where = strip->where + i * strip->stride;
         int64_t low = 0, high = strip->count[i];
@@ -400,17 +414,17 @@ static void WORD(add_lists)(const ota_backward_job *job, const REAL *tile, const
         }
         while (high < strip->count[i] && where[high] < to) high++;
         if (low >= high) continue;
-        KERNELS(job->plan)->spread_kept(tile + i * strip->stride + low, where + low, high - low,
-                                        x + i * width, width, sum);
+        KERNELS(job->device)
+            ->spread_kept(tile + i * strip->stride + low, where + low, high - low, x + i * width,
+                          width, sum);
     }
 }
 
 /* The same for rows that hold all keys. */
-static void WORD(add_rows)(const ota_backward_job *job, const ota_backward_worker *w,
-                           const REAL *tile, const REAL *x, int64_t width, int64_t from, int64_t to,
-                           double *sum) {
-    const ota_strip *strip = &job->space->strip;
-    REAL *product = w->product;
+void add_rows(const ota_backward_job *job, const ota_backward_worker *w, const real *tile,
+              const real *x, int64_t width, int64_t from, int64_t to, double *sum) {
+    const ota_strip *strip = &job->space->own->strip;
+    real *product = w->product;
     bool any = false;
     for (int64_t i = 0, last; i < job->strip_rows; i = last) {
         last = i + 1;
@@ -420,30 +434,32 @@ static void WORD(add_rows)(const ota_backward_job *job, const ota_backward_worke
             last++;
         if (!any) memset(product, 0, (size_t)((to - from) * width) * sizeof *product);
         any = true;
-        KERNELS(job->plan)->apply_turned(tile + i * strip->stride + from, strip->stride,
-                                         x + i * width, last - i, to - from, width, product);
+        KERNELS(job->device)
+            ->apply_turned(tile + i * strip->stride + from, strip->stride, x + i * width, last - i,
+                           to - from, width, product);
     }
-    if (any) KERNELS(job->plan)->accumulate(product, (to - from) * width, 1.0, sum + from * width);
+    if (any)
+        KERNELS(job->device)->accumulate(product, (to - from) * width, 1.0, sum + from * width);
 }
 
-static void WORD(keys_task)(void *context, int64_t tile, int worker) {
+void keys_task(void *context, int64_t tile, int worker) {
     const ota_backward_job *job = context;
-    const ota_plan *plan = job->plan;
-    const ota_resolved *r = &plan->resolved;
+    const ota_device *device = job->device;
+    const ota_resolved *r = device->resolved;
     const ota_backward_space *space = job->space;
-    const ota_strip *strip = &space->strip;
-    const ota_backward_worker *w = &space->workers[worker];
+    const ota_strip *strip = &space->own->strip;
+    const ota_backward_worker *w = &space->own->workers[worker];
     const int64_t from = tile * OTA_KEY_TILE;
     const int64_t to = from + OTA_KEY_TILE < r->keys ? from + OTA_KEY_TILE : r->keys;
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     if (ota_array_present(&job->want->keys) && r->width > 0) {
-        WORD(add_lists)(job, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
-        WORD(add_rows)(job, w, strip->slopes, strip->queries, r->width, from, to, space->keys_sum);
+        add_lists(job, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
+        add_rows(job, w, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);
     }
     if (ota_array_present(&job->want->values) && ota_array_present(&job->want->out_grad) &&
-        !job->space->rounds.carried) {
-        const int64_t width = plan->values_width;
-        WORD(add_lists)(job, strip->weights, strip->upstream, width, from, to, space->values_sum);
-        WORD(add_rows)(job, w, strip->weights, strip->upstream, width, from, to, space->values_sum);
+        !job->space->kernel.carried) {
+        const int64_t width = device->values_width;
+        add_lists(job, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
+        add_rows(job, w, strip->weights, strip->upstream, width, from, to, space->own->values_sum);
     }
 }

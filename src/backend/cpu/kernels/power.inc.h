@@ -8,7 +8,7 @@
  * where s, z, C and C/3 have tails, too. q was fitted as that of 2^t was (kernels.inc.h), weighted with z^2: the
  * error it leaves is 2^-36.7 of log2 m (f32, 3 terms) and 2^-66.1 (f64, 7 terms). So 1^p = 1, whole powers of two
  * are exact, and the rest is within 1.2 units in the last place, subnormals included (1.5 where the level has no
- * fused product); tests/test_power.c prints what it finds. Between neighbours x it may fall by a unit where it
+ * fused product); tests/backend/test_power.c prints what it finds. Between neighbours x it may fall by a unit where it
  * should rise: what searches for a threshold keeps a bracket. */
 
 #ifdef OTA_REAL_F64

@@ -1,0 +1,98 @@
+/* Backward of softmax in tiles that are recomputed, shared by tiles.c and tiles.inc.h.
+ *
+ * Queries and keys are cut into `cuts` pieces each, by shapes alone. Step t of a head works on the units
+ * (keys w, queries (t + w) mod cuts), w = 0 ... cuts - 1: no two units of a step share a piece, so they run
+ * side by side, and every sum is added in the same order whatever the threads. */
+#ifndef OTA_CPU_TILES_H
+#define OTA_CPU_TILES_H
+
+#include "gradient.h"
+
+/* Pieces of queries are multiples of this: even shares of the work matter more than whole blocks of rows. */
+enum { OTA_TILE_ROWS = 16 };
+/* Blocks of rows, and tiles of keys, whose parts of a gradient are added in T before they join the sums in f64. */
+enum { OTA_FOLD_BLOCKS = 16, OTA_FOLD_TILES = 8 };
+
+/* One key head at work; T = the plan's type, whose packed keys and values lie in the device's packed of the
+ * same number. */
+typedef struct ota_tile_workspace {
+    void *queries, *upstream;      /* [queries][width], [queries][values_width]: finite */
+    void *keys, *packed_values;    /* [keys][width] finite, panels                      */
+    void *shift, *advantage;       /* [queries]                                         */
+    int64_t *begin, *end;          /* [queries]                                         */
+    double *queries_sum;           /* [queries][width]                                  */
+    double *keys_sum, *values_sum; /* [keys][width], [keys][values_width]            */
+    /* Plans with `pairs`: left sides, and right sides in pairs of rows or keys; panels of values. */
+    uint32_t *queries_left, *upstream_left, *queries_right, *upstream_right, *keys_right;
+    uint32_t *value_panels;
+    void *key_advantage; /* [keys]: coupled columns, whose keys, values and sums lie elsewhere */
+} ota_tile_workspace;
+
+/* Scratch of one worker. */
+typedef struct ota_tile_worker {
+    void *scratch;                 /* OTA_GRADIENT_SCRATCH                           */
+    void *queries_grad;            /* [rows of a piece][width]                       */
+    void *keys_grad, *values_grad; /* [OTA_KEY_TILE][width], [..][values_width]      */
+} ota_tile_worker;
+
+struct ota_tile_space {
+    int64_t cuts;
+    ota_tile_workspace *workspaces; /* one a worker */
+    ota_tile_worker *workers;
+};
+
+/* Rows or keys [first, last) of a piece; whole blocks of `block`, dealt evenly, the first piece has the most. */
+static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, int64_t piece,
+                                  int64_t *first, int64_t *last) {
+    const int64_t blocks = (count + block - 1) / block;
+    const int64_t from = (piece * blocks + cuts - 1) / cuts * block;
+    const int64_t to = ((piece + 1) * blocks + cuts - 1) / cuts * block;
+    *first = from < count ? from : count;
+    *last = to < count ? to : count;
+}
+
+typedef struct tile_run {
+    ota_backward_job *job;
+    ota_device *device;
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+    struct ota_tile_space *space;
+    bool given; /* out and lse are forward's */
+    bool pairs; /* every array is bf16 and rows have mass 1: heads may be multiplied as bf16 */
+} tile_run;
+
+/* One head of a run. */
+typedef struct tile_head {
+    tile_run *run;
+    ota_tile_workspace *workspace;
+    ota_packed_kv *packed;
+    int64_t batch, key_head, head;
+    int64_t step;
+    bool paired;                 /* this head is */
+    bool wide;                   /* T = double */
+    bool direct;                 /* every sum has one part, which is written as it is */
+    double tau, sink, rate;      /* rate = scale / tau */
+    const ota_backward_job *job; /* coupled columns: their potentials and multipliers; else NULL */
+    /* T [rows][width], finite: the caller's where they can be read as they lie, else the workspace's */
+    const void *queries, *upstream, *keys;
+} tile_head;
+
+typedef struct tile_terms {
+    const ota_resolved *resolved;
+    int64_t batch, head, first;
+} tile_terms;
+
+typedef struct ota_tile_tasks {
+    ota_gradient_task *pack, *rows, *coupled_rows, *unit;
+    void (*place_keys)(tile_head *h), (*place_rows)(tile_head *h);
+} ota_tile_tasks;
+
+extern const ota_tile_tasks ota_tile_tasks_f32, ota_tile_tasks_f64;
+
+/* Pairs of bf16: keys or values of the key head; a block of rows, `first` even; the gradient of one, whose block is of
+ * f32, the only type whose heads are paired. */
+void ota_tile_pack_pairs(const tile_head *h, int64_t half);
+void ota_tile_pack_pair_rows(const tile_head *h, int64_t first, int64_t rows);
+void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t at);
+
+#endif

@@ -1,0 +1,225 @@
+/* gradient.h: what backward and jvp ask of a backend. The operator finds the multipliers a, b of a head (conjugate
+ * gradients, rounds in reverse); every number of size queries x keys is formed, read and written by passes.
+ *
+ * Whatever the method, the gradient of a pair is one formula of two vectors of potentials and two of multipliers, so
+ * the passes that write outputs know no method:
+ *
+ *     P_ij = phi((S_ij + f_i + g_j) / tau)     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau,  w = P^(2 - alpha)
+ *
+ * online: only for i < shut_j; row shut_j gave key j the rest fill_j of its capacity, later rows nothing.
+ * Fixed rounds and prefix keep dL/dS instead (`gradient`), prefix its P too. */
+#ifndef OTA_BACKEND_GRADIENT_H
+#define OTA_BACKEND_GRADIENT_H
+
+#include "backend.h"
+
+enum { OTA_BACKWARD_PARTIALS = 4 };
+
+typedef enum ota_backward_mode {
+    OTA_BACKWARD_FREE,
+    OTA_BACKWARD_ONLINE,
+    OTA_BACKWARD_IMPLICIT,
+    OTA_BACKWARD_UNROLLED,
+    OTA_BACKWARD_PREFIX
+} ota_backward_mode;
+
+/* Numbers per row that are summed over rows in order. */
+typedef enum ota_row_sum {
+    OTA_SUM_TEMPERATURE,
+    OTA_SUM_ORDER,
+    OTA_SUM_SINK,
+    OTA_SUM_ALIBI,
+    OTA_SUM_SOFTCAP,
+    OTA_ROW_SUMS
+} ota_row_sum;
+
+enum {
+    OTA_ADJOINT_CHUNKS = 32,
+    OTA_ADJOINT_VECTORS = 6,
+    OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
+};
+
+/* The right side is a difference from the rows' means: what a common offset of U loses to rounding counts as
+ * this share of the offset, so that it stays below the residuals that are promised. */
+#define OTA_OFFSET_SHARE 1.0e-5
+
+/* Rows [first, last) of one of the OTA_ADJOINT_CHUNKS pieces that never depend on threads. */
+static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
+    const int64_t share = (rows + OTA_ADJOINT_CHUNKS - 1) / OTA_ADJOINT_CHUNKS;
+    const int64_t step = (share + 15) / 16 * 16;
+    *first = chunk * step < rows ? chunk * step : rows;
+    *last = *first + step < rows ? *first + step : rows;
+}
+
+/* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */
+typedef struct ota_term_sum {
+    double *sum;
+    double *partial; /* [OTA_ADJOINT_CHUNKS][length], a chunk a block of the strip */
+    int64_t length, count;
+    bool direct; /* every pair has an entry of its own: written row by row */
+} ota_term_sum;
+
+/* Fixed rounds on a stored kernel, as passes see them; row k of u lies at u + k * row_lane. */
+typedef struct ota_kernel_view {
+    int64_t width; /* inner dimensions of the last product; 0: not for this plan */
+    int64_t at;    /* the round at work */
+    int64_t count; /* rounds */
+    bool carried;  /* P and dL/dS of the head at work come from its kernel */
+    int64_t row_lane;
+    double *u;               /* [count + 1][row_lane] */
+    double *f_grad, *g_grad; /* [rows], [columns] of the last row update */
+    double *row_mass_grad;   /* [rows] */
+    const double *v;         /* [columns] of the last row update */
+    const void *rounds;      /* the solver's, for: */
+    void (*row)(const void *rounds, int64_t row, double *a);
+    void (*key)(const void *rounds, int64_t key, double *b);
+    double (*sink)(const void *rounds, int64_t row, double weight);
+} ota_kernel_view;
+
+/* What one walker works in: walkers go through different heads side by side. Host memory, f64; `own` is the backend's. */
+typedef struct ota_backward_space {
+    int walker;
+    /* what became of its heads: the first that failed, and the worst residual */
+    ota_status status;
+    int64_t failed;
+    double residual;
+    int64_t widened;                        /* heads that f32 was refused */
+    double *f, *top, *a;                    /* [queries] */
+    bool *bad;                              /* [queries] not finite: NaN on the allowed pairs */
+    double *g, *b, *fill;                   /* [stride] */
+    int64_t *shut;                          /* [stride] */
+    double *row_sums;                       /* [queries][OTA_ROW_SUMS] */
+    double *partial[OTA_BACKWARD_PARTIALS]; /* [OTA_ADJOINT_CHUNKS][lane] */
+    int64_t lane;                           /* max(queries, keys) rounded up */
+    ota_term_sum terms[OTA_MAX_TERMS];
+    double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
+    double *temperature, *alibi, *sink; /* [heads] */
+    double order, cap, strength, row_strength, softcap;
+    /* coupled */
+    double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
+    double *gradient; /* the same shape: dL/dP, then dL/dS                 */
+    double *slopes;   /* the same shape, prefix only                       */
+    double *dense[8]; /* vectors of lane                                   */
+    double *vectors;  /* OTA_ADJOINT_VECTORS of lane                       */
+    unsigned char *held;
+    ota_kernel_view kernel;
+    struct ota_gradient_scratch *own;   /* the backend's */
+    struct ota_rounds_space *rounds;    /* the operator's */
+    struct ota_tangent_space *tangents; /* of ota_jvp */
+} ota_backward_space;
+
+/* One head at work. */
+typedef struct ota_backward_job {
+    struct ota_plan *plan; /* the operator's */
+    ota_device *device;
+    const ota_resolved *resolved;
+    ota_pool *pool;
+    int64_t values_width;
+    const ota_arrays *arrays;
+    const ota_gradients *want;
+    ota_backward_space *space;
+    int64_t place;
+    ota_row_parameters law;
+    ota_backward_mode mode;
+    int64_t batch, head, key_head;
+    bool biased;         /* g is not 0              */
+    bool stored;         /* dL/dS lies in gradient  */
+    bool sums;           /* row sums are wanted     */
+    bool tiled;          /* outputs come from tiles */
+    bool lists;          /* rows may be lists       */
+    bool may_use_kernel; /* fixed rounds */
+    bool wide;           /* T = double, for the head at work */
+    bool begins_narrow;  /* T = float until a head is refused */
+    bool refused;
+    bool keep_sums; /* packing leaves the sums of earlier heads */
+    int worker;     /* whose scratch is this thread's while no task runs */
+    int64_t strip_first, strip_rows;
+    double residual;
+    uint32_t dropout_key[2];
+} ota_backward_job;
+
+/* Extra inner dimensions of the last product after so many rounds: A of a row and B of a key. */
+static inline int64_t ota_kernel_dimensions(int64_t rounds) { return 2 * rounds + 1; }
+
+/* May some pair be forbidden? */
+static inline bool ota_is_masked(const ota_resolved *r) {
+    return r->row_terms || r->support_count > 0;
+}
+
+/* gradient.c: the array that takes the gradient of sorted term t (the sink: t = term_count); NULL: none. */
+const ota_array *ota_gradient_of_term(const ota_resolved *r, const ota_gradients *want, int t);
+/* Slice of a term's sums that belongs to this head. */
+double *ota_term_slice(const ota_backward_job *job, int t);
+/* Sums of the chunks of partial[which], chunk after chunk, for `count` rows or keys. */
+void ota_backward_add_chunks(const ota_backward_space *s, int which, int64_t count, double *to);
+
+/* Memory that a coupled head of forward has and backward may use: forward forms what lies there anew. */
+typedef struct ota_place_memory {
+    double *matrix;  /* [rows][stride] f64, or NULL */
+    double *plan;    /* [rows][stride] of solvers that find the plan itself, or NULL */
+    void *workspace; /* the solver's */
+} ota_place_memory;
+
+/* The passes of one head. All may use every thread of the pool; every sum has one order. */
+typedef struct ota_gradient_passes {
+    /* ---- memory and choice */
+    /* How many walkers pay, at most one a thread. */
+    int (*walkers)(const ota_device *device);
+    /* Scratch of `walkers` walkers into own[walkers] (NULL while measuring). */
+    void (*lay_out)(ota_device *device, ota_arena *arena, int walkers,
+                    struct ota_gradient_scratch **own);
+    /* Inner dimensions where fixed rounds are reversed on their kernel; 0: they are not. */
+    int64_t (*kernel_width)(const ota_device *device);
+    ota_place_memory (*memory)(const ota_device *device, int64_t place);
+    const char *(*describe)(const ota_device *device); /* in a few words, or NULL */
+
+    /* ---- rows alone in one go: softmax in tiles, where only gradients of queries, keys, values and masses are wanted */
+    bool (*tiles_fit)(const ota_backward_job *job);
+    ota_status (*run_tiles)(ota_backward_job *job);
+    /* The same for a head of coupled columns whose potentials and multipliers are found: the gradients of its queries
+       written, those of keys and values added to the sums. */
+    void (*run_coupled_tiles)(ota_backward_job *job);
+
+    /* ---- one head */
+    void (*pack_head)(ota_backward_job *job);                  /* keys and values */
+    bool (*has_nonfinite_values)(const ota_backward_job *job); /* some value is not finite */
+    /* Prefix: rows of the kept plan with weight on such a value become bad. */
+    void (*mark_nonfinite_rows)(ota_backward_job *job);
+    void (*load_bias)(ota_backward_job *job);      /* space->g in the type of the head */
+    void (*load_advantage)(ota_backward_job *job); /* space->b */
+    /* Everything the caller wants of the head, from potentials and multipliers. */
+    void (*write)(ota_backward_job *job);
+    /* Sums of the gradients of keys and values of the key head into the caller's arrays. */
+    void (*put_keys)(ota_backward_job *job);
+    /* f, top and `bad` of every row at the potentials in g. */
+    void (*mark_top)(ota_backward_job *job);
+
+    /* ---- rows in order: where each key's capacity ran out; multipliers in reverse */
+    void (*replay_online)(ota_backward_job *job);
+    void (*reverse_online)(ota_backward_job *job);
+
+    /* ---- coupled: slopes w into space->matrix, sums of w, w U, P (partial 0: right side, 1: its absolute terms, 2: P,
+       3: w by keys; dense 0: den, 1: sum w U, 2: row sums of P) */
+    void (*slopes)(ota_backward_job *job);
+    /* Transposed: the right side by queries, once the means by keys are known (dense 3, 4 -> 6, 7). */
+    void (*transposed_right)(ota_backward_job *job);
+    /* Relaxed rows answer to U with less than their mean: moves dense 6; returns `scale` and what that adds to its absolute
+       terms. */
+    double (*recentre)(ota_backward_job *job, double scale);
+    /* Scores and dL/dP in f64 in the solver's orientation, into matrix and gradient. */
+    void (*widen)(ota_backward_job *job);
+
+    /* ---- fixed rounds on their kernel */
+    void (*kernel_form)(ota_backward_job *job); /* K and the first row update */
+    void (*kernel_turn)(
+        ota_backward_job *job); /* one more; partial 0: column sums, partial 3 > 0: lost */
+    void (*kernel_reverse)(
+        ota_backward_job *job); /* space->a, f: factors and x; partial 0: K^T x */
+    void (*kernel_last)(
+        ota_backward_job *job); /* what the last row update and P V leave of dL/df, dL/dg, dL/dmu */
+    void (*kernel_column)(ota_backward_job *job, const double *from, double scale);
+    void (*kernel_close)(
+        ota_backward_job *job); /* values and B as inner dimensions; sums of values */
+} ota_gradient_passes;
+
+#endif

@@ -1,0 +1,214 @@
+/* Linear algebra on the host (ota_host_algebra) and how the search for a matching reads scores (ota_costs), one formula
+ * a function. Solvers that ask for costs work in f64 here, so there is one table. */
+#include "plain.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---- sums and products ---------------------------------------------------------------------------- */
+
+static double sum(const double *p, int64_t count) {
+    double total = 0.0;
+    for (int64_t j = 0; j < count; j++) total += p[j];
+    return total;
+}
+
+static void accumulate(const double *p, int64_t count, double factor, double *column) {
+    for (int64_t j = 0; j < count; j++) column[j] += factor * p[j];
+}
+
+static void multiply(double *p, int64_t count, double factor) {
+    for (int64_t j = 0; j < count; j++) p[j] *= factor;
+}
+
+static void apply(const double *p, int64_t ldp, const double *v, int64_t ldv, int64_t rows,
+                  int64_t keys, int64_t width, double *out, int64_t ldo) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < keys; j++)
+            accumulate(v + j * ldv, width, p[r * ldp + j], out + r * ldo);
+    }
+}
+
+/* ---- exponentials --------------------------------------------------------------------------------- */
+
+static double exponentials(const double *s, const double *h, int64_t count, double shift, double c,
+                           double *p) {
+    double total = 0.0;
+    for (int64_t j = 0; j < count; j++)
+        total += p[j] = exp2((s[j] + (h == NULL ? 0.0 : h[j]) - shift) * c);
+    return total;
+}
+
+static void columns_top(const double *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, double *top) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < columns && f[r] > -INFINITY; j++)
+            top[j] = fmax(top[j], s[r * lds + j] + f[r]);
+    }
+}
+
+static void columns_sum(const double *s, int64_t lds, int64_t rows, int64_t columns,
+                        const double *f, const double *top, double c, double *column) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < columns && f[r] > -INFINITY; j++) {
+            if (top[j] > -INFINITY) column[j] += exp2((s[r * lds + j] + f[r] - top[j]) * c);
+        }
+    }
+}
+
+/* ---- implicit gradients ----------------------------------------------------------------------------- */
+
+/* One row of slopes w: y_j += w_j (x_j - mean), mean = (w . x) / den. */
+static double centre_row(const double *w, int64_t columns, const double *x, double den, double *y) {
+    double dot = 0.0;
+    for (int64_t j = 0; j < columns; j++) dot += w[j] * x[j];
+    const double mean = den > 0.0 ? dot / den : 0.0;
+    for (int64_t j = 0; j < columns; j++) y[j] += w[j] * (x[j] - mean);
+    return mean;
+}
+
+static void centred_product_f64(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                                const double *x, const double *den, double *mean, double *y) {
+    for (int64_t i = 0; i < rows; i++) mean[i] = centre_row(w + i * ldw, columns, x, den[i], y);
+}
+
+static void centred_product_f32(const float *w, int64_t ldw, int64_t rows, int64_t columns,
+                                const double *x, const double *den, double *mean, double *y) {
+    for (int64_t i = 0; i < rows; i++) {
+        double dot = 0.0;
+        for (int64_t j = 0; j < columns; j++) dot += (double)w[i * ldw + j] * x[j];
+        mean[i] = den[i] > 0.0 ? dot / den[i] : 0.0;
+        for (int64_t j = 0; j < columns; j++) y[j] += (double)w[i * ldw + j] * (x[j] - mean[i]);
+    }
+}
+
+static void slope_diagonal_f64(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                               const double *den, double *weight, double *diagonal) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
+            const double slope = w[i * ldw + j];
+            weight[j] += slope;
+            diagonal[j] += slope * (1.0 - slope / den[i]);
+        }
+    }
+}
+
+static void slope_diagonal_f32(const float *w, int64_t ldw, int64_t rows, int64_t columns,
+                               const double *den, double *weight, double *diagonal) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
+            const double slope = (double)w[i * ldw + j];
+            weight[j] += slope;
+            diagonal[j] += slope * (1.0 - slope / den[i]);
+        }
+    }
+}
+
+/* ---- costs ---------------------------------------------------------------------------------------- */
+
+static double cost_at(const ota_score_row *row, int64_t j) {
+    return row->top - ((const double *)row->scores)[j] * row->factor;
+}
+
+static ota_row_survey survey(const void *scores, int64_t count) {
+    const double *s = scores;
+    ota_row_survey found = {.top = -INFINITY};
+    for (int64_t j = 0; j < count; j++) {
+        if (s[j] <= -INFINITY) continue;
+        found.wrong |= !(s[j] < INFINITY);
+        found.top = fmax(found.top, s[j]);
+        found.largest = fmax(found.largest, fabs(s[j]));
+    }
+    return found;
+}
+
+static void form(const ota_score_row *row, double *cost) {
+    for (int64_t j = 0; j < row->count; j++) cost[j] = cost_at(row, j);
+}
+
+static void lower(const ota_score_row *row, double *price) {
+    for (int64_t j = 0; j < row->count; j++) price[j] = fmin(price[j], cost_at(row, j));
+}
+
+static double groups(const ota_score_row *row, const double *price, int64_t count, double *lowest) {
+    double least = INFINITY;
+    for (int64_t k = 0; k < count; k++) lowest[k] = INFINITY;
+    for (int64_t j = 0; j < row->count; j++) {
+        const double reduced = cost_at(row, j) - price[j];
+        lowest[j % count] = fmin(lowest[j % count], reduced);
+        least = fmin(least, reduced);
+    }
+    return least;
+}
+
+static void append(ota_pair_list *list, int64_t column, double cost) {
+    list->column[list->count] = (int32_t)column;
+    list->cost[list->count++] = cost;
+}
+
+/* Forbidden pairs, whose cost is infinite, stay out. */
+static bool pick(const ota_score_row *row, const double *price, int64_t begin, double threshold,
+                 ota_pair_list *list) {
+    for (int64_t k = 0; k < row->count; k++) {
+        const int64_t j = (begin + k) % row->count;
+        const double cost = cost_at(row, j);
+        if (!(cost - price[j] <= fmin(threshold, DBL_MAX))) continue;
+        if (list->count == list->room) return false;
+        append(list, j, cost);
+    }
+    return true;
+}
+
+static void nearer(const ota_score_row *row, const double *price, double offset,
+                   const double *distance, double most, ota_pair_list *list) {
+    for (int64_t j = 0; j < row->count; j++) {
+        const double cost = cost_at(row, j), through = (cost - price[j]) - offset;
+        if (through < distance[j] && through < most) append(list, j, cost);
+    }
+}
+
+static double best(const void *scores, const double *g, int64_t count) {
+    double top = -INFINITY;
+    for (int64_t j = 0; j < count; j++) top = fmax(top, ((const double *)scores)[j] + g[j]);
+    return top;
+}
+
+static double best_listed(const void *scores, const double *g, const int32_t *column,
+                          int32_t listed) {
+    double top = -INFINITY;
+    for (int32_t k = 0; k < listed; k++)
+        top = fmax(top, ((const double *)scores)[column[k]] + g[column[k]]);
+    return top;
+}
+
+static void turn(const void *from, int64_t rows, int64_t columns, int64_t from_stride, void *to,
+                 int64_t stride) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++)
+            ((double *)to)[j * stride + i] = ((const double *)from)[i * from_stride + j];
+    }
+}
+
+static const ota_costs costs = {.survey = survey,
+                                .form = form,
+                                .lower = lower,
+                                .groups = groups,
+                                .pick = pick,
+                                .nearer = nearer,
+                                .best = best,
+                                .best_listed = best_listed,
+                                .turn = turn};
+
+const ota_host_algebra ota_plain_algebra = {.sum = sum,
+                                            .accumulate = accumulate,
+                                            .multiply = multiply,
+                                            .apply = apply,
+                                            .exponentials = exponentials,
+                                            .columns_top = columns_top,
+                                            .columns_sum = columns_sum,
+                                            .row_solve = ota_plain_row_solve,
+                                            .centred_product_f32 = centred_product_f32,
+                                            .centred_product_f64 = centred_product_f64,
+                                            .slope_diagonal_f32 = slope_diagonal_f32,
+                                            .slope_diagonal_f64 = slope_diagonal_f64,
+                                            .costs = {&costs, NULL}};

@@ -1,0 +1,98 @@
+/* plain.h: the plain backend, the whole operator as double loops over stored numbers.
+ *
+ *     S_ij [rows][stride] -> row solve -> P_ij -> out_i = sum_j D_ij P_ij V_j
+ *
+ * Every sum is taken in f64. A narrow plan rounds to f32 what a plan in f32 would store: products q.k, scores, column
+ * potentials as rows see them, and weights. Heads run side by side; one head is one thread's. */
+#ifndef OTA_PLAIN_H
+#define OTA_PLAIN_H
+
+#include "backend/backend.h"
+
+enum { OTA_PLAIN_LANE = 16 }; /* backend.h: strides are multiples of 16 */
+
+/* Where one head at a time is worked on. Lengths: queries and keys are the caller's, rows and columns the solver's. */
+typedef struct plain_place {
+    ota_run *run;
+    ota_head *head;        /* coupled */
+    int64_t batch, number; /* of the head */
+    ota_head_status sums;  /* of the rows done */
+    double *row, *open;    /* [longer side] scores; scores of keys with room */
+    double *weights;       /* [longer side] */
+    double *room;          /* [keys] capacity left, online */
+    double *receiver;      /* [keys] sum_i P_ij */
+    /* coupled and transposed heads */
+    void *scores;      /* [rows][stride] f64, or f32 in a narrow plan */
+    double *plan;      /* [rows][stride] where the solver leaves the plan itself */
+    double *queries_p; /* [queries][keys] P of the transposed problem, as the caller sees it */
+    double *f, *g, *mu, *nu, *lambdas;
+    void *workspace; /* the solver's */
+} plain_place;
+
+struct ota_device {
+    ota_layout layout;
+    const ota_resolved *resolved;
+    bool narrow;     /* numbers are rounded to f32 */
+    bool stored;     /* scores of a head are stored: coupled or transposed */
+    bool transposed; /* rows are keys */
+    int64_t rows, columns, stride;
+    int64_t key_count; /* keys that exist: all, or those of a decode step */
+    int64_t place_count;
+    plain_place *places;
+};
+
+extern const ota_backend ota_plain_backend;
+extern const ota_host_algebra ota_plain_algebra;
+
+/* A sum and what its additions have rounded away: 1 and a hundred thousand numbers below its last bit make more. */
+typedef struct plain_sum {
+    double total, lost;
+} plain_sum;
+
+static inline void ota_plain_add(plain_sum *sum, double x) {
+    const double next = sum->total + x;
+    sum->lost += sum->total >= x ? (sum->total - next) + x : (x - next) + sum->total;
+    sum->total = next;
+}
+
+static inline double ota_plain_rounded(bool narrow, double x) {
+    return narrow ? (double)(float)x : x;
+}
+
+/* ---- rows.c: one row ---------------------------------------------------------------------------- */
+
+/* Scores of one query to every key, -inf where the pair is forbidden. */
+void ota_plain_scores(const ota_device *device, int64_t batch, int64_t head, int64_t query,
+                      double *to);
+ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head);
+/* Weights p of mass mu from scores s and column potentials h (NULL: 0); p may be s. */
+void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
+                         int64_t count, double mu, double *p, ota_row_found *found);
+/* Weights from both potentials as they are; p may be s. */
+void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const double *h,
+                           int64_t count, double f, double *p, ota_row_found *found);
+/* Weights of at most room[j], which they lower; `open` [count] is scratch. */
+void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
+                          double *room, double *open, double *p, ota_row_found *found);
+
+/* ---- heads.c: coupled heads, and what a caller wants of finished rows ----------------------------- */
+
+/* Clears the sums of a head before its first row. */
+void ota_plain_begin_rows(plain_place *place, ota_run *run, int64_t index);
+/* Every output of one query from its weights p [keys] of mass mu, which are the function's to spend. */
+void ota_plain_finish_row(plain_place *place, int64_t query, double mu, double *p,
+                          const ota_row_found *found);
+/* Sums of the rows into the head's status and receiver. */
+void ota_plain_end_rows(plain_place *place);
+
+void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
+                          ota_head *head);
+bool ota_plain_load(ota_head *head);
+void ota_plain_emit(ota_head *head);
+void ota_plain_gather(ota_head *head);
+void ota_plain_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel);
+void ota_plain_row_pass(ota_passes *passes, double t, double omega);
+void ota_plain_column_pass(ota_passes *passes, double t);
+void ota_plain_final_pass(ota_passes *passes);
+
+#endif

@@ -1,0 +1,334 @@
+/* One row of scores S_i [keys] and one row of weights P_i [keys].
+ *
+ *     S_ij = softcap(scale (q_i.k_j + inside)) + alibi + relative + dense + additive
+ *
+ *     x_j = s_j + h_j
+ *     softmax   p_j = mu e^(x_j / tau) / sum                f = tau log mu - tau LSE(x / tau)
+ *               relaxed rows: f is rho / (rho + tau) of that
+ *     entmax    p_j = [(alpha - 1) (x_j + f) / tau]_+^(1 / (alpha - 1)),   f fixed by sum p = mu
+ *     custom    p_j = weight((x_j + f) / tau),                             f fixed by sum p = mu
+ *     hard      all of mu on the first largest x_j                         f = -max x
+ *
+ * The sink is one more key with x = sink. */
+#include "plain.h"
+
+#include <math.h>
+
+/* ---- scores ------------------------------------------------------------------------------------- */
+
+static double raw_score(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const ota_resolved *r = device->resolved;
+    const ota_problem *p = &r->problem;
+    if (r->from_matrix)
+        return ota_plain_rounded(device->narrow, ota_array_get(&p->scores, b, h, i, j));
+    const int64_t key_head = h / (r->heads / r->key_heads);
+    double sum = 0.0;
+    float narrow_sum = 0.0F;
+    for (int64_t w = 0; w < r->width; w++) {
+        const double q = ota_array_get(&p->queries, b, h, i, w);
+        const double k = ota_array_get(&p->keys, b, key_head, j, w);
+        if (device->narrow)
+            narrow_sum += (float)q * (float)k;
+        else
+            sum += q * k;
+    }
+    return device->narrow ? (double)narrow_sum : sum;
+}
+
+/* -inf on either side forbids the pair whatever the other holds. */
+static double plus(double s, double addend) {
+    return s <= -INFINITY || addend <= -INFINITY ? -INFINITY : s + addend;
+}
+
+static double score(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const ota_resolved *r = device->resolved;
+    const ota_term *term = r->terms, *const end = r->terms + r->term_count;
+    const int64_t difference = i - j + r->keys - 1, away = i + r->offset - j;
+    double s = raw_score(device, b, h, i, j);
+    if (term < end && term->kind == OTA_TERM_RELATIVE_INSIDE)
+        s += ota_array_get(&term++->array, 0, h, 0, difference);
+    s *= r->scale;
+    for (; term < end; term++) {
+        const ota_array *a = &term->array;
+        if (term->kind == OTA_TERM_SOFTCAP)
+            s = s <= -INFINITY ? s : term->value * tanh(s / term->value);
+        else if (term->kind == OTA_TERM_ALIBI)
+            s -= (ota_array_present(a) ? ota_array_get(a, 0, 0, 0, h) : term->value) *
+                 fabs((double)away);
+        else if (term->kind == OTA_TERM_RELATIVE)
+            s += ota_array_get(a, 0, h, 0, difference);
+        else
+            s = plus(s, ota_array_get(a, b, h, i, j));
+    }
+    for (int k = 0; k < r->support_count; k++) {
+        if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
+            s = plus(s, ota_array_get(&r->supports[k].array, b, h, i, j));
+    }
+    return ota_plain_rounded(device->narrow, s);
+}
+
+void ota_plain_scores(const ota_device *device, int64_t b, int64_t h, int64_t i, double *to) {
+    const ota_resolved *r = device->resolved;
+    for (int64_t j = 0; j < r->keys; j++) {
+        const bool allowed = j < device->key_count && ota_pair_allowed(r, b, h, i, j);
+        to[j] = allowed ? score(device, b, h, i, j) : -INFINITY;
+    }
+}
+
+ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head) {
+    const ota_problem *p = &r->problem;
+    return (ota_row_parameters){.order = r->order,
+                                .tau = ota_head_temperature(r, head),
+                                .sink = ota_head_sink(r, head),
+                                .row_strength =
+                                    p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
+                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL};
+}
+
+/* ---- what rows share ---------------------------------------------------------------------------- */
+
+/* x_j = s_j + h_j; returns the largest with the sink, NaN where some x_j is. */
+static double lift(const ota_row_parameters *row, const double *s, const double *h, int64_t count,
+                   double *x) {
+    double top = row->sink;
+    bool wrong = false;
+    for (int64_t j = 0; j < count; j++) {
+        x[j] = h == NULL ? s[j] : s[j] + h[j];
+        wrong |= isnan(x[j]);
+        top = fmax(top, x[j]);
+    }
+    return wrong ? NAN : top;
+}
+
+static void fill(double *p, int64_t count, double value) {
+    for (int64_t j = 0; j < count; j++) p[j] = value;
+}
+
+/* A row that is not finite, or has neither a key nor a sink, is done: true. */
+static bool is_settled(double top, double mu, int64_t count, double *p, ota_row_found *found) {
+    *found = (ota_row_found){.potential = -INFINITY, .lse = -INFINITY};
+    if (isnan(top) || top >= INFINITY || isnan(mu)) {
+        fill(p, count, NAN);
+        *found = (ota_row_found){
+            .potential = NAN, .mass = NAN, .sink = NAN, .lse = NAN, .nonfinite = true};
+        return true;
+    }
+    found->empty = top <= -INFINITY;
+    if (found->empty) fill(p, count, 0.0);
+    return found->empty;
+}
+
+/* (x - top) / unit; halves do not overflow. */
+static double below(double x, double top, double unit) {
+    return (x / 2.0 - top / 2.0) / (unit / 2.0);
+}
+
+/* p *= factor, found->mass = sum p */
+static void scale_weights(double *p, int64_t count, double factor, ota_row_found *found) {
+    plain_sum mass = {0};
+    for (int64_t j = 0; j < count; j++) ota_plain_add(&mass, p[j] *= factor);
+    found->mass = mass.total + mass.lost;
+    found->sink *= factor;
+}
+
+/* p_j = e^((x_j - top) / tau); returns their sum, the sink's included. */
+static double exponentials(const ota_row_parameters *row, double top, int64_t count, double *p,
+                           ota_row_found *found) {
+    found->sink = exp(below(row->sink, top, row->tau));
+    plain_sum sum = {found->sink, 0.0};
+    for (int64_t j = 0; j < count; j++) ota_plain_add(&sum, p[j] = exp(below(p[j], top, row->tau)));
+    found->lse = log(sum.total + sum.lost) + top / row->tau;
+    return sum.total + sum.lost;
+}
+
+/* ---- regularisers: x into weights, in place; mu > 0 ------------------------------------------------ */
+
+static void solve_softmax(const ota_row_parameters *row, double top, int64_t count, double mu,
+                          double *p, ota_row_found *found) {
+    const double tau = row->tau, rho = row->row_strength;
+    const double sum = exponentials(row, top, count, p, found);
+    if (mu > 0.0) found->potential = tau * log(mu / sum) - top;
+    if (rho < INFINITY) found->potential *= rho / (rho + tau);
+    const double relaxed = exp((found->potential + top) / tau);
+    scale_weights(p, count, !(mu > 0.0) ? 0.0 : rho < INFINITY ? relaxed : mu / sum, found);
+}
+
+/* [x - t]_+^power */
+static double power_above(double x, double t, double power) {
+    const double y = x - t;
+    if (!(y > 0.0)) return 0.0;
+    return power >= 1.0 && power <= 1.0 ? y : power >= 2.0 && power <= 2.0 ? y * y : pow(y, power);
+}
+
+static double sum_above(const double *x, int64_t count, double sink, double t, double power) {
+    plain_sum sum = {power_above(sink, t, power), 0.0};
+    for (int64_t j = 0; j < count; j++) ota_plain_add(&sum, power_above(x[j], t, power));
+    return sum.total + sum.lost;
+}
+
+/* x = (s - top) (alpha - 1) / tau, of which the largest is 0: the sum falls in t from at least mu at -mu^(1/power) to
+ * at most mu where all keys were as large. */
+static void solve_entmax(const ota_row_parameters *row, double top, int64_t count, double mu,
+                         double *p, ota_row_found *found) {
+    const double unit = fmax(row->tau / (row->order - 1.0), 1.0 / 1.7e308);
+    const double power = 1.0 / (row->order - 1.0), sink = below(row->sink, top, unit);
+    for (int64_t j = 0; j < count; j++) p[j] = below(p[j], top, unit);
+    double low = -pow(mu, 1.0 / power), high = -pow(mu / ((double)count + 1.0), 1.0 / power);
+    for (double t = 0.5 * (low + high); t > low && t < high; t = 0.5 * (low + high)) {
+        if (sum_above(p, count, sink, t, power) >= mu)
+            low = t;
+        else
+            high = t;
+    }
+    const double sum = sum_above(p, count, sink, low, power);
+    for (int64_t j = 0; j < count; j++) p[j] = power_above(p[j], low, power);
+    found->sink = power_above(sink, low, power);
+    found->potential = -top - low * unit;
+    /* What rounding left of the threshold is spread in proportion. */
+    scale_weights(p, count, mu / sum, found);
+}
+
+static double custom_weight(const ota_row_parameters *row, double x, double top, double y) {
+    if (!(x > -INFINITY)) return 0.0;
+    const double argument = fmax(below(x, top, row->tau), -1.0e308) + y;
+    return row->custom->weight(row->custom->user, argument);
+}
+
+static double custom_sum(const ota_row_parameters *row, const double *x, int64_t count, double top,
+                         double y) {
+    double sum = custom_weight(row, row->sink, top, y);
+    for (int64_t j = 0; j < count; j++) sum += custom_weight(row, x[j], top, y);
+    return sum;
+}
+
+/* f = tau y - top: y is bracketed by doubling, then bisected. */
+static void solve_custom(const ota_row_parameters *row, double top, int64_t count, double mu,
+                         double *p, ota_row_found *found) {
+    double sum = custom_sum(row, p, count, top, 0.0), near = 0.0, far = 0.0;
+    const bool up = sum < mu;
+    for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
+        near = far;
+        far = up ? step : -step;
+        sum = custom_sum(row, p, count, top, far);
+    }
+    double low = up ? near : far, high = up ? far : near, y = far;
+    /* Bounded weights cannot carry every mass. */
+    found->infeasible = (sum < mu) == up || isnan(sum);
+    while (!found->infeasible && fabs(sum - mu) > 2.0e-16 * mu) {
+        const double middle = 0.5 * (low + high);
+        if (!(middle > low && middle < high)) break;
+        y = middle;
+        sum = custom_sum(row, p, count, top, y);
+        if (sum > mu)
+            high = y;
+        else
+            low = y;
+    }
+    /* A jump of the weight leaves no shift that meets the mass. */
+    found->infeasible |= !(fabs(sum - mu) <= 1.0e-9 * mu);
+    for (int64_t j = 0; j < count; j++)
+        p[j] = found->infeasible ? 0.0 : custom_weight(row, p[j], top, y);
+    if (found->infeasible) return;
+    found->sink = custom_weight(row, row->sink, top, y);
+    found->potential = row->tau * y - top;
+    scale_weights(p, count, mu / sum, found);
+}
+
+/* A key as good as the sink comes first. */
+static void solve_hard(const ota_row_parameters *row, double top, int64_t count, double mu,
+                       double *p, ota_row_found *found) {
+    (void)row;
+    int64_t best = 0;
+    while (best < count && p[best] < top) best++;
+    fill(p, count, 0.0);
+    if (best < count) p[best] = mu;
+    found->potential = -top;
+    found->mass = best < count ? mu : 0.0;
+    found->sink = best < count ? 0.0 : mu;
+}
+
+void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
+                         int64_t count, double mu, double *p, ota_row_found *found) {
+    const double top = lift(row, s, h, count, p);
+    const bool softmax = row->custom == NULL && row->order > 0.0 && !(row->order > 1.0);
+    const bool hard = row->custom == NULL && !(row->order > 0.0);
+    if (is_settled(top, mu, count, p, found)) return;
+    if (softmax)
+        solve_softmax(row, top, count, mu, p, found);
+    else if (hard)
+        solve_hard(row, top, count, mu, p, found);
+    else if (!(mu > 0.0))
+        fill(p, count, 0.0);
+    else if (row->custom != NULL)
+        solve_custom(row, top, count, mu, p, found);
+    else
+        solve_entmax(row, top, count, mu, p, found);
+}
+
+/* ---- rows from both potentials ------------------------------------------------------------------- */
+
+/* softmax p_j = e^((x_j + f) / tau),  entmax p_j = [(alpha - 1) (x_j + f) / tau]_+^(1 / (alpha - 1)) */
+void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const double *h,
+                           int64_t count, double f, double *p, ota_row_found *found) {
+    const double top = lift(row, s, h, count, p), tau = row->tau, alpha = row->order;
+    if (is_settled(top, 1.0, count, p, found)) return;
+    found->potential = f;
+    if (f <= -INFINITY) {
+        fill(p, count, 0.0);
+        return;
+    }
+    if (alpha > 1.0) {
+        for (int64_t j = 0; j < count; j++)
+            p[j] = power_above((p[j] + f) * (alpha - 1.0) / tau, 0.0, 1.0 / (alpha - 1.0));
+        scale_weights(p, count, 1.0, found);
+        return;
+    }
+    (void)exponentials(row, top, count, p, found);
+    scale_weights(p, count, exp((f + top) / tau), found);
+}
+
+/* ---- rows in order ------------------------------------------------------------------------------- */
+
+/* The row is solved on the keys with room; keys that it overfills take what they have room for and are closed, and the
+ * rest of the mass is solved again, of which every open key gets more than before. */
+void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
+                          double *room, double *open, double *p, ota_row_found *found) {
+    const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    double left = mu, space = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (s[j] > -INFINITY) space += room[j];
+        open[j] = room[j] > 0.0 ? s[j] : -INFINITY;
+    }
+    ota_plain_row_solve(row, s, NULL, count, mu, p, found);
+    if (found->empty || found->nonfinite) return;
+    const double lse = found->lse;
+    *found = (ota_row_found){.potential = -INFINITY, .lse = lse};
+    fill(p, count, 0.0);
+    if (!(row->sink > -INFINITY) && space < mu - slack) {
+        found->infeasible = true;
+        return;
+    }
+    for (bool closed = true; closed && left > 0.0;) {
+        closed = false;
+        ota_plain_row_solve(row, open, NULL, count, left, p, found);
+        found->lse = lse;
+        if (found->empty) break;
+        for (int64_t j = 0; j < count; j++) {
+            if (!(open[j] > -INFINITY) || p[j] < room[j]) continue;
+            open[j] = -INFINITY;
+            left -= room[j];
+            closed = true;
+        }
+    }
+    found->infeasible = found->empty && left > slack;
+    found->empty = false;
+    found->mass = 0.0;
+    if (!(left > 0.0)) found->sink = 0.0;
+    /* Closed keys that had room gave all of it. */
+    for (int64_t j = 0; j < count; j++) {
+        const bool full = s[j] > -INFINITY && !(open[j] > -INFINITY);
+        p[j] = full ? fmax(room[j], 0.0) : left > 0.0 ? p[j] : 0.0;
+        room[j] = full && room[j] > 0.0 ? 0.0 : room[j] - (full ? 0.0 : p[j]);
+        found->mass += p[j];
+    }
+}

@@ -1,0 +1,147 @@
+/* columns.h: a column rule is a row of a table: what solvers, backends and the operator ask of it. For a key j with
+ * c_j = sum_i P_ij, target T_j, potential g_j in units of S and L_j = LSE_i((S_ij + f_i) / t), the column update of
+ * every entropy plan is one formula,
+ *
+ *     g' = min(ceiling, (1 - forget) g + gain t (log T - L))
+ *     where that is at the ceiling: g' = max(ceiling, the same for the target floor T)
+ *
+ *     exact     forget 1       gain 1            floor 1   ceiling +inf     c = T, T balanced to the row mass
+ *     relaxed   forget 1       gain rho/(rho+t)  floor 1   ceiling +inf     c = T exp(-g / rho)       [DER-01, 10]
+ *     capped    forget 1       gain 1            floor 0   ceiling 0        c <= T, or = T and g < 0  [DER-02]
+ *     elastic   forget lambda  gain lambda       floor 1   ceiling +inf     a number of these steps   [ELA-09]
+ *
+ * T = 0 gives g = -inf. Free, prefix and online columns have no such update, only facts. */
+#ifndef OTA_COLUMNS_H
+#define OTA_COLUMNS_H
+
+#include <math.h>
+
+#include "problem/problem.h"
+
+/* What the rule lets the rows of a head have to do with each other. */
+typedef enum ota_column_coupling {
+    OTA_COUPLING_NONE,      /* each row alone: free */
+    OTA_COUPLING_ORDERED,   /* each row takes from what earlier rows left: online */
+    OTA_COUPLING_LEADING,   /* each row is the last of a plan of the rows before it: prefix */
+    OTA_COUPLING_POTENTIALS /* all rows, through one potential per key */
+} ota_column_coupling;
+
+/* The parameters of a rule at one key. */
+typedef struct ota_column_parameters {
+    double strength; /* rho, units of S */
+    double lambda;
+} ota_column_parameters;
+
+/* One update of one key. */
+typedef struct ota_column_step {
+    double forget, gain;
+    double floor;   /* least column sum in units of T; binds with g at a finite ceiling */
+    double ceiling; /* largest g of a key with less than T */
+} ota_column_step;
+
+/* The columns of a plan, arrays [count]. */
+typedef struct ota_column_sums {
+    int64_t count;
+    const double *sum;     /* c, or c / v */
+    const double *scaling; /* v, or NULL: 1 */
+    const double *target;
+    const double *g; /* read by rules that are no equality */
+    double strength;
+} ota_column_sums;
+
+/* One key at an interior point, where some rules have an unknown of their own: the sum c, or the capacity s that is
+ * left, with s (-g) = beta. */
+typedef struct ota_interior_key {
+    double own, g, target, strength;
+    double step;         /* dg */
+    double beta, second; /* of s (-g); second-order term of the predictor */
+} ota_interior_key;
+
+typedef struct ota_column_rule_row {
+    const char *name;
+
+    /* Parameters, and cells without a meaning; what the scores' shape and sink must be. NULL: anything. */
+    ota_status (*check)(const ota_resolved *r, ota_error *error);
+    ota_status (*check_shape)(const ota_resolved *r, ota_error *error);
+
+    /* ---- facts */
+    ota_column_coupling coupling;
+    bool equality; /* c is to be T; without a say of g */
+    bool
+        balanced; /* an equality that is met: totals of T and of the rows agree, no key with T > 0 is unused */
+    bool capacity; /* T is what a key can take, cap times its mass, and g <= 0 is the price of it */
+    bool
+        penalised; /* rho KL(c | T): any sums are possible, constants in g matter, unused keys do not */
+    bool damped;      /* a key with lambda = 0 never moves */
+    bool counted;     /* the rule is a number of rounds, not what they converge to */
+    bool constrained; /* the support may have no plan, or none with positive weights */
+    bool serves_all;  /* a row with mass and no key makes the head infeasible */
+    double ceiling;   /* largest g */
+
+    /* ---- of rules with potentials */
+    ota_column_step (*step)(const ota_column_parameters *key, double t);
+    /* sum_j of how far c is from what T and g ask for: the residual that decides (numeric policy 3.5). */
+    double (*residual)(const ota_column_sums *columns);
+    /* The same for c alone, where g may still be moved; NULL: it is the residual. */
+    double (*excess)(const ota_column_sums *columns);
+
+    /* ---- Newton; NULL: nothing */
+    double (*wanted)(double target, double g, double strength); /* c at the optimum; NULL: T */
+    /* What the rule adds to the diagonal of t times the Hessian. */
+    double (*diagonal)(double target, double g, double strength, double t);
+    /* The key rests at g = 0, which no small move of the others changes; NULL: no key ever does. */
+    bool (*held)(const ota_column_parameters *key, double sum, double target, double g);
+
+    /* ---- interior points; NULL: the key has no unknown of its own */
+    double (*interior_part)(const ota_interior_key *key,
+                            double *diagonal);            /* after a step, less dg's part */
+    double (*interior_move)(const ota_interior_key *key); /* of that unknown */
+
+    /* ---- derivatives of a step, with ratio = log T - L; NULL: 0 */
+    double (*gain_by_t)(const ota_column_parameters *key, double t,
+                        double ratio); /* less its share */
+    double (*by_parameter)(const ota_column_parameters *key, double t, double g, double ratio,
+                           double share);
+} ota_column_rule_row;
+
+/* columns.c */
+const ota_column_rule_row *ota_column_rule_of(ota_column_rule rule);
+
+/* The next g of a key; `log_ratio` = log T - L, in nats. */
+static inline double ota_column_next(ota_column_step step, double t, double g, double log_ratio) {
+    double next = step.gain * t * log_ratio;
+    if (step.forget < 1.0 || step.forget > 1.0) {
+        next += (1.0 - step.forget) * g;
+    }
+    if (next < step.ceiling) return next;
+    const double risen = step.floor > 0.0 ? next + step.gain * t * log(step.floor) : -INFINITY;
+    return risen > step.ceiling ? risen : step.ceiling;
+}
+
+/* The same step lengthened or shortened to omega of it, on the side of the ceiling that the step ends on. */
+static inline double ota_column_relax(ota_column_step step, double omega, double g, double next) {
+    const double moved = (1.0 - omega) * g + omega * next;
+    if (next > step.ceiling) return moved > step.ceiling ? moved : step.ceiling;
+    return moved < step.ceiling ? moved : step.ceiling;
+}
+
+/* Does the next g depend on g and the sums, or rest at the ceiling? */
+static inline bool ota_column_moves(ota_column_step step, double next) {
+    return next < step.ceiling || next > step.ceiling;
+}
+
+/* Is v' = T / c the whole update? */
+static inline bool ota_column_step_divides(ota_column_step step) {
+    return !(fabs(step.forget - 1.0) > 0.0) && !(fabs(step.gain - 1.0) > 0.0);
+}
+
+/* The nearest g that the rule allows. */
+static inline double ota_column_project(const ota_column_rule_row *rule, double g) {
+    return g > rule->ceiling ? rule->ceiling : g;
+}
+
+static inline double ota_column_sum(const ota_column_sums *columns, int64_t j) {
+    return columns->scaling != NULL ? columns->scaling[j] * columns->sum[j] : columns->sum[j];
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* Elastic columns: a number of damped updates towards exact sums from v = 1, v' = v^(1 - lambda) (nu / c)^lambda, lambda one number
+ * or one a key. A point on the way to exact columns, not an optimum. [ELA-09, DER-26] */
+#include "problem/check.h"
+#include "rows.h"
+
+static ota_status check_lambdas(const ota_resolved *r, ota_error *error) {
+    const int64_t want[4] = {1, 1, 1, r->keys};
+    if (!ota_array_present(&r->problem.lambdas)) return OTA_OK;
+    if (r->problem.axis == OTA_AXIS_COLUMNS) {
+        return ota_fail(error, OTA_UNSUPPORTED, "lambdas", "use the rows axis or one lambda",
+                        "a lambda per key has no meaning on the columns axis");
+    }
+    return ota_check_vector(&r->problem.lambdas, "lambdas", want, false, 0.0, false,
+                            1.9999999999999998, error);
+}
+
+static ota_status check(const ota_resolved *r, ota_error *error) {
+    static const char why[] =
+        "the elastic update multiplies scalings, which only entropy plans have";
+    const ota_problem *p = &r->problem;
+    TRY(ota_check_number(p->lambda, "lambda", 0.0, false, 2.0, true, error));
+    TRY(ota_check_number((double)p->steps, "steps", 0.0, false, 1.0e15, false, error));
+    TRY(check_lambdas(r, error));
+    if (p->regulariser == OTA_ENTMAX) {
+        return ota_refuse_cell("entmax/elastic", why, "use entmax/relaxed or softmax/elastic",
+                               error);
+    }
+    if (p->regulariser == OTA_HARD) {
+        return ota_refuse_cell("hard/elastic", why, "use softmax/elastic with a small temperature",
+                               error);
+    }
+    return OTA_OK;
+}
+
+static ota_column_step step(const ota_column_parameters *key, double t) {
+    (void)t;
+    return (ota_column_step){
+        .forget = key->lambda, .gain = key->lambda, .floor = 1.0, .ceiling = INFINITY};
+}
+
+static double by_lambda(const ota_column_parameters *key, double t, double g, double ratio,
+                        double share) {
+    (void)key;
+    return share * (t * ratio - g);
+}
+
+const ota_column_rule_row ota_columns_elastic = {
+    .name = "elastic",
+    .check = check,
+    .coupling = OTA_COUPLING_POTENTIALS,
+    .equality = true,
+    .damped = true,
+    .counted = true,
+    .ceiling = INFINITY,
+    .step = step,
+    .residual = ota_equality_residual,
+    .by_parameter = by_lambda,
+};

@@ -1,0 +1,40 @@
+/* masks.h: a support, one of the masks that say which pairs may carry weight, is a row of a table. Structured kinds bound
+ * the keys of a query by an interval, so that whole tiles are skipped; the others answer pair by pair.
+ *
+ *     position of query i: i + offset     pair allowed = AND over the supports        [TOT-43..48] */
+#ifndef OTA_MASKS_H
+#define OTA_MASKS_H
+
+#include "problem/problem.h"
+
+/* How the entries of whole rows say what `allows` says of one pair. */
+typedef enum ota_support_form {
+    OTA_FORM_POSITIONS, /* no array of pairs: range, or allows */
+    OTA_FORM_FLAGS,     /* array: > 0 allows */
+    OTA_FORM_ADDENDS    /* array: is added to S, -inf forbids */
+} ota_support_form;
+
+typedef struct ota_support_row {
+    const char *name;
+    ota_support_form form;
+    /* The validation; may bring parameters into range. */
+    ota_status (*check)(const ota_resolved *r, ota_support *s, ota_error *error);
+    /* Narrows [*begin, *end); NULL when the support is not an interval of keys. */
+    void (*range)(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
+                  int64_t *begin, int64_t *end);
+    /* NULL when `range` says everything. */
+    bool (*allows)(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t head,
+                   int64_t query, int64_t key);
+} ota_support_row;
+
+/* masks.c; NULL: no such kind */
+const ota_support_row *ota_support_of(ota_support_kind kind);
+
+/* The rows. */
+extern const ota_support_row ota_support_causal, ota_support_window, ota_support_strided,
+    ota_support_block, ota_support_lengths, ota_support_boolean, ota_support_additive;
+
+static inline int64_t ota_largest(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t ota_smallest(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#endif

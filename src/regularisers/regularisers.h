@@ -1,0 +1,28 @@
+/* regularisers.h: what R(P) makes of the weights of a row, as facts that plans, solvers and backends ask instead of
+ * comparing the order alpha. With f the potential of the row:
+ *
+ *     softmax   tau sum P (log P - 1)     P = exp((S + f) / tau)                            alpha 1
+ *     entmax    Tsallis, 1 < alpha        P = [(alpha - 1) (S + f) / tau]_+^(1 / (alpha - 1))
+ *     hard      nothing                   all mass where S + f is largest                   alpha 0
+ *     custom    the caller's              P = weight((S + f) / tau)                         counts as alpha 2
+ *
+ * Row kernels keep alpha, a number of their formulas. */
+#ifndef OTA_REGULARISERS_H
+#define OTA_REGULARISERS_H
+
+#include "problem/problem.h"
+
+typedef struct ota_regulariser_row {
+    const char *name;
+    ota_regulariser kind;
+    bool smooth;      /* there is a temperature, and potentials move the weights */
+    bool exponential; /* weights are products of scalings, rows have a log-sum-exp */
+    bool thresholded; /* weights may be exactly 0 where scores are finite */
+    double order;     /* alpha; 0: the problem's */
+} ota_regulariser_row;
+
+const ota_regulariser_row *ota_regulariser_of(ota_regulariser kind);
+/* The row of a resolved alpha, of the library's own regularisers. */
+const ota_regulariser_row *ota_regulariser_of_order(double order);
+
+#endif

@@ -1,0 +1,19 @@
+/* Terms of one number a head, an array {1, 1, 1, heads} or one value for all: ALiBi, which takes slope |i + offset - j| off,
+ * and the sink, one more key of this logit. */
+#include <float.h>
+
+#include "problem/check.h"
+#include "terms.h"
+
+static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *error) {
+    const int64_t heads[4] = {1, 1, 1, r->heads};
+    const char *name = ota_term_of(term->kind)->name;
+    if (ota_array_present(&term->array))
+        return ota_check_vector(&term->array, name, heads, false, -DBL_MAX, false, DBL_MAX, error);
+    return ota_check_number(term->value, name, -DBL_MAX, false, DBL_MAX, false, error);
+}
+
+const ota_term_row ota_term_alibi = {
+    .name = "alibi", .form = OTA_TERM_FALLS, .rank = 2, .check = check};
+const ota_term_row ota_term_sink = {
+    .name = "sink", .form = OTA_TERM_ADDS_KEY, .rank = 5, .check = check};

@@ -1,0 +1,38 @@
+/* terms.h: what turns products into scores, a row of a table a kind of term, in the order in which they apply:
+ *
+ *     S = softcap(scale (raw + inside)) + alibi + relative + dense        and a sink, one more key of logit `value`
+ *
+ * raw = Q K^T, or entries of the caller's matrix. */
+#ifndef OTA_TERMS_H
+#define OTA_TERMS_H
+
+#include "problem/problem.h"
+
+/* What a term does to the row of a query. */
+typedef enum ota_term_form {
+    OTA_TERM_ADDS_PAIRS,       /* array[b, h, i, j] is added, -inf forbids */
+    OTA_TERM_ADDS_DIFFERENCES, /* array[h, i - j + keys - 1] is added */
+    OTA_TERM_FALLS,            /* slope |position i - j| is taken off */
+    OTA_TERM_SATURATES,        /* S = value tanh(S / value) */
+    OTA_TERM_ADDS_KEY          /* not on scores: one more key */
+} ota_term_form;
+
+typedef struct ota_term_row {
+    const char *name; /* as errors call it */
+    ota_term_form form;
+    int rank;     /* place in the order of application */
+    bool inside;  /* before the scale */
+    bool repeats; /* a problem may have several */
+    bool
+        of_shape; /* its array belongs to one number of queries and keys: no cache may grow under it */
+    ota_status (*check)(const ota_resolved *r, const ota_term *term, ota_error *error);
+} ota_term_row;
+
+/* terms.c; NULL: no such kind */
+const ota_term_row *ota_term_of(ota_term_kind kind);
+
+/* The rows. */
+extern const ota_term_row ota_term_dense, ota_term_alibi, ota_term_relative,
+    ota_term_relative_inside, ota_term_softcap, ota_term_sink;
+
+#endif

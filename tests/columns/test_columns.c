@@ -1,0 +1,151 @@
+/* test_columns.c: the rows of the table of column rules (columns.h) against their definitions. With T the target of a key,
+ * L = log c - g / t of a key whose sum is c:
+ *
+ *     wanted sum met      residual(c) = 0 and g' = g, the sum being  T;  T exp(-g / rho) relaxed;  <= T capped
+ *     floor and ceiling   g' = 0 clamped into [update to floor T, update to T], the rule floor T <= c <= T
+ *     diagonal            t d(-wanted) / dg */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "columns/columns.h"
+#include "dice.h"
+#include "spec.h"
+
+enum { CASES = 200 };
+
+static const ota_column_rule coupled[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_RELAXED,
+                                          OTA_COLUMNS_CAPPED, OTA_COLUMNS_ELASTIC};
+enum { COUPLED = sizeof coupled / sizeof coupled[0] };
+
+/* What the table says of each rule. */
+static void facts(void **unused) {
+    (void)unused;
+    static const char *const names[] = {"free",    "exact",  "relaxed", "capped",
+                                        "elastic", "prefix", "online"};
+    for (int k = 0; k <= OTA_COLUMNS_ONLINE; k++) {
+        const ota_column_rule_row *rule = ota_column_rule_of((ota_column_rule)k);
+        assert_string_equal(rule->name, names[k]);
+        const bool potentials = rule->coupling == OTA_COUPLING_POTENTIALS;
+        assert_true((rule->step != NULL) == potentials && (rule->residual != NULL) == potentials);
+        assert_true(!rule->balanced || rule->equality);
+        assert_true((rule->interior_part != NULL) == (rule->interior_move != NULL));
+        assert_true((rule->held != NULL) == (potentials && rule->ceiling < INFINITY));
+    }
+}
+
+/* A key whose sum is what its rule asks for stays where it is, and its residual is 0. */
+static void fixed_points(void **unused) {
+    (void)unused;
+    dice_state = 1;
+    for (int k = 0; k < CASES * COUPLED; k++) {
+        const ota_column_rule_row *rule = ota_column_rule_of(coupled[k % COUPLED]);
+        const ota_column_parameters key = {.strength = 0.2 + uniform(), .lambda = 1.9 * uniform()};
+        const double t = 0.1 + uniform(), target = 0.1 + uniform();
+        const double g = rule->capacity ? -uniform() : uniform() - 0.5;
+        double c = rule->wanted != NULL ? rule->wanted(target, g, key.strength) : target;
+        const double next = ota_column_next(rule->step(&key, t), t, g, log(target / c) + g / t);
+        spec_check("DER-01 DER-02 ELA-09", fabs(next - g), 1e-15);
+        ota_column_sums columns = {
+            .count = 1, .sum = &c, .target = &target, .g = &g, .strength = key.strength};
+        spec_check("DER-27", rule->residual(&columns), 1e-15);
+        c += 0.1;
+        spec_check("DER-27", fabs(rule->residual(&columns) - 0.1), 1e-15);
+        if (rule->excess != NULL) spec_check("DER-27", fabs(rule->excess(&columns) - 0.1), 1e-15);
+        c -= 0.15;
+        spec_check("DER-27", fabs(rule->residual(&columns) - 0.05), 1e-15);
+        if (rule->excess != NULL) assert_true(!(rule->excess(&columns) > 0.0));
+        /* The same sum as a scaling times what it scales. */
+        const double v = 0.3, part = c / v;
+        const double before = rule->residual(&columns);
+        columns.sum = &part;
+        columns.scaling = &v;
+        spec_check("DER-27", fabs(rule->residual(&columns) - before), 1e-15);
+        if (rule->diagonal == NULL) continue;
+        const double h = 1e-5, slope = (rule->wanted(target, g - h, key.strength) -
+                                        rule->wanted(target, g + h, key.strength)) /
+                                       (2.0 * h);
+        spec_check("DER-11",
+                   fabs(rule->diagonal(target, g, key.strength, t) - t * slope) / (1.0 + slope),
+                   1e-8);
+    }
+}
+
+/* A capacity leaves g = 0 to keys with room, and holds them there. */
+static void capacities(void **unused) {
+    (void)unused;
+    const ota_column_rule_row *rule = ota_column_rule_of(OTA_COLUMNS_CAPPED);
+    const ota_column_parameters key = {0};
+    assert_true(ota_column_next(rule->step(&key, 0.5), 0.5, -1.0, 0.2) == 0.0);
+    assert_true(ota_column_project(rule, 0.2) == 0.0 && ota_column_project(rule, -0.2) == -0.2);
+    assert_true(rule->held(&key, 0.9, 1.0, 0.0) && !rule->held(&key, 1.1, 1.0, 0.0));
+    assert_true(!rule->held(&key, 0.9, 1.0, -0.1));
+    const double sum = 0.5, target = 1.0, full = -0.1, open = 0.0;
+    ota_column_sums columns = {.count = 1, .sum = &sum, .target = &target, .g = &full};
+    assert_true(rule->residual(&columns) == 0.5 && rule->excess(&columns) == 0.0);
+    columns.g = &open;
+    assert_true(rule->residual(&columns) == 0.0);
+}
+
+/* Sums between floor T and T: g is 0 inside, lowers a sum above T and raises one below floor T. */
+static void floors(void **unused) {
+    (void)unused;
+    dice_state = 2;
+    for (int k = 0; k < CASES; k++) {
+        const double t = 0.1 + uniform(), floor = k % 10 == 0 ? 0.0 : uniform();
+        const double log_ratio = 3.0 * (uniform() - 0.5);
+        const ota_column_step step = {.forget = 1.0, .gain = 1.0, .floor = floor, .ceiling = 0.0};
+        const double high = t * log_ratio, low = t * (log_ratio + log(floor));
+        const double wanted = high < 0.0 ? high : low > 0.0 ? low : 0.0;
+        const double found = ota_column_next(step, t, uniform() - 0.5, log_ratio);
+        assert_true(fabs(found - wanted) <= 1e-15);
+        assert_true(ota_column_step_divides(step));
+        assert_true(ota_column_moves(step, found) == (found < 0.0 || found > 0.0));
+        /* Over-relaxed it ends on the same side of 0. */
+        const double g = uniform() - 0.5, moved = -0.4 * g + 1.4 * found;
+        const double side = found > 0.0 ? fmax(moved, 0.0) : fmin(moved, 0.0);
+        assert_true(fabs(ota_column_relax(step, 1.4, g, found) - side) <= 1e-15);
+    }
+    /* A floor of 1 is an equality, whatever its ceiling. */
+    const ota_column_step equal = {.forget = 1.0, .gain = 1.0, .floor = 1.0, .ceiling = 0.0};
+    assert_true(fabs(ota_column_next(equal, 0.5, 0.1, 0.7) - 0.35) <= 1e-16);
+}
+
+/* Of s (-g) = beta, and of c = T exp(-g / rho): a step of Newton's method on either, solved for the key's own unknown. */
+static void interior_points(void **unused) {
+    (void)unused;
+    dice_state = 3;
+    for (int k = 0; k < CASES; k++) {
+        const bool capped = k % 2 == 0;
+        const ota_column_rule_row *rule =
+            ota_column_rule_of(capped ? OTA_COLUMNS_CAPPED : OTA_COLUMNS_RELAXED);
+        const ota_interior_key key = {.own = 0.1 + uniform(),
+                                      .g = -0.1 - uniform(),
+                                      .target = 0.1 + uniform(),
+                                      .strength = 0.3 + uniform(),
+                                      .step = uniform() - 0.5,
+                                      .beta = 0.1 * uniform()};
+        double diagonal;
+        const double part = rule->interior_part(&key, &diagonal);
+        const double move = rule->interior_move(&key), own = key.own + move;
+        /* The sum the rule takes: c after the step, or T - s. */
+        const double sum = capped ? key.target - own : own;
+        spec_check("DER-11", fabs(part - diagonal * key.step - sum), 1e-14);
+        const double left =
+            capped ? own * -key.g - key.own * key.step - key.beta
+                   : log(key.own / key.target) + move / key.own + (key.g + key.step) / key.strength;
+        spec_check("DER-11", fabs(left), 1e-13);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(fixed_points),
+                                       cmocka_unit_test(capacities), cmocka_unit_test(floors),
+                                       cmocka_unit_test(interior_points)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
