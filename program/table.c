@@ -34,7 +34,7 @@ enum {
 const tool_command tool_commands[] = {
     {"attend", "QUERY KEY VALUE", 3, 3, "attention by any method: out = P V",
      "Reads queries [n,d], keys [m,d] and values [m,w], each with heads and a batch in front if "
-     "there are any, forms the scores S = scale * Q K^T with every bias and mask asked for, "
+     "there are any, forms the scores S = scale * Q K^T with the given biases and masks, "
      "solves for the coupling P by the method, and writes out = P V. Q may have more heads than "
      "K and V (grouped heads). The certificate in the summary is computed afresh from the "
      "outputs by code that shares nothing with the solvers.",
@@ -92,7 +92,7 @@ const tool_command tool_commands[] = {
      "plain double loops; the row fma-ceiling is what this machine's vector units reach in the "
      "same run. With --random N it solves N random problems over temperatures from 1e-6 to 1e6 "
      "of the score range, all methods, masks and masses, has each answer judged in double "
-     "precision, and fails with exit 3 if one answer that claims success breaks its promise.",
+     "precision, and fails with exit 3 if one answer with status ok violates its tolerance.",
      "otattn bench --random 10000 --seed 1", tool_bench, BENCH},
     {"verify", "", 0, 0, "every statement about attention as transport, measured",
      "Runs the checks of every requirement id: each calls the library and compares with a formula "
@@ -101,9 +101,8 @@ const tool_command tool_commands[] = {
      "that do not hold are run too and are expected to fail. Statements about models are checked "
      "on a small GPT-2 of random weights, or, with --model, they alone on that one. Fails with "
      "exit 3 if one check does not come out as expected. "
-     "--self-test puts the library's outputs off by ten times the tolerance and expects every id "
-     "to "
-     "notice.",
+     "--self-test perturbs the library's outputs by ten times the tolerance; every id must detect "
+     "it.",
      "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
     {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
      "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
@@ -121,9 +120,8 @@ const tool_command tool_commands[] = {
     {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "
      "layer or head, "
-     "and writes the arrays asked for under TransformerLens names. They are streamed to the file: "
-     "memory holds one at a time. `logits` are those of the model's head; `all` does not ask for "
-     "them. "
+     "and writes the requested arrays under TransformerLens names. They are streamed to the file: "
+     "memory holds one at a time. `logits` are those of the model's head; `all` leaves them out. "
      "With --residual the run begins at --start-at-layer with a residual stream of the caller's, "
      "such as a hook_resid_pre captured before, as it was or edited.",
      "otattn capture ./gpt2 text.txt --points attn.hook_pattern -o "
@@ -145,8 +143,8 @@ const tool_command tool_commands[] = {
      "Cuts the text, or the tokens of --ids, into windows, runs each through the model, and "
      "measures "
      "every state, transition and head. Writes a folder: metrics.json, tables/*.csv, figures/, "
-     "report.html, and one record a window, so that --resume goes on after any end of the program "
-     "and gives the same bytes as a run in one go.",
+     "report.html, and one record a window, so that --resume continues an interrupted run and "
+     "gives the same bytes as an uninterrupted one.",
      "otattn analyze ./gpt2 wiki.txt --windows 64x512 -o run", tool_analyze, ANALYZE},
     {"report", "RUN", 1, 1, "the page, figures and tables of an analysed run",
      "Reads metrics.json, manifest.json and tables/ of a folder that 'otattn analyze' wrote. "
@@ -318,7 +316,7 @@ const tool_flag tool_flags[] = {
     {"solver", 0, false, "NAME", NULL, "auto", "one of those that 'otattn doctor' lists",
      SOLVE | HAMMING | ALIGN, SOLVING, true, FIELD(solver), tool_parse_text},
     {"allow-partial", 0, false, NULL, NULL, NULL,
-     "write what was reached when the tolerance was not (status partial, exit 0)", SOLVE, SOLVING,
+     "write the result although the tolerance was not met (status partial, exit 0)", SOLVE, SOLVING,
      true, FIELD(allow_partial), tool_parse_switch},
     {"strict", 0, false, NULL, NULL, NULL, "rows that meet NaN or infinity are an error", SOLVE,
      SOLVING, true, FIELD(strict), tool_parse_switch},

@@ -12,7 +12,7 @@
 #include <string.h>
 
 static inline float row_exp(float x) {
-    /* NaN becomes -87 too: who calls this multiplies by x itself. */
+    /* NaN becomes -87 too: the caller multiplies by x. */
     const float limited = x > -87.0F ? (x < 88.0F ? x : 88.0F) : -87.0F;
     /* Adding and taking away 1.5 * 2^23 rounds to a whole number. */
     const float shifted = limited * 0x1.715476p+0F + 0x1.8p23F;
@@ -33,7 +33,7 @@ static inline float row_exp(float x) {
 
 static inline float row_erf(float x) {
     const float size = __builtin_fabsf(x);
-    /* NaN becomes 4 too: who calls this multiplies by x itself. */
+    /* NaN becomes 4 too: the caller multiplies by x. */
     const float y = size < 4.0F ? size : 4.0F;
     const float s = y * y, t = y - 1.0F;
     float p = 7.85385433e-05F;

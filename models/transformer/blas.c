@@ -1,5 +1,5 @@
-/* OpenBLAS, opened when a session begins: whoever runs no model does not pay for it. As a linked library it
- * would take memory and start threads in every program at once. */
+/* OpenBLAS is opened when a session begins. As a linked library it would take memory and start threads in
+ * programs that run no model, too. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "blas.h"
@@ -16,7 +16,7 @@ static const char *const library_name = OTATTN_MODEL_BLAS_NAME;
 static const char *const library_name = NULL;
 #endif
 
-/* ISO C knows no way from a pointer to data to one to a function but its bytes. */
+/* ISO C has no conversion from a pointer to data to one to a function; its bytes are copied. */
 static void find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);
