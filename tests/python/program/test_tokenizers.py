@@ -71,7 +71,7 @@ def train_bytes() -> models.BPE:
     trainer = trainers.BpeTrainer(
         vocab_size=1500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    files = sorted((ROOT / "docs").glob("*.md"))
+    files = sorted((ROOT / "docs").rglob("*.md"))
     tokenizer.train_from_iterator([*[file.read_text() for file in files], *TRICKY], trainer)
     return json.loads(tokenizer.to_str())["model"]
 
@@ -164,7 +164,7 @@ def wordpiece(lower: bool) -> Tokenizer:
     tokenizer.decoder = decoders.WordPiece()
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     trainer = trainers.WordPieceTrainer(vocab_size=1200, special_tokens=names, show_progress=False)
-    files = sorted((ROOT / "docs").glob("*.md"))
+    files = sorted((ROOT / "docs").rglob("*.md"))
     tokenizer.train_from_iterator([*[file.read_text() for file in files], *TRICKY], trainer)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer
