@@ -194,6 +194,47 @@ static bool levels_from_sums(ota_passes *state, double t) {
 
 /* ---- row by row ------------------------------------------------------------------------------ */
 
+/* Solves row i, or weighs it at the potentials as they are, into the chunk's scratch; gives the sum of its
+ * entries and adds them to `column`. */
+static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double *column,
+                          ota_row_found *found) {
+    ota_passes *state = job->state;
+    const ota_head *head = state->head;
+    if (state->narrow) {
+        float *p = (float *)state->scratch + chunk * state->padded_columns;
+        const float *s = ota_row_at_f32(state->scores, state->stride, i);
+        if (job->as_they_are) {
+            ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
+                                found);
+        } else {
+            ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p,
+                              found);
+        }
+        head->kernels->f32->accumulate(p, state->columns, 1.0, column);
+        return head->kernels->f32->sum(p, state->columns);
+    }
+    double *p = (double *)state->scratch + chunk * state->padded_columns;
+    const double *s = ota_row_at_f64(state->scores, state->stride, i);
+    if (job->as_they_are) {
+        ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p, found);
+    } else {
+        ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p, found);
+    }
+    head->kernels->f64->accumulate(p, state->columns, 1.0, column);
+    return head->kernels->f64->sum(p, state->columns);
+}
+
+/* Adds the entries that row_entries left in the chunk's scratch, times `weight`, to `column`. */
+static void add_entries(const ota_passes *state, int64_t chunk, double weight, double *column) {
+    const ota_kernels *kernels = state->head->kernels;
+    const int64_t first = chunk * state->padded_columns;
+    if (state->narrow) {
+        kernels->f32->accumulate((float *)state->scratch + first, state->columns, weight, column);
+    } else {
+        kernels->f64->accumulate((double *)state->scratch + first, state->columns, weight, column);
+    }
+}
+
 static void rows_chunk(void *context, int64_t chunk, int worker) {
     (void)worker;
     const chunk_job *job = context;
@@ -209,47 +250,12 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
-        double mass = 0.0;
-        if (state->narrow) {
-            float *p = (float *)state->scratch + chunk * state->padded_columns;
-            const float *s = ota_row_at_f32(state->scores, state->stride, i);
-            if (job->as_they_are) {
-                ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
-                                    &found);
-            } else {
-                ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p,
-                                  &found);
-            }
-            mass = head->kernels->f32->sum(p, state->columns);
-            head->kernels->f32->accumulate(p, state->columns, 1.0, column);
-            if (two_sided && found.potential > -INFINITY) {
-                const double f =
-                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
-                head->kernels->f32->accumulate(p, state->columns,
-                                               exp((f - found.potential) / job->t), relaxed);
-                head->f[i] = f;
-                continue;
-            }
-        } else {
-            double *p = (double *)state->scratch + chunk * state->padded_columns;
-            const double *s = ota_row_at_f64(state->scores, state->stride, i);
-            if (job->as_they_are) {
-                ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p,
-                                    &found);
-            } else {
-                ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p,
-                                  &found);
-            }
-            mass = head->kernels->f64->sum(p, state->columns);
-            head->kernels->f64->accumulate(p, state->columns, 1.0, column);
-            if (two_sided && found.potential > -INFINITY) {
-                const double f =
-                    (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
-                head->kernels->f64->accumulate(p, state->columns,
-                                               exp((f - found.potential) / job->t), relaxed);
-                head->f[i] = f;
-                continue;
-            }
+        const double mass = row_entries(job, chunk, i, column, &found);
+        if (two_sided && found.potential > -INFINITY) {
+            const double f = (1.0 - job->omega) * state->old_f[i] + job->omega * found.potential;
+            add_entries(state, chunk, exp((f - found.potential) / job->t), relaxed);
+            head->f[i] = f;
+            continue;
         }
         const double wanted = rho < INFINITY && found.potential > -INFINITY
                                   ? head->mu[i] * exp(-found.potential / rho)
