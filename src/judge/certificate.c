@@ -316,7 +316,7 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     k.from_coupling = ota_array_present(&a.coupling);
     size_t bytes;
     double *block = NULL;
-    /* Nine lines of doubles at most per row or column; the door bounds each size by 2^57. */
+    /* Nine lines of doubles at most per row or column; the checks bound each size by 2^57. */
     if (!__builtin_mul_overflow((size_t)(k.n + k.m + r.width + 2), 9 * sizeof(double), &bytes))
         block = malloc(bytes);
     bool *used = calloc((size_t)k.m + 1, sizeof(bool));

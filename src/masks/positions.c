@@ -38,7 +38,7 @@ static void window_range(const ota_resolved *r, const ota_support *s, int64_t ba
                          int64_t *begin, int64_t *end) {
     (void)batch;
     const int64_t at = query + r->offset;
-    /* The limits were clamped to the key count at the door, so these sums cannot overflow. */
+    /* The limits were clamped to the key count by the checks, so these sums cannot overflow. */
     if (s->left >= 0) *begin = ota_largest(*begin, at - s->left);
     if (s->right >= 0) *end = ota_smallest(*end, at + s->right + 1);
 }

@@ -40,7 +40,7 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* How, in a few words for describe. */
 const char *ota_backward_describe(const ota_plan *plan);
 
-/* backward_check.c: the door. `full` becomes a full-size copy. */
+/* backward_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
                                const ota_gradients *given, ota_gradients *full, ota_error *error);
 /* Array `field` of gradients or tangents (`noun`): whether it exists and has the shape of `gradient`, its type

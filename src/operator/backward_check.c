@@ -1,4 +1,4 @@
-/* The door of backward: the gradients of one call against the plan and the arrays of its forward. */
+/* The checks of backward: the gradients of one call against the plan and the arrays of its forward. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

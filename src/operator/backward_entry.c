@@ -113,7 +113,7 @@ static ota_status check_result(const ota_result *result, ota_error *error) {
                     "result.size is 0");
 }
 
-/* What is to be done of one call, after its door. */
+/* What is to be done of one call, after its checks. */
 typedef struct entry {
     ota_plan *plan;
     const ota_arrays *arrays;

@@ -1,4 +1,4 @@
-/* ota_jvp after its door: the workspace it reserves, and its walk over heads. What a head's rows need of each
+/* ota_jvp after its checks: the workspace it reserves, and its walk over heads. What a head's rows need of each
  * other is found first (jvp_coupled.c); rows that are alone or in order need nothing (jvp_rows.c).
  *
  * Memory besides backward's: keys, values and their tangents [keys][width] of one head and blocks of

@@ -53,7 +53,7 @@ typedef struct ota_tangent_row {
     double sum, sink_slope, sink_along;
 } ota_tangent_row;
 
-/* jvp_check.c: the door. `full` becomes a full-size copy. */
+/* jvp_check.c: the checks. `full` becomes a full-size copy. */
 ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
                               const ota_tangents *given, ota_tangents *full, ota_error *error);
 

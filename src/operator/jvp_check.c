@@ -1,4 +1,4 @@
-/* The door of jvp: a tangent must fit as the gradient of the same name does, and outputs overlap nothing. */
+/* The checks of jvp: a tangent must fit as the gradient of the same name does, and outputs overlap nothing. */
 #include <string.h>
 
 #include "jvp.h"

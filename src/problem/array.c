@@ -15,7 +15,7 @@ size_t ota_type_bytes(ota_type type) {
 ota_array ota_array_of(void *data, ota_type type, int64_t batch, int64_t heads, int64_t rows,
                        int64_t columns) {
     ota_array array = {data, type, {batch, heads, rows, columns}, {0, 0, 0, 1}};
-    /* Unsigned products wrap instead of trapping; the door refuses sizes that would. */
+    /* Unsigned products wrap instead of trapping; the checks refuse sizes that would. */
     array.stride[2] = columns;
     array.stride[1] = (int64_t)((uint64_t)rows * (uint64_t)columns);
     array.stride[0] = (int64_t)((uint64_t)array.stride[1] * (uint64_t)heads);

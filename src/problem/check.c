@@ -1,6 +1,6 @@
-/* The door: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
+/* The checks of a problem: turns the caller's problem and options into an ota_resolved, or refuses in one sentence that
  * names the field, its value and the remedy. Here: scores and temperatures; what terms, supports, regularisers and
- * columns ask for is checked in their folders, options in check_options.c. Below the door ranges are only asserted. */
+ * columns ask for is checked in their folders, options in check_options.c. Below the checks ranges are only asserted. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

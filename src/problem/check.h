@@ -1,4 +1,4 @@
-/* check.h: what the files of the door share. Each call answers OTA_OK, or fills `error` with one sentence
+/* check.h: what the files of checks share. Each call answers OTA_OK, or fills `error` with one sentence
  * that names `field`, its value and the remedy. */
 #ifndef OTA_CHECK_H
 #define OTA_CHECK_H

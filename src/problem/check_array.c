@@ -1,4 +1,4 @@
-/* What every part of the door asks: is this array, this vector, this number one that can be used? */
+/* What every check asks: is this array, this vector, this number one that can be used? */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

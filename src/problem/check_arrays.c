@@ -1,4 +1,4 @@
-/* The door of forward: the arrays of one call against the resolved problem. */
+/* The checks of forward: the arrays of one call against the resolved problem. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The door for options: every default filled in, every number in its range. */
+/* The checks of options: every default filled in, every number in its range. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

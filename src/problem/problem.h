@@ -1,4 +1,4 @@
-/* A checked problem: what the door (check.c) makes of the caller's structs, with every default filled
+/* A checked problem: what the checks (check.c) make of the caller's structs, with every default filled
  * in, and the small questions the layers above ask of it: range of a row's keys, value of the terms,
  * masks, masses. Nothing here solves anything. */
 #ifndef OTA_PROBLEM_H
@@ -63,7 +63,7 @@ typedef struct ota_resolved {
     ota_settings settings;
 } ota_resolved;
 
-/* The door: ranges, shapes, types, strides, combinations. Touches no array contents but masses,
+/* The checks: ranges, shapes, types, strides, combinations. Touches no array contents but masses,
  * temperatures, slopes, lengths and block sizes (small vectors). */
 ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
                        ota_resolved *resolved, ota_error *error);
@@ -127,7 +127,7 @@ void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t q
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, double *row);
 
-/* check_arrays.c: the door of forward. `full` becomes a full-size copy of `given`. */
+/* check_arrays.c: the checks of forward. `full` becomes a full-size copy of `given`. */
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
 
