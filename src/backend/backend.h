@@ -153,12 +153,12 @@ typedef struct ota_host_algebra {
 /* ---- one head in flight ------------------------------------------------------------------------ */
 
 /* How the final row update gets its weights from what the solver leaves. */
-typedef enum ota_emission {
-    OTA_EMIT_ROWS,       /* solve each row with bias g: rows are exact */
-    OTA_EMIT_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
-    OTA_EMIT_PLAN,       /* P itself lies in `plan` */
-    OTA_EMIT_MATCH       /* row i gives all its mass to key match[i] */
-} ota_emission;
+typedef enum ota_final_update {
+    OTA_FINAL_ROWS,       /* solve each row with bias g: rows are exact */
+    OTA_FINAL_POTENTIALS, /* P from f and g as they are (printed order that ends on columns) */
+    OTA_FINAL_PLAN,       /* P itself lies in `plan` */
+    OTA_FINAL_MATCH       /* row i gives all its mass to key match[i] */
+} ota_final_update;
 
 /* Vectors of rounds on a kernel, all of length columns, in host memory:
  *
@@ -220,8 +220,8 @@ typedef struct ota_head {
     /* found */
     double *f, *g;  /* [rows], [columns] */
     double *plan;   /* [rows][stride] f64 when the solver emits the plan, else NULL */
-    int64_t *match; /* [rows] when the emission is OTA_EMIT_MATCH; lies in `workspace` */
-    ota_emission emission;
+    int64_t *match; /* [rows] when the final row update is OTA_FINAL_MATCH; lies in `workspace` */
+    ota_final_update final_update;
     int64_t rounds;
     double row_error, column_error; /* of the plan that will be emitted, in f64, numerics 3.5 */
     double temperature_reached;

@@ -119,7 +119,7 @@ typedef struct ota_backward_job {
     const ota_gradients *want;
     ota_backward_space *space;
     int64_t place;
-    ota_row_parameters law;
+    ota_row_parameters parameters;
     ota_backward_mode mode;
     int64_t batch, head, key_head;
     bool biased;         /* g is not 0              */

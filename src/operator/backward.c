@@ -58,11 +58,12 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         s->held[j] = p->columns == OTA_COLUMNS_FREE || (capped && !(g[j] < 0.0));
         if (!s->held[j]) system->scale += s->dense[7][j];
         s->dense[4][j] = column_sum[j];
-        s->dense[3][j] =
-            p->columns == OTA_COLUMNS_RELAXED ? job->law.tau * column_sum[j] / p->strength : 0.0;
+        s->dense[3][j] = p->columns == OTA_COLUMNS_RELAXED
+                             ? job->parameters.tau * column_sum[j] / p->strength
+                             : 0.0;
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
-        s->dense[0][i] += job->law.tau * s->dense[2][i] / p->row_strength;
+        s->dense[0][i] += job->parameters.tau * s->dense[2][i] / p->row_strength;
     *rule = (ota_mass_rule){.f = plan->course.transposed ? s->g : s->f,
                             .g = g,
                             .row_sum = s->dense[2],
@@ -230,8 +231,8 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     ota_backward_space *s = job->space;
     ota_kernel_rounds *rounds = &s->rounds->now;
     place_rounds(job);
-    if (job->law.tau < 1.0e-30 || job->law.tau > 1.0e30 || passes->has_nonfinite_values(job) ||
-        !ota_kernel_rounds_begin(rounds))
+    if (job->parameters.tau < 1.0e-30 || job->parameters.tau > 1.0e30 ||
+        passes->has_nonfinite_values(job) || !ota_kernel_rounds_begin(rounds))
         return false;
     for (s->kernel.at = 0; s->kernel.at <= rounds->rounds; s->kernel.at++) {
         const int64_t k = s->kernel.at;
@@ -364,7 +365,7 @@ static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    job->law = (ota_row_parameters){
+    job->parameters = (ota_row_parameters){
         .kernels = plan->course.kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, job->head),

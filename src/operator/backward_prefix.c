@@ -49,8 +49,9 @@ static void form_system(ota_backward_job *job, const ota_head *block, const ota_
         double *w = slopes + i * stride, total = 0.0, sum = 0.0;
         ota_row_found found;
         v->den[i] = v->right_of_rows[i] = 0.0;
-        job->plan->course.algebra->row_solve(&job->law, (const double *)block->scores + i * stride,
-                                             block->g, block->columns, v->mu[i], w, &found);
+        job->plan->course.algebra->row_solve(&job->parameters,
+                                             (const double *)block->scores + i * stride, block->g,
+                                             block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
@@ -76,7 +77,7 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
     const int64_t last = block->rows - 1, stride = block->stride;
     const int64_t index =
         (job->batch * job->plan->resolved.heads + job->head) * job->plan->resolved.queries;
-    const double tau = job->law.tau, order = block->order, k = order - 1.0;
+    const double tau = job->parameters.tau, order = block->order, k = order - 1.0;
     double along = 0.0, count = 0.0, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < block->columns; j++) {
         if (!(v->nu[j] > 0.0)) continue;
@@ -156,8 +157,8 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .columns = m,
                      .scores = s->matrix,
                      .stride = stride,
-                     .tau = job->law.tau,
-                     .order = job->law.order,
+                     .tau = job->parameters.tau,
+                     .order = job->parameters.order,
                      .sink = -INFINITY,
                      .mu = v.mu,
                      .nu = v.nu,

@@ -163,7 +163,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         total += c;
         along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }
-    const bool sink = job->law.sink > -INFINITY;
+    const bool sink = job->parameters.sink > -INFINITY;
     const bool scaled = p->columns == OTA_COLUMNS_EXACT && !sink;
     if (p->columns == OTA_COLUMNS_CAPPED || (given && !scaled)) return;
     /* The target moves with the total of the rows. */

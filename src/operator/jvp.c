@@ -90,7 +90,7 @@ static ota_status run_head(ota_tangent_job *job) {
     const ota_plan *plan = base->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
-    base->law = (ota_row_parameters){
+    base->parameters = (ota_row_parameters){
         .kernels = plan->course.kernels,
         .order = r->order,
         .tau = ota_head_temperature(r, base->head),

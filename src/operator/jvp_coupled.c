@@ -62,7 +62,7 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const int64_t m = plan->resolved.keys, at = k * plan->course.padded_keys,
                   lane = chunk * s->lane;
     const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
-    const double *u = w->along + at, *weight = w->weights + at, tau = job->base.law.tau;
+    const double *u = w->along + at, *weight = w->weights + at, tau = job->base.parameters.tau;
     const double f = s->f[i];
     double *slopes = s->matrix + i * plan->course.stride;
     double den = row.sink_slope, right = row.sink_slope * row.sink_along;
@@ -138,7 +138,7 @@ static ota_status form_turned(ota_tangent_job *job) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
-    const double tau = job->base.law.tau;
+    const double tau = job->base.parameters.tau;
     ota_status status = walk_rows(job, turned_block);
     ota_backward_add_chunks(s, MASS, plan->course.rows, job->space->row_sum);
     ota_backward_add_chunks(s, SLOPES, plan->course.rows, s->dense[0]);
@@ -179,7 +179,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     ota_backward_space *s = job->base.space;
-    const double tau = job->base.law.tau;
+    const double tau = job->base.parameters.tau;
     const double *f = plan->course.transposed ? s->g : s->f,
                  *g = plan->course.transposed ? s->f : s->g;
     ota_backward_find_used(&job->base, s->held);
@@ -298,7 +298,8 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     double *slopes = space->slopes + k * block->stride, *u = w->along, *p = w->weights;
     ota_row_found found;
     memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
-    job->base.plan->course.algebra->row_solve(&job->base.law, s, block->g, m, v->mu[k], p, &found);
+    job->base.plan->course.algebra->row_solve(&job->base.parameters, s, block->g, m, v->mu[k], p,
+                                              &found);
     v->f[k] = found.potential;
     ota_tangents_complete(job, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;

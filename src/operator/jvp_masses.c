@@ -55,7 +55,7 @@ void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *ru
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
-    const bool scaled = p->columns == OTA_COLUMNS_EXACT && !(job->base.law.sink > -INFINITY);
+    const bool scaled = p->columns == OTA_COLUMNS_EXACT && !(job->base.parameters.sink > -INFINITY);
     const ota_array *along =
         plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
     memset(to, 0, (size_t)m * sizeof *to);

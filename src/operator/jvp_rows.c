@@ -12,23 +12,26 @@
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
 double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p) {
-    const ota_row_parameters *law = &job->base.law;
+    const ota_row_parameters *parameters = &job->base.parameters;
     if (!(p > 0.0)) return 0.0;
-    if (law->custom != NULL)
-        return law->custom->slope(law->custom->user, ota_custom_argument(s, f, law->tau));
-    return law->order > 1.0 ? pow(p, 2.0 - law->order) : p;
+    if (parameters->custom != NULL)
+        return parameters->custom->slope(parameters->custom->user,
+                                         ota_custom_argument(s, f, parameters->tau));
+    return parameters->order > 1.0 ? pow(p, 2.0 - parameters->order) : p;
 }
 
 /* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
 static double by_parameters(const ota_tangent_job *job, double s, double f, double p) {
-    const ota_row_parameters *law = &job->base.law;
+    const ota_row_parameters *parameters = &job->base.parameters;
     const bool cools = job->temperature < 0.0 || job->temperature > 0.0;
     const bool bends = job->order < 0.0 || job->order > 0.0;
     if (!cools && !bends) return 0.0;
-    if (law->custom != NULL) return -ota_custom_argument(s, f, law->tau) * job->temperature;
-    if (!(law->order > 1.0)) return -log(p) * job->temperature;
-    const double k = law->order - 1.0, power = pow(p, k);
-    const double moved = bends ? law->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;
+    if (parameters->custom != NULL)
+        return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
+    if (!(parameters->order > 1.0)) return -log(p) * job->temperature;
+    const double k = parameters->order - 1.0, power = pow(p, k);
+    const double moved =
+        bends ? parameters->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;
     return moved - power / k * job->temperature;
 }
 
@@ -41,7 +44,7 @@ void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f
 
 static void complete_sink(const ota_tangent_job *job, double f, double weight,
                           ota_tangent_row *found) {
-    const double sink = job->base.law.sink;
+    const double sink = job->base.parameters.sink;
     found->sink_slope = found->sink_along = 0.0;
     if (!(sink > -INFINITY) || !(weight > 0.0)) return;
     found->sink_slope = ota_tangents_slope(job, sink, f, weight);
@@ -58,10 +61,10 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     double *p = w->weights + k * plan->course.padded_keys;
     ota_row_found found;
     if (job->held) {
-        plan->course.algebra->row_weights(&base->law, s, g, m, space->f[query], p, &found);
+        plan->course.algebra->row_weights(&base->parameters, s, g, m, space->f[query], p, &found);
     } else {
         const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
-        plan->course.algebra->row_solve(&base->law, s, g, m, mu, p, &found);
+        plan->course.algebra->row_solve(&base->parameters, s, g, m, mu, p, &found);
         space->f[query] = found.potential;
         space->bad[query] |= found.nonfinite;
     }
@@ -76,7 +79,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
 static bool uses_broken(const ota_tangent_job *job, const double *s, const double *p) {
     for (int64_t j = 0; j < job->base.plan->resolved.keys; j++) {
         if (!job->space->broken[j] || !(s[j] > -INFINITY)) continue;
-        if (job->base.law.order <= 1.0 || p[j] > 0.0) return true;
+        if (job->base.parameters.order <= 1.0 || p[j] > 0.0) return true;
     }
     return false;
 }
@@ -117,7 +120,7 @@ static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, 
     const ota_backward_space *space = job->base.space;
     const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
-    const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.law.tau;
+    const double a = space->a[query], f = space->f[query], rate = 1.0 / job->base.parameters.tau;
     for (int64_t j = 0; j < m; j++) {
         double change = 0.0;
         if (space->bad[query])
@@ -148,7 +151,7 @@ static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w
         total += slope;
         sum += slope * u[j];
     }
-    return total > 0.0 ? (sum - job->base.law.tau * moved) / total : 0.0;
+    return total > 0.0 ? (sum - job->base.parameters.tau * moved) / total : 0.0;
 }
 
 static void free_task(void *context, int64_t chunk, int worker) {
@@ -205,14 +208,15 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     bool *shut = job->space->shut;
     ota_row_found found;
     for (int64_t j = 0; j < m; j++) shut[j] = job->space->room[j] > 0.0;
-    plan->course.algebra->row_online(&base->law, s, m, mu, job->space->room, p, w->line, &found);
+    plan->course.algebra->row_online(&base->parameters, s, m, mu, job->space->room, p, w->line,
+                                     &found);
     const double f = found.potential;
     space->f[query] = f;
     space->bad[query] = found.nonfinite;
     for (int64_t j = 0; j < m; j++) {
         /* A key without capacity gives what it gains to the first row that would use it. */
         const bool never =
-            !shut[j] && s[j] > -INFINITY && (base->law.order <= 1.0 || s[j] + f > 0.0);
+            !shut[j] && s[j] > -INFINITY && (base->parameters.order <= 1.0 || s[j] + f > 0.0);
         const bool closes = shut[j] && !(job->space->room[j] > 0.0);
         shut[j] = closes || never;
         if (shut[j]) moved -= left[j];

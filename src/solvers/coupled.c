@@ -415,15 +415,15 @@ static ota_domain domain_of(ota_coupled *state, bool linear) {
 /* The plan itself, where pruned pairs must stay without weight. */
 static void emit_plan(ota_coupled *state) {
     ota_head *head = state->head;
-    const ota_row_parameters law = ota_coupled_rows(state, head->tau);
+    const ota_row_parameters parameters = ota_coupled_rows(state, head->tau);
     for (int64_t i = 0; i < state->pass.rows; i++) {
         ota_row_found found;
         double *row = head->plan + i * head->stride;
         for (int64_t j = 0; j < state->pass.columns; j++) row[j] = ota_score(&state->pass, i, j);
-        state->head->algebra->row_solve(&law, row, head->g, state->pass.columns, head->mu[i], row,
-                                        &found);
+        state->head->algebra->row_solve(&parameters, row, head->g, state->pass.columns, head->mu[i],
+                                        row, &found);
     }
-    head->emission = OTA_EMIT_PLAN;
+    head->final_update = OTA_FINAL_PLAN;
 }
 
 static void say_not_converged(const ota_coupled *state, double residual) {
@@ -490,7 +490,7 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
                                   .narrow = head->narrow}};
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     ota_coupled_layout(&state, &arena, head->settings->prune, with_search(head->settings, needs));
-    head->emission = OTA_EMIT_ROWS;
+    head->final_update = OTA_FINAL_ROWS;
     head->temperature_reached = head->tau;
     head->rounds = 0;
     head->row_error = head->column_error = NAN;

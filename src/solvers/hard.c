@@ -37,7 +37,7 @@ static size_t assignment_workspace(const ota_head_shape *shape) {
                : total;
 }
 
-/* Errors of the plan that was found, and the emission. The workspace is free again: [columns] sums. */
+/* Errors of the plan that was found, and the final row update. The workspace is free again: [columns] sums. */
 static void measure(ota_head *head) {
     double *sums = head->workspace;
     double rows = 0.0;
@@ -57,7 +57,7 @@ static void measure(ota_head *head) {
     const double columns = rule->excess != NULL ? rule->excess(&found) : rule->residual(&found);
     head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
     head->column_error = head->mass > 0.0 ? columns / head->mass : 0.0;
-    head->emission = OTA_EMIT_PLAN;
+    head->final_update = OTA_FINAL_PLAN;
 }
 
 static ota_status explain(ota_head *head, ota_status status) {
@@ -132,7 +132,7 @@ static ota_status solve_assignment(ota_head *head) {
         for (int64_t j = 0; j < head->columns; j++) head->g[j] -= highest;
         for (int64_t i = 0; i < head->rows; i++) head->f[i] += highest;
     }
-    head->emission = OTA_EMIT_MATCH;
+    head->final_update = OTA_FINAL_MATCH;
     return OTA_OK;
 }
 

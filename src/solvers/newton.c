@@ -26,7 +26,7 @@ enum {
     EXCHANGES = 12,
     PATIENCE = 6, /* steps that must halve the residual, or column updates join in */
     STALLED = 40, /* steps near the solution without half the residual: rounding is left */
-    REFUSALS = 3  /* times the emission may disagree with a residual that is met */
+    REFUSALS = 3  /* times the final row update may disagree with a residual that is met */
 };
 
 /* Slopes that end the line search, relative to the first. */
@@ -67,7 +67,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     const newton *n = context;
     ota_coupled *state = n->state;
     ota_head *head = state->head;
-    const ota_row_parameters law = ota_coupled_rows(state, n->t);
+    const ota_row_parameters parameters = ota_coupled_rows(state, n->t);
     double *column = state->pass.partial + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
@@ -76,8 +76,8 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
         const double *s = n->scores + i * state->pass.stride;
-        state->head->algebra->row_solve(&law, s, head->g, state->pass.columns, head->mu[i], p,
-                                        &found);
+        state->head->algebra->row_solve(&parameters, s, head->g, state->pass.columns, head->mu[i],
+                                        p, &found);
         head->algebra->accumulate(p, state->pass.columns, 1.0, column);
         head->f[i] = found.potential;
         state->sinks[i] = found.sink;

@@ -14,7 +14,7 @@ enum { SECANTS = 40 };
 typedef struct column_job {
     ota_coupled *state;
     const double *scores;
-    ota_row_parameters law;
+    ota_row_parameters parameters;
     int64_t share, length; /* columns per task, doubles per gathered column */
 } column_job;
 
@@ -22,12 +22,13 @@ typedef struct column_job {
  * monotone, Newton in log M inside a bracket. */
 static double relaxed_potential(const column_job *job, const double *x, double target, double *p) {
     const ota_coupled *state = job->state;
-    const double rho = state->head->strength, power = 2.0 - job->law.order;
+    const double rho = state->head->strength, power = 2.0 - job->parameters.order;
     double low = -INFINITY, high = INFINITY, log_mass = log(target), g = 0.0;
     for (int turn = 0; turn < SECANTS; turn++) {
         ota_row_found found;
         const double mass = exp(log_mass);
-        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, mass, p, &found);
+        state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
+                                        &found);
         g = found.potential;
         const double miss = log_mass - log(target) + g / rho;
         double weight = 0.0;
@@ -38,7 +39,7 @@ static double relaxed_potential(const column_job *job, const double *x, double t
             high = log_mass;
         else
             low = log_mass;
-        double next = log_mass - miss / (1.0 + mass * job->law.tau / (weight * rho));
+        double next = log_mass - miss / (1.0 + mass * job->parameters.tau / (weight * rho));
         if (next <= low || next >= high)
             next = isinf(low) ? log_mass - 2.0 : isinf(high) ? log_mass + 2.0 : 0.5 * (low + high);
         if (fabs(next - log_mass) <= 1.0e-15 || !isfinite(next)) break;
@@ -60,8 +61,8 @@ static void update_task(void *context, int64_t task, int worker) {
         for (int64_t i = 0; i < state->pass.rows; i++)
             x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
         ota_row_found found;
-        state->head->algebra->row_solve(&job->law, x, NULL, state->pass.rows, state->pass.target[j],
-                                        p, &found);
+        state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
+                                        state->pass.target[j], p, &found);
         double g = found.potential;
         if (found.empty || !isfinite(g)) continue;
         if (rule->penalised) g = relaxed_potential(job, x, state->pass.target[j], p);
@@ -75,9 +76,9 @@ void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
         ota_update_columns(state, t, 1.0);
         return;
     }
-    column_job job = {.state = state, .scores = scores, .law = ota_coupled_rows(state, t)};
-    job.law.sink = -INFINITY;
-    job.law.row_strength = INFINITY;
+    column_job job = {.state = state, .scores = scores, .parameters = ota_coupled_rows(state, t)};
+    job.parameters.sink = -INFINITY;
+    job.parameters.row_strength = INFINITY;
     job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
     job.length = (state->pass.rows + 15) / 16 * 16;
     ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);

@@ -87,8 +87,8 @@ static ota_status solve_prefix(ota_head *head) {
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, ota_head_regulariser(head), head->rows, head->stride);
     const ota_solver *inner = inner_solver(ota_head_regulariser(head));
-    const ota_row_parameters law = {head->kernels, head->order, head->tau,
-                                    head->sink,    INFINITY,    NULL};
+    const ota_row_parameters parameters = {head->kernels, head->order, head->tau,
+                                           head->sink,    INFINITY,    NULL};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
@@ -128,18 +128,18 @@ static ota_status solve_prefix(ota_head *head) {
             worst = OTA_NOT_CONVERGED;
         }
         head->f[i] = memory.f[i];
-        if (block.emission == OTA_EMIT_MATCH) {
+        if (block.final_update == OTA_FINAL_MATCH) {
             row[block.match[i]] = memory.mu[i];
-        } else if (block.emission == OTA_EMIT_PLAN) {
+        } else if (block.final_update == OTA_FINAL_PLAN) {
             memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;
-            head->algebra->row_solve(&law, (const double *)head->scores + i * head->stride, block.g,
-                                     columns, memory.mu[i], row, &found);
+            head->algebra->row_solve(&parameters, (const double *)head->scores + i * head->stride,
+                                     block.g, columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;
         }
     }
-    head->emission = OTA_EMIT_PLAN;
+    head->final_update = OTA_FINAL_PLAN;
     return worst;
 }
 

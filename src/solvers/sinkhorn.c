@@ -130,9 +130,9 @@ static bool met(rounds *r) {
     if (r->to_columns) {
         if (r->round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
         memcpy(head->f, state->pass.old_f, (size_t)state->pass.rows * sizeof *head->f);
-        head->emission = OTA_EMIT_POTENTIALS;
+        head->final_update = OTA_FINAL_POTENTIALS;
         if (ota_measure(state) <= tolerance) return true;
-        head->emission = OTA_EMIT_ROWS;
+        head->final_update = OTA_FINAL_ROWS;
         return false;
     }
     if (!(r->residual <= tolerance)) return false;
@@ -187,7 +187,7 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
     head->rounds = asked;
     head->temperature_reached = r->t;
     if (r->to_columns && (asked > 0 || r->from_columns)) {
-        head->emission = OTA_EMIT_POTENTIALS;
+        head->final_update = OTA_FINAL_POTENTIALS;
     } else {
         cool(r, head->tau);
     }

@@ -2,7 +2,7 @@
  *
  *     round: u_i = mu_i / (sum_j K_ij v_j + sink_i),  c_j = sum_i u_i K_ij,  v by scaling.h
  *
- * The residual is the column sums of the last round; to a tolerance, the emission takes u from the round that met it.
+ * The residual is the column sums of the last round; to a tolerance, the final row update takes u from the round that met it.
  * Rounds to a tolerance are extrapolated (extrapolation.h) as soon as their rate says that plain ones take long; where
  * only f64 certifies them they begin in f32, which reads half as much, and go on in f64 from the potentials that f32
  * ends with. What the kernel cannot carry is left to a solver on stored scores. */
@@ -132,7 +132,7 @@ static bool is_fine(ota_head *head, const ota_rounds_rule *rule, progress *at) {
     return at->warming;
 }
 
-/* Rounds until they are done or the tolerance is met. DONE leaves u or v for the emission. */
+/* Rounds until they are done or the tolerance is met. DONE leaves u or v for the final row update. */
 static ota_rounds_end run(ota_head *head, const ota_rounds_rule *rule, ota_scaling *scaling,
                           ota_warm_start *from, ota_status *stopped) {
     ota_kernel_state *kernel = &head->kernel;

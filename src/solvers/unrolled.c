@@ -130,15 +130,15 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     const pass_job *job = context;
     const ota_head *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_parameters law = {head->kernels,      1.0, step->t, head->sink,
-                                    head->row_strength, NULL};
+    const ota_row_parameters parameters = {head->kernels,      1.0, step->t, head->sink,
+                                           head->row_strength, NULL};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;
-        head->algebra->row_solve(&law, scores_of(head, i), step->g, head->columns, head->mu[i], p,
-                                 &found);
+        head->algebra->row_solve(&parameters, scores_of(head, i), step->g, head->columns,
+                                 head->mu[i], p, &found);
         step->result[i] = head->mu[i] > 0.0 ? found.potential : -INFINITY;
     }
 }

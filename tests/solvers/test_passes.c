@@ -351,7 +351,7 @@ static void measured(void **unused) {
         bench *b = set_up((uint64_t)(120 + k), k % 2 == 1, 0);
         b->head.rule = rules[k % 3];
         b->head.strength = 1.3;
-        b->head.emission = k < 6 ? OTA_EMIT_ROWS : OTA_EMIT_POTENTIALS;
+        b->head.final_update = k < 6 ? OTA_FINAL_ROWS : OTA_FINAL_POTENTIALS;
         for (int64_t j = 0; j < COLUMNS && k % 3 == 1; j++)
             b->g[j] = j % 4 == 0 ? 0.0 : -fabs(b->g[j]);
         const double t = b->head.tau, found = ota_measure(&b->state);

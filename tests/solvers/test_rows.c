@@ -22,7 +22,7 @@ static const double orders[ORDERS] = {1.0, 1.25, 1.5, 2.0, 3.0};
 
 /* One drawn row: what is asked for. */
 typedef struct request {
-    ota_row_parameters law;
+    ota_row_parameters parameters;
     int64_t count;
     double mu;
 } request;
@@ -30,30 +30,32 @@ typedef struct request {
 static request draw_request(dice *d, int order, int k) {
     static const double masses[] = {1.0, 0.3, 2.5};
     request r = {.count = counts[k % COUNTS], .mu = masses[k % 3]};
-    r.law = (ota_row_parameters){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
-                                 .order = orders[order],
-                                 .tau = k % 5 < 2 ? 0.4 : 1.5,
-                                 .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
-                                 .row_strength = INFINITY};
+    r.parameters =
+        (ota_row_parameters){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+                             .order = orders[order],
+                             .tau = k % 5 < 2 ? 0.4 : 1.5,
+                             .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
+                             .row_strength = INFINITY};
     return r;
 }
 
 /* The weight of one key by the definition, and what a weight says of its argument: y for p > 0. */
-static double weight_of(const ota_row_parameters *law, double lifted) {
-    const double y = lifted / law->tau;
-    if (!(law->order > 1.0)) return exp(y);
-    return y > 0.0 ? pow((law->order - 1.0) * y, 1.0 / (law->order - 1.0)) : 0.0;
+static double weight_of(const ota_row_parameters *parameters, double lifted) {
+    const double y = lifted / parameters->tau;
+    if (!(parameters->order > 1.0)) return exp(y);
+    return y > 0.0 ? pow((parameters->order - 1.0) * y, 1.0 / (parameters->order - 1.0)) : 0.0;
 }
 
-static double argument_of(const ota_row_parameters *law, double p) {
-    return law->order > 1.0 ? pow(p, law->order - 1.0) / (law->order - 1.0) : log(p);
+static double argument_of(const ota_row_parameters *parameters, double p) {
+    return parameters->order > 1.0 ? pow(p, parameters->order - 1.0) / (parameters->order - 1.0)
+                                   : log(p);
 }
 
 /* How far p is from the weight at s + f, in units of y; keys outside the support may lie above it by rounding. */
-static double apart(const ota_row_parameters *law, double p, double lifted) {
-    const double y = lifted / law->tau;
-    if (!(p > 0.0)) return law->order > 1.0 ? fmax(y, 0.0) : y > -100.0 ? INFINITY : 0.0;
-    return fabs(argument_of(law, p) - y);
+static double apart(const ota_row_parameters *parameters, double p, double lifted) {
+    const double y = lifted / parameters->tau;
+    if (!(p > 0.0)) return parameters->order > 1.0 ? fmax(y, 0.0) : y > -100.0 ? INFINITY : 0.0;
+    return fabs(argument_of(parameters, p) - y);
 }
 
 static const double floor_of_weights = 1e-3;

@@ -30,27 +30,29 @@ static void NAME(follow)(const request *r, const NAME(row) * x, const T *given) 
         if (!(s > -INFINITY))
             assert_true(!(x->p[j] > 0) && !(x->p[j] < 0));
         else
-            worst = fmax(worst, apart(&r->law, (double)x->p[j], s + f));
+            worst = fmax(worst, apart(&r->parameters, (double)x->p[j], s + f));
     }
     /* Where a weight is a root of its argument, it moves by the root of its rounding. */
-    const double rooted = r->law.order > 2.0 ? 0x1p-30 : 0.0;
-    const double rounding = 16.0 * UNIT * (1.0 + reach / r->law.tau) + rooted;
+    const double rooted = r->parameters.order > 2.0 ? 0x1p-30 : 0.0;
+    const double rounding = 16.0 * UNIT * (1.0 + reach / r->parameters.tau) + rooted;
     spec_check("LIT-11 LIT-01", worst, rounding);
-    if (r->law.sink > -INFINITY) {
-        spec_check("LIT-11 TOT-20", apart(&r->law, x->found.sink, r->law.sink + f), rounding);
+    if (r->parameters.sink > -INFINITY) {
+        spec_check("LIT-11 TOT-20", apart(&r->parameters, x->found.sink, r->parameters.sink + f),
+                   rounding);
     } else {
         assert_true(!(x->found.sink > 0.0) && !(x->found.sink < 0.0));
     }
 }
 
 static double NAME(log_sum)(const request *r, const NAME(row) * x, const T *given) {
-    double sum = r->law.sink > -INFINITY ? exp(r->law.sink / r->law.tau) : 0.0;
+    double sum = r->parameters.sink > -INFINITY ? exp(r->parameters.sink / r->parameters.tau) : 0.0;
     for (int64_t j = 0; j < r->count; j++)
-        sum += exp(((double)x->s[j] + (given == NULL ? 0.0 : (double)given[j])) / r->law.tau);
+        sum +=
+            exp(((double)x->s[j] + (given == NULL ? 0.0 : (double)given[j])) / r->parameters.tau);
     return log(sum);
 }
 
-/* Every law, with and without biases and sink; relaxed rows carry mu e^(-f / rho). */
+/* Every parameters, with and without biases and sink; relaxed rows carry mu e^(-f / rho). */
 static void NAME(test_solved)(void **state) {
     (void)state;
     for (int order = 0; order < ORDERS; order++) {
@@ -58,11 +60,11 @@ static void NAME(test_solved)(void **state) {
             dice d = {.state = (uint64_t)(100 * order + k)};
             request r = draw_request(&d, order, k);
             const bool relaxed = order == 0 && k % 8 == 5;
-            if (relaxed) r.law.row_strength = 0.7;
+            if (relaxed) r.parameters.row_strength = 0.7;
             NAME(row) x;
             NAME(draw)(&x, &d, r.count);
             const T *given = k % 3 == 1 ? x.h : NULL;
-            NAME(ota_row_solve)(&r.law, x.s, given, r.count, r.mu, x.p, &x.found);
+            NAME(ota_row_solve)(&r.parameters, x.s, given, r.count, r.mu, x.p, &x.found);
             NAME(follow)(&r, &x, given);
             const double grown = relaxed ? -x.found.potential / 0.7 : 0.0;
             const double wanted = r.mu * exp(grown);
@@ -79,7 +81,7 @@ static void NAME(test_solved)(void **state) {
             ota_row_found again;
             T line[MOST];
             memcpy(line, x.s, sizeof line);
-            NAME(ota_row_solve)(&r.law, line, given, r.count, r.mu, line, &again);
+            NAME(ota_row_solve)(&r.parameters, line, given, r.count, r.mu, line, &again);
             assert_memory_equal(line, x.p, (size_t)r.count * sizeof(T));
         }
     }
@@ -98,7 +100,8 @@ static void NAME(test_lists)(void **state) {
             int32_t where[MOST + OTA_KEEP_ROOM];
             double wide[MOST + OTA_KEEP_ROOM];
             const ota_row_room room = {kept, where, wide};
-            const int64_t got = NAME(ota_row_entmax)(&r.law, x.s, r.count, r.mu, &room, &x.found);
+            const int64_t got =
+                NAME(ota_row_entmax)(&r.parameters, x.s, r.count, r.mu, &room, &x.found);
             memset(x.p, 0, sizeof x.p);
             for (int64_t i = 0; i < got; i++) {
                 assert_true(kept[i] > 0 && (i == 0 || where[i] > where[i - 1]));
@@ -108,7 +111,8 @@ static void NAME(test_lists)(void **state) {
             spec_check("DER-26", fabs(x.found.mass + x.found.sink - r.mu), 8 * 0x1p-53 * r.mu);
             spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
                        4.0 * UNIT * r.mu);
-            assert_int_equal(NAME(ota_row_entmax)(&r.law, x.s, r.count, 0.0, &room, &x.found), 0);
+            assert_int_equal(
+                NAME(ota_row_entmax)(&r.parameters, x.s, r.count, 0.0, &room, &x.found), 0);
             assert_true(x.found.potential <= -INFINITY && !x.found.empty);
         }
     }
@@ -134,12 +138,13 @@ static void NAME(test_long_lists)(void **state) {
         /* Spreads that rounding to T at that height leaves some digits. */
         const double size = fabs(height) > 1.0e9 ? 1.0e30 : 1.0;
         const int64_t count = k % 3 == 0 ? LONG : 70 + k % 60;
-        ota_row_parameters law = {.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
-                                  .order = order,
-                                  .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
-                                  .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
-                                  .row_strength = INFINITY};
-        double top = law.sink;
+        ota_row_parameters parameters = {
+            .kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+            .order = order,
+            .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
+            .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
+            .row_strength = INFINITY};
+        double top = parameters.sink;
         for (int64_t j = 0; j < count; j++) {
             s[j] = (T)(height + size * spreads[k / 96 % 3] * normal(&d));
             if (j % 11 == 3) s[j] = (T)-INFINITY;
@@ -147,8 +152,8 @@ static void NAME(test_long_lists)(void **state) {
         }
         const ota_row_room room = {kept, where, wide};
         ota_row_found found;
-        const int64_t got = NAME(ota_row_entmax)(&law, s, count, mu, &room, &found);
-        const long double rate = ((long double)order - 1) / law.tau;
+        const int64_t got = NAME(ota_row_entmax)(&parameters, s, count, mu, &room, &found);
+        const long double rate = ((long double)order - 1) / parameters.tau;
         const long double p = 1 / ((long double)order - 1);
         /* Arguments x <= 0 and the threshold between -mu^(1/p) and 0. */
         long double low = -powl(mu, 1 / p), high = 0, sum = 0;
@@ -156,7 +161,7 @@ static void NAME(test_long_lists)(void **state) {
             const long double t = (low + high) / 2;
             sum = 0;
             for (int64_t j = -1; j < count; j++) {
-                const long double x = ((j < 0 ? law.sink : (long double)s[j]) - top) * rate;
+                const long double x = ((j < 0 ? parameters.sink : (long double)s[j]) - top) * rate;
                 if (x > t) sum += powl(x - t, p);
             }
             if (sum > mu)
@@ -195,9 +200,9 @@ static void NAME(test_given)(void **state) {
             NAME(draw)(&x, &d, r.count);
             const T *given = k % 3 == 1 ? x.h : NULL;
             const double f = 0.4 * normal(&d);
-            NAME(ota_row_weights)(&r.law, x.s, given, r.count, f, x.p, &x.found);
+            NAME(ota_row_weights)(&r.parameters, x.s, given, r.count, f, x.p, &x.found);
             assert_true(x.found.potential >= f && x.found.potential <= f);
-            if (order > 0) x.found.sink = weight_of(&r.law, r.law.sink + f);
+            if (order > 0) x.found.sink = weight_of(&r.parameters, r.parameters.sink + f);
             NAME(follow)(&r, &x, given);
             spec_check("DER-26", fabs(NAME(summed)(x.p, r.count) - x.found.mass),
                        8.0 * UNIT * x.found.mass);
@@ -205,7 +210,7 @@ static void NAME(test_given)(void **state) {
                 spec_check("LIT-01", fabs(x.found.lse - NAME(log_sum)(&r, &x, given)),
                            16.0 * UNIT * (1.0 + fabs(x.found.lse)));
             }
-            NAME(ota_row_weights)(&r.law, x.s, given, r.count, -INFINITY, x.p, &x.found);
+            NAME(ota_row_weights)(&r.parameters, x.s, given, r.count, -INFINITY, x.p, &x.found);
             for (int64_t j = 0; j < r.count; j++) assert_true(!(x.p[j] > 0) && !(x.p[j] < 0));
             assert_true(x.found.potential <= -INFINITY);
         }
@@ -220,19 +225,20 @@ static void NAME(test_custom)(void **state) {
     for (int k = 0; k < 84; k++) {
         dice d = {.state = (uint64_t)(4000 + k)};
         request r = draw_request(&d, 0, k);
-        r.law.custom = &custom;
+        r.parameters.custom = &custom;
         NAME(row) x;
         NAME(draw)(&x, &d, r.count);
         const T *given = k % 3 == 1 ? x.h : NULL;
-        NAME(ota_row_solve)(&r.law, x.s, given, r.count, r.mu, x.p, &x.found);
+        NAME(ota_row_solve)(&r.parameters, x.s, given, r.count, r.mu, x.p, &x.found);
         assert_false(x.found.infeasible || x.found.empty);
-        const double f = x.found.potential, tau = r.law.tau;
+        const double f = x.found.potential, tau = r.parameters.tau;
         for (int64_t j = 0; j < r.count; j++) {
             const double s = (double)x.s[j] + (given == NULL ? 0.0 : (double)given[j]);
             const double want = s > -INFINITY ? floored(NULL, (s + f) / tau) : 0.0;
             spec_check("LIT-34", fabs((double)x.p[j] - want), (UNIT + 0x1p-46) * want);
         }
-        const double sink = r.law.sink > -INFINITY ? floored(NULL, (r.law.sink + f) / tau) : 0.0;
+        const double sink =
+            r.parameters.sink > -INFINITY ? floored(NULL, (r.parameters.sink + f) / tau) : 0.0;
         spec_check("LIT-34", fabs(x.found.sink - sink), 0x1p-46 * sink);
         spec_check("LIT-34", fabs(x.found.mass + x.found.sink - r.mu), 0x1p-46 * r.mu);
     }
@@ -246,11 +252,12 @@ static void NAME(test_hard)(void **state) {
     for (int k = 0; k < 8; k++) {
         const bool lifted = k >= 4;
         const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
-        const ota_row_parameters law = {ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
+        const ota_row_parameters parameters = {
+            ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
         const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
         T p[5];
         ota_row_found found;
-        NAME(ota_row_solve)(&law, s, lifted ? h : NULL, 5, 0.5, p, &found);
+        NAME(ota_row_solve)(&parameters, s, lifted ? h : NULL, 5, 0.5, p, &found);
         for (int64_t j = 0; j < 5; j++) assert_true(p[j] == (j == best ? (T)0.5 : (T)0));
         assert_true(found.mass == (best < 0 ? 0.0 : 0.5) && found.sink == 0.5 - found.mass);
         assert_true(found.potential == -fmax(sink, top));
@@ -274,9 +281,10 @@ static void NAME(test_online)(void **state) {
             for (int64_t j = 0; j < r.count; j++)
                 remaining[j] = before[j] *= fmax(1.0, 1.5 * r.mu / room);
             NAME(ota_row_online)
-            (&r.law, x.s, r.count, r.mu, remaining, x.p, scratch, &x.found);
+            (&r.parameters, x.s, r.count, r.mu, remaining, x.p, scratch, &x.found);
             assert_false(x.found.infeasible || x.found.empty || x.found.nonfinite);
-            const double f = x.found.potential, slack = 64 * 0x1p-53 * (4.0 + fabs(f)) / r.law.tau;
+            const double f = x.found.potential,
+                         slack = 64 * 0x1p-53 * (4.0 + fabs(f)) / r.parameters.tau;
             double sum = x.found.sink, worst = 0.0;
             for (int64_t j = 0; j < r.count; j++) {
                 const double s = (double)x.s[j], taken = before[j] - remaining[j];
@@ -287,16 +295,18 @@ static void NAME(test_online)(void **state) {
                 if (!(s > -INFINITY) || !(before[j] > 0.0))
                     assert_true(!(taken > 0.0));
                 else if (full)
-                    assert_true(s + f >= r.law.tau * (argument_of(&r.law, before[j]) - slack));
+                    assert_true(s + f >=
+                                r.parameters.tau * (argument_of(&r.parameters, before[j]) - slack));
                 else if (taken > 1e-6 * before[j])
-                    worst = fmax(worst, apart(&r.law, taken, s + f));
+                    worst = fmax(worst, apart(&r.parameters, taken, s + f));
             }
             /* before - remaining has lost what the weight was smaller by. */
             spec_check("DER-23", worst, slack + 0x1p-30);
             spec_check("DER-23", fabs(sum - r.mu), 64 * 0x1p-53 * r.mu);
             spec_check("DER-23", fabs(x.found.mass + x.found.sink - r.mu), 16 * 0x1p-53 * r.mu);
-            if (r.law.sink > -INFINITY && x.found.sink > 0.0)
-                spec_check("DER-23", apart(&r.law, x.found.sink, r.law.sink + f), slack);
+            if (r.parameters.sink > -INFINITY && x.found.sink > 0.0)
+                spec_check("DER-23", apart(&r.parameters, x.found.sink, r.parameters.sink + f),
+                           slack);
             spec_check("DER-23", fabs(x.found.lse - NAME(log_sum)(&r, &x, NULL)),
                        64 * 0x1p-53 * (1.0 + fabs(x.found.lse)));
         }
@@ -307,29 +317,29 @@ static void NAME(test_online)(void **state) {
 static void NAME(test_used_up)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        const ota_row_parameters law = {ota_kernels_choose(NULL),
-                                        order < 0 ? 0.0 : orders[order],
-                                        1.0,
-                                        -INFINITY,
-                                        INFINITY,
-                                        NULL};
+        const ota_row_parameters parameters = {ota_kernels_choose(NULL),
+                                               order < 0 ? 0.0 : orders[order],
+                                               1.0,
+                                               -INFINITY,
+                                               INFINITY,
+                                               NULL};
         const T s[4] = {1, 3, (T)-INFINITY, 2};
         double remaining[4] = {0.25, 0.5, 8.0, 0.25}, scratch[4];
         T p[4];
         ota_row_found found;
-        NAME(ota_row_online)(&law, s, 4, 1.0, remaining, p, scratch, &found);
+        NAME(ota_row_online)(&parameters, s, 4, 1.0, remaining, p, scratch, &found);
         assert_false(found.infeasible);
         assert_true(p[0] == (T)0.25 && p[1] == (T)0.5 && p[2] == (T)0 && p[3] == (T)0.25);
         assert_true(remaining[0] == 0.0 && remaining[1] == 0.0 && remaining[3] == 0.0);
         assert_true(remaining[2] == 8.0 && found.mass == 1.0 && found.sink == 0.0);
-        NAME(ota_row_online)(&law, s, 4, 0.0, remaining, p, scratch, &found);
+        NAME(ota_row_online)(&parameters, s, 4, 0.0, remaining, p, scratch, &found);
         assert_false(found.infeasible);
         for (int j = 0; j < 4; j++) assert_true(p[j] == (T)0);
         assert_true(found.mass == 0.0);
-        NAME(ota_row_online)(&law, s, 4, 1e-3, remaining, p, scratch, &found);
+        NAME(ota_row_online)(&parameters, s, 4, 1e-3, remaining, p, scratch, &found);
         assert_true(found.infeasible);
         remaining[3] = 1e-3;
-        NAME(ota_row_online)(&law, s, 4, 0.99e-3, remaining, p, scratch, &found);
+        NAME(ota_row_online)(&parameters, s, 4, 0.99e-3, remaining, p, scratch, &found);
         assert_false(found.infeasible);
         assert_true(p[3] == (T)0.99e-3 && fabs(remaining[3] - 1e-5) < 1e-18);
     }
@@ -339,24 +349,24 @@ static void NAME(test_used_up)(void **state) {
 static void NAME(test_edges)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        ota_row_parameters law = {ota_kernels_choose(NULL),
-                                  order < 0 ? 0.0 : orders[order],
-                                  1.0,
-                                  -INFINITY,
-                                  INFINITY,
-                                  NULL};
+        ota_row_parameters parameters = {ota_kernels_choose(NULL),
+                                         order < 0 ? 0.0 : orders[order],
+                                         1.0,
+                                         -INFINITY,
+                                         INFINITY,
+                                         NULL};
         T s[3] = {(T)-INFINITY, (T)-INFINITY, (T)-INFINITY}, p[3] = {1, 1, 1};
         ota_row_found found;
-        NAME(ota_row_solve)(&law, s, NULL, 3, 1.0, p, &found);
+        NAME(ota_row_solve)(&parameters, s, NULL, 3, 1.0, p, &found);
         assert_true(found.empty && !found.nonfinite && found.potential <= -INFINITY);
         assert_true(found.lse <= -INFINITY && !(found.mass > 0.0));
         for (int j = 0; j < 3; j++) assert_true(p[j] == (T)0);
-        law.sink = 0.5;
-        NAME(ota_row_solve)(&law, s, NULL, 3, 0.75, p, &found);
+        parameters.sink = 0.5;
+        NAME(ota_row_solve)(&parameters, s, NULL, 3, 0.75, p, &found);
         assert_true(!found.empty && fabs(found.sink - 0.75) < 1e-15 && !(found.mass > 0.0));
-        law.sink = -INFINITY;
+        parameters.sink = -INFINITY;
         s[1] = 2;
-        NAME(ota_row_solve)(&law, s, NULL, 3, 0.0, p, &found);
+        NAME(ota_row_solve)(&parameters, s, NULL, 3, 0.0, p, &found);
         assert_true(!found.empty && !(found.mass > 0.0) && !(found.sink > 0.0));
         for (int j = 0; j < 3; j++) assert_true(p[j] == (T)0);
         if (order == 0) assert_true(found.lse == 2.0);
@@ -364,7 +374,7 @@ static void NAME(test_edges)(void **state) {
         for (int k = 0; k < 3; k++) {
             const double broken[] = {NAN, INFINITY, 0.0};
             s[0] = (T)broken[k];
-            NAME(ota_row_solve)(&law, s, NULL, 3, k == 2 ? NAN : 1.0, p, &found);
+            NAME(ota_row_solve)(&parameters, s, NULL, 3, k == 2 ? NAN : 1.0, p, &found);
             assert_true(found.nonfinite && isnan(found.potential) && isnan(found.mass));
             assert_true(isnan(found.lse) && isnan(found.sink) && !found.empty);
             for (int j = 0; j < 3; j++) assert_true(isnan(p[j]));

@@ -16,15 +16,15 @@
 #include "otattn.h"
 
 /* Weights of keys [0, count) into p (p may be s itself). */
-void ota_row_solve_f32(const ota_row_parameters *law, const float *s, const float *h, int64_t count,
-                       double mu, float *p, ota_row_found *found);
-void ota_row_solve_f64(const ota_row_parameters *law, const double *s, const double *h,
+void ota_row_solve_f32(const ota_row_parameters *parameters, const float *s, const float *h,
+                       int64_t count, double mu, float *p, ota_row_found *found);
+void ota_row_solve_f64(const ota_row_parameters *parameters, const double *s, const double *h,
                        int64_t count, double mu, double *p, ota_row_found *found);
 /* p_j = e^((s_j - shift) / tau) for scores of any size, p may be s; returns the sum. shift is a T. */
-double ota_row_exponentials_f32(const ota_row_parameters *law, const float *s, int64_t count,
+double ota_row_exponentials_f32(const ota_row_parameters *parameters, const float *s, int64_t count,
                                 double shift, float *p);
-double ota_row_exponentials_f64(const ota_row_parameters *law, const double *s, int64_t count,
-                                double shift, double *p);
+double ota_row_exponentials_f64(const ota_row_parameters *parameters, const double *s,
+                                int64_t count, double shift, double *p);
 /* What one row of kept keys works in; elements for count + OTA_KEEP_ROOM keys. */
 typedef struct ota_row_room {
     void *kept;     /* T: scores, in the end weights */
@@ -34,19 +34,21 @@ typedef struct ota_row_room {
 
 /* Entmax as a list: weight kept[i] at key where[i] of [0, count), all others 0; returns how many (0 for an
  * empty, nonfinite or massless row). count < 2^31. */
-int64_t ota_row_entmax_f32(const ota_row_parameters *law, const float *s, int64_t count, double mu,
-                           const ota_row_room *room, ota_row_found *found);
-int64_t ota_row_entmax_f64(const ota_row_parameters *law, const double *s, int64_t count, double mu,
-                           const ota_row_room *room, ota_row_found *found);
+int64_t ota_row_entmax_f32(const ota_row_parameters *parameters, const float *s, int64_t count,
+                           double mu, const ota_row_room *room, ota_row_found *found);
+int64_t ota_row_entmax_f64(const ota_row_parameters *parameters, const double *s, int64_t count,
+                           double mu, const ota_row_room *room, ota_row_found *found);
 /* Weights from both potentials as they are (no row update). */
-void ota_row_weights_f32(const ota_row_parameters *law, const float *s, const float *h,
+void ota_row_weights_f32(const ota_row_parameters *parameters, const float *s, const float *h,
                          int64_t count, double f, float *p, ota_row_found *found);
-void ota_row_weights_f64(const ota_row_parameters *law, const double *s, const double *h,
+void ota_row_weights_f64(const ota_row_parameters *parameters, const double *s, const double *h,
                          int64_t count, double f, double *p, ota_row_found *found);
 /* Online: remaining[j] is read and lowered. `order` scratch holds count int64. */
-void ota_row_online_f32(const ota_row_parameters *law, const float *s, int64_t count, double mu,
-                        double *remaining, float *p, double *scratch, ota_row_found *found);
-void ota_row_online_f64(const ota_row_parameters *law, const double *s, int64_t count, double mu,
-                        double *remaining, double *p, double *scratch, ota_row_found *found);
+void ota_row_online_f32(const ota_row_parameters *parameters, const float *s, int64_t count,
+                        double mu, double *remaining, float *p, double *scratch,
+                        ota_row_found *found);
+void ota_row_online_f64(const ota_row_parameters *parameters, const double *s, int64_t count,
+                        double mu, double *remaining, double *p, double *scratch,
+                        ota_row_found *found);
 
 #endif

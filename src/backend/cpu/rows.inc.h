@@ -51,78 +51,81 @@ static double exponentials_wide(const real *s, const real *h, int64_t count, dou
     return sum;
 }
 
-static double exponentials(const ota_row_parameters *law, const real *s, const real *h,
+static double exponentials(const ota_row_parameters *parameters, const real *s, const real *h,
                            int64_t count, double shift, real *p) {
-    if (fabs(shift) > (double)REAL_MAX / 4.0 || law->tau > (double)REAL_MAX / 1.0e6 ||
-        law->tau < TAU_MIN) {
-        return exponentials_wide(s, h, count, shift, law->tau, p);
+    if (fabs(shift) > (double)REAL_MAX / 4.0 || parameters->tau > (double)REAL_MAX / 1.0e6 ||
+        parameters->tau < TAU_MIN) {
+        return exponentials_wide(s, h, count, shift, parameters->tau, p);
     }
-    return KERNELS(law)->exponentials(s, h, count, (real)shift, (real)(log2_e / law->tau), p);
+    return KERNELS(parameters)
+        ->exponentials(s, h, count, (real)shift, (real)(log2_e / parameters->tau), p);
 }
 
-double WORD(ota_row_exponentials)(const ota_row_parameters *law, const real *s, int64_t count,
-                                  double shift, real *p) {
-    return exponentials(law, s, NULL, count, shift, p);
+double WORD(ota_row_exponentials)(const ota_row_parameters *parameters, const real *s,
+                                  int64_t count, double shift, real *p) {
+    return exponentials(parameters, s, NULL, count, shift, p);
 }
 
-static void softmax_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
-                        double mu, real *p, ota_row_found *found) {
-    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
-    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+static void softmax_row(const ota_row_parameters *parameters, const real *s, const real *h,
+                        int64_t count, double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, mu, p, found)) return;
     /* The shift must be a real: it is what the kernel subtracts. */
     const double shift = (double)(real)top;
-    double sum = exponentials(law, s, h, count, shift, p);
-    const double sink =
-        law->sink > -INFINITY ? exp((law->sink / 2.0 - shift / 2.0) / (law->tau / 2.0)) : 0.0;
+    double sum = exponentials(parameters, s, h, count, shift, p);
+    const double sink = parameters->sink > -INFINITY
+                            ? exp((parameters->sink / 2.0 - shift / 2.0) / (parameters->tau / 2.0))
+                            : 0.0;
     sum += sink;
-    found->lse = log(sum) + shift / law->tau;
+    found->lse = log(sum) + shift / parameters->tau;
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
     }
     double factor = mu / sum;
-    found->potential = law->tau * log(factor) - shift;
-    if (law->row_strength < INFINITY) {
-        found->potential *= law->row_strength / (law->row_strength + law->tau);
-        factor = exp((found->potential + shift) / law->tau);
+    found->potential = parameters->tau * log(factor) - shift;
+    if (parameters->row_strength < INFINITY) {
+        found->potential *= parameters->row_strength / (parameters->row_strength + parameters->tau);
+        factor = exp((found->potential + shift) / parameters->tau);
     }
-    KERNELS(law)->multiply(p, count, (real)factor);
+    KERNELS(parameters)->multiply(p, count, (real)factor);
     found->sink = sink * factor;
     found->mass = (sum - sink) * factor;
 }
 
-static void entmax_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
-                       double mu, real *p, ota_row_found *found) {
-    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
-    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+static void entmax_row(const ota_row_parameters *parameters, const real *s, const real *h,
+                       int64_t count, double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, mu, p, found)) return;
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
     }
     const double shift = (double)(real)top;
-    const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+    const double k = (parameters->order - 1.0) / parameters->tau,
+                 power = 1.0 / (parameters->order - 1.0);
     const real slope = (real)k;
-    const bool has_sink = law->sink > -INFINITY;
-    const double sink_x = has_sink ? (law->sink - shift) * k : 0.0;
+    const bool has_sink = parameters->sink > -INFINITY;
+    const double sink_x = has_sink ? (parameters->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.near = power < 2.0 ? 0.0 : threshold_near;
     double first, second;
     do {
-        (void)KERNELS(law)->power_sums(s, h, count, (real)shift, slope, search.t, power, &first,
-                                       &second);
+        (void)KERNELS(parameters)
+            ->power_sums(s, h, count, (real)shift, slope, search.t, power, &first, &second);
         if (has_sink && sink_x > search.t) {
             first += power_of(sink_x - search.t, power);
             second += power_of(sink_x - search.t, power - 1.0);
         }
     } while (threshold_step(&search, first, second));
     const double sum =
-        KERNELS(law)->powers(s, h, count, (real)shift, slope, search.t, power, (real)1, p);
+        KERNELS(parameters)->powers(s, h, count, (real)shift, slope, search.t, power, (real)1, p);
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
-    KERNELS(law)->multiply(p, count, (real)factor);
+    KERNELS(parameters)->multiply(p, count, (real)factor);
     found->sink *= factor;
     found->mass = sum * factor;
     found->potential = -shift - search.t / k;
@@ -131,11 +134,11 @@ static void entmax_row(const ota_row_parameters *law, const real *s, const real 
 /* Where p >= 1 Newton comes to the threshold from below. A few of its steps in real, for p = `power`, leave one that is
  * too large by rounding at most, for which `low` stands aside. No entry is above the target, so that a larger p has
  * a lower threshold. Returns how many of the scores lie above. */
-static int64_t approach(const ota_row_parameters *law, const real *s, int64_t count, double top,
-                        double k, double power, threshold_search *search) {
+static int64_t approach(const ota_row_parameters *parameters, const real *s, int64_t count,
+                        double top, double k, double power, threshold_search *search) {
     enum { STEPS = 4 };
-    const bool has_sink = law->sink > -INFINITY;
-    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    const bool has_sink = parameters->sink > -INFINITY;
+    const double sink_x = has_sink ? (parameters->sink - top) * k : 0.0;
     threshold_search rough = *search;
     rough.power = power;
     rough.accuracy = 1.0e-6;
@@ -143,8 +146,9 @@ static int64_t approach(const ota_row_parameters *law, const real *s, int64_t co
     double first, second;
     int64_t above;
     do {
-        above = KERNELS(law)->power_sums(s, NULL, count, (real)top, (real)k, rough.t, rough.power,
-                                         &first, &second);
+        above = KERNELS(parameters)
+                    ->power_sums(s, NULL, count, (real)top, (real)k, rough.t, rough.power, &first,
+                                 &second);
         if (has_sink && sink_x > rough.t) {
             first += power_of(sink_x - rough.t, rough.power);
             second += power_of(sink_x - rough.t, rough.power - 1.0);
@@ -161,16 +165,16 @@ static int64_t approach(const ota_row_parameters *law, const real *s, int64_t co
  * and alone would carry mu there; the floor stands below that by more than its rounding. What `keep` takes is
  * turned into f64 x, on which Newton runs; whatever falls below its bracket is dropped on the way. Where it takes
  * much, it takes again above a better bound. */
-int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const real *s, int64_t count, double mu,
-                             const ota_row_room *room, ota_row_found *found) {
+int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s, int64_t count,
+                             double mu, const ota_row_room *room, ota_row_found *found) {
     enum { MANY = 64, SHARE = 4 };
-    const double keys_top = (double)KERNELS(law)->maximum(s, NULL, count);
-    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, NULL, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, 0, mu, NULL, found) || !(mu > 0.0)) return 0;
-    const double power = 1.0 / (law->order - 1.0);
-    const double k = fmin((law->order - 1.0) / law->tau, DBL_MAX);
-    const bool has_sink = law->sink > -INFINITY;
-    const double sink_x = has_sink ? (law->sink - top) * k : 0.0;
+    const double power = 1.0 / (parameters->order - 1.0);
+    const double k = fmin((parameters->order - 1.0) / parameters->tau, DBL_MAX);
+    const bool has_sink = parameters->sink > -INFINITY;
+    const double sink_x = has_sink ? (parameters->sink - top) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.accuracy = threshold_accuracy;
     search.near = power < 2.0 ? 0.0 : threshold_near;
@@ -178,24 +182,25 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const real *s, int64
     const double floor = fmax(top + search.low / k - slack, -(double)REAL_MAX);
     real *kept = room->kept;
     double *wide = room->wide;
-    int64_t left = KERNELS(law)->keep(s, count, (real)floor, kept, room->where);
+    int64_t left = KERNELS(parameters)->keep(s, count, (real)floor, kept, room->where);
     /* What overflows bounds nothing or too little; powers of a small target might be rounded up to something. */
     if (power >= 1.0 && mu > 1.0e-15 && left > MANY && left > count / SHARE) {
         /* Up to 4 the next power of two is cheaper, being a product, and near enough. */
         const double even = power > 4.0 ? power : power > 2.0 ? 4.0 : power > 1.0 ? 2.0 : 1.0;
-        const int64_t above = approach(law, kept, left, top, k, even, &search);
+        const int64_t above = approach(parameters, kept, left, top, k, even, &search);
         const double higher = top + search.low / k - slack;
         if (above < left - left / SHARE && higher > floor)
-            left = KERNELS(law)->keep(s, count, (real)higher, kept, room->where);
-        if (even > power && left > MANY) (void)approach(law, kept, left, top, k, power, &search);
+            left = KERNELS(parameters)->keep(s, count, (real)higher, kept, room->where);
+        if (even > power && left > MANY)
+            (void)approach(parameters, kept, left, top, k, power, &search);
     }
     /* Where differences leave the range of a double, halves do not. */
     const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
     for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;
     double first, second;
     for (;;) {
-        const int64_t above = law->kernels->f64->power_sums(wide, NULL, left, 0.0, 1.0, search.t,
-                                                            power, &first, &second);
+        const int64_t above = parameters->kernels->f64->power_sums(
+            wide, NULL, left, 0.0, 1.0, search.t, power, &first, &second);
         if (has_sink && sink_x > search.t) {
             first += power_of(sink_x - search.t, power);
             second += power_of(sink_x - search.t, power - 1.0);
@@ -205,7 +210,7 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const real *s, int64
     }
     left = drop_below(wide, room->where, left, search.t);
     const double sum =
-        law->kernels->f64->powers(wide, NULL, left, 0.0, 1.0, search.t, power, 1.0, wide);
+        parameters->kernels->f64->powers(wide, NULL, left, 0.0, 1.0, search.t, power, 1.0, wide);
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
@@ -217,17 +222,17 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *law, const real *s, int64
 }
 
 /* sum_j weight(x_j + y) with the sink, and its derivative. */
-static double custom_sums(const ota_row_parameters *law, const real *s, const real *h,
+static double custom_sums(const ota_row_parameters *parameters, const real *s, const real *h,
                           int64_t count, double top, double y, double *rise) {
-    const ota_custom *custom = law->custom;
+    const ota_custom *custom = parameters->custom;
     double sum = 0.0;
     *rise = 0.0;
     for (int64_t j = 0; j <= count; j++) {
-        const double a = j == count  ? law->sink
+        const double a = j == count  ? parameters->sink
                          : h == NULL ? (double)s[j]
                                      : (double)s[j] + (double)h[j];
         if (!(a > -INFINITY)) continue;
-        const double x = ota_custom_argument(a, -top, law->tau) + y;
+        const double x = ota_custom_argument(a, -top, parameters->tau) + y;
         sum += custom->weight(custom->user, x);
         *rise += custom->slope(custom->user, x);
     }
@@ -235,30 +240,30 @@ static double custom_sums(const ota_row_parameters *law, const real *s, const re
 }
 
 /* Brackets the shift by doubling, then Newton inside the bracket. */
-static void custom_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
-                       double mu, real *p, ota_row_found *found) {
-    const ota_custom *custom = law->custom;
-    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
-    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+static void custom_row(const ota_row_parameters *parameters, const real *s, const real *h,
+                       int64_t count, double mu, real *p, ota_row_found *found) {
+    const ota_custom *custom = parameters->custom;
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, mu, p, found)) return;
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
     }
     double rise, near = 0.0, far = 0.0;
-    double sum = custom_sums(law, s, h, count, top, 0.0, &rise);
+    double sum = custom_sums(parameters, s, h, count, top, 0.0, &rise);
     const bool up = sum < mu;
     for (double step = 1.0; step < 1.0e300 && (sum < mu) == up; step *= 2.0) {
         near = far;
         far = up ? step : -step;
-        sum = custom_sums(law, s, h, count, top, far, &rise);
+        sum = custom_sums(parameters, s, h, count, top, far, &rise);
     }
     double low = up ? near : far, high = up ? far : near;
     /* Bounded weights cannot carry every mass. */
     found->infeasible = (sum < mu) == up || isnan(sum);
     double y = 0.5 * (low + high);
     for (int turn = 0; turn < THRESHOLD_STEPS && !found->infeasible; turn++) {
-        sum = custom_sums(law, s, h, count, top, y, &rise);
+        sum = custom_sums(parameters, s, h, count, top, y, &rise);
         const double excess = sum - mu;
         if (fabs(excess) <= 2.0e-16 * mu) break;
         if (excess > 0.0)
@@ -282,24 +287,28 @@ static void custom_row(const ota_row_parameters *law, const real *s, const real 
         p[j] = (real)0;
         if (!(a > -INFINITY)) continue;
         const double weight =
-            factor * custom->weight(custom->user, ota_custom_argument(a, -top, law->tau) + y);
+            factor *
+            custom->weight(custom->user, ota_custom_argument(a, -top, parameters->tau) + y);
         p[j] = (real)weight;
         found->mass += weight;
     }
-    if (law->sink > -INFINITY) {
-        found->sink = factor * custom->weight(custom->user,
-                                              ota_custom_argument(law->sink, -top, law->tau) + y);
+    if (parameters->sink > -INFINITY) {
+        found->sink =
+            factor *
+            custom->weight(custom->user,
+                           ota_custom_argument(parameters->sink, -top, parameters->tau) + y);
     }
-    found->potential = law->tau * y - top;
+    found->potential = parameters->tau * y - top;
 }
 
-static void hard_row(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
-                     double mu, real *p, ota_row_found *found) {
-    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
-    const double top = isnan(keys_top) || keys_top >= law->sink ? keys_top : law->sink;
+static void hard_row(const ota_row_parameters *parameters, const real *s, const real *h,
+                     int64_t count, double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top =
+        isnan(keys_top) || keys_top >= parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, mu, p, found)) return;
     int64_t best = -1;
-    for (int64_t j = 0; j < count && best < 0 && keys_top >= law->sink; j++) {
+    for (int64_t j = 0; j < count && best < 0 && keys_top >= parameters->sink; j++) {
         const real lifted = h == NULL ? s[j] : s[j] + h[j];
         if ((double)lifted >= keys_top) best = j;
     }
@@ -310,43 +319,44 @@ static void hard_row(const ota_row_parameters *law, const real *s, const real *h
     found->sink = best >= 0 ? 0.0 : mu;
 }
 
-void WORD(ota_row_solve)(const ota_row_parameters *law, const real *s, const real *h, int64_t count,
-                         double mu, real *p, ota_row_found *found) {
-    if (law->custom != NULL)
-        custom_row(law, s, h, count, mu, p, found);
-    else if (law->order > 1.0)
-        entmax_row(law, s, h, count, mu, p, found);
-    else if (law->order > 0.0)
-        softmax_row(law, s, h, count, mu, p, found);
+void WORD(ota_row_solve)(const ota_row_parameters *parameters, const real *s, const real *h,
+                         int64_t count, double mu, real *p, ota_row_found *found) {
+    if (parameters->custom != NULL)
+        custom_row(parameters, s, h, count, mu, p, found);
+    else if (parameters->order > 1.0)
+        entmax_row(parameters, s, h, count, mu, p, found);
+    else if (parameters->order > 0.0)
+        softmax_row(parameters, s, h, count, mu, p, found);
     else
-        hard_row(law, s, h, count, mu, p, found);
+        hard_row(parameters, s, h, count, mu, p, found);
 }
 
-void WORD(ota_row_weights)(const ota_row_parameters *law, const real *s, const real *h,
+void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, const real *h,
                            int64_t count, double f, real *p, ota_row_found *found) {
-    const double keys_top = (double)KERNELS(law)->maximum(s, h, count);
-    const double top = isnan(keys_top) || keys_top > law->sink ? keys_top : law->sink;
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
     if (settled(top, count, 1.0, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);
         return;
     }
-    if (law->order > 1.0) {
-        const double k = (law->order - 1.0) / law->tau;
-        found->mass = KERNELS(law)->powers(s, h, count, (real)0, (real)k, -f * k,
-                                           1.0 / (law->order - 1.0), (real)1, p);
+    if (parameters->order > 1.0) {
+        const double k = (parameters->order - 1.0) / parameters->tau;
+        found->mass = KERNELS(parameters)
+                          ->powers(s, h, count, (real)0, (real)k, -f * k,
+                                   1.0 / (parameters->order - 1.0), (real)1, p);
         return;
     }
     const double shift = (double)(real)top;
-    const double sum = exponentials(law, s, h, count, shift, p);
-    const double factor = exp((f + shift) / law->tau);
-    KERNELS(law)->multiply(p, count, (real)factor);
+    const double sum = exponentials(parameters, s, h, count, shift, p);
+    const double factor = exp((f + shift) / parameters->tau);
+    KERNELS(parameters)->multiply(p, count, (real)factor);
     found->mass = sum * factor;
-    found->lse = log(sum) + shift / law->tau;
-    if (law->sink > -INFINITY) {
-        const double sink = law->sink / law->tau, keys = found->lse;
-        found->sink = exp((law->sink + f) / law->tau);
+    found->lse = log(sum) + shift / parameters->tau;
+    if (parameters->sink > -INFINITY) {
+        const double sink = parameters->sink / parameters->tau, keys = found->lse;
+        found->sink = exp((parameters->sink + f) / parameters->tau);
         found->lse = fmax(keys, sink) + log1p(exp(-fabs(keys - sink)));
     }
 }
@@ -355,17 +365,18 @@ void WORD(ota_row_weights)(const ota_row_parameters *law, const real *s, const r
 
 /* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
  * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
-static double open_keys(const ota_row_parameters *law, const real *s, int64_t count, double mass,
-                        const double *remaining, double *weight, double *sink) {
-    double top = law->sink;
+static double open_keys(const ota_row_parameters *parameters, const real *s, int64_t count,
+                        double mass, const double *remaining, double *weight, double *sink) {
+    double top = parameters->sink;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] >= 0.0 && remaining[j] > 0.0 && (double)s[j] > top) top = (double)s[j];
     }
     *sink = 0.0;
     if (top <= -INFINITY) return INFINITY;
-    const bool has_sink = law->sink > -INFINITY;
-    if (law->order > 1.0) {
-        const double k = (law->order - 1.0) / law->tau, power = 1.0 / (law->order - 1.0);
+    const bool has_sink = parameters->sink > -INFINITY;
+    if (parameters->order > 1.0) {
+        const double k = (parameters->order - 1.0) / parameters->tau,
+                     power = 1.0 / (parameters->order - 1.0);
         threshold_search search = threshold_begin(mass, power, (double)count + 1.0);
         double first, second;
         do {
@@ -373,7 +384,8 @@ static double open_keys(const ota_row_parameters *law, const real *s, int64_t co
             for (int64_t j = 0; j <= count; j++) {
                 if (j < count && (weight[j] < 0.0 || !(remaining[j] > 0.0))) continue;
                 if (j == count && !has_sink) continue;
-                const double y = ((j < count ? (double)s[j] : law->sink) - top) * k - search.t;
+                const double y =
+                    ((j < count ? (double)s[j] : parameters->sink) - top) * k - search.t;
                 if (!(y > 0.0)) continue;
                 first += power_of(y, power);
                 second += power_of(y, power - 1.0);
@@ -385,16 +397,16 @@ static double open_keys(const ota_row_parameters *law, const real *s, int64_t co
             weight[j] = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
         }
         if (has_sink) {
-            const double y = (law->sink - top) * k - search.t;
+            const double y = (parameters->sink - top) * k - search.t;
             *sink = y > 0.0 ? power_of(y, power) * (mass / first) : 0.0;
         }
         return -top - search.t / k;
     }
-    double sum = has_sink ? exp((law->sink - top) / law->tau) : 0.0, lost = 0.0;
+    double sum = has_sink ? exp((parameters->sink - top) / parameters->tau) : 0.0, lost = 0.0;
     *sink = sum;
     for (int64_t j = 0; j < count; j++) {
         if (weight[j] < 0.0 || !(remaining[j] > 0.0)) continue;
-        weight[j] = exp(((double)s[j] - top) / law->tau);
+        weight[j] = exp(((double)s[j] - top) / parameters->tau);
         /* Rows must sum to mu whatever their length: what each addition rounds away is kept. */
         const double next = sum + weight[j];
         lost += sum >= weight[j] ? (sum - next) + weight[j] : (weight[j] - next) + sum;
@@ -405,13 +417,14 @@ static double open_keys(const ota_row_parameters *law, const real *s, int64_t co
         if (weight[j] > 0.0) weight[j] *= mass / sum;
     }
     *sink *= mass / sum;
-    return law->tau * log(mass / sum) - top;
+    return parameters->tau * log(mass / sum) - top;
 }
 
 /* Hard: fills the best keys to their capacity one after another. `taken` [count] collects the weights
  * because p may be s itself. */
-static void online_hard(const ota_row_parameters *law, const real *s, int64_t count, double mu,
-                        double *remaining, real *p, double *taken, ota_row_found *found) {
+static void online_hard(const ota_row_parameters *parameters, const real *s, int64_t count,
+                        double mu, double *remaining, real *p, double *taken,
+                        ota_row_found *found) {
     double left = mu;
     for (int64_t j = 0; j < count; j++) taken[j] = 0.0;
     while (left > 0.0) {
@@ -420,8 +433,8 @@ static void online_hard(const ota_row_parameters *law, const real *s, int64_t co
             if (remaining[j] > 0.0 && (double)s[j] > -INFINITY && (best < 0 || s[j] > s[best]))
                 best = j;
         }
-        if (law->sink > -INFINITY && (best < 0 || law->sink > (double)s[best])) {
-            found->potential = -law->sink;
+        if (parameters->sink > -INFINITY && (best < 0 || parameters->sink > (double)s[best])) {
+            found->potential = -parameters->sink;
             found->sink = left;
             break;
         }
@@ -439,9 +452,10 @@ static void online_hard(const ota_row_parameters *law, const real *s, int64_t co
     for (int64_t j = 0; j < count; j++) p[j] = (real)taken[j];
 }
 
-void WORD(ota_row_online)(const ota_row_parameters *law, const real *s, int64_t count, double mu,
-                          double *remaining, real *p, double *scratch, ota_row_found *found) {
-    double top = law->sink, room = 0.0;
+void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, int64_t count,
+                          double mu, double *remaining, real *p, double *scratch,
+                          ota_row_found *found) {
+    double top = parameters->sink, room = 0.0;
     bool broken = false;
     for (int64_t j = 0; j < count; j++) {
         if (isnan(s[j]) || (double)s[j] >= INFINITY) broken = true;
@@ -450,20 +464,21 @@ void WORD(ota_row_online)(const ota_row_parameters *law, const real *s, int64_t 
     }
     if (settled(broken ? NAN : top, count, mu, p, found)) return;
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
-    if (law->sink <= -INFINITY && room < mu - slack) {
+    if (parameters->sink <= -INFINITY && room < mu - slack) {
         found->infeasible = true;
         return;
     }
-    if (law->order <= 0.0) {
-        online_hard(law, s, count, mu, remaining, p, scratch, found);
+    if (parameters->order <= 0.0) {
+        online_hard(parameters, s, count, mu, remaining, p, scratch, found);
         return;
     }
-    double level = law->sink > -INFINITY ? exp((law->sink - top) / law->tau) : 0.0;
+    double level =
+        parameters->sink > -INFINITY ? exp((parameters->sink - top) / parameters->tau) : 0.0;
     for (int64_t j = 0; j < count; j++) {
-        level += exp(((double)s[j] - top) / law->tau);
+        level += exp(((double)s[j] - top) / parameters->tau);
         scratch[j] = (double)s[j] > -INFINITY && remaining[j] > 0.0 ? 0.0 : -1.0;
     }
-    found->lse = log(level) + top / law->tau;
+    found->lse = log(level) + top / parameters->tau;
     /* Keys whose share exceeds their capacity are filled and closed; the others' share only grows, so at
      * most `count` sweeps. */
     double left = mu;
@@ -471,7 +486,7 @@ void WORD(ota_row_online)(const ota_row_parameters *law, const real *s, int64_t 
     found->potential = -INFINITY;
     while (closed && left > 0.0) {
         closed = false;
-        found->potential = open_keys(law, s, count, left, remaining, scratch, &found->sink);
+        found->potential = open_keys(parameters, s, count, left, remaining, scratch, &found->sink);
         double filled = 0.0;
         for (int64_t j = 0; j < count; j++) {
             if (scratch[j] >= remaining[j] && scratch[j] >= 0.0) {

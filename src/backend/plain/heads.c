@@ -238,11 +238,11 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
     const ota_row_parameters row = ota_plain_parameters(place->run->resolved, place->number);
     const double mu = head->mu[i];
     *found = (ota_row_found){.potential = head->f[i], .mass = mu, .lse = -INFINITY};
-    switch (head->emission) {
-    case OTA_EMIT_MATCH:
+    switch (head->final_update) {
+    case OTA_FINAL_MATCH:
         for (int64_t j = 0; j < head->columns; j++) p[j] = j == head->match[i] ? mu : 0.0;
         return;
-    case OTA_EMIT_PLAN:
+    case OTA_FINAL_PLAN:
         found->mass = 0.0;
         for (int64_t j = 0; j < head->columns; j++)
             found->mass += p[j] = head->plan[i * head->stride + j];
@@ -250,12 +250,12 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
         if (row.sink > -INFINITY) found->sink = fmax(0.0, mu - found->mass);
         found->empty = !(found->mass > 0.0) && mu <= 0.0;
         return;
-    case OTA_EMIT_POTENTIALS:
-    case OTA_EMIT_ROWS: break;
+    case OTA_FINAL_POTENTIALS:
+    case OTA_FINAL_ROWS: break;
     }
     for (int64_t j = 0; j < head->columns; j++)
         p[j] = stored(head, i, j) + ota_plain_rounded(head->narrow, head->g[j]);
-    if (head->emission == OTA_EMIT_POTENTIALS)
+    if (head->final_update == OTA_FINAL_POTENTIALS)
         ota_plain_row_weights(&row, p, NULL, head->columns, head->f[i], p, found);
     else
         ota_plain_row_solve(&row, p, NULL, head->columns, mu, p, found);
@@ -330,7 +330,7 @@ void ota_plain_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel)
         *of_weights[k] = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
 }
 
-/* g as the emission sees it. */
+/* g as the final row update sees it. */
 static void round_potential(ota_passes *passes) {
     for (int64_t j = 0; j < passes->columns; j++) {
         if (passes->narrow)
@@ -399,5 +399,5 @@ void ota_plain_column_pass(ota_passes *passes, double t) {
 
 void ota_plain_final_pass(ota_passes *passes) {
     const ota_head *head = passes->head;
-    solve_rows(passes, head->tau, 1.0, head->emission == OTA_EMIT_POTENTIALS);
+    solve_rows(passes, head->tau, 1.0, head->final_update == OTA_FINAL_POTENTIALS);
 }

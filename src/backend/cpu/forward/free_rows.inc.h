@@ -9,8 +9,8 @@
 
 /* An entmax row as a list of keys; its output is formed from the list unless most keys are on it. `row`, the
  * scores, becomes the weights where someone reads them. */
-static void list_row(const row_block *b, const ota_row_parameters *law, int64_t begin, int64_t end,
-                     double mu, real *row, real *out, ota_row_found *found) {
+static void list_row(const row_block *b, const ota_row_parameters *parameters, int64_t begin,
+                     int64_t end, double mu, real *row, real *out, ota_row_found *found) {
     const cpu_run *w = b->w;
     const ota_device *device = w->device;
     const ota_packed_kv *packed = b->packed;
@@ -18,7 +18,7 @@ static void list_row(const row_block *b, const ota_row_parameters *law, int64_t 
     const real *kept = room->kept;
     const int64_t width = device->values_width;
     end = begin < end ? end : begin;
-    const int64_t count = row_entmax(law, row + begin, end - begin, mu, room, found);
+    const int64_t count = row_entmax(parameters, row + begin, end - begin, mu, room, found);
     const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
     const real *values = device->in_place ? NULL : (const real *)packed->values + begin * width;
     int64_t ld = width;
@@ -39,7 +39,7 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
                         double *receiver) {
     const ota_device *device = b->w->device;
     const ota_resolved *r = device->resolved;
-    const ota_row_parameters law = row_parameters(device, b->head);
+    const ota_row_parameters parameters = row_parameters(device, b->head);
     ota_worker *worker = b->worker;
     real *s = worker->scores;
     ota_row_found found[OTA_BLOCK_ROWS];
@@ -51,10 +51,10 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
         if (worker->keys.where != NULL) {
             int64_t begin, end;
             ota_row_range(r, b->batch, b->first + k, device->key_count, &begin, &end);
-            list_row(b, &law, begin, end, mu[k], row,
+            list_row(b, &parameters, begin, end, mu[k], row,
                      (real *)worker->out + k * device->values_width, &found[k]);
         } else {
-            row_solve(&law, row, NULL, device->key_count, mu[k], row, &found[k]);
+            row_solve(&parameters, row, NULL, device->key_count, mu[k], row, &found[k]);
         }
     }
     finish_rows(b, s, device->stride, found, mu, with_out, status, receiver);
@@ -212,7 +212,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
     const ota_resolved *r = device->resolved;
     row_block b = part_of(w, part, worker_index);
     ota_worker *worker = b.worker;
-    const ota_row_parameters law = row_parameters(device, b.head);
+    const ota_row_parameters parameters = row_parameters(device, b.head);
     const ota_array *state = &w->arrays->remaining;
     const int64_t m = device->key_count;
     double *room = worker->room;
@@ -235,7 +235,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
         b.first = i;
         b.rows = 1;
         form_rows(&b, row, device->stride);
-        row_online(&law, row, m, mu, room, row, worker->row, &found);
+        row_online(&parameters, row, m, mu, room, row, worker->row, &found);
         finish_rows(&b, row, device->stride, &found, &mu, true, status,
                     ota_array_present(&w->arrays->receiver) ? receivers : NULL);
     }

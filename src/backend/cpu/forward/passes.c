@@ -3,7 +3,7 @@
  *     log      e_ij = 2^((S + g - shift_i) k), shift_i = max_j (S + g)
  *              c_j = sum_i mu_i e_ij / sum_j e_ij
  *     linear   passes_linear.c
- *     rows     every row solved as the emission does (relaxed rows, Tsallis, two-sided relaxation)
+ *     rows     every row solved as the final row update does (relaxed rows, Tsallis, two-sided relaxation)
  *
  * with S [rows][stride], k = log2(e) / t. Where c_j underflows, L_j comes from two sweeps that
  * keep the largest term [TOT-13]. Chunk sums are added in the order of the chunks. */
@@ -58,7 +58,7 @@ void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel) {
 typedef struct chunk_job {
     ota_passes *state;
     double t, omega;
-    ota_row_parameters law;
+    ota_row_parameters parameters;
     bool as_they_are; /* weights from f and g as they lie in the head */
 } chunk_job;
 
@@ -204,10 +204,10 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
         float *p = (float *)state->scratch + chunk * state->padded_columns;
         const float *s = ota_row_at_f32(state->scores, state->stride, i);
         if (job->as_they_are) {
-            ota_row_weights_f32(&job->law, s, state->potential, state->columns, head->f[i], p,
-                                found);
+            ota_row_weights_f32(&job->parameters, s, state->potential, state->columns, head->f[i],
+                                p, found);
         } else {
-            ota_row_solve_f32(&job->law, s, state->potential, state->columns, head->mu[i], p,
+            ota_row_solve_f32(&job->parameters, s, state->potential, state->columns, head->mu[i], p,
                               found);
         }
         head->kernels->f32->accumulate(p, state->columns, 1.0, column);
@@ -216,9 +216,11 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
     double *p = (double *)state->scratch + chunk * state->padded_columns;
     const double *s = ota_row_at_f64(state->scores, state->stride, i);
     if (job->as_they_are) {
-        ota_row_weights_f64(&job->law, s, state->potential, state->columns, head->f[i], p, found);
+        ota_row_weights_f64(&job->parameters, s, state->potential, state->columns, head->f[i], p,
+                            found);
     } else {
-        ota_row_solve_f64(&job->law, s, state->potential, state->columns, head->mu[i], p, found);
+        ota_row_solve_f64(&job->parameters, s, state->potential, state->columns, head->mu[i], p,
+                          found);
     }
     head->kernels->f64->accumulate(p, state->columns, 1.0, column);
     return head->kernels->f64->sum(p, state->columns);
@@ -267,7 +269,8 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
 
 static void rows_pass(ota_passes *state, double t, double omega) {
     round_potential(state);
-    chunk_job job = {.state = state, .t = t, .omega = omega, .law = parameters_of(state->head, t)};
+    chunk_job job = {
+        .state = state, .t = t, .omega = omega, .parameters = parameters_of(state->head, t)};
     ota_each_chunk(state, rows_chunk, &job);
     ota_add_chunks(state, state->partial, state->column);
     if (omega > 1.0 || omega < 1.0) {
@@ -311,8 +314,8 @@ void ota_cpu_final_pass(ota_passes *state) {
     chunk_job job = {.state = state,
                      .t = head->tau,
                      .omega = 1.0,
-                     .law = parameters_of(head, head->tau),
-                     .as_they_are = head->emission == OTA_EMIT_POTENTIALS};
+                     .parameters = parameters_of(head, head->tau),
+                     .as_they_are = head->final_update == OTA_FINAL_POTENTIALS};
     ota_each_chunk(state, rows_chunk, &job);
     ota_add_chunks(state, state->partial, state->column);
 }

@@ -74,18 +74,18 @@ static bool weigh(ota_head_place *place) {
 }
 
 /* The weights of dense rows [first, last) from what the solver left, into `to`. */
-static void weights_of(const ota_head_place *place, const ota_row_parameters *law, int64_t i,
+static void weights_of(const ota_head_place *place, const ota_row_parameters *parameters, int64_t i,
                        real *to, ota_row_found *found) {
     const ota_device *device = place->run.device;
     const ota_head *d = place->head;
     const int64_t m = device->dense_columns;
-    if (d->emission == OTA_EMIT_MATCH) {
+    if (d->final_update == OTA_FINAL_MATCH) {
         memset(to, 0, (size_t)m * sizeof *to);
         to[d->match[i]] = (real)d->mu[i];
         *found = (ota_row_found){.mass = d->mu[i], .potential = d->f[i], .lse = -INFINITY};
         return;
     }
-    if (d->emission == OTA_EMIT_PLAN) {
+    if (d->final_update == OTA_FINAL_PLAN) {
         const double *from = place->workspace->plan + i * device->dense_stride;
         *found =
             (ota_row_found){.potential = d->mu[i] > 0.0 ? d->f[i] : -INFINITY, .lse = -INFINITY};
@@ -93,28 +93,28 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *la
             to[j] = (real)from[j];
             found->mass += from[j];
         }
-        if (law->sink > -INFINITY) found->sink = fmax(0.0, d->mu[i] - found->mass);
+        if (parameters->sink > -INFINITY) found->sink = fmax(0.0, d->mu[i] - found->mass);
         found->empty = !(found->mass > 0.0) && d->mu[i] <= 0.0;
         return;
     }
     const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
     const real *bias = device->coupled ? place->workspace->bias : NULL;
-    if (d->emission == OTA_EMIT_POTENTIALS) {
-        row_weights(law, row, bias, m, d->f[i], to, found);
+    if (d->final_update == OTA_FINAL_POTENTIALS) {
+        row_weights(parameters, row, bias, m, d->f[i], to, found);
         return;
     }
     double mu = d->mu[i];
-    row_solve(law, row, bias, m, mu, to, found);
+    row_solve(parameters, row, bias, m, mu, to, found);
 }
 
 /* Transposed problem: weights of every dense row (key), then P = P'^T. */
 static void turn_over(ota_head_place *place, ota_head_status *status) {
     ota_device *device = place->run.device;
-    const ota_row_parameters law = row_parameters(device, place->number);
+    const ota_row_parameters parameters = row_parameters(device, place->number);
     real *weights = place->workspace->weights, *line = place->workspace->line;
     for (int64_t j = 0; j < device->dense_rows; j++) {
         ota_row_found found;
-        weights_of(place, &law, j, line, &found);
+        weights_of(place, &parameters, j, line, &found);
         place->head->f[j] = found.potential;
         status->empty_rows += found.empty;
         for (int64_t i = 0; i < device->dense_columns; i++)
@@ -141,7 +141,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
-    if (d->emission != OTA_EMIT_MATCH || w->device->transposed || w->more_than_out ||
+    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->more_than_out ||
         place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0)
         return false;
     const real *values = place->packed->values;
@@ -156,13 +156,13 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     return true;
 }
 
-/* Emission of one chunk of queries. */
+/* Final row update of one chunk of queries. */
 static void emit_task(void *context, int64_t chunk, int worker_index) {
     ota_head_place *place = context;
     cpu_run *w = &place->run;
     ota_device *device = w->device;
     ota_worker *worker = &device->workers[worker_index];
-    const ota_row_parameters law = row_parameters(device, place->number);
+    const ota_row_parameters parameters = row_parameters(device, place->number);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
     ota_head_status *status = &device->chunk_statuses[part];
     *status = (ota_head_status){0};
@@ -191,17 +191,18 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 const double potential = place->head->g[at + k];
                 const bool entropy = device->resolved->problem.regulariser == OTA_SOFTMAX;
                 mu[k] = mass;
-                found[k] = (ota_row_found){.potential = potential,
-                                           .mass = mass,
-                                           .lse = entropy && ota_array_present(&w->arrays->lse)
-                                                      ? transposed_lse(place, law.tau, at + k)
-                                                      : -INFINITY,
-                                           .empty = !(mass > 0.0),
-                                           .nonfinite = isnan(mass)};
+                found[k] =
+                    (ota_row_found){.potential = potential,
+                                    .mass = mass,
+                                    .lse = entropy && ota_array_present(&w->arrays->lse)
+                                               ? transposed_lse(place, parameters.tau, at + k)
+                                               : -INFINITY,
+                                    .empty = !(mass > 0.0),
+                                    .nonfinite = isnan(mass)};
                 continue;
             }
             mu[k] = place->head->mu[at + k];
-            weights_of(place, &law, at + k, p + k * stride, &found[k]);
+            weights_of(place, &parameters, at + k, p + k * stride, &found[k]);
         }
         const row_block rows_at = block_at(place, worker, at, rows);
         finish_rows(&rows_at, p, stride, found, mu, true, status, receiver);

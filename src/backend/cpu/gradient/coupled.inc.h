@@ -26,7 +26,7 @@ void replay_online(ota_backward_job *job) {
         ota_row_found found;
         load_rows(job, w, i, 1, true);
         form_tile(job, w, i, 1, 0, r->keys, device->stride);
-        row_online(&job->law, w->scores, r->keys, mu, room, w->weights,
+        row_online(&job->parameters, w->scores, r->keys, mu, room, w->weights,
                    device->workers[job->worker].row, &found);
         if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
@@ -65,7 +65,7 @@ void reverse_online(ota_backward_job *job) {
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
             const bool first = space->shut[j] < 0 && s[j] > (real)-INFINITY &&
-                               (job->law.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
+                               (job->parameters.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
             if (space->shut[j] != i && !first) continue;
             space->b[j] = (double)u[j] - space->a[i];
             ((real *)space->own->advantage)[j] = (real)space->b[j];
@@ -104,7 +104,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double sink = sink_slope(job, i, &rest);
     const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
-    if (r->order > 1.0 || job->law.custom != NULL)
+    if (r->order > 1.0 || job->parameters.custom != NULL)
         (void)KERNELS(device)->slope_sums(p, u, m, &carried);
     space->dense[0][i] = total + sink;   /* den             */
     space->dense[1][i] = sum;            /* row_right       */
@@ -186,8 +186,8 @@ double recentre(ota_backward_job *job, double scale) {
     for (int64_t i = 0; i < device->dense_rows; i++) {
         const real *w = slopes_of(job, i);
         if (!(s->dense[0][i] > 0.0)) continue;
-        const double full =
-            s->dense[0][i] - job->law.tau * s->dense[2][i] / device->resolved->problem.row_strength;
+        const double full = s->dense[0][i] - job->parameters.tau * s->dense[2][i] /
+                                                 device->resolved->problem.row_strength;
         const double move = s->dense[1][i] / full - s->dense[1][i] / s->dense[0][i];
         for (int64_t j = 0; j < device->dense_columns; j++) {
             s->dense[6][j] += (double)w[j] * move;

@@ -104,21 +104,22 @@ static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chun
 static void row_parameters(const ota_backward_job *job, int64_t query, const real *s, const real *p,
                            const real *gradient) {
     ota_backward_space *space = job->space;
-    const double tau = job->law.tau, order = job->law.order, f = space->f[query];
+    const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
     const real *h = job->biased ? space->own->bias : NULL;
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < job->device->resolved->keys; j++) {
         const double g = (double)gradient[j];
         if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
         temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (order > 1.0 && job->law.custom == NULL)
+        if (order > 1.0 && job->parameters.custom == NULL)
             by_order += g * tau * order_slope((double)p[j], order);
     }
     const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
-        temperature -= g * (job->law.sink + f) / tau;
-        if (order > 1.0 && job->law.custom == NULL) by_order += g * tau * order_slope(rest, order);
+        temperature -= g * (job->parameters.sink + f) / tau;
+        if (order > 1.0 && job->parameters.custom == NULL)
+            by_order += g * tau * order_slope(rest, order);
         sums[OTA_SUM_SINK] = g;
     }
     if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
@@ -196,7 +197,7 @@ static bool row_lists(ota_backward_job *job, const ota_backward_worker *w, int w
                                    device->workers[worker].keys.wide};
         ota_row_found found;
         const real *s = (const real *)w->scores + k * strip->stride;
-        const int64_t count = row_entmax(&job->law, s, r->keys, mu, &room, &found);
+        const int64_t count = row_entmax(&job->parameters, s, r->keys, mu, &room, &found);
         space->f[i] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
         if (found.nonfinite) space->bad[i] = true;
         strip->count[at + k] = count;
@@ -229,11 +230,11 @@ static void list_slopes(const ota_backward_job *job, const ota_backward_worker *
     double total, rest;
     KERNELS(device)->dots_kept((const real *)w->gradients + row * width, where, count,
                                packed_of(job)->values, width, width, u);
-    KERNELS(device)->slope_weights(p, count, 2.0 - job->law.order, slope);
+    KERNELS(device)->slope_weights(p, count, 2.0 - job->parameters.order, slope);
     const double sum = KERNELS(device)->slope_mean(slope, u, NULL, count, &total);
     total += sink_slope(job, query, &rest);
     const double a = total > 0.0 ? sum / total : 0.0;
-    const double rate = fmin(1.0 / job->law.tau, (double)REAL_MAX);
+    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
     space->a[query] = a;
     KERNELS(device)->slopes(slope, NULL, count, (real)a, (real)rate, u);
     KERNELS(device)->multiply(u, count, (real)r->scale);
@@ -302,7 +303,7 @@ static void kernel_parameters(const ota_backward_job *job, int64_t query, const 
     const ota_device *device = job->device;
     ota_backward_space *space = job->space;
     const int64_t m = device->resolved->keys;
-    const double sink = job->law.sink;
+    const double sink = job->parameters.sink;
     double *sums = space->row_sums + query * OTA_ROW_SUMS, by_sink = 0.0, along = 0.0;
     double top = (double)KERNELS(device)->maximum(s, NULL, m);
     if (sink > -INFINITY) {
@@ -316,7 +317,7 @@ static void kernel_parameters(const ota_backward_job *job, int64_t query, const 
         if (g < 0.0 || g > 0.0 || isnan(g)) along += g * ((double)s[j] - top);
     }
     sums[OTA_SUM_SINK] = by_sink;
-    sums[OTA_SUM_TEMPERATURE] = -along / job->law.tau;
+    sums[OTA_SUM_TEMPERATURE] = -along / job->parameters.tau;
 }
 
 /* P and dL/dS of fixed rounds from their kernel. */
@@ -339,7 +340,7 @@ static void kernel_block(const ota_backward_job *job, const ota_backward_worker 
     for (int64_t k = 0; k < rows; k++) {
         real *p = (real *)w->weights + k * stride;
         kernel_weights(job, first + k, p);
-        KERNELS(device)->slopes(p, NULL, m, (real)0, (real)(1.0 / job->law.tau),
+        KERNELS(device)->slopes(p, NULL, m, (real)0, (real)(1.0 / job->parameters.tau),
                                 (real *)w->upstream + k * stride);
         if (job->sums)
             kernel_parameters(job, first + k, (const real *)w->scores + k * stride,

@@ -140,14 +140,14 @@ void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
 void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int64_t count,
                   const real *s, real *p) {
     const ota_backward_space *space = job->space;
-    const double f = space->f[query], top = space->top[query], tau = job->law.tau;
+    const double f = space->f[query], top = space->top[query], tau = job->parameters.tau;
     const real *h = job->biased ? (const real *)space->own->bias + from : NULL;
     if (!(f > -INFINITY) || !(top > -INFINITY)) {
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
         return;
     }
-    if (job->law.custom != NULL) {
-        const ota_custom *custom = job->law.custom;
+    if (job->parameters.custom != NULL) {
+        const ota_custom *custom = job->parameters.custom;
         for (int64_t j = 0; j < count; j++) {
             p[j] =
                 s[j] > (real)-INFINITY
@@ -156,11 +156,11 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int6
         }
         return;
     }
-    if (job->law.order > 1.0) {
-        const double k = (job->law.order - 1.0) / tau;
+    if (job->parameters.order > 1.0) {
+        const double k = (job->parameters.order - 1.0) / tau;
         (void)KERNELS(job->device)
-            ->powers(s, h, count, (real)top, (real)k, (-f - top) * k, 1.0 / (job->law.order - 1.0),
-                     (real)1, p);
+            ->powers(s, h, count, (real)top, (real)k, (-f - top) * k,
+                     1.0 / (job->parameters.order - 1.0), (real)1, p);
         return;
     }
     if (fabs(top) > (double)REAL_MAX / 4.0 || tau > (double)REAL_MAX / 1.0e6 || tau < TAU_MIN) {
@@ -177,14 +177,14 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int6
 /* w = dP/dS tau of keys [from, from + count) of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w) {
-    const ota_custom *custom = job->law.custom;
+    const ota_custom *custom = job->parameters.custom;
     if (custom == NULL) {
-        KERNELS(job->device)->slope_weights(p, count, 2.0 - job->law.order, w);
+        KERNELS(job->device)->slope_weights(p, count, 2.0 - job->parameters.order, w);
         return;
     }
     const double f = job->space->f[query];
     for (int64_t j = 0; j < count; j++) {
-        const double at = ota_custom_argument((double)s[j], f, job->law.tau);
+        const double at = ota_custom_argument((double)s[j], f, job->parameters.tau);
         w[j] = p[j] > (real)0 ? (real)custom->slope(custom->user, at) : (real)0;
     }
 }
@@ -220,7 +220,7 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
     }
     const real *b = job->mode == OTA_BACKWARD_FREE ? NULL : space->own->advantage;
     if (!weighed) row_slopes(job, query, m, s, p, w);
-    const double rate = fmin(1.0 / job->law.tau, (double)REAL_MAX);
+    const double rate = fmin(1.0 / job->parameters.tau, (double)REAL_MAX);
     KERNELS(device)->slopes(w, b, m, (real)space->a[query], (real)rate, u);
     if (job->mode != OTA_BACKWARD_ONLINE) return;
     for (int64_t j = 0; j < m; j++) {
@@ -232,21 +232,22 @@ void pairs(const ota_backward_job *job, int64_t query, const real *s, bool weigh
 
 /* Weight on the sink and what its logit gets, from the row's potential. */
 double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
-    const double f = job->space->f[query], x = job->law.sink + f, order = job->law.order;
+    const double f = job->space->f[query], x = job->parameters.sink + f,
+                 order = job->parameters.order;
     *weight = 0.0;
-    if (!(job->law.sink > -INFINITY) || !(f > -INFINITY)) return 0.0;
-    const ota_custom *custom = job->law.custom;
+    if (!(job->parameters.sink > -INFINITY) || !(f > -INFINITY)) return 0.0;
+    const ota_custom *custom = job->parameters.custom;
     if (custom != NULL) {
-        const double at = ota_custom_argument(job->law.sink, f, job->law.tau);
+        const double at = ota_custom_argument(job->parameters.sink, f, job->parameters.tau);
         *weight = custom->weight(custom->user, at);
         return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
     }
     if (order > 1.0) {
-        const double y = (order - 1.0) * x / job->law.tau;
+        const double y = (order - 1.0) * x / job->parameters.tau;
         if (!(y > 0.0)) return 0.0;
         *weight = pow(y, 1.0 / (order - 1.0));
     } else {
-        *weight = exp(x / job->law.tau);
+        *weight = exp(x / job->parameters.tau);
     }
     return *weight > 0.0 ? slope_of(*weight, 2.0 - order) : 0.0;
 }
@@ -257,7 +258,7 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
 bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
     for (int64_t k = 0; k < packed_of(job)->nonfinite_count; k++) {
         const int64_t j = packed_of(job)->nonfinite_keys[k];
-        if (s[j] > (real)-INFINITY && (job->law.order <= 1.0 || p[j] > (real)0)) return true;
+        if (s[j] > (real)-INFINITY && (job->parameters.order <= 1.0 || p[j] > (real)0)) return true;
     }
     return false;
 }
@@ -268,9 +269,9 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     ota_backward_space *space = job->space;
     const real *h = job->biased ? space->own->bias : NULL;
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
-    const double sink = job->law.sink;
+    const double sink = job->parameters.sink;
     ota_row_found found;
-    row_solve(&job->law, s, h, device->resolved->keys, mu, p, &found);
+    row_solve(&job->parameters, s, h, device->resolved->keys, mu, p, &found);
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;

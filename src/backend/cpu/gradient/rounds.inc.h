@@ -23,17 +23,18 @@ static bool shift_row(const ota_backward_job *job, int64_t query, real *row) {
     const ota_resolved *r = device->resolved;
     ota_backward_space *space = job->space;
     const double keys_top = (double)KERNELS(device)->maximum(row, NULL, r->keys);
-    const double sink = job->law.sink, mu = ota_row_mass(r, job->batch, job->head, query);
+    const double sink = job->parameters.sink, mu = ota_row_mass(r, job->batch, job->head, query);
     const double top = keys_top > sink || isnan(keys_top) ? keys_top : sink;
     const bool empty = top <= -INFINITY;
     if (!empty && !(fabs(top) < (double)REAL_MAX / 8.0)) return false;
     const real shift = empty ? (real)0 : (real)top;
     for (int64_t j = r->keys; j < device->dense_stride; j++) row[j] = (real)-INFINITY;
-    KERNELS(device)->lifted(row, NULL, device->dense_stride, shift, (real)(log2_e / job->law.tau),
-                            row);
+    KERNELS(device)->lifted(row, NULL, device->dense_stride, shift,
+                            (real)(log2_e / job->parameters.tau), row);
     space->dense[0][query] = empty ? 0.0 : mu;
-    space->top[query] =
-        sink > -INFINITY ? ldexp(exp((sink - (double)shift) / job->law.tau), REAL_LIFT) : 0.0;
+    space->top[query] = sink > -INFINITY
+                            ? ldexp(exp((sink - (double)shift) / job->parameters.tau), REAL_LIFT)
+                            : 0.0;
     return true;
 }
 
@@ -45,7 +46,7 @@ static void turn_rows(const ota_backward_job *job, int64_t chunk, int64_t first,
     double *u = rounds->u + space->kernel.at * rounds->row_lane + first;
     KERNELS(device)->linear_round(kernel_row(job, first), device->dense_stride, rows,
                                   device->resolved->keys, space->own->bias, space->dense[0] + first,
-                                  job->law.sink > -INFINITY ? space->top + first : NULL, u,
+                                  job->parameters.sink > -INFINITY ? space->top + first : NULL, u,
                                   space->partial[0] + chunk * space->lane);
     for (int64_t k = 0; k < rows; k++) u[k] = ldexp(u[k], REAL_LIFT);
 }
@@ -163,7 +164,7 @@ void last_gradients(ota_backward_job *job) {
     const ota_device *device = job->device;
     const ota_backward_space *space = job->space;
     const int64_t width = device->values_width;
-    const double tau = job->law.tau, *mu = space->dense[0];
+    const double tau = job->parameters.tau, *mu = space->dense[0];
     const ota_kernel_view *rounds = &space->kernel;
     double *f_grad = rounds->f_grad;
     for (int64_t i = 0; i < device->resolved->queries; i++) {
