@@ -195,13 +195,14 @@ typedef struct ota_head {
     double order;          /* 1: entropy, 0: hard, > 1: Tsallis alpha */
     double sink;           /* logit, -inf = none */
     const double *mu;      /* [rows], 0 for empty rows (all forbidden) */
-    const double *nu;      /* [columns] targets (exact, relaxed, elastic) or capacities (capped) */
+    const double *nu;      /* [columns] T: what the rule asks for, or the most that it allows */
     double mass;           /* sum of mu */
     double mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
     double row_strength;   /* RHO of relaxed rows; INFINITY = rows exact */
     ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
     double strength;       /* rho of RELAXED */
     double lambda;         /* ELASTIC */
+    double floor;          /* least column sum in units of nu */
     const double *lambdas; /* [columns] or NULL */
     ota_side start, end;
     bool warm;    /* g holds a starting point */
@@ -242,7 +243,8 @@ static inline const ota_regulariser_row *ota_head_regulariser(const ota_head *he
 static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {
     return (ota_column_parameters){.strength = head->strength,
                                    .lambda =
-                                       head->lambdas != NULL ? head->lambdas[j] : head->lambda};
+                                       head->lambdas != NULL ? head->lambdas[j] : head->lambda,
+                                   .floor = head->floor};
 }
 
 /* The update of key j at temperature t; keys differ only where `lambdas` are given. */

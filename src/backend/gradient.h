@@ -94,7 +94,8 @@ typedef struct ota_backward_space {
     ota_term_sum terms[OTA_MAX_TERMS];
     double *row_mass, *column_mass;     /* [batch * heads][queries], [..][keys] */
     double *temperature, *alibi, *sink; /* [heads] */
-    double order, cap, strength, row_strength, softcap;
+    double order, row_strength, softcap;
+    double parameters[OTA_RULE_PARAMETERS]; /* of the column rule */
     /* coupled */
     double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
     double *gradient; /* the same shape: dL/dP, then dL/dS                 */

@@ -12,6 +12,12 @@ ota_status ota_check_cap(const ota_resolved *r, ota_error *error) {
     return ota_check_number(r->problem.cap, "cap", 0.0, true, DBL_MAX, false, error);
 }
 
+const char *ota_cap_wrong(const ota_problem *problem) {
+    return problem->cap > 0.0 ? NULL : "use a number > 0";
+}
+
+static double scale(const ota_problem *problem) { return problem->cap; }
+
 static ota_column_step step(const ota_column_parameters *key, double t) {
     (void)key, (void)t;
     return (ota_column_step){.forget = 1.0, .gain = 1.0, .floor = 0.0, .ceiling = 0.0};
@@ -36,31 +42,60 @@ static double excess(const ota_column_sums *columns) {
     return sum;
 }
 
-static bool held(const ota_column_parameters *key, double sum, double target, double g) {
+/* Nothing is asked of a key with g = 0 but to take no more than it can. */
+static ota_column_kink kink(const ota_column_parameters *key, double target) {
     (void)key;
-    return !(g < 0.0) && sum - target < 0.0;
+    return (ota_column_kink){.at = 0.0, .below = target, .above = -INFINITY};
 }
 
-static double interior_part(const ota_interior_key *key, double *diagonal) {
+static void begin(ota_interior_key *key, double sum, double slack) {
+    const double left = key->target - sum, least = 0.1 * key->target;
+    (void)slack;
+    key->own = left > least ? left : least;
+}
+
+static double part(ota_interior_key *key, bool corrected, double *diagonal) {
+    key->second[0] = corrected ? -key->own_step * key->step : 0.0;
     *diagonal = key->own / -key->g;
-    return key->target - (key->beta - key->second) / -key->g;
+    return key->target - (key->beta - key->second[0]) / -key->g;
 }
 
-static double interior_move(const ota_interior_key *key) {
-    return (key->own * key->step + key->beta - key->second) / -key->g - key->own;
+static void move(ota_interior_key *key, double *limit, double *product, double *complement) {
+    key->own_step = (key->own * key->step + key->beta - key->second[0]) / -key->g - key->own;
+    if (key->step * *limit > -key->g) *limit = -key->g / key->step;
+    *product -= key->own_step * key->step;
+    *complement -= key->own * key->g;
+    if (-key->own_step * *limit > key->own) *limit = key->own / -key->own_step;
+}
+
+/* Keys whose capacity is not used up have no price. */
+static double settle(const ota_interior_key *key, double range) {
+    return key->own * range > -key->g * key->target ? 0.0 : key->g;
+}
+
+static const ota_interior_rule interior = {
+    .products = 1, .start = -1.0, .begin = begin, .part = part, .move = move, .settle = settle};
+
+static ota_target_slope target_slope(const ota_problem *problem, const ota_target_key *key,
+                                     double b) {
+    return (ota_target_slope){.by_mass = b * problem->cap, .by_parameter = {b * key->mass}};
 }
 
 const ota_column_rule_row ota_columns_capped = {
     .name = "capped",
+    .parameters = {OTA_PARAMETER_CAP},
+    .values_wrong = ota_cap_wrong,
     .check = ota_check_cap,
     .coupling = OTA_COUPLING_POTENTIALS,
     .capacity = true,
+    .unit_masses = true,
     .constrained = true,
     .ceiling = 0.0,
     .step = step,
     .residual = residual,
     .excess = excess,
-    .held = held,
-    .interior_part = interior_part,
-    .interior_move = interior_move,
+    .scale = scale,
+    .kink = kink,
+    .interior = &interior,
+    .target_slope = target_slope,
 };

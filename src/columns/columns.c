@@ -13,3 +13,31 @@ const ota_column_rule_row *ota_column_rule_of(ota_column_rule rule) {
     assert((size_t)rule < sizeof rows / sizeof rows[0]);
     return rows[rule];
 }
+
+const ota_rule_parameter *ota_rule_parameters(ota_column_rule rule) {
+    return ota_column_rule_of(rule)->parameters;
+}
+
+const char *ota_rule_values_wrong(const ota_problem *problem) {
+    const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
+    return rule->values_wrong != NULL ? rule->values_wrong(problem) : NULL;
+}
+
+double ota_column_target(const ota_problem *problem, double mass) {
+    const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
+    return rule->scale != NULL ? rule->scale(problem) * mass : mass;
+}
+
+ota_column_parameters ota_column_parameters_of(const ota_problem *problem) {
+    const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
+    return (ota_column_parameters){.strength = problem->strength,
+                                   .lambda = problem->lambda,
+                                   .floor = rule->floor != NULL ? rule->floor(problem) : 0.0};
+}
+
+ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
+                                         double b) {
+    const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
+    if (rule->target_slope == NULL) return (ota_target_slope){.by_mass = b};
+    return rule->target_slope(problem, key, b);
+}

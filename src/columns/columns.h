@@ -30,7 +30,25 @@ typedef enum ota_column_coupling {
 typedef struct ota_column_parameters {
     double strength; /* rho, units of S */
     double lambda;
+    double floor; /* least column sum in units of T */
 } ota_column_parameters;
+
+/* A key whose multiplier is known. */
+typedef struct ota_target_key {
+    double mass, sum, g;
+    bool rounds; /* of fixed rounds: the multiplier is the derivative by T */
+} ota_target_key;
+
+/* How the sum that a rule asks of a key moves with the key's mass and the rule's parameters. */
+typedef struct ota_target_slope {
+    double by_mass, by_parameter[OTA_RULE_PARAMETERS];
+} ota_target_slope;
+
+/* The dual function of a rule is smooth in g, or has one kink, where a key rests whose sum lies between two bounds. */
+typedef struct ota_column_kink {
+    double at;           /* g */
+    double below, above; /* the sum that is asked for on either side */
+} ota_column_kink;
 
 /* One update of one key. */
 typedef struct ota_column_step {
@@ -46,30 +64,52 @@ typedef struct ota_column_sums {
     const double *scaling; /* v, or NULL: 1 */
     const double *target;
     const double *g; /* read by rules that are no equality */
-    double strength;
+    ota_column_parameters parameters;
 } ota_column_sums;
 
-/* One key at an interior point, where some rules have an unknown of their own: the sum c, or the capacity s that is
- * left, with s (-g) = beta. */
+/* One key at an interior point, where some rules have unknowns of their own: the sum c, or the capacity s that is left,
+ * with s (-g) = beta; between two bounds c and the price a of the upper one, with (T - c) a = beta and
+ * (c - floor T) (g + a) = beta. */
 typedef struct ota_interior_key {
-    double own, g, target, strength;
-    double step;         /* dg */
-    double beta, second; /* of s (-g); second-order term of the predictor */
+    ota_column_parameters parameters;
+    double target, g;
+    double own, price; /* those unknowns */
+    double step;       /* dg */
+    double own_step, price_step;
+    double beta;
+    double second[2]; /* second-order terms of the predictor, one a product */
 } ota_interior_key;
+
+typedef struct ota_interior_rule {
+    int products; /* of slack and price that tend to beta, per key */
+    double start; /* g at first, in units of the first slack */
+    /* The unknowns of a key that the first plan gives `sum`; NULL: the sum. */
+    void (*begin)(ota_interior_key *key, double sum, double slack);
+    /* The sum after a step, less dg's part, which is -diagonal dg. `corrected`: with second-order terms of the step before. */
+    double (*part)(ota_interior_key *key, bool corrected, double *diagonal);
+    /* Steps of the unknowns; lowers `limit` to what keeps them inside; adds to the sums of products now and of steps. */
+    void (*move)(ota_interior_key *key, double *limit, double *product, double *complement);
+    /* g where the bounds of the key do not bind, at the end; NULL: as it is */
+    double (*settle)(const ota_interior_key *key, double range);
+} ota_interior_rule;
 
 typedef struct ota_column_rule_row {
     const char *name;
+    ota_rule_parameter parameters[OTA_RULE_PARAMETERS + 1];
 
     /* Parameters, and cells without a meaning; what the scores' shape and sink must be. NULL: anything. */
     ota_status (*check)(const ota_resolved *r, ota_error *error);
     ota_status (*check_shape)(const ota_resolved *r, ota_error *error);
+    /* The hint of the refusal of a method whose parameters are out of range; NULL: they are in it. */
+    const char *(*values_wrong)(const ota_problem *problem);
 
     /* ---- facts */
     ota_column_coupling coupling;
     bool equality; /* c is to be T; without a say of g */
     bool
         balanced; /* an equality that is met: totals of T and of the rows agree, no key with T > 0 is unused */
-    bool capacity; /* T is what a key can take, cap times its mass, and g <= 0 is the price of it */
+    bool capacity;    /* T is the most that a key can take, and g < 0 is the price of it */
+    bool unit_masses; /* the mass of a key is 1 where none is given, not its share of the rows' */
     bool
         penalised; /* rho KL(c | T): any sums are possible, constants in g matter, unused keys do not */
     bool damped;      /* a key with lambda = 0 never moves */
@@ -85,27 +125,36 @@ typedef struct ota_column_rule_row {
     /* The same for c alone, where g may still be moved; NULL: it is the residual. */
     double (*excess)(const ota_column_sums *columns);
 
+    /* ---- T and what lies between its bounds */
+    double (*scale)(const ota_problem *problem); /* T in units of the key's mass; NULL: 1 */
+    double (*floor)(const ota_problem *problem); /* NULL: 0 */
+
     /* ---- Newton; NULL: nothing */
     double (*wanted)(double target, double g, double strength); /* c at the optimum; NULL: T */
     /* What the rule adds to the diagonal of t times the Hessian. */
     double (*diagonal)(double target, double g, double strength, double t);
-    /* The key rests at g = 0, which no small move of the others changes; NULL: no key ever does. */
-    bool (*held)(const ota_column_parameters *key, double sum, double target, double g);
+    ota_column_kink (*kink)(const ota_column_parameters *key, double target);
 
-    /* ---- interior points; NULL: the key has no unknown of its own */
-    double (*interior_part)(const ota_interior_key *key,
-                            double *diagonal);            /* after a step, less dg's part */
-    double (*interior_move)(const ota_interior_key *key); /* of that unknown */
+    const ota_interior_rule *interior; /* NULL: a key has no unknown of its own */
 
     /* ---- derivatives of a step, with ratio = log T - L; NULL: 0 */
     double (*gain_by_t)(const ota_column_parameters *key, double t,
                         double ratio); /* less its share */
-    double (*by_parameter)(const ota_column_parameters *key, double t, double g, double ratio,
-                           double share);
+    /* Of g' by the parameters, beside their part in T, times `share`. */
+    void (*by_parameter)(const ota_column_parameters *key, double t, double g, double ratio,
+                         double share, double by[OTA_RULE_PARAMETERS]);
+    /* b times that of the sum that is asked of a key: at a solution, or, `rounds`, of T in fixed rounds. NULL: the mass's. */
+    ota_target_slope (*target_slope)(const ota_problem *problem, const ota_target_key *key,
+                                     double b);
 } ota_column_rule_row;
 
 /* columns.c */
 const ota_column_rule_row *ota_column_rule_of(ota_column_rule rule);
+/* What is asked of a key of this mass, and the rule's parameters, which are the same for all keys but lambda. */
+double ota_column_target(const ota_problem *problem, double mass);
+ota_column_parameters ota_column_parameters_of(const ota_problem *problem);
+ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
+                                         double b);
 
 /* The next g of a key; `log_ratio` = log T - L, in nats. */
 static inline double ota_column_next(ota_column_step step, double t, double g, double log_ratio) {
@@ -133,6 +182,26 @@ static inline bool ota_column_moves(ota_column_step step, double next) {
 /* Is v' = T / c the whole update? */
 static inline bool ota_column_step_divides(ota_column_step step) {
     return !(fabs(step.forget - 1.0) > 0.0) && !(fabs(step.gain - 1.0) > 0.0);
+}
+
+/* Does a key rest at g = 0 between its bounds? No small move of the others changes that. */
+static inline bool ota_column_rests(const ota_column_rule_row *rule,
+                                    const ota_column_parameters *key, double g) {
+    if (rule->kink == NULL) return rule->coupling == OTA_COUPLING_NONE;
+    return key->floor < 1.0 && !(g < 0.0) && !(g > 0.0 && g < rule->ceiling);
+}
+
+/* What a penalty on the sums adds to the diagonal of the system of multipliers, with c the sum. */
+static inline double ota_column_softness(const ota_column_rule_row *rule,
+                                         const ota_column_parameters *key, double sum, double t) {
+    return rule->penalised ? t * sum / key->strength : 0.0;
+}
+
+/* The kink of a key, or one out of reach. */
+static inline ota_column_kink ota_column_kink_of(const ota_column_rule_row *rule,
+                                                 const ota_column_parameters *key, double target) {
+    if (rule->kink != NULL) return rule->kink(key, target);
+    return (ota_column_kink){INFINITY, target, target};
 }
 
 /* The nearest g that the rule allows. */

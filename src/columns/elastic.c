@@ -38,14 +38,22 @@ static ota_column_step step(const ota_column_parameters *key, double t) {
         .forget = key->lambda, .gain = key->lambda, .floor = 1.0, .ceiling = INFINITY};
 }
 
-static double by_lambda(const ota_column_parameters *key, double t, double g, double ratio,
-                        double share) {
+static void by_lambda(const ota_column_parameters *key, double t, double g, double ratio,
+                      double share, double by[OTA_RULE_PARAMETERS]) {
     (void)key;
-    return share * (t * ratio - g);
+    by[0] = share * (t * ratio - g);
+}
+
+static const char *values_wrong(const ota_problem *problem) {
+    return problem->lambda >= 0.0 && problem->lambda < 2.0 ? NULL : "0 <= LAMBDA < 2";
 }
 
 const ota_column_rule_row ota_columns_elastic = {
     .name = "elastic",
+    .parameters = {{"lambda", offsetof(ota_problem, lambda), offsetof(ota_gradients, strength),
+                    offsetof(ota_tangents, strength), 0.5, false},
+                   {"steps", offsetof(ota_problem, steps), 0, 0, 4.0, true}},
+    .values_wrong = values_wrong,
     .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,
     .equality = true,

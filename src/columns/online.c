@@ -2,7 +2,10 @@
 #include "rows.h"
 
 const ota_column_rule_row ota_columns_online = {.name = "online",
+                                                .parameters = {OTA_PARAMETER_CAP},
+                                                .values_wrong = ota_cap_wrong,
                                                 .check = ota_check_cap,
                                                 .coupling = OTA_COUPLING_ORDERED,
                                                 .capacity = true,
+                                                .unit_masses = true,
                                                 .ceiling = 0.0};

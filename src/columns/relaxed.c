@@ -28,6 +28,10 @@ static ota_column_step step(const ota_column_parameters *key, double t) {
                              .ceiling = INFINITY};
 }
 
+static const char *values_wrong(const ota_problem *problem) {
+    return problem->strength > 0.0 ? NULL : "use a number > 0";
+}
+
 static double wanted(double target, double g, double strength) {
     return target * exp(-g / strength);
 }
@@ -36,7 +40,8 @@ static double residual(const ota_column_sums *columns) {
     double sum = 0.0;
     for (int64_t j = 0; j < columns->count; j++) {
         const double c = ota_column_sum(columns, j), target = columns->target[j];
-        sum += target > 0.0 ? fabs(c - wanted(target, columns->g[j], columns->strength)) : c;
+        sum += target > 0.0 ? fabs(c - wanted(target, columns->g[j], columns->parameters.strength))
+                            : c;
     }
     return sum;
 }
@@ -45,30 +50,49 @@ static double diagonal(double target, double g, double strength, double t) {
     return t * target * exp(-g / strength) / strength;
 }
 
-static double interior_part(const ota_interior_key *key, double *diagonal) {
-    const double own = key->own;
-    *diagonal = own / key->strength;
-    return own > 0.0 ? own - own * (key->g / key->strength + log(own / key->target)) : 0.0;
+static double part(ota_interior_key *key, bool corrected, double *diagonal) {
+    const double own = key->own, strength = key->parameters.strength;
+    (void)corrected;
+    *diagonal = own / strength;
+    return own > 0.0 ? own - own * (key->g / strength + log(own / key->target)) : 0.0;
 }
 
-static double interior_move(const ota_interior_key *key) {
-    return -key->own * ((key->g + key->step) / key->strength + log(key->own / key->target));
+static void move(ota_interior_key *key, double *limit, double *product, double *complement) {
+    (void)product, (void)complement;
+    key->own_step =
+        -key->own * ((key->g + key->step) / key->parameters.strength + log(key->own / key->target));
+    if (-key->own_step * *limit > key->own) *limit = key->own / -key->own_step;
 }
+
+static const ota_interior_rule interior = {.part = part, .move = move};
 
 static double gain_by_t(const ota_column_parameters *key, double t, double ratio) {
     const double slack = key->strength + t, gain = key->strength / slack;
     return gain / slack * t * ratio;
 }
 
-static double by_strength(const ota_column_parameters *key, double t, double g, double ratio,
-                          double share) {
+static void by_strength(const ota_column_parameters *key, double t, double g, double ratio,
+                        double share, double by[OTA_RULE_PARAMETERS]) {
     (void)g;
     const double slack = key->strength + t;
-    return share * t / (slack * slack) * t * ratio;
+    by[0] = share * t / (slack * slack) * t * ratio;
+}
+
+/* Rounds know the exponentials themselves. */
+static ota_target_slope target_slope(const ota_problem *problem, const ota_target_key *key,
+                                     double b) {
+    const double rho = problem->strength, g = key->g;
+    if (key->rounds) return (ota_target_slope){.by_mass = b};
+    return (ota_target_slope){
+        .by_mass = g > -INFINITY ? b * exp(-g / rho) : b,
+        .by_parameter = {key->sum > 0.0 ? b * key->sum * g / (rho * rho) : 0.0}};
 }
 
 const ota_column_rule_row ota_columns_relaxed = {
     .name = "relaxed",
+    .parameters = {{"strength", offsetof(ota_problem, strength), offsetof(ota_gradients, strength),
+                    offsetof(ota_tangents, strength), NAN, false}},
+    .values_wrong = values_wrong,
     .check = check,
     .coupling = OTA_COUPLING_POTENTIALS,
     .penalised = true,
@@ -77,8 +101,8 @@ const ota_column_rule_row ota_columns_relaxed = {
     .residual = residual,
     .wanted = wanted,
     .diagonal = diagonal,
-    .interior_part = interior_part,
-    .interior_move = interior_move,
+    .interior = &interior,
     .gain_by_t = gain_by_t,
     .by_parameter = by_strength,
+    .target_slope = target_slope,
 };

@@ -52,15 +52,15 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         ota_backward_add_chunks(s, 2, m, column_sum);
     }
     const double *g = plan->course.transposed ? s->f : s->g;
+    const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
+    const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
     for (int64_t j = 0; j < m; j++) {
-        const bool capped = p->columns == OTA_COLUMNS_CAPPED;
-        s->held[j] = p->columns == OTA_COLUMNS_FREE || (capped && !(g[j] < 0.0));
+        s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
         if (!s->held[j]) system->scale += s->dense[7][j];
         s->dense[4][j] = column_sum[j];
-        s->dense[3][j] = p->columns == OTA_COLUMNS_RELAXED
-                             ? job->parameters.tau * column_sum[j] / p->strength
-                             : 0.0;
+        s->dense[3][j] =
+            ota_column_softness(column_rule, &parameters, column_sum[j], job->parameters.tau);
     }
     for (int64_t i = 0; i < n && p->rows == OTA_ROWS_RELAXED; i++)
         s->dense[0][i] += job->parameters.tau * s->dense[2][i] / p->row_strength;
@@ -258,7 +258,7 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
     *stopped = reverse_on_kernel(job, rounds);
     if (*stopped != OTA_OK || !ota_kernel_rounds_carried(rounds)) return *stopped != OTA_OK;
     passes->kernel_close(job);
-    s->strength += rounds->sums.strength;
+    ota_sums_of_parameters(s, &rounds->sums);
     s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
     const ota_mass_rule rule = {.a = rounds->sums.row,
                                 .b = rounds->sums.column,
@@ -301,7 +301,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
     passes_of(job)->load_bias(job);
     passes_of(job)->mark_top(job);
     s->temperature[job->head] += u.sums.temperature;
-    s->strength += u.sums.strength;
+    ota_sums_of_parameters(s, &u.sums);
     s->row_strength += u.sums.row_strength;
     s->sink[job->head] += u.sums.sink;
     const ota_mass_rule rule = {.a = u.sums.row,
@@ -409,7 +409,7 @@ static ota_status run_head(ota_backward_job *job) {
             s->row_mass[index * r->queries + i] = (double)NAN;
         }
         for (int64_t j = 0; j < r->keys; j++) s->column_mass[index * r->keys + j] = (double)NAN;
-        s->cap = s->strength = s->row_strength = (double)NAN;
+        s->parameters[0] = s->parameters[1] = s->row_strength = (double)NAN;
         s->temperature[job->head] = s->sink[job->head] = (double)NAN;
     }
     if (job->tiled) {

@@ -67,7 +67,7 @@ void ota_sums_of_head(const ota_backward_job *job);
 /* Rounds everything shared into the caller's arrays. */
 void ota_sums_write(ota_plan *plan, const ota_gradients *want);
 
-/* backward_sums.c: what the multipliers say about masses, caps and strengths, in the orientation of
+/* backward_sums.c: what the multipliers say about masses and parameters of the column rule, in the orientation of
  * the solver; a [rows], b [columns]. */
 typedef struct ota_mass_rule {
     const double *a, *b, *f, *g;
@@ -75,6 +75,11 @@ typedef struct ota_mass_rule {
     const unsigned char *used;          /* [columns] some row may use the key */
     bool finished; /* a, b are already derivatives by mu and the target (fixed rounds) */
 } ota_mass_rule;
+/* Of the rows that are not empty; of a column: given, 1, or its share. */
+double ota_mass_of_rows(const ota_backward_job *job, const double *row_sum);
+double ota_mass_of_column(const ota_backward_job *job, int64_t j, double share);
+/* Adds what fixed rounds found of the parameters of the column rule. */
+void ota_sums_of_parameters(ota_backward_space *s, const ota_unrolled_sums *sums);
 void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule);
 
 /* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */

@@ -36,11 +36,20 @@ static const ota_array *field_of(const ota_gradients *g, const gradient_row *row
     return (const ota_array *)(const void *)((const char *)g + row->offset);
 }
 
+/* Has the column rule a parameter whose gradient goes to this field? */
+static bool has_parameter(const ota_problem *p, size_t gradient) {
+    const ota_rule_parameter *parameter = ota_rule_parameters(p->columns);
+    for (; parameter->name != NULL; parameter++) {
+        if (parameter->gradient == gradient) return true;
+    }
+    return false;
+}
+
 /* Why this gradient does not exist for this plan, or NULL. */
 static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, const char *field) {
     const ota_resolved *r = &plan->resolved;
     const ota_problem *p = &r->problem;
-    const bool caps = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_ONLINE;
+    const bool unit = ota_column_rule_of(p->columns)->unit_masses;
     const bool given = ota_array_present(&p->column_mass);
     if (strcmp(field, "out_grad") == 0 || strcmp(field, "values") == 0)
         return ota_array_present(&arrays->values) ? NULL : "arrays.values are absent";
@@ -50,10 +59,14 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
         return r->from_matrix ? NULL : "the problem has queries and keys, no matrix";
     if (strcmp(field, "order") == 0)
         return p->regulariser == OTA_ENTMAX ? NULL : "only entmax has an order";
-    if (strcmp(field, "cap") == 0) return caps ? NULL : "only capped and online columns have a cap";
+    if (strcmp(field, "cap") == 0)
+        return has_parameter(p, offsetof(ota_gradients, cap))
+                   ? NULL
+                   : "only capped and online columns have a cap";
     if (strcmp(field, "strength") == 0) {
-        if (p->columns == OTA_COLUMNS_RELAXED) return NULL;
-        if (p->columns != OTA_COLUMNS_ELASTIC) return "only relaxed and elastic columns have one";
+        if (!has_parameter(p, offsetof(ota_gradients, strength)))
+            return "only relaxed and elastic columns have one";
+        if (!ota_column_rule_of(p->columns)->damped) return NULL;
         if (ota_array_present(&p->lambdas)) return "every key has a lambda of its own";
         return p->lambda > 0.0 || p->steps == 0
                    ? NULL
@@ -62,7 +75,7 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
     if (strcmp(field, "row_strength") == 0)
         return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
     if (strcmp(field, "column_mass") == 0)
-        return given || caps || plan->course.transposed ? NULL : "the problem has no column_mass";
+        return given || unit || plan->course.transposed ? NULL : "the problem has no column_mass";
     return NULL;
 }
 

@@ -12,7 +12,8 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->course.path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
     if (plan->course.path == OTA_PATH_ROWS) return OTA_BACKWARD_FREE;
     if (plan->solver->solve == NULL) return OTA_BACKWARD_IMPLICIT;
-    if (plan->resolved.problem.columns == OTA_COLUMNS_PREFIX) return OTA_BACKWARD_PREFIX;
+    if (ota_column_rule_of(plan->resolved.problem.columns)->coupling == OTA_COUPLING_LEADING)
+        return OTA_BACKWARD_PREFIX;
     return plan->resolved.settings.fixed ? OTA_BACKWARD_UNROLLED : OTA_BACKWARD_IMPLICIT;
 }
 

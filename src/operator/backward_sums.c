@@ -18,7 +18,8 @@ void ota_sums_clear(ota_plan *plan) {
     clear(s->temperature, r->heads);
     clear(s->alibi, r->heads);
     clear(s->sink, r->heads);
-    s->order = s->cap = s->strength = s->row_strength = s->softcap = 0.0;
+    s->order = s->row_strength = s->softcap = 0.0;
+    memset(s->parameters, 0, sizeof s->parameters);
     for (int t = 0; t < r->term_count; t++) clear(s->terms[t].sum, s->terms[t].count);
 }
 
@@ -97,8 +98,13 @@ void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
     const ota_backward_space *s = plan->backward;
     put_heads(&want->temperature, s->temperature, r->heads);
     put_number(&want->order, s->order);
-    put_number(&want->cap, s->cap);
-    put_number(&want->strength, s->strength);
+    const ota_rule_parameter *parameter = ota_rule_parameters(r->problem.columns);
+    for (int k = 0; k < OTA_RULE_PARAMETERS && parameter[k].name != NULL; k++) {
+        if (parameter[k].gradient > 0)
+            put_number(
+                (const ota_array *)(const void *)((const char *)want + parameter[k].gradient),
+                s->parameters[k]);
+    }
     put_number(&want->row_strength, s->row_strength);
     put_vector(&want->row_mass, s->row_mass, r->batch, r->heads, r->queries);
     put_vector(&want->column_mass, s->column_mass, r->batch, r->heads, r->keys);
@@ -115,12 +121,40 @@ void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
     }
 }
 
+void ota_sums_of_parameters(ota_backward_space *s, const ota_unrolled_sums *sums) {
+    for (int k = 0; k < OTA_RULE_PARAMETERS; k++) s->parameters[k] += sums->parameters[k];
+}
+
 /* ---- masses ----------------------------------------------------------------------------------- */
 
 /* Fixed rounds hand over derivatives by mu and the target; at a solution they are the multipliers, times
  * what the rule's own exponentials make of them:
  *
  *     R_i = mu_i exp(-f_i / RHO)     C_j = nu_j exp(-g_j / rho)     exact: nu scaled to the total of mu */
+double ota_mass_of_rows(const ota_backward_job *job, const double *row_sum) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    double total = 0.0;
+    for (int64_t i = 0; i < plan->course.rows; i++) {
+        if (!(row_sum[i] > 0.0)) continue;
+        total += plan->course.transposed ? ota_column_mass(r, job->batch, job->head, i, 1.0)
+                                         : ota_row_mass(r, job->batch, job->head, i);
+    }
+    return total;
+}
+
+double ota_mass_of_column(const ota_backward_job *job, int64_t j, double share) {
+    const ota_plan *plan = job->plan;
+    const ota_resolved *r = &plan->resolved;
+    const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
+    const bool given =
+        ota_array_present(plan->course.transposed ? &r->problem.row_mass : &r->problem.column_mass);
+    if (given)
+        return plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
+                                       : ota_column_mass(r, job->batch, job->head, j, 1.0);
+    return rule->unit_masses ? 1.0 : share;
+}
+
 void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
@@ -132,7 +166,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
         plan->course.transposed ? s->column_mass + index * n : s->row_mass + index * n;
     double *of_columns =
         plan->course.transposed ? s->row_mass + index * m : s->column_mass + index * m;
-    const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
+    const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
     const bool relaxed_rows = p->rows == OTA_ROWS_RELAXED && !rule->finished;
     const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
     for (int64_t i = 0; i < n; i++) {
@@ -144,28 +178,25 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule) 
                 rule->a[i] * rule->row_sum[i] * rule->f[i] / (p->row_strength * p->row_strength);
         }
     }
-    if (p->columns == OTA_COLUMNS_FREE) return;
+    if (columns->coupling == OTA_COUPLING_NONE) return;
     double usable = 0.0, along = 0.0, total = 0.0;
+    for (int64_t j = 0; j < m; j++) usable += rule->used[j] ? 1.0 : 0.0;
+    const double share = ota_mass_of_rows(job, rule->row_sum) / usable;
     for (int64_t j = 0; j < m; j++) {
         const double b = rule->b[j], c = rule->column_sum[j];
-        if (p->columns == OTA_COLUMNS_CAPPED) {
-            const double mass = !given ? 1.0
-                                : plan->course.transposed
-                                    ? ota_row_mass(r, job->batch, job->head, j)
-                                    : ota_column_mass(r, job->batch, job->head, j, 1.0);
-            s->cap += b * mass;
-            of_columns[j] = b * p->cap;
-            continue;
-        }
-        of_columns[j] = relaxed && rule->g[j] > -INFINITY ? b * exp(-rule->g[j] / p->strength) : b;
-        if (relaxed && c > 0.0) s->strength += b * c * rule->g[j] / (p->strength * p->strength);
-        usable += rule->used[j] ? 1.0 : 0.0;
+        const ota_target_key key = {.mass = ota_mass_of_column(job, j, rule->used[j] ? share : 0.0),
+                                    .sum = c,
+                                    .g = rule->g[j],
+                                    .rounds = rule->finished};
+        const ota_target_slope slope = ota_column_target_slope(p, &key, b);
+        of_columns[j] = slope.by_mass;
+        for (int k = 0; k < OTA_RULE_PARAMETERS; k++) s->parameters[k] += slope.by_parameter[k];
         total += c;
         along += given ? b * c : rule->used[j] ? of_columns[j] : 0.0;
     }
     const bool sink = job->parameters.sink > -INFINITY;
-    const bool scaled = p->columns == OTA_COLUMNS_EXACT && !sink;
-    if (p->columns == OTA_COLUMNS_CAPPED || (given && !scaled)) return;
+    const bool scaled = columns->balanced && !sink;
+    if (columns->unit_masses || (given && !scaled)) return;
     /* The target moves with the total of the rows. */
     const double count = given ? total : usable, mean = count > 0.0 ? along / count : 0.0;
     for (int64_t i = 0; i < n; i++) {

@@ -38,23 +38,22 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
     const ota_backward_space *s = job->space;
     const int64_t m = plan->course.columns;
     const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
+    const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
     double usable = 0.0, total = 0.0;
     for (int64_t j = 0; j < m; j++) usable += s->held[j] ? 1.0 : 0.0;
     for (int64_t j = 0; j < m; j++) {
         const bool reached = nu[j] > 0.0;
-        double mass = p->columns == OTA_COLUMNS_CAPPED ? 1.0
-                      : s->held[j]                     ? head->mass / usable
-                                                       : 0.0;
+        double mass = rule->unit_masses ? 1.0 : s->held[j] ? head->mass / usable : 0.0;
         if (given) {
             mass = plan->course.transposed ? ota_row_mass(r, job->batch, job->head, j)
                                            : ota_column_mass(r, job->batch, job->head, j, mass);
         }
-        nu[j] = p->columns == OTA_COLUMNS_CAPPED ? p->cap * mass : mass;
-        if (p->columns == OTA_COLUMNS_RELAXED && !reached) nu[j] = 0.0;
+        nu[j] = ota_column_target(p, mass);
+        if (rule->penalised && !reached) nu[j] = 0.0;
         total += nu[j];
     }
     const bool sink = head->sink > -INFINITY;
-    for (int64_t j = 0; j < m && p->columns == OTA_COLUMNS_EXACT && !sink && total > 0.0; j++)
+    for (int64_t j = 0; j < m && rule->balanced && !sink && total > 0.0; j++)
         nu[j] *= head->mass / total;
 }
 
@@ -77,6 +76,7 @@ ota_head ota_backward_head(const ota_backward_job *job) {
                                .rule = p->columns,
                                .strength = p->strength,
                                .lambda = p->lambda,
+                               .floor = ota_column_parameters_of(p).floor,
                                .start = p->start,
                                .end = p->end,
                                .settings = &r->settings,
@@ -95,8 +95,7 @@ ota_head ota_backward_head(const ota_backward_job *job) {
         const double g = ota_array_present(start) && !plan->course.transposed
                              ? ota_array_get(start, job->batch, job->head, 0, j)
                              : 0.0;
-        head.g[j] = isfinite(g) ? g : 0.0;
-        if (p->columns == OTA_COLUMNS_CAPPED && head.g[j] > 0.0) head.g[j] = 0.0;
+        head.g[j] = isfinite(g) ? ota_column_project(ota_column_rule_of(p->columns), g) : 0.0;
     }
     return head;
 }

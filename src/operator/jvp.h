@@ -88,6 +88,8 @@ void ota_tangents_online(ota_tangent_job *job);
 /* jvp_masses.c: dR of a row of the solver's orientation, and dC of its columns once all rows are known. */
 double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, double f,
                            bool finished);
+/* Tangent of parameter k of the column rule; 0 where it stands still. */
+double ota_tangent_of_parameter(const ota_tangent_job *job, int k);
 void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to);
 
 /* jvp_coupled.c: a and b of a head by conjugate gradients, or from its rounds; prefix writes its rows. */

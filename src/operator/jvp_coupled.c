@@ -189,15 +189,16 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
                                 .column_sum = job->space->column_sum,
                                 .used = s->held};
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
+    const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
+    const ota_column_parameters parameters = ota_column_parameters_of(p);
     system->scale = 0.0;
     for (int64_t j = 0; j < plan->course.columns; j++) {
         const double moved = tau * job->space->column_moved[j];
-        s->held[j] =
-            p->columns == OTA_COLUMNS_FREE || (p->columns == OTA_COLUMNS_CAPPED && !(g[j] < 0.0));
+        s->held[j] = ota_column_rests(column_rule, &parameters, g[j]);
         s->dense[6][j] -= moved;
         if (!s->held[j]) system->scale += s->dense[7][j] + fabs(moved);
         s->dense[3][j] =
-            p->columns == OTA_COLUMNS_RELAXED ? tau * job->space->column_sum[j] / p->strength : 0.0;
+            ota_column_softness(column_rule, &parameters, job->space->column_sum[j], tau);
     }
 }
 
@@ -259,13 +260,13 @@ ota_status ota_tangents_rounds(ota_tangent_job *job) {
     for (int64_t i = 0; i < plan->course.rows; i++)
         job->space->row_moved[i] = ota_tangents_of_row(job, i, head.mu[i], 0.0, true);
     ota_tangents_of_columns(job, &rule, job->space->column_moved);
-    const ota_unrolled_along along = {.temperature = job->temperature,
-                                      .strength = ota_tangent_number(&job->along->strength, 0),
-                                      .row_strength =
-                                          ota_tangent_number(&job->along->row_strength, 0),
-                                      .sink = job->sink,
-                                      .row = job->space->row_moved,
-                                      .column = job->space->column_moved};
+    const ota_unrolled_along along = {
+        .temperature = job->temperature,
+        .parameters = {ota_tangent_of_parameter(job, 0), ota_tangent_of_parameter(job, 1)},
+        .row_strength = ota_tangent_number(&job->along->row_strength, 0),
+        .sink = job->sink,
+        .row = job->space->row_moved,
+        .column = job->space->column_moved};
     status = ota_unrolled_replay(&rounds);
     if (status == OTA_OK) status = ota_unrolled_follow(&rounds, &along);
     if (status != OTA_OK) return status;

@@ -17,6 +17,18 @@ static double moved(const ota_tangent_job *job, const ota_array *a, int64_t k) {
     return ota_array_present(a) ? ota_array_get(a, job->base.batch, job->base.head, 0, k) : 0.0;
 }
 
+double ota_tangent_of_parameter(const ota_tangent_job *job, int k) {
+    const ota_rule_parameter *parameters =
+        ota_rule_parameters(job->base.plan->resolved.problem.columns);
+    for (int past = 0; past <= k; past++) {
+        if (parameters[past].name == NULL) return 0.0;
+    }
+    if (parameters[k].tangent == 0) return 0.0;
+    const char *tangents = (const char *)job->along;
+    return ota_tangent_number((const ota_array *)(const void *)(tangents + parameters[k].tangent),
+                              0);
+}
+
 static const ota_array *masses_of_rows(const ota_tangent_job *job) {
     return job->base.plan->course.transposed ? &job->along->column_mass : &job->along->row_mass;
 }
@@ -32,55 +44,44 @@ double ota_tangents_of_row(const ota_tangent_job *job, int64_t row, double sum, 
            sum * f / (p->row_strength * p->row_strength) * strength;
 }
 
-static void of_caps(const ota_tangent_job *job, double *to) {
-    const ota_plan *plan = job->base.plan;
-    const ota_resolved *r = &plan->resolved;
-    const int64_t batch = job->base.batch, head = job->base.head;
-    const double cap = ota_tangent_number(&job->along->cap, 0);
-    const bool given =
-        ota_array_present(plan->course.transposed ? &r->problem.row_mass : &r->problem.column_mass);
-    const ota_array *along =
-        plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
-    for (int64_t j = 0; j < plan->course.columns; j++) {
-        const double mass = !given                    ? 1.0
-                            : plan->course.transposed ? ota_row_mass(r, batch, head, j)
-                                                      : ota_column_mass(r, batch, head, j, 1.0);
-        to[j] = cap * mass + r->problem.cap * moved(job, along, j);
-    }
-}
-
 void ota_tangents_of_columns(const ota_tangent_job *job, const ota_mass_rule *rule, double *to) {
     const ota_plan *plan = job->base.plan;
     const ota_problem *p = &plan->resolved.problem;
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const bool given = ota_array_present(plan->course.transposed ? &p->row_mass : &p->column_mass);
-    const bool relaxed = p->columns == OTA_COLUMNS_RELAXED && !rule->finished;
-    const bool scaled = p->columns == OTA_COLUMNS_EXACT && !(job->base.parameters.sink > -INFINITY);
+    const ota_column_rule_row *columns = ota_column_rule_of(p->columns);
+    const bool scaled = columns->balanced && !(job->base.parameters.sink > -INFINITY);
     const ota_array *along =
         plan->course.transposed ? &job->along->row_mass : &job->along->column_mass;
     memset(to, 0, (size_t)m * sizeof *to);
-    if (p->columns == OTA_COLUMNS_FREE) return;
-    if (p->columns == OTA_COLUMNS_CAPPED) {
-        of_caps(job, to);
-        return;
-    }
-    double usable = 0.0, total = 0.0, rows = 0.0, columns = 0.0;
+    if (columns->coupling == OTA_COUPLING_NONE) return;
+    double usable = 0.0, total = 0.0, of_rows = 0.0, of_columns = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        if (rule->row_sum[i] > 0.0) rows += moved(job, masses_of_rows(job), i);
+        if (rule->row_sum[i] > 0.0) of_rows += moved(job, masses_of_rows(job), i);
     }
     for (int64_t j = 0; j < m; j++) {
         usable += rule->used[j] ? 1.0 : 0.0;
         total += rule->column_sum[j];
-        columns += given ? moved(job, along, j) : 0.0;
+        of_columns += given ? moved(job, along, j) : 0.0;
     }
-    const double strength = relaxed ? ota_tangent_number(&job->along->strength, 0) : 0.0;
+    const double share = ota_mass_of_rows(&job->base, rule->row_sum) / usable;
     for (int64_t j = 0; j < m; j++) {
-        const double c = rule->column_sum[j], g = rule->g[j];
+        const double c = rule->column_sum[j];
         /* A solution's rule does not bind a key that nothing reaches. */
-        if (!rule->finished && !(c > 0.0)) continue;
-        double mass = given ? moved(job, along, j) : rule->used[j] ? rows / usable : 0.0;
-        if (given && scaled && total > 0.0) mass += c * (rows - columns) / total;
-        to[j] = relaxed && g > -INFINITY ? exp(-g / p->strength) * mass : mass;
-        if (relaxed && c > 0.0) to[j] += c * g / (p->strength * p->strength) * strength;
+        if (!rule->finished && !columns->unit_masses && !(c > 0.0)) continue;
+        double mass = columns->unit_masses ? moved(job, along, j)
+                      : given              ? moved(job, along, j)
+                      : rule->used[j]      ? of_rows / usable
+                                           : 0.0;
+        if (given && scaled && total > 0.0) mass += c * (of_rows - of_columns) / total;
+        const ota_target_key key = {
+            .mass = ota_mass_of_column(&job->base, j, rule->used[j] ? share : 0.0),
+            .sum = c,
+            .g = rule->g[j],
+            .rounds = rule->finished};
+        const ota_target_slope slope = ota_column_target_slope(p, &key, 1.0);
+        to[j] = slope.by_mass * mass;
+        for (int k = 0; k < OTA_RULE_PARAMETERS; k++)
+            to[j] += slope.by_parameter[k] * ota_tangent_of_parameter(job, k);
     }
 }

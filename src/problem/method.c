@@ -13,28 +13,27 @@
 typedef struct word_row {
     const char *word;
     int regulariser, columns; /* -1: the word says nothing about it */
-    double order;
-    int parameters; /* how many numbers may follow the colon */
-    int required;   /* how many must */
+    double order;             /* of a regulariser; where it is not 0, it may follow the colon */
+    bool numbered;
 } word_row;
 
 static const word_row words[] = {
-    {"softmax", OTA_SOFTMAX, -1, 0.0, 0, 0},
-    {"entmax", OTA_ENTMAX, -1, 1.5, 1, 0},
-    {"sparsemax", OTA_ENTMAX, -1, 2.0, 0, 0},
-    {"entmax15", OTA_ENTMAX, -1, 1.5, 0, 0},
-    {"hard", OTA_HARD, -1, 0.0, 0, 0},
-    {"free", -1, OTA_COLUMNS_FREE, 0.0, 0, 0},
-    {"exact", -1, OTA_COLUMNS_EXACT, 0.0, 0, 0},
-    {"relaxed", -1, OTA_COLUMNS_RELAXED, 0.0, 1, 1},
-    {"capped", -1, OTA_COLUMNS_CAPPED, 0.0, 1, 1},
-    {"elastic", -1, OTA_COLUMNS_ELASTIC, 0.0, 2, 0},
-    {"prefix", -1, OTA_COLUMNS_PREFIX, 0.0, 0, 0},
-    {"online", -1, OTA_COLUMNS_ONLINE, 0.0, 1, 1},
-    {"sinkhorn", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, 0, 0},
-    {"ceta", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, 0, 0},
-    {"assignment", OTA_HARD, OTA_COLUMNS_EXACT, 0.0, 0, 0},
-    {"argmax", OTA_HARD, OTA_COLUMNS_FREE, 0.0, 0, 0},
+    {"softmax", OTA_SOFTMAX, -1, 0.0, false},
+    {"entmax", OTA_ENTMAX, -1, 1.5, true},
+    {"sparsemax", OTA_ENTMAX, -1, 2.0, false},
+    {"entmax15", OTA_ENTMAX, -1, 1.5, false},
+    {"hard", OTA_HARD, -1, 0.0, false},
+    {"free", -1, OTA_COLUMNS_FREE, 0.0, false},
+    {"exact", -1, OTA_COLUMNS_EXACT, 0.0, false},
+    {"relaxed", -1, OTA_COLUMNS_RELAXED, 0.0, false},
+    {"capped", -1, OTA_COLUMNS_CAPPED, 0.0, false},
+    {"elastic", -1, OTA_COLUMNS_ELASTIC, 0.0, false},
+    {"prefix", -1, OTA_COLUMNS_PREFIX, 0.0, false},
+    {"online", -1, OTA_COLUMNS_ONLINE, 0.0, false},
+    {"sinkhorn", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, false},
+    {"ceta", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, false},
+    {"assignment", OTA_HARD, OTA_COLUMNS_EXACT, 0.0, false},
+    {"argmax", OTA_HARD, OTA_COLUMNS_FREE, 0.0, false},
 };
 enum { WORDS = (int)(sizeof words / sizeof words[0]) };
 
@@ -121,22 +120,31 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
                         "'%s' is a whole method, not a column rule", row->word);
     }
     *at += length;
-    double values[2] = {0.0, 0.0};
+    const ota_rule_parameter *parameters =
+        ota_rule_parameters(row->columns >= 0 ? (ota_column_rule)row->columns : OTA_COLUMNS_FREE);
+    int most = row->numbered ? 1 : 0, least = 0;
+    for (const ota_rule_parameter *p = parameters; p->name != NULL; p++) {
+        most++;
+        least += isnan(p->otherwise);
+    }
+    double values[OTA_RULE_PARAMETERS] = {0.0};
     int count = 0;
     if (*at < end && **at == ':') {
         do {
             (*at)++;
-            if (count == row->parameters || !number(at, end, &values[count])) {
+            if (count == most || !number(at, end, &values[count])) {
                 return ota_fail(error, OTA_EINVAL, "method", "see the method table",
-                                "'%s' takes %d number%s after the colon", row->word,
-                                row->parameters, row->parameters == 1 ? "" : "s");
+                                "'%s' takes %d number%s after the colon", row->word, most,
+                                most == 1 ? "" : "s");
             }
             count++;
         } while (*at < end && **at == ',');
     }
-    if (count < row->required) {
-        return ota_fail(error, OTA_EINVAL, "method", "write it as word:number",
-                        "'%s' needs a number after a colon", row->word);
+    if (count < least) {
+        return ota_fail(error, OTA_EINVAL, "method",
+                        least > 1 ? "write it as word:number,number" : "write it as word:number",
+                        "'%s' needs %s after a colon", row->word,
+                        least > 1 ? "two numbers" : "a number");
     }
     ota_problem *p = &out->problem;
     if (!second) p->columns = OTA_COLUMNS_FREE;
@@ -153,27 +161,24 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
     }
     if (row->columns < 0) return OTA_OK;
     p->columns = (ota_column_rule)row->columns;
-    switch (p->columns) {
-    case OTA_COLUMNS_RELAXED: p->strength = values[0]; break;
-    case OTA_COLUMNS_CAPPED:
-    case OTA_COLUMNS_ONLINE: p->cap = values[0]; break;
-    case OTA_COLUMNS_ELASTIC:
-        p->lambda = count > 0 ? values[0] : 0.5;
-        p->steps = count > 1 ? (int64_t)fmin(fmax(values[1], -1.0), 1.0e15) : 4;
-        if (count > 1 && (values[1] < 0.0 || values[1] > floor(values[1]))) {
-            return ota_fail(error, OTA_EINVAL, "steps", "use a whole number, 0 or more",
-                            "elastic steps are %g", values[1]);
+    for (int k = 0; parameters[k].name != NULL; k++) {
+        const double value = k < count ? values[k] : parameters[k].otherwise;
+        char *field = (char *)p + parameters[k].problem;
+        if (!parameters[k].count) {
+            memcpy(field, &value, sizeof value);
+            continue;
         }
-        break;
-    default: break;
+        const int64_t whole = (int64_t)fmin(fmax(value, -1.0), 1.0e15);
+        memcpy(field, &whole, sizeof whole);
+        if (value < 0.0 || value > floor(value)) {
+            return ota_fail(error, OTA_EINVAL, parameters[k].name, "use a whole number, 0 or more",
+                            "%s %s are %g", row->word, parameters[k].name, value);
+        }
     }
-    if ((p->columns == OTA_COLUMNS_RELAXED && !(p->strength > 0.0)) ||
-        ((p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_ONLINE) &&
-         !(p->cap > 0.0)) ||
-        (p->columns == OTA_COLUMNS_ELASTIC && !(p->lambda >= 0.0 && p->lambda < 2.0))) {
-        return ota_fail(error, OTA_EINVAL, "method",
-                        p->columns == OTA_COLUMNS_ELASTIC ? "0 <= LAMBDA < 2" : "use a number > 0",
-                        "'%s' is out of range at %g", row->word, values[0]);
+    const char *wrong = ota_rule_values_wrong(p);
+    if (wrong != NULL) {
+        return ota_fail(error, OTA_EINVAL, "method", wrong, "'%s' is out of range at %g", row->word,
+                        values[0]);
     }
     return OTA_OK;
 }
@@ -320,7 +325,7 @@ static void shortest(double value, char *text, size_t size) {
 }
 
 size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size) {
-    char name[160], a[40], b[40];
+    char name[160], a[40];
     size_t length = 0;
     const double order = problem->order > 1.0 ? problem->order : 1.5;
     if (problem->regulariser == OTA_ENTMAX) {
@@ -338,16 +343,20 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
     if (problem->columns != OTA_COLUMNS_FREE && problem->columns <= OTA_COLUMNS_ONLINE) {
         length += (size_t)snprintf(name + length, sizeof name - length, "/%s",
                                    column_words[problem->columns]);
-        if (problem->columns == OTA_COLUMNS_ELASTIC) {
-            shortest(problem->lambda, a, sizeof a);
-            (void)snprintf(b, sizeof b, "%" PRId64, problem->steps);
-            length += (size_t)snprintf(name + length, sizeof name - length, ":%s,%s", a, b);
-        } else if (problem->columns == OTA_COLUMNS_RELAXED ||
-                   problem->columns == OTA_COLUMNS_CAPPED ||
-                   problem->columns == OTA_COLUMNS_ONLINE) {
-            shortest(problem->columns == OTA_COLUMNS_RELAXED ? problem->strength : problem->cap, a,
-                     sizeof a);
-            length += (size_t)snprintf(name + length, sizeof name - length, ":%s", a);
+        const ota_rule_parameter *parameters = ota_rule_parameters(problem->columns);
+        for (int k = 0; parameters[k].name != NULL; k++) {
+            const char *field = (const char *)problem + parameters[k].problem;
+            double value;
+            int64_t whole;
+            if (parameters[k].count) {
+                memcpy(&whole, field, sizeof whole);
+                (void)snprintf(a, sizeof a, "%" PRId64, whole);
+            } else {
+                memcpy(&value, field, sizeof value);
+                shortest(value, a, sizeof a);
+            }
+            length += (size_t)snprintf(name + length, sizeof name - length, "%c%s",
+                                       k == 0 ? ':' : ',', a);
         }
     }
     if (text != NULL && text_size > 0) (void)snprintf(text, text_size, "%s", name);

@@ -131,4 +131,23 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
 ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const ota_arrays *given,
                             ota_arrays *full, ota_error *error);
 
+/* ---- column rules (columns/columns.c) ----------------------------------------------------------- */
+
+enum { OTA_RULE_PARAMETERS = 2 }; /* most that a rule has */
+
+/* A parameter of a rule: RULE:VALUE,VALUE of the method grammar, its field in ota_problem, and the arrays of its
+ * derivative in ota_gradients and ota_tangents. */
+typedef struct ota_rule_parameter {
+    const char *name;         /* NULL: past the last */
+    size_t problem;           /* offset of a double, or of an int64_t where it is a count */
+    size_t gradient, tangent; /* offsets of arrays; 0: it has no derivative */
+    double otherwise;         /* where the word is without it; NaN: it must be given */
+    bool count;
+} ota_rule_parameter;
+
+/* Of a rule of the enum, past the last one with the name NULL. */
+const ota_rule_parameter *ota_rule_parameters(ota_column_rule rule);
+/* Why the values of the parameters are out of range, as a hint; NULL: they are in it. */
+const char *ota_rule_values_wrong(const ota_problem *problem);
+
 #endif

@@ -63,8 +63,10 @@ typedef struct ota_step {
 
 /* Derivatives of L with respect to what the rounds were given. */
 typedef struct ota_unrolled_sums {
-    double temperature, strength, row_strength, sink;
-    double *row, *column; /* [rows] d mu, [columns] d target */
+    double temperature, row_strength, sink;
+    double
+        parameters[OTA_RULE_PARAMETERS]; /* of the column rule, beside their part in the target */
+    double *row, *column;                /* [rows] d mu, [columns] d target */
 } ota_unrolled_sums;
 
 typedef struct ota_unrolled {
@@ -87,12 +89,13 @@ typedef struct ota_key_update {
     double by_g;     /* d next / d g */
     double by_level; /* d next / d (t log target) = - d next / d (t L) */
     double by_t;     /* d next / d t at fixed L */
-    double by_strength;
+    double by_parameter[OTA_RULE_PARAMETERS];
 } ota_key_update;
 
 /* Tangents of what the rounds were given; those of the scores lie in `gradient`. */
 typedef struct ota_unrolled_along {
-    double temperature, strength, row_strength, sink;
+    double temperature, row_strength, sink;
+    double parameters[OTA_RULE_PARAMETERS];
     const double *row, *column; /* [rows] dmu, [columns] d target */
 } ota_unrolled_along;
 

@@ -11,7 +11,7 @@ static ota_column_sums sums_of(const ota_coupled *state) {
                              .sum = state->pass.column,
                              .target = state->pass.target,
                              .g = head->g,
-                             .strength = head->strength};
+                             .parameters = ota_head_parameters(head, 0)};
 }
 
 void ota_update_columns(ota_coupled *state, double t, double omega) {

@@ -6,7 +6,7 @@
  *     phi'(p) = t p^(alpha - 1) / (alpha - 1)
  *     rows      sum_j P_ij = mu_i, the sink being one more key with g = 0
  *     columns   sum_i P_ij = nu_j,  or c_j with g_j = -rho log(c_j / nu_j),
- *               or capacity_j - s_j with s_j (-g_j) = beta
+ *               or capacity_j - s_j with s_j (-g_j) = beta, or between two bounds (columns/)
  *
  * One step with d = 1 / (phi'' + Z / P) is
  *
@@ -50,8 +50,8 @@ typedef struct interior {
     double *row_step, *row_right, *row_sum, *sink, *sink_slack, *sink_move;
     /* [chunks] longest step, sums of dP dZ and of P Z */
     double *length, *product, *complement;
-    /* [columns] dg, right side, diagonal e, pivots; c or s, its move, its second-order term */
-    double *step, *right, *excess, *pivots, *free_part, *free_move, *second;
+    /* [columns] dg, right side, diagonal e, pivots; the keys' own unknowns, their moves, second-order terms */
+    double *step, *right, *excess, *pivots, *own, *own_step, *price, *price_step, *second[2];
 } interior;
 
 /* p^(alpha - 2) without pow for the common orders. */
@@ -133,6 +133,28 @@ static void start_row(interior *n, int64_t i, double delta) {
     }
 }
 
+static ota_interior_key key_of(const interior *n, int64_t j) {
+    const ota_coupled *state = n->state;
+    return (ota_interior_key){.parameters = ota_head_parameters(state->head, j),
+                              .target = state->pass.target[j],
+                              .g = state->head->g[j],
+                              .own = n->own[j],
+                              .price = n->price[j],
+                              .step = n->step[j],
+                              .own_step = n->own_step[j],
+                              .price_step = n->price_step[j],
+                              .beta = n->beta,
+                              .second = {n->second[0][j], n->second[1][j]}};
+}
+
+static void put_key(interior *n, int64_t j, const ota_interior_key *key) {
+    n->own[j] = key->own;
+    n->price[j] = key->price;
+    n->own_step[j] = key->own_step;
+    n->price_step[j] = key->price_step;
+    for (int k = 0; k < 2; k++) n->second[k][j] = key->second[k];
+}
+
 /* The first slack. */
 static double start(interior *n) {
     ota_coupled *state = n->state;
@@ -140,20 +162,23 @@ static double start(interior *n) {
     double curvature;
     const double typical = head->mass / ((double)state->pass.rows * (double)state->pass.columns);
     const double delta = first_slack * (head->range + price_of(n, typical, &curvature));
+    const ota_interior_rule *own = ota_head_rule(head)->interior;
+    const double price =
+        own != NULL && (own->start < 0.0 || own->start > 0.0) ? own->start * delta : 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        n->free_part[j] = 0.0;
+        n->own[j] = n->price[j] = 0.0;
         if (!(head->g[j] > -INFINITY)) continue;
-        head->g[j] = ota_head_rule(head)->capacity ? -delta : 0.0;
+        head->g[j] = price;
     }
     for (int64_t i = 0; i < state->pass.rows; i++) {
         start_row(n, i, delta);
         const double *p = n->plan + i * state->pass.stride;
-        for (int64_t j = 0; j < state->pass.columns; j++) n->free_part[j] += p[j];
+        for (int64_t j = 0; j < state->pass.columns; j++) n->own[j] += p[j];
     }
-    for (int64_t j = 0; j < state->pass.columns && ota_head_rule(head)->capacity; j++) {
-        const double left = state->pass.target[j] - n->free_part[j],
-                     least = 0.1 * state->pass.target[j];
-        n->free_part[j] = left > least ? left : least;
+    for (int64_t j = 0; j < state->pass.columns && own != NULL && own->begin != NULL; j++) {
+        ota_interior_key key = key_of(n, j);
+        own->begin(&key, n->own[j], delta);
+        put_key(n, j, &key);
     }
     return delta;
 }
@@ -209,26 +234,15 @@ static void assemble_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
-static ota_interior_key key_of(const interior *n, int64_t j) {
-    const ota_coupled *state = n->state;
-    const bool slack = ota_head_rule(state->head)->capacity;
-    return (ota_interior_key){.own = n->free_part[j],
-                              .g = state->head->g[j],
-                              .target = state->pass.target[j],
-                              .strength = state->head->strength,
-                              .step = n->step[j],
-                              .beta = n->beta,
-                              .second = slack ? n->second[j] : 0.0};
-}
-
-/* What column j's own unknown (c or s) would be after a step without dg, and its share of the
- * diagonal. */
-static double own_part(const interior *n, int64_t j, double *diagonal) {
-    const ota_column_rule_row *rule = ota_head_rule(n->state->head);
-    if (rule->capacity) n->second[j] = n->corrected ? -n->free_move[j] * n->step[j] : 0.0;
-    const ota_interior_key key = key_of(n, j);
+/* What the sum of column j would be after a step without dg, and its share of the diagonal. */
+static double own_part(interior *n, int64_t j, double *diagonal) {
+    const ota_interior_rule *own = ota_head_rule(n->state->head)->interior;
     *diagonal = 0.0;
-    return rule->interior_part != NULL ? rule->interior_part(&key, diagonal) : key.target;
+    if (own == NULL) return n->state->pass.target[j];
+    ota_interior_key key = key_of(n, j);
+    const double sum = own->part(&key, n->corrected, diagonal);
+    put_key(n, j, &key);
+    return sum;
 }
 
 static void assemble(interior *n) {
@@ -289,8 +303,7 @@ static void move_chunk(void *context, int64_t chunk, int worker) {
 /* Steps of the columns' own unknowns; the limit of all. */
 static double move(interior *n, double *product, double *complement) {
     ota_coupled *state = n->state;
-    const ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_interior_rule *own = ota_head_rule(state->head)->interior;
     double limit = 1.0;
     *product = *complement = 0.0;
     ota_each_chunk(&state->pass, move_chunk, n);
@@ -300,18 +313,11 @@ static double move(interior *n, double *product, double *complement) {
         *complement += n->complement[chunk];
     }
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const double own = n->free_part[j], g = head->g[j], dg = n->step[j];
-        n->free_move[j] = 0.0;
-        if (!(own > 0.0)) continue;
-        if (rule->interior_move == NULL) continue;
-        const ota_interior_key key = key_of(n, j);
-        n->free_move[j] = rule->interior_move(&key);
-        if (rule->capacity) {
-            if (dg * limit > -g) limit = -g / dg;
-            *product -= n->free_move[j] * dg;
-            *complement -= own * g;
-        }
-        if (-n->free_move[j] * limit > own) limit = own / -n->free_move[j];
+        n->own_step[j] = n->price_step[j] = 0.0;
+        if (!(n->own[j] > 0.0) || own == NULL) continue;
+        ota_interior_key key = key_of(n, j);
+        own->move(&key, &limit, product, complement);
+        put_key(n, j, &key);
     }
     return limit;
 }
@@ -352,7 +358,8 @@ static void advance(interior *n, double length) {
     ota_each_chunk(&state->pass, advance_chunk, n);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->head->g[j] > -INFINITY)) continue;
-        n->free_part[j] += length * n->free_move[j];
+        n->own[j] += length * n->own_step[j];
+        n->price[j] += length * n->price_step[j];
         state->head->g[j] += length * n->step[j];
     }
 }
@@ -379,8 +386,8 @@ static interior place(ota_coupled *state, const double *scores, double t) {
     n.product = n.length + state->pass.chunks;
     n.complement = n.product + state->pass.chunks;
     at = state->vectors;
-    double **columns[] = {&n.step,      &n.right,  &n.excess, &n.free_part,
-                          &n.free_move, &n.second, &n.pivots};
+    double **columns[] = {&n.step,     &n.right, &n.excess,     &n.pivots,    &n.own,
+                          &n.own_step, &n.price, &n.price_step, &n.second[0], &n.second[1]};
     for (size_t k = 0; k < sizeof columns / sizeof columns[0];
          k++, at += state->pass.padded_columns)
         *columns[k] = at;
@@ -398,13 +405,13 @@ static void factor(interior *n) {
                          state->pass.columns, n->pivots, NULL);
 }
 
-/* Keys with a capacity whose capacity is not used up have no price. */
-static void settle_caps(interior *n) {
+/* Keys whose bounds do not bind have no price. */
+static void settle_prices(interior *n) {
     ota_head *head = n->state->head;
-    if (!ota_head_rule(head)->capacity) return;
-    for (int64_t j = 0; j < n->state->pass.columns; j++) {
-        if (n->free_part[j] * head->range > -head->g[j] * n->state->pass.target[j])
-            head->g[j] = 0.0;
+    const ota_interior_rule *own = ota_head_rule(head)->interior;
+    for (int64_t j = 0; j < n->state->pass.columns && own != NULL && own->settle != NULL; j++) {
+        const ota_interior_key key = key_of(n, j);
+        head->g[j] = own->settle(&key, head->range);
     }
 }
 
@@ -435,7 +442,8 @@ static void part_blocks(interior *n, double slack) {
 /* How many products the mean is taken over. */
 static int64_t count_pairs(const interior *n) {
     const ota_coupled *state = n->state;
-    int64_t count = ota_head_rule(state->head)->capacity ? state->pass.columns : 0;
+    const ota_interior_rule *own = ota_head_rule(state->head)->interior;
+    int64_t count = own != NULL ? own->products * state->pass.columns : 0;
     for (int64_t i = 0; i < state->pass.rows; i++) {
         for (int64_t j = 0; j < state->pass.columns; j++)
             count += n->plan[i * state->pass.stride + j] > 0.0;
@@ -447,6 +455,8 @@ static int64_t count_pairs(const interior *n) {
 bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_status *stopped) {
     ota_head *head = state->head;
     interior n = place(state, scores, t);
+    memset(state->vectors, 0,
+           (size_t)(OTA_NEWTON_VECTORS * state->pass.padded_columns) * sizeof *state->vectors);
     double product, complement, last = INFINITY;
     int poor = 0;
     const double slack = start(&n);
@@ -477,7 +487,7 @@ bool ota_interior_run(ota_coupled *state, const double *scores, double t, ota_st
         if (gap < least_gap || (gap < small_gap && gap > 0.5 * last)) break;
         last = gap;
     }
-    settle_caps(&n);
+    settle_prices(&n);
     part_blocks(&n, slack);
     return true;
 }

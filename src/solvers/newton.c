@@ -1,7 +1,7 @@
 /* Newton on the semi-dual in g for entropy and Tsallis alike [DER-11]. Rows are solved exactly for
  * every g, which leaves one convex function D(g) with
  *
- *     gradient   c_j - nu_j  exact;   c_j - nu_j exp(-g_j / rho)  relaxed;   capped: g <= 0
+ *     gradient   c_j - nu_j  exact;   c_j - nu_j exp(-g_j / rho)  relaxed;   bounded: a kink at g = 0
  *     Hessian    (1/t) sum_i [diag(w_i) - k w_i w_i^T / W_i]
  *                (+ diag(nu exp(-g / rho) / rho) relaxed)
  *     w_ij = P_ij^(2 - alpha) on the support (entropy: P_ij),  W_i = sum_j w_ij (+ the sink's)
@@ -45,17 +45,19 @@ typedef struct newton {
     double *gradient, *direction, *origin, *excess, *right, *diagonal;
     double *residue, *search, *product; /* conjugate gradients */
     double *right_copy, *excess_copy;
+    double *above; /* the side of its kink on which a key moves: 1 above, 0 below */
     const double *scores;
     int64_t most; /* rounds */
 } newton;
 
 static newton place(ota_coupled *state) {
     newton n = {.state = state, .shift = first_shift};
-    double **vectors[] = {&n.gradient, &n.direction,  &n.origin,     &n.excess,
-                          &n.right,    &n.diagonal,   &n.residue,    &n.search,
-                          &n.product,  &n.right_copy, &n.excess_copy};
+    double **vectors[] = {&n.gradient, &n.direction,  &n.origin,      &n.excess,
+                          &n.right,    &n.diagonal,   &n.residue,     &n.search,
+                          &n.product,  &n.right_copy, &n.excess_copy, &n.above};
     for (size_t k = 0; k < sizeof vectors / sizeof vectors[0]; k++)
         *vectors[k] = state->vectors + (int64_t)k * state->pass.padded_columns;
+    memset(n.above, 0, (size_t)state->pass.padded_columns * sizeof *n.above);
     n.most = state->head->settings->max_rounds;
     return n;
 }
@@ -84,20 +86,30 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     }
 }
 
+static ota_column_kink kink_of(const newton *n, int64_t j) {
+    const ota_head *head = n->state->head;
+    const ota_column_parameters key = ota_head_parameters(head, j);
+    return ota_column_kink_of(ota_head_rule(head), &key, n->state->pass.target[j]);
+}
+
+/* c less the sum that is asked for on the side of the kink on which the key moves. */
+static double gradient_of(const newton *n, int64_t j) {
+    const ota_head *head = n->state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const ota_column_kink kink = kink_of(n, j);
+    double wanted = n->above[j] > 0.0 ? kink.above : kink.below;
+    if (rule->wanted != NULL && wanted > 0.0)
+        wanted = rule->wanted(wanted, head->g[j], head->strength);
+    return head->g[j] > -INFINITY ? n->state->pass.column[j] - wanted : 0.0;
+}
+
 /* Rows for head->g; c, gradient and residual. */
 static void evaluate(newton *n) {
     ota_coupled *state = n->state;
-    const ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
     ota_each_chunk(&state->pass, solve_chunk, n);
     ota_add_chunks(&state->pass, state->pass.partial, state->pass.column);
     state->pass.temperature = n->t;
-    for (int64_t j = 0; j < state->pass.columns; j++) {
-        double wanted = state->pass.target[j];
-        if (rule->wanted != NULL && wanted > 0.0)
-            wanted = rule->wanted(wanted, head->g[j], head->strength);
-        n->gradient[j] = head->g[j] > -INFINITY ? state->pass.column[j] - wanted : 0.0;
-    }
+    for (int64_t j = 0; j < state->pass.columns; j++) n->gradient[j] = gradient_of(n, j);
     n->residual = ota_column_residual(state);
 }
 
@@ -299,39 +311,65 @@ static void drop_constant(const ota_coupled *state, double *vector) {
     }
 }
 
-static bool is_held(const ota_coupled *state, int64_t j) {
-    const ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
-    const ota_column_parameters key = ota_head_parameters(head, j);
-    return rule->held != NULL &&
-           rule->held(&key, state->pass.column[j], state->pass.target[j], head->g[j]);
+/* The side of its kink on which every key moves, by its g, or at the kink by its sum; true: it rests there. */
+static bool choose_side(newton *n, int64_t j) {
+    const ota_coupled *state = n->state;
+    const ota_column_kink kink = kink_of(n, j);
+    const double g = state->head->g[j], sum = state->pass.column[j];
+    const bool at = !(g < kink.at) && !(g > kink.at);
+    n->above[j] = g > kink.at || (at && sum < kink.above) ? 1.0 : 0.0;
+    n->gradient[j] = gradient_of(n, j);
+    return at && sum - kink.below < 0.0 && !(sum < kink.above);
 }
 
-/* The step of the quadratic model; below a ceiling its minimum there by exchanging active sets,
+/* A key that the model holds at its kink, although its slopes there push it off: to the side it is let go to. */
+static bool let_go(newton *n, int64_t j, const ota_column_kink *kink) {
+    const double sum = n->state->pass.column[j], g = n->state->head->g[j];
+    const bool free_side = !(g < kink->at) && !(g > kink->at);
+    const double above = n->above[j];
+    for (int side = 0; side < 2; side++) {
+        const bool own = (side == 1) == (above > 0.0);
+        if (!own && !free_side) continue;
+        const double right =
+            own ? n->right[j] : -n->t * (sum - (side == 1 ? kink->above : kink->below));
+        if (side == 1 ? n->product[j] < right : n->product[j] > right) {
+            n->above[j] = (double)side;
+            n->right[j] = right;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The step of the quadratic model; on its own side of the kinks its minimum there by exchanging active sets,
  * which ends after few exchanges because the matrix has no positive off-diagonal entry. */
 static void find_direction(newton *n) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
-    form_system(n);
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const bool held = is_held(state, j);
+        const bool held = choose_side(n, j);
         state->fixed[j] = held || !(head->g[j] > -INFINITY);
         n->direction[j] = 0.0;
     }
+    form_system(n);
     solve_free(n);
-    for (int exchange = 0; rule->held != NULL && exchange < EXCHANGES; exchange++) {
+    for (int exchange = 0; rule->kink != NULL && exchange < EXCHANGES; exchange++) {
         int64_t changes = 0;
         memcpy(n->search, n->direction, (size_t)state->pass.columns * sizeof *n->search);
         multiply(n);
         for (int64_t j = 0; j < state->pass.columns; j++) {
             if (!(head->g[j] > -INFINITY)) continue;
-            if (state->fixed[j] != 0 && n->product[j] > n->right[j]) {
+            const ota_column_kink kink = kink_of(n, j);
+            const double room = kink.at - head->g[j];
+            const bool above = n->above[j] > 0.0;
+            if (state->fixed[j] != 0 && let_go(n, j, &kink)) {
                 state->fixed[j] = 0;
                 changes++;
-            } else if (state->fixed[j] == 0 && n->direction[j] > rule->ceiling - head->g[j]) {
+            } else if (state->fixed[j] == 0 &&
+                       (above ? n->direction[j] < room : n->direction[j] > room)) {
                 state->fixed[j] = 1;
-                n->direction[j] = rule->ceiling - head->g[j];
+                n->direction[j] = room;
                 changes++;
             }
         }
@@ -342,20 +380,25 @@ static void find_direction(newton *n) {
 
 /* ---- line search ----------------------------------------------------------------------------- */
 
+/* Does a step of this length take the key across its kink? */
+static bool is_clipped(const newton *n, int64_t j, double length) {
+    const double moved = n->origin[j] + length * n->direction[j], at = kink_of(n, j).at;
+    return n->above[j] > 0.0 ? moved < at : moved > at;
+}
+
 /* Moves to origin + length * direction, projected, and returns the slope there. */
 static double try_length(newton *n, double length) {
     ota_coupled *state = n->state;
     ota_head *head = state->head;
-    const ota_column_rule_row *rule = ota_head_rule(head);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(n->origin[j] > -INFINITY)) continue;
-        head->g[j] = ota_column_project(rule, n->origin[j] + length * n->direction[j]);
+        const double moved = n->origin[j] + length * n->direction[j];
+        head->g[j] = is_clipped(n, j, length) ? kink_of(n, j).at : moved;
     }
     evaluate(n);
     double slope = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        const bool clipped = n->origin[j] + length * n->direction[j] > rule->ceiling;
-        if (!clipped) slope += n->gradient[j] * n->direction[j];
+        if (!is_clipped(n, j, length)) slope += n->gradient[j] * n->direction[j];
     }
     return slope;
 }

@@ -48,6 +48,21 @@ static double relaxed_potential(const column_job *job, const double *x, double t
     return g;
 }
 
+/* g from the one that gives the target: at the kink where the key rests there, or where the lesser sum is met. */
+static double between_bounds(const column_job *job, const double *x, int64_t j, double g,
+                             double *p) {
+    ota_coupled *state = job->state;
+    const ota_column_parameters parameters = ota_head_parameters(state->head, j);
+    const ota_column_kink kink =
+        ota_column_kink_of(ota_head_rule(state->head), &parameters, state->pass.target[j]);
+    if (!(g > kink.at)) return g;
+    if (!(kink.above > 0.0)) return kink.at;
+    ota_row_found found;
+    state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, kink.above, p,
+                                    &found);
+    return found.potential > kink.at ? found.potential : kink.at;
+}
+
 static void update_task(void *context, int64_t task, int worker) {
     (void)worker;
     const column_job *job = context;
@@ -66,7 +81,7 @@ static void update_task(void *context, int64_t task, int worker) {
         double g = found.potential;
         if (found.empty || !isfinite(g)) continue;
         if (rule->penalised) g = relaxed_potential(job, x, state->pass.target[j], p);
-        head->g[j] = ota_column_project(rule, g);
+        head->g[j] = between_bounds(job, x, j, g, p);
     }
 }
 

@@ -17,7 +17,7 @@ static ota_column_sums sums_of(const ota_scaling *s) {
                              .scaling = s->scaling,
                              .target = s->target,
                              .g = head->g,
-                             .strength = head->strength};
+                             .parameters = ota_head_parameters(head, 0)};
 }
 
 bool ota_scaling_begin(ota_scaling *s) {
@@ -80,7 +80,7 @@ ota_scaling_state ota_scaling_step(ota_scaling *s) {
 
 void ota_scaling_potentials(ota_scaling *s) {
     const ota_head *head = s->head;
-    const bool rests = ota_head_rule(head)->held != NULL;
+    const bool rests = ota_head_rule(head)->kink != NULL;
     for (int64_t j = 0; j < head->columns; j++) {
         const double v = s->scaling[j];
         const double a = s->absorbed[j];

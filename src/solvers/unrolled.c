@@ -210,7 +210,7 @@ ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, doubl
     found.by_level = share * rule.gain;
     const double less = row->gain_by_t != NULL ? row->gain_by_t(&key, t, ratio) : 0.0;
     found.by_t = share * (rule.gain * ratio - less);
-    if (row->by_parameter != NULL) found.by_strength = row->by_parameter(&key, t, g, ratio, share);
+    if (row->by_parameter != NULL) row->by_parameter(&key, t, g, ratio, share, found.by_parameter);
     return found;
 }
 
@@ -367,7 +367,8 @@ static void reverse_columns(ota_unrolled *u, const ota_step *step, pass_job *job
         pull[j] = update.by_level * g_grad;
         if (update.by_level > 0.0) u->sums.column[j] += step->t * pull[j] / head->nu[j];
         if (final) u->sums.temperature += update.by_t * g_grad;
-        u->sums.strength += update.by_strength * g_grad;
+        for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+            u->sums.parameters[p] += update.by_parameter[p] * g_grad;
         u->g_grad[j] = update.by_g * g_grad;
     }
     job->lift = lift;
@@ -396,7 +397,8 @@ ota_status ota_unrolled_reverse(ota_unrolled *u) {
     ota_parallel(head->pool, OTA_ADJOINT_CHUNKS, plan_reverse, &job);
     add_chunks(head, u->partial, u->g_grad);
     u->sums.temperature = total(temperature);
-    u->sums.strength = u->sums.row_strength = u->sums.sink = 0.0;
+    u->sums.row_strength = u->sums.sink = 0.0;
+    memset(u->sums.parameters, 0, sizeof u->sums.parameters);
     memset(u->sums.row, 0, (size_t)head->rows * sizeof(double));
     memset(u->sums.column, 0, (size_t)head->columns * sizeof(double));
     for (int64_t k = u->step_count - 1; k >= 0; k--) {

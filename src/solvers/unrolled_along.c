@@ -94,8 +94,9 @@ static void follow_columns(ota_unrolled *u, follow_job *job) {
             ota_unrolled_key(head, step->t, j, step->g[j], step->level[j]);
         double sum = 0.0;
         for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) sum += u->partial[c * head->stride + j];
-        double next = update.by_g * u->g_grad[j] + update.by_t * job->temperature +
-                      update.by_strength * job->along->strength;
+        double next = update.by_g * u->g_grad[j] + update.by_t * job->temperature;
+        for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+            next += update.by_parameter[p] * job->along->parameters[p];
         if (update.by_level > 0.0)
             next += update.by_level * (step->t * job->along->column[j] / head->nu[j] - sum);
         u->g_grad[j] = next;

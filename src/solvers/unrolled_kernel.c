@@ -88,7 +88,8 @@ double ota_kernel_rounds_pull(ota_kernel_rounds *r, int64_t round) {
         y[j] = pull / c[j];
         top = fmax(top, fabs(y[j]));
         if (update.by_level > 0.0) r->sums.column[j] += head->tau * pull / head->nu[j];
-        r->sums.strength += update.by_strength * g_grad;
+        for (int p = 0; p < OTA_RULE_PARAMETERS; p++)
+            r->sums.parameters[p] += update.by_parameter[p] * g_grad;
         r->g_grad[j] = update.by_g * g_grad;
     }
     return top;
@@ -151,7 +152,7 @@ double ota_kernel_rounds_sink(const ota_kernel_rounds *r, int64_t row, double we
 
 double ota_kernel_rounds_temperature(const ota_kernel_rounds *r) {
     const ota_head *head = r->head;
-    double along = ota_head_rule(head)->penalised ? head->strength * r->sums.strength : 0.0;
+    double along = ota_head_rule(head)->penalised ? head->strength * r->sums.parameters[0] : 0.0;
     for (int64_t j = 0; j < head->columns; j++) along += head->tau * log(r->v[j]) * r->g_grad[j];
     return -along / head->tau;
 }

@@ -34,8 +34,9 @@ static void facts(void **unused) {
         const bool potentials = rule->coupling == OTA_COUPLING_POTENTIALS;
         assert_true((rule->step != NULL) == potentials && (rule->residual != NULL) == potentials);
         assert_true(!rule->balanced || rule->equality);
-        assert_true((rule->interior_part != NULL) == (rule->interior_move != NULL));
-        assert_true((rule->held != NULL) == (potentials && rule->ceiling < INFINITY));
+        assert_true(rule->interior == NULL ||
+                    (rule->interior->part != NULL && rule->interior->move != NULL));
+        assert_true((rule->kink != NULL) == (potentials && rule->capacity));
     }
 }
 
@@ -52,7 +53,7 @@ static void fixed_points(void **unused) {
         const double next = ota_column_next(rule->step(&key, t), t, g, log(target / c) + g / t);
         spec_check("DER-01 DER-02 ELA-09", fabs(next - g), 1e-15);
         ota_column_sums columns = {
-            .count = 1, .sum = &c, .target = &target, .g = &g, .strength = key.strength};
+            .count = 1, .sum = &c, .target = &target, .g = &g, .parameters = key};
         spec_check("DER-27", rule->residual(&columns), 1e-15);
         c += 0.1;
         spec_check("DER-27", fabs(rule->residual(&columns) - 0.1), 1e-15);
@@ -83,8 +84,9 @@ static void capacities(void **unused) {
     const ota_column_parameters key = {0};
     assert_true(ota_column_next(rule->step(&key, 0.5), 0.5, -1.0, 0.2) == 0.0);
     assert_true(ota_column_project(rule, 0.2) == 0.0 && ota_column_project(rule, -0.2) == -0.2);
-    assert_true(rule->held(&key, 0.9, 1.0, 0.0) && !rule->held(&key, 1.1, 1.0, 0.0));
-    assert_true(!rule->held(&key, 0.9, 1.0, -0.1));
+    const ota_column_kink kink = rule->kink(&key, 1.5);
+    assert_true(kink.at == 0.0 && kink.below == 1.5 && kink.above == -INFINITY);
+    assert_true(ota_column_rests(rule, &key, 0.0) && !ota_column_rests(rule, &key, -0.1));
     const double sum = 0.5, target = 1.0, full = -0.1, open = 0.0;
     ota_column_sums columns = {.count = 1, .sum = &sum, .target = &target, .g = &full};
     assert_true(rule->residual(&columns) == 0.5 && rule->excess(&columns) == 0.0);
@@ -124,21 +126,24 @@ static void interior_points(void **unused) {
         const bool capped = k % 2 == 0;
         const ota_column_rule_row *rule =
             ota_column_rule_of(capped ? OTA_COLUMNS_CAPPED : OTA_COLUMNS_RELAXED);
-        const ota_interior_key key = {.own = 0.1 + uniform(),
-                                      .g = -0.1 - uniform(),
-                                      .target = 0.1 + uniform(),
-                                      .strength = 0.3 + uniform(),
-                                      .step = uniform() - 0.5,
-                                      .beta = 0.1 * uniform()};
-        double diagonal;
-        const double part = rule->interior_part(&key, &diagonal);
-        const double move = rule->interior_move(&key), own = key.own + move;
+        ota_interior_key key = {.own = 0.1 + uniform(),
+                                .g = -0.1 - uniform(),
+                                .target = 0.1 + uniform(),
+                                .parameters = {.strength = 0.3 + uniform()},
+                                .step = uniform() - 0.5,
+                                .beta = 0.1 * uniform()};
+        double diagonal, limit = 1.0, product = 0.0, complement = 0.0;
+        const double part = rule->interior->part(&key, false, &diagonal);
+        rule->interior->move(&key, &limit, &product, &complement);
+        const double move = key.own_step, own = key.own + move;
+        assert_true(key.own + limit * move >= -1e-14);
+        if (capped) assert_true(key.g + limit * key.step <= 1e-14);
         /* The sum the rule takes: c after the step, or T - s. */
         const double sum = capped ? key.target - own : own;
         spec_check("DER-11", fabs(part - diagonal * key.step - sum), 1e-14);
-        const double left =
-            capped ? own * -key.g - key.own * key.step - key.beta
-                   : log(key.own / key.target) + move / key.own + (key.g + key.step) / key.strength;
+        const double left = capped ? own * -key.g - key.own * key.step - key.beta
+                                   : log(key.own / key.target) + move / key.own +
+                                         (key.g + key.step) / key.parameters.strength;
         spec_check("DER-11", fabs(left), 1e-13);
     }
 }

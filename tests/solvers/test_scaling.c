@@ -246,7 +246,7 @@ static void update_derivatives(void **unused) {
         const double more = next_of(head, t, g, level);
         *knob -= 2.0 * h;
         const double by_strength = (more - next_of(head, t, g, level)) / h;
-        spec_check("DER-15", fabs(found.by_strength - 0.5 * by_strength), 1e-8);
+        spec_check("DER-15", fabs(found.by_parameter[0] - 0.5 * by_strength), 1e-8);
     }
     /* What does not move: closed keys, keys without a row, keys whose lambda is 0. */
     bench *b = set_up(119, OTA_COLUMNS_ELASTIC);
@@ -256,7 +256,7 @@ static void update_derivatives(void **unused) {
         const double g = k == 0 ? -INFINITY : 0.3, level = k == 1 ? -INFINITY : 0.2;
         const ota_key_update found = ota_unrolled_key(&b->head, t, 1, g, level);
         assert_true((found.next == g || (isinf(g) && found.next < g + 1.0)) && found.by_g == 1.0);
-        assert_true(found.by_level == 0.0 && found.by_t == 0.0 && found.by_strength == 0.0);
+        assert_true(found.by_level == 0.0 && found.by_t == 0.0 && found.by_parameter[0] == 0.0);
     }
     /* A key without a target closes, and nothing passes through it. */
     b = set_up(118, OTA_COLUMNS_EXACT);

@@ -79,15 +79,15 @@ void ota_allot_columns(ota_head_place *place, double total) {
     ota_head_workspace *workspace = place->workspace;
     int64_t usable = 0;
     for (int64_t j = 0; j < m; j++) usable += workspace->nu[j] > 0.0;
-    const bool capacity = ota_column_rule_of(r->problem.columns)->capacity;
+    const bool unit = ota_column_rule_of(r->problem.columns)->unit_masses;
     const bool given =
         ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
     for (int64_t j = 0; j < m; j++) {
-        double mass = capacity ? 1.0 : workspace->nu[j] > 0.0 ? total / (double)usable : 0.0;
+        double mass = unit ? 1.0 : workspace->nu[j] > 0.0 ? total / (double)usable : 0.0;
         if (given)
             mass = device->transposed ? ota_row_mass(r, place->batch, place->number, j)
                                       : ota_column_mass(r, place->batch, place->number, j, mass);
-        workspace->nu[j] = capacity ? r->problem.cap * mass : mass;
+        workspace->nu[j] = ota_column_target(&r->problem, mass);
         workspace->lambdas[j] = ota_key_lambda(r, j);
     }
     place->head->mass = total;
@@ -119,6 +119,7 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
                        .rule = p->columns,
                        .strength = p->strength,
                        .lambda = p->lambda,
+                       .floor = ota_column_parameters_of(p).floor,
                        .lambdas = ota_array_present(&p->lambdas) ? workspace->lambdas : NULL,
                        .start = p->start,
                        .end = p->end,

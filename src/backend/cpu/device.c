@@ -19,7 +19,7 @@ static bool runs_on_kernel(const ota_device *device) { return device->layout.pla
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
 static bool divides_columns(const ota_problem *p) {
     const ota_column_rule_row *rule = ota_column_rule_of(p->columns);
-    const ota_column_parameters key = {.strength = p->strength, .lambda = p->lambda};
+    const ota_column_parameters key = ota_column_parameters_of(p);
     return rule->equality && !(rule->damped && ota_array_present(&p->lambdas)) &&
            ota_column_step_divides(rule->step(&key, 1.0));
 }

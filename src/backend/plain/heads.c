@@ -87,8 +87,8 @@ void ota_plain_finish_row(plain_place *place, int64_t i, double mu, double *p,
         p[j] = ota_plain_rounded(place->run->device->narrow, p[j]);
     sums->nonfinite_rows += wrong;
     if (found->empty && !transposed) sums->empty_rows++;
-    if (found->infeasible ||
-        (found->empty && !transposed && mu > 0.0 && r->problem.columns == OTA_COLUMNS_EXACT))
+    if (found->infeasible || (found->empty && !transposed && mu > 0.0 &&
+                              ota_column_rule_of(r->problem.columns)->balanced))
         sums->result.status = OTA_INFEASIBLE;
     if (!found->empty && r->problem.rows == OTA_ROWS_HARD)
         sums->result.row_error += fabs(found->mass + found->sink - mu);
@@ -140,6 +140,7 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
                        .rule = p->columns,
                        .strength = p->strength,
                        .lambda = p->lambda,
+                       .floor = ota_column_parameters_of(p).floor,
                        .lambdas = ota_array_present(&p->lambdas) ? place->lambdas : NULL,
                        .start = p->start,
                        .end = p->end,
@@ -187,20 +188,20 @@ static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
     if (!open && mu > 0.0) head->unusable = -1;
 }
 
-/* nu: given, or the mass of the rows shared by the columns in use; a capacity is cap times it. */
+/* nu: given, or the mass of the rows shared by the columns in use; the rule says how much of it is the target. */
 static void load_column_masses(ota_head *head, bool transposed) {
     plain_place *place = head->place;
     const ota_resolved *r = place->run->resolved;
     const ota_problem *p = &r->problem;
-    const bool capacity = p->columns == OTA_COLUMNS_CAPPED;
+    const bool unit = ota_column_rule_of(p->columns)->unit_masses;
     const bool given = ota_array_present(transposed ? &p->row_mass : &p->column_mass);
     double usable = 0.0;
     for (int64_t j = 0; j < head->columns; j++) usable += place->nu[j];
     for (int64_t j = 0; j < head->columns; j++) {
-        double mass = capacity ? 1.0 : place->nu[j] > 0.0 ? head->mass / usable : 0.0;
+        double mass = unit ? 1.0 : place->nu[j] > 0.0 ? head->mass / usable : 0.0;
         if (given && transposed) mass = ota_row_mass(r, place->batch, place->number, j);
         if (given && !transposed) mass = ota_column_mass(r, place->batch, place->number, j, mass);
-        place->nu[j] = capacity ? p->cap * mass : mass;
+        place->nu[j] = ota_column_target(p, mass);
         if (head->lambdas != NULL) place->lambdas[j] = ota_key_lambda(r, j);
     }
 }

@@ -72,7 +72,7 @@ void reverse_online(ota_backward_job *job) {
         }
     }
     for (int64_t j = 0; j < m; j++) {
-        space->cap += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->parameters[0] += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
         space->column_mass[index * m + j] = space->b[j] * r->problem.cap;
     }
 }

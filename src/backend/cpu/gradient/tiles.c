@@ -155,7 +155,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
     const ota_resolved *r = device->resolved;
     const bool coupled = ota_device_is_coupled(device) && !device->transposed && !r->from_matrix &&
                          r->problem.regulariser == OTA_SOFTMAX && !r->settings.fixed &&
-                         r->problem.columns != OTA_COLUMNS_PREFIX;
+                         ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_LEADING;
     if (device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
     ota_tile_workspace *workspaces = ota_arena_take(a, workers, sizeof *workspaces);
