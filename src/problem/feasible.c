@@ -7,7 +7,8 @@
  * (a) by Dinic's level graphs, (b) by Tarjan's components, both with explicit stacks: O(n m) memory,
  * no recursion. A flow on (i, j) can be raised exactly when it can be sent back from j to i elsewhere,
  * which is a cycle through i -> j; a positive flow is itself such a cycle of length two. Under capped
- * columns one more row, joined to every column, ships what capacity is left. */
+ * columns one more row, joined to every column that has more than its least sum, ships what capacity is left. Least
+ * sums are met first: a path that augments the flow never takes from the sum of a column. */
 #include "problem/feasible.h"
 
 #include <float.h>
@@ -100,6 +101,7 @@ ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu
 /* Nodes: rows 0 ... n-1, columns n ... n+m-1, and n+m for the row of spare capacity. */
 typedef struct flow_graph {
     int64_t n, m;
+    double floor;
     const uint8_t *support;             /* [n][m] */
     int64_t *supply, *demand;           /* [n], [m]: given */
     int64_t *supply_left, *demand_left; /* [n], [m]: not shipped yet */
@@ -239,11 +241,9 @@ static void block_from(flow_graph *graph, int64_t row) {
     }
 }
 
-static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch) {
+/* Ships what it can of the demand that is left. */
+static ota_status augment(flow_graph *graph, const ota_watch *watch) {
     int64_t nodes = graph->n + graph->m;
-    memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
-    memcpy(graph->demand_left, graph->demand, (size_t)graph->m * sizeof(int64_t));
-    memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
     while (find_levels(graph)) {
         for (int64_t node = 0; node < nodes; node++) graph->cursor[node] = 0;
         for (int64_t i = 0; i < graph->n; i++) {
@@ -257,6 +257,33 @@ static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch) {
     return OTA_OK;
 }
 
+/* The units that are missing in the least sums. */
+static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64_t *missing) {
+    memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
+    memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
+    *missing = 0;
+    if (graph->floor > 0.0) {
+        for (int64_t j = 0; j < graph->m; j++)
+            graph->demand_left[j] = ota_units_least(graph->demand[j], graph->floor);
+        const ota_status status = augment(graph, watch);
+        if (status != OTA_OK) return status;
+        *missing = units_sum(graph->m, graph->demand_left);
+        for (int64_t j = 0; j < graph->m; j++)
+            graph->demand_left[j] +=
+                graph->demand[j] - ota_units_least(graph->demand[j], graph->floor);
+    } else {
+        memcpy(graph->demand_left, graph->demand, (size_t)graph->m * sizeof(int64_t));
+    }
+    return augment(graph, watch);
+}
+
+/* May a column give up some of its sum? */
+static bool above_floor(const flow_graph *graph, int64_t j, int64_t slack) {
+    if (!(graph->floor > 0.0)) return true;
+    const int64_t sum = graph->demand[j] - graph->demand_left[j];
+    return sum - ota_units_least(graph->demand[j], graph->floor) > slack;
+}
+
 /* The residual graph's next edge out of `node` at or after its cursor, or -1. */
 static int64_t residual_next(flow_graph *graph, int64_t node, int64_t slack) {
     int64_t n = graph->n;
@@ -267,7 +294,8 @@ static int64_t residual_next(flow_graph *graph, int64_t node, int64_t slack) {
         if (node < n && graph->supply[node] == 0) return -1;
         while (*cursor < m) {
             int64_t j = (*cursor)++;
-            if ((row == NULL || row[j] != 0) && graph->demand[j] > 0) return n + j;
+            const bool joined = row == NULL ? above_floor(graph, j, slack) : row[j] != 0;
+            if (joined && graph->demand[j] > 0) return n + j;
         }
         return -1;
     }
@@ -358,8 +386,10 @@ static bool all_touched(flow_graph *graph, bool capped) {
         }
         if (!touched) return false;
     }
-    for (int64_t j = 0; j < m && !capped; j++) {
-        if (graph->demand[j] > 0 && reached[j] == 0) return false;
+    for (int64_t j = 0; j < m; j++) {
+        const int64_t least =
+            capped ? ota_units_least(graph->demand[j], graph->floor) : graph->demand[j];
+        if (least > 0 && reached[j] == 0) return false;
     }
     return true;
 }
@@ -371,7 +401,10 @@ ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, in
     size_t bytes = ota_feasible_workspace(n, m);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
-    flow_graph graph = {.n = n, .m = m, .support = problem->support};
+    flow_graph graph = {.n = n,
+                        .m = m,
+                        .floor = problem->capped ? problem->floor : 0.0,
+                        .support = problem->support};
     graph_layout(&graph, &arena, n, m);
 
     ota_units units;
@@ -379,8 +412,10 @@ ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, in
                                      problem->tolerance, graph.supply, graph.demand, &units);
     if (status != OTA_OK) return status;
     if (!all_touched(&graph, problem->capped)) return OTA_INFEASIBLE;
-    status = maximise_flow(&graph, &problem->watch);
+    int64_t missing;
+    status = maximise_flow(&graph, &problem->watch, &missing);
     if (status != OTA_OK) return status;
+    if (missing > units.allowance) return OTA_INFEASIBLE;
     if (units_sum(n, graph.supply_left) > units.allowance) return OTA_INFEASIBLE;
 
     /* Below the allowance a flow may come from masses that are equal but for rounding. */

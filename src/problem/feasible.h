@@ -1,6 +1,7 @@
 /* feasible.h: does any plan meet the masses on a support, and which pairs can carry weight in one?
  *
- *     P [n][m] >= 0,  P_ij = 0 off the support,  P 1 = mu [n],  P^T 1 = nu [m]  (or <= nu, capped)
+ *     P [n][m] >= 0,  P_ij = 0 off the support,  P 1 = mu [n],  P^T 1 = nu [m]
+ *                                                (or floor nu <= P^T 1 <= nu, capped)
  *
  * Decided in exact integer arithmetic on masses counted in units of 2^-exponent, so that no answer
  * depends on the order of a sum; feasible.c says how real masses become units. */
@@ -38,6 +39,11 @@ typedef struct ota_units {
 ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu, bool capped,
                         double tolerance, int64_t *supply, int64_t *demand, ota_units *units);
 
+/* The least units of a column of `demand` units under a floor. */
+static inline int64_t ota_units_least(int64_t demand, double floor) {
+    return floor < 1.0 ? (int64_t)(floor * (double)demand) : demand;
+}
+
 /* Is this flow between a row of `supply` and a column of `demand` more than the given slack, or at
  * least not small beside what the two have to ship? */
 static inline bool ota_units_matter(int64_t flow, int64_t supply, int64_t demand, int64_t slack) {
@@ -51,6 +57,7 @@ typedef struct ota_feasible_problem {
     const double *mu;       /* [n] */
     const double *nu;       /* [m]; capacities, +inf allowed, when capped */
     bool capped;
+    double floor;     /* least sum of a capped column, in units of nu */
     double tolerance; /* relative; 0: rounding alone */
     ota_watch watch;
 } ota_feasible_problem;

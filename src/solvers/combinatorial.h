@@ -3,13 +3,14 @@
  *
  *     maximise  sum_ij P_ij S_ij    over  P >= 0,  S_ij = -inf forbidden,  and
  *     assignment   P in {0, 1}, min(n, m) pairs, no row and no column twice
- *     transport    P 1 = mu [n],  P^T 1 = nu [m]  (or <= nu, capped)
+ *     transport    P 1 = mu [n],  P^T 1 = nu [m]  (or floor nu <= P^T 1 <= nu, capped)
  *
  * Both leave potentials with  S_ij + f_i + g_j <= 0  wherever S_ij is finite (to rounding of that very
  * sum), so that every dual value below bounds the optimum from above:
  *
  *     assignment   -(sum f + sum g);  n < m: g <= 0, and 0 where unmatched;  n > m: the same of f
- *     transport    -(sum mu f + sum nu g);  capped: g <= 0, and 0 where capacity is left
+ *     transport    -(sum mu f + sum nu g);  capped: g <= 0, and 0 where capacity is left; with a floor g > 0
+ *                  where the least sum binds, which then stands for nu
  *
  * Ties are broken by the order of the operations alone: any optimum, the same on all machines with
  * IEEE arithmetic. Nothing here allocates; workspaces are 64-byte aligned and belong to the caller. */
@@ -50,6 +51,7 @@ typedef struct ota_transport {
     const double *mu; /* [n] >= 0 */
     const double *nu; /* [m] >= 0; +inf allowed when capped */
     bool capped;
+    double floor;     /* least sum of a capped column, in units of nu, which is finite; 0: none */
     double sink;      /* score of one more column that takes what the others leave (exact: the
                              rest of mu; capped: anything), -inf = none. Its potential is 0. */
     double tolerance; /* relative difference of masses that counts as equal; 0: rounding alone */
@@ -60,8 +62,8 @@ typedef struct ota_transport {
     int64_t pivots;      /* out */
 } ota_transport;
 
-/* Bytes for ota_transport_solve; SIZE_MAX on overflow. */
-size_t ota_transport_workspace(int64_t n, int64_t m);
+/* Bytes for ota_transport_solve, with a floor or without; SIZE_MAX on overflow. */
+size_t ota_transport_workspace(int64_t n, int64_t m, bool floor);
 /* OTA_OK, OTA_INFEASIBLE, OTA_EINVAL (masses), OTA_NONFINITE (a NaN or +inf score) or what the watch
  * said; the outputs count only under OTA_OK. */
 ota_status ota_transport_solve(ota_transport *problem, void *workspace);

@@ -20,7 +20,8 @@ static const char *not_hard(const ota_resolved *r) {
 }
 
 static size_t transport_workspace(const ota_head_shape *shape) {
-    return ota_transport_workspace(shape->rows, shape->columns);
+    const bool floor = ota_column_parameters_of(&shape->resolved->problem).floor > 0.0;
+    return ota_transport_workspace(shape->rows, shape->columns, floor);
 }
 
 static size_t matching_bytes(int64_t rows) {
@@ -52,8 +53,11 @@ static void measure(ota_head *head) {
         if (!(head->sink > -INFINITY)) rows += fabs(sum - head->mu[i]);
     }
     const ota_column_rule_row *rule = ota_head_rule(head);
-    const ota_column_sums found = {
-        .count = head->columns, .sum = sums, .target = head->nu, .g = head->g};
+    const ota_column_sums found = {.count = head->columns,
+                                   .sum = sums,
+                                   .target = head->nu,
+                                   .g = head->g,
+                                   .parameters = ota_head_parameters(head, 0)};
     const double columns = rule->excess != NULL ? rule->excess(&found) : rule->residual(&found);
     head->row_error = head->mass > 0.0 ? rows / head->mass : 0.0;
     head->column_error = head->mass > 0.0 ? columns / head->mass : 0.0;
@@ -79,6 +83,7 @@ static ota_status solve_transport(ota_head *head) {
                              .mu = head->mu,
                              .nu = head->nu,
                              .capped = ota_head_rule(head)->capacity,
+                             .floor = head->floor,
                              .sink = head->sink,
                              .tolerance = head->mass_tolerance,
                              .watch = {ota_interrupted, head->settings},
@@ -104,8 +109,8 @@ static ota_status solve_assignment(ota_head *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
     const bool capped = ota_head_rule(head)->capacity;
     const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
-    const bool matching = sizes && !(head->sink > -INFINITY) && unit > 0.0 &&
-                          all_units(head->mu, head->rows, unit) &&
+    const bool matching = sizes && !(head->floor > 0.0 && capped) && !(head->sink > -INFINITY) &&
+                          unit > 0.0 && all_units(head->mu, head->rows, unit) &&
                           all_units(head->nu, head->columns, unit);
     if (!matching) return solve_transport(head);
     int64_t *match = head->workspace;

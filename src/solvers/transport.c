@@ -6,6 +6,8 @@
  *     arcs    i -> j at cost c_ij = top_i - S_ij >= 0;  artificial i -> r and r -> j
  *     tree    x_i + x_j = c_ij on its arcs, x_r = 0;  an arc with c_ij - x_i - x_j < 0 may enter
  *
+ * A column with a least sum is two nodes: one of that sum, which the spare row does not reach, and one of the rest.
+ *
  * Costs are ordered pairs (artificial, real), never one big number. Since every real arc has artificial
  * cost 0 and every artificial arc 1, the first component of x is +1 or -1 and follows from one bit per
  * node: does its branch hang from r by a row (class A, fed) or by a column (class B, starving)?
@@ -38,6 +40,7 @@ typedef struct transport_tree {
     int64_t *supply, *demand; /* [n], [m+1] in units */
     int64_t *row_of,
         *column_of; /* [rows], [columns]: indices in the problem; n = spare, m = sink */
+    uint8_t *least; /* [columns] the node of a least sum */
     int64_t *load;  /* [rows+columns] units of each node */
     double *top;    /* [rows], scaled */
     double *cost;   /* [rows][padded] */
@@ -51,11 +54,12 @@ typedef struct transport_tree {
     int32_t *row_entries;                              /* [n] */
 } transport_tree;
 
-static void tree_layout(transport_tree *tree, ota_arena *arena, int64_t n, int64_t m) {
+static void tree_layout(transport_tree *tree, ota_arena *arena, int64_t n, int64_t m, bool floor) {
     size_t rows = (size_t)n + 1;
-    size_t columns = (size_t)m + 1;
+    size_t columns = (size_t)m + 1 + (floor ? (size_t)m : 0);
     size_t nodes = rows + columns + 1;
-    size_t padded = (size_t)ota_padded(m + 1);
+    size_t padded = (size_t)ota_padded((int64_t)columns);
+    if (floor) tree->least = ota_arena_take(arena, columns, 1);
     size_t pairs = 0;
     if (!ota_size_mul(rows, padded, &pairs)) arena->overflowed = true;
     tree->mass = ota_arena_take(arena, rows, sizeof(double));
@@ -83,16 +87,25 @@ static void tree_layout(transport_tree *tree, ota_arena *arena, int64_t n, int64
     tree->row_entries = ota_arena_take(arena, rows, sizeof(int32_t));
 }
 
-size_t ota_transport_workspace(int64_t n, int64_t m) {
-    if (n < 0 || m < 0 || n >= INT32_MAX || m >= INT32_MAX || n + m >= INT32_MAX - 4)
+size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
+    if (n < 0 || m < 0 || n >= INT32_MAX / 2 || m >= INT32_MAX / 2 - 4 ||
+        n + (floor ? 2 * m : m) >= INT32_MAX - 4)
         return SIZE_MAX;
     ota_arena arena = {0};
-    transport_tree tree;
-    tree_layout(&tree, &arena, n, m);
+    transport_tree tree = {0};
+    tree_layout(&tree, &arena, n, m, floor);
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 
 /* ---- from the problem to the tree's nodes --------------------------------------------------- */
+
+static int64_t least_of(const transport_tree *tree, const ota_transport *problem, int64_t j) {
+    return tree->least != NULL ? ota_units_least(tree->demand[j], problem->floor) : 0;
+}
+
+static bool is_least(const transport_tree *tree, int32_t w) {
+    return tree->least != NULL && tree->least[w] != 0;
+}
 
 /* Masses in units; rows and columns without mass stay out of the tree. */
 static ota_status load_masses(transport_tree *tree, const ota_transport *problem) {
@@ -125,7 +138,14 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
         tree->row_of[tree->rows++] = n;
     }
     for (int64_t j = 0; j <= m; j++) {
-        if (tree->demand[j] > 0) tree->column_of[tree->columns++] = j;
+        const int64_t least = j < m ? least_of(tree, problem, j) : 0;
+        if (least > 0) {
+            tree->least[tree->columns] = 1;
+            tree->column_of[tree->columns++] = j;
+        }
+        if (tree->demand[j] <= least) continue;
+        if (tree->least != NULL) tree->least[tree->columns] = 0;
+        tree->column_of[tree->columns++] = j;
     }
     tree->root = tree->rows + tree->columns;
     tree->padded = ota_padded(tree->columns);
@@ -133,7 +153,8 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
         tree->load[v] = v == tree->spare_row ? tree->units.spare : tree->supply[tree->row_of[v]];
     }
     for (int32_t w = 0; w < tree->columns; w++) {
-        tree->load[tree->rows + w] = tree->demand[tree->column_of[w]];
+        const int64_t j = tree->column_of[w], least = j < m ? least_of(tree, problem, j) : 0;
+        tree->load[tree->rows + w] = is_least(tree, w) ? least : tree->demand[j] - least;
     }
     return OTA_OK;
 }
@@ -162,13 +183,15 @@ static ota_status load_costs(transport_tree *tree, const ota_transport *problem)
 
     double widest = 0.0;
     uint8_t *touched = tree->starving; /* free until the tree is planted */
-    for (int32_t w = 0; w < tree->columns; w++) touched[w] = problem->capped;
+    for (int32_t w = 0; w < tree->columns; w++) touched[w] = problem->capped && !is_least(tree, w);
     for (int32_t v = 0; v < tree->rows; v++) {
         double *cost = tree->cost + v * tree->padded;
         int64_t i = tree->row_of[v];
         double top = v == tree->spare_row ? 0.0 : -INFINITY;
         for (int32_t w = 0; w < tree->columns; w++) {
-            double score = v == tree->spare_row ? 0.0 : score_at(problem, i, tree->column_of[w]);
+            double score = v != tree->spare_row ? score_at(problem, i, tree->column_of[w])
+                           : is_least(tree, w)  ? -INFINITY
+                                                : 0.0;
             cost[w] = score * tree->factor;
             if (cost[w] > top) top = cost[w];
             if (cost[w] != -INFINITY) touched[w] = 1;
@@ -399,9 +422,12 @@ static bool forgive(transport_tree *tree) {
 
 /* ---- from the tree to the outputs ----------------------------------------------------------- */
 
-static double mass_of(const transport_tree *tree, int32_t row, int32_t column, int64_t flow) {
+static double mass_of(const transport_tree *tree, const ota_transport *problem, int32_t row,
+                      int32_t column, int64_t flow) {
     double mu = tree->mass[tree->row_of[row]];
     double nu = tree->capacity[tree->column_of[column]];
+    if (tree->least != NULL && tree->column_of[column] < tree->m)
+        nu *= is_least(tree, column) ? problem->floor : 1.0 - problem->floor;
     bool all_row = flow == tree->load[row];
     bool all_column = flow == tree->load[tree->rows + column] && nu < INFINITY;
     if (all_row && all_column) return mu < nu ? mu : nu;
@@ -428,12 +454,12 @@ static void write_plan(transport_tree *tree, const ota_transport *problem) {
                               tree->units.rounding)) {
             continue;
         }
-        double weight = mass_of(tree, row, node - tree->rows, tree->flow[v]);
+        double weight = mass_of(tree, problem, row, node - tree->rows, tree->flow[v]);
         int64_t i = tree->row_of[row];
         int64_t j = tree->column_of[node - tree->rows];
         tree->row_sum[i] += weight;
         tree->row_entries[i]++;
-        if (j < tree->m) problem->plan[i * problem->plan_stride + j] = weight;
+        if (j < tree->m) problem->plan[i * problem->plan_stride + j] += weight;
     }
     for (int64_t i = 0; i < tree->n; i++) {
         double *row = problem->plan + i * problem->plan_stride;
@@ -447,14 +473,15 @@ static void write_plan(transport_tree *tree, const ota_transport *problem) {
 }
 
 /* x holds up to one constant on all rows against all columns. A sink fixes it by its zero potential.
- * Under capped columns the highest potential is 0: a column with capacity left shares a tight arc with the
- * spare row, whose score is 0; without a spare row any constant keeps the dual value. */
+ * Under capped columns the highest potential of what the spare row reaches is 0: a column with capacity left shares a
+ * tight arc with it, whose score is 0; without a spare row any constant keeps the dual value. */
 static double gauge_of(const transport_tree *tree, const ota_transport *problem) {
     double highest = -INFINITY;
     for (int32_t w = 0; w < tree->columns; w++) {
         double x = tree->x[tree->rows + w];
         if (tree->load[tree->rows + w] == 0) continue;
         if (tree->column_of[w] == tree->m) return -x;
+        if (is_least(tree, w) && tree->spare_row != NONE) continue;
         if (x > highest) highest = x;
     }
     return problem->capped && highest > -INFINITY ? -highest : 0.0;
@@ -472,7 +499,11 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
     }
     for (int64_t j = 0; j < tree->m; j++) g[j] = NAN;
     for (int32_t w = 0; w < tree->columns; w++) {
-        if (tree->column_of[w] < tree->m) g[tree->column_of[w]] = column[w];
+        const int64_t j = tree->column_of[w];
+        if (j == tree->m) continue;
+        /* Of the two nodes of a column the higher one binds: a least sum may have a price above 0, the rest may not. */
+        const double found = is_least(tree, w) || !(column[w] > ceiling) ? column[w] : ceiling;
+        if (!isnan(found) && !(g[j] >= found)) g[j] = found;
     }
     for (int64_t i = 0; i < tree->n; i++) f[i] = NAN;
     for (int32_t v = 0; v < tree->rows; v++) {
@@ -488,8 +519,6 @@ static void write_potentials(transport_tree *tree, const ota_transport *problem)
                 if (limit < g[j]) g[j] = limit;
             }
             if (g[j] == INFINITY) g[j] = 0.0;
-        } else if (g[j] > ceiling) {
-            g[j] = ceiling;
         }
     }
     for (int64_t i = 0; i < tree->n; i++) {
@@ -520,11 +549,12 @@ static void place_forgiven(transport_tree *tree, const ota_transport *problem) {
 }
 
 ota_status ota_transport_solve(ota_transport *problem, void *workspace) {
-    size_t bytes = ota_transport_workspace(problem->n, problem->m);
+    const bool floor = problem->capped && problem->floor > 0.0;
+    size_t bytes = ota_transport_workspace(problem->n, problem->m, floor);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
     transport_tree tree = {.n = problem->n, .m = problem->m};
-    tree_layout(&tree, &arena, problem->n, problem->m);
+    tree_layout(&tree, &arena, problem->n, problem->m, floor);
     problem->pivots = 0;
 
     ota_status status = load_masses(&tree, problem);

@@ -296,7 +296,7 @@ typedef struct transport_case {
 } transport_case;
 
 static ota_status ship(transport_case *c) {
-    void *work = work_of(ota_transport_workspace(c->n, c->m));
+    void *work = work_of(ota_transport_workspace(c->n, c->m, false));
     ota_transport problem = {.n = c->n,
                              .m = c->m,
                              .scores = c->scores,
@@ -621,7 +621,7 @@ static void transport_edges(void **state) {
     assert_true(fabs(c->plan[2] - 0.2) < 1e-15 && fabs(c->plan[1] - 0.4) < 1e-15);
     c->mu[0] = 1.3;
     assert_int_equal(ship(c), OTA_INFEASIBLE);
-    assert_true(ota_transport_workspace(INT32_MAX, 1) == SIZE_MAX);
+    assert_true(ota_transport_workspace(INT32_MAX, 1, false) == SIZE_MAX);
     free(c);
 }
 
@@ -877,8 +877,9 @@ static void cancelling_is_heard(void **state) {
     memset(support, 1, sizeof support);
     for (int k = 0; k < SIZE; k++) mu[k] = 1.0;
     ota_watch watch = {.interrupted = always_cancelled};
-    void *work = work_of(ota_assignment_workspace(SIZE, SIZE, false) +
-                         ota_transport_workspace(SIZE, SIZE) + ota_feasible_workspace(SIZE, SIZE));
+    void *work =
+        work_of(ota_assignment_workspace(SIZE, SIZE, false) +
+                ota_transport_workspace(SIZE, SIZE, false) + ota_feasible_workspace(SIZE, SIZE));
     ota_assignment assignment = {.n = SIZE,
                                  .m = SIZE,
                                  .scores = scores,
