@@ -202,7 +202,7 @@ typedef struct ota_head {
     ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
     double strength;       /* rho of RELAXED */
     double lambda;         /* ELASTIC */
-    double floor;          /* least column sum in units of nu */
+    double floor, scale;   /* least column sum in units of nu; nu in units of the key's mass */
     const double *lambdas; /* [columns] or NULL */
     ota_side start, end;
     bool warm;    /* g holds a starting point */
@@ -244,7 +244,8 @@ static inline ota_column_parameters ota_head_parameters(const ota_head *head, in
     return (ota_column_parameters){.strength = head->strength,
                                    .lambda =
                                        head->lambdas != NULL ? head->lambdas[j] : head->lambda,
-                                   .floor = head->floor};
+                                   .floor = head->floor,
+                                   .scale = head->scale};
 }
 
 /* The update of key j at temperature t; keys differ only where `lambdas` are given. */

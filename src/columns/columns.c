@@ -32,7 +32,16 @@ ota_column_parameters ota_column_parameters_of(const ota_problem *problem) {
     const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
     return (ota_column_parameters){.strength = problem->strength,
                                    .lambda = problem->lambda,
-                                   .floor = rule->floor != NULL ? rule->floor(problem) : 0.0};
+                                   .floor = rule->floor != NULL ? rule->floor(problem) : 0.0,
+                                   .scale = ota_column_target(problem, 1.0)};
+}
+
+double ota_column_balance(const ota_column_parameters *key, double total, double mass,
+                          double tolerance) {
+    const double least = key->floor * total;
+    if (total < mass && mass - total <= tolerance * mass) return mass / total;
+    if (least > mass && least - mass <= tolerance * mass) return mass / least;
+    return 1.0;
 }
 
 ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,

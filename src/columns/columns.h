@@ -8,6 +8,8 @@
  *     exact     forget 1       gain 1            floor 1   ceiling +inf     c = T, T balanced to the row mass
  *     relaxed   forget 1       gain rho/(rho+t)  floor 1   ceiling +inf     c = T exp(-g / rho)       [DER-01, 10]
  *     capped    forget 1       gain 1            floor 0   ceiling 0        c <= T, or = T and g < 0  [DER-02]
+ *     bounded   forget 1       gain 1            floor LO/HI      0         floor T <= c <= T, with g < 0 only at T and
+ *                                                                           g > 0 only at floor T
  *     elastic   forget lambda  gain lambda       floor 1   ceiling +inf     a number of these steps   [ELA-09]
  *
  * T = 0 gives g = -inf. Free, prefix and online columns have no such update, only facts. */
@@ -31,6 +33,7 @@ typedef struct ota_column_parameters {
     double strength; /* rho, units of S */
     double lambda;
     double floor; /* least column sum in units of T */
+    double scale; /* T in units of the key's mass */
 } ota_column_parameters;
 
 /* A key whose multiplier is known. */
@@ -68,13 +71,12 @@ typedef struct ota_column_sums {
 } ota_column_sums;
 
 /* One key at an interior point, where some rules have unknowns of their own: the sum c, or the capacity s that is left,
- * with s (-g) = beta; between two bounds c and the price a of the upper one, with (T - c) a = beta and
- * (c - floor T) (g + a) = beta. */
+ * with s (-g) = beta; between two bounds s and its price, what the sum has above the lower one and the reward of that. */
 typedef struct ota_interior_key {
     ota_column_parameters parameters;
     double target, g;
-    double own, price; /* those unknowns */
-    double step;       /* dg */
+    double own, rest, price, reward; /* those unknowns */
+    double step;                     /* dg */
     double own_step, price_step;
     double beta;
     double second[2]; /* second-order terms of the predictor, one a product */
@@ -89,6 +91,8 @@ typedef struct ota_interior_rule {
     double (*part)(ota_interior_key *key, bool corrected, double *diagonal);
     /* Steps of the unknowns; lowers `limit` to what keeps them inside; adds to the sums of products now and of steps. */
     void (*move)(ota_interior_key *key, double *limit, double *product, double *complement);
+    /* A step of this length; NULL: of `own`. */
+    void (*advance)(ota_interior_key *key, double length);
     /* g where the bounds of the key do not bind, at the end; NULL: as it is */
     double (*settle)(const ota_interior_key *key, double range);
 } ota_interior_rule;
@@ -152,6 +156,9 @@ typedef struct ota_column_rule_row {
 const ota_column_rule_row *ota_column_rule_of(ota_column_rule rule);
 /* What is asked of a key of this mass, and the rule's parameters, which are the same for all keys but lambda. */
 double ota_column_target(const ota_problem *problem, double mass);
+/* What totals of T and floor T that miss the rows' mass by rounding are to be multiplied by; 1 where they do not. */
+double ota_column_balance(const ota_column_parameters *key, double total, double mass,
+                          double tolerance);
 ota_column_parameters ota_column_parameters_of(const ota_problem *problem);
 ota_target_slope ota_column_target_slope(const ota_problem *problem, const ota_target_key *key,
                                          double b);

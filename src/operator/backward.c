@@ -70,13 +70,16 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
                             .column_sum = s->dense[4]};
 }
 
-void ota_backward_find_used(const ota_backward_job *job, unsigned char *used) {
+void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
+                            unsigned char *used) {
     const ota_plan *plan = job->plan;
+    const bool exponential = ota_regulariser_of(plan->resolved.problem.regulariser)->exponential;
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const double *g = plan->course.transposed ? job->space->f : job->space->g;
     for (int64_t j = 0; j < m; j++) {
+        const bool open = g[j] > -INFINITY && (column_sum[j] > 0.0 || !exponential);
         used[j] = 0;
-        for (int64_t i = 0; i < n && !used[j] && g[j] > -INFINITY; i++) {
+        for (int64_t i = 0; i < n && !used[j] && open; i++) {
             const int64_t query = plan->course.transposed ? j : i,
                           key = plan->course.transposed ? i : j;
             used[j] = ota_pair_allowed(&plan->resolved, job->batch, job->head, query, key);
@@ -134,7 +137,7 @@ static ota_status run_implicit(ota_backward_job *job) {
     if (status != OTA_OK) return status;
     rule.a = system.a;
     rule.b = system.b;
-    ota_backward_find_used(job, s->held);
+    ota_backward_find_used(job, rule.column_sum, s->held);
     rule.used = s->held;
     ota_sums_of_masses(job, &rule);
     return OTA_OK;

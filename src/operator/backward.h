@@ -23,9 +23,10 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
 /* The semi-dual system of the head at work on the arrays of its space, but for what the column rule adds. */
 ota_adjoint ota_backward_system(const ota_backward_job *job);
 
-/* Columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf, for which
- * forward closes the potential. */
-void ota_backward_find_used(const ota_backward_job *job, unsigned char *used);
+/* Columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf: then forward closes
+ * the potential, or, where weights are exponentials, the sum is 0. */
+void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
+                            unsigned char *used);
 /* backward_unrolled.c: mu, nu, rule and settings of the head at work, without scores; g is its start. */
 ota_head ota_backward_head(const ota_backward_job *job);
 /* nu from flags of reached keys to what the rounds aim at; mu, mass and flags of usable keys are known. */

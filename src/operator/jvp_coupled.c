@@ -182,7 +182,7 @@ static void bind_columns(ota_tangent_job *job, ota_adjoint *system) {
     const double tau = job->base.parameters.tau;
     const double *f = plan->course.transposed ? s->g : s->f,
                  *g = plan->course.transposed ? s->f : s->g;
-    ota_backward_find_used(&job->base, s->held);
+    ota_backward_find_used(&job->base, job->space->column_sum, s->held);
     const ota_mass_rule rule = {.f = f,
                                 .g = g,
                                 .row_sum = job->space->row_sum,

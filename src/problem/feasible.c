@@ -98,10 +98,16 @@ ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu
     return OTA_OK;
 }
 
+int64_t ota_units_least(const ota_units *units, int64_t demand, double nu, double floor) {
+    const double least = ldexp(floor * nu, units->exponent);
+    return floor < 1.0 && least < (double)demand ? (int64_t)least : demand;
+}
+
 /* Nodes: rows 0 ... n-1, columns n ... n+m-1, and n+m for the row of spare capacity. */
 typedef struct flow_graph {
     int64_t n, m;
-    double floor;
+    const ota_feasible_problem *problem;
+    ota_units units;
     const uint8_t *support;             /* [n][m] */
     int64_t *supply, *demand;           /* [n], [m]: given */
     int64_t *supply_left, *demand_left; /* [n], [m]: not shipped yet */
@@ -241,6 +247,12 @@ static void block_from(flow_graph *graph, int64_t row) {
     }
 }
 
+static int64_t least_of(const flow_graph *graph, int64_t j) {
+    const ota_feasible_problem *problem = graph->problem;
+    if (!problem->capped || !(problem->floor > 0.0) || j >= problem->floored) return 0;
+    return ota_units_least(&graph->units, graph->demand[j], problem->nu[j], problem->floor);
+}
+
 /* Ships what it can of the demand that is left. */
 static ota_status augment(flow_graph *graph, const ota_watch *watch) {
     int64_t nodes = graph->n + graph->m;
@@ -262,15 +274,13 @@ static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64
     memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
     memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
     *missing = 0;
-    if (graph->floor > 0.0) {
-        for (int64_t j = 0; j < graph->m; j++)
-            graph->demand_left[j] = ota_units_least(graph->demand[j], graph->floor);
+    if (graph->problem->capped && graph->problem->floor > 0.0) {
+        for (int64_t j = 0; j < graph->m; j++) graph->demand_left[j] = least_of(graph, j);
         const ota_status status = augment(graph, watch);
         if (status != OTA_OK) return status;
         *missing = units_sum(graph->m, graph->demand_left);
         for (int64_t j = 0; j < graph->m; j++)
-            graph->demand_left[j] +=
-                graph->demand[j] - ota_units_least(graph->demand[j], graph->floor);
+            graph->demand_left[j] += graph->demand[j] - least_of(graph, j);
     } else {
         memcpy(graph->demand_left, graph->demand, (size_t)graph->m * sizeof(int64_t));
     }
@@ -279,9 +289,9 @@ static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64
 
 /* May a column give up some of its sum? */
 static bool above_floor(const flow_graph *graph, int64_t j, int64_t slack) {
-    if (!(graph->floor > 0.0)) return true;
+    if (!graph->problem->capped || !(graph->problem->floor > 0.0)) return true;
     const int64_t sum = graph->demand[j] - graph->demand_left[j];
-    return sum - ota_units_least(graph->demand[j], graph->floor) > slack;
+    return sum - least_of(graph, j) > slack;
 }
 
 /* The residual graph's next edge out of `node` at or after its cursor, or -1. */
@@ -387,8 +397,7 @@ static bool all_touched(flow_graph *graph, bool capped) {
         if (!touched) return false;
     }
     for (int64_t j = 0; j < m; j++) {
-        const int64_t least =
-            capped ? ota_units_least(graph->demand[j], graph->floor) : graph->demand[j];
+        const int64_t least = capped ? least_of(graph, j) : graph->demand[j];
         if (least > 0 && reached[j] == 0) return false;
     }
     return true;
@@ -401,15 +410,12 @@ ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, in
     size_t bytes = ota_feasible_workspace(n, m);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
-    flow_graph graph = {.n = n,
-                        .m = m,
-                        .floor = problem->capped ? problem->floor : 0.0,
-                        .support = problem->support};
+    flow_graph graph = {.n = n, .m = m, .problem = problem, .support = problem->support};
     graph_layout(&graph, &arena, n, m);
 
-    ota_units units;
     ota_status status = ota_units_of(n, problem->mu, m, problem->nu, problem->capped,
-                                     problem->tolerance, graph.supply, graph.demand, &units);
+                                     problem->tolerance, graph.supply, graph.demand, &graph.units);
+    const ota_units units = graph.units;
     if (status != OTA_OK) return status;
     if (!all_touched(&graph, problem->capped)) return OTA_INFEASIBLE;
     int64_t missing;

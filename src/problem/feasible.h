@@ -39,10 +39,8 @@ typedef struct ota_units {
 ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu, bool capped,
                         double tolerance, int64_t *supply, int64_t *demand, ota_units *units);
 
-/* The least units of a column of `demand` units under a floor. */
-static inline int64_t ota_units_least(int64_t demand, double floor) {
-    return floor < 1.0 ? (int64_t)(floor * (double)demand) : demand;
-}
+/* The least sum of a column of mass nu and `demand` units under a floor, in units. */
+int64_t ota_units_least(const ota_units *units, int64_t demand, double nu, double floor);
 
 /* Is this flow between a row of `supply` and a column of `demand` more than the given slack, or at
  * least not small beside what the two have to ship? */
@@ -57,7 +55,8 @@ typedef struct ota_feasible_problem {
     const double *mu;       /* [n] */
     const double *nu;       /* [m]; capacities, +inf allowed, when capped */
     bool capped;
-    double floor;     /* least sum of a capped column, in units of nu */
+    double floor;     /* least sum of a capped column, in units of nu, */
+    int64_t floored;  /* of the first so many */
     double tolerance; /* relative; 0: rounding alone */
     ota_watch watch;
 } ota_feasible_problem;

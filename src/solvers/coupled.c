@@ -149,22 +149,48 @@ static int64_t find_shut_row(ota_coupled *state) {
     return shut;
 }
 
+/* Rows that fill the keys to their upper bounds, or leave them at their lower ones, ask for exact columns. */
+static void meet_bounds(ota_coupled *state, double total, double least, double rounding) {
+    ota_head *head = state->head;
+    const bool full = fabs(total - head->mass) <= rounding * head->mass;
+    const bool bare = fabs(least - head->mass) <= rounding * head->mass;
+    if (!full && !bare) return;
+    state->equal = true;
+    state->side = full && bare ? 0 : full ? -1 : 1;
+    for (int64_t j = 0; j < state->pass.columns && !full; j++) state->pass.target[j] *= head->floor;
+    head->floor = 1.0;
+}
+
+/* A constant that gives every g the sign that the bounds ask for; the rows answer to it. */
+static void settle_side(const ota_coupled *state) {
+    ota_head *head = state->head;
+    double extreme = -INFINITY;
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        if (head->g[j] > -INFINITY) extreme = fmax(extreme, -state->side * head->g[j]);
+    }
+    if (!(extreme > -INFINITY)) return;
+    const double move = state->side * extreme;
+    for (int64_t j = 0; j < state->pass.columns; j++) head->g[j] += move;
+    for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= move;
+}
+
 /* OTA_OK, or OTA_INFEASIBLE with a sentence. */
 static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     const double slack = head->mass_tolerance;
     const int64_t shut = find_shut_row(state);
-    double total = 0.0;
+    double total = 0.0, least = 0.0;
     memcpy(state->pass.target, head->nu, (size_t)state->pass.columns * sizeof *state->pass.target);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         const bool used = state->pass.column_lse[j] > 0.0;
-        if (rule->balanced && !used && head->nu[j] > slack * head->mass && !head->settings->fixed) {
+        const double asked = rule->balanced ? head->nu[j] : head->floor * head->nu[j];
+        if (!used && asked > slack * head->mass && !head->settings->fixed) {
             (void)snprintf(head->sentence, sizeof head->sentence,
-                           "key %" PRId64 " must receive %g and no query may use it", j,
-                           head->nu[j]);
+                           "key %" PRId64 " must receive %g and no query may use it", j, asked);
             return OTA_INFEASIBLE;
         }
+        least += used ? asked : 0.0;
         if (used || rule->balanced) total += head->nu[j];
         /* A relaxed key without queries only adds a constant to the objective. */
         if (!used && rule->penalised) state->pass.target[j] = 0.0;
@@ -189,7 +215,23 @@ static ota_status check_masses(ota_coupled *state) {
         for (int64_t j = 0; j < state->pass.columns && !sink && total > 0.0; j++)
             state->pass.target[j] *= head->mass / total;
     }
+    const bool rest = head->sink > -INFINITY;
+    if (rule->capacity && !rest && !rule->unit_masses) {
+        const ota_column_parameters key = ota_head_parameters(head, 0);
+        const double balance = ota_column_balance(&key, total, head->mass, slack);
+        total *= balance;
+        least *= balance;
+        for (int64_t j = 0; j < state->pass.columns; j++) state->pass.target[j] *= balance;
+    }
     const double rounding = 4.0 * DBL_EPSILON * (double)(state->pass.rows + state->pass.columns);
+    if (rule->capacity && !rest && !rule->unit_masses && !head->settings->fixed)
+        meet_bounds(state, total, least, rounding);
+    if (rule->capacity && least > head->mass * (1.0 + rounding)) {
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "the least sums of the keys add up to %g and the row masses to %g", least,
+                       head->mass);
+        return OTA_INFEASIBLE;
+    }
     if (rule->capacity && !(head->sink > -INFINITY) && total < head->mass * (1.0 - rounding)) {
         (void)snprintf(head->sentence, sizeof head->sentence,
                        "the capacities of the keys in use add up to %g and the row masses to %g",
@@ -204,9 +246,9 @@ static ota_status check_masses(ota_coupled *state) {
 static void say_unusable(ota_head *head, int64_t unusable, int64_t allowed, bool identity,
                          bool at_least) {
     (void)snprintf(head->sentence, sizeof head->sentence,
-                   "exact columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
+                   "%s columns cannot be met with positive weights: %s%" PRId64 " of %" PRId64
                    " allowed pairs are on no feasible plan%s; %s, or prune these pairs",
-                   at_least ? "at least " : "", unusable, allowed,
+                   ota_head_rule(head)->name, at_least ? "at least " : "", unusable, allowed,
                    identity ? " and only the identity is left" : "", ways_out());
 }
 
@@ -216,6 +258,7 @@ static void say_infeasible(ota_head *head) {
                    "or cannot take, "
                    "the queries that must use them; %s",
                    ota_head_rule(head)->balanced ? ways_out()
+                   : head->floor > 0.0           ? "widen the bounds or relax the columns"
                                                  : "raise the cap or relax the columns");
 }
 
@@ -330,7 +373,8 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
     const bool sink = head->sink > -INFINITY, balanced = ota_head_rule(head)->balanced;
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
-    const bool tsallis = ota_head_regulariser(head)->thresholded, wanted = balanced || tsallis;
+    const bool tsallis = ota_head_regulariser(head)->thresholded, least = head->floor > 0.0,
+               wanted = balanced || least || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         state->pass.column_lse[j] = state->pass.target[j];
@@ -350,6 +394,8 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
         .mu = head->mu,
         .nu = state->pass.column_lse,
         .capped = !balanced,
+        .floor = head->floor,
+        .floored = state->pass.columns,
         .tolerance = head->mass_tolerance,
         .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
     ota_feasible_counts counts = {0};
@@ -380,7 +426,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     }
     head->unusable = unusable;
     if (unusable == 0) return true;
-    if (head->settings->prune && state->pruned != NULL && head->plan != NULL) {
+    if (balanced && head->settings->prune && state->pruned != NULL && head->plan != NULL) {
         prune(state);
         return true;
     }
@@ -507,7 +553,9 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     if (head->settings->prune && !fixed && !ota_coupled_search(&state)) return OTA_INFEASIBLE;
     memcpy(state.best, head->g, (size_t)state.pass.columns * sizeof *head->g);
     state.pass.domain = domain_of(&state, linear);
-    return leave(&state, method(&state, &status), status);
+    status = leave(&state, method(&state, &status), status);
+    if (state.side != 0) settle_side(&state);
+    return status;
 }
 
 /* ---- auto ------------------------------------------------------------------------------------ */

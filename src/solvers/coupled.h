@@ -30,6 +30,8 @@ typedef struct ota_coupled {
     ota_passes pass;
     bool masked;        /* some pair of positive masses is forbidden */
     bool support_known; /* the search for unusable pairs was made */
+    bool equal; /* the sums have no room between their bounds: a constant in g moves nothing */
+    int side; /* then the sign that g must have: -1 all are at the upper, 1 at the lower bound, 0 either */
 
     double *best;                    /* [columns] g of the smallest residual so far */
     void *pruned;                    /* [rows][stride] scores without unusable pairs */

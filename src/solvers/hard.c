@@ -14,7 +14,7 @@ static const char *not_hard(const ota_resolved *r) {
         return "it has no smoothing, so it solves hard methods only";
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     if (rule->coupling != OTA_COUPLING_POTENTIALS || !rule->constrained) {
-        return "it needs exact or capped columns";
+        return "it needs exact, capped or bounded columns";
     }
     return NULL;
 }

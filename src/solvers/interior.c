@@ -51,7 +51,8 @@ typedef struct interior {
     /* [chunks] longest step, sums of dP dZ and of P Z */
     double *length, *product, *complement;
     /* [columns] dg, right side, diagonal e, pivots; the keys' own unknowns, their moves, second-order terms */
-    double *step, *right, *excess, *pivots, *own, *own_step, *price, *price_step, *second[2];
+    double *step, *right, *excess, *pivots, *own, *own_step, *second[2];
+    double *rest, *price, *price_step, *reward;
 } interior;
 
 /* p^(alpha - 2) without pow for the common orders. */
@@ -139,7 +140,9 @@ static ota_interior_key key_of(const interior *n, int64_t j) {
                               .target = state->pass.target[j],
                               .g = state->head->g[j],
                               .own = n->own[j],
+                              .rest = n->rest[j],
                               .price = n->price[j],
+                              .reward = n->reward[j],
                               .step = n->step[j],
                               .own_step = n->own_step[j],
                               .price_step = n->price_step[j],
@@ -149,7 +152,9 @@ static ota_interior_key key_of(const interior *n, int64_t j) {
 
 static void put_key(interior *n, int64_t j, const ota_interior_key *key) {
     n->own[j] = key->own;
+    n->rest[j] = key->rest;
     n->price[j] = key->price;
+    n->reward[j] = key->reward;
     n->own_step[j] = key->own_step;
     n->price_step[j] = key->price_step;
     for (int k = 0; k < 2; k++) n->second[k][j] = key->second[k];
@@ -166,7 +171,7 @@ static double start(interior *n) {
     const double price =
         own != NULL && (own->start < 0.0 || own->start > 0.0) ? own->start * delta : 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
-        n->own[j] = n->price[j] = 0.0;
+        n->own[j] = 0.0;
         if (!(head->g[j] > -INFINITY)) continue;
         head->g[j] = price;
     }
@@ -354,12 +359,18 @@ static void advance_chunk(void *context, int64_t chunk, int worker) {
 
 static void advance(interior *n, double length) {
     ota_coupled *state = n->state;
+    const ota_interior_rule *own = ota_head_rule(state->head)->interior;
     n->taken = length;
     ota_each_chunk(&state->pass, advance_chunk, n);
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(state->head->g[j] > -INFINITY)) continue;
-        n->own[j] += length * n->own_step[j];
-        n->price[j] += length * n->price_step[j];
+        if (own != NULL && own->advance != NULL) {
+            ota_interior_key key = key_of(n, j);
+            own->advance(&key, length);
+            put_key(n, j, &key);
+        } else {
+            n->own[j] += length * n->own_step[j];
+        }
         state->head->g[j] += length * n->step[j];
     }
 }
@@ -386,8 +397,9 @@ static interior place(ota_coupled *state, const double *scores, double t) {
     n.product = n.length + state->pass.chunks;
     n.complement = n.product + state->pass.chunks;
     at = state->vectors;
-    double **columns[] = {&n.step,     &n.right, &n.excess,     &n.pivots,    &n.own,
-                          &n.own_step, &n.price, &n.price_step, &n.second[0], &n.second[1]};
+    double **columns[] = {&n.step, &n.right,    &n.excess,     &n.pivots,
+                          &n.own,  &n.own_step, &n.second[0],  &n.second[1],
+                          &n.rest, &n.price,    &n.price_step, &n.reward};
     for (size_t k = 0; k < sizeof columns / sizeof columns[0];
          k++, at += state->pass.padded_columns)
         *columns[k] = at;

@@ -299,7 +299,8 @@ static void solve_free(newton *n) {
 /* Balanced columns without a sink do not feel a constant; unlinked keys would let it drift away. */
 static void drop_constant(const ota_coupled *state, double *vector) {
     const ota_head *head = state->head;
-    if (!ota_head_rule(head)->balanced || head->sink > -INFINITY) return;
+    const bool equal = ota_head_rule(head)->balanced || state->equal;
+    if (!equal || head->sink > -INFINITY) return;
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = 0; j < state->pass.columns; j++) {
         if (!(head->g[j] > -INFINITY)) continue;

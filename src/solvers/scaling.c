@@ -24,12 +24,14 @@ bool ota_scaling_begin(ota_scaling *s) {
     const ota_head *head = s->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
     const bool balanced = rule->balanced, sink = head->sink > -INFINITY;
-    double total = 0.0;
+    double total = 0.0, least = 0.0;
     for (int64_t j = 0; j < head->columns; j++) {
         const bool used = s->used == NULL || s->used[j] != 0;
         /* A solve to a tolerance names such a key and refuses. */
         const bool shut = balanced && !used && !head->settings->fixed;
         if (shut && head->nu[j] > head->mass_tolerance * head->mass) return false;
+        if (!used && head->floor * head->nu[j] > head->mass_tolerance * head->mass) return false;
+        least += used ? head->floor * head->nu[j] : 0.0;
         if (used || balanced) total += head->nu[j];
         s->target[j] = !used && rule->penalised ? 0.0 : head->nu[j];
     }
@@ -40,7 +42,17 @@ bool ota_scaling_begin(ota_scaling *s) {
             return false;
         for (int64_t j = 0; j < head->columns; j++) s->target[j] *= head->mass / total;
     }
-    return !(rule->capacity && !sink && total < head->mass);
+    if (rule->capacity && !sink && !rule->unit_masses) {
+        const ota_column_parameters key = ota_head_parameters(head, 0);
+        const double balance = ota_column_balance(&key, total, head->mass, head->mass_tolerance);
+        for (int64_t j = 0; j < head->columns; j++) s->target[j] *= balance;
+        total *= balance;
+        least *= balance;
+    }
+    const double rounding = 4.0 * DBL_EPSILON * (double)(head->rows + head->columns);
+    if (least > head->mass * (1.0 + rounding)) return false;
+    return !(rule->capacity && !sink &&
+             total < head->mass * (rule->unit_masses ? 1.0 : 1.0 - rounding));
 }
 
 ota_scaling_state ota_scaling_step(ota_scaling *s) {

@@ -100,7 +100,8 @@ size_t ota_transport_workspace(int64_t n, int64_t m, bool floor) {
 /* ---- from the problem to the tree's nodes --------------------------------------------------- */
 
 static int64_t least_of(const transport_tree *tree, const ota_transport *problem, int64_t j) {
-    return tree->least != NULL ? ota_units_least(tree->demand[j], problem->floor) : 0;
+    if (tree->least == NULL) return 0;
+    return ota_units_least(&tree->units, tree->demand[j], problem->nu[j], problem->floor);
 }
 
 static bool is_least(const transport_tree *tree, int32_t w) {
@@ -127,6 +128,10 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
     ota_status status = ota_units_of(n, tree->mass, m + 1, tree->capacity, problem->capped,
                                      problem->tolerance, tree->supply, tree->demand, &tree->units);
     if (status != OTA_OK) return status;
+    /* Without rows a unit is nothing, and any least sum too much. */
+    for (int64_t j = 0; j < m && tree->least != NULL && tree->units.total == 0; j++) {
+        if (problem->nu[j] > 0.0) return OTA_INFEASIBLE;
+    }
     tree->rows = 0;
     tree->columns = 0;
     tree->spare_row = NONE;

@@ -208,8 +208,10 @@ ota_key_update ota_unrolled_key(const ota_head *head, double t, int64_t j, doubl
     if (rests) return found;
     found.by_g += share * (1.0 - rule.forget);
     found.by_level = share * rule.gain;
+    /* Above its kink a key aims at the least sum. */
+    const double aim = next > rule.ceiling ? ratio + log(rule.floor) : ratio;
     const double less = row->gain_by_t != NULL ? row->gain_by_t(&key, t, ratio) : 0.0;
-    found.by_t = share * (rule.gain * ratio - less);
+    found.by_t = share * (rule.gain * aim - less);
     if (row->by_parameter != NULL) row->by_parameter(&key, t, g, ratio, share, found.by_parameter);
     return found;
 }

@@ -141,6 +141,7 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
                        .strength = p->strength,
                        .lambda = p->lambda,
                        .floor = ota_column_parameters_of(p).floor,
+                       .scale = ota_column_target(p, 1.0),
                        .lambdas = ota_array_present(&p->lambdas) ? place->lambdas : NULL,
                        .start = p->start,
                        .end = p->end,
