@@ -57,6 +57,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/plain/plain_backend.c
     src/backend/plain/rows.c
     src/backend/run.c
+    src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c
     src/columns/columns.c

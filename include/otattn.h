@@ -225,7 +225,9 @@ typedef enum ota_column_rule {
     OTA_COLUMNS_PREFIX,
     /* rows in order; each takes at most what earlier rows left of every key's capacity cap *
        column_mass [DER-23] */
-    OTA_COLUMNS_ONLINE
+    OTA_COLUMNS_ONLINE,
+    /* lower * nu <= column sums <= upper * nu: lower = 0 is capped, lower = upper exact [DER-02] */
+    OTA_COLUMNS_BOUNDED
 } ota_column_rule;
 
 typedef enum ota_row_rule { OTA_ROWS_HARD = 0, OTA_ROWS_RELAXED } ota_row_rule;
@@ -294,6 +296,10 @@ typedef struct ota_problem {
        first, b and h as one word each. The same bits for any threads, kernels and shapes. */
     double dropout;
     uint64_t dropout_seed, dropout_offset;
+
+    /* of bounded columns, in units of nu (a key's share of the rows' mass where column_mass is absent):
+       0 <= lower <= upper, upper > 0 */
+    double lower, upper;
 } ota_problem;
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -534,6 +540,7 @@ typedef struct ota_gradients {
        in the arrays; then the plan needs none of its own, and softmax on free columns that finds out
        and lse there makes no pass for them */
     int solved;
+    ota_array lower, upper; /* out {1,1,1,1} bounds of bounded columns */
 } ota_gradients;
 
 /* The derivative of the last ota_forward of this plan (made with options.gradients = 1) at `arrays`,
@@ -573,7 +580,8 @@ typedef struct ota_tangents {
     ota_array row_strength; /* in {1,1,1,1} RHO of relaxed rows */
     /* in {batch|1, heads|1, 1, queries}; column masses that follow the rows' follow this too */
     ota_array row_mass;
-    ota_array column_mass; /* in {batch|1, heads|1, 1, keys} */
+    ota_array column_mass;  /* in {batch|1, heads|1, 1, keys} */
+    ota_array lower, upper; /* in {1,1,1,1} bounds of bounded columns */
 } ota_tangents;
 
 /* The derivative of the last ota_forward along one direction, with the arrays that ota_backward needs:

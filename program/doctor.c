@@ -51,8 +51,9 @@ static json_t *names(const char *(*name)(int)) {
 /* Every cell of the grid that the library accepts, spelled with some number where one is needed. */
 static json_t *methods(void) {
     static const char *const regularisers[] = {"softmax", "entmax:1.5", "sparsemax", "hard"};
-    static const char *const columns[] = {"free",          "exact",  "relaxed:1", "capped:2",
-                                          "elastic:0.5,4", "prefix", "online:2"};
+    static const char *const columns[] = {"free",     "exact",          "relaxed:1",
+                                          "capped:2", "elastic:0.5,4",  "prefix",
+                                          "online:2", "bounded:0.5,1.5"};
     json_t *list = json_array();
     double scores[4] = {0.0, 1.0, 2.0, 0.0};
     for (size_t r = 0; r < sizeof regularisers / sizeof regularisers[0]; r++) {

@@ -20,13 +20,14 @@ const tool_topic tool_topics[] = {
      "  exact              every key receives its share: n/m, or --column-mass\n"
      "  relaxed:RHO        a penalty RHO * KL(column sums | share)\n"
      "  capped:CAP         no key receives more than CAP\n"
+     "  bounded:LO,HI      every key receives between LO and HI times its share\n"
      "  elastic:LAMBDA,T   T damped steps from free towards exact (bare: elastic:0.5,4)\n"
      "  prefix             row i is the last row of the exact plan of queries and keys up to i\n"
      "  online:CAP         rows in order; each takes what earlier rows left of every key's CAP\n"
      "\n"
      "ALIASES\n"
      "  sinkhorn, ceta     softmax/exact\n"
-     "  elastic:L,T  relaxed:R  capped:C  online:C  prefix    softmax/...\n"
+     "  elastic:L,T  relaxed:R  capped:C  bounded:L,H  online:C  prefix    softmax/...\n"
      "  assignment         hard/exact\n"
      "  argmax             hard/free\n"
      "\n"
@@ -54,7 +55,7 @@ const tool_topic tool_topics[] = {
      "\n"
      "A row without any allowed key is a row of zeros; exact columns refuse it. Under a causal "
      "mask the only doubly stochastic coupling is the identity: softmax/exact says infeasible; "
-     "use relaxed, capped, online or prefix.\n"},
+     "use relaxed, capped, bounded:0,HI, online or prefix.\n"},
     {"scores", "scale, biases, softcap, ALiBi, sink: the order in which scores are made",
      "In this order, whatever the order of the flags:\n"
      "\n"
@@ -71,7 +72,8 @@ const tool_topic tool_topics[] = {
      "anything else.\n"},
     {"masses", "row and column masses, and what exact, capped and relaxed do with them",
      "--row-mass gives every query its mass (1 without it), --column-mass every key its target "
-     "for exact, relaxed and elastic, and a factor of CAP for capped and online. Without it, a "
+     "for exact, relaxed and elastic, what bounds are multiplied by, and a factor of CAP for "
+     "capped and online. Without it, a "
      "key's target is the total mass divided by the number of usable keys. Exact columns need "
      "equal totals on both sides, unless a sink takes the difference.\n"
      "\n"

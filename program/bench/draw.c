@@ -17,7 +17,8 @@ const tool_draw_cell tool_draw_cells[TOOL_DRAW_CELLS] = {
     {"entmax/prefix", 0, false, true, false},  {"entmax/online", 2, false, true, true},
     {"hard", 0, false, true, false},           {"hard/exact", 0, false, true, true},
     {"hard/capped", 2, false, true, true},     {"hard/prefix", 0, false, true, false},
-    {"hard/online", 2, false, true, true},
+    {"hard/online", 2, false, true, true},     {"softmax/bounded", 4, false, true, true},
+    {"entmax/bounded", 4, false, true, true},  {"hard/bounded", 4, false, true, true},
 };
 
 const char *const tool_draw_masks[MASKS] = {"none",    "permutations", "causal", "window",
@@ -169,6 +170,13 @@ static void draw_method(tool_draw *d, const tool_draw_cell *cell, double total, 
     if (cell->parameters == 3) {
         (void)snprintf(tail, sizeof tail, ":%.3f,%d", 1.9 * tool_random_uniform(state),
                        (int)tool_random_below(state, 12));
+    }
+    /* A least sum of at most 0.95 of a share, or of all of it: then the columns are exact. */
+    if (cell->parameters == 4) {
+        const bool equal = tool_random_below(state, 8) == 0;
+        const double lower = equal ? 1.0 : 0.95 * tool_random_uniform(state);
+        const double upper = equal ? 1.0 : 1.05 + 3.0 * tool_random_uniform(state);
+        (void)snprintf(tail, sizeof tail, ":%.3f,%.3f", lower, upper);
     }
     (void)snprintf(d->method, sizeof d->method, "%.*s%s%s%s", (int)regulariser, cell->method, order,
                    cell->method + regulariser, tail);

@@ -5,11 +5,11 @@
 #include "bench.h"
 
 /* Sides of the largest problem; number of cells of the method grid; decades of temperature / range. */
-enum { TOOL_DRAW_LARGE = 512, TOOL_DRAW_CELLS = 19, TOOL_DRAW_DECADES = 13 };
+enum { TOOL_DRAW_LARGE = 512, TOOL_DRAW_CELLS = 22, TOOL_DRAW_DECADES = 13 };
 
 typedef struct tool_draw_cell {
     const char *method;
-    int parameters; /* numbers drawn after the colon: 0, 1 (a strength), 2 (a cap), 3 (elastic) */
+    int parameters; /* numbers drawn after the colon: 0, 1 (a strength), 2 (a cap), 3 (elastic), 4 (bounds) */
     bool relaxed_rows;
     bool promises; /* can answer ok */
     bool masses;   /* takes column masses */

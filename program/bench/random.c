@@ -58,7 +58,8 @@ static const char *why_wrong(const tool_draw *d, const tool_draw_memory *s,
     if (c->nonfinite_rows > 0) return "nonfinite rows";
     if (!(c->row_error <= allowed)) return "row error";
     const bool bound = columns == OTA_COLUMNS_EXACT || columns == OTA_COLUMNS_CAPPED ||
-                       columns == OTA_COLUMNS_ONLINE || columns == OTA_COLUMNS_RELAXED;
+                       columns == OTA_COLUMNS_ONLINE || columns == OTA_COLUMNS_RELAXED ||
+                       columns == OTA_COLUMNS_BOUNDED;
     if (bound && !(c->column_error <= allowed)) return "column error";
     if (!(c->minimum >= 0.0)) return "negative weight";
     if (!(c->outside <= 0.0)) return "weight outside the support";

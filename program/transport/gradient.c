@@ -139,6 +139,10 @@ static int add_parameters(tool_context *context, tool_problem *p, tool_gradients
     if (code == 0 && problem->regulariser == OTA_ENTMAX)
         code = add_numbers(context, g, "alpha", 1, &g->want.order);
     if (code == 0 && caps) code = add_numbers(context, g, "cap", 1, &g->want.cap);
+    if (code == 0 && problem->columns == OTA_COLUMNS_BOUNDED)
+        code = add_numbers(context, g, "lower", 1, &g->want.lower);
+    if (code == 0 && problem->columns == OTA_COLUMNS_BOUNDED)
+        code = add_numbers(context, g, "upper", 1, &g->want.upper);
     if (code == 0 && (problem->columns == OTA_COLUMNS_RELAXED || elastic))
         code = add_numbers(context, g, "strength", 1, &g->want.strength);
     if (code == 0 && problem->rows == OTA_ROWS_RELAXED)

@@ -154,7 +154,8 @@ static int check_promise(tool_context *context, const tool_problem *p, double to
                          const tool_solution *s) {
     const ota_column_rule columns = p->problem.columns;
     const bool bound = columns == OTA_COLUMNS_EXACT || columns == OTA_COLUMNS_RELAXED ||
-                       columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_ONLINE;
+                       columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_BOUNDED ||
+                       columns == OTA_COLUMNS_ONLINE;
     if (!s->certified || s->status != OTA_OK || !bound) return 0;
     const double residual = fmax(s->certificate.row_error, s->certificate.column_error);
     /* Solved in one pass, not to a tolerance. */

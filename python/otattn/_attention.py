@@ -269,7 +269,7 @@ def attention(
     enable_gqa : bool
         Several query heads share a key head.
     method : str or Regulariser
-        ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C,
+        ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C, bounded:LO,HI,
         elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces. A
         `Regulariser` is one of your own, on free columns.
     temperature : float or array, shape (heads,)

@@ -71,6 +71,7 @@ COLUMNS_CAPPED = 3
 COLUMNS_ELASTIC = 4
 COLUMNS_PREFIX = 5
 COLUMNS_ONLINE = 6
+COLUMNS_BOUNDED = 7
 ROWS_HARD = 0
 ROWS_RELAXED = 1
 AXIS_ROWS = 0
@@ -176,6 +177,8 @@ class Problem(ctypes.Structure):
         ("dropout", ctypes.c_double),
         ("dropout_seed", ctypes.c_uint64),
         ("dropout_offset", ctypes.c_uint64),
+        ("lower", ctypes.c_double),
+        ("upper", ctypes.c_double),
     )
 
 
@@ -298,6 +301,8 @@ class Gradients(ctypes.Structure):
         ("row_mass", Array),
         ("column_mass", Array),
         ("solved", ctypes.c_int),
+        ("lower", Array),
+        ("upper", Array),
     )
 
 
@@ -319,6 +324,8 @@ class Tangents(ctypes.Structure):
         ("row_strength", Array),
         ("row_mass", Array),
         ("column_mass", Array),
+        ("lower", Array),
+        ("upper", Array),
     )
 
 

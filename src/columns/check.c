@@ -28,7 +28,7 @@ ota_status ota_resolve_columns(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_UNSUPPORTED, p->start != OTA_SIDE_ROWS ? "start" : "end",
                         "leave start and end at rows",
                         "the printed start and end orders exist for softmax with exact, relaxed, "
-                        "capped or elastic columns only");
+                        "capped, bounded or elastic columns only");
     }
     const bool in_order =
         rule->coupling == OTA_COUPLING_LEADING || rule->coupling == OTA_COUPLING_ORDERED;
@@ -83,7 +83,7 @@ ota_status ota_resolve_masses(ota_resolved *r, ota_error *error) {
     if (ota_array_present(governed) &&
         (rule->coupling == OTA_COUPLING_NONE || rule->coupling == OTA_COUPLING_LEADING)) {
         return ota_fail(error, OTA_EINVAL, field,
-                        "leave it out or use exact, relaxed, capped, elastic or online",
+                        "leave it out or use exact, relaxed, capped, bounded, elastic or online",
                         "%s has no meaning for %s columns%s", field, rule->name,
                         transposed ? " on the columns axis" : "");
     }

@@ -7,7 +7,8 @@
 #include "columns.h"
 
 extern const ota_column_rule_row ota_columns_free, ota_columns_exact, ota_columns_relaxed,
-    ota_columns_capped, ota_columns_elastic, ota_columns_prefix, ota_columns_online;
+    ota_columns_capped, ota_columns_elastic, ota_columns_prefix, ota_columns_online,
+    ota_columns_bounded;
 
 /* The parameter `cap`, which is > 0. */
 #define OTA_PARAMETER_CAP                                                                          \

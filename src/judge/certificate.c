@@ -26,6 +26,10 @@ static double column_error(const ota_judge_head *k) {
         const double c = ota_judge_total(k->column[j]);
         double wanted = k->target[j];
         switch (k->rule) {
+        case OTA_COLUMNS_BOUNDED:
+            ota_judge_add(&error, fmax(0.0, c - wanted));
+            ota_judge_add(&error, fmax(0.0, k->r->problem.lower * k->nu[j] - c));
+            break;
         case OTA_COLUMNS_CAPPED: ota_judge_add(&error, fmax(0.0, c - wanted)); break;
         case OTA_COLUMNS_ONLINE:
             ota_judge_add(&error, fmax(0.0, c - wanted));
@@ -77,7 +81,9 @@ static void load_masses(ota_judge_head *k) {
         const double even = k->used[j] ? k->mass / (double)usable : 0.0;
         const double mine = given ? ota_judge_column_mass(r, k->batch, k->head, j) : 1.0;
         k->nu[j] = given && !caps ? mine : even;
-        k->target[j] = caps ? r->problem.cap * mine : k->nu[j];
+        k->target[j] = caps                             ? r->problem.cap * mine
+                       : k->rule == OTA_COLUMNS_BOUNDED ? r->problem.upper * k->nu[j]
+                                                        : k->nu[j];
         k->left[j] = k->target[j];
         k->column[j] = (ota_judge_sum){0.0, 0.0};
         /* What no mass can reach has no say in any condition below: its best potential is infinite. */

@@ -191,6 +191,20 @@ double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *dis
 
 /* ---- column potentials from the coupling alone -------------------------------------------- */
 
+/* What takes the potentials of keys between their bounds to 0, or where there is none, those of full keys below it. */
+static double gauge_of_bounds(const ota_judge_head *k) {
+    double inside = -1.0, gauge = 0.0, top = -INFINITY;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double c = ota_judge_total(k->column[j]);
+        const double room = fmin(k->target[j] - c, c - k->r->problem.lower * k->nu[j]);
+        if (!(k->g[j] > -INFINITY)) continue;
+        if (c >= 0.5 * (k->target[j] + k->r->problem.lower * k->nu[j])) top = fmax(top, k->g[j]);
+        if (room > inside) gauge = -k->g[j];
+        inside = fmax(inside, room);
+    }
+    return inside > 1e-9 * k->mass || !(top > -INFINITY) ? gauge : -top;
+}
+
 /* tau log P_ij - S_ij = f_i + g_j wherever P_ij > 0 (Tsallis: its level instead): alternating
  * averages over the support, exact after one sweep when everything is positive. Any g bounds the
  * optimum from below, so a poor fit can only make the gap larger. */
@@ -237,7 +251,9 @@ static void recover_by_averages(ota_judge_head *k) {
     for (int64_t j = 0; j < k->m; j++) top = fmax(top, k->g[j]);
     /* The sink's g is 0; without one, a cap that does not bind has g = 0. */
     if (!(k->sink > -INFINITY))
-        gauge = k->rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top : 0.0;
+        gauge = k->rule == OTA_COLUMNS_CAPPED && top > -INFINITY ? -top
+                : k->rule == OTA_COLUMNS_BOUNDED                 ? gauge_of_bounds(k)
+                                                                 : 0.0;
     for (int64_t j = 0; j < k->m; j++) k->g[j] += gauge;
 }
 
@@ -257,7 +273,8 @@ bool ota_judge_recover_potentials(ota_judge_head *k) {
         }
         return true;
     }
-    if (!(k->order > 0.0) || (k->rule != OTA_COLUMNS_EXACT && k->rule != OTA_COLUMNS_CAPPED))
+    if (!(k->order > 0.0) || (k->rule != OTA_COLUMNS_EXACT && k->rule != OTA_COLUMNS_CAPPED &&
+                              k->rule != OTA_COLUMNS_BOUNDED))
         return false;
     recover_by_averages(k);
     return true;
@@ -275,6 +292,9 @@ double ota_judge_column_dual(const ota_judge_head *k) {
             ota_judge_add(&dual, target * g);
         else if (k->rule == OTA_COLUMNS_CAPPED)
             ota_judge_add(&dual, target * fmin(0.0, g));
+        else if (k->rule == OTA_COLUMNS_BOUNDED)
+            ota_judge_add(&dual,
+                          target * fmin(0.0, g) + k->r->problem.lower * k->nu[j] * fmax(0.0, g));
         /* A key no mass can reach keeps the whole penalty: its best g is +inf. */
         else if (k->rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&dual, k->used[j] ? -rho * target * expm1(-g / rho) : rho * target);

@@ -486,7 +486,8 @@ static bool shares_nothing(const ota_backward_job *job) {
     const ota_resolved *r = &job->plan->resolved;
     const ota_gradients *want = job->want;
     const ota_array *const shared[] = {&want->temperature, &want->order, &want->cap,
-                                       &want->strength, &want->row_strength};
+                                       &want->lower,       &want->upper, &want->strength,
+                                       &want->row_strength};
     for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++) {
         if (ota_array_present(shared[k])) return false;
     }

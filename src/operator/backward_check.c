@@ -27,6 +27,8 @@ static const gradient_row rows[] = {
     {"cap", offsetof(ota_gradients, cap), NUMBER, false},
     {"strength", offsetof(ota_gradients, strength), NUMBER, false},
     {"row_strength", offsetof(ota_gradients, row_strength), NUMBER, false},
+    {"lower", offsetof(ota_gradients, lower), NUMBER, false},
+    {"upper", offsetof(ota_gradients, upper), NUMBER, false},
     {"row_mass", offsetof(ota_gradients, row_mass), OF_QUERIES, false},
     {"column_mass", offsetof(ota_gradients, column_mass), OF_KEYS, false},
 };
@@ -72,6 +74,10 @@ static const char *meaningless(const ota_plan *plan, const ota_arrays *arrays, c
                    ? NULL
                    : "lambda = 0 was solved as softmax, without the rounds its derivative needs";
     }
+    if (strcmp(field, "lower") == 0 || strcmp(field, "upper") == 0)
+        return has_parameter(p, offsetof(ota_gradients, lower))
+                   ? NULL
+                   : "only bounded columns have bounds";
     if (strcmp(field, "row_strength") == 0)
         return p->rows == OTA_ROWS_RELAXED ? NULL : "the rows are exact";
     if (strcmp(field, "column_mass") == 0)

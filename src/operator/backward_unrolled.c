@@ -77,6 +77,7 @@ ota_head ota_backward_head(const ota_backward_job *job) {
                                .strength = p->strength,
                                .lambda = p->lambda,
                                .floor = ota_column_parameters_of(p).floor,
+                               .scale = ota_column_target(p, 1.0),
                                .start = p->start,
                                .end = p->end,
                                .settings = &r->settings,

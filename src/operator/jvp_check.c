@@ -21,6 +21,8 @@ static const tangent_row rows[] = {
     {"cap", "cap", offsetof(ota_tangents, cap), true},
     {"strength", "strength", offsetof(ota_tangents, strength), true},
     {"row_strength", "row_strength", offsetof(ota_tangents, row_strength), true},
+    {"lower", "lower", offsetof(ota_tangents, lower), true},
+    {"upper", "upper", offsetof(ota_tangents, upper), true},
     {"row_mass", "row_mass", offsetof(ota_tangents, row_mass), true},
     {"column_mass", "column_mass", offsetof(ota_tangents, column_mass), true},
     {"coupling", "coupling_grad", offsetof(ota_tangents, coupling), false},

@@ -111,7 +111,7 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "regulariser", "use softmax, entmax, hard or custom",
                         "regulariser is %d", (int)p->regulariser);
     }
-    if ((int)p->columns < 0 || p->columns > OTA_COLUMNS_ONLINE) {
+    if ((int)p->columns < 0 || p->columns > OTA_COLUMNS_BOUNDED) {
         return ota_fail(error, OTA_EINVAL, "columns", "use one of the OTA_COLUMNS_ rules",
                         "columns is %d", (int)p->columns);
     }

@@ -1,7 +1,7 @@
 /* The method grammar: REGULARISER[/COLUMNS][{option=value,...}] and its aliases, both ways.
  *
  *     regulariser  softmax | entmax[:ALPHA] | sparsemax | hard
- *     columns      free | exact | relaxed:RHO | capped:CAP | elastic[:LAMBDA,STEPS] | prefix | online:CAP */
+ *     columns      free | exact | relaxed:RHO | capped:CAP | elastic[:LAMBDA,STEPS] | bounded:LO,HI | prefix | online:CAP */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,6 +30,7 @@ static const word_row words[] = {
     {"elastic", -1, OTA_COLUMNS_ELASTIC, 0.0, false},
     {"prefix", -1, OTA_COLUMNS_PREFIX, 0.0, false},
     {"online", -1, OTA_COLUMNS_ONLINE, 0.0, false},
+    {"bounded", -1, OTA_COLUMNS_BOUNDED, 0.0, false},
     {"sinkhorn", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, false},
     {"ceta", OTA_SOFTMAX, OTA_COLUMNS_EXACT, 0.0, false},
     {"assignment", OTA_HARD, OTA_COLUMNS_EXACT, 0.0, false},
@@ -38,7 +39,7 @@ static const word_row words[] = {
 enum { WORDS = (int)(sizeof words / sizeof words[0]) };
 
 static const char *const column_words[] = {"free",    "exact",  "relaxed", "capped",
-                                           "elastic", "prefix", "online"};
+                                           "elastic", "prefix", "online",  "bounded"};
 
 /* Levenshtein distance of short words, for did-you-mean. */
 static int distance(const char *a, size_t length_a, const char *b) {
@@ -116,7 +117,7 @@ static ota_status parse_word(const char **at, const char *end, bool second, pars
     }
     if (second && row->regulariser >= 0) {
         return ota_fail(error, OTA_EINVAL, "method",
-                        "use one of free exact relaxed capped elastic prefix online",
+                        "use one of free exact relaxed capped bounded elastic prefix online",
                         "'%s' is a whole method, not a column rule", row->word);
     }
     *at += length;
@@ -340,7 +341,7 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
                                    : problem->regulariser == OTA_CUSTOM ? "custom"
                                                                         : "softmax");
     }
-    if (problem->columns != OTA_COLUMNS_FREE && problem->columns <= OTA_COLUMNS_ONLINE) {
+    if (problem->columns != OTA_COLUMNS_FREE && problem->columns <= OTA_COLUMNS_BOUNDED) {
         length += (size_t)snprintf(name + length, sizeof name - length, "/%s",
                                    column_words[problem->columns]);
         const ota_rule_parameter *parameters = ota_rule_parameters(problem->columns);

@@ -20,15 +20,16 @@
 enum { CASES = 200 };
 
 static const ota_column_rule coupled[] = {OTA_COLUMNS_EXACT, OTA_COLUMNS_RELAXED,
-                                          OTA_COLUMNS_CAPPED, OTA_COLUMNS_ELASTIC};
+                                          OTA_COLUMNS_CAPPED, OTA_COLUMNS_ELASTIC,
+                                          OTA_COLUMNS_BOUNDED};
 enum { COUPLED = sizeof coupled / sizeof coupled[0] };
 
 /* What the table says of each rule. */
 static void facts(void **unused) {
     (void)unused;
     static const char *const names[] = {"free",    "exact",  "relaxed", "capped",
-                                        "elastic", "prefix", "online"};
-    for (int k = 0; k <= OTA_COLUMNS_ONLINE; k++) {
+                                        "elastic", "prefix", "online",  "bounded"};
+    for (int k = 0; k <= OTA_COLUMNS_BOUNDED; k++) {
         const ota_column_rule_row *rule = ota_column_rule_of((ota_column_rule)k);
         assert_string_equal(rule->name, names[k]);
         const bool potentials = rule->coupling == OTA_COUPLING_POTENTIALS;
@@ -148,9 +149,78 @@ static void interior_points(void **unused) {
     }
 }
 
+/* Sums between two bounds: what is asked, missed and rested on, and a key at the upper one, the lower one and inside. */
+static void bounds(void **unused) {
+    (void)unused;
+    dice_state = 4;
+    const ota_column_rule_row *rule = ota_column_rule_of(OTA_COLUMNS_BOUNDED);
+    for (int k = 0; k < CASES; k++) {
+        const ota_column_parameters key = {.floor = 0.1 + 0.8 * uniform(), .scale = 1.0};
+        const double t = 0.1 + uniform(), target = 0.1 + uniform(), least = key.floor * target;
+        const double sums[] = {target, least, 0.5 * (target + least), target + 0.1, least - 0.01};
+        const double at[] = {-uniform() - 0.01, uniform() + 0.01, 0.0, 0.0, 0.0};
+        const double missed[] = {0.0, 0.0, 0.0, 0.1, 0.01};
+        for (int c = 0; c < 5; c++) {
+            ota_column_sums columns = {
+                .count = 1, .sum = &sums[c], .target = &target, .g = &at[c], .parameters = key};
+            spec_check("DER-27", fabs(rule->residual(&columns) - missed[c]), 1e-15);
+            spec_check("DER-27", fabs(rule->excess(&columns) - missed[c]), 1e-15);
+            const double next =
+                ota_column_next(rule->step(&key, t), t, at[c], log(target / sums[c]) + at[c] / t);
+            if (c < 3) spec_check("DER-02", fabs(next - at[c]), 1e-14);
+            if (c == 3) assert_true(next < 0.0);
+            if (c == 4) assert_true(next > 0.0);
+            assert_true(ota_column_rests(rule, &key, at[c]) == (c >= 2));
+        }
+        const ota_column_kink kink = rule->kink(&key, target);
+        assert_true(kink.at == 0.0 && kink.below == target && kink.above == least);
+    }
+    /* Two equal bounds have no kink: the key is an equality. */
+    const ota_column_parameters equal = {.floor = 1.0, .scale = 1.0};
+    assert_true(rule->kink(&equal, 0.5).at == INFINITY && !ota_column_rests(rule, &equal, 0.0));
+    /* Totals that miss the rows' mass by rounding are scaled to it, others are left. */
+    assert_true(ota_column_balance(&equal, 1.0 - 1e-14, 1.0, 1e-12) > 1.0);
+    assert_true(ota_column_balance(&equal, 1.0 + 1e-14, 1.0, 1e-12) < 1.0);
+    assert_true(ota_column_balance(&equal, 1.1, 1.0, 1e-12) == 1.0);
+}
+
+/* A step of Newton's method on s a = beta and e b = beta with s + e constant and dg = db - da, as far as it may go. */
+static void interior_bounds(void **unused) {
+    (void)unused;
+    dice_state = 5;
+    const ota_interior_rule *rule = ota_column_rule_of(OTA_COLUMNS_BOUNDED)->interior;
+    for (int k = 0; k < CASES; k++) {
+        ota_interior_key key = {.parameters = {.floor = 0.2, .scale = 1.0},
+                                .target = 0.5 + uniform(),
+                                .step = uniform() - 0.5,
+                                .beta = 0.1 * uniform()};
+        rule->begin(&key, uniform(), 0.1 + uniform());
+        key.price = 0.1 + uniform();
+        key.g = key.reward - key.price;
+        double diagonal, limit = 1.0, product = 0.0, complement = 0.0;
+        const double part = rule->part(&key, false, &diagonal);
+        rule->move(&key, &limit, &product, &complement);
+        const ota_interior_key before = key;
+        spec_check("DER-11",
+                   fabs(part - diagonal * key.step - (key.target - key.own - key.own_step)), 1e-14);
+        spec_check("DER-11", fabs(complement - key.own * key.price - key.rest * key.reward), 1e-15);
+        rule->advance(&key, limit);
+        assert_true(key.own > 0.0 && key.rest > 0.0 && key.price > 0.0 && key.reward > 0.0);
+        if (limit < 1.0) continue;
+        /* A whole step meets the linear equations; what is left of the products is of second order. */
+        const double ds = key.own - before.own, da = key.price - before.price;
+        const double db = key.reward - before.reward;
+        spec_check("DER-11", fabs(key.own * key.price - ds * da - key.beta), 1e-13);
+        spec_check("DER-11", fabs(key.rest * key.reward + ds * db - key.beta), 1e-13);
+        spec_check("DER-11", fabs(db - da - key.step), 1e-13);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(facts), cmocka_unit_test(fixed_points),
-                                       cmocka_unit_test(capacities), cmocka_unit_test(floors),
-                                       cmocka_unit_test(interior_points)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(facts),           cmocka_unit_test(fixed_points),
+        cmocka_unit_test(capacities),      cmocka_unit_test(floors),
+        cmocka_unit_test(interior_points), cmocka_unit_test(bounds),
+        cmocka_unit_test(interior_bounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,7 @@ static bool check_problem(const recipe *want, int schedule, bool coupling, doubl
     ota_options *o = &t->x.options;
     o->threads = want->seed % 3 == 0 ? 2 : 1;
     if (t->x.problem.cap > 0.0) t->x.problem.cap *= cap;
+    if (t->x.problem.upper > 0.0) t->x.problem.upper *= cap, t->x.problem.lower /= cap;
     set_schedule(o, schedule);
     ota_status status = make_plan(t);
     if (status == OTA_OK) status = run_forward(t);
@@ -94,7 +95,9 @@ static void check_turn(const cell *c, uint64_t seed, tally *t) {
     /* A cap that binds, if the masses allow one. */
     for (double cap = 1.0; cap < 30.0; cap *= 1.7) {
         if (check_problem(&w, c->rounds ? (int)(seed % 5) : 0, seed % 2 == 0, cap, t)) break;
-        if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL) break;
+        if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL &&
+            strstr(c->method, "bounded") == NULL)
+            break;
     }
 }
 

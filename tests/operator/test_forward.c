@@ -39,6 +39,10 @@ static const cell cells[] = {
     {"softmax/relaxed:2", 5, 0, false},
     {"softmax/capped:1.75", 0, 0, true},
     {"softmax/capped:1.75", 2, 0, false},
+    {"softmax/bounded:0.5,1.4", 0, 0, true},
+    {"softmax/bounded:1,1", 0, 0.5, true},
+    {"softmax/bounded:0,1.5", 2, 0, false},
+    {"softmax/bounded:0.7,1.2", 5, 0, false},
     {"softmax/elastic:0.3,4", 0, 0, false},
     {"softmax/elastic:1.5,2", 0, 0, false},
     {"softmax/elastic:0,7", 0, 0, false},
@@ -46,6 +50,9 @@ static const cell cells[] = {
     {"entmax:1.5/exact", 0, 0, true},
     {"entmax:1.5/relaxed:0.5", 0, 0, true},
     {"entmax:1.5/capped:2", 0, 0, true},
+    {"entmax:1.5/bounded:0.6,1.3", 0, 0, true},
+    {"sparsemax/bounded:0.2,2", 0, 0.5, true},
+    {"hard/bounded:0.5,1.25", 0, 0, true},
     {"hard/exact", 0, 0, true},
     {"hard/capped:1.5", 0, 0, true},
     {"softmax/prefix", 0, 0, true},
@@ -99,7 +106,8 @@ static recipe vary(const cell *c, ota_type type, mask where, added what, uint64_
     if (w.matrix) w.key_heads = w.heads;
     w.cost = below(&d, 6) == 0;
     /* Where narrow arithmetic chooses by comparison, only exact scores have one answer. */
-    const bool stored = has_columns(c->method, "exact") || has_columns(c->method, "capped");
+    const bool stored = has_columns(c->method, "exact") ||
+                        has_columns(c->method, "capped") || has_columns(c->method, "bounded");
     w.whole_numbers = strcmp(c->method, "argmax") == 0 || strcmp(c->method, "hard/online:2") == 0 ||
                       (strncmp(c->method, "hard", 4) == 0 && stored && below(&d, 2) == 0);
     if (w.whole_numbers && what == SOFTCAP) w.added = NOTHING;
@@ -176,6 +184,7 @@ static void entropy_with_coupled_columns(void **unused) {
     sweep("softmax/exact", NULL);
     sweep("softmax/relaxed", NULL);
     sweep("softmax/capped", NULL);
+    sweep("softmax/bounded", NULL);
     sweep("softmax/elastic", NULL);
     spec_check("CETA-02 CETA-07 TOT-08 TOT-12 DER-01 DER-02 DER-03 ELA-09 ELA-10 DER-26 CETA-29",
                worst_ratio, 1.0);

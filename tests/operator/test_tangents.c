@@ -35,6 +35,8 @@ static ota_array *place_of(ride *t, int k) {
                   {"temperature", offsetof(ota_tangents, temperature)},
                   {"order", offsetof(ota_tangents, order)},
                   {"cap", offsetof(ota_tangents, cap)},
+                  {"lower", offsetof(ota_tangents, lower)},
+                  {"upper", offsetof(ota_tangents, upper)},
                   {"strength", offsetof(ota_tangents, strength)},
                   {"row_strength", offsetof(ota_tangents, row_strength)},
                   {"row_mass", offsetof(ota_tangents, row_mass)},
@@ -63,16 +65,17 @@ static void lay_out(ride *t, ota_type type) {
     t->along.out = gradient_array(b, OTA_F64, w->batch, w->heads, w->n, w->values_width);
 }
 
-/* Is every cap of some head reached? Then all of them hold the rows' mass exactly, and there is no plan for a
- * smaller cap. */
+/* Does every key of some head rest on a bound? Then the bounds add up to the rows' mass, and there is no plan for
+ * others. */
 static bool tight(const bench *b) {
     const ota_problem *p = &b->x.problem;
     const bool turned = p->axis == OTA_AXIS_COLUMNS;
     const ota_array *g = turned ? &b->x.arrays.row_potential : &b->x.arrays.column_potential;
-    for (int64_t k = 0; p->columns == OTA_COLUMNS_CAPPED && k < g->size[0] * g->size[1]; k++) {
+    const bool kinks = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_BOUNDED;
+    for (int64_t k = 0; kinks && k < g->size[0] * g->size[1]; k++) {
         bool all = true;
         for (int64_t j = 0; j < g->size[3]; j++)
-            all &= ota_array_get(g, k / g->size[1], k % g->size[1], 0, j) < 0.0;
+            all &= side_of(ota_array_get(g, k / g->size[1], k % g->size[1], 0, j)) > 0;
         if (all) return true;
     }
     return false;
@@ -82,7 +85,9 @@ static bool tight(const bench *b) {
 static void set_tangent(ride *t, int k, uint64_t seed, double share) {
     const knob *one = &t->b.knobs[k];
     const ota_array *to = place_of(t, k), *a = one->input;
-    if (strcmp(one->name, "cap") == 0 && tight(&t->b)) share = 0.0;
+    const bool bound = strcmp(one->name, "cap") == 0 || strcmp(one->name, "lower") == 0 ||
+                       strcmp(one->name, "upper") == 0;
+    if (bound && tight(&t->b)) share = 0.0;
     t->share[k] = share;
     if (a == NULL) {
         ota_array_set(to, 0, 0, 0, 0, share);
@@ -196,6 +201,7 @@ static bool check_problem(const recipe *want, int schedule, double cap, bool dif
     lay_out(t, OTA_F64);
     b->x.options.threads = want->seed % 3 == 0 ? 2 : 1;
     if (b->x.problem.cap > 0.0) b->x.problem.cap *= cap;
+    if (b->x.problem.upper > 0.0) b->x.problem.upper *= cap, b->x.problem.lower /= cap;
     set_schedule(&b->x.options, schedule);
     b->x.problem.dropout = want->seed % 4 == 1 ? 0.3 : 0.0;
     ota_status status = make_plan(b);
@@ -232,7 +238,9 @@ static void check_cell(const cell *c) {
         for (double cap = 1.0; cap < 30.0; cap *= 1.7) {
             const bool differences = k % DIFFERENCES == 0 || test_scale() > 1;
             if (check_problem(&w, c->rounds ? (int)(seed % 5) : 0, cap, differences, &t)) break;
-            if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL) break;
+            if (strstr(c->method, ":1.3") == NULL && strstr(c->method, ":1.4") == NULL &&
+                strstr(c->method, "bounded") == NULL)
+                break;
         }
     }
     print_message(

@@ -129,6 +129,7 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
         usable += used;
     }
     const bool caps = h->rule == OTA_COLUMNS_CAPPED || h->rule == OTA_COLUMNS_ONLINE;
+    h->floor = h->rule == OTA_COLUMNS_BOUNDED ? problem->lower / problem->upper : 0.0;
     for (int64_t j = 0; j < h->m; j++) {
         if (caps) {
             h->nu[j] = problem->cap *
@@ -140,6 +141,7 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
                            ? ota_judge_column_mass(r, b, hd, j)
                            : h->nu[j] * h->mass / (double)(usable > 0 ? usable : 1);
         }
+        if (h->rule == OTA_COLUMNS_BOUNDED) h->nu[j] *= problem->upper;
         w->capacity[j] = h->nu[j];
         h->lambda[j] = lambdas ? ota_array_get(&problem->lambdas, 0, 0, 0, j) : problem->lambda;
         const bool warm = ota_array_present(&a->start_potential) && !swapped;

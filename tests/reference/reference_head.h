@@ -8,13 +8,14 @@
 typedef struct ota_reference_head {
     int64_t n, m;
     /* given */
-    double *s;           /* [n][m], -inf = forbidden */
-    double *mu;          /* [n], 0 for empty rows */
-    double *nu;          /* [m] targets; capacities for capped and online */
-    double *lambda;      /* [m] elastic */
-    double tau, order;   /* order: 1 entropy, 0 hard, else Tsallis alpha */
-    double sink;         /* -inf: none */
-    double mass;         /* sum of mu */
+    double *s;         /* [n][m], -inf = forbidden */
+    double *mu;        /* [n], 0 for empty rows */
+    double *nu;        /* [m] targets; capacities for capped and online, upper bounds for bounded */
+    double floor;      /* bounded: least sums in units of nu */
+    double *lambda;    /* [m] elastic */
+    double tau, order; /* order: 1 entropy, 0 hard, else Tsallis alpha */
+    double sink;       /* -inf: none */
+    double mass;       /* sum of mu */
     double row_strength; /* +inf: rows exact */
     double strength;
     const ota_custom *custom; /* NULL: a regulariser of ours */

@@ -7,6 +7,7 @@
  *     column update   g_j solves  sum_i P_ij = nu_j
  *                     relaxed     ... = nu_j exp(-g_j / rho)
  *                     capped      g_j <- min(0, that)
+ *                     bounded     the same for the upper bound; where that is 0, max(0, the one for the lower bound)
  *                     elastic     g_j <- (1 - lambda_j) g_j + lambda_j that
  *
  * Rounds, with R the row and C the column update, for (start, end):
@@ -127,6 +128,13 @@ static void update_rows(ota_reference_head *h, double tau, double *scratch) {
     }
 }
 
+/* The nearest g on the side of 0 that `side` is on, where the rule has two bounds or only the upper one. */
+static double keep_side(const ota_reference_head *h, double side, double g) {
+    if (h->rule == OTA_COLUMNS_CAPPED) return fmin(0.0, g);
+    if (h->rule != OTA_COLUMNS_BOUNDED || !(h->floor < 1.0)) return g;
+    return side > 0.0 ? fmax(0.0, g) : fmin(0.0, g);
+}
+
 static void update_columns(ota_reference_head *h, double tau, double relaxation, double *scratch) {
     for (int64_t j = 0; j < h->m; j++) {
         int64_t count = 0;
@@ -149,9 +157,14 @@ static void update_columns(ota_reference_head *h, double tau, double relaxation,
         const double strength = h->rule == OTA_COLUMNS_RELAXED ? h->strength : INFINITY;
         double next = solve_level(h, tau, scratch, count, h->nu[j], strength);
         if (h->rule == OTA_COLUMNS_CAPPED) next = fmin(0.0, next);
+        if (h->rule == OTA_COLUMNS_BOUNDED && next > 0.0) {
+            const double least = h->floor * h->nu[j];
+            next =
+                least > 0.0 ? fmax(0.0, solve_level(h, tau, scratch, count, least, INFINITY)) : 0.0;
+        }
+        const double side = next;
         if (rate < 1.0 || rate > 1.0) next = (1.0 - rate) * h->g[j] + rate * next;
-        if (h->rule == OTA_COLUMNS_CAPPED) next = fmin(0.0, next);
-        h->g[j] = next;
+        h->g[j] = keep_side(h, side, next);
     }
 }
 
@@ -197,6 +210,10 @@ double ota_reference_residual(ota_reference_head *h) {
             wanted = used ? wanted * exp(-h->g[j] / h->strength) : 0.0;
         }
         const bool one_sided = h->rule == OTA_COLUMNS_CAPPED || h->rule == OTA_COLUMNS_ONLINE;
+        if (h->rule == OTA_COLUMNS_BOUNDED) {
+            ota_judge_add(&columns, fmax(0.0, c - wanted) + fmax(0.0, h->floor * wanted - c));
+            continue;
+        }
         ota_judge_add(&columns, one_sided ? fmax(0.0, c - wanted) : fabs(c - wanted));
     }
     h->row_error = ota_judge_total(rows) / unit;
@@ -209,11 +226,12 @@ double ota_reference_residual(ota_reference_head *h) {
 static double shortfall(ota_reference_head *h, double tau) {
     fill_plan(h, tau);
     double error = ota_reference_residual(h);
-    if (h->rule == OTA_COLUMNS_CAPPED) {
+    if (h->rule == OTA_COLUMNS_CAPPED || h->rule == OTA_COLUMNS_BOUNDED) {
         for (int64_t j = 0; j < h->m; j++) {
-            if (h->g[j] < 0.0 && h->nu[j] > 0.0) {
-                error = fmax(error,
-                             fabs(column_sum(h, j) - h->nu[j]) / (h->mass > 0.0 ? h->mass : 1.0));
+            const double g = h->g[j], binds = g < 0.0 ? h->nu[j] : h->floor * h->nu[j];
+            if ((g < 0.0 || g > 0.0) && h->nu[j] > 0.0) {
+                error =
+                    fmax(error, fabs(column_sum(h, j) - binds) / (h->mass > 0.0 ? h->mass : 1.0));
             }
         }
     }
@@ -274,11 +292,19 @@ static bool newton_step(ota_reference_head *h, double tau, newton_space *w, doub
                 wanted *= exp(-h->g[j] / h->strength);
                 w->matrix[j * m + j] += wanted / h->strength;
             }
-            w->step[j] = wanted - column_sum(h, j);
+            const double c = column_sum(h, j);
+            if (h->rule == OTA_COLUMNS_BOUNDED)
+                wanted = h->g[j] < 0.0   ? wanted
+                         : h->g[j] > 0.0 ? h->floor * wanted
+                                         : fmin(fmax(c, h->floor * wanted), wanted);
+            w->step[j] = wanted - c;
             largest = fmax(largest, w->matrix[j * m + j]);
         }
         for (int64_t j = 0; j < m; j++) {
-            const bool held = !(h->nu[j] > 0.0) || !(w->matrix[j * m + j] > 0.0) ||
+            const bool rests = h->rule == OTA_COLUMNS_BOUNDED && h->floor < 1.0 &&
+                               !(h->g[j] < 0.0) && !(h->g[j] > 0.0) && !(w->step[j] < 0.0) &&
+                               !(w->step[j] > 0.0);
+            const bool held = rests || !(h->nu[j] > 0.0) || !(w->matrix[j * m + j] > 0.0) ||
                               (h->rule == OTA_COLUMNS_CAPPED && h->g[j] >= 0.0 && w->step[j] > 0.0);
             if (held) {
                 for (int64_t k = 0; k < m; k++) w->matrix[j * m + k] = w->matrix[k * m + j] = 0.0;
@@ -292,7 +318,8 @@ static bool newton_step(ota_reference_head *h, double tau, newton_space *w, doub
         for (double t = 1.0; t > 1e-4; t *= 0.5) {
             for (int64_t j = 0; j < m; j++) {
                 const double next = w->old[j] + (h->nu[j] > 0.0 ? t * w->step[j] : 0.0);
-                h->g[j] = h->rule == OTA_COLUMNS_CAPPED ? fmin(0.0, next) : next;
+                const double side = w->old[j] < 0.0 || w->old[j] > 0.0 ? w->old[j] : w->step[j];
+                h->g[j] = keep_side(h, side, next);
             }
             update_rows(h, tau, w->column);
             const double now = shortfall(h, tau);
@@ -417,12 +444,15 @@ static bool some_row_is_shut(ota_reference_head *h) {
 
 /* Exact and capped columns: can the masses be carried, and with positive weights? */
 static ota_status check_support(ota_reference_head *h) {
-    if (h->rule != OTA_COLUMNS_EXACT && h->rule != OTA_COLUMNS_CAPPED) return OTA_OK;
+    if (h->rule != OTA_COLUMNS_EXACT && h->rule != OTA_COLUMNS_CAPPED &&
+        h->rule != OTA_COLUMNS_BOUNDED)
+        return OTA_OK;
     bool *usable = calloc((size_t)(h->n * h->m) + 1, sizeof *usable);
     if (usable == NULL) return OTA_ENOMEM;
-    const bool total = h->rule == OTA_COLUMNS_EXACT && h->order <= 1.0;
+    const bool least = h->rule == OTA_COLUMNS_BOUNDED && h->floor > 0.0;
+    const bool total = (h->rule == OTA_COLUMNS_EXACT || least) && h->order <= 1.0;
     ota_status status = ota_reference_feasible(h, total ? usable : NULL);
-    if (status == OTA_OK && total && h->unusable > 0 && h->settings->prune) {
+    if (status == OTA_OK && total && !least && h->unusable > 0 && h->settings->prune) {
         for (int64_t k = 0; k < h->n * h->m; k++) {
             if (h->s[k] > -INFINITY && !usable[k] && h->mu[k / h->m] > 0.0 &&
                 h->nu[k % h->m] > 0.0) {
@@ -433,7 +463,7 @@ static ota_status check_support(ota_reference_head *h) {
     } else if (status == OTA_OK && total && h->unusable > 0) {
         (void)snprintf(
             h->sentence, sizeof h->sentence,
-            "exact columns cannot be reached with positive weights: %lld allowed pairs are on no "
+            "the columns cannot be reached with positive weights: %lld allowed pairs are on no "
             "feasible plan",
             (long long)h->unusable);
         status = OTA_INFEASIBLE;

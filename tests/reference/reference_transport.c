@@ -1,9 +1,11 @@
 /* Transport with real masses for the judge, by successive shortest paths in the residual graph:
  *
  *     maximise sum_ij P_ij S_ij    over P >= 0 on the support,  P 1 = mu,  P^T 1 = nu  or  <= nu
+ *                                  or between floor nu and nu
  *
  * (Bellman-Ford, so scores of any sign; with all scores 0 it is a maximum flow.) The sink is one
- * more column. Potentials are shortest distances in the residual graph of the optimal P [LIT-06,
+ * more column. A column between two bounds is two: one that takes the least sum, whose scores are raised until it is
+ * full, and one for the rest. Potentials are shortest distances in the residual graph of the optimal P [LIT-06,
  * ELA-14]:
  *
  *     S_ij + f_i + g_j <= 0, equality where P_ij > 0
@@ -17,6 +19,8 @@
 
 typedef struct network {
     int64_t n, m;               /* m includes the sink's column */
+    int64_t keys;               /* columns [0, keys); those of least sums follow, then the sink */
+    double bonus;               /* on the scores of the least sums while they are filled */
     double *s, *p;              /* [n][m] */
     double *mu, *room;          /* [n] still to send, [m] still to take */
     double *to_row, *to_column; /* distances */
@@ -42,7 +46,9 @@ static double *doubles(int64_t count) { return calloc((size_t)count + 1, sizeof(
 
 static bool network_make(network *w, const ota_reference_head *head, bool flat) {
     const bool has_sink = head->sink > -INFINITY;
-    *w = (network){.n = head->n, .m = head->m + (has_sink ? 1 : 0)};
+    const bool least = head->floor > 0.0;
+    *w = (network){
+        .n = head->n, .m = head->m + (least ? head->m : 0) + (has_sink ? 1 : 0), .keys = head->m};
     w->s = doubles(w->n * w->m);
     w->p = doubles(w->n * w->m);
     w->mu = doubles(w->n);
@@ -57,17 +63,31 @@ static bool network_make(network *w, const ota_reference_head *head, bool flat) 
         return false;
     }
     double target = 0.0;
+    double largest = 0.0;
     for (int64_t j = 0; j < head->m; j++) {
         w->room[j] = head->nu[j];
+        if (least) {
+            w->room[head->m + j] = head->floor * head->nu[j];
+            w->room[j] = fmax(0.0, head->nu[j] - w->room[head->m + j]);
+        }
         target += head->nu[j];
     }
+    for (int64_t k = 0; k < head->n * head->m; k++) {
+        if (head->s[k] > -INFINITY) largest = fmax(largest, fabs(head->s[k]));
+    }
+    if (has_sink) largest = fmax(largest, fabs(head->sink));
+    /* Above what any exchange along a path gains. */
+    w->bonus = flat ? 1.0 : 2.0 * largest * (double)(head->n + head->m) + 1.0;
     if (has_sink)
-        w->room[head->m] = head->rule == OTA_COLUMNS_EXACT ? head->mass - target : head->mass;
+        w->room[w->m - 1] = head->rule == OTA_COLUMNS_EXACT ? head->mass - target : head->mass;
     for (int64_t i = 0; i < w->n; i++) {
         w->mu[i] = head->mu[i];
         for (int64_t j = 0; j < w->m; j++) {
-            const double s = j < head->m ? head->s[i * head->m + j] : head->sink;
-            w->s[i * w->m + j] = flat && s > -INFINITY ? 0.0 : s;
+            const bool key = j < head->m, second = !key && least && j < 2 * head->m;
+            const double s = key      ? head->s[i * head->m + j]
+                             : second ? head->s[i * head->m + j - head->m]
+                                      : head->sink;
+            w->s[i * w->m + j] = (flat && s > -INFINITY ? 0.0 : s) + (second ? w->bonus : 0.0);
         }
     }
     return true;
@@ -163,6 +183,19 @@ static ota_status send_all(network *w, double mass, double imbalance, int64_t *s
     return OTA_OK;
 }
 
+/* Is every least sum there? Takes the bonus off their scores. */
+static ota_status check_least(network *w, const ota_reference_head *head) {
+    const double crumbs =
+        (head->imbalance + 8.0 * DBL_EPSILON * (double)(w->n + w->m)) * head->mass;
+    const bool sink = head->sink > -INFINITY;
+    double missing = 0.0;
+    for (int64_t j = w->keys; j < w->m - (sink ? 1 : 0); j++) {
+        missing += w->room[j];
+        for (int64_t i = 0; i < w->n; i++) w->s[i * w->m + j] -= w->bonus;
+    }
+    return missing > crumbs ? OTA_INFEASIBLE : OTA_OK;
+}
+
 /* Potentials of the optimal P: y_j = -g_j and f_i are shortest distances from a node of value 0. */
 static void potentials(network *w, bool capped, const double *slack, double *f, double *g) {
     double zero = 0.0;
@@ -179,7 +212,7 @@ static void potentials(network *w, bool capped, const double *slack, double *f, 
             if (slack[j] > 0.0) y = fmin(y, zero);
             if (y < w->to_column[j]) changed = true;
             w->to_column[j] = y;
-            const bool pinned = capped || (slack[j] > 0.0);
+            const bool pinned = (capped && j < w->keys) || (slack[j] > 0.0);
             if (pinned && y < zero) {
                 zero = y;
                 changed = true;
@@ -195,7 +228,7 @@ static void potentials(network *w, bool capped, const double *slack, double *f, 
         }
     }
     for (int64_t j = 0; j < w->m; j++)
-        g[j] = capped ? fmin(0.0, zero - w->to_column[j]) : zero - w->to_column[j];
+        g[j] = capped && j < w->keys ? fmin(0.0, zero - w->to_column[j]) : zero - w->to_column[j];
     for (int64_t i = 0; i < w->n; i++) {
         double best = -INFINITY;
         for (int64_t j = 0; j < w->m; j++) {
@@ -261,21 +294,28 @@ ota_status ota_reference_hard(ota_reference_head *head) {
     if (!network_make(&w, head, false)) return OTA_ENOMEM;
     int64_t stuck = 0;
     ota_status status = send_all(&w, head->mass, head->imbalance, &stuck);
+    if (status == OTA_OK) status = check_least(&w, head);
     double *slack = doubles(w.m), *g = doubles(w.m);
     if (slack == NULL || g == NULL) status = OTA_ENOMEM;
     if (status == OTA_OK) {
-        const bool capped = head->rule == OTA_COLUMNS_CAPPED;
+        const bool capped = head->rule == OTA_COLUMNS_CAPPED || head->rule == OTA_COLUMNS_BOUNDED;
+        const bool least = head->floor > 0.0, sink = head->sink > -INFINITY;
         /* Only the sink of exact columns is pinned there: its potential is 0 by definition. */
         for (int64_t j = 0; j < w.m; j++) {
-            slack[j] = j == m ? 1.0 : capped ? w.room[j] : 0.0;
+            slack[j] = sink && j == w.m - 1 ? 1.0 : capped && j < m ? w.room[j] : 0.0;
         }
         potentials(&w, capped, slack, head->f, g);
         for (int64_t i = 0; i < n; i++) {
-            for (int64_t j = 0; j < m; j++) head->p[i * m + j] = w.p[i * w.m + j];
-            if (w.m > m) head->rest[i] = w.p[i * w.m + m];
+            for (int64_t j = 0; j < m; j++)
+                head->p[i * m + j] = w.p[i * w.m + j] + (least ? w.p[i * w.m + m + j] : 0.0);
+            if (sink) head->rest[i] = w.p[i * w.m + w.m - 1];
             if (head->f[i] >= INFINITY) head->f[i] = -INFINITY;
         }
-        for (int64_t j = 0; j < m; j++) head->g[j] = g[j];
+        for (int64_t j = 0; j < m; j++) {
+            const bool second = least && head->nu[j] > 0.0;
+            const bool first = !second || head->floor < 1.0;
+            head->g[j] = !second ? g[j] : !first ? g[m + j] : fmax(g[j], g[m + j]);
+        }
         (void)ota_reference_residual(head);
     }
     free(slack);
@@ -294,12 +334,18 @@ static void find_usable(network *w, bool exact, ota_reference_head *head, bool *
         if (w->p[k] <= crumb) w->p[k] = 0.0;
     }
     head->unusable = 0;
-    for (int64_t j = 0; j < m; j++) {
+    const bool least = head->floor > 0.0;
+    bool *some = calloc((size_t)(n * m) + 1, sizeof *some);
+    if (some == NULL) return;
+    for (int64_t c = 0; c < (least ? 2 * m : m); c++) {
+        const int64_t j = c % m;
+        const double size =
+            !least ? head->nu[j] : (c < m ? 1.0 - head->floor : head->floor) * head->nu[j];
         /* Breadth-first by sweeps: which rows does column j reach? Columns with room reach each
          * other through the slack of a <= rule. */
         for (int64_t i = 0; i < n; i++) w->to_row[i] = 0.0;
         for (int64_t k = 0; k < w->m; k++) w->to_column[k] = 0.0;
-        w->to_column[j] = 1.0;
+        w->to_column[c] = 1.0;
         bool changed = true;
         while (changed) {
             changed = false;
@@ -317,8 +363,10 @@ static void find_usable(network *w, bool exact, ota_reference_head *head, bool *
                 }
             }
             for (int64_t k = 0; !exact && k < w->m; k++) {
-                if (!(w->to_column[k] > 0.0) || !(w->room[k] > 0.0)) continue;
+                if (!(w->to_column[k] > 0.0) || !(w->room[k] > crumb)) continue;
+                if (least && k >= m && k < 2 * m) continue;
                 for (int64_t other = 0; other < w->m; other++) {
+                    if (least && other >= m && other < 2 * m) continue;
                     double taken = 0.0;
                     for (int64_t i = 0; i < n; i++) taken += w->p[i * w->m + other];
                     if (!(w->to_column[other] > 0.0) && taken > 0.0) {
@@ -329,13 +377,18 @@ static void find_usable(network *w, bool exact, ota_reference_head *head, bool *
             }
         }
         for (int64_t i = 0; i < n; i++) {
-            const bool carries = head->mu[i] > 0.0 && head->nu[j] > 0.0;
+            const bool carries = head->mu[i] > 0.0 && size > 0.0;
             const bool use =
-                allowed(w, i, j) && (w->p[i * w->m + j] > 0.0 || (carries && w->to_row[i] > 0.0));
-            if (allowed(w, i, j) && carries && !use) head->unusable++;
-            if (usable != NULL) usable[i * m + j] = use;
+                allowed(w, i, c) && (w->p[i * w->m + c] > 0.0 || (carries && w->to_row[i] > 0.0));
+            some[i * m + j] = some[i * m + j] || use;
         }
     }
+    for (int64_t k = 0; k < n * m; k++) {
+        const bool carries = head->mu[k / m] > 0.0 && head->nu[k % m] > 0.0;
+        if (allowed(w, k / m, k % m) && carries && !some[k]) head->unusable++;
+        if (usable != NULL) usable[k] = some[k];
+    }
+    free(some);
 }
 
 ota_status ota_reference_feasible(ota_reference_head *head, bool *usable) {
@@ -344,6 +397,7 @@ ota_status ota_reference_feasible(ota_reference_head *head, bool *usable) {
     if (!network_make(&w, head, true)) return OTA_ENOMEM;
     int64_t stuck = 0;
     ota_status status = send_all(&w, head->mass, head->imbalance, &stuck);
+    if (status == OTA_OK) status = check_least(&w, head);
     if (status == OTA_OK && usable != NULL)
         find_usable(&w, head->rule == OTA_COLUMNS_EXACT, head, usable);
     network_free(&w);

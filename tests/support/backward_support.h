@@ -152,6 +152,12 @@ static inline void set_up(bench *t, const recipe *want, ota_type type, bool coup
         g->cap = gradient_array(t, type, 1, 1, 1, 1);
         add_knob(t, "cap", NULL, &p->cap, &g->cap, false);
     }
+    if (p->columns == OTA_COLUMNS_BOUNDED) {
+        g->lower = gradient_array(t, type, 1, 1, 1, 1);
+        g->upper = gradient_array(t, type, 1, 1, 1, 1);
+        if (p->lower > 0.0) add_knob(t, "lower", NULL, &p->lower, &g->lower, false);
+        add_knob(t, "upper", NULL, &p->upper, &g->upper, false);
+    }
     if (p->columns == OTA_COLUMNS_RELAXED ||
         (p->columns == OTA_COLUMNS_ELASTIC && p->lambda > 0.0)) {
         g->strength = gradient_array(t, type, 1, 1, 1, 1);
@@ -224,15 +230,18 @@ static inline uint64_t mix(uint64_t hash, uint64_t value) {
     return hash * 0xbf58476d1ce4e5b9u;
 }
 
-/* Which pairs, caps and capacities are active. */
+static inline uint64_t side_of(double g) { return g < 0.0 ? 1u : g > 0.0 ? 2u : 0u; }
+
+/* Which pairs, bounds and capacities are active. */
 static inline uint64_t active_set(const bench *t) {
     const ota_problem *p = &t->x.problem;
     const recipe *w = &t->x.want;
     const ota_arrays *a = &t->x.arrays;
     const bool turned = p->axis == OTA_AXIS_COLUMNS;
+    const bool kinks = p->columns == OTA_COLUMNS_CAPPED || p->columns == OTA_COLUMNS_BOUNDED;
     uint64_t hash = 1;
     if (p->regulariser == OTA_SOFTMAX && p->columns != OTA_COLUMNS_CAPPED &&
-        p->columns != OTA_COLUMNS_ONLINE)
+        p->columns != OTA_COLUMNS_BOUNDED && p->columns != OTA_COLUMNS_ONLINE)
         return hash;
     for (int64_t b = 0; b < w->batch; b++) {
         for (int64_t h = 0; h < w->heads; h++) {
@@ -246,11 +255,11 @@ static inline uint64_t active_set(const bench *t) {
                     const bool empty = p->columns == OTA_COLUMNS_ONLINE && left < 1.0e-11;
                     hash = mix(hash, (weight > 0.0) + 2u * empty);
                 }
-                if (p->columns == OTA_COLUMNS_CAPPED && !turned)
-                    hash = mix(hash, ota_array_get(&a->column_potential, b, h, 0, j) < 0.0);
+                if (kinks && !turned)
+                    hash = mix(hash, side_of(ota_array_get(&a->column_potential, b, h, 0, j)));
             }
-            for (int64_t i = 0; i < w->n && turned && p->columns == OTA_COLUMNS_CAPPED; i++)
-                hash = mix(hash, ota_array_get(&a->row_potential, b, h, 0, i) < 0.0);
+            for (int64_t i = 0; i < w->n && turned && kinks; i++)
+                hash = mix(hash, side_of(ota_array_get(&a->row_potential, b, h, 0, i)));
         }
     }
     return hash;

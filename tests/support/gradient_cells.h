@@ -22,6 +22,9 @@ static const cell rows_alone[] = {{"LIT-17 LIT-21", "softmax", ALL, false},
 static const cell coupled[] = {{"DER-13", "softmax/exact", 36, false},
                                {"DER-14", "softmax/relaxed:0.7", ALL, false},
                                {"DER-14", "softmax/capped:1.3", ALL, false},
+                               {"DER-14", "softmax/bounded:0.5,1.7", 50, false},
+                               {"DER-12 DER-14", "entmax:1.5/bounded:0.4,1.9", 50, false},
+                               {"DER-12 DER-14", "sparsemax/bounded:0.3,2.1", 50, false},
                                {"DER-12 DER-14", "entmax:1.5/exact", 36, false},
                                {"DER-12 DER-14", "sparsemax/exact", 30, false},
                                {"DER-12 DER-14", "entmax:1.5/relaxed:0.8", ALL, false},
@@ -37,6 +40,7 @@ static const cell in_order[] = {{"DER-14", "softmax/prefix", 30, false},
 static const cell in_rounds[] = {{"DER-15", "softmax/exact", 48, true},
                                  {"DER-15", "softmax/relaxed:0.7", ALL, true},
                                  {"DER-15", "softmax/capped:1.3", ALL, true},
+                                 {"DER-15", "softmax/bounded:0.8,1.3", 60, true},
                                  {"DER-15", "softmax/elastic:0.4,3", ALL, true}};
 
 /* What fixed rounds do beside the plain update. */

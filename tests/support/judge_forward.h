@@ -299,22 +299,31 @@ static inline void judge_simplex(const drawn *x, const measure *m, int64_t b, in
     }
 }
 
-/* Is the capacity of the keys that some query may use below the rows' mass? A sink takes any rest. */
-static inline bool short_of_room(const drawn *x, const ota_resolved *r, int64_t b, int64_t h) {
-    double room = 0.0, mass = 0.0;
-    for (int64_t j = 0; j < r->keys; j++) {
-        bool used = false;
-        for (int64_t i = 0; i < r->queries; i++)
-            used |= ota_array_get(&x->exact.coupling, b, h, i, j) > 0.0;
-        if (used) room += r->problem.cap * ota_column_mass(r, b, h, j, 1.0);
-    }
+/* Can the keys that some query may use not take the rows' mass, or must they take more? A sink takes any rest. */
+static inline bool bounds_fail(const drawn *x, const ota_resolved *r, int64_t b, int64_t h) {
+    const bool bounded = r->problem.columns == OTA_COLUMNS_BOUNDED;
+    const double upper = bounded ? r->problem.upper : r->problem.cap;
+    double room = 0.0, mass = 0.0, least = 0.0, usable = 0.0;
     for (int64_t i = 0; i < r->queries; i++) {
         bool open = false;
         for (int64_t j = 0; j < r->keys; j++)
             open |= ota_array_get(&x->exact.coupling, b, h, i, j) > 0.0;
         if (open) mass += ota_row_mass(r, b, h, i);
     }
-    return !r->has_sink && room < mass;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t j = 0; j < r->keys; j++) {
+            bool used = false;
+            for (int64_t i = 0; i < r->queries; i++)
+                used |= ota_array_get(&x->exact.coupling, b, h, i, j) > 0.0;
+            usable += used && pass == 0 ? 1.0 : 0.0;
+            if (pass == 0) continue;
+            const double nu = ota_column_mass(r, b, h, j, bounded ? mass / usable : 1.0);
+            if (used) room += upper * nu;
+            if (bounded && (used || ota_array_present(&r->problem.column_mass)))
+                least += r->problem.lower * nu;
+        }
+    }
+    return (!r->has_sink && room < mass) || least > mass * (1.0 - 1e-9);
 }
 
 static inline void judge_head(const drawn *x, measure *m, int64_t b, int64_t h) {
@@ -322,10 +331,12 @@ static inline void judge_head(const drawn *x, measure *m, int64_t b, int64_t h) 
     const int64_t head = b * r->heads + h;
     const ota_status got = x->arrays.heads[head].status, want = x->exact.heads[head].status;
     /* Capacities below the mass are refused before the rounds that the reference just runs. */
-    const bool excused = (got == OTA_INFEASIBLE && want == OTA_FIXED_ITERS &&
-                          x->problem.columns == OTA_COLUMNS_CAPPED && short_of_room(x, r, b, h)) ||
-                         (got == OTA_NOT_CONVERGED && want == OTA_INFEASIBLE) ||
-                         (got == OTA_INFEASIBLE && want == OTA_NOT_CONVERGED);
+    const bool excused =
+        (got == OTA_INFEASIBLE && want == OTA_FIXED_ITERS &&
+         (x->problem.columns == OTA_COLUMNS_CAPPED || x->problem.columns == OTA_COLUMNS_BOUNDED) &&
+         bounds_fail(x, r, b, h)) ||
+        (got == OTA_NOT_CONVERGED && want == OTA_INFEASIBLE) ||
+        (got == OTA_INFEASIBLE && want == OTA_NOT_CONVERGED);
     if (got != want && !excused) complain(x, "status", head, 0, 0, (double)got, (double)want, 0.0);
     if (got < OTA_OK) {
         judge_poison(x, b, h, head);
@@ -359,14 +370,16 @@ static inline void judge_certificate(const drawn *x, const measure *m) {
     const double floor = residual_floor(m->u, m->range, 1.0) * (double)(x->want.n + x->want.m);
     if (x->want.end == OTA_SIDE_ROWS && !x->want.relaxed_rows)
         check_value(x, "certified row error", 0, 0, 0, c.row_error, 0.0, row_sum_slack(m->u));
-    if (tolerant && (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED ||
-                     rule == OTA_COLUMNS_CAPPED || rule == OTA_COLUMNS_ONLINE)) {
+    if (tolerant &&
+        (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED || rule == OTA_COLUMNS_CAPPED ||
+         rule == OTA_COLUMNS_BOUNDED || rule == OTA_COLUMNS_ONLINE)) {
         check_value(x, "certified column error", 0, 0, 0, c.column_error, 0.0,
                     m->resolved.settings.tolerance + floor);
     }
     check_value(x, "certified outside", 0, 0, 0, c.outside, 0.0, 0.0);
     if (c.minimum < 0.0) complain(x, "certified minimum", 0, 0, 0, c.minimum, 0.0, 0.0);
-    if (m->hard && (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_CAPPED)) {
+    if (m->hard &&
+        (rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_CAPPED || rule == OTA_COLUMNS_BOUNDED)) {
         const double size = (m->range + 1.0) * fmax(1.0, c.receiver_max * (double)x->want.n);
         check_value(x, "certified gap", 0, 0, 0, c.gap, 0.0,
                     64.0 * m->u * size * (double)(x->want.n * x->want.m + 1) *
@@ -394,7 +407,8 @@ static inline void judge(const drawn *x) {
     m.u = unit_roundoff(x->want.type == OTA_F64 || x->result.promoted ? OTA_F64 : OTA_F32);
     m.rounds = r->settings.fixed ? (double)(r->settings.rounds + 1) : 1.0;
     const bool stops = rule == OTA_COLUMNS_EXACT || rule == OTA_COLUMNS_RELAXED ||
-                       rule == OTA_COLUMNS_CAPPED || rule == OTA_COLUMNS_PREFIX;
+                       rule == OTA_COLUMNS_CAPPED || rule == OTA_COLUMNS_BOUNDED ||
+                       rule == OTA_COLUMNS_PREFIX;
     m.by_residual = stops && (!r->settings.fixed || rule == OTA_COLUMNS_PREFIX);
     m.scores = calloc((size_t)(r->queries * r->keys) + 1, sizeof(double));
     m.growth = calloc((size_t)(r->queries * r->keys) + 1, sizeof(double));

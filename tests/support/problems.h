@@ -398,7 +398,7 @@ static inline void draw_masses(drawn *x, dice *d) {
     if (w->row_mass) p->row_mass = input(x, d, OTA_F64, 1, w->heads, 1, w->n, masses, 2.0);
     const bool exact = p->columns == OTA_COLUMNS_EXACT;
     if (!w->column_mass && !(exact && sink)) return;
-    if (!exact) {
+    if (!exact && p->columns != OTA_COLUMNS_BOUNDED) {
         p->column_mass = input(x, d, OTA_F32, 1, w->heads, 1, w->m, masses, 1.0);
         return;
     }
