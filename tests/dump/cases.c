@@ -28,6 +28,12 @@ static const cell cells[] = {
 };
 enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 
+/* Of the cases from DUMP_BOUNDED on: later rules do not change the cases before them. */
+static const cell bounded[] = {{OTA_SOFTMAX, OTA_COLUMNS_BOUNDED, 6.0, false},
+                               {OTA_ENTMAX, OTA_COLUMNS_BOUNDED, 2.0, true},
+                               {OTA_HARD, OTA_COLUMNS_BOUNDED, 2.0, true}};
+enum { BOUNDED = (int)(sizeof bounded / sizeof bounded[0]) };
+
 /* Clipped squares: sparsemax written by a caller. */
 static double custom_weight(void *user, double x) {
     (void)user;
@@ -43,9 +49,12 @@ static double custom_value(void *user, double p) {
 }
 
 static const cell *draw_cell(dump_case *c) {
+    const bool late = c->number >= DUMP_BOUNDED;
+    const cell *from = late ? bounded : cells;
+    const int count = late ? BOUNDED : CELLS;
     double weights[CELLS];
-    for (int k = 0; k < CELLS; k++) weights[k] = cells[k].weight;
-    const cell *row = &cells[dump_weighted(&c->dice, weights, CELLS)];
+    for (int k = 0; k < count; k++) weights[k] = from[k].weight;
+    const cell *row = &from[dump_weighted(&c->dice, weights, count)];
     ota_problem *p = &c->problem;
     dump_dice *d = &c->dice;
     p->size = sizeof *p;
@@ -73,6 +82,10 @@ static const cell *draw_cell(dump_case *c) {
             p->row_strength = DUMP_ONE_OF(d, 0.5, 1.25, 4.0);
         }
     }
+    if (row->columns == OTA_COLUMNS_BOUNDED) {
+        p->lower = DUMP_ONE_OF(d, 0.0, 0.3, 0.5, 0.8, 0.95, 1.0);
+        p->upper = p->lower < 1.0 ? DUMP_ONE_OF(d, 1.0, 1.1, 1.5, 2.0, 4.0) : 1.0;
+    }
     if (row->columns == OTA_COLUMNS_ELASTIC) {
         p->lambda = DUMP_ONE_OF(d, 0.0, 0.3, 0.5, 1.0, 1.0, 1.5);
         p->steps = (int64_t)DUMP_ONE_OF(d, 0.0, 1.0, 2.0, 4.0, 8.0);
@@ -85,9 +98,10 @@ static const cell *draw_cell(dump_case *c) {
 static void draw_sizes(dump_case *c, const cell *row) {
     static const double weights[DUMP_SIZE_KINDS] = {4.0, 46.0, 11.0, 18.0, 2.5, 13.0, 6.0};
     dump_dice *d = &c->dice;
-    const bool coupled = row->regulariser == OTA_SOFTMAX && (row->columns == OTA_COLUMNS_EXACT ||
-                                                             row->columns == OTA_COLUMNS_RELAXED ||
-                                                             row->columns == OTA_COLUMNS_CAPPED);
+    const bool coupled =
+        row->regulariser == OTA_SOFTMAX &&
+        (row->columns == OTA_COLUMNS_EXACT || row->columns == OTA_COLUMNS_RELAXED ||
+         row->columns == OTA_COLUMNS_CAPPED || row->columns == OTA_COLUMNS_BOUNDED);
     const bool prefix = row->columns == OTA_COLUMNS_PREFIX;
     c->kind = (dump_size_kind)dump_weighted(d, weights, DUMP_SIZE_KINDS);
     if (c->kind == DUMP_LEAD && !coupled) c->kind = DUMP_MIDDLE;

@@ -49,6 +49,11 @@ typedef struct dump_outputs {
     int count;
 } dump_outputs;
 
+enum {
+    DUMP_BOUNDED = 10000,
+    DUMP_CASES = 10600
+}; /* the first case of bounded columns; all cases */
+
 typedef struct dump_case {
     int64_t number;
     dump_dice dice;

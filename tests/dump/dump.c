@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CASES = 10000, PROCESSES = 2, MOST_PROCESSES = 64, MOST_SECONDS = 120 };
+enum { PROCESSES = 2, MOST_PROCESSES = 64, MOST_SECONDS = 120 };
 
 /* In memory that all processes see. */
 typedef struct shared {
@@ -141,7 +141,7 @@ static int64_t number_of(const char *text) {
 }
 
 static settings read_settings(int argc, char **argv) {
-    settings o = {.count = CASES, .explain = -1, .processes = PROCESSES};
+    settings o = {.count = DUMP_CASES, .explain = -1, .processes = PROCESSES};
     for (int k = 1; k < argc; k++) {
         const char *word = argv[k];
         if (strcmp(word, "--parts") == 0) {

@@ -86,7 +86,7 @@ static void draw_forward(dump_case *c) {
 
 /* Which of the parameters have a derivative here. */
 typedef struct admitted {
-    bool values, matrix, order, cap, strength, row_strength, column_mass;
+    bool values, matrix, order, cap, bounds, strength, row_strength, column_mass;
 } admitted;
 
 static admitted admits(const dump_case *c) {
@@ -98,6 +98,7 @@ static admitted admits(const dump_case *c) {
                       .matrix = p->scores.type != OTA_NO_TYPE,
                       .order = p->regulariser == OTA_ENTMAX,
                       .cap = caps,
+                      .bounds = p->columns == OTA_COLUMNS_BOUNDED,
                       .strength = p->columns == OTA_COLUMNS_RELAXED || lambda,
                       .row_strength = p->rows == OTA_ROWS_RELAXED,
                       .column_mass = p->column_mass.type != OTA_NO_TYPE || caps ||
@@ -170,6 +171,10 @@ static void draw_backward(dump_case *c) {
     take(&rest, "d temperature", &g->temperature, true, &heads);
     take(&rest, "d order", &g->order, has.order, &number);
     take(&rest, "d cap", &g->cap, has.cap, &number);
+    if (has.bounds) {
+        take(&rest, "d lower", &g->lower, true, &number);
+        take(&rest, "d upper", &g->upper, true, &number);
+    }
     take(&rest, "d strength", &g->strength, has.strength, &number);
     take(&rest, "d row_strength", &g->row_strength, has.row_strength, &number);
     take(&rest, "d row_mass", &g->row_mass, true, &of_queries);
@@ -201,6 +206,10 @@ static void draw_jvp(dump_case *c) {
     take(&few, "temperature", &t->temperature, true, &heads);
     take(&few, "order", &t->order, has.order, &number);
     take(&few, "cap", &t->cap, has.cap, &number);
+    if (has.bounds) {
+        take(&few, "lower", &t->lower, true, &number);
+        take(&few, "upper", &t->upper, true, &number);
+    }
     take(&few, "strength", &t->strength, has.strength, &number);
     take(&few, "row_strength", &t->row_strength, has.row_strength, &number);
     take(&rare, "row_mass", &t->row_mass, true, &of_queries);

@@ -55,7 +55,8 @@ void dump_draw_masses(dump_case *c) {
         /* Elements that share a place cannot be scaled one by one. */
         *governed = dump_array(c->memory, d, &shape, dump_any_layout(d, 0.6, true), NULL);
         dump_fill(governed, d, rule, 1.0);
-        if (exact) match_totals(governed, other, other_count, c->sink ? 0.75 : 1.0);
+        if (exact || p->columns == OTA_COLUMNS_BOUNDED)
+            match_totals(governed, other, other_count, c->sink ? 0.75 : 1.0);
     } else if (!governs && dump_chance(d, 0.002)) {
         const dump_shape shape = dump_shape_of(OTA_F64, batch, heads, 1, governed_count);
         *governed = dump_input(c, &shape, DUMP_MASS, 1.0); /* refused */
@@ -78,7 +79,7 @@ void dump_draw_masses(dump_case *c) {
 bool dump_to_tolerance(const dump_case *c) {
     const ota_column_rule columns = c->problem.columns;
     const bool coupled = columns == OTA_COLUMNS_EXACT || columns == OTA_COLUMNS_RELAXED ||
-                         columns == OTA_COLUMNS_CAPPED;
+                         columns == OTA_COLUMNS_CAPPED || columns == OTA_COLUMNS_BOUNDED;
     return coupled && c->options.rounds == 0;
 }
 
