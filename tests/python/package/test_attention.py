@@ -25,6 +25,7 @@ METHODS = [
     "softmax/exact",
     "softmax/relaxed:0.5",
     "softmax/capped:1.3",
+    "softmax/bounded:0.6,1.5",
     "softmax/elastic:0.5,4",
     "softmax/prefix",
     "softmax/online:1.5",

@@ -17,6 +17,7 @@ METHODS = [
     "softmax/exact",
     "softmax/relaxed:0.7",
     "softmax/capped:1.3",
+    "softmax/bounded:0.6,1.5",
     "softmax/elastic:0.4,3",
     "ceta{rounds=3}",
     "softmax/online:1.5",

@@ -20,6 +20,7 @@ METHODS = [
     "softmax/exact",
     "softmax/relaxed:0.5",
     "softmax/capped:1.3",
+    "softmax/bounded:0.6,1.5",
     "softmax/elastic:0.5,4",
     "softmax/prefix",
     "softmax/online:1.5",
@@ -27,7 +28,7 @@ METHODS = [
     "entmax:1.5/exact",
     "entmax:1.5/capped:1.3",
 ]
-COUPLED = [m for m in METHODS if any(word in m for word in ("exact", "relaxed", "capped", "elastic"))]
+COUPLED = [m for m in METHODS if any(word in m for word in ("exact", "relaxed", "capped", "bounded", "elastic"))]
 CHECK = {"eps": 1e-5, "atol": 1e-7, "rtol": 1e-5}
 TIGHT = 1e-13
 

@@ -109,6 +109,20 @@ def capped(S: np.ndarray, allowed: np.ndarray, tau: float, cap: float) -> np.nda
     return scaling(S, allowed, tau, lambda g, c: np.minimum(0.0, g + tau * (np.log(cap) - c)))
 
 
+def bounded(
+    S: np.ndarray, allowed: np.ndarray, tau: float, lower: float, upper: float
+) -> np.ndarray:
+    """g < 0 only where a key has its largest sum, g > 0 only where it has its least one, else 0."""
+    with np.errstate(divide="ignore"):
+        low, high = np.log(lower * shares(allowed)), np.log(upper * shares(allowed))
+
+    def update(g: np.ndarray, c: np.ndarray) -> np.ndarray:
+        full, bare = g + tau * (high - c), g + tau * (low - c)
+        return np.where(full < 0.0, full, np.where(bare > 0.0, bare, 0.0))
+
+    return scaling(S, allowed, tau, update)
+
+
 def prefix(S: np.ndarray, tau: float) -> np.ndarray:
     n, m = S.shape
     P = np.zeros_like(S)
@@ -135,8 +149,10 @@ def online(S: np.ndarray, allowed: np.ndarray, tau: float, cap: float) -> np.nda
     return P
 
 
-def transport_value(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, equal: bool) -> float:
-    """Least <P,C> with rows mu and columns = nu, or <= nu."""
+def transport_value(
+    C: np.ndarray, mu: np.ndarray, nu: np.ndarray, equal: bool, least: np.ndarray | None = None
+) -> float:
+    """Least <P,C> with rows mu and columns = nu, or <= nu, or between least and nu."""
     n, m = C.shape
     rows = np.kron(np.eye(n), np.ones((1, m)))
     columns = np.kron(np.ones((1, n)), np.eye(m))
@@ -146,7 +162,9 @@ def transport_value(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, equal: bool) 
     if equal:
         done = linprog(cost, A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([mu, nu]), bounds=bounds)
     else:
-        done = linprog(cost, A_ub=columns, b_ub=nu, A_eq=rows, b_eq=mu, bounds=bounds)
+        sides = columns if least is None else np.vstack([columns, -columns])
+        ends = nu if least is None else np.concatenate([nu, -least])
+        done = linprog(cost, A_ub=sides, b_ub=ends, A_eq=rows, b_eq=mu, bounds=bounds)
     assert done.success
     return float(done.fun)
 

@@ -169,6 +169,7 @@ COUPLED = {
     "softmax/exact": (lambda S, allowed: oracles.exact(S, allowed, 0.8), "CETA-02 CETA-06 TOT-12 ELA-03"),
     "softmax/relaxed:0.6": (lambda S, allowed: oracles.relaxed(S, allowed, 0.8, 0.6), "DER-01 DER-10"),
     "softmax/capped:1.1": (lambda S, allowed: oracles.capped(S, allowed, 0.8, 1.1), "DER-02"),
+    "softmax/bounded:0.8,1.2": (lambda S, allowed: oracles.bounded(S, allowed, 0.8, 0.8, 1.2), "DER-02"),
     "elastic:0.4,5": (lambda S, allowed: oracles.elastic(S, allowed, 0.8, 0.4, 5), "ELA-09"),
     "softmax/online:1.3": (lambda S, allowed: oracles.online(S, allowed, 0.8, 1.3), "DER-23"),
 }
@@ -263,7 +264,7 @@ def test_infeasible_supports_say_so(tmp_path: Path) -> None:
 
 @named(TOTAL)
 @pytest.mark.parametrize("order", [1.5, 2.0])
-@pytest.mark.parametrize("columns", ["exact", "capped:1.1", "relaxed:0.5"])
+@pytest.mark.parametrize("columns", ["exact", "capped:1.1", "bounded:0.9,1.1", "relaxed:0.5"])
 def test_sparse_coupled_plans_are_optimal(tmp_path: Path, mask: Mask, order: float, columns: str) -> None:
     S = rng(order, columns).normal(size=(SIZE, SIZE))
     flags, allowed = mask(tmp_path, SIZE, SIZE)
@@ -285,6 +286,11 @@ def test_sparse_coupled_plans_are_optimal(tmp_path: Path, mask: Mask, order: flo
         # Complementary slackness: a key below its cap has no price.
         spec.check("DER-02", np.maximum(0.0, g).max(), 1e-12)
         spec.check("DER-02", np.abs(g[c < 1.1 - 1e-7]).max(initial=0.0), 1e-7)
+    elif columns.startswith("bounded"):
+        full, bare = 1.1 * target - c, c - 0.9 * target
+        spec.check("DER-02", (np.maximum(0.0, -full) + np.maximum(0.0, -bare)).sum() / SIZE, 1e-9)
+        spec.check("DER-02", np.maximum(0.0, -g)[full > 1e-7].max(initial=0.0), 1e-7)
+        spec.check("DER-02", np.maximum(0.0, g)[bare > 1e-7].max(initial=0.0), 1e-7)
     else:
         spec.check("DER-01", np.abs(c - target * np.exp(-g / 0.5)).sum() / SIZE, 1e-9)
     assert result["status"] == "ok"
@@ -342,7 +348,7 @@ def test_sparse_costs_match_or_are_refused_as_scipy_does(tmp_path: Path) -> None
     assert 5 < refused < 55
 
 
-@pytest.mark.parametrize("rule", ["exact", "capped:1.7"])
+@pytest.mark.parametrize("rule", ["exact", "capped:1.7", "bounded:0.6,1.7"])
 def test_transport_agrees_with_linear_programming(tmp_path: Path, rule: str) -> None:
     draw = rng(rule)
     for n, m in [(6, 6), (5, 9), (10, 4)]:
@@ -352,7 +358,9 @@ def test_transport_agrees_with_linear_programming(tmp_path: Path, rule: str) -> 
         save(tmp_path, mu=mu, nu=nu)
         words = ["--cost", "--row-mass", "mu.npy", "--column-mass", "nu.npy", "-m", f"hard/{rule}"]
         P, result = solve(tmp_path, C, *words)
-        want = oracles.transport_value(C, mu, nu if rule == "exact" else 1.7 * nu, rule == "exact")
+        least = 0.6 * nu if rule.startswith("bounded") else None
+        most = nu if rule == "exact" else 1.7 * nu
+        want = oracles.transport_value(C, mu, most, rule == "exact", least)
         spec.check("LIT-06 ELA-14", abs((P * C).sum() - want), 1e-9)
         spec.check("LIT-06", abs(result["certificate"]["gap"]), 1e-12 * np.abs(C).sum())
 
