@@ -6,7 +6,7 @@
  *
  *     value <= tolerance   (AT_MOST)        value >= tolerance   (AT_LEAST)
  *
- * and comes out right when that is what its row expects. A measurement that cannot be made is NaN, and a
+ * and comes out right when that is what its row expects: printed forms do not hold. A measurement that cannot be made is NaN, and a
  * NaN holds for neither relation. Arrays are row-major f64: S, P [n][m], f [n], g [m]. */
 #ifndef OTATTN_STATEMENTS_CHECK_H
 #define OTATTN_STATEMENTS_CHECK_H
@@ -30,18 +30,24 @@
 
 typedef struct trial trial;
 
-typedef enum tool_relation { AT_MOST, AT_LEAST } tool_relation;
-typedef enum tool_form { CORRECTED, PRINTED } tool_form;
-
 typedef struct tool_check {
-    const char *id;
-    tool_form form;
-    const char *claim;
+    bool printed;  /* a printed form that the errata refute: expected not to hold */
+    bool at_least; /* value >= tolerance; else value <= tolerance */
+    const char *id, *claim;
     double (*measure)(trial *t);
-    tool_relation relation;
     double tolerance;
-    bool expected;
+    int draws; /* how often it measures, the worst value counts; 0: once */
 } tool_check;
+
+/* A row: id, claim, measure, tolerance and, where there are several, the number of draws. */
+#define AT_MOST(...)                                                                               \
+    { .at_least = false, __VA_ARGS__ }
+#define AT_LEAST(...)                                                                              \
+    { .at_least = true, __VA_ARGS__ }
+#define PRINTED_AT_MOST(...)                                                                       \
+    { .printed = true, .at_least = false, __VA_ARGS__ }
+#define PRINTED_AT_LEAST(...)                                                                      \
+    { .printed = true, .at_least = true, __VA_ARGS__ }
 
 /* What a group's checks run on; --model chooses those that its model can take. */
 typedef enum tool_model_kind { NO_MODEL, GPT2_MODEL, CAUSAL_MODEL, ANY_MODEL } tool_model_kind;
@@ -73,7 +79,8 @@ enum { TRIAL_BYTES = 96 << 20, MODEL_TRIAL_BYTES = 1 << 30 };
 
 struct trial {
     uint64_t dice;
-    char *memory; /* `size` bytes, handed out from the start, all taken back between two checks */
+    int draw;     /* of the check's draws, from 0 */
+    char *memory; /* `size` bytes, handed out from the start, all taken back between two draws */
     size_t size, used;
     double fault;      /* 0, or what the first output of the library that is looked at is off by */
     bool planted;      /* the fault has been planted */

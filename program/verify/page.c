@@ -92,7 +92,7 @@ static int write_checks(verification *v, const char *path) {
         append_number(&g, o->value, ",");
         append_cell(&g, tool_relation_text(o->check), ",");
         append_number(&g, o->check->tolerance, ",");
-        append_cell(&g, o->check->expected ? "true" : "false", ",");
+        append_cell(&g, !o->check->printed ? "true" : "false", ",");
         append_cell(&g, o->holds ? "true" : "false", ",");
         append_number(&g, o->seconds, "\n");
     }

@@ -81,17 +81,14 @@ static double score_correlation(trial *t) { return correlation(t, false); }
 static double cost_correlation(trial *t) { return correlation(t, true); }
 
 static const tool_check rows[] = {
-    {"ELA-05", CORRECTED, "correlation of P with Q K^T, Q K^T a score", score_correlation, AT_LEAST,
-     0.3, true},
-    {"ELA-05", PRINTED, "correlation of P with Q K^T, Q K^T a cost (E19)", cost_correlation,
-     AT_LEAST, 0.3, false},
-    {"BLOG-01", CORRECTED, "softmax(Q K^T / sqrt d) is the row-constrained optimum", blog_attention,
-     AT_MOST, 1e-14, true},
-    {"BLOG-01", PRINTED, "its columns sum to 1, as the post's constraint says (E21)", blog_columns,
-     AT_MOST, 1e-9, false},
-    {"BLOG-02", CORRECTED, "the column problem is the transposed row problem", column_softmax,
-     AT_MOST, 1e-14, true},
-    {"BLOG-03", CORRECTED, "C + tau (1 + log P) is one number in each column", column_kkt, AT_MOST,
-     1e-12, true},
+    AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a score", score_correlation, 0.3),
+    PRINTED_AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a cost (E19)", cost_correlation,
+                     0.3),
+    AT_MOST("BLOG-01", "softmax(Q K^T / sqrt d) is the row-constrained optimum", blog_attention,
+            1e-14),
+    PRINTED_AT_MOST("BLOG-01", "its columns sum to 1, as the post's constraint says (E21)",
+                    blog_columns, 1e-9),
+    AT_MOST("BLOG-02", "the column problem is the transposed row problem", column_softmax, 1e-14),
+    AT_MOST("BLOG-03", "C + tau (1 + log P) is one number in each column", column_kkt, 1e-12),
 };
 CHECK_GROUP(tool_checks_conventions, rows);

@@ -155,20 +155,16 @@ static double layernorm_changes(trial *t) {
 }
 
 static const tool_check rows[] = {
-    {"TOT-56", CORRECTED, "golden LayerNorm of (1, 2, 3, 4)", layernorm_golden, AT_MOST, 1e-14,
-     true},
-    {"TOT-56", CORRECTED, "gamma, beta, several rows, by loops", layernorm, AT_MOST, 1e-14, true},
-    {"TOT-57", CORRECTED, "Jacobian and backward against differences", layernorm_jacobian, AT_MOST,
-     1e-9, true},
-    {"TOT-58", CORRECTED, "eigenvalues eps/sigma^3, 1/sigma, 0 on their vectors",
-     layernorm_spectrum, AT_MOST, 1e-14, true},
-    {"TOT-59", CORRECTED, "norm by squaring; over the bounds, minus 1", layernorm_lipschitz,
-     AT_MOST, 1e-6, true},
-    {"TOT-59", CORRECTED, "golden norm .4899; eps/sigma^3 at width 2", layernorm_golden_norm,
-     AT_MOST, 1e-4, true},
-    {"TOT-59", PRINTED, "||gamma||_inf/sigma is the norm: difference at (1, 2, 3, 4) (E14)",
-     layernorm_equality, AT_MOST, 1e-6, false},
-    {"TOT-60", CORRECTED, "LayerNorm change by loops; over both bounds, minus 1", layernorm_changes,
-     AT_MOST, 1e-12, true},
+    AT_MOST("TOT-56", "golden LayerNorm of (1, 2, 3, 4)", layernorm_golden, 1e-14),
+    AT_MOST("TOT-56", "gamma, beta, several rows, by loops", layernorm, 1e-14),
+    AT_MOST("TOT-57", "Jacobian and backward against differences", layernorm_jacobian, 1e-9),
+    AT_MOST("TOT-58", "eigenvalues eps/sigma^3, 1/sigma, 0 on their vectors", layernorm_spectrum,
+            1e-14),
+    AT_MOST("TOT-59", "norm by squaring; over the bounds, minus 1", layernorm_lipschitz, 1e-6),
+    AT_MOST("TOT-59", "golden norm .4899; eps/sigma^3 at width 2", layernorm_golden_norm, 1e-4),
+    PRINTED_AT_MOST("TOT-59", "||gamma||_inf/sigma is the norm: difference at (1, 2, 3, 4) (E14)",
+                    layernorm_equality, 1e-6),
+    AT_MOST("TOT-60", "LayerNorm change by loops; over both bounds, minus 1", layernorm_changes,
+            1e-12),
 };
 CHECK_GROUP(tool_checks_layernorm, rows);

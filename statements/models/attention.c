@@ -179,9 +179,9 @@ static double probe_rows(trial *t) {
 }
 
 static const tool_check rows[] = {
-    {"TOT-64", CORRECTED, "raw probe and lens against the rows of W, the last token, relative",
-     probe_rows, AT_MOST, 1e-5, true},
-    {"TOT-68", CORRECTED, "patterns, P v and the stream's sums at every layer by loops, relative",
-     layers_by_parts, AT_MOST, 1e-5, true},
+    AT_MOST("TOT-64", "raw probe and lens against the rows of W, the last token, relative",
+            probe_rows, 1e-5),
+    AT_MOST("TOT-68", "patterns, P v and the stream's sums at every layer by loops, relative",
+            layers_by_parts, 1e-5),
 };
 MODEL_CHECK_GROUP(tool_checks_model_attention, rows, ANY_MODEL);

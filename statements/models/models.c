@@ -356,33 +356,32 @@ static double exit_by_formula(trial *t) {
 }
 
 static const tool_check rows[] = {
-    {"TOT-67", CORRECTED, "124439808, 354823168, 774030080, 1557611200 parameters: off by",
-     parameters_counted, AT_MOST, 0.0, true},
-    {"TOT-93", CORRECTED, "states, probe, mask through a file: elements with other bits",
-     container_round_trip, AT_MOST, 0.0, true},
-    {"TOT-93", CORRECTED, "headers accepted with one structural byte wrong or the file cut short",
-     container_damage, AT_MOST, 0.0, true},
+    AT_MOST("TOT-67", "124439808, 354823168, 774030080, 1557611200 parameters: off by",
+            parameters_counted, 0.0),
+    AT_MOST("TOT-93", "states, probe, mask through a file: elements with other bits",
+            container_round_trip, 0.0),
+    AT_MOST("TOT-93", "headers accepted with one structural byte wrong or the file cut short",
+            container_damage, 0.0),
 };
 MODEL_CHECK_GROUP(tool_checks_models, rows, ANY_MODEL);
 
 static const tool_check gpt2_rows[] = {
-    {"TOT-64", CORRECTED, "raw probe W h and lens W LN_f(h) of every state against loops, relative",
-     probes, AT_MOST, 1e-5, true},
-    {"TOT-67", CORRECTED, "V d + C d + layers (12 d^2 + 13 d) + 2 d of a checkpoint: off by",
-     parameters_of_checkpoint, AT_MOST, 0.0, true},
-    {"TOT-68", CORRECTED, "GPT-2's states at every layer against f64 loops, relative",
-     forward_states, AT_MOST, 1e-5, true},
-    {"TOT-68", CORRECTED, "... and its logits, by the tied table", forward_logits, AT_MOST, 1e-5,
-     true},
-    {"TOT-119", CORRECTED, "theta < 1: layers used, top-1 kept, change of nll against the formula",
-     exit_by_formula, AT_MOST, 1e-5, true},
+    AT_MOST("TOT-64", "raw probe W h and lens W LN_f(h) of every state against loops, relative",
+            probes, 1e-5),
+    AT_MOST("TOT-67", "V d + C d + layers (12 d^2 + 13 d) + 2 d of a checkpoint: off by",
+            parameters_of_checkpoint, 0.0),
+    AT_MOST("TOT-68", "GPT-2's states at every layer against f64 loops, relative", forward_states,
+            1e-5),
+    AT_MOST("TOT-68", "... and its logits, by the tied table", forward_logits, 1e-5),
+    AT_MOST("TOT-119", "theta < 1: layers used, top-1 kept, change of nll against the formula",
+            exit_by_formula, 1e-5),
 };
 MODEL_CHECK_GROUP(tool_checks_gpt2, gpt2_rows, GPT2_MODEL);
 
 static const tool_check causal_rows[] = {
-    {"TOT-64", CORRECTED, "exported states: the last transition differs by the raw probe, no other",
-     exported_transitions, AT_MOST, 0.0, true},
-    {"TOT-119", CORRECTED, "leaving at theta = 1: states that change, tokens that miss a layer",
-     exit_at_one, AT_MOST, 0.0, true},
+    AT_MOST("TOT-64", "exported states: the last transition differs by the raw probe, no other",
+            exported_transitions, 0.0),
+    AT_MOST("TOT-119", "leaving at theta = 1: states that change, tokens that miss a layer",
+            exit_at_one, 0.0),
 };
 MODEL_CHECK_GROUP(tool_checks_exits, causal_rows, CAUSAL_MODEL);

@@ -321,21 +321,21 @@ static double tables_of_their_own(trial *t) {
 }
 
 static const tool_check rows[] = {
-    {"TOT-88", CORRECTED, "lengths of runs of events in depth, by loops over the logits: off by",
-     run_lengths, AT_MOST, 0.0, true},
-    {"TOT-88", CORRECTED, "the same ids again, on two threads: tails and TV with other bits",
-     same_events, AT_MOST, 0.0, true},
-    {"TOT-91", CORRECTED, "R_l between its shifts' residual and its walk's mean, relative",
-     residuals_certified, AT_MOST, 1e-12, true},
-    {"TOT-91", CORRECTED, "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
-     residual_trend, AT_MOST, 0.0, true},
+    AT_MOST("TOT-88", "lengths of runs of events in depth, by loops over the logits: off by",
+            run_lengths, 0.0),
+    AT_MOST("TOT-88", "the same ids again, on two threads: tails and TV with other bits",
+            same_events, 0.0),
+    AT_MOST("TOT-91", "R_l between its shifts' residual and its walk's mean, relative",
+            residuals_certified, 1e-12),
+    AT_MOST("TOT-91", "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
+            residual_trend, 0.0),
 };
 MODEL_CHECK_GROUP(tool_checks_layers_of_model, rows, ANY_MODEL);
 
 static const tool_check training_rows[] = {
-    {"TOT-120", CORRECTED, "tables 1, 3, 4 of five checkpoints of moving weights, by loops",
-     tables_right, AT_MOST, 1e-12, true},
-    {"TOT-120", CORRECTED, "checkpoints with a table 1 of their own", tables_of_their_own, AT_LEAST,
-     CHECKPOINTS, true},
+    AT_MOST("TOT-120", "tables 1, 3, 4 of five checkpoints of moving weights, by loops",
+            tables_right, 1e-12),
+    AT_LEAST("TOT-120", "checkpoints with a table 1 of their own", tables_of_their_own,
+             CHECKPOINTS),
 };
 MODEL_CHECK_GROUP(tool_checks_training, training_rows, GPT2_MODEL);

@@ -109,12 +109,11 @@ static double falling_refused(trial *t) {
 }
 
 static const tool_check rows[] = {
-    {"LIT-34", CORRECTED, "Shannon and l2 given as functions against the built-in plans",
-     forward_as_built_in, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "... and their gradients", backward_as_built_in, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "softplus: s/tau - Omega'(p) is one number in each row, rows 1",
-     kkt_of_softplus, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "a function that falls is refused (0: yes)", falling_refused, AT_MOST,
-     0.0, true},
+    AT_MOST("LIT-34", "Shannon and l2 given as functions against the built-in plans",
+            forward_as_built_in, 1e-12),
+    AT_MOST("LIT-34", "... and their gradients", backward_as_built_in, 1e-12),
+    AT_MOST("LIT-34", "softplus: s/tau - Omega'(p) is one number in each row, rows 1",
+            kkt_of_softplus, 1e-12),
+    AT_MOST("LIT-34", "a function that falls is refused (0: yes)", falling_refused, 0.0),
 };
 CHECK_GROUP(tool_checks_custom, rows);
