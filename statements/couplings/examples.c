@@ -413,15 +413,12 @@ static double empirical_rate(trial *t) {
 }
 
 static double synthetic_rate(trial *t) {
-    double most = 0.0, errors[40];
-    for (int trials = 0; trials < 20; trials++) {
-        const double rate = between(t, 0.1, 0.999);
-        double measured = NAN;
-        for (int k = 0; k < 40; k++) errors[k] = 3.0 * pow(rate, k);
-        (void)ota_rate_measured(errors, 40, &measured, NULL);
-        most = worse(most, fabs(seen_number(t, measured) - rate));
-    }
-    return most;
+    double errors[40];
+    const double rate = between(t, 0.1, 0.999);
+    double measured = NAN;
+    for (int k = 0; k < 40; k++) errors[k] = 3.0 * pow(rate, k);
+    (void)ota_rate_measured(errors, 40, &measured, NULL);
+    return fabs(seen_number(t, measured) - rate);
 }
 
 static const tool_check rows[] = {
@@ -430,7 +427,7 @@ static const tool_check rows[] = {
     AT_MOST("TOT-19", "four balanced rounds, V x V: |log-log slope of time - 2|", balanced_cost,
             0.35),
     AT_MOST("TOT-103", "measured rate over sigma_2^2, minus 1", empirical_rate, 0.02),
-    AT_MOST("TOT-103", "rate of a geometric history", synthetic_rate, 1e-13),
+    AT_MOST("TOT-103", "rate of a geometric history", synthetic_rate, 1e-13, 20),
     AT_MOST("TOT-113", "Z of example C.4", example_totals, 5e-9),
     AT_MOST("TOT-113", "rows of example C.4", example_rows, 5e-7),
     PRINTED_AT_MOST("TOT-113", "Z_1 = 6.873: the first row then sums to 1 but for (E3)",

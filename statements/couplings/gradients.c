@@ -15,20 +15,18 @@ static head *pulled(trial *t, double *s, const char *method, double tau, int64_t
 /* -(p/tau)(u - E u), u = -dL/dp. */
 static double advantage_update(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), "softmax", tau, 0);
-        for (int i = 0; i < N; i++) {
-            double p[M];
-            softmax_formula(h->scores + i * M, M, tau, p);
-            const double mean = dot(p, h->coupling_grad + i * M, M);
-            for (int j = 0; j < M; j++) {
-                const int k = i * M + j;
-                const double formula = p[j] / tau * (h->coupling_grad[k] - mean);
-                most = worse(most, fabs(h->scores_slope[k] - formula));
-            }
-            most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
+    const double tau = between(t, 0.4, 2.0);
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0);
+    for (int i = 0; i < N; i++) {
+        double p[M];
+        softmax_formula(h->scores + i * M, M, tau, p);
+        const double mean = dot(p, h->coupling_grad + i * M, M);
+        for (int j = 0; j < M; j++) {
+            const int k = i * M + j;
+            const double formula = p[j] / tau * (h->coupling_grad[k] - mean);
+            most = worse(most, fabs(h->scores_slope[k] - formula));
         }
+        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
     }
     return most;
 }
@@ -189,21 +187,19 @@ static double tsallis_backward(trial *t) {
     static const char *const methods[] = {"sparsemax", "entmax:1.5", "entmax:1.25"};
     static const double orders[] = {2.0, 1.5, 1.25};
     double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const double tau = between(t, 0.5, 1.5);
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), methods[trials % 3], tau, 0);
-        for (int i = 0; i < N; i++) {
-            double w[M], sum = 0.0, mean = 0.0;
-            for (int j = 0; j < M; j++) {
-                const double p = h->p[i * M + j];
-                w[j] = p > 0.0 ? pow(p, 2.0 - orders[trials % 3]) : 0.0;
-                sum += w[j];
-                mean += w[j] * h->coupling_grad[i * M + j];
-            }
-            for (int j = 0; j < M; j++) {
-                const double formula = w[j] / tau * (h->coupling_grad[i * M + j] - mean / sum);
-                most = worse(most, fabs(h->scores_slope[i * M + j] - formula));
-            }
+    const double tau = between(t, 0.5, 1.5);
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), methods[t->draw % 3], tau, 0);
+    for (int i = 0; i < N; i++) {
+        double w[M], sum = 0.0, mean = 0.0;
+        for (int j = 0; j < M; j++) {
+            const double p = h->p[i * M + j];
+            w[j] = p > 0.0 ? pow(p, 2.0 - orders[t->draw % 3]) : 0.0;
+            sum += w[j];
+            mean += w[j] * h->coupling_grad[i * M + j];
+        }
+        for (int j = 0; j < M; j++) {
+            const double formula = w[j] / tau * (h->coupling_grad[i * M + j] - mean / sum);
+            most = worse(most, fabs(h->scores_slope[i * M + j] - formula));
         }
     }
     return most;
@@ -265,25 +261,23 @@ static void solve_dense(double *a, double *y, int size) {
 static double two_sided_advantage(trial *t, const char *method, double tau_over_rho) {
     enum { SIZE = N + M };
     double most = 0.0;
-    for (int trials = 0; trials < 8; trials++) {
-        const double tau = 0.7;
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), method, tau, 0);
-        double a[SIZE * SIZE] = {0.0}, x[SIZE] = {0.0};
-        for (int i = 0; i < N; i++) {
-            for (int j = 0; j < M; j++) {
-                const double p = h->p[i * M + j], u = h->coupling_grad[i * M + j];
-                a[i * SIZE + i] += p;
-                a[(N + j) * SIZE + N + j] += p * (1.0 + tau_over_rho);
-                a[i * SIZE + N + j] = a[(N + j) * SIZE + i] = p;
-                x[i] += p * u;
-                x[N + j] += p * u;
-            }
+    const double tau = 0.7;
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), method, tau, 0);
+    double a[SIZE * SIZE] = {0.0}, x[SIZE] = {0.0};
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < M; j++) {
+            const double p = h->p[i * M + j], u = h->coupling_grad[i * M + j];
+            a[i * SIZE + i] += p;
+            a[(N + j) * SIZE + N + j] += p * (1.0 + tau_over_rho);
+            a[i * SIZE + N + j] = a[(N + j) * SIZE + i] = p;
+            x[i] += p * u;
+            x[N + j] += p * u;
         }
-        solve_dense(a, x, SIZE);
-        for (int k = 0; k < N * M; k++) {
-            const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
-            most = worse(most, fabs(formula - h->scores_slope[k]));
-        }
+    }
+    solve_dense(a, x, SIZE);
+    for (int k = 0; k < N * M; k++) {
+        const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
+        most = worse(most, fabs(formula - h->scores_slope[k]));
     }
     return most;
 }
@@ -293,15 +287,13 @@ static double relaxed_system(trial *t) { return two_sided_advantage(t, "relaxed:
 
 static double balanced_sums(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), "softmax/exact", 1.0, 0);
-        double column[M] = {0.0};
-        for (int i = 0; i < N; i++) {
-            most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
-            for (int j = 0; j < M; j++) column[j] += h->scores_slope[i * M + j];
-        }
-        for (int j = 0; j < M; j++) most = worse(most, fabs(column[j]));
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), "softmax/exact", 1.0, 0);
+    double column[M] = {0.0};
+    for (int i = 0; i < N; i++) {
+        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
+        for (int j = 0; j < M; j++) column[j] += h->scores_slope[i * M + j];
     }
+    for (int j = 0; j < M; j++) most = worse(most, fabs(column[j]));
     return most;
 }
 
@@ -350,18 +342,18 @@ static double envelope(trial *t) {
 }
 
 static const tool_check rows[] = {
-    AT_MOST("LIT-17", "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, 4e-15),
+    AT_MOST("LIT-17", "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, 4e-15, 20),
     AT_MOST("LIT-17", "golden row gradient", golden_row, 4e-15),
     AT_MOST("LIT-17", "against differences of plain softmax", softmax_differences, 1e-9),
     AT_MOST("LIT-21", "dQ, dK, dV against loops", chain_rule, 1e-13),
     AT_MOST("LIT-21", "the chain rule's own call on an exact plan", chain_rule_call, 1e-13),
-    AT_MOST("DER-12", "(diag w - w w^T / sum w) U, w = p^(2 - alpha)", tsallis_backward, 1e-13),
+    AT_MOST("DER-12", "(diag w - w w^T / sum w) U, w = p^(2 - alpha)", tsallis_backward, 1e-13, 30),
     AT_MOST("DER-12", "against differences of forward", tsallis_differences, 1e-7),
-    AT_MOST("DER-13", "against the two-sided system, eliminated", exact_system, 1e-12),
-    AT_MOST("DER-13", "row and column sums", balanced_sums, 1e-13),
+    AT_MOST("DER-13", "against the two-sided system, eliminated", exact_system, 1e-12, 8),
+    AT_MOST("DER-13", "row and column sums", balanced_sums, 1e-13, 12),
     AT_MOST("DER-13", "against differences of plain scaling", exact_differences, 1e-8),
     AT_MOST("DER-13", "golden balanced gradient", golden_balanced, 1e-13),
-    AT_MOST("DER-14", "against the system with (1 + tau/rho) diag c", relaxed_system, 1e-12),
+    AT_MOST("DER-14", "against the system with (1 + tau/rho) diag c", relaxed_system, 1e-12, 8),
     AT_MOST("DER-14", "against differences of plain relaxed scaling", relaxed_differences, 1e-8),
     AT_MOST("DER-15", "elastic, 3 rounds, against differences", elastic_differences, 1e-8),
     AT_MOST("DER-15", "exact, 4 rounds, against differences", rounds_differences, 1e-8),
