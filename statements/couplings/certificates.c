@@ -128,17 +128,13 @@ static double mean_shift_identity(trial *t) {
 static double hull(trial *t) {
     static const char *const methods[] = {"softmax",   "ceta",       "elastic:0.5,3",
                                           "sparsemax", "capped:1.5", "hard/exact"};
-    double most = 0.0;
-    for (int trials = 0; trials < 6; trials++) {
-        head *h = tool_head(t, N, N, normals(t, PAIRS, 2.0));
-        h->values = normals(t, N * WIDTH, 1.0);
-        h->values_width = WIDTH;
-        tool_solve_head(t, h, methods[trials], 0.5, 0.0);
-        double excess = NAN;
-        (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
-        most = worse(most, seen_number(t, excess));
-    }
-    return most;
+    head *h = tool_head(t, N, N, normals(t, PAIRS, 2.0));
+    h->values = normals(t, N * WIDTH, 1.0);
+    h->values_width = WIDTH;
+    tool_solve_head(t, h, methods[t->draw], 0.5, 0.0);
+    double excess = NAN;
+    (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
+    return fmax(0.0, seen_number(t, excess));
 }
 
 static double hull_formula(trial *t) {
@@ -475,7 +471,7 @@ static const tool_check rows[] = {
     AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, N * 1e-12, 12),
     AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, N * 1e-13, 12),
     AT_MOST("CETA-12", "... and at finite t against (c - 1)^T V / n", mean_shift_identity, 1e-15),
-    AT_MOST("CETA-13", "P V outside the box of V, six methods", hull, 4e-15),
+    AT_MOST("CETA-13", "P V outside the box of V, six methods", hull, 4e-15, 6),
     AT_MOST("CETA-13", "the excess against its definition", hull_formula, 1e-15, 20),
     AT_MOST("CETA-14", "expansion of a fixed plan", plan_nonexpansive, 1.0 + 1e-14, 40),
     AT_MOST("CETA-14", "... against loops", plan_nonexpansion_formula, 1e-14, 40),

@@ -394,15 +394,11 @@ static double newton_rounds(trial *t) {
 }
 
 static double assignment(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 4; trials++) {
-        double *cost = scores_of(t, N, M, trials);
-        head *h = tool_head(t, N, M, cost);
-        h->problem.cost = 1;
-        tool_solve_head(t, h, "assignment", 0.0, 0.0);
-        most = worse(most, fabs(dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL)));
-    }
-    return most;
+    double *cost = scores_of(t, N, M, t->draw);
+    head *h = tool_head(t, N, M, cost);
+    h->problem.cost = 1;
+    tool_solve_head(t, h, "assignment", 0.0, 0.0);
+    return fabs(dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL));
 }
 
 static double rounding_excess(trial *t) {
@@ -458,7 +454,7 @@ static const tool_check rows[] = {
     AT_MOST("DER-10", "column sums are exp(-g/rho)", relaxed_stationarity, 1e-11, 12),
     AT_MOST("DER-10", "rounds at lambda = .999, stopped on the plan", relaxed_near_exact, 150.0),
     AT_MOST("DER-11", "columns by Newton at eps .05 to .002, n = 64", newton_rounds, 64e-11),
-    AT_MOST("ELA-14", "assignment against every permutation, n = 8", assignment, 1e-12),
+    AT_MOST("ELA-14", "assignment against every permutation, n = 8", assignment, 1e-12, 4),
     AT_MOST("ELA-14", "<P,C> - optimum - eps H(P)", rounding_excess, 1e-9),
 };
 CHECK_GROUP(tool_checks_scaling, rows);

@@ -136,22 +136,20 @@ static int64_t place(const double *x, int64_t j) {
 static double overlap(trial *t) {
     static const int64_t counts[4] = {1, 5, 10, 30};
     double most = 0.0, given[4];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *z, *w;
-        step_of(t, trials, &z, &w);
-        /* Ties in half of the trials. */
-        for (int j = 0; trials % 2 == 0 && j < V; j++) {
-            z[j] = rint(z[j]);
-            w[j] = rint(w[j]);
-        }
-        if (ota_rank_change_of(z, w, OTA_F64, V, counts, 4, given, NULL, NULL) < 0) return NAN;
-        seen(t, given, 4);
-        for (int k = 0; k < 4; k++) {
-            double shared = 0.0;
-            for (int64_t j = 0; j < V; j++)
-                shared += place(z, j) < counts[k] && place(w, j) < counts[k];
-            most = worse(most, fabs(given[k] - shared / (double)counts[k]));
-        }
+    double *z, *w;
+    step_of(t, t->draw, &z, &w);
+    /* Ties in half of the t->draw. */
+    for (int j = 0; t->draw % 2 == 0 && j < V; j++) {
+        z[j] = rint(z[j]);
+        w[j] = rint(w[j]);
+    }
+    if (ota_rank_change_of(z, w, OTA_F64, V, counts, 4, given, NULL, NULL) < 0) return NAN;
+    seen(t, given, 4);
+    for (int k = 0; k < 4; k++) {
+        double shared = 0.0;
+        for (int64_t j = 0; j < V; j++)
+            shared += place(z, j) < counts[k] && place(w, j) < counts[k];
+        most = worse(most, fabs(given[k] - shared / (double)counts[k]));
     }
     return most;
 }
@@ -222,29 +220,25 @@ static pair *pair_of(trial *t, int trials) {
 
 static double relative_l2(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double formula = x->difference_norm / x->before_norm;
-        most = worse(most, fabs(seen_number(t, x->state.relative_l2 / formula) - 1.0));
-        most = worse(most, fabs(x->state.norm_change / x->difference_norm - 1.0));
-    }
+    const pair *x = pair_of(t, t->draw);
+    const double formula = x->difference_norm / x->before_norm;
+    most = worse(most, fabs(seen_number(t, x->state.relative_l2 / formula) - 1.0));
+    most = worse(most, fabs(x->state.norm_change / x->difference_norm - 1.0));
     return most;
 }
 
 /* By loops; unchanged when a state is scaled. */
 static double cosine(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double formula = dot(x->before, x->after, V) / (x->before_norm * x->after_norm);
-        double *scaled = copy_of(t, x->after, V);
-        for (int j = 0; j < V; j++) scaled[j] *= 37.0;
-        ota_state_change other;
-        if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL) < 0) return NAN;
-        most = worse(most, fabs(seen_number(t, x->state.cosine) - formula));
-        most = worse(most, fabs(other.cosine - formula));
-        most = worse(most, fabs(formula) - 1.0);
-    }
+    const pair *x = pair_of(t, t->draw);
+    const double formula = dot(x->before, x->after, V) / (x->before_norm * x->after_norm);
+    double *scaled = copy_of(t, x->after, V);
+    for (int j = 0; j < V; j++) scaled[j] *= 37.0;
+    ota_state_change other;
+    if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL) < 0) return NAN;
+    most = worse(most, fabs(seen_number(t, x->state.cosine) - formula));
+    most = worse(most, fabs(other.cosine - formula));
+    most = worse(most, fabs(formula) - 1.0);
     return most;
 }
 
@@ -293,16 +287,12 @@ static double logit_correlation(trial *t) {
 }
 
 static double effective_temperature(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double mean = sum_of(x->before, V) / V;
-        double square = 0.0;
-        for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / V;
-        const double given = x->logits.effective_temperature * sqrt(square);
-        most = worse(most, fabs(seen_number(t, given) - 1.0));
-    }
-    return most;
+    const pair *x = pair_of(t, t->draw);
+    const double mean = sum_of(x->before, V) / V;
+    double square = 0.0;
+    for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / V;
+    const double given = x->logits.effective_temperature * sqrt(square);
+    return fabs(seen_number(t, given) - 1.0);
 }
 
 static const tool_check rows[] = {
@@ -316,14 +306,15 @@ static const tool_check rows[] = {
     AT_MOST("TOT-74", "TV^2/2 <= JS <= TV log 2: largest ratio minus 1", js_between, 1e-12, TRIALS),
     AT_MOST("TOT-75", "entropy change against long double", entropy_definition, 1e-11),
     AT_MOST("TOT-75", "changes of eight layers add up", entropy_additivity, 1e-12),
-    AT_MOST("TOT-76", "top-k overlap by counting, ties by index", overlap, 1e-15),
+    AT_MOST("TOT-76", "top-k overlap by counting, ties by index", overlap, 1e-15, TRIALS),
     AT_MOST("TOT-77", "Spearman by mean ranks; logits or probabilities", spearman, 1e-12, TRIALS),
-    AT_MOST("TOT-78", "relative l2 change by loops", relative_l2, 1e-14),
-    AT_MOST("TOT-79", "cosine by loops, of a scaled state", cosine, 1e-14),
+    AT_MOST("TOT-78", "relative l2 change by loops", relative_l2, 1e-14, TRIALS),
+    AT_MOST("TOT-79", "cosine by loops, of a scaled state", cosine, 1e-14, TRIALS),
     AT_MOST("TOT-80", "largest coordinate change", coordinate_change, 0.0),
     AT_MOST("TOT-81", "largest logit change, half range, common shifts", logit_change, 1e-13,
             TRIALS),
     AT_MOST("TOT-82", "Pearson by loops, of 3 z - 11", logit_correlation, 1e-12, TRIALS),
-    AT_MOST("TOT-83", "effective temperature times the deviation", effective_temperature, 1e-14),
+    AT_MOST("TOT-83", "effective temperature times the deviation", effective_temperature, 1e-14,
+            TRIALS),
 };
 CHECK_GROUP(tool_checks_metrics, rows);

@@ -71,14 +71,9 @@ static double kkt_spread(const head *h, double tau) {
 }
 
 static double stationarity(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const double tau = between(t, 0.3, 3.0);
-        head *h =
-            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "softmax", tau, 0.0);
-        most = worse(most, kkt_spread(h, tau));
-    }
-    return most;
+    const double tau = between(t, 0.3, 3.0);
+    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    return fmax(0.0, kkt_spread(h, tau));
 }
 
 static double least_rise_of_a_move(trial *t) {
@@ -442,7 +437,7 @@ static const tool_check rows[] = {
     AT_MOST("LIT-02", "least objective of a row is -tau log-sum-exp", optimum_is_minus_lse, 1e-13,
             30),
     AT_MOST("LIT-02", "2000 random points do better by", random_points_do_better_by, 0.0),
-    AT_MOST("LIT-03", "C + tau (log p + 1) is one number in each row", stationarity, 1e-12),
+    AT_MOST("LIT-03", "C + tau (log p + 1) is one number in each row", stationarity, 1e-12, 30),
     AT_LEAST("LIT-03", "least rise of the objective over feasible moves", least_rise_of_a_move,
              1e-12),
     AT_MOST("LIT-04", "|variance of scores over sqrt(d) - 1|", score_variance, 0.03),
@@ -467,7 +462,7 @@ static const tool_check rows[] = {
                     1e-14, 10),
     AT_MOST("LIT-13", "support and entropy columns of the comparison", comparison_table, 1e-12),
     AT_MOST("TOT-01", "optimal value is sum_i (alpha_i - tau)", dual_value, 1e-13, 20),
-    AT_MOST("TOT-01", "stationarity on every pair", stationarity, 1e-12),
+    AT_MOST("TOT-01", "stationarity on every pair", stationarity, 1e-12, 30),
     AT_MOST("TOT-02", "rows carry mu, and P/mu is softmax", source_marginal, 4e-15),
     AT_MOST("TOT-03", "rows renormalise on the support", masked_rows, 1e-14, 10),
     AT_MOST("TOT-03", "weight outside the support, and miscounted empty rows", weight_outside_mask,
