@@ -206,6 +206,12 @@ void tool_warn(tool_context *context, const char *format, ...)
 void tool_format_real(double value, char *text, size_t size);
 /* A number, or null when it is not finite. */
 json_t *tool_json_real(double value);
+/* Sets keys of an object and returns it. `fields` is "KEY:TYPE KEY:TYPE ..." with a value each behind it: s text (NULL:
+ * no such key), i int, I int64_t, r double by
+ * tool_json_real, b bool, o a json_t * that is taken over. */
+json_t *tool_json_put(json_t *object, const char *fields, ...);
+/* What every result begins with: command, version, status. */
+json_t *tool_json_result(const tool_context *context, const char *status);
 /* One line on `stream`; numbers shortest, never NaN or Infinity. Takes over the reference. */
 int tool_print_json(FILE *stream, json_t *tree);
 

@@ -71,8 +71,7 @@ void tool_run_write(run_page *page, const char *part, const char *name, const ch
 static void write_figure(run_page *page, const char *file, const tool_figure *figure) {
     json_t *specification = tool_report_specification(figure->name, figure->datasets);
     if (specification == NULL) return;
-    (void)json_object_set_new(specification, "title", json_string(figure->title));
-    (void)json_object_set_new(specification, "width", json_integer(FIGURE_WIDTH));
+    (void)tool_json_put(specification, "title:s width:i", figure->title, FIGURE_WIDTH);
     (void)json_object_del(specification, "autosize");
     json_t *theme = tool_report_theme();
     if (theme != NULL) (void)json_object_set_new(specification, "config", theme);

@@ -217,21 +217,15 @@ static int report(tool_context *context, const matching *m) {
         }
         return 0;
     }
-    json_t *object = json_object(), *permutation = json_array();
+    json_t *permutation = json_array();
     for (int64_t i = 0; i < m->rows; i++) {
         (void)json_array_append_new(permutation, json_integer(m->permutation[i]));
     }
-    (void)json_object_set_new(object, "command", json_string("assign"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    (void)json_object_set_new(object, "value", tool_json_real(m->value));
-    (void)json_object_set_new(object, "dual", tool_json_real(dual));
-    (void)json_object_set_new(object, "gap", tool_json_real(m->value - dual));
-    (void)json_object_set_new(object, "seconds", tool_json_real(m->seconds));
-    (void)json_object_set_new(object, "rows", json_integer(m->rows));
-    (void)json_object_set_new(object, "columns", json_integer(m->columns));
-    (void)json_object_set_new(object, "permutation", permutation);
-    (void)json_object_set(object, "warnings", context->warnings);
+    json_t *object =
+        tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
+                      "value:r dual:r gap:r seconds:r rows:I columns:I permutation:o warnings:o",
+                      m->value, dual, m->value - dual, m->seconds, m->rows, m->columns, permutation,
+                      json_incref(context->warnings));
     return tool_print_json(stdout, object);
 }
 

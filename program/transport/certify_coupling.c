@@ -187,15 +187,10 @@ static int ties(const judgement *j) {
 }
 
 static json_t *fit_json(const ota_fit *fit) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "method", json_string(fit->method));
-    (void)json_object_set_new(object, "distance", tool_json_real(fit->distance));
-    (void)json_object_set_new(object, "residual", tool_json_real(fit->residual));
-    (void)json_object_set_new(object, "explains", json_boolean(fit->explains != 0));
-    (void)json_object_set_new(object, "parameters", json_integer(fit->parameters));
-    (void)json_object_set_new(
-        object, "temperature",
-        tool_json_real(fit->temperature_known ? fit->temperature : (double)NAN));
+    json_t *object = tool_json_put(
+        json_object(), "method:s distance:r residual:r explains:b parameters:i temperature:r",
+        fit->method, fit->distance, fit->residual, fit->explains != 0, fit->parameters,
+        fit->temperature_known ? fit->temperature : (double)NAN);
     const struct {
         const char *name;
         double value;
@@ -210,14 +205,10 @@ static json_t *fit_json(const ota_fit *fit) {
 }
 
 static int print_json(tool_context *context, const judgement *j) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", json_string("certify"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    (void)json_object_set_new(object, "method", json_string(j->method));
-    (void)json_object_set_new(object, "problem", tool_problem_json(&j->problem));
-    (void)json_object_set_new(object, "distance", tool_json_real(j->distance));
-    (void)json_object_set_new(object, "certificate", tool_certificate_json(&j->certificate));
+    json_t *object = tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
+                                   "method:s problem:o distance:r certificate:o", j->method,
+                                   tool_problem_json(&j->problem), j->distance,
+                                   tool_certificate_json(&j->certificate));
     if (j->row_mass != NULL)
         (void)json_object_set_new(object, "row_mass", tool_json_real(j->common_mass));
     if (context->settings.per_head) {
@@ -230,10 +221,8 @@ static int print_json(tool_context *context, const judgement *j) {
         json_t *fits = json_array();
         for (int64_t k = 0; k < j->fit_count; k++)
             (void)json_array_append_new(fits, fit_json(&j->fits[k]));
-        (void)json_object_set_new(object, "fits", fits);
-        (void)json_object_set_new(object, "ambiguous", json_boolean(ties(j) > 1));
-        (void)json_object_set_new(object, "temperature_known",
-                                  json_boolean(j->fits[0].temperature_known != 0));
+        (void)tool_json_put(object, "fits:o ambiguous:b temperature_known:b", fits, ties(j) > 1,
+                            j->fits[0].temperature_known != 0);
     }
     (void)json_object_set(object, "warnings", context->warnings);
     return tool_print_json(stdout, object);

@@ -74,21 +74,12 @@ static int report(tool_context *context, const ota_hamming_result *result, doubl
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
     const double epsilon = context->settings.epsilon.value;
     if (context->settings.json) {
-        json_t *object = json_object();
-        (void)json_object_set_new(object, "command", json_string("hamming"));
-        (void)json_object_set_new(object, "version", json_string(ota_version()));
-        (void)json_object_set_new(object, "status", json_string(ota_status_word(result->status)));
-        (void)json_object_set_new(object, "solver", json_string(word));
-        (void)json_object_set_new(object, "rounds", json_integer(result->rounds));
-        (void)json_object_set_new(object, "seconds", tool_json_real(seconds));
-        (void)json_object_set_new(object, "symbols", json_integer(size));
-        (void)json_object_set_new(object, "epsilon", tool_json_real(epsilon));
-        (void)json_object_set_new(object, "cost", tool_json_real(result->cost));
-        (void)json_object_set_new(object, "objective", tool_json_real(result->objective));
-        (void)json_object_set_new(object, "divergence", tool_json_real(divergence));
-        (void)json_object_set_new(object, "marginal_error", tool_json_real(result->marginal_error));
-        (void)json_object_set_new(object, "tv", tool_json_real(result->tv));
-        (void)json_object_set_new(object, "theta", tool_json_real(result->theta));
+        json_t *object = tool_json_put(
+            tool_json_result(context, ota_status_word(result->status)),
+            "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r objective:r "
+            "divergence:r marginal_error:r tv:r theta:r",
+            word, result->rounds, seconds, size, epsilon, result->cost, result->objective,
+            divergence, result->marginal_error, result->tv, result->theta);
         return tool_print_json(stdout, object);
     }
     (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);

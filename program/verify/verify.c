@@ -184,49 +184,38 @@ static int ids_noticed(const verification *v) {
 
 static json_t *check_json(const outcome *o) {
     const tool_check *check = o->check;
-    json_t *row = json_object();
-    (void)json_object_set_new(row, "id", json_string(check->id));
-    (void)json_object_set_new(row, "form", json_string(tool_form_text(check)));
-    (void)json_object_set_new(row, "claim", json_string(check->claim));
-    (void)json_object_set_new(row, "value", tool_json_real(o->value));
-    (void)json_object_set_new(row, "relation", json_string(tool_relation_text(check)));
-    (void)json_object_set_new(row, "tolerance", tool_json_real(check->tolerance));
-    (void)json_object_set_new(row, "expected", json_boolean(!check->printed));
-    (void)json_object_set_new(row, "holds", json_boolean(o->holds));
-    (void)json_object_set_new(row, "seconds", tool_json_real(o->seconds));
+    json_t *row = tool_json_put(
+        json_object(),
+        "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b "
+        "seconds:r",
+        check->id, tool_form_text(check), check->claim, o->value, tool_relation_text(check),
+        check->tolerance, !check->printed, o->holds, o->seconds);
     return row;
 }
 
 static json_t *verification_json(const verification *v) {
     const bool self_test = v->context->settings.self_test;
     json_t *object = json_object(), *rows = json_array();
-    (void)json_object_set_new(object, "command", json_string("verify"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
+    (void)tool_json_put(object, "command:s version:s", "verify", ota_version());
     if (self_test) {
         for (int k = 0; k < v->id_count; k++) {
-            json_t *row = json_object();
-            (void)json_object_set_new(row, "id", json_string(v->ids[k].id));
-            (void)json_object_set_new(row, "noticed", json_boolean(v->ids[k].noticed > 0));
+            json_t *row =
+                tool_json_put(json_object(), "id:s noticed:b", v->ids[k].id, v->ids[k].noticed > 0);
             (void)json_array_append_new(rows, row);
         }
-        (void)json_object_set_new(object, "self_test", rows);
-        (void)json_object_set_new(object, "ids_noticed", json_integer(ids_noticed(v)));
+        (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v));
     } else {
         for (int k = 0; k < v->count; k++) {
             (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
         }
-        (void)json_object_set_new(object, "checks", rows);
-        (void)json_object_set_new(object, "ids_ok", json_integer(ids_right(v)));
+        (void)tool_json_put(object, "checks:o ids_ok:i", rows, ids_right(v));
         if (v->context->settings.out != NULL && !v->context->interrupted) {
             (void)json_object_set_new(object, "outputs",
                                       json_pack("{s:s}", "out", v->context->settings.out));
         }
     }
-    (void)json_object_set_new(object, "ids", json_integer(v->id_count));
-    (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
-    (void)json_object_set_new(object, "pending", json_array());
-    (void)json_object_set_new(object, "seconds", tool_json_real(v->seconds));
-    (void)json_object_set(object, "warnings", v->context->warnings);
+    (void)tool_json_put(object, "ids:i ids_checked:i pending:o seconds:r warnings:o", v->id_count,
+                        v->id_count, json_array(), v->seconds, json_incref(v->context->warnings));
     return object;
 }
 
