@@ -93,7 +93,7 @@ static int64_t pick(const run_table_of *table, int place, double *to) {
 }
 
 static int write_rows(run *r, const run_table_of *rounds, const run_table_of *predicted,
-                      run_csv *csv) {
+                      tool_text *csv) {
     double *values = malloc((size_t)(rounds->windows * rounds->parts) * sizeof *values);
     if (values == NULL)
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
@@ -114,8 +114,8 @@ static int write_rows(run *r, const run_table_of *rounds, const run_table_of *pr
                                 share,
                                 (double)(marks - count),
                                 e == 0 ? most_possible[t] : (double)NAN};
-        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) run_csv_number(csv, cells[k]);
-        run_csv_line(csv);
+        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) tool_csv_number(csv, cells[k]);
+        tool_csv_line(csv);
     }
     free(values);
     return 0;
@@ -126,13 +126,13 @@ int run_write_table5(run *r) {
                                         "Std Dev",         "Max Iterations",  "pairs",
                                         "predicted share", "not predictable", "most possible"};
     run_table_of rounds = {.values = NULL}, predicted = rounds;
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS, &rounds);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS_PREDICTED, &predicted);
     for (size_t k = 0; code == 0 && k < sizeof words / sizeof *words; k++)
-        run_csv_word(&csv, words[k]);
-    if (code == 0) run_csv_line(&csv);
+        tool_csv_word(&csv, words[k]);
+    if (code == 0) tool_csv_line(&csv);
     if (code == 0) code = write_rows(r, &rounds, &predicted, &csv);
     run_table_free(&rounds);
     run_table_free(&predicted);

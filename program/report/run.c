@@ -130,7 +130,7 @@ static const json_t *member(const json_t *object, const char *path[], int depth)
 }
 
 /* Rows NAME | value [| value of the second run] of every member below `path`. */
-static void add_members(const run_page *page, run_cells *cells, const char *path[], int depth) {
+static void add_members(const run_page *page, tool_cells *cells, const char *path[], int depth) {
     const char *key;
     json_t *value;
     json_t *object = json_incref((json_t *)member(page->runs[0].manifest, path, depth));
@@ -148,12 +148,12 @@ static void add_members(const run_page *page, run_cells *cells, const char *path
             const size_t used = strlen(name);
             (void)snprintf(name + used, VALUE - used, level == 0 ? "%s" : " %s", path[level]);
         }
-        tool_run_cell(cells, name);
-        tool_run_cell(cells, text);
+        tool_cell(cells, name);
+        tool_cell(cells, text);
         if (page->count < 2) continue;
         const json_t *other = member(page->runs[1].manifest, path, depth + 1);
         const bool known = scalar_text(other, text) || list_text(other, text);
-        tool_run_cell(cells, known ? text : NULL);
+        tool_cell(cells, known ? text : NULL);
     }
     json_decref(object);
 }
@@ -229,15 +229,15 @@ static void add_summary(run_page *page) {
 
 static void add_manifest(run_page *page) {
     tool_report_section(page->report, "Settings of the run");
-    run_cells *cells = tool_run_cells(page->count == 1 ? 2 : 3);
+    tool_cells *cells = tool_cells_new(page->count == 1 ? 2 : 3, NULL);
     const char *path[MANIFEST_DEPTH];
-    tool_run_cell(cells, "setting");
+    tool_cell(cells, "setting");
     for (int run = 0; run < page->count; run++)
-        tool_run_cell(cells, page->count == 1 ? "value" : tool_run_name(page, run));
+        tool_cell(cells, page->count == 1 ? "value" : tool_run_name(page, run));
     add_members(page, cells, path, 0);
-    const tool_table *table = tool_run_cells_table(cells, "The run's manifest.");
+    const tool_table *table = tool_cells_table(cells, "The run's manifest.");
     if (table != NULL && table->row_count > 0) tool_report_table(page->report, table);
-    tool_run_cells_free(cells);
+    tool_cells_free(cells);
 }
 
 /* ---- the page ---- */

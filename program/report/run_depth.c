@@ -177,24 +177,22 @@ static int layer_of(const run_measure *of, const series *line, size_t index) {
     return tool_run_layer(of, json_array_get(line->states, index), index);
 }
 
-static void add_point(json_t *points, run_cells *cells, const series *line, int depth,
+static void add_point(json_t *points, tool_cells *cells, const series *line, int depth,
                       const json_t *figure) {
     static const char *const names[] = {"mean", "sd", "median", "p5", "p95", "n"};
     const double lower = tool_run_interval(figure, 0), upper = tool_run_interval(figure, 1);
-    char text[24];
     json_t *point = json_pack("{s:s, s:i, s:o, s:o}", "series", line->name, "layer", depth, "lower",
                               tool_json_real(lower), "upper", tool_json_real(upper));
-    (void)snprintf(text, sizeof text, "%d", depth);
-    tool_run_cell(cells, line->name);
-    tool_run_cell(cells, text);
+    tool_cell(cells, line->name);
+    tool_cell_format(cells, "%d", depth);
     for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
         const double value = tool_run_number(figure, names[index]);
         if (strcmp(names[index], "sd") != 0)
             (void)json_object_set_new(point, names[index], tool_json_real(value));
-        tool_run_cell_number(cells, value);
+        tool_cell_number(cells, value);
     }
-    tool_run_cell_number(cells, lower);
-    tool_run_cell_number(cells, upper);
+    tool_cell_number(cells, lower);
+    tool_cell_number(cells, upper);
     (void)json_array_append_new(points, point);
 }
 
@@ -218,8 +216,7 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
                                           "p5",     "p95",   "n",    "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     json_t *points = json_array();
-    run_cells *cells = tool_run_cells(COLUMNS);
-    for (int column = 0; column < COLUMNS; column++) tool_run_cell(cells, heading[column]);
+    tool_cells *cells = tool_cells_new(COLUMNS, heading);
     for (int line = 0; line < count; line++)
         for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
             add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
@@ -228,8 +225,8 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
     describe(of, lines, count, words);
     tool_run_figure(page, of->file,
                     (tool_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
-                                  of->caption, words, tool_run_cells_table(cells, of->title)});
-    tool_run_cells_free(cells);
+                                  of->caption, words, tool_cells_table(cells, of->title)});
+    tool_cells_free(cells);
 }
 
 /* Least squares of log R on log layer: R = c layer^exponent. NaN with fewer than 2 layers. */
