@@ -13,90 +13,44 @@
 #include "program/report/report.h"
 #include "results.h"
 
-enum { NUMBER = 32, CHECK_COLUMNS = 6 };
+enum { NUMBER = 32 };
 
-/* ---- text that grows ---- */
-
-typedef struct growing {
-    char *text;
-    size_t size, room;
-    bool failed;
-} growing;
-
-static void append(growing *g, const char *text) {
-    const size_t more = strlen(text);
-    if (g->size + more + 1 > g->room) {
-        const size_t room = 2 * (g->size + more + 1);
-        char *grown = realloc(g->text, room);
-        if (grown == NULL) {
-            g->failed = true;
-            return;
-        }
-        g->text = grown;
-        g->room = room;
-    }
-    memcpy(g->text + g->size, text, more + 1);
-    g->size += more;
-}
-
-/* One cell, quoted where it must be, and what follows it. */
-static void append_cell(growing *g, const char *text, const char *after) {
-    if (strpbrk(text, ",\"\n") == NULL) {
-        append(g, text);
-    } else {
-        append(g, "\"");
-        for (; *text != '\0'; text++) {
-            const char one[3] = {*text, *text == '"' ? '"' : '\0', '\0'};
-            append(g, one);
-        }
-        append(g, "\"");
-    }
-    append(g, after);
-}
-
-static void append_number(growing *g, double value, const char *after) {
-    char text[NUMBER] = "";
-    /* 60, which in the fewest digits would be 6e+01. */
-    if (value == rint(value) && fabs(value) < 1e15)
-        (void)snprintf(text, sizeof text, "%.0f", value);
-    else if (isfinite(value))
-        tool_format_real(value, text, sizeof text);
-    append_cell(g, text, after);
-}
-
-static int write_text(verification *v, growing *g, const char *path) {
+/* Writes the text, unless `code` says that it could not be made, and frees it. */
+static int write_text(verification *v, tool_text *text, int code, const char *path) {
     tool_error *error = &v->context->error;
     tool_output *output = NULL;
-    int code = 0;
-    if (g->failed) code = tool_fail(error, TOOL_EXIT_LIMIT, "out of memory");
+    code = tool_text_end(text, code, error);
     if (code == 0) code = tool_output_begin(path, v->context->settings.force, &output, error);
-    if (code == 0) code = tool_output_write(output, g->text, g->size, error);
+    if (code == 0) code = tool_output_write(output, text->text, text->size, error);
     if (code == 0)
         code = tool_output_commit(output, error);
     else
         tool_output_abort(output);
-    free(g->text);
+    free(text->text);
     return code;
 }
 
 /* ---- tables ---- */
 
 static int write_checks(verification *v, const char *path) {
-    growing g = {NULL, 0, 0, false};
-    append(&g, "id,form,claim,value,relation,tolerance,expected,holds,seconds\n");
+    tool_text csv;
+    const int code = tool_text_begin(&csv, &v->context->error);
+    if (code != 0) return code;
+    (void)fputs("id,form,claim,value,relation,tolerance,expected,holds,seconds\n", csv.stream);
     for (int k = 0; k < v->count; k++) {
         const outcome *o = &v->outcomes[k];
-        append_cell(&g, o->check->id, ",");
-        append_cell(&g, tool_form_text(o->check), ",");
-        append_cell(&g, o->check->claim, ",");
-        append_number(&g, o->value, ",");
-        append_cell(&g, tool_relation_text(o->check), ",");
-        append_number(&g, o->check->tolerance, ",");
-        append_cell(&g, !o->check->printed ? "true" : "false", ",");
-        append_cell(&g, o->holds ? "true" : "false", ",");
-        append_number(&g, o->seconds, "\n");
+        tool_csv_word(&csv, o->check->id);
+        tool_csv_word(&csv, tool_form_text(o->check));
+        tool_csv_word(&csv, o->check->claim);
+        tool_csv_number(&csv, o->value);
+        tool_csv_word(&csv, tool_relation_text(o->check));
+        tool_csv_number(&csv, o->check->tolerance);
+        tool_csv_word(&csv, !o->check->printed ? "true" : "false");
+        tool_csv_word(&csv, o->holds ? "true" : "false");
+        tool_csv_number(&csv, o->seconds);
+        tool_csv_line(&csv);
     }
-    return write_text(v, &g, path);
+    return write_text(v, &csv, 0, path);
 }
 
 /* The caption with its numbers in place of {size}, {samples} and {rounds}. */
@@ -161,34 +115,36 @@ static json_t *datasets_of(const tool_study *study, const study_points *points) 
 
 static int write_points(verification *v, const tool_study *study, const study_points *points,
                         const char *path) {
-    growing g = {NULL, 0, 0, false};
-    for (int k = 0; k < 3; k++) append_cell(&g, study->fields[k], k < 2 ? "," : "\n");
+    tool_text csv;
+    const int code = tool_text_begin(&csv, &v->context->error);
+    if (code != 0) return code;
+    for (int k = 0; k < 3; k++) tool_csv_word(&csv, study->fields[k]);
+    tool_csv_line(&csv);
     for (int k = 0; k < points->count; k++) {
-        append_cell(&g, points->series[k], ",");
+        tool_csv_word(&csv, points->series[k]);
         if (points->label[k] != NULL)
-            append_cell(&g, points->label[k], ",");
+            tool_csv_word(&csv, points->label[k]);
         else
-            append_number(&g, points->x[k], ",");
-        append_number(&g, points->y[k], "\n");
+            tool_csv_number(&csv, points->x[k]);
+        tool_csv_number(&csv, points->y[k]);
+        tool_csv_line(&csv);
     }
-    return write_text(v, &g, path);
+    return write_text(v, &csv, 0, path);
 }
 
 static int write_figure(verification *v, const tool_study *study, const study_points *points,
                         const char *path) {
+    tool_text text;
+    int code = tool_text_begin(&text, &v->context->error);
+    if (code != 0) return code;
     json_t *datasets = datasets_of(study, points);
     json_t *figure = tool_report_specification(study->figure, datasets);
-    char *text =
-        figure != NULL ? json_dumps(figure, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    growing g = {NULL, 0, 0, text == NULL};
-    if (text != NULL) {
-        append(&g, text);
-        append(&g, "\n");
-    }
-    free(text);
+    if (json_dumpf(figure, text.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
+        code = tool_fail(&v->context->error, TOOL_EXIT_LIMIT, "out of memory");
+    (void)fputc('\n', text.stream);
     json_decref(figure);
     json_decref(datasets);
-    return write_text(v, &g, path);
+    return write_text(v, &text, code, path);
 }
 
 static int in_folder(verification *v, const char *folder, const char *name, const char *end,
@@ -208,71 +164,45 @@ static int write_study(verification *v, const tool_study *study, const study_poi
 
 /* ---- page ---- */
 
-/* Cells of `rows` x `columns` that point into `texts`; both are freed by the caller. */
-typedef struct cells {
-    const char **cells;
-    char (*texts)[NUMBER];
-} cells;
-
-static cells cells_of(size_t rows, size_t columns) {
-    return (cells){calloc(rows * columns + 1, sizeof(char *)),
-                   calloc(rows * columns + 1, sizeof(char[NUMBER]))};
-}
-
-static void free_cells(cells c) {
-    free((void *)c.cells);
-    free(c.texts);
-}
-
 static void add_study(tool_report *report, const tool_study *study, const study_points *points) {
-    const size_t rows = (size_t)points->count;
-    cells c = cells_of(rows, 3);
+    tool_cells *cells = tool_cells_new(3, study->fields);
     json_t *datasets = datasets_of(study, points);
-    tool_table numbers = {points->caption, study->fields, 3, c.cells, rows};
-    for (size_t k = 0; c.cells != NULL && c.texts != NULL && k < rows; k++) {
-        (void)snprintf(c.texts[3 * k + 1], NUMBER, "%.6g", points->x[k]);
-        (void)snprintf(c.texts[3 * k + 2], NUMBER, "%.6g", points->y[k]);
-        c.cells[3 * k] = points->series[k];
-        c.cells[3 * k + 1] = points->label[k] != NULL ? points->label[k] : c.texts[3 * k + 1];
-        c.cells[3 * k + 2] = c.texts[3 * k + 2];
+    for (int k = 0; k < points->count; k++) {
+        tool_cell(cells, points->series[k]);
+        if (points->label[k] != NULL)
+            tool_cell(cells, points->label[k]);
+        else
+            tool_cell_format(cells, "%.6g", points->x[k]);
+        tool_cell_format(cells, "%.6g", points->y[k]);
     }
     char title[128];
     (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
-    const tool_figure figure = {
-        study->figure,   title,       datasets,
-        points->caption, study->text, c.cells != NULL && c.texts != NULL ? &numbers : NULL};
+    const tool_figure figure = {study->figure, title,
+                                datasets,      points->caption,
+                                study->text,   tool_cells_table(cells, points->caption)};
     tool_report_section(report, study->title);
     tool_report_text(report, study->text);
     tool_report_figure(report, &figure);
     json_decref(datasets);
-    free_cells(c);
+    tool_cells_free(cells);
 }
 
 static void add_checks(tool_report *report, const verification *v) {
-    static const char *const columns[CHECK_COLUMNS] = {"id",    "form",  "claim",
-                                                       "value", "bound", "result"};
-    const size_t rows = (size_t)v->count;
-    cells c = cells_of(rows, CHECK_COLUMNS);
-    if (c.cells != NULL && c.texts != NULL) {
-        for (size_t k = 0; k < rows; k++) {
-            const outcome *o = &v->outcomes[k];
-            const char **row = c.cells + CHECK_COLUMNS * k;
-            char(*text)[NUMBER] = c.texts + CHECK_COLUMNS * k;
-            (void)snprintf(text[3], NUMBER, "%.3g", o->value);
-            (void)snprintf(text[4], NUMBER, "%s %.2g", tool_relation_text(o->check),
-                           o->check->tolerance);
-            row[0] = o->check->id;
-            row[1] = tool_form_text(o->check);
-            row[2] = o->check->claim;
-            row[3] = text[3];
-            row[4] = text[4];
-            row[5] = o->right ? (o->holds ? "holds" : "fails, as expected") : "wrong";
-        }
-        const tool_table table = {"Every check: what was measured beside what was claimed.",
-                                  columns, CHECK_COLUMNS, c.cells, rows};
-        tool_report_table(report, &table);
+    static const char *const columns[] = {"id", "form", "claim", "value", "bound", "result"};
+    tool_cells *cells = tool_cells_new(sizeof columns / sizeof columns[0], columns);
+    for (int k = 0; k < v->count; k++) {
+        const outcome *o = &v->outcomes[k];
+        tool_cell(cells, o->check->id);
+        tool_cell(cells, tool_form_text(o->check));
+        tool_cell(cells, o->check->claim);
+        tool_cell_format(cells, "%.3g", o->value);
+        tool_cell_format(cells, "%s %.2g", tool_relation_text(o->check), o->check->tolerance);
+        tool_cell(cells, o->right ? (o->holds ? "holds" : "fails, as expected") : "wrong");
     }
-    free_cells(c);
+    const tool_table *table =
+        tool_cells_table(cells, "Every check: what was measured beside what was claimed.");
+    if (table != NULL) tool_report_table(report, table);
+    tool_cells_free(cells);
 }
 
 static int write_page(verification *v, const char *path, const study_points *points) {
