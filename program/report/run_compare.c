@@ -72,25 +72,24 @@ static bool same_text(const run_page *page) {
 
 static void show(run_page *page, comparison *to) {
     char words[256];
-    tool_run_say(
-        page,
-        "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
-        "that leaves out 0. Intervals are those of independent samples, which are too wide "
-        "when both runs read the same text; %s.",
-        tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
-        same_text(page) ? "these did" : "these read different texts");
+    tool_run_say(page,
+                 "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
+                 "that leaves out 0. Intervals are those of independent samples, which are too "
+                 "wide when both runs read the same text; %s.",
+                 tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
+                 same_text(page) ? "these did" : "these read different texts");
     (void)snprintf(words, sizeof words,
                    "Heat map of measures by layer: difference of the two runs in standard "
                    "deviations of the first. %zu of %zu differences are separate from 0.",
                    to->separate, to->compared);
-    tool_run_figure(page, "compare",
-                    (tool_figure){"compare", "Differences by measure and layer",
-                                  json_pack("{s:O}", "differences", to->rows),
-                                  "In standard deviations of the first run, so that measures can "
-                                  "stand beside each other; 2 and more are one colour. Pale: the "
-                                  "interval of the difference "
-                                  "holds 0.",
-                                  words, tool_cells_table(to->cells, "Differences of means.")});
+    tool_run_figure(
+        page, "compare",
+        (tool_figure){
+            "compare", "Differences by measure and layer",
+            json_pack("{s:O}", "differences", to->rows),
+            "In standard deviations of the first run, so that measures can stand beside each "
+            "other; 2 and more are one colour. Pale: the interval of the difference holds 0.",
+            words, tool_cells_table(to->cells, "Differences of means.")});
     if (page->code == 0) page->code = tool_text_end(&to->csv, 0, page->error);
     if (page->code == 0) tool_run_write(page, "tables", "compare", ".csv", to->csv.text);
 }

@@ -14,26 +14,21 @@ enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 512, LAYER_MOST = 1 << 20 };
 static const struct section {
     const char *heading, *text;
 } sections[] = {
-    {"Drift of the states",
-     "h is the state of one token after a layer. How far does it move at every layer, and in which "
-     "direction?"},
+    {"Drift of the states", "h is the state of one token after a layer. How far does it move at "
+                            "every layer, and in which direction?"},
     {"The space of the states",
      "Norms, and how many directions the states of one window really use. A falling effective rank "
      "with a rising mean cosine is collapse."},
     {"What the probe reads",
-     "The probe turns a state into logits z over the vocabulary and "
-     "probabilities p = softmax(z): what would be said if the model stopped "
-     "here."},
-    {"How the distributions move",
-     "Every transition from p to p' by several measures. Under Hamming cost, total variation is "
-     "the transport cost W1."},
-    {"Logits",
-     "The same transitions before the softmax. Half of the range is what is left of the largest "
-     "change when a shift of all logits, which changes nothing, is taken out."},
+     "The probe turns a state into logits z over the vocabulary and probabilities p = softmax(z): "
+     "what would be said if the model stopped here."},
+    {"How the distributions move", "Every transition from p to p' by several measures. Under "
+                                   "Hamming cost, total variation is the transport cost W1."},
+    {"Logits", "The same transitions before the softmax. Half of the range is what is left of the "
+               "largest change when a shift of all logits, which changes nothing, is taken out."},
     {"Bounds and their tightness",
      "The share of the bound |p' - p|\xe2\x82\x81 \xe2\x89\xa4 w |h' - h| that a transition uses, "
-     "w being "
-     "the largest norm of a row of the probe, and the share of its sharp form."},
+     "w being the largest norm of a row of the probe, and the share of its sharp form."},
     {"Alignment",
      "R is what is left of the change of logits when one move per token and one per vocabulary "
      "entry are taken out, in the sense of the largest entry: the exact minimax."},
@@ -48,8 +43,7 @@ const run_measure tool_run_measures[] = {
      "Length of the step |h' - h|", "In the units of the state."},
     {NULL, "max_coordinate_change", "depth_zero", "transitions", "max_coordinate_change", NULL,
      false, "Largest change of a coordinate",
-     "One coordinate that moves far is a massive "
-     "activation."},
+     "One coordinate that moves far is a massive activation."},
     {"The space of the states", "norm", "depth_zero", "layers", "norm", NULL, false,
      "Norm of the state |h|", "State 0 is the embedding."},
     {NULL, "effective_rank", "depth_zero", "layers", "effective_rank", NULL, false,
@@ -247,11 +241,10 @@ static double exponent_of(const run_measure *of, const series *line) {
 
 static void say_exponents(run_page *page, const run_measure *of, const series *lines, int count) {
     for (int line = 0; line < count; line++)
-        tool_run_say(
-            page,
-            "%s: over all layers R goes like layer^%.3f (least squares of the logarithms of "
-            "the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
-            lines[line].name, exponent_of(of, &lines[line]));
+        tool_run_say(page,
+                     "%s: over all layers R goes like layer^%.3f (least squares of the logarithms "
+                     "of the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
+                     lines[line].name, exponent_of(of, &lines[line]));
 }
 
 static void begin_section(run_page *page, const char *heading) {

@@ -222,10 +222,9 @@ void tool_run_events(run_page *page) {
     }
     if (!any) return;
     tool_report_section(page->report, "Saturation");
-    tool_report_text(
-        page->report,
-        "A position is saturated when one token has nearly all probability: its distribution "
-        "then hardly moves, whatever the state does.");
+    tool_report_text(page->report,
+                     "A position is saturated when one token has nearly all probability: its "
+                     "distribution then hardly moves, whatever the state does.");
     for (int run = 0; run < page->count; run++)
         if (tool_run_table(&page->runs[run], "table4") == NULL) add_totals(page, run);
     add_histograms(page);

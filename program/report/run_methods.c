@@ -45,8 +45,7 @@ static const layout layouts[] = {
      "The same text through the same weights, with attention solved by other rules.", false},
     {"temperatures", "temperature", "temperatures", "points", "Attention's temperature",
      "The same text with every attention score divided by one more factor: a hotter attention "
-     "looks "
-     "wider.",
+     "looks wider.",
      true},
 };
 

@@ -148,8 +148,8 @@ void tool_run_tables(run_page *page) {
     for (int run = 0; run < page->count; run++) any = any || page->runs[run].table_count > 0;
     if (!any) return;
     tool_report_section(page->report, "Tables");
-    tool_run_say(page, "The same tables stand in the run's folder, as `tables/*.csv` and "
-                       "`tables/*.tex`.");
+    tool_run_say(
+        page, "The same tables stand in the run's folder, as `tables/*.csv` and `tables/*.tex`.");
     for (size_t row = 0; row < KNOWN; row++) {
         for (int run = 0; run < page->count; run++) {
             const run_table *table = tool_run_table(&page->runs[run], known[row].name);

@@ -112,12 +112,12 @@ static int allocate(tool_context *context, alignment *x) {
 
 static json_t *figures(const alignment *x) {
     const ota_gauge_result *result = &x->result;
-    json_t *object = tool_json_put(
-        json_object(),
-        "solver:s rows:I columns:I passes:I seconds:r residual:r residual_lower:r "
-        "rms:r per_sqrt_columns:r per_normal_maximum:r",
-        x->solver, x->rows, x->columns, result->passes, x->seconds, result->residual,
-        result->residual_lower, result->rms, result->per_sqrt_columns, result->per_normal_maximum);
+    json_t *object = tool_json_put(json_object(),
+                                   "solver:s rows:I columns:I passes:I seconds:r residual:r "
+                                   "residual_lower:r rms:r per_sqrt_columns:r per_normal_maximum:r",
+                                   x->solver, x->rows, x->columns, result->passes, x->seconds,
+                                   result->residual, result->residual_lower, result->rms,
+                                   result->per_sqrt_columns, result->per_normal_maximum);
     return object;
 }
 

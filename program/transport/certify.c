@@ -110,11 +110,11 @@ static int refuse_terms(tool_context *context) {
                 {"rounds", s->rounds.given}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (!rows[k].given) continue;
-        return tool_refuse_flag(
-            context, rows[k].flag, "apply it to both matrices first; -inf masks a pair",
-            "with --perturbed the bounds are about the scores as they stand, and "
-            "--%s would change them or the rows",
-            rows[k].flag);
+        return tool_refuse_flag(context, rows[k].flag,
+                                "apply it to both matrices first; -inf masks a pair",
+                                "with --perturbed the bounds are about the scores as they stand, "
+                                "and --%s would change them or the rows",
+                                rows[k].flag);
     }
     return 0;
 }

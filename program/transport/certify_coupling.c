@@ -46,10 +46,11 @@ static int load_coupling(tool_context *context, judgement *j) {
     const tool_problem *of = &j->problem;
     if (p->rank < 2 || leading != of->batch * of->heads || p->shape[p->rank - 2] != of->queries ||
         p->shape[p->rank - 1] != of->keys) {
-        return tool_refuse_flag(context, "coupling", "give two arrays of the same shape",
-                                "the coupling '%.200s' does not have the shape of the scores, "
-                                "%" PRId64 " heads of %" PRId64 " x %" PRId64,
-                                spec, of->batch * of->heads, of->queries, of->keys);
+        return tool_refuse_flag(
+            context, "coupling", "give two arrays of the same shape",
+            "the coupling '%.200s' does not have the shape of the scores, %" PRId64
+            " heads of %" PRId64 " x %" PRId64,
+            spec, of->batch * of->heads, of->queries, of->keys);
     }
     const double *data = p->data;
     for (size_t k = 0; k < p->count; k++) {

@@ -74,12 +74,12 @@ static int report(tool_context *context, const ota_hamming_result *result, doubl
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
     const double epsilon = context->settings.epsilon.value;
     if (context->settings.json) {
-        json_t *object = tool_json_put(
-            tool_json_result(context, ota_status_word(result->status)),
-            "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r objective:r "
-            "divergence:r marginal_error:r tv:r theta:r",
-            word, result->rounds, seconds, size, epsilon, result->cost, result->objective,
-            divergence, result->marginal_error, result->tv, result->theta);
+        json_t *object = tool_json_put(tool_json_result(context, ota_status_word(result->status)),
+                                       "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
+                                       "objective:r divergence:r marginal_error:r tv:r theta:r",
+                                       word, result->rounds, seconds, size, epsilon, result->cost,
+                                       result->objective, divergence, result->marginal_error,
+                                       result->tv, result->theta);
         return tool_print_json(stdout, object);
     }
     (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);

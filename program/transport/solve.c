@@ -306,9 +306,8 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
         return 0;
     }
     ota_error error = {.field = "tolerance",
-                       .hint =
-                           "raise --max-rounds or --temperature, try --solver newton, or take what "
-                           "there is with --allow-partial"};
+                       .hint = "raise --max-rounds or --temperature, try --solver newton, or take "
+                               "what there is with --allow-partial"};
     (void)snprintf(error.message, sizeof error.message,
                    "%s did not converge: row error %.2g and column error %.2g after %" PRId64
                    " rounds",

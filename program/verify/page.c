@@ -218,10 +218,9 @@ static int write_page(verification *v, const char *path, const study_points *poi
         if (points[k].count > 0) add_study(report, &tool_studies[k], &points[k]);
     }
     tool_report_section(report, "The checks");
-    tool_report_text(
-        report, "Each row calls the library and measures one number: a distance from a formula "
-                "that is written in the check, an excess over a bound, a count of exceptions. "
-                "Numbers are drawn anew for every `--seed`.");
+    tool_report_text(report, "Each row calls the library and measures one number: a distance from "
+                             "a formula that is written in the check, an excess over a bound, a "
+                             "count of exceptions. Numbers are drawn anew for every `--seed`.");
     add_checks(report, v);
     return tool_report_close(report, path, v->context->settings.force, &v->context->error);
 }

@@ -186,8 +186,7 @@ static json_t *check_json(const outcome *o) {
     const tool_check *check = o->check;
     json_t *row = tool_json_put(
         json_object(),
-        "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b "
-        "seconds:r",
+        "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b seconds:r",
         check->id, tool_form_text(check), check->claim, o->value, tool_relation_text(check),
         check->tolerance, !check->printed, o->holds, o->seconds);
     return row;
