@@ -101,6 +101,10 @@ static void run_studies(verification *v, study_points *points) {
     }
 }
 
+static const char *figure_of(const tool_study *study) {
+    return study->figure != NULL ? study->figure : study->name;
+}
+
 static json_t *datasets_of(const tool_study *study, const study_points *points) {
     json_t *rows = json_array();
     for (int k = 0; k < points->count; k++) {
@@ -138,7 +142,7 @@ static int write_figure(verification *v, const tool_study *study, const study_po
     int code = tool_text_begin(&text, &v->context->error);
     if (code != 0) return code;
     json_t *datasets = datasets_of(study, points);
-    json_t *figure = tool_report_specification(study->figure, datasets);
+    json_t *figure = tool_report_specification(figure_of(study), datasets);
     if (json_dumpf(figure, text.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
         code = tool_fail(&v->context->error, TOOL_EXIT_LIMIT, "out of memory");
     (void)fputc('\n', text.stream);
@@ -177,9 +181,9 @@ static void add_study(tool_report *report, const tool_study *study, const study_
     }
     char title[128];
     (void)snprintf(title, sizeof title, "%s: %s", study->id, study->title);
-    const tool_figure figure = {study->figure, title,
-                                datasets,      points->caption,
-                                study->text,   tool_cells_table(cells, points->caption)};
+    const tool_figure figure = {figure_of(study), title,
+                                datasets,         points->caption,
+                                study->text,      tool_cells_table(cells, points->caption)};
     tool_report_section(report, study->title);
     tool_report_text(report, study->text);
     tool_report_figure(report, &figure);
@@ -209,8 +213,7 @@ static int write_page(verification *v, const char *path, const study_points *poi
     const ota_error error = {{0}, {0}, {0}};
     char lead[256];
     (void)snprintf(lead, sizeof lead,
-                   "%d statements about attention as transport, measured just now by %d checks in "
-                   "%.1f s. Forms that the errata refute were run as well, and failed.",
+                   "%d statements about attention as transport, measured just now by %d checks in %.1f s. Forms that the errata refute were run as well, and failed.",
                    v->id_count, v->count, v->seconds);
     tool_report *report = tool_report_open("Every statement, measured", lead);
     if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
@@ -218,9 +221,7 @@ static int write_page(verification *v, const char *path, const study_points *poi
         if (points[k].count > 0) add_study(report, &tool_studies[k], &points[k]);
     }
     tool_report_section(report, "The checks");
-    tool_report_text(report, "Each row calls the library and measures one number: a distance from "
-                             "a formula that is written in the check, an excess over a bound, a "
-                             "count of exceptions. Numbers are drawn anew for every `--seed`.");
+    tool_report_text(report, "Each row calls the library and measures one number: a distance from a formula that is written in the check, an excess over a bound, a count of exceptions. Numbers are drawn anew for every `--seed`.");
     add_checks(report, v);
     return tool_report_close(report, path, v->context->settings.force, &v->context->error);
 }

@@ -27,14 +27,15 @@ typedef struct study_points {
 typedef void study_function(trial *t, const study_sizes *sizes, study_points *points);
 
 typedef struct tool_study {
-    const char *id;               /* the requirement that it belongs to */
-    const char *name;             /* of its files: NAME.csv, NAME.vl.json */
-    const char *figure, *dataset; /* report/figures/FIGURE.vl.json, and the data set it names */
-    const char *fields[3];        /* names of series, x and y in it */
+    const char *id;   /* the requirement that it belongs to */
+    const char *name; /* of its files: NAME.csv, NAME.vl.json */
+    study_function *run;
+    const char *dataset;   /* of its figure */
+    const char *fields[3]; /* names of series, x and y in it */
     const char *title, *text;
     const char *caption; /* {size}, {samples} and {rounds} stand for the numbers */
+    const char *figure;  /* report/figures/FIGURE.vl.json; NULL: that of its name */
     study_range size, samples, rounds;
-    study_function *run;
 } tool_study;
 
 extern const tool_study tool_studies[];
