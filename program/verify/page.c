@@ -54,7 +54,8 @@ static int write_checks(verification *v, const char *path) {
 }
 
 /* The caption with its numbers in place of {size}, {samples} and {rounds}. */
-static void write_caption(const tool_study *study, const study_sizes *sizes, study_points *points) {
+static void write_caption(const statement_study *study, const study_sizes *sizes,
+                          study_points *points) {
     const struct {
         const char *name;
         int64_t value;
@@ -76,7 +77,7 @@ static void write_caption(const tool_study *study, const study_sizes *sizes, stu
     *to = '\0';
 }
 
-static void run_study(verification *v, const tool_study *study, study_points *points) {
+static void run_study(verification *v, const statement_study *study, study_points *points) {
     const study_sizes sizes = tool_study_sizes(v->context, study);
     points->count = 0;
     write_caption(study, &sizes, points);
@@ -86,12 +87,12 @@ static void run_study(verification *v, const tool_study *study, study_points *po
     study->run(&v->trial, &sizes, points);
 }
 
-/* points [tool_study_count]; those of a study that is not chosen stay empty. */
+/* points [statement_study_count]; those of a study that is not chosen stay empty. */
 static void run_studies(verification *v, study_points *points) {
     bool any = false;
-    for (int k = 0; k < tool_study_count && *v->context->cancel == 0; k++) {
-        if (!tool_check_chosen(v->context, tool_studies[k].id)) continue;
-        run_study(v, &tool_studies[k], &points[k]);
+    for (int k = 0; k < statement_study_count && *v->context->cancel == 0; k++) {
+        if (!tool_check_chosen(v->context, statement_studies[k].id)) continue;
+        run_study(v, &statement_studies[k], &points[k]);
         any = true;
     }
     if (!any && *v->context->cancel == 0) {
@@ -101,11 +102,11 @@ static void run_studies(verification *v, study_points *points) {
     }
 }
 
-static const char *figure_of(const tool_study *study) {
+static const char *figure_of(const statement_study *study) {
     return study->figure != NULL ? study->figure : study->name;
 }
 
-static json_t *datasets_of(const tool_study *study, const study_points *points) {
+static json_t *datasets_of(const statement_study *study, const study_points *points) {
     json_t *rows = json_array();
     for (int k = 0; k < points->count; k++) {
         const char *label = points->label[k];
@@ -117,7 +118,7 @@ static json_t *datasets_of(const tool_study *study, const study_points *points) 
     return json_pack("{s:o}", study->dataset, rows);
 }
 
-static int write_points(verification *v, const tool_study *study, const study_points *points,
+static int write_points(verification *v, const statement_study *study, const study_points *points,
                         const char *path) {
     tool_text csv;
     const int code = tool_text_begin(&csv, &v->context->error);
@@ -136,7 +137,7 @@ static int write_points(verification *v, const tool_study *study, const study_po
     return write_text(v, &csv, 0, path);
 }
 
-static int write_figure(verification *v, const tool_study *study, const study_points *points,
+static int write_figure(verification *v, const statement_study *study, const study_points *points,
                         const char *path) {
     tool_text text;
     int code = tool_text_begin(&text, &v->context->error);
@@ -157,7 +158,7 @@ static int in_folder(verification *v, const char *folder, const char *name, cons
     return tool_fail(&v->context->error, TOOL_EXIT_IO, "%s: the path is too long", folder);
 }
 
-static int write_study(verification *v, const tool_study *study, const study_points *points,
+static int write_study(verification *v, const statement_study *study, const study_points *points,
                        const char *folder) {
     char path[PATH_MAX];
     int code = in_folder(v, folder, study->name, ".csv", path);
@@ -168,7 +169,8 @@ static int write_study(verification *v, const tool_study *study, const study_poi
 
 /* ---- page ---- */
 
-static void add_study(tool_report *report, const tool_study *study, const study_points *points) {
+static void add_study(tool_report *report, const statement_study *study,
+                      const study_points *points) {
     tool_cells *cells = tool_cells_new(3, study->fields);
     json_t *datasets = datasets_of(study, points);
     for (int k = 0; k < points->count; k++) {
@@ -213,15 +215,18 @@ static int write_page(verification *v, const char *path, const study_points *poi
     const ota_error error = {{0}, {0}, {0}};
     char lead[256];
     (void)snprintf(lead, sizeof lead,
-                   "%d statements about attention as transport, measured just now by %d checks in %.1f s. Forms that the errata refute were run as well, and failed.",
+                   "%d statements about attention as transport, measured just now by %d checks in "
+                   "%.1f s. Forms that the errata refute were run as well, and failed.",
                    v->id_count, v->count, v->seconds);
     tool_report *report = tool_report_open("Every statement, measured", lead);
     if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
-    for (int k = 0; k < tool_study_count; k++) {
-        if (points[k].count > 0) add_study(report, &tool_studies[k], &points[k]);
+    for (int k = 0; k < statement_study_count; k++) {
+        if (points[k].count > 0) add_study(report, &statement_studies[k], &points[k]);
     }
     tool_report_section(report, "The checks");
-    tool_report_text(report, "Each row calls the library and measures one number: a distance from a formula that is written in the check, an excess over a bound, a count of exceptions. Numbers are drawn anew for every `--seed`.");
+    tool_report_text(report, "Each row calls the library and measures one number: a distance from "
+                             "a formula that is written in the check, an excess over a bound, a "
+                             "count of exceptions. Numbers are drawn anew for every `--seed`.");
     add_checks(report, v);
     return tool_report_close(report, path, v->context->settings.force, &v->context->error);
 }
@@ -241,8 +246,8 @@ static int write_folder(verification *v, const char *folder, const study_points 
     }
     int code = in_folder(v, folder, "checks", ".csv", path);
     if (code == 0) code = write_checks(v, path);
-    for (int k = 0; code == 0 && k < tool_study_count; k++) {
-        if (points[k].count > 0) code = write_study(v, &tool_studies[k], &points[k], folder);
+    for (int k = 0; code == 0 && k < statement_study_count; k++) {
+        if (points[k].count > 0) code = write_study(v, &statement_studies[k], &points[k], folder);
     }
     if (code == 0) code = in_folder(v, folder, "verify", ".html", path);
     return code == 0 ? write_page(v, path, points) : code;
@@ -251,7 +256,7 @@ static int write_folder(verification *v, const char *folder, const study_points 
 int tool_verify_write(verification *v, const char *path) {
     const ota_error error = {{0}, {0}, {0}};
     if (tool_ends_with(path, ".csv")) return write_checks(v, path);
-    study_points *points = calloc((size_t)tool_study_count, sizeof *points);
+    study_points *points = calloc((size_t)statement_study_count, sizeof *points);
     if (points == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     run_studies(v, points);
     int code = 0;

@@ -30,12 +30,13 @@ static id_outcome *id_of(verification *v, const char *id) {
 }
 
 /* NO_MODEL where --model was not given. Returns 0 or the exit code. */
-static int find_model_kind(tool_context *context, tool_model_kind *kind) {
+static int find_model_kind(tool_context *context, statement_model_kind *kind) {
     *kind = NO_MODEL;
     if (context->settings.model == NULL) return 0;
     ota_error error = {.message = ""};
     int64_t positions = 0;
-    const ota_status status = tool_model_kind_of(context->settings.model, kind, &positions, &error);
+    const ota_status status =
+        statement_model_kind_of(context->settings.model, kind, &positions, &error);
     if (status != OTA_OK) return tool_fail_status(context, status, &error);
     if (positions >= MODEL_TOKENS) return 0;
     return tool_refuse_flag(context, "model", NULL,
@@ -45,16 +46,16 @@ static int find_model_kind(tool_context *context, tool_model_kind *kind) {
 
 static int choose(verification *v) {
     int most = 0;
-    for (int g = 0; g < tool_check_group_count; g++) most += tool_check_groups[g]->count;
+    for (int g = 0; g < statement_group_count; g++) most += statement_groups[g]->count;
     v->outcomes = calloc((size_t)most, sizeof *v->outcomes);
     v->ids = calloc((size_t)most, sizeof *v->ids);
     if (v->outcomes == NULL || v->ids == NULL) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
-    for (int g = 0; g < tool_check_group_count; g++) {
-        if (v->kind > tool_check_groups[g]->model) continue;
-        for (int k = 0; k < tool_check_groups[g]->count; k++) {
-            const tool_check *check = &tool_check_groups[g]->checks[k];
+    for (int g = 0; g < statement_group_count; g++) {
+        if (v->kind > statement_groups[g]->model) continue;
+        for (int k = 0; k < statement_groups[g]->count; k++) {
+            const statement_check *check = &statement_groups[g]->checks[k];
             if (!tool_check_chosen(v->context, check->id)) continue;
             v->outcomes[v->count++].check = check;
             id_of(v, check->id)->checks++;
@@ -84,11 +85,11 @@ uint64_t tool_check_dice(const tool_context *context, const char *id, const char
     return x ^ (x >> 32);
 }
 
-static bool holds(const tool_check *check, double value) {
+static bool holds(const statement_check *check, double value) {
     return check->at_least ? value >= check->tolerance : value <= check->tolerance;
 }
 
-static double measure(verification *v, const tool_check *check, int64_t repeat, double fault) {
+static double measure(verification *v, const statement_check *check, int64_t repeat, double fault) {
     v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
     v->trial.fault = fault;
     v->trial.planted = false;
@@ -107,7 +108,7 @@ static double measure(verification *v, const tool_check *check, int64_t repeat, 
 
 static void run_check(verification *v, outcome *o, int64_t repeats) {
     const int64_t begun = tool_now_ns();
-    const tool_check *check = o->check;
+    const statement_check *check = o->check;
     o->right = true;
     for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
         const double value = measure(v, check, k, 0.0);
@@ -121,7 +122,7 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
     o->seconds = (double)(tool_now_ns() - begun) * 1e-9;
 }
 
-static void plant_fault(verification *v, const tool_check *check) {
+static void plant_fault(verification *v, const statement_check *check) {
     if (check->printed) return;
     const double size = check->tolerance > 0.0 ? 10.0 * check->tolerance : 1.0;
     const double value = measure(v, check, 0, check->at_least ? -size : size);
@@ -164,9 +165,11 @@ static int run_all(verification *v) {
 
 /* ---- showing ---- */
 
-const char *tool_relation_text(const tool_check *check) { return check->at_least ? ">=" : "<="; }
+const char *tool_relation_text(const statement_check *check) {
+    return check->at_least ? ">=" : "<=";
+}
 
-const char *tool_form_text(const tool_check *check) {
+const char *tool_form_text(const statement_check *check) {
     return check->printed ? "printed" : "corrected";
 }
 
@@ -183,7 +186,7 @@ static int ids_noticed(const verification *v) {
 }
 
 static json_t *check_json(const outcome *o) {
-    const tool_check *check = o->check;
+    const statement_check *check = o->check;
     json_t *row = tool_json_put(
         json_object(),
         "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b seconds:r",

@@ -424,7 +424,7 @@ static double transition_range(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-37", "v + k + r gives A back", reconstruction, 4e-15),
     AT_MOST("TOT-38", "residual, shifts and closed walk agree", two_sided, 1e-12, 30),
     AT_MOST("TOT-38", "golden residuals 2.25 and 1 (6-cycle)", golden_alignment, 1e-15),
@@ -460,4 +460,4 @@ static const tool_check rows[] = {
     AT_MOST("DER-25", "Delta = 4 R4, range after centring 2 R", one_gauge_object, 1e-12, 20),
     AT_MOST("ELA-15", "error at .98 of the guaranteed relaxation", stable_relaxation, 1e-8),
 };
-CHECK_GROUP(tool_checks_alignment, rows);
+CHECK_GROUP(statement_checks_alignment, rows);

@@ -44,8 +44,8 @@ static double equivariance(trial *t) {
     double *s = scores_of(t, N, N, t->draw % CHARACTERS), *turned = numbers(t, PAIRS);
     const int64_t *rows = shuffled(t, N), *columns = shuffled(t, N);
     for (int k = 0; k < PAIRS; k++) turned[k] = s[rows[k / N] * N + columns[k % N]];
-    head *a = tool_plan_of(t, N, N, s, methods[t->draw % 4], 0.8, 1e-14);
-    head *b = tool_plan_of(t, N, N, turned, methods[t->draw % 4], 0.8, 1e-14);
+    head *a = statement_plan(t, N, N, s, methods[t->draw % 4], 0.8, 1e-14);
+    head *b = statement_plan(t, N, N, turned, methods[t->draw % 4], 0.8, 1e-14);
     for (int k = 0; k < PAIRS; k++) {
         most = worse(most, fabs(b->p[k] - a->p[rows[k / N] * N + columns[k % N]]));
     }
@@ -65,13 +65,13 @@ static double head_equivariance(trial *t) {
             turned[which][at] = source[which][row * WIDTH + at % WIDTH];
         }
     }
-    head *a = tool_attention_head(t, N, N, WIDTH, q, k);
-    head *b = tool_attention_head(t, N, N, WIDTH, turned[0], turned[1]);
+    head *a = statement_attention_head(t, N, N, WIDTH, q, k);
+    head *b = statement_attention_head(t, N, N, WIDTH, turned[0], turned[1]);
     a->values = v;
     b->values = turned[2];
     a->values_width = b->values_width = WIDTH;
-    tool_solve_head(t, a, "ceta", 1.0, 1e-14);
-    tool_solve_head(t, b, "ceta", 1.0, 1e-14);
+    statement_solve(t, a, "ceta", 1.0, 1e-14);
+    statement_solve(t, b, "ceta", 1.0, 1e-14);
     for (int at = 0; at < N * WIDTH; at++) {
         most = worse(most, fabs(b->out[at] - a->out[rows[at / WIDTH] * WIDTH + at % WIDTH]));
     }
@@ -80,17 +80,17 @@ static double head_equivariance(trial *t) {
 
 static double equal_receivers(trial *t) {
     double most = 0.0;
-    head *h = tool_plan_of(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS), "ceta", 0.7, 1e-12);
+    head *h = statement_plan(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS), "ceta", 0.7, 1e-12);
     for (int j = 0; j < N; j++) most = worse(most, fabs(h->columns[j] - 1.0));
     return most;
 }
 
 static double mean_kept(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS));
+    head *h = statement_head(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS));
     h->values = normals(t, N * WIDTH, 1.0);
     h->values_width = WIDTH;
-    tool_solve_head(t, h, "ceta", 0.7, 1e-13);
+    statement_solve(t, h, "ceta", 0.7, 1e-13);
     for (int k = 0; k < WIDTH; k++) {
         double mean = 0.0;
         for (int i = 0; i < N; i++) mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]);
@@ -103,11 +103,11 @@ static double mean_kept(trial *t) {
 static double mean_shift_identity(trial *t) {
     double most = 0.0, shift[WIDTH];
     for (int64_t rounds = 1; rounds < 6; rounds++) {
-        head *h = tool_head(t, N, N, normals(t, PAIRS, 1.5));
+        head *h = statement_head(t, N, N, normals(t, PAIRS, 1.5));
         h->options.rounds = rounds;
         h->values = normals(t, N * WIDTH, 1.0);
         h->values_width = WIDTH;
-        tool_solve_head(t, h, "ceta", 0.3, 0.0);
+        statement_solve(t, h, "ceta", 0.3, 0.0);
         double mass[N];
         ota_receiver receiver;
         if (ota_receiver_of(h->p, N, N, mass, &receiver, NULL) < 0 ||
@@ -128,10 +128,10 @@ static double mean_shift_identity(trial *t) {
 static double hull(trial *t) {
     static const char *const methods[] = {"softmax",   "ceta",       "elastic:0.5,3",
                                           "sparsemax", "capped:1.5", "hard/exact"};
-    head *h = tool_head(t, N, N, normals(t, PAIRS, 2.0));
+    head *h = statement_head(t, N, N, normals(t, PAIRS, 2.0));
     h->values = normals(t, N * WIDTH, 1.0);
     h->values_width = WIDTH;
-    tool_solve_head(t, h, methods[t->draw], 0.5, 0.0);
+    statement_solve(t, h, methods[t->draw], 0.5, 0.0);
     double excess = NAN;
     (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
     return fmax(0.0, seen_number(t, excess));
@@ -155,8 +155,8 @@ static double hull_formula(trial *t) {
 /* ||T(X) - T(Y)|| / ||X - Y|| of a fixed plan; `formula`: its distance from loops. */
 static double nonexpansion(trial *t, bool residual, bool formula) {
     const double alpha = residual ? uniform(t) : 1.0;
-    head *h =
-        tool_plan_of(t, N, N, normals(t, PAIRS, 2.0), t->draw % 2 ? "softmax" : "ceta", 0.5, 1e-12);
+    head *h = statement_plan(t, N, N, normals(t, PAIRS, 2.0), t->draw % 2 ? "softmax" : "ceta", 0.5,
+                             1e-12);
     double *x = normals(t, N * WIDTH, 1.0), *y = normals(t, N * WIDTH, 1.0), ratio = NAN;
     (void)ota_nonexpansion(h->p, x, y, N, N, WIDTH, alpha, &ratio, NULL);
     ratio = seen_number(t, ratio);
@@ -181,9 +181,9 @@ static double full_map(trial *t) {
     double *out[2];
     for (int side = 0; side < 2; side++) {
         double *z = side == 0 ? x : y;
-        head *h = tool_attention_head(t, N, N, WIDTH, z, copy_of(t, z, N * WIDTH));
+        head *h = statement_attention_head(t, N, N, WIDTH, z, copy_of(t, z, N * WIDTH));
         h->problem.scale = 1.0;
-        tool_solve_head(t, h, "ceta", 0.3, 1e-13);
+        statement_solve(t, h, "ceta", 0.3, 1e-13);
         out[side] = product(t, h->p, z, N, N, WIDTH);
     }
     return row_norm(out[0], out[1], N, WIDTH) / row_norm(x, y, N, WIDTH);
@@ -205,8 +205,8 @@ static moved *move(trial *t, int64_t n, double *s, double *other, const char *me
     x->s = s;
     x->other = other;
     x->tau = tau;
-    x->p = tool_plan_of(t, n, n, s, method, tau, 1e-13);
-    x->q = tool_plan_of(t, n, n, other, method, tau, 1e-13);
+    x->p = statement_plan(t, n, n, s, method, tau, 1e-13);
+    x->q = statement_plan(t, n, n, other, method, tau, 1e-13);
     x->l1 = l1_between(x->p->p, x->q->p, n * n);
     ota_gauge_result gauge = {.residual = NAN};
     (void)ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL);
@@ -320,8 +320,8 @@ static double row_bound_attained(trial *t) {
     double least = HUGE_VAL;
     for (int k = 1; k < 6; k++) {
         double z[2] = {-0.3 * k, 0.3 * k}, w[2] = {0.3 * k, -0.3 * k};
-        head *p = tool_plan_of(t, 1, 2, z, "softmax", 1.0, 0.0);
-        head *q = tool_plan_of(t, 1, 2, w, "softmax", 1.0, 0.0);
+        head *p = statement_plan(t, 1, 2, z, "softmax", 1.0, 0.0);
+        head *q = statement_plan(t, 1, 2, w, "softmax", 1.0, 0.0);
         ota_score_bounds bounds;
         if (ota_score_bounds_of(z, w, 1, 2, 1.0, NAN, NULL, &bounds, NULL) < 0) return NAN;
         least = fmin(least, l1_between(p->p, q->p, 2) / seen_number(t, bounds.row));
@@ -386,7 +386,7 @@ static double receiver_masses(trial *t) {
 
 static double golden_imbalance(trial *t) {
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, mass[3];
-    head *h = tool_plan_of(t, 3, 3, s, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 3, 3, s, "softmax", 1.0, 0.0);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, 3, 3, mass, &receiver, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
@@ -396,7 +396,7 @@ static double golden_imbalance(trial *t) {
 }
 
 static double imbalance_of_exact(trial *t) {
-    head *h = tool_plan_of(t, N, N, scores_of(t, N, N, t->draw), "ceta", 1.0, 1e-12);
+    head *h = statement_plan(t, N, N, scores_of(t, N, N, t->draw), "ceta", 1.0, 1e-12);
     return h->certificate.delta;
 }
 
@@ -458,14 +458,14 @@ static double flip(trial *t) {
     double l1[2];
     for (int k = 0; k < 2; k++) {
         const double tau = k == 0 ? 1.0 : 1e-4;
-        head *p = tool_plan_of(t, 6, 6, copy_of(t, x->s, 36), "softmax/exact", tau, 1e-10);
-        head *q = tool_plan_of(t, 6, 6, copy_of(t, x->other, 36), "softmax/exact", tau, 1e-10);
+        head *p = statement_plan(t, 6, 6, copy_of(t, x->s, 36), "softmax/exact", tau, 1e-10);
+        head *q = statement_plan(t, 6, 6, copy_of(t, x->other, 36), "softmax/exact", tau, 1e-10);
         l1[k] = l1_between(p->p, q->p, 36);
     }
     return seen_too(t, l1[1] / 12.0) - l1[0] / 12.0;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("CETA-10", "rows and columns reordered: plan reordered", equivariance, 1e-12, 12),
     AT_MOST("CETA-10", "... and the outputs of a head", head_equivariance, 1e-12),
     AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, N * 1e-12, 12),
@@ -505,4 +505,4 @@ static const tool_check rows[] = {
     AT_MOST("CETA-22", "cells of the property table that came out otherwise", property_table, 0.0),
     AT_LEAST("CETA-23", "||P-Q||_1 / 2n after a change of 1e-3: tau 1e-4 less tau 1", flip, 0.99),
 };
-CHECK_GROUP(tool_checks_certificates, rows);
+CHECK_GROUP(statement_checks_certificates, rows);

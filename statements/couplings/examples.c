@@ -11,14 +11,14 @@
 enum { ROWS = 3, COLUMNS = 4 };
 
 /* Q [3][2], K [4][2] of the example give these scores. */
-const double tool_example_scores[12] = {1.0,  0.0, 1.0, -1.0, 0.0, 1.0,
-                                        -1.0, 1.0, 1.0, 1.0,  0.0, 0.0};
+const double statement_example_scores[12] = {1.0,  0.0, 1.0, -1.0, 0.0, 1.0,
+                                             -1.0, 1.0, 1.0, 1.0,  0.0, 0.0};
 
 static double example_totals(trial *t) {
     static const double totals[3] = {6.80444310, 6.80444310, 7.43656366};
     double most = 0.0;
-    head *h =
-        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, ROWS, COLUMNS, copy_of(t, statement_example_scores, 12), "softmax",
+                             1.0, 0.0);
     for (int i = 0; i < ROWS; i++) most = worse(most, fabs(exp(h->lse[i]) - totals[i]));
     return most;
 }
@@ -26,30 +26,32 @@ static double example_totals(trial *t) {
 static double example_rows(trial *t) {
     static const double golden[12] = {.399486, .146963, .399486, .054065, .146963, .399486,
                                       .054065, .399486, .365529, .365529, .134471, .134471};
-    return farthest(
-        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
-        golden, 12);
+    return farthest(statement_plan(t, ROWS, COLUMNS, copy_of(t, statement_example_scores, 12),
+                                   "softmax", 1.0, 0.0)
+                        ->p,
+                    golden, 12);
 }
 
 /* Z_1 = Z_2 = 6.873 as printed: the first row of exp(S)/Z then sums to. */
 static double example_printed(trial *t) {
-    head *h =
-        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, ROWS, COLUMNS, copy_of(t, statement_example_scores, 12), "softmax",
+                             1.0, 0.0);
     return fabs(exp(h->lse[0]) / 6.873 - 1.0);
 }
 
 static double example_shifted(trial *t) {
-    double *moved = copy_of(t, tool_example_scores, 12);
+    double *moved = copy_of(t, statement_example_scores, 12);
     for (int j = 0; j < COLUMNS; j++) moved[j] -= 8.0;
-    return farthest(
-        tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax", 1.0, 0.0)->p,
-        tool_plan_of(t, ROWS, COLUMNS, moved, "softmax", 1.0, 0.0)->p, 12);
+    return farthest(statement_plan(t, ROWS, COLUMNS, copy_of(t, statement_example_scores, 12),
+                                   "softmax", 1.0, 0.0)
+                        ->p,
+                    statement_plan(t, ROWS, COLUMNS, moved, "softmax", 1.0, 0.0)->p, 12);
 }
 
 static double example_balanced(trial *t) {
     static const double golden[4] = {.316858, .116565, .499039, .067538};
-    head *h = tool_plan_of(t, ROWS, COLUMNS, copy_of(t, tool_example_scores, 12), "softmax/exact",
-                           1.0, 1e-12);
+    head *h = statement_plan(t, ROWS, COLUMNS, copy_of(t, statement_example_scores, 12),
+                             "softmax/exact", 1.0, 1e-12);
     double most = farthest(h->p, golden, 4);
     for (int j = 0; j < COLUMNS; j++) most = worse(most, fabs(h->columns[j] - 0.75));
     return most;
@@ -57,15 +59,15 @@ static double example_balanced(trial *t) {
 
 /* ---- C.3 ---- */
 
-const double tool_example_first_layer[6] = {.40, .35, .25, .25, .40, .35};
-const double tool_example_second_layer[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
+const double statement_example_first_layer[6] = {.40, .35, .25, .25, .40, .35};
+const double statement_example_second_layer[9] = {.5, .3, .2, .2, .5, .3, .3, .2, .5};
 
 /* S1 S2, the product that the shapes allow, and the determinant of its log ratios: not 0, so rank 2. */
 static double obstruction(trial *t) {
     static const double golden[6] = {.345, .345, .310, .310, .345, .345};
     double product[6], ratio[4];
-    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
-        0)
+    if (ota_compose(statement_example_first_layer, statement_example_second_layer, 2, 3, 3, product,
+                    NULL) < 0)
         return NAN;
     seen(t, product, 6);
     if (ota_log_ratios(product, 2, 3, ratio, NULL) < 0) return NAN;
@@ -82,8 +84,8 @@ static double obstruction_printed(trial *t) {
     static const double printed[6] = {.335, .355, .310, .268, .330, .402};
     double product[6];
     (void)t;
-    if (ota_compose(tool_example_first_layer, tool_example_second_layer, 2, 3, 3, product, NULL) <
-        0)
+    if (ota_compose(statement_example_first_layer, statement_example_second_layer, 2, 3, 3, product,
+                    NULL) < 0)
         return NAN;
     return farthest(product, printed, 6);
 }
@@ -111,14 +113,14 @@ enum { N = 24, PAIRS = N * N };
 static double collapse_softmax(trial *t) {
     double *s = normals(t, PAIRS, 0.1);
     for (int i = 0; i < N; i++) s[i * N] += 60.0;
-    head *h = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, N, s, "softmax", 1.0, 0.0);
     return fabs(h->certificate.delta - (N - 1));
 }
 
 static double collapse_exact(trial *t) {
     double *s = normals(t, PAIRS, 0.1);
     for (int i = 0; i < N; i++) s[i * N] += 60.0;
-    head *h = tool_plan_of(t, N, N, s, "ceta", 1.0, 1e-12);
+    head *h = statement_plan(t, N, N, s, "ceta", 1.0, 1e-12);
     return h->certificate.delta;
 }
 
@@ -135,8 +137,8 @@ static double two_permutations(trial *t) {
             s[at] = on ? amplitude / 2.0 : next ? -amplitude / 2.0 : -60.0;
             other[at] = on ? -amplitude / 2.0 : next ? amplitude / 2.0 : -60.0;
         }
-        head *p = tool_plan_of(t, n, n, s, "ceta", 1.0, 1e-13);
-        head *q = tool_plan_of(t, n, n, other, "ceta", 1.0, 1e-13);
+        head *p = statement_plan(t, n, n, s, "ceta", 1.0, 1e-13);
+        head *q = statement_plan(t, n, n, other, "ceta", 1.0, 1e-13);
         for (int64_t at = 0; at < n * n; at++) l1 += fabs(p->p[at] - q->p[at]);
         most = worse(most, fabs(l1 - 2.0 * (double)n * tanh(amplitude / 2.0)));
     }
@@ -149,7 +151,7 @@ static double sink_softmax(trial *t) {
     for (int shift = 2; shift <= 20; shift += 2) {
         double *moved = copy_of(t, s, PAIRS);
         for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
-        const double delta = tool_plan_of(t, N, N, moved, "softmax", 1.0, 0.0)->certificate.delta;
+        const double delta = statement_plan(t, N, N, moved, "softmax", 1.0, 0.0)->certificate.delta;
         if (shift > 2) least = fmin(least, delta - last);
         last = delta;
     }
@@ -161,7 +163,7 @@ static double sink_exact(trial *t) {
     for (int shift = 0; shift <= 20; shift += 4) {
         double *moved = copy_of(t, s, PAIRS);
         for (int i = 0; i < N; i++) moved[i * N + 3] += shift;
-        most = worse(most, tool_plan_of(t, N, N, moved, "ceta", 1.0, 1e-11)->certificate.delta);
+        most = worse(most, statement_plan(t, N, N, moved, "ceta", 1.0, 1e-11)->certificate.delta);
     }
     return most;
 }
@@ -179,7 +181,7 @@ static double golden_elastic(trial *t) {
                                    0.113146046033052, 0.67472513917052,  0.212128814796428,
                                    0.400519821588256, 0.323238110907315, 0.276242067504429};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0};
-    head *h = tool_plan_of(t, 3, 3, s, "elastic:0.5,2", 1.0, 0.0);
+    head *h = statement_plan(t, 3, 3, s, "elastic:0.5,2", 1.0, 0.0);
     return worse(farthest(h->p, plan, 9), fabs(h->certificate.delta - 0.164449395355411));
 }
 
@@ -190,8 +192,8 @@ static double elastic_sweep(trial *t) {
                                           "elastic:0.25,150", "elastic:0.25,151"};
     double *s = normals(t, PAIRS, 1.0), delta[5], most = 0.0;
     for (int k = 0; k < PAIRS; k++) s[k] -= (k / N < N / 2) != (k % N < N / 2) ? 2.0 : 0.0;
-    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-12);
-    double last = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0)->certificate.delta;
+    head *exact = statement_plan(t, N, N, s, "softmax/exact", 1.0, 1e-12);
+    double last = statement_plan(t, N, N, s, "softmax", 1.0, 0.0)->certificate.delta;
     ota_coupling_spectrum spectrum;
     /* The smallest value may be hard to tell from its neighbours; at this lambda it does not decide. */
     const ota_status status = ota_coupling_spectrum_of(exact->p, N, N, 0, &spectrum, NULL);
@@ -199,7 +201,7 @@ static double elastic_sweep(trial *t) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
     for (int k = 0; k < 5; k++) {
-        delta[k] = tool_plan_of(t, N, N, s, methods[k], 1.0, 0.0)->certificate.delta;
+        delta[k] = statement_plan(t, N, N, s, methods[k], 1.0, 0.0)->certificate.delta;
         if (!(delta[k] < last)) return HUGE_VAL;
         last = delta[k];
     }
@@ -211,14 +213,14 @@ static double elastic_sweep(trial *t) {
 /* Distance of elastic:0.25,8 from the nearest relaxed plan, over the distance softmax - exact. */
 static double elastic_against_relaxed(trial *t, bool near) {
     double *s = normals(t, PAIRS, 1.0), least = HUGE_VAL;
-    head *elastic = tool_plan_of(t, N, N, s, "elastic:0.25,8", 1.0, 0.0);
-    head *soft = tool_plan_of(t, N, N, s, "softmax", 1.0, 0.0);
-    head *exact = tool_plan_of(t, N, N, s, "softmax/exact", 1.0, 1e-10);
+    head *elastic = statement_plan(t, N, N, s, "elastic:0.25,8", 1.0, 0.0);
+    head *soft = statement_plan(t, N, N, s, "softmax", 1.0, 0.0);
+    head *exact = statement_plan(t, N, N, s, "softmax/exact", 1.0, 1e-10);
     for (int k = 0; k < 25; k++) {
-        head *h = tool_head(t, N, N, s);
+        head *h = statement_head(t, N, N, s);
         if (ota_method_parse("relaxed:1", &h->problem, &h->options, NULL) < 0) return NAN;
         h->problem.strength = pow(10.0, -0.6 + 0.1 * k);
-        tool_solve_head(t, h, NULL, 1.0, 1e-9);
+        statement_solve(t, h, NULL, 1.0, 1e-9);
         least = fmin(least, l1_between(elastic->p, h->p));
     }
     const double whole = l1_between(soft->p, exact->p);
@@ -231,12 +233,12 @@ static double elastic_not_relaxed(trial *t) { return elastic_against_relaxed(t, 
 /* ---- annealing ---- */
 
 static double rounds_to(trial *t, double *cost, double tau, double start, double tolerance) {
-    head *h = tool_head(t, 64, 64, cost);
+    head *h = statement_head(t, 64, 64, cost);
     h->problem.cost = 1;
     h->options.solver = "sinkhorn";
     h->options.max_rounds = 100000;
     h->options.anneal_start = start;
-    tool_solve_head(t, h, "softmax/exact", tau, tolerance);
+    statement_solve(t, h, "softmax/exact", tau, tolerance);
     return h->status == OTA_OK ? (double)h->result.rounds : (double)NAN;
 }
 
@@ -276,12 +278,12 @@ static void annealed_by_loops(const double *cost, double lambda, bool keep_v, do
 }
 
 static head *annealed(trial *t, double *cost, const char *method, bool keep_v) {
-    head *h = tool_head(t, SIDE, SIDE, cost);
+    head *h = statement_head(t, SIDE, SIDE, cost);
     h->problem.cost = 1;
     h->options.anneal_start = 1.0;
     h->options.anneal_factor = pow(0.01, 1.0 / (STAGES - 1));
     h->options.anneal_keep_scaling = keep_v;
-    tool_solve_head(t, h, method, 0.01, 0.0);
+    statement_solve(t, h, method, 0.01, 0.0);
     return h;
 }
 
@@ -323,12 +325,12 @@ static double gallery(trial *t) {
         {0.592807227494524, 0.270337349616227, 0.136855422889249, 0.0}};
     double s[4] = {1.0, 0.5, 0.2, -1.0}, alibi[4], formula[4], most = 0.0;
     for (int k = 0; k < 3; k++) {
-        most =
-            worse(most, farthest(tool_plan_of(t, 1, 4, s, methods[k], 1.0, 0.0)->p, golden[k], 4));
+        most = worse(most,
+                     farthest(statement_plan(t, 1, 4, s, methods[k], 1.0, 0.0)->p, golden[k], 4));
     }
-    head *h = tool_head(t, 1, 4, s);
-    tool_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, 0.5);
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    head *h = statement_head(t, 1, 4, s);
+    statement_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, 0.5);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     for (int j = 0; j < 4; j++) alibi[j] = s[j] - 0.5 * j;
     softmax_formula(alibi, 4, 1.0, formula);
     return worse(most, farthest(h->p, formula, 4));
@@ -338,10 +340,10 @@ static double post_demonstration(trial *t) {
     static const double by_column[4] = {.2689, .5, .7311, .5};
     static const double by_row[4] = {.7311, .2689, .8808, .1192};
     double s[4] = {1.0, 0.0, 2.0, 0.0};
-    head *column = tool_head(t, 2, 2, s);
+    head *column = statement_head(t, 2, 2, s);
     column->problem.axis = OTA_AXIS_COLUMNS;
-    tool_solve_head(t, column, "softmax", 1.0, 0.0);
-    head *row = tool_plan_of(t, 2, 2, s, "softmax", 1.0, 0.0);
+    statement_solve(t, column, "softmax", 1.0, 0.0);
+    head *row = statement_plan(t, 2, 2, s, "softmax", 1.0, 0.0);
     return worse(farthest(column->p, by_column, 4), farthest(row->p, by_row, 4));
 }
 
@@ -351,7 +353,7 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-double tool_forward_seconds(trial *t, int64_t size, bool balanced) {
+double statement_forward_seconds(trial *t, int64_t size, bool balanced) {
     const size_t used = t->used;
     const int64_t n = balanced ? size : 8;
     double least = HUGE_VAL, *s = normals(t, n * size, 1.0), *p = numbers(t, n * size);
@@ -378,8 +380,8 @@ static double complexity(trial *t, bool balanced) {
     const int64_t small = balanced ? 128 : 8192;
     double least = HUGE_VAL;
     for (int trials = 0; trials < 3; trials++) {
-        const double slope = log(tool_forward_seconds(t, 8 * small, balanced) /
-                                 tool_forward_seconds(t, small, balanced)) /
+        const double slope = log(statement_forward_seconds(t, 8 * small, balanced) /
+                                 statement_forward_seconds(t, small, balanced)) /
                              log(8.0);
         least = fmin(least, fabs(slope - (balanced ? 2.0 : 1.0)));
     }
@@ -421,7 +423,7 @@ static double synthetic_rate(trial *t) {
     return fabs(seen_number(t, measured) - rate);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-19", "8 softmax rows of V keys: |log-log slope of time - 1|", semi_relaxed_cost,
             0.35),
     AT_MOST("TOT-19", "four balanced rounds, V x V: |log-log slope of time - 2|", balanced_cost,
@@ -460,4 +462,4 @@ static const tool_check rows[] = {
              sink_softmax, 0.99),
     AT_MOST("CETA-33", "... exact imbalance for every shift", sink_exact, N * 1e-11),
 };
-CHECK_GROUP(tool_checks_examples, rows);
+CHECK_GROUP(statement_checks_examples, rows);

@@ -5,10 +5,10 @@
 enum { N = 6, M = 6 };
 
 static head *pulled(trial *t, double *s, const char *method, double tau, int64_t rounds) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->coupling_grad = normals(t, N * M, 1.0);
     h->options.rounds = rounds;
-    tool_pull_back(t, h, method, tau, rounds == 0 ? 1e-13 : 0.0);
+    statement_pull_back(t, h, method, tau, rounds == 0 ? 1e-13 : 0.0);
     return h;
 }
 
@@ -34,9 +34,9 @@ static double advantage_update(trial *t) {
 static double golden_row(trial *t) {
     static const double golden[3] = {-0.366309329780318, 0.077183886081616, 0.289125443698702};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 0, 0, 0, 0, 0};
-    head *h = tool_head(t, 3, 3, s);
+    head *h = statement_head(t, 3, 3, s);
     h->coupling_grad = u;
-    tool_pull_back(t, h, "softmax", 1.0, 0.0);
+    statement_pull_back(t, h, "softmax", 1.0, 0.0);
     return farthest(h->scores_slope, golden, 3);
 }
 
@@ -49,7 +49,7 @@ static void plain_rows(const double *s, double tau, double *p) {
 }
 
 static void plain_exact(const double *s, double tau, double *p) {
-    tool_sinkhorn_formula(s, N, M, tau, NULL, NULL, 20000, p);
+    statement_sinkhorn_formula(s, N, M, tau, NULL, NULL, 20000, p);
 }
 
 /* g <- g - lambda tau log c, `steps` times; f from the rows. lambda < 1 and many steps with KL: the column
@@ -122,12 +122,12 @@ static double rounds_differences(trial *t) {
 static double chain_rule(trial *t) {
     enum { WIDTH = 4, VALUES = 3 };
     double most = 0.0, ds[N * M], p[M], row[M];
-    head *h =
-        tool_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0), normals(t, M * WIDTH, 1.0));
+    head *h = statement_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0),
+                                       normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
     h->out_grad = normals(t, N * VALUES, 1.0);
-    tool_pull_back(t, h, "softmax", 0.8, 0.0);
+    statement_pull_back(t, h, "softmax", 0.8, 0.0);
     double *dv = numbers(t, M * VALUES), *dq = numbers(t, N * WIDTH), *dk = numbers(t, M * WIDTH);
     const double scale = 1.0 / sqrt(WIDTH);
     for (int i = 0; i < N; i++) {
@@ -156,12 +156,12 @@ static double chain_rule(trial *t) {
 /* The same by the public chain rule and the score gradient of the plan. */
 static double chain_rule_call(trial *t) {
     enum { WIDTH = 4, VALUES = 3 };
-    head *h =
-        tool_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0), normals(t, M * WIDTH, 1.0));
+    head *h = statement_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0),
+                                       normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
     h->out_grad = normals(t, N * VALUES, 1.0);
-    tool_pull_back(t, h, "softmax/exact", 0.8, 1e-12);
+    statement_pull_back(t, h, "softmax/exact", 0.8, 1e-12);
     double dq[N * WIDTH], dk[M * WIDTH], dv[M * VALUES];
     const ota_head_chain chain = {.queries = N,
                                   .keys = M,
@@ -217,7 +217,7 @@ static double tsallis_differences(trial *t) {
         for (int side = 0; side < 2; side++) {
             double *moved = copy_of(t, s, N * M);
             for (int k = 0; k < N * M; k++) moved[k] += (side == 0 ? step : -step) * along[k];
-            head *other = tool_plan_of(t, N, M, moved, method, 1.0, 0.0);
+            head *other = statement_plan(t, N, M, moved, method, 1.0, 0.0);
             for (int k = 0; k < N * M; k++) kink |= (other->p[k] > 0.0) != (h->p[k] > 0.0);
             loss[side] = dot(h->coupling_grad, other->p, N * M);
         }
@@ -303,9 +303,9 @@ static double golden_balanced(trial *t) {
                                      -0.052188652084319, 0.276309835332962,  -0.224121183248644,
                                      0.411688330443648,  -0.293176825343288, -0.118511505100361};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 1, 0, 2, 0, 1};
-    head *h = tool_head(t, 3, 3, s);
+    head *h = statement_head(t, 3, 3, s);
     h->coupling_grad = u;
-    tool_pull_back(t, h, "softmax/exact", 1.0, 1e-14);
+    statement_pull_back(t, h, "softmax/exact", 1.0, 1e-14);
     return farthest(h->scores_slope, golden, 9);
 }
 
@@ -314,10 +314,10 @@ static double unrolled_converges(trial *t) {
     double *s = normals(t, N * M, 1.0), *u = normals(t, N * M, 1.0);
     head *h[2];
     for (int k = 0; k < 2; k++) {
-        h[k] = tool_head(t, N, M, s);
+        h[k] = statement_head(t, N, M, s);
         h[k]->coupling_grad = u;
         h[k]->options.rounds = k == 0 ? 0 : 200;
-        tool_pull_back(t, h[k], "softmax/exact", 1.0, k == 0 ? 1e-13 : 0.0);
+        statement_pull_back(t, h[k], "softmax/exact", 1.0, k == 0 ? 1e-13 : 0.0);
     }
     return farthest(h[0]->scores_slope, h[1]->scores_slope, N * M);
 }
@@ -326,14 +326,14 @@ static double unrolled_converges(trial *t) {
 static double envelope(trial *t) {
     const double tau = 0.8, step = 1e-3;
     double most = 0.0, *s = normals(t, N * M, 1.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax/exact", tau, 1e-13);
+    head *h = statement_plan(t, N, M, s, "softmax/exact", tau, 1e-13);
     for (int k = 0; k < N * M; k += 5) {
         double *moved = copy_of(t, s, N * M), value[4];
         static const double at[4] = {1.0, -1.0, 2.0, -2.0};
         for (int side = 0; side < 4; side++) {
             moved[k] = s[k] + at[side] * step;
             value[side] =
-                -tool_plan_of(t, N, M, moved, "softmax/exact", tau, 1e-13)->certificate.value;
+                -statement_plan(t, N, M, moved, "softmax/exact", tau, 1e-13)->certificate.value;
         }
         const double slope = (8.0 * (value[0] - value[1]) - (value[2] - value[3])) / (12.0 * step);
         most = worse(most, fabs(slope - h->p[k]));
@@ -341,7 +341,7 @@ static double envelope(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("LIT-17", "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, 4e-15, 20),
     AT_MOST("LIT-17", "golden row gradient", golden_row, 4e-15),
     AT_MOST("LIT-17", "against differences of plain softmax", softmax_differences, 1e-9),
@@ -361,4 +361,4 @@ static const tool_check rows[] = {
             1e-9),
     AT_MOST("DER-16", "grad max Phi = P by differences", envelope, 1e-8),
 };
-CHECK_GROUP(tool_checks_gradients, rows);
+CHECK_GROUP(statement_checks_gradients, rows);

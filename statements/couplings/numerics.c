@@ -49,7 +49,7 @@ static double hamming_sinkhorn_rounds(trial *t) {
 static double dense_cost(trial *t, const double *p, const double *q, int64_t size, double epsilon) {
     double *s = numbers(t, size * size), *plan = numbers(t, size * size), cost = 0.0;
     for (int64_t k = 0; k < size * size; k++) s[k] = k / size == k % size ? 1.0 : 0.0;
-    tool_sinkhorn_formula(s, size, size, epsilon, p, q, 20000, plan);
+    statement_sinkhorn_formula(s, size, size, epsilon, p, q, 20000, plan);
     for (int64_t k = 0; k < size * size; k++) cost += k / size == k % size ? 0.0 : plan[k];
     return cost;
 }
@@ -187,10 +187,10 @@ static double zero_temperature(trial *t) {
 /* ---- group I ---- */
 
 static head *far_head(trial *t, const char *solver, double range) {
-    head *h = tool_head(t, N, M, uniforms(t, N * M, 0.0, range));
+    head *h = statement_head(t, N, M, uniforms(t, N * M, 0.0, range));
     h->options.rounds = 30;
     h->options.solver = solver;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return h;
 }
 
@@ -209,9 +209,9 @@ static double log_domains_agree(trial *t) {
     double *s = normals(t, N * M, 1.0);
     head *h[2];
     for (int k = 0; k < 2; k++) {
-        h[k] = tool_head(t, N, M, s);
+        h[k] = statement_head(t, N, M, s);
         h[k]->options.solver = k == 0 ? "log" : "sinkhorn";
-        tool_solve_head(t, h[k], "softmax/exact", 1.0, 1e-12);
+        statement_solve(t, h[k], "softmax/exact", 1.0, 1e-12);
     }
     return farthest(h[0]->p, h[1]->p, N * M);
 }
@@ -223,11 +223,11 @@ static double *offset_scores(trial *t) {
 }
 
 static head *centred(trial *t, double *s, ota_center center) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->options.center = center;
     h->options.solver = "sinkhorn";
     h->options.rounds = 40;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return h;
 }
 
@@ -290,7 +290,7 @@ static double flushed_weights_counted(trial *t) {
     double most = 0.0, flushed = 0.0, *s = uniforms(t, N * M, 0.0, 2000.0);
     /* Multiples of 10, so that none stands where the least subnormal is, exp(-745.13). */
     for (int k = 0; k < N * M; k++) s[k] = 10.0 * rint(s[k] / 10.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
     for (int i = 0; i < N; i++) {
         double top = -HUGE_VAL, positive = 0.0;
         for (int j = 0; j < M; j++) top = fmax(top, s[i * M + j]);
@@ -357,12 +357,12 @@ static double thread_counts(trial *t) {
            *k = normals(t, KEYS * WIDTH, 1.0);
     static const char *const methods[] = {"softmax", "softmax/exact", "entmax:1.5"};
     for (int method = 0; method < 3; method++) {
-        head *one = tool_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
-        tool_solve_head(t, one, methods[method], 1.0, 1e-8);
+        head *one = statement_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
+        statement_solve(t, one, methods[method], 1.0, 1e-8);
         for (int threads = 2; threads <= 3; threads++) {
-            head *more = tool_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
+            head *more = statement_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
             more->options.threads = threads;
-            tool_solve_head(t, more, methods[method], 1.0, 1e-8);
+            statement_solve(t, more, methods[method], 1.0, 1e-8);
             different += different_bits(one->p, more->p, QUERIES * KEYS);
         }
     }
@@ -389,9 +389,10 @@ static double rows_of_all_methods(trial *t) {
         "online:1.5", "entmax:1.5",    "sparsemax", "entmax:1.5/exact", "hard/exact",   "hard"};
     double most = 0.0;
     for (int k = 0; k < 12; k++) {
-        head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
-        if (strncmp(methods[k], "online", 6) == 0) tool_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
-        tool_solve_head(t, h, methods[k], 1.0, 0.0);
+        head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
+        if (strncmp(methods[k], "online", 6) == 0)
+            statement_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
+        statement_solve(t, h, methods[k], 1.0, 0.0);
         for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     }
     return most;
@@ -401,11 +402,11 @@ static double rows_of_all_methods(trial *t) {
 static double reached_marginals(trial *t) {
     double most = 0.0;
     for (int rounds = 1; rounds < 5; rounds++) {
-        head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+        head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
         h->options.rounds = rounds;
         h->values = normals(t, M * 3, 1.0);
         h->values_width = 3;
-        tool_solve_head(t, h, "softmax/exact", 0.3, 0.0);
+        statement_solve(t, h, "softmax/exact", 0.3, 0.0);
         double *shift = numbers(t, 3);
         if (ota_mean_shift(h->columns, h->values, N, M, 3, shift, NULL) < 0) return NAN;
         for (int k = 0; k < 3; k++) {
@@ -419,7 +420,7 @@ static double reached_marginals(trial *t) {
     return most;
 }
 
-static const tool_check hamming_rows[] = {
+static const statement_check hamming_rows[] = {
     AT_MOST("TOT-15", "kernel product against the dense matrix, relative", hamming_matvec, 1e-14),
     AT_MOST("TOT-16", "Sinkhorn rounds to 1e-10, V = 50257, eps = 1", hamming_sinkhorn_rounds, 5.0),
     AT_MOST("TOT-16", "cost against dense scaling, V = 40", sinkhorn_against_dense, 1e-9),
@@ -433,9 +434,9 @@ static const tool_check hamming_rows[] = {
     AT_MOST("TOT-18", "golden costs at eps 1 and .1", golden_cost, 1e-14),
     AT_LEAST("TOT-18", "least <P,C> - TV", cost_above_tv, -1e-14),
 };
-CHECK_GROUP(tool_checks_hamming, hamming_rows);
+CHECK_GROUP(statement_checks_hamming, hamming_rows);
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-20", "different bits between 1, 2 and 3 threads", thread_counts, 0.0),
     AT_MOST("TOT-105", "rows at range/tau 2000 in the chosen domain", default_domain,
             4 * M * ROUNDOFF),
@@ -459,4 +460,4 @@ static const tool_check rows[] = {
     AT_MOST("DER-28", "Newton steps for p = q, V = 50257", equal_pairs_steps, 5.0),
     AT_MOST("DER-28", "beyond 1/eps = 700 the cost is TV", zero_temperature, 1e-14),
 };
-CHECK_GROUP(tool_checks_numerics, rows);
+CHECK_GROUP(statement_checks_numerics, rows);

@@ -9,7 +9,7 @@ enum { N = 6, M = 6 };
 static double two_by_two(trial *t) {
     const double tau = between(t, 0.3, 3.0);
     double *s = normals(t, 4, 2.0);
-    head *h = tool_plan_of(t, 2, 2, s, "softmax/exact", tau, 1e-13);
+    head *h = statement_plan(t, 2, 2, s, "softmax/exact", tau, 1e-13);
     const double x = (s[0] + s[3] - s[1] - s[2]) / (2.0 * tau);
     return fabs(h->p[0] - 1.0 / (1.0 + exp(-x)));
 }
@@ -23,8 +23,8 @@ static double golden_exact(trial *t) {
     static const double at_half[9] = {0.528760829271776, 0.031824890068707, 0.439414280659517,
                                       0.031824890068707, 0.772754318396531, 0.195420791534762,
                                       0.439414280659517, 0.195420791534762, 0.365164927805721};
-    head *one = tool_plan_of(t, 3, 3, golden_scores, "softmax/exact", 1.0, 1e-14);
-    head *half = tool_plan_of(t, 3, 3, golden_scores, "softmax/exact", 0.5, 1e-14);
+    head *one = statement_plan(t, 3, 3, golden_scores, "softmax/exact", 1.0, 1e-14);
+    head *half = statement_plan(t, 3, 3, golden_scores, "softmax/exact", 0.5, 1e-14);
     return worse(farthest(one->p, at_one, 9), farthest(half->p, at_half, 9));
 }
 
@@ -33,8 +33,8 @@ static double against_scaling(trial *t, const char *method) {
     double *p = numbers(t, N * M);
     for (int trials = 0; trials < 12; trials++) {
         double *s = scores_of(t, N, M, trials % CHARACTERS);
-        head *h = tool_plan_of(t, N, M, s, method, 1.0, 1e-13);
-        tool_sinkhorn_formula(s, N, M, 1.0, NULL, NULL, 20000, p);
+        head *h = statement_plan(t, N, M, s, method, 1.0, 1e-13);
+        statement_sinkhorn_formula(s, N, M, 1.0, NULL, NULL, 20000, p);
         most = worse(most, farthest(h->p, p, N * M));
     }
     return most;
@@ -45,7 +45,7 @@ static double exact_against_scaling(trial *t) { return against_scaling(t, "softm
 static double moves_raise_objective_by(trial *t) {
     double most = -HUGE_VAL;
     double *s = normals(t, N * M, 1.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax/exact", 1.0, 1e-13);
+    head *h = statement_plan(t, N, M, s, "softmax/exact", 1.0, 1e-13);
     const double best = dot(s, h->p, N * M) + entropy_of(h->p, N * M);
     for (int trials = 0; trials < 2000; trials++) {
         const int64_t i = below(t, N), k = (i + 1 + below(t, N - 1)) % N;
@@ -62,53 +62,53 @@ static double moves_raise_objective_by(trial *t) {
 }
 
 static double exact_gap(trial *t) {
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax/exact", 1.0,
-                           1e-13);
+    head *h = statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax/exact",
+                             1.0, 1e-13);
     return fabs(h->certificate.gap);
 }
 
 static double primal_of_exact(trial *t) {
     double *s = normals(t, N * M, 1.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax/exact", 0.8, 1e-13);
+    head *h = statement_plan(t, N, M, s, "softmax/exact", 0.8, 1e-13);
     const double formula = -dot(s, h->p, N * M) - 0.8 * entropy_of(h->p, N * M) - 0.8 * N;
     return fabs(h->certificate.primal - formula);
 }
 
 static double two_starts(trial *t) {
     double *s = scores_of(t, N, M, t->draw % CHARACTERS);
-    head *a = tool_plan_of(t, N, M, s, "softmax/exact", 1.0, 1e-13);
-    head *b = tool_head(t, N, M, s);
+    head *a = statement_plan(t, N, M, s, "softmax/exact", 1.0, 1e-13);
+    head *b = statement_head(t, N, M, s);
     b->start = normals(t, M, 3.0);
-    tool_solve_head(t, b, "softmax/exact", 1.0, 1e-13);
+    statement_solve(t, b, "softmax/exact", 1.0, 1e-13);
     return farthest(a->p, b->p, N * M);
 }
 
 static double general_marginals(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, 9, scores_of(t, N, 9, t->draw % CHARACTERS));
+    head *h = statement_head(t, N, 9, scores_of(t, N, 9, t->draw % CHARACTERS));
     h->row_mass = distribution(t, N, 1.0);
     h->column_mass = distribution(t, 9, 1.0);
-    tool_solve_head(t, h, "softmax/exact", 1.0, 1e-12);
+    statement_solve(t, h, "softmax/exact", 1.0, 1e-12);
     most = worse(most, farthest(h->rows, h->row_mass, N));
     most = worse(most, farthest(h->columns, h->column_mass, 9));
     return most;
 }
 
 static double unequal_masses(trial *t) {
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->row_mass = distribution(t, N, 1.0);
     h->column_mass = distribution(t, M, 1.0);
     h->column_mass[0] += 0.01;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return seen_fact(t, h->status == OTA_INFEASIBLE || h->status == OTA_EINVAL);
 }
 
 static double hot_limit(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->row_mass = distribution(t, N, 1.0);
     h->column_mass = distribution(t, M, 1.0);
-    tool_solve_head(t, h, "softmax/exact", 1e4, 1e-13);
+    statement_solve(t, h, "softmax/exact", 1e4, 1e-13);
     for (int k = 0; k < N * M; k++) {
         most = worse(most, fabs(h->p[k] - h->row_mass[k / M] * h->column_mass[k % M]));
     }
@@ -118,10 +118,10 @@ static double hot_limit(trial *t) {
 /* <P,C> - OT - eps H(P), to be 0 or less. */
 static double cold_limit(trial *t) {
     double *cost = uniforms(t, N * M, 0.0, 1.0);
-    head *h = tool_head(t, N, M, cost);
+    head *h = statement_head(t, N, M, cost);
     h->problem.cost = 1;
-    tool_solve_head(t, h, "softmax/exact", 0.02, 1e-10);
-    const double least = tool_best_permutation(cost, N, NULL);
+    statement_solve(t, h, "softmax/exact", 0.02, 1e-10);
+    const double least = statement_best_permutation(cost, N, NULL);
     return dot(cost, h->p, N * M) - least - 0.02 * entropy_of(h->p, N * M);
 }
 
@@ -141,19 +141,19 @@ static double transport_value(trial *t) {
             }
         }
     }
-    head *h = tool_head(t, 3, 4, cost);
+    head *h = statement_head(t, 3, 4, cost);
     h->problem.cost = 1;
     h->row_mass = copy_of(t, mass, 3);
     h->column_mass = copy_of(t, mass + 3, 4);
-    tool_solve_head(t, h, "hard/exact", 0.0, 0.0);
-    return fabs(dot(cost, h->p, 12) - tool_best_permutation(split, 7, NULL));
+    statement_solve(t, h, "hard/exact", 0.0, 0.0);
+    return fabs(dot(cost, h->p, 12) - statement_best_permutation(split, 7, NULL));
 }
 
 static double assignment_value(trial *t) {
     double *s = scores_of(t, N, M, t->draw % CHARACTERS), *cost = copy_of(t, s, N * M);
     for (int k = 0; k < N * M; k++) cost[k] = -s[k];
-    head *h = tool_plan_of(t, N, M, s, "hard/exact", 0.0, 0.0);
-    return fabs(dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL));
+    head *h = statement_plan(t, N, M, s, "hard/exact", 0.0, 0.0);
+    return fabs(dot(cost, h->p, N * M) - statement_best_permutation(cost, N, NULL));
 }
 
 /* Costs with a gap of 3 between the best permutation and the rest. */
@@ -161,8 +161,8 @@ static double annealed_to_assignment(trial *t) {
     double *s = normals(t, N * M, 0.3);
     int64_t *order = shuffled(t, N);
     for (int i = 0; i < N; i++) s[i * M + order[i]] += 3.0;
-    head *soft = tool_plan_of(t, N, M, s, "softmax/exact", 0.05, 1e-10);
-    head *hard = tool_plan_of(t, N, M, s, "hard/exact", 0.0, 0.0);
+    head *soft = statement_plan(t, N, M, s, "softmax/exact", 0.05, 1e-10);
+    head *hard = statement_plan(t, N, M, s, "hard/exact", 0.0, 0.0);
     return farthest(soft->p, hard->p, N * M);
 }
 
@@ -174,14 +174,14 @@ static double farthest_from_permutation(const double *p) {
 }
 
 static double equal_costs_permutation(trial *t) {
-    head *h = tool_plan_of(t, N, M, numbers(t, N * M), "softmax/exact", 1e-3, 1e-10);
+    head *h = statement_plan(t, N, M, numbers(t, N * M), "softmax/exact", 1e-3, 1e-10);
     return farthest_from_permutation(h->p);
 }
 
 static double equal_costs(trial *t) {
     double most = 0.0;
     for (int k = 0; k < 4; k++) {
-        head *h = tool_plan_of(t, N, M, numbers(t, N * M), "softmax/exact", pow(10.0, -k), 1e-10);
+        head *h = statement_plan(t, N, M, numbers(t, N * M), "softmax/exact", pow(10.0, -k), 1e-10);
         for (int i = 0; i < N * M; i++) most = worse(most, fabs(h->p[i] - 1.0 / M));
     }
     return most;
@@ -192,11 +192,11 @@ static double equal_costs(trial *t) {
 static double head_output(trial *t) {
     enum { QUERIES = 24, WIDTH = 8, VALUES = 5 };
     double most = 0.0;
-    head *h = tool_attention_head(t, QUERIES, QUERIES, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
-                                  normals(t, QUERIES * WIDTH, 1.0));
+    head *h = statement_attention_head(t, QUERIES, QUERIES, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
+                                       normals(t, QUERIES * WIDTH, 1.0));
     h->values = normals(t, QUERIES * VALUES, 1.0);
     h->values_width = VALUES;
-    tool_solve_head(t, h, "ceta", 1.0, 1e-12);
+    statement_solve(t, h, "ceta", 1.0, 1e-12);
     for (int i = 0; i < QUERIES; i++) {
         for (int k = 0; k < VALUES; k++) {
             long double sum = 0.0L;
@@ -229,8 +229,8 @@ static double integer_norms(trial *t) {
 }
 
 static double birkhoff_membership(trial *t) {
-    head *inside = tool_plan_of(t, N, M, normals(t, N * M, 1.0), "hard/exact", 0.0, 0.0);
-    head *outside = tool_plan_of(t, N, M, normals(t, N * M, 1.0), "hard", 0.0, 0.0);
+    head *inside = statement_plan(t, N, M, normals(t, N * M, 1.0), "hard/exact", 0.0, 0.0);
+    head *outside = statement_plan(t, N, M, normals(t, N * M, 1.0), "hard", 0.0, 0.0);
     const double error = inside->certificate.row_error + inside->certificate.column_error;
     double apart = 0.0;
     for (int j = 0; j < M; j++) apart += fabs(outside->columns[j] - 1.0) / N;
@@ -240,7 +240,7 @@ static double birkhoff_membership(trial *t) {
 static double birkhoff_rebuilds(trial *t) {
     enum { CAPACITY = (N - 1) * (N - 1) + 1 };
     double most = 0.0;
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw), "softmax/exact", 1.0, 1e-14);
+    head *h = statement_plan(t, N, M, scores_of(t, N, M, t->draw), "softmax/exact", 1.0, 1e-14);
     double *weights = numbers(t, CAPACITY), *rebuilt = numbers(t, N * M), rest = NAN;
     int64_t *columns = take(t, CAPACITY * N * sizeof *columns), count = 0;
     if (ota_birkhoff(h->p, N, CAPACITY, weights, columns, &count, &rest, NULL) < 0) return NAN;
@@ -256,14 +256,14 @@ static double birkhoff_rebuilds(trial *t) {
 static double starved_keys(trial *t) {
     double *s = normals(t, 32 * 32, 1.0);
     for (int i = 0; i < 32; i++) s[i * 32] += 4.0;
-    head *soft = tool_plan_of(t, 32, 32, s, "softmax", 1.0, 0.0);
+    head *soft = statement_plan(t, 32, 32, s, "softmax", 1.0, 0.0);
     return soft->columns[0];
 }
 
 static double fed_keys(trial *t) {
     double *s = normals(t, 32 * 32, 1.0), most = 0.0;
     for (int i = 0; i < 32; i++) s[i * 32] += 4.0;
-    head *h = tool_plan_of(t, 32, 32, s, "ceta", 1.0, 1e-11);
+    head *h = statement_plan(t, 32, 32, s, "ceta", 1.0, 1e-11);
     for (int j = 0; j < 32; j++) most = worse(most, fabs(h->columns[j] - 1.0));
     return most;
 }
@@ -274,7 +274,7 @@ static double golden_relaxed(trial *t) {
     static const double plan[9] = {0.533960420320068, 0.168282800438745, 0.297756779241187,
                                    0.113045832314007, 0.715597254755446, 0.171356912930548,
                                    0.414193387740481, 0.354836517055317, 0.230970095204202};
-    return farthest(tool_plan_of(t, 3, 3, golden_scores, "relaxed:1", 1.0, 1e-14)->p, plan, 9);
+    return farthest(statement_plan(t, 3, 3, golden_scores, "relaxed:1", 1.0, 1e-14)->p, plan, 9);
 }
 
 static double relaxed_gap(trial *t) {
@@ -282,7 +282,7 @@ static double relaxed_gap(trial *t) {
     double most = 0.0;
     for (int k = 0; k < 8; k++) {
         head *h =
-            tool_plan_of(t, N, M, scores_of(t, N, M, k % CHARACTERS), methods[k % 4], 0.7, 1e-13);
+            statement_plan(t, N, M, scores_of(t, N, M, k % CHARACTERS), methods[k % 4], 0.7, 1e-13);
         most = worse(most, fabs(h->certificate.gap));
     }
     return most;
@@ -290,10 +290,10 @@ static double relaxed_gap(trial *t) {
 
 static double relaxed_limits(trial *t) {
     double *s = normals(t, N * M, 1.0);
-    head *low = tool_plan_of(t, N, M, s, "relaxed:1e-8", 1.0, 1e-12);
-    head *soft = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *high = tool_plan_of(t, N, M, s, "relaxed:1e8", 1.0, 1e-12);
-    head *exact = tool_plan_of(t, N, M, s, "softmax/exact", 1.0, 1e-12);
+    head *low = statement_plan(t, N, M, s, "relaxed:1e-8", 1.0, 1e-12);
+    head *soft = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *high = statement_plan(t, N, M, s, "relaxed:1e8", 1.0, 1e-12);
+    head *exact = statement_plan(t, N, M, s, "softmax/exact", 1.0, 1e-12);
     return worse(farthest(low->p, soft->p, N * M), farthest(high->p, exact->p, N * M));
 }
 
@@ -302,8 +302,8 @@ static double caps(trial *t) {
     double most = 0.0;
     static const char *const methods[] = {"capped:1", "capped:1.2", "capped:2"};
     static const double limits[] = {1.0, 1.2, 2.0};
-    head *h = tool_plan_of(t, 12, 12, scores_of(t, 12, 12, t->draw % CHARACTERS),
-                           methods[t->draw % 3], 1.0, 1e-12);
+    head *h = statement_plan(t, 12, 12, scores_of(t, 12, 12, t->draw % CHARACTERS),
+                             methods[t->draw % 3], 1.0, 1e-12);
     for (int j = 0; j < 12; j++) {
         const double room = limits[t->draw % 3] - h->columns[j];
         most = worse(most, -room);
@@ -316,10 +316,10 @@ static double caps(trial *t) {
 
 static double rectangular_columns(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, 12, 30, normals(t, 360, 1.0));
+    head *h = statement_head(t, 12, 30, normals(t, 360, 1.0));
     h->values = normals(t, 30 * 4, 1.0);
     h->values_width = 4;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 1e-13);
+    statement_solve(t, h, "softmax/exact", 1.0, 1e-13);
     for (int j = 0; j < 30; j++) most = worse(most, fabs(h->columns[j] - 12.0 / 30.0));
     for (int k = 0; k < 4; k++) {
         double in = 0.0, out = 0.0;
@@ -331,21 +331,21 @@ static double rectangular_columns(trial *t) {
 }
 
 static double unit_masses_rectangular(trial *t) {
-    head *h = tool_head(t, 4, 6, normals(t, 24, 1.0));
+    head *h = statement_head(t, 4, 6, normals(t, 24, 1.0));
     h->column_mass = numbers(t, 6);
     for (int j = 0; j < 6; j++) h->column_mass[j] = 1.0;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return seen_fact(t, h->status == OTA_INFEASIBLE || h->status == OTA_EINVAL);
 }
 
 static double prefix_rows(trial *t) {
     double most = 0.0, *p = numbers(t, N * M), *part = numbers(t, N * M);
     double *s = normals(t, N * M, 1.0);
-    head *h = tool_plan_of(t, N, M, s, "prefix", 1.0, 1e-13);
+    head *h = statement_plan(t, N, M, s, "prefix", 1.0, 1e-13);
     for (int i = 0; i < N; i++) {
         const int size = i + 1;
         for (int a = 0; a < size; a++) memcpy(part + a * size, s + a * M, (size_t)size * sizeof *s);
-        tool_sinkhorn_formula(part, size, size, 1.0, NULL, NULL, 20000, p);
+        statement_sinkhorn_formula(part, size, size, 1.0, NULL, NULL, 20000, p);
         most = worse(most, farthest(h->p + i * M, p + i * size, size));
         for (int j = size; j < M; j++) most = worse(most, fabs(h->p[i * M + j]));
     }
@@ -355,12 +355,12 @@ static double prefix_rows(trial *t) {
 static double prefix_leak(trial *t) {
     double *s = normals(t, N * M, 1.0), *changed = copy_of(t, s, N * M);
     for (int j = 0; j < M; j++) changed[(N - 1) * M + j] = normal(t);
-    head *a = tool_plan_of(t, N, M, s, "prefix", 1.0, 0.0);
-    head *b = tool_plan_of(t, N, M, changed, "prefix", 1.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "prefix", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, changed, "prefix", 1.0, 0.0);
     return different_bits(a->p, b->p, (N - 1) * M);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("LIT-06", "transport value against every permutation of split masses", transport_value,
             1e-10, 10),
     AT_MOST("LIT-07", "the plan at eps = 1e4 is a b^T", hot_limit, 1e-4),
@@ -401,4 +401,4 @@ static const tool_check rows[] = {
     AT_MOST("DER-04", "different bits in earlier rows after a later query changed", prefix_leak,
             0.0),
 };
-CHECK_GROUP(tool_checks_plans, rows);
+CHECK_GROUP(statement_checks_plans, rows);

@@ -6,17 +6,17 @@ enum { N = 8, M = 8 };
 
 static head *solved_by(trial *t, double *s, const char *method, const char *solver, double tau,
                        double tolerance) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->options.solver = solver;
-    tool_solve_head(t, h, method, tau, tolerance);
+    statement_solve(t, h, method, tau, tolerance);
     return h;
 }
 
 static head *after_rounds(trial *t, int64_t n, double *s, const char *method, double tau,
                           int64_t rounds) {
-    head *h = tool_head(t, n, n, s);
+    head *h = statement_head(t, n, n, s);
     h->options.rounds = rounds;
-    tool_solve_head(t, h, method, tau, 0.0);
+    statement_solve(t, h, method, tau, 0.0);
     return h;
 }
 
@@ -29,11 +29,11 @@ static double linear_against_log(trial *t) {
 
 static double linear_marginals(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, 11, scores_of(t, N, 11, t->draw % CHARACTERS));
+    head *h = statement_head(t, N, 11, scores_of(t, N, 11, t->draw % CHARACTERS));
     h->row_mass = distribution(t, N, 1.0);
     h->column_mass = distribution(t, 11, 1.0);
     h->options.solver = "sinkhorn";
-    tool_solve_head(t, h, "softmax/exact", 0.7, 1e-12);
+    statement_solve(t, h, "softmax/exact", 0.7, 1e-12);
     for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - h->row_mass[i]));
     for (int j = 0; j < 11; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
     return most;
@@ -41,10 +41,10 @@ static double linear_marginals(trial *t) {
 
 static double row_error_after(trial *t, bool printed_order) {
     double most = 0.0;
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->options.rounds = 1;
     if (printed_order) h->problem.start = h->problem.end = OTA_SIDE_COLUMNS;
-    tool_solve_head(t, h, "softmax/exact", 0.1, 0.0);
+    statement_solve(t, h, "softmax/exact", 0.1, 0.0);
     for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     return most;
 }
@@ -55,7 +55,7 @@ static double column_ended(trial *t) { return row_error_after(t, true); }
 /* What is left of log P - S/tau after its row and column means; infinite if P has a zero. */
 static double scaling_form(trial *t) {
     double most = 0.0;
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "ceta", 0.6, 1e-12);
+    head *h = statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "ceta", 0.6, 1e-12);
     double level[N * M], row[N] = {0.0}, column[M] = {0.0}, all = 0.0;
     for (int k = 0; k < N * M; k++) {
         level[k] = log(h->p[k]) - h->scores[k] / 0.6;
@@ -73,7 +73,7 @@ static double scaling_form(trial *t) {
 static double multipliers(trial *t) {
     double most = 0.0;
     const double tau = 0.8;
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "ceta", tau, 1e-12);
+    head *h = statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "ceta", tau, 1e-12);
     for (int k = 0; k < N * M; k++) {
         const double lambda = -h->f[k / M] - tau, mu = -h->g[k % M];
         most = worse(most, fabs(h->scores[k] - tau * (log(h->p[k]) + 1.0) - lambda - mu));
@@ -83,10 +83,10 @@ static double multipliers(trial *t) {
 
 /* Range over tau 1e5: not to converge is no shame, to overflow is. */
 static double extreme_range(trial *t) {
-    head *h = tool_head(t, N, M, uniforms(t, N * M, 0.0, 1e5));
+    head *h = statement_head(t, N, M, uniforms(t, N * M, 0.0, 1e5));
     h->options.rounds = 50;
     h->options.solver = "log";
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     double most = 0.0;
     for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     for (int j = 0; j < M; j++) most = worse(most, isfinite(h->g[j]) ? 0.0 : HUGE_VAL);
@@ -94,20 +94,20 @@ static double extreme_range(trial *t) {
 }
 
 static double loose_second_tolerance(trial *t) {
-    head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 2.0));
     h->options.tolerance_scaling = 1e6;
     h->options.solver = "sinkhorn";
-    tool_solve_head(t, h, "softmax/exact", 0.5, 1e-10);
+    statement_solve(t, h, "softmax/exact", 0.5, 1e-10);
     return h->status != OTA_OK ? NAN : h->certificate.column_error;
 }
 
 static double tight_second_tolerance(trial *t) {
     double *s = normals(t, N * M, 2.0);
     head *loose = solved_by(t, s, "softmax/exact", "sinkhorn", 0.5, 1e-4);
-    head *tight = tool_head(t, N, M, s);
+    head *tight = statement_head(t, N, M, s);
     tight->options.tolerance_scaling = 1e-10;
     tight->options.solver = "sinkhorn";
-    tool_solve_head(t, tight, "softmax/exact", 0.5, 1e-4);
+    statement_solve(t, tight, "softmax/exact", 0.5, 1e-4);
     return (double)(tight->result.rounds - loose->result.rounds);
 }
 
@@ -115,8 +115,8 @@ static double tight_second_tolerance(trial *t) {
 
 static double no_elastic_round(trial *t) {
     double *s = normals(t, N * M, 2.0);
-    head *none = tool_plan_of(t, N, M, s, "elastic:0.5,0", 1.0, 0.0);
-    head *soft = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    head *none = statement_plan(t, N, M, s, "elastic:0.5,0", 1.0, 0.0);
+    head *soft = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
     return different_bits(none->p, soft->p, N * M);
 }
 
@@ -125,7 +125,7 @@ static double elastic_rows(trial *t) {
     for (int steps = 0; steps < 5; steps++) {
         static const char *const methods[] = {"elastic:0.5,0", "elastic:0.5,1", "elastic:1.3,4",
                                               "elastic:0.9,9", "elastic:1.9,3"};
-        head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), methods[steps], 0.7, 0.0);
+        head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), methods[steps], 0.7, 0.0);
         for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     }
     return most;
@@ -154,30 +154,30 @@ static double elastic_by_loops(trial *t) {
     double g[N], p[N * M];
     const int k = t->draw % 3;
     double *s = scores_of(t, N, M, t->draw % CHARACTERS);
-    head *h = tool_plan_of(t, N, M, s, methods[k], 0.8, 0.0);
+    head *h = statement_plan(t, N, M, s, methods[k], 0.8, 0.0);
     elastic_formula(s, N, 0.8, lambdas[k], steps[k], g, p);
     return farthest(h->p, p, N * M);
 }
 
 static double elastic_one_is_sinkhorn(trial *t) {
     double *s = normals(t, N * M, 2.0);
-    head *elastic = tool_plan_of(t, N, M, s, "elastic:1,4", 1.0, 0.0);
+    head *elastic = statement_plan(t, N, M, s, "elastic:1,4", 1.0, 0.0);
     head *exact = after_rounds(t, N, s, "softmax/exact", 1.0, 4);
     return farthest(elastic->p, exact->p, N * M);
 }
 
 static double elastic_zero_is_softmax(trial *t) {
     double *s = normals(t, N * M, 2.0);
-    head *elastic = tool_plan_of(t, N, M, s, "elastic:0,4", 1.0, 0.0);
-    head *soft = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    head *elastic = statement_plan(t, N, M, s, "elastic:0,4", 1.0, 0.0);
+    head *soft = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
     return different_bits(elastic->p, soft->p, N * M);
 }
 
 static double printed_elastic_rows(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->problem.end = OTA_SIDE_COLUMNS;
-    tool_solve_head(t, h, "elastic:0.5,3", 1.0, 0.0);
+    statement_solve(t, h, "elastic:0.5,3", 1.0, 0.0);
     for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     return most;
 }
@@ -188,9 +188,9 @@ static double elastic_fixed_points(trial *t) {
                                           "elastic:1.99,30000"};
     double most = 0.0;
     double *s = normals(t, N * M, 0.7);
-    head *exact = tool_plan_of(t, N, M, s, "softmax/exact", 1.0, 1e-14);
+    head *exact = statement_plan(t, N, M, s, "softmax/exact", 1.0, 1e-14);
     for (int k = 0; k < 5; k++) {
-        head *h = tool_plan_of(t, N, M, s, methods[k], 1.0, 0.0);
+        head *h = statement_plan(t, N, M, s, methods[k], 1.0, 0.0);
         most = worse(most, farthest(h->p, exact->p, N * M));
     }
     return most;
@@ -199,26 +199,26 @@ static double elastic_fixed_points(trial *t) {
 /* If lambda were an elasticity, these two would differ. */
 static double fixed_points_apart(trial *t) {
     double *s = normals(t, N * M, 0.7);
-    head *a = tool_plan_of(t, N, M, s, "elastic:0.1,3000", 1.0, 0.0);
-    head *b = tool_plan_of(t, N, M, s, "elastic:1,300", 1.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "elastic:0.1,3000", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, s, "elastic:1,300", 1.0, 0.0);
     return farthest(a->p, b->p, N * M);
 }
 
 static double annealed_plan(trial *t) {
     double *s = normals(t, N * M, 1.0);
-    head *direct = tool_plan_of(t, N, M, s, "softmax/exact", 0.3, 1e-13);
-    head *h = tool_head(t, N, M, s);
+    head *direct = statement_plan(t, N, M, s, "softmax/exact", 0.3, 1e-13);
+    head *h = statement_head(t, N, M, s);
     h->options.anneal_start = 4.0;
-    tool_solve_head(t, h, "softmax/exact", 0.3, 1e-13);
+    statement_solve(t, h, "softmax/exact", 0.3, 1e-13);
     return farthest(direct->p, h->p, N * M);
 }
 
 static double receiver_target(trial *t) {
     double most = 0.0;
-    head *h = tool_head(t, N, M, normals(t, N * M, 0.7));
+    head *h = statement_head(t, N, M, normals(t, N * M, 0.7));
     h->column_mass = distribution(t, M, 0.7);
     for (int j = 0; j < M; j++) h->column_mass[j] *= N;
-    tool_solve_head(t, h, "elastic:1,400", 1.0, 0.0);
+    statement_solve(t, h, "elastic:1,400", 1.0, 0.0);
     for (int j = 0; j < M; j++) most = worse(most, fabs(h->columns[j] - h->column_mass[j]));
     return most;
 }
@@ -227,9 +227,9 @@ static double receiver_target(trial *t) {
 static double lambda_per_key(trial *t) {
     double most = 0.0, *lambdas = numbers(t, M);
     for (int j = 0; j < M; j++) lambdas[j] = j % 2 == 0 ? 0.9 : 0.0;
-    head *h = tool_head(t, N, M, normals(t, N * M, 0.7));
+    head *h = statement_head(t, N, M, normals(t, N * M, 0.7));
     h->problem.lambdas = ota_array_of(lambdas, OTA_F64, 1, 1, 1, M);
-    tool_solve_head(t, h, "elastic:0.5,800", 1.0, 0.0);
+    statement_solve(t, h, "elastic:0.5,800", 1.0, 0.0);
     for (int j = 0; j < M; j++) {
         most = worse(most, j % 2 == 0 ? fabs(h->columns[j] - 1.0) : fabs(h->g[j]));
     }
@@ -240,8 +240,8 @@ static double lambda_per_key(trial *t) {
 static double path_distance(trial *t, const char *a, const char *b) {
     enum { SIZE = 24 };
     double *s = normals(t, SIZE * SIZE, 1.0), l1 = 0.0;
-    head *x = tool_plan_of(t, SIZE, SIZE, s, a, 1.0, 0.0);
-    head *y = tool_plan_of(t, SIZE, SIZE, s, b, 1.0, 0.0);
+    head *x = statement_plan(t, SIZE, SIZE, s, a, 1.0, 0.0);
+    head *y = statement_plan(t, SIZE, SIZE, s, b, 1.0, 0.0);
     for (int k = 0; k < SIZE * SIZE; k++) l1 += fabs(x->p[k] - y->p[k]);
     return l1 / SIZE;
 }
@@ -366,9 +366,9 @@ static double two_sided_speed_up(trial *t) {
 /* ---- relaxed and Newton ---- */
 
 static double relaxed_near_exact(trial *t) {
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->options.solver = "sinkhorn";
-    tool_solve_head(t, h, "relaxed:999", 1.0, 1e-9);
+    statement_solve(t, h, "relaxed:999", 1.0, 1e-9);
     return h->status != OTA_OK ? NAN : (double)h->result.rounds;
 }
 
@@ -376,7 +376,7 @@ static double relaxed_near_exact(trial *t) {
 static double relaxed_stationarity(trial *t) {
     double most = 0.0;
     head *h =
-        tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "relaxed:2", 0.7, 1e-13);
+        statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "relaxed:2", 0.7, 1e-13);
     for (int j = 0; j < M; j++) most = worse(most, fabs(h->columns[j] - exp(-h->g[j] / 2.0)));
     return most;
 }
@@ -385,9 +385,9 @@ static double newton_rounds(trial *t) {
     double most = 0.0;
     static const double taus[] = {0.05, 0.02, 0.01, 0.005, 0.002};
     for (int k = 0; k < 5; k++) {
-        head *h = tool_head(t, 64, 64, uniforms(t, 64 * 64, 0.0, 1.0));
+        head *h = statement_head(t, 64, 64, uniforms(t, 64 * 64, 0.0, 1.0));
         h->options.solver = "newton";
-        tool_solve_head(t, h, "softmax/exact", taus[k], 1e-11);
+        statement_solve(t, h, "softmax/exact", taus[k], 1e-11);
         for (int j = 0; j < 64; j++) most = worse(most, fabs(h->columns[j] - 1.0));
     }
     return most;
@@ -395,22 +395,22 @@ static double newton_rounds(trial *t) {
 
 static double assignment(trial *t) {
     double *cost = scores_of(t, N, M, t->draw);
-    head *h = tool_head(t, N, M, cost);
+    head *h = statement_head(t, N, M, cost);
     h->problem.cost = 1;
-    tool_solve_head(t, h, "assignment", 0.0, 0.0);
-    return fabs(dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL));
+    statement_solve(t, h, "assignment", 0.0, 0.0);
+    return fabs(dot(cost, h->p, N * M) - statement_best_permutation(cost, N, NULL));
 }
 
 static double rounding_excess(trial *t) {
     double *cost = uniforms(t, N * M, 0.0, 1.0);
-    head *h = tool_head(t, N, M, cost);
+    head *h = statement_head(t, N, M, cost);
     h->problem.cost = 1;
-    tool_solve_head(t, h, "softmax/exact", 0.02, 1e-11);
-    return dot(cost, h->p, N * M) - tool_best_permutation(cost, N, NULL) -
+    statement_solve(t, h, "softmax/exact", 0.02, 1e-11);
+    return dot(cost, h->p, N * M) - statement_best_permutation(cost, N, NULL) -
            0.02 * entropy_of(h->p, N * M);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("CETA-06", "linear domain against log domain", linear_against_log, 1e-10, 12),
     AT_MOST("CETA-07", "row error of a row-ended round at tau .1", row_ended, 4 * N * ROUNDOFF, 6),
     PRINTED_AT_MOST("CETA-07", "row error of the printed order, t = 1 (E16)", column_ended, 1e-9,
@@ -457,4 +457,4 @@ static const tool_check rows[] = {
     AT_MOST("ELA-14", "assignment against every permutation, n = 8", assignment, 1e-12, 4),
     AT_MOST("ELA-14", "<P,C> - optimum - eps H(P)", rounding_excess, 1e-9),
 };
-CHECK_GROUP(tool_checks_scaling, rows);
+CHECK_GROUP(statement_checks_scaling, rows);

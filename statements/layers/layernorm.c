@@ -109,7 +109,7 @@ static double layernorm_lipschitz(trial *t) {
     if (ota_layernorm_jacobian(u, WIDTH, 1e-3, jacobian, NULL) < 0) return NAN;
     for (int k = 0; k < WIDTH * WIDTH; k++) jacobian[k] *= gamma[k / WIDTH];
     double x[WIDTH] = {0.0};
-    const double norm = tool_leading(jacobian, WIDTH, WIDTH, x);
+    const double norm = statement_leading(jacobian, WIDTH, WIDTH, x);
     const ota_layernorm_spectrum s = geometry(t, u, WIDTH, gamma, 1e-3);
     most = worse(most, fabs(seen_number(t, s.exact) / norm - 1.0));
     most = worse(most, norm / s.printed - 1.0);
@@ -144,15 +144,15 @@ static double layernorm_changes(trial *t) {
         if (ota_layernorm_change(u, v, WIDTH, gamma, 1e-3, space, &change, NULL) < 0) return NAN;
         layernorm_formula(u, gamma, NULL, y[0]);
         layernorm_formula(v, gamma, NULL, y[1]);
-        most = worse(most,
-                     fabs(seen_number(t, change.measured) - tool_row_change(y[0], y[1], 1, WIDTH)));
+        most = worse(most, fabs(seen_number(t, change.measured) -
+                                statement_row_change(y[0], y[1], 1, WIDTH)));
         most = worse(most,
                      fmax(change.measured / change.printed, change.measured / change.sharp) - 1.0);
     }
     return most;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-56", "golden LayerNorm of (1, 2, 3, 4)", layernorm_golden, 1e-14),
     AT_MOST("TOT-56", "gamma, beta, several rows, by loops", layernorm, 1e-14),
     AT_MOST("TOT-57", "Jacobian and backward against differences", layernorm_jacobian, 1e-9),
@@ -165,4 +165,4 @@ static const tool_check rows[] = {
     AT_MOST("TOT-60", "LayerNorm change by loops; over both bounds, minus 1", layernorm_changes,
             1e-12),
 };
-CHECK_GROUP(tool_checks_layernorm, rows);
+CHECK_GROUP(statement_checks_layernorm, rows);

@@ -49,22 +49,22 @@ static void layer_by_loops(const layer *x, const double *input, bool exact, doub
     memset(y, 0, TOKENS * WIDTH * sizeof *y);
     for (int h = 0; h < HEADS; h++) {
         double *weights = p + h * CELLS, *part = parts + h * TOKENS * WIDTH;
-        tool_multiply(input, x->q + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, q);
-        tool_multiply(input, x->k + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, k);
-        tool_multiply(input, x->v + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, v);
+        statement_multiply(input, x->q + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, q);
+        statement_multiply(input, x->k + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, k);
+        statement_multiply(input, x->v + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, v);
         for (int at = 0; at < CELLS; at++) {
             s[at] = dot(q + at / TOKENS * HEAD, k + at % TOKENS * HEAD, HEAD) / sqrt(HEAD);
         }
         if (exact) {
-            tool_sinkhorn_formula(s, TOKENS, TOKENS, x->temperatures[h], NULL, NULL, 20000,
-                                  weights);
+            statement_sinkhorn_formula(s, TOKENS, TOKENS, x->temperatures[h], NULL, NULL, 20000,
+                                       weights);
         } else {
             for (int i = 0; i < TOKENS; i++) {
                 softmax_formula(s + i * TOKENS, TOKENS, x->temperatures[h], weights + i * TOKENS);
             }
         }
-        tool_multiply(weights, v, TOKENS, TOKENS, HEAD, HEAD, mixed);
-        tool_multiply(mixed, x->o + h * HEAD * WIDTH, TOKENS, HEAD, WIDTH, WIDTH, part);
+        statement_multiply(weights, v, TOKENS, TOKENS, HEAD, HEAD, mixed);
+        statement_multiply(mixed, x->o + h * HEAD * WIDTH, TOKENS, HEAD, WIDTH, WIDTH, part);
         for (int at = 0; at < TOKENS * WIDTH; at++) y[at] += part[at];
     }
 }
@@ -88,7 +88,7 @@ static double block(trial *t) {
 
 static double core(trial *t, bool mean) {
     double most = 0.0, y[TOKENS * WIDTH];
-    head *h = tool_plan_of(t, TOKENS, TOKENS, normals(t, CELLS, 1.5), "ceta", 0.7, 1e-14);
+    head *h = statement_plan(t, TOKENS, TOKENS, normals(t, CELLS, 1.5), "ceta", 0.7, 1e-14);
     double *x = normals(t, TOKENS * WIDTH, 1.0);
     const double alpha = uniform(t);
     if (ota_identity_core(h->p, x, TOKENS, WIDTH, alpha, y, NULL) < 0) {
@@ -180,9 +180,9 @@ static double means(trial *t, bool kept) {
             return NAN;
         }
         const layer_run *r = run_layer(t, x, input);
-        tool_multiply(input, x->v, TOKENS, WIDTH, WIDTH, WIDTH, v);
+        statement_multiply(input, x->v, TOKENS, WIDTH, WIDTH, WIDTH, v);
         for (int k = 0; k < TOKENS * WIDTH; k++) mean[k % WIDTH] += v[k] / TOKENS;
-        tool_multiply(mean, x->o, 1, WIDTH, WIDTH, WIDTH, out);
+        statement_multiply(mean, x->o, 1, WIDTH, WIDTH, WIDTH, out);
         double moved = 0.0;
         for (int k = 0; k < WIDTH; k++) {
             double y = 0.0, from = 0.0;
@@ -224,7 +224,7 @@ static double change(trial *t, of_change what) {
     double y[2][TOKENS * WIDTH], p[2][HEADS * CELLS], parts[HEADS * TOKENS * WIDTH];
     layer_by_loops(x, a, false, y[0], p[0], parts);
     layer_by_loops(x, b, false, y[1], p[1], parts);
-    double loops = tool_row_change(y[0], y[1], TOKENS, WIDTH);
+    double loops = statement_row_change(y[0], y[1], TOKENS, WIDTH);
     const ota_change *of = what == OUTPUT ? &output : what == WEIGHTS ? &weights : &whole;
     if (what == WEIGHTS) {
         loops = 0.0;
@@ -240,7 +240,7 @@ static double change(trial *t, of_change what) {
             y[0][k] = a[k] + alpha * y[0][k];
             y[1][k] = b[k] + alpha * y[1][k];
         }
-        loops = tool_row_change(y[0], y[1], TOKENS, WIDTH);
+        loops = statement_row_change(y[0], y[1], TOKENS, WIDTH);
     }
     most = worse(most, fabs(seen_number(t, of->measured) - loops));
     most = worse(most, fmax(of->printed_ratio, of->sharp_ratio) - 1.0);
@@ -267,15 +267,15 @@ static double weights_bound_formula(trial *t) {
         double q[2][TOKENS * HEAD], k[2][TOKENS * HEAD], norm = 0.0;
         for (int side = 0; side < 2; side++) {
             const double *input = side == 0 ? a : b;
-            tool_multiply(input, x->q + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, q[side]);
-            tool_multiply(input, x->k + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, k[side]);
+            statement_multiply(input, x->q + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, q[side]);
+            statement_multiply(input, x->k + h * HEAD, TOKENS, WIDTH, HEAD, WIDTH, k[side]);
         }
         for (int j = 0; j < TOKENS; j++)
-            norm = fmax(norm, tool_row_change(k[1] + j * HEAD, zeros, 1, HEAD));
-        const double moved = tool_row_change(k[0], k[1], TOKENS, HEAD);
+            norm = fmax(norm, statement_row_change(k[1] + j * HEAD, zeros, 1, HEAD));
+        const double moved = statement_row_change(k[0], k[1], TOKENS, HEAD);
         for (int i = 0; i < TOKENS; i++) {
-            const double query = tool_row_change(q[0] + i * HEAD, zeros, 1, HEAD);
-            const double dq = tool_row_change(q[0] + i * HEAD, q[1] + i * HEAD, 1, HEAD);
+            const double query = statement_row_change(q[0] + i * HEAD, zeros, 1, HEAD);
+            const double dq = statement_row_change(q[0] + i * HEAD, q[1] + i * HEAD, 1, HEAD);
             bound = fmax(bound, (moved * query + norm * dq) / sqrt(HEAD));
         }
     }
@@ -287,9 +287,9 @@ static double weights_bound_formula(trial *t) {
 enum { SIZE = 20 };
 
 static double *low_rank_layer(trial *t, int64_t width) {
-    head *h = tool_attention_head(t, SIZE, SIZE, width, normals(t, SIZE * width, 1.0),
-                                  normals(t, SIZE * width, 1.0));
-    tool_solve_head(t, h, "softmax", 0.0, 0.0);
+    head *h = statement_attention_head(t, SIZE, SIZE, width, normals(t, SIZE * width, 1.0),
+                                       normals(t, SIZE * width, 1.0));
+    statement_solve(t, h, "softmax", 0.0, 0.0);
     return h->p;
 }
 
@@ -323,9 +323,9 @@ static double no_obstruction(trial *t) {
     for (int i = 0; i < SIZE; i++) memcpy(s + i * M, distribution(t, M, 1.0), M * sizeof *s);
     if (ota_log_ratios(s, SIZE, M, ratio, NULL) < 0) return NAN;
     for (int j = 1; j < M; j++) keys[j * (M - 1) + j - 1] = 1.0;
-    head *h = tool_attention_head(t, SIZE, M, M - 1, ratio, keys);
+    head *h = statement_attention_head(t, SIZE, M, M - 1, ratio, keys);
     h->problem.scale = 1.0;
-    tool_solve_head(t, h, "softmax", 0.0, 0.0);
+    statement_solve(t, h, "softmax", 0.0, 0.0);
     for (int k = 0; k < SIZE * M; k++) most = worse(most, fabs(h->p[k] - s[k]));
     return most;
 }
@@ -336,7 +336,7 @@ static double composition(trial *t) {
     if (ota_compose(second, first, SIZE, SIZE, SIZE, both, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
     }
-    tool_multiply(second, first, SIZE, SIZE, SIZE, SIZE, loops);
+    statement_multiply(second, first, SIZE, SIZE, SIZE, SIZE, loops);
     most = farthest(both, loops, SIZE * SIZE);
     for (int i = 0; i < SIZE; i++) most = worse(most, fabs(sum_of(both + i * SIZE, SIZE) - 1.0));
     return most;
@@ -355,16 +355,16 @@ static double eckart_young(trial *t) {
     t->planted = false;
     for (int rank = 0; rank < 4; rank++) {
         const double norm = ota_spectral_norm(centred, SIZE, SIZE, SIZE, space);
-        const double sigma = tool_leading(centred, SIZE, SIZE, x);
+        const double sigma = statement_leading(centred, SIZE, SIZE, x);
         most = worse(most, fabs(seen_number(t, norm / sigma) - 1.0));
-        tool_multiply(centred, x, SIZE, SIZE, 1, 1, y);
+        statement_multiply(centred, x, SIZE, SIZE, 1, 1, y);
         for (int k = 0; k < SIZE * SIZE; k++) centred[k] -= y[k / SIZE] * x[k % SIZE];
     }
     /* Rank 4 is all there is. */
     return worse(most, ota_spectral_norm(centred, SIZE, SIZE, SIZE, space));
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("CETA-27", "X + alpha P V W_O with exact plans, by loops", block, 1e-11, 5),
     AT_MOST("CETA-28", "(1-a) X + a P X: change of the mean", core_mean, 1e-13, 10),
     AT_MOST("CETA-28", "... by loops, and inside the box of X", core_hull, 4e-15, 10),
@@ -384,4 +384,4 @@ static const tool_check rows[] = {
     AT_MOST("TOT-62", "S2 S1 by loops, rows 1", composition, 4e-15),
     AT_MOST("TOT-62", "tail singular values of the centred log S by deflation", eckart_young, 1e-6),
 };
-CHECK_GROUP(tool_checks_layers, rows);
+CHECK_GROUP(statement_checks_layers, rows);

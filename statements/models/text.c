@@ -238,7 +238,7 @@ static double windows_counted(trial *t) {
  * alone: states of real positions that have other bits. */
 static double padding_unseen(trial *t) {
     checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     const int64_t n = c.count, d = c.facts.width, kept = 3 + below(t, n - 4);
     int64_t *ids = take(t, (size_t)(2 * n) * sizeof *ids);
     const int64_t lengths[2] = {n, kept};
@@ -257,13 +257,13 @@ static double padding_unseen(trial *t) {
         if (ota_session_run(c.session, &run, NULL) != OTA_OK) different = NAN;
     }
     const int64_t real = (n + kept) * d;
-    different += different_bits(seen(t, tool_widened(t, states[0], real), real),
-                                tool_widened(t, states[1], real), real);
-    tool_close_checkpoint(&c);
+    different += different_bits(seen(t, statement_widened(t, states[0], real), real),
+                                statement_widened(t, states[1], real), real);
+    statement_close_checkpoint(&c);
     return different;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-65", "windows of 512 from texts, their number, length and ids: off by",
             windows_counted, 0.0),
     AT_MOST("TOT-65", "a padded batch: states of real positions that padding changes",
@@ -272,4 +272,4 @@ static const tool_check rows[] = {
             reference_ids, 0.0),
     AT_MOST("TOT-66", "random bytes to ids and back: bytes that change", bytes_come_back, 0.0),
 };
-MODEL_CHECK_GROUP(tool_checks_model_text, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_model_text, rows, ANY_MODEL);

@@ -19,8 +19,8 @@ typedef struct lens_run {
 static bool open_lens(trial *t, checkpoint *c, lens_run *r) {
     *r =
         (lens_run){.layers = c->facts.layers, .count = c->count, .vocabulary = c->facts.vocabulary};
-    if (r->layers > LAYERS_MOST || !tool_run_checkpoint(t, c)) return false;
-    r->logits = tool_probe_checkpoint(t, c, true);
+    if (r->layers > LAYERS_MOST || !statement_run_checkpoint(t, c)) return false;
+    r->logits = statement_probe_checkpoint(t, c, true);
     const float *states[LAYERS_MOST + 1];
     for (int64_t l = 0; l <= r->layers; l++) states[l] = r->logits + l * r->count * r->vocabulary;
     r->transitions = take(t, (size_t)(r->layers * r->count) * sizeof *r->transitions);
@@ -116,7 +116,7 @@ static uint8_t *events_of(trial *t, const lens_run *r, double tail, double tv) {
 static double run_lengths(trial *t) {
     checkpoint c;
     lens_run r;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     double different = NAN;
     if (open_lens(t, &c, &r)) {
         different = 0.0;
@@ -136,7 +136,7 @@ static double run_lengths(trial *t) {
             if (k == 0 && e.events == 0.0) different = NAN;
         }
     }
-    tool_close_checkpoint(&c);
+    statement_close_checkpoint(&c);
     return different;
 }
 
@@ -144,7 +144,7 @@ static double run_lengths(trial *t) {
 static double same_events(trial *t) {
     checkpoint c;
     lens_run first, again;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     double changed = NAN;
     if (open_lens(t, &c, &first)) {
         const ota_session_options options = {
@@ -162,7 +162,7 @@ static double same_events(trial *t) {
             }
         }
     }
-    tool_close_checkpoint(&c);
+    statement_close_checkpoint(&c);
     return changed;
 }
 
@@ -173,7 +173,7 @@ static double same_events(trial *t) {
 static double residuals_certified(trial *t) {
     checkpoint c;
     lens_run r;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     double most = open_lens(t, &c, &r) ? 0.0 : NAN;
     for (int64_t l = 0; most == most && l < r.layers; l++) {
         const int64_t n = r.count, V = r.vocabulary, words = n * V;
@@ -204,7 +204,7 @@ static double residuals_certified(trial *t) {
         most = worse(most, fabs(reported - walk) / residual);
         t->used = used;
     }
-    tool_close_checkpoint(&c);
+    statement_close_checkpoint(&c);
     return most;
 }
 
@@ -214,7 +214,7 @@ static double residual_trend(trial *t) {
     lens_run r;
     double residuals[LAYERS_MOST], off = NAN;
     ota_trend trend;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     if (open_lens(t, &c, &r) && residuals_of(&r, residuals) &&
         ota_trend_of(residuals, r.layers, &trend, NULL) == OTA_OK) {
         double decreases = 0.0, score = 0.0;
@@ -226,7 +226,7 @@ static double residual_trend(trial *t) {
         off = fabs(seen_number(t, (double)trend.decreases) - decreases);
         off = worse(off, fabs((double)trend.score - score));
     }
-    tool_close_checkpoint(&c);
+    statement_close_checkpoint(&c);
     return off;
 }
 
@@ -283,12 +283,13 @@ static double tables_by_checkpoint(trial *t, double tables[CHECKPOINTS][TABLE]) 
     checkpoint c;
     lens_run r;
     double most = 0.0, tv = 0.0;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (!statement_open_checkpoint(t, &c)) return NAN;
     memset(tables, 0, CHECKPOINTS * sizeof *tables);
     for (int k = 0; most == most && k < CHECKPOINTS; k++) {
         double loops[TABLE] = {0.0};
         const size_t used = t->used;
-        const bool ready = (k == 0 || tool_move_checkpoint(t, &c, 0.2)) && open_lens(t, &c, &r);
+        const bool ready =
+            (k == 0 || statement_move_checkpoint(t, &c, 0.2)) && open_lens(t, &c, &r);
         if (ready && k == 0) tv = middle_tv(t, &r);
         if (ready && tables_of(t, &r, tv, tables[k], loops))
             most = worse(most, farthest(seen(t, tables[k], TABLE), loops, TABLE));
@@ -296,7 +297,7 @@ static double tables_by_checkpoint(trial *t, double tables[CHECKPOINTS][TABLE]) 
             most = NAN;
         t->used = used;
     }
-    tool_close_checkpoint(&c);
+    statement_close_checkpoint(&c);
     return most;
 }
 
@@ -320,7 +321,7 @@ static double tables_of_their_own(trial *t) {
     return seen_too(t, own);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-88", "lengths of runs of events in depth, by loops over the logits: off by",
             run_lengths, 0.0),
     AT_MOST("TOT-88", "the same ids again, on two threads: tails and TV with other bits",
@@ -330,12 +331,12 @@ static const tool_check rows[] = {
     AT_MOST("TOT-91", "decreases of R_l over depth and Mann-Kendall's score by loops: off by",
             residual_trend, 0.0),
 };
-MODEL_CHECK_GROUP(tool_checks_layers_of_model, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_layers_of_model, rows, ANY_MODEL);
 
-static const tool_check training_rows[] = {
+static const statement_check training_rows[] = {
     AT_MOST("TOT-120", "tables 1, 3, 4 of five checkpoints of moving weights, by loops",
             tables_right, 1e-12),
     AT_LEAST("TOT-120", "checkpoints with a table 1 of their own", tables_of_their_own,
              CHECKPOINTS),
 };
-MODEL_CHECK_GROUP(tool_checks_training, training_rows, GPT2_MODEL);
+MODEL_CHECK_GROUP(statement_checks_training, training_rows, GPT2_MODEL);

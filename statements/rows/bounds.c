@@ -27,7 +27,7 @@ static double lipschitz_bound(trial *t) {
     const ota_lipschitz x = lipschitz(z, w, M, temperature);
     const double ratio = x.l1 / (sup / temperature);
     most = worse(most, seen_number(t, ratio) - 1.0);
-    most = worse(most, fabs(x.l1 - tool_softmax_distance(z, w, M, temperature)));
+    most = worse(most, fabs(x.l1 - statement_softmax_distance(z, w, M, temperature)));
     most = worse(most, fabs(x.printed - sup / temperature));
     return most;
 }
@@ -233,7 +233,7 @@ static double drift_bound(trial *t) {
         ota_drift_bound(&probe, steps, LAYERS, &printed, &sharp, NULL) < 0) {
         return NAN;
     }
-    const double l1 = tool_softmax_distance(z, last, M, 1.0);
+    const double l1 = statement_softmax_distance(z, last, M, 1.0);
     most = worse(most, fmax(l1 / printed, l1 / sharp) - 1.0);
     most = worse(most, fabs(seen_number(t, printed / fmin(2.0, norm * sum)) - 1.0));
     return most;
@@ -270,7 +270,7 @@ static double largest_ratio(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-21", "||dp||_1 over ||dz||_inf / T, minus 1; both against loops", lipschitz_bound,
             1e-10, TRIALS),
     AT_LEAST("TOT-21", "two symbols: (ratio - 1) / step^2", two_symbols, -1.0),
@@ -292,4 +292,4 @@ static const tool_check rows[] = {
     AT_MOST("TOT-27", "largest tightness ratio of 300 steps", largest_ratio, 1.0),
     AT_MOST("TOT-27", "mean, deviation, median, p95 of the ratios", ratio_summary, 1e-14),
 };
-CHECK_GROUP(tool_checks_bounds, rows);
+CHECK_GROUP(statement_checks_bounds, rows);

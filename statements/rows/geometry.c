@@ -45,7 +45,7 @@ static void entmax_by_bisection(const double *s, double alpha, double *p) {
 static double sorting(trial *t) {
     double p[M];
     double *s = scores_of(t, 1, M, t->draw % CHARACTERS);
-    head *h = tool_plan_of(t, 1, M, s, "sparsemax", 1.0, 0.0);
+    head *h = statement_plan(t, 1, M, s, "sparsemax", 1.0, 0.0);
     sparsemax_by_sorting(s, p);
     return farthest(h->p, p, M);
 }
@@ -55,7 +55,7 @@ static double bisection(trial *t) {
     static const char *const methods[] = {"entmax:1.5", "entmax:1.25", "entmax:2"};
     static const double orders[] = {1.5, 1.25, 2.0};
     double *s = scores_of(t, 1, M, t->draw % CHARACTERS);
-    head *h = tool_plan_of(t, 1, M, s, methods[t->draw % 3], 1.0, 0.0);
+    head *h = statement_plan(t, 1, M, s, methods[t->draw % 3], 1.0, 0.0);
     entmax_by_bisection(s, orders[t->draw % 3], p);
     return farthest(h->p, p, M);
 }
@@ -456,7 +456,7 @@ static double metric(trial *t) {
     return fabs(seen_number(t, ratio) - 1.0);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("LIT-14", "sparsemax against sorting", sorting, 1e-14, TRIALS),
     AT_MOST("LIT-14", "entmax 1.25, 1.5, 2 against bisection", bisection, 1e-14, TRIALS),
     AT_MOST("LIT-15", "context vector against long double sums", context_by_loops, 1e-14),
@@ -495,4 +495,4 @@ static const tool_check rows[] = {
             TRIALS),
     AT_MOST("LIT-31", "|distance^2 / ds F ds - 1| of a small step", metric, 1e-3, TRIALS),
 };
-CHECK_GROUP(tool_checks_geometry, rows);
+CHECK_GROUP(statement_checks_geometry, rows);

@@ -9,8 +9,8 @@ enum { N = 6, M = 9 };
 static double weights_against_formula(trial *t) {
     enum { KEYS = 33 };
     double most = 0.0, formula[KEYS];
-    head *h = tool_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -10.0, 10.0));
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    head *h = statement_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -10.0, 10.0));
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     for (int i = 0; i < N; i++) {
         softmax_formula(h->scores + i * KEYS, KEYS, 1.0, formula);
         for (int j = 0; j < KEYS; j++) {
@@ -22,7 +22,7 @@ static double weights_against_formula(trial *t) {
 
 static double weights_of_huge_scores(trial *t) {
     double most = 0.0;
-    head *h = tool_plan_of(t, N, M, uniforms(t, N * M, -1e4, 1e4), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, M, uniforms(t, N * M, -1e4, 1e4), "softmax", 1.0, 0.0);
     for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     return most;
 }
@@ -34,7 +34,8 @@ static double row_objective(const double *p, const double *s, int64_t m, double 
 
 static double optimum_is_minus_lse(trial *t) {
     const double tau = between(t, 0.2, 3.0);
-    head *h = tool_plan_of(t, 1, M, scores_of(t, 1, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    head *h =
+        statement_plan(t, 1, M, scores_of(t, 1, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
     double objective = NAN;
     (void)ota_softmax_objective(h->p, h->scores, M, tau, &objective, NULL);
     const double formula = -tau * log_sum_exp(h->scores, M, tau);
@@ -43,7 +44,7 @@ static double optimum_is_minus_lse(trial *t) {
 
 static double random_points_do_better_by(trial *t) {
     double most = -HUGE_VAL;
-    head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), "softmax", 0.7, 0.0);
+    head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 0.7, 0.0);
     double least = NAN;
     (void)ota_softmax_objective(h->p, h->scores, M, 0.7, &least, NULL);
     for (int trials = 0; trials < 2000; trials++) {
@@ -72,13 +73,14 @@ static double kkt_spread(const head *h, double tau) {
 
 static double stationarity(trial *t) {
     const double tau = between(t, 0.3, 3.0);
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    head *h =
+        statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
     return fmax(0.0, kkt_spread(h, tau));
 }
 
 static double least_rise_of_a_move(trial *t) {
     double least = HUGE_VAL;
-    head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 1.0, 0.0);
     const double optimum = row_objective(h->p, h->scores, M, 1.0);
     for (int trials = 0; trials < 500; trials++) {
         double *moved = copy_of(t, h->p, M);
@@ -94,9 +96,9 @@ static double least_rise_of_a_move(trial *t) {
 /* Variance of the differences of default-scaled scores of two keys, over 2: Q and K are standard. */
 static double score_variance(trial *t) {
     enum { QUERIES = 512, KEYS = 1024, WIDTH = 512 };
-    head *h = tool_attention_head(t, QUERIES, KEYS, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
-                                  normals(t, KEYS * WIDTH, 1.0));
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    head *h = statement_attention_head(t, QUERIES, KEYS, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
+                                       normals(t, KEYS * WIDTH, 1.0));
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     double sum = 0.0;
     for (int64_t k = 0; k < (int64_t)QUERIES * KEYS; k += 2) {
         const double apart = log(h->p[k] / h->p[k + 1]);
@@ -108,16 +110,16 @@ static double score_variance(trial *t) {
 static double matrix_is_stacked_rows(trial *t) {
     double most = 0.0;
     double *s = scores_of(t, N, M, t->draw % CHARACTERS);
-    head *all = tool_plan_of(t, N, M, s, "softmax", 0.8, 0.0);
+    head *all = statement_plan(t, N, M, s, "softmax", 0.8, 0.0);
     for (int i = 0; i < N; i++) {
-        head *row = tool_plan_of(t, 1, M, s + i * M, "softmax", 0.8, 0.0);
+        head *row = statement_plan(t, 1, M, s + i * M, "softmax", 0.8, 0.0);
         most = worse(most, farthest(all->p + i * M, row->p, M));
     }
     return most;
 }
 
 static double total_mass(trial *t) {
-    head *h = tool_plan_of(t, 64, 48, normals(t, 64 * 48, 3.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 64, 48, normals(t, 64 * 48, 3.0), "softmax", 1.0, 0.0);
     return fabs(sum_of(h->p, 64 * 48) - 64.0);
 }
 
@@ -138,7 +140,7 @@ enum { MECHANISMS = 5 };
 static double mixtures_do_better_by(trial *t) {
     double most = -HUGE_VAL;
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
         const double optimum = -dot(h->p, h->scores, M) + omega(h->p, M, orders[k]);
         for (int trials = 0; trials < 600; trials++) {
             const double share = pow(10.0, between(t, -6.0, 0.0));
@@ -153,7 +155,7 @@ static double mixtures_do_better_by(trial *t) {
 static double primal_is_the_objective(trial *t) {
     double most = 0.0;
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
         /* The library's entropy is P (log P - 1): it differs by the mass. */
         const double formula =
             -dot(h->p, h->scores, M) + omega(h->p, M, orders[k]) - (k == 0 ? 1.0 : 0.0);
@@ -164,15 +166,15 @@ static double primal_is_the_objective(trial *t) {
 
 static double default_is_softmax(trial *t) {
     double *s = normals(t, N * M, 2.0);
-    head *named = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *plain = tool_plan_of(t, N, M, s, NULL, 0.0, 0.0);
+    head *named = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *plain = statement_plan(t, N, M, s, NULL, 0.0, 0.0);
     return different_bits(named->p, plain->p, N * M);
 }
 
 static double gallery_scores[4] = {1.0, 0.5, 0.2, -1.0};
 
 static double golden(trial *t, const char *method, const double *expected) {
-    return farthest(tool_plan_of(t, 1, 4, gallery_scores, method, 1.0, 0.0)->p, expected, 4);
+    return farthest(statement_plan(t, 1, 4, gallery_scores, method, 1.0, 0.0)->p, expected, 4);
 }
 
 static double golden_sparsemax(trial *t) {
@@ -189,7 +191,7 @@ static double threshold_spread(trial *t, const char *method, double alpha) {
     double most = 0.0;
     for (int trials = 0; trials < 30; trials++) {
         head *h =
-            tool_plan_of(t, 1, 24, scores_of(t, 1, 24, trials % CHARACTERS), method, 1.0, 0.0);
+            statement_plan(t, 1, 24, scores_of(t, 1, 24, trials % CHARACTERS), method, 1.0, 0.0);
         double high = -HUGE_VAL, low = HUGE_VAL, off = -HUGE_VAL;
         for (int j = 0; j < 24; j++) {
             const double x = (alpha - 1.0) * h->scores[j] - pow(h->p[j], alpha - 1.0);
@@ -214,8 +216,8 @@ static double entmax_threshold(trial *t) {
 }
 
 static double entmax_near_softmax(trial *t) {
-    head *near = tool_plan_of(t, 1, 4, gallery_scores, "entmax:1.001", 1.0, 0.0);
-    head *soft = tool_plan_of(t, 1, 4, gallery_scores, "softmax", 1.0, 0.0);
+    head *near = statement_plan(t, 1, 4, gallery_scores, "entmax:1.001", 1.0, 0.0);
+    head *soft = statement_plan(t, 1, 4, gallery_scores, "softmax", 1.0, 0.0);
     return farthest(near->p, soft->p, 4);
 }
 
@@ -223,7 +225,7 @@ static double entmax_near_softmax(trial *t) {
  * threshold 0 the weights [s]_+ / sum are as good as with the right one. */
 static double entmax_free_constant(trial *t) {
     static const double s[3] = {1.0, 0.5, 0.2};
-    head *h = tool_plan_of(t, 1, 3, copy_of(t, s, 3), "sparsemax", 1.0, 0.0);
+    head *h = statement_plan(t, 1, 3, copy_of(t, s, 3), "sparsemax", 1.0, 0.0);
     double printed[3];
     for (int j = 0; j < 3; j++) printed[j] = s[j] / 1.7;
     return farthest(h->p, printed, 3);
@@ -233,9 +235,9 @@ static double alibi_distance(trial *t, bool slope_is_divided) {
     enum { SIZE = 12 };
     double most = 0.0, formula[SIZE], row[SIZE];
     const double gamma = between(t, 0.05, 0.5), tau = between(t, 1.5, 3.0);
-    head *h = tool_head(t, SIZE, SIZE, normals(t, SIZE * SIZE, 1.0));
-    tool_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, gamma);
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    head *h = statement_head(t, SIZE, SIZE, normals(t, SIZE * SIZE, 1.0));
+    statement_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, gamma);
+    statement_solve(t, h, "softmax", tau, 0.0);
     for (int i = 0; i < SIZE; i++) {
         for (int j = 0; j < SIZE; j++) {
             row[j] = h->scores[i * SIZE + j] / tau -
@@ -254,7 +256,7 @@ static double comparison_table(trial *t) {
     double most = 0.0;
     double *s = normals(t, 16, 1.0);
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, 16, s, mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, 16, s, mechanisms[k], 1.0, 0.0);
         int64_t positive = 0;
         for (int j = 0; j < 16; j++) positive += h->p[j] > 0.0;
         most = worse(most, fabs(h->support[0] - (double)positive));
@@ -267,7 +269,8 @@ static double comparison_table(trial *t) {
 
 static double dual_value(trial *t) {
     const double tau = between(t, 0.3, 2.0);
-    head *h = tool_plan_of(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    head *h =
+        statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
     double formula = 0.0;
     for (int i = 0; i < N; i++) {
         formula += -tau * log_sum_exp(h->scores + i * M, M, tau) - tau;
@@ -278,10 +281,10 @@ static double dual_value(trial *t) {
 static double source_marginal(trial *t) {
     double most = 0.0;
     double *s = normals(t, N * M, 2.0), *mu = uniforms(t, N, 0.1, 4.0);
-    head *weighted = tool_head(t, N, M, s);
+    head *weighted = statement_head(t, N, M, s);
     weighted->row_mass = mu;
-    tool_solve_head(t, weighted, "softmax", 0.9, 0.0);
-    head *plain = tool_plan_of(t, N, M, s, "softmax", 0.9, 0.0);
+    statement_solve(t, weighted, "softmax", 0.9, 0.0);
+    head *plain = statement_plan(t, N, M, s, "softmax", 0.9, 0.0);
     for (int i = 0; i < N; i++) {
         most = worse(most, fabs(weighted->rows[i] / mu[i] - 1.0));
         for (int j = 0; j < M; j++) {
@@ -296,10 +299,10 @@ static head *masked_head(trial *t, const unsigned char **allowed) {
     unsigned char *mask = take(t, N * M);
     for (int k = 0; k < N * M; k++) mask[k] = uniform(t) < 0.6 && k / M != 2;
     for (int i = 0; i < N; i++) mask[i * M + i] = i != 2;
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
-    tool_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
+    statement_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
         ota_array_of(mask, OTA_BOOL, 1, 1, N, M);
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     *allowed = mask;
     return h;
 }
@@ -331,7 +334,7 @@ static double weight_outside_mask(trial *t) {
 static double full_kkt(trial *t) {
     double most = 0.0;
     const double tau = between(t, 0.4, 2.0);
-    head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), "softmax", tau, 0.0);
+    head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", tau, 0.0);
     for (int k = 0; k < N * M; k++) {
         most = worse(most, fabs(-h->scores[k] + tau * log(h->p[k]) - h->f[k / M]));
         most = worse(most, fmax(0.0, -h->p[k]));
@@ -343,10 +346,10 @@ static double full_kkt(trial *t) {
 static double row_duals(trial *t) {
     double most = 0.0;
     double *mu = uniforms(t, N, 0.2, 3.0);
-    head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 2.0));
     h->row_mass = mu;
     const double tau = 0.6;
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    statement_solve(t, h, "softmax", tau, 0.0);
     for (int i = 0; i < N; i++) {
         const double alpha = tau * (log(mu[i]) - log_sum_exp(h->scores + i * M, M, tau));
         most = worse(most, fabs(h->f[i] - alpha));
@@ -368,16 +371,16 @@ static double row_shift_of_plan(trial *t) {
             moved[i * M + j] = s[i * M + j] + shift;
         }
     }
-    head *a = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *b = tool_plan_of(t, N, M, moved, "softmax", 1.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, moved, "softmax", 1.0, 0.0);
     return farthest(a->p, b->p, N * M);
 }
 
 static double row_shift_of_dual(trial *t) {
     double *s = normals(t, N * M, 1.0), *moved = copy_of(t, s, N * M), *shift = normals(t, N, 5.0);
     for (int k = 0; k < N * M; k++) moved[k] -= shift[k / M];
-    head *a = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *b = tool_plan_of(t, N, M, moved, "softmax", 1.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, moved, "softmax", 1.0, 0.0);
     double most = 0.0;
     for (int i = 0; i < N; i++) most = worse(most, fabs(b->f[i] - a->f[i] - shift[i]));
     return most;
@@ -386,24 +389,24 @@ static double row_shift_of_dual(trial *t) {
 static double powers_of_two(trial *t) {
     double *s = normals(t, N * M, 2.0), *scaled = copy_of(t, s, N * M);
     for (int k = 0; k < N * M; k++) scaled[k] *= 8.0;
-    head *a = tool_plan_of(t, N, M, s, "softmax/exact", 0.5, 0.0);
-    head *b = tool_plan_of(t, N, M, scaled, "softmax/exact", 4.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax/exact", 0.5, 0.0);
+    head *b = statement_plan(t, N, M, scaled, "softmax/exact", 4.0, 0.0);
     return different_bits(a->p, b->p, N * M);
 }
 
 static double temperature_times_epsilon(trial *t) {
     double *s = normals(t, N * M, 2.0), *divided = copy_of(t, s, N * M);
     for (int k = 0; k < N * M; k++) divided[k] /= 3.0;
-    head *a = tool_plan_of(t, N, M, s, "softmax", 3.0 * 0.7, 0.0);
-    head *b = tool_plan_of(t, N, M, divided, "softmax", 0.7, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax", 3.0 * 0.7, 0.0);
+    head *b = statement_plan(t, N, M, divided, "softmax", 0.7, 0.0);
     return farthest(a->p, b->p, N * M);
 }
 
 static double entropy_conventions(trial *t) {
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->row_mass = uniforms(t, N, 0.2, 3.0);
     const double tau = 0.7;
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    statement_solve(t, h, "softmax", tau, 0.0);
     const double mass = sum_of(h->row_mass, N);
     return fabs(h->certificate.value - h->certificate.primal - tau * mass);
 }
@@ -413,7 +416,7 @@ static double example_scores[12] = {1.0, 0.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0, 1.
 
 static double effective_target(trial *t) {
     static const double expected[4] = {0.303993, 0.303993, 0.196007, 0.196007};
-    head *h = tool_plan_of(t, 3, 4, example_scores, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 3, 4, example_scores, "softmax", 1.0, 0.0);
     double *mass = numbers(t, 4);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, 3, 4, mass, &receiver, NULL) < 0) return NAN;
@@ -423,13 +426,13 @@ static double effective_target(trial *t) {
 
 static double effective_target_sum(trial *t) {
     double *mass = numbers(t, M);
-    head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, N, M, mass, &receiver, NULL) < 0) return NAN;
     return fabs(sum_of(mass, M) / N - 1.0);
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("LIT-01", "softmax weights against a long double formula, relative",
             weights_against_formula, ROUNDOFF *(8 + 3 * 20), 20),
     AT_MOST("LIT-01", "rows of scores up to 1e4 sum to 1", weights_of_huge_scores, 4 * M * ROUNDOFF,
@@ -479,4 +482,4 @@ static const tool_check rows[] = {
     AT_MOST("ELA-02", "case 1 is the row softmax of -C", weights_against_formula,
             ROUNDOFF *(8 + 3 * 20), 20),
 };
-CHECK_GROUP(tool_checks_rows, rows);
+CHECK_GROUP(statement_checks_rows, rows);

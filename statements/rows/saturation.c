@@ -30,7 +30,7 @@ static double saturation_bounds(trial *t) {
         after += j != x.index ? q[j] : 0.0;
     }
     const double grown = exp(loss) * before;
-    const double tv = 0.5 * tool_softmax_distance(z, w, M, 1.0);
+    const double tv = 0.5 * statement_softmax_distance(z, w, M, 1.0);
     most = worse(most, tv - fmax(before, after));
     most = worse(most, after - grown / (1.0 - before + grown));
     most = worse(most, seen_number(t, x.tv) - x.bound);
@@ -236,11 +236,11 @@ static double wasserstein(trial *t) {
     double tv = 0.0;
     for (int k = 0; k < M * M; k++) cost[k] = k / M == k % M ? 0.0 : 1.0;
     for (int j = 0; j < M; j++) tv += 0.5 * fabs(p[j] - q[j]);
-    head *h = tool_head(t, M, M, cost);
+    head *h = statement_head(t, M, M, cost);
     h->problem.cost = 1;
     h->row_mass = p;
     h->column_mass = q;
-    tool_solve_head(t, h, "hard/exact", 0.0, 0.0);
+    statement_solve(t, h, "hard/exact", 0.0, 0.0);
     most = worse(most, fabs(dot(cost, h->p, M * M) - tv));
     ota_divergence d;
     if (ota_divergence_of(p, q, M, &d, NULL) < 0) return NAN;
@@ -248,7 +248,7 @@ static double wasserstein(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
+static const statement_check rows[] = {
     AT_MOST("TOT-28", "TV - max(eps, eps'), the growth of eps', by loops; 2000 steps",
             saturation_bounds, 1e-14, 2000),
     AT_LEAST("TOT-28", "argmax kept, m = 100: l1 change over 2 (1 - 1/m)", counterexample_of_many,
@@ -273,4 +273,4 @@ static const tool_check rows[] = {
             0.0),
     AT_MOST("TOT-36", "transport value at Hamming cost against TV", wasserstein, 1e-14, 20),
 };
-CHECK_GROUP(tool_checks_saturation, rows);
+CHECK_GROUP(statement_checks_saturation, rows);
