@@ -58,13 +58,7 @@ void tool_run_write(run_page *page, const char *part, const char *name, const ch
                                tool_short_path(folder));
         return;
     }
-    tool_output *output = NULL;
-    page->code = tool_output_begin(path, true, &output, page->error);
-    if (page->code == 0) page->code = tool_output_write(output, text, strlen(text), page->error);
-    if (page->code == 0)
-        page->code = tool_output_commit(output, page->error);
-    else
-        tool_output_abort(output);
+    page->code = tool_write_file(path, true, text, strlen(text), page->error);
 }
 
 /* Outside a page a figure has no container to fit into and no theme around it. */

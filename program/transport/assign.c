@@ -175,21 +175,16 @@ static int write_permutation(tool_context *context, const matching *m) {
         return tool_refuse_flag(context, "out", "write the array to a file",
                                 "--out - and --json both want standard output");
     }
-    tool_output *output;
+    const tool_array array = {.data = m->permutation,
+                              .type = OTA_I64,
+                              .rank = 1,
+                              .shape = {m->rows},
+                              .count = (size_t)m->rows,
+                              .name = "permutation"};
+    tool_output *output = NULL;
     int code = tool_output_begin(settings->out, settings->force, &output, &context->error);
-    if (code == 0) {
-        const tool_array array = {.data = m->permutation,
-                                  .type = OTA_I64,
-                                  .rank = 1,
-                                  .shape = {m->rows},
-                                  .count = (size_t)m->rows,
-                                  .name = "permutation"};
-        code = tool_write_arrays(output, &array, 1, &context->error);
-        if (code == 0)
-            code = tool_output_commit(output, &context->error);
-        else
-            tool_output_abort(output);
-    }
+    if (code == 0) code = tool_write_arrays(output, &array, 1, &context->error);
+    code = tool_output_end(output, code, &context->error);
     if (code != 0) (void)snprintf(context->error.field, sizeof context->error.field, "out");
     return code;
 }

@@ -18,14 +18,9 @@ enum { NUMBER = 32 };
 /* Writes the text, unless `code` says that it could not be made, and frees it. */
 static int write_text(verification *v, tool_text *text, int code, const char *path) {
     tool_error *error = &v->context->error;
-    tool_output *output = NULL;
     code = tool_text_end(text, code, error);
-    if (code == 0) code = tool_output_begin(path, v->context->settings.force, &output, error);
-    if (code == 0) code = tool_output_write(output, text->text, text->size, error);
     if (code == 0)
-        code = tool_output_commit(output, error);
-    else
-        tool_output_abort(output);
+        code = tool_write_file(path, v->context->settings.force, text->text, text->size, error);
     free(text->text);
     return code;
 }
