@@ -286,7 +286,6 @@ set(OTATTN_STATEMENTS_SOURCES
 set(OTATTN_PROGRAM_SOURCES
     program/analyze/analyze.c
     program/analyze/columns.c
-    program/analyze/csv.c
     program/analyze/events.c
     program/analyze/example.c
     program/analyze/figures.c
@@ -310,6 +309,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/bench/small.c
     program/bench/timing.c
     program/completions.c
+    program/csv.c
     program/demo/demo.c
     program/demo/demo_data.c
     program/demo/demo_page.c
@@ -336,12 +336,12 @@ set(OTATTN_PROGRAM_SOURCES
     program/models/perplexity.c
     program/models/tokenize.c
     program/progress.c
+    program/report/cells.c
     program/report/embedded.c
     program/report/pack.c
     program/report/report.c
     program/report/report_command.c
     program/report/run.c
-    program/report/run_cells.c
     program/report/run_compare.c
     program/report/run_depth.c
     program/report/run_events.c

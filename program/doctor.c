@@ -168,10 +168,8 @@ int tool_doctor(tool_context *context) {
         /* Far above the rounding of 24-term products in f32, far below any real mistake. */
         const bool ok = status == OTA_OK && error <= 1e-4;
         if (!ok) (void)snprintf(wrong, sizeof wrong, "%s", ota_kernel_name(k));
-        json_t *check = json_object();
-        (void)json_object_set_new(check, "kernel", json_string(ota_kernel_name(k)));
-        (void)json_object_set_new(check, "ok", json_boolean(ok));
-        (void)json_object_set_new(check, "max_error", tool_json_real(error));
+        json_t *check = tool_json_put(json_object(), "kernel:s ok:b max_error:r",
+                                      ota_kernel_name(k), ok, error);
         (void)json_array_append_new(checks, check);
     }
     free(p);
@@ -184,20 +182,13 @@ int tool_doctor(tool_context *context) {
     const char *mpi = tool_ranks_library(library, sizeof library);
     json_t *object = json_object();
     json_t *blas = ota_model_blas() != NULL ? json_string(ota_model_blas()) : json_false();
-    (void)json_object_set_new(object, "command", json_string("doctor"));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "cpu", cpu_features());
-    (void)json_object_set_new(object, "backends", names(ota_backend_name));
-    (void)json_object_set_new(object, "kernels", names(ota_kernel_name));
-    (void)json_object_set_new(object, "solvers", names(ota_solver_name));
-    (void)json_object_set_new(object, "methods", methods());
-    (void)json_object_set_new(object, "threads", json_integer(threads));
-    (void)json_object_set_new(object, "blas", blas);
-    (void)json_object_set_new(object, "cuda", json_false());
-    (void)json_object_set_new(object, "mpi", mpi != NULL ? json_string(mpi) : json_false());
-    (void)json_object_set_new(object, "model", json_true());
-    (void)json_object_set_new(object, "checks", checks);
+    (void)tool_json_put(object,
+                        "command:s status:s version:s cpu:o backends:o kernels:o solvers:o "
+                        "methods:o threads:i blas:o cuda:o mpi:o model:o checks:o",
+                        "doctor", ota_status_word(OTA_OK), ota_version(), cpu_features(),
+                        names(ota_backend_name), names(ota_kernel_name), names(ota_solver_name),
+                        methods(), threads, blas, json_false(),
+                        mpi != NULL ? json_string(mpi) : json_false(), json_true(), checks);
     if (context->settings.json) return tool_print_json(stdout, object);
     print_text(object, checks);
     json_decref(object);

@@ -101,15 +101,10 @@ void tool_report_failure(tool_context *context, int code) {
                   error->message, error->hint[0] != '\0' ? " (" : "", error->hint,
                   error->hint[0] != '\0' ? ")" : "");
     if (!context->settings.json) return;
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", text_or_null(command));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(
-        object, "status",
-        json_string(context->status != NULL ? context->status : word_of_code(code)));
-    (void)json_object_set_new(object, "error", json_string(error->message));
-    (void)json_object_set_new(object, "field", text_or_null(error->field));
-    (void)json_object_set_new(object, "hint", text_or_null(error->hint));
+    json_t *object = tool_json_put(
+        json_object(), "command:o version:s status:s error:s field:o hint:o", text_or_null(command),
+        ota_version(), context->status != NULL ? context->status : word_of_code(code),
+        error->message, text_or_null(error->field), text_or_null(error->hint));
     if (context->failure != NULL) (void)json_object_update(object, context->failure);
     (void)tool_print_json(stdout, object);
 }

@@ -2,6 +2,7 @@
  * digits that read back as the same double, which scripts and golden files rely on, so the walk over
  * the tree is here. Strings are escaped by jansson. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,34 @@ void tool_format_real(double value, char *text, size_t size) {
 }
 
 json_t *tool_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *tool_json_put(json_t *object, const char *fields, ...) {
+    va_list list;
+    va_start(list, fields);
+    for (const char *field = fields; *field != '\0'; field += strspn(field, " ")) {
+        char key[40];
+        const size_t length = strcspn(field, ":");
+        (void)snprintf(key, sizeof key, "%.*s", (int)length, field);
+        json_t *value = NULL;
+        switch (field[length + 1]) {
+        case 's': value = json_string(va_arg(list, const char *)); break;
+        case 'i': value = json_integer(va_arg(list, int)); break;
+        case 'I': value = json_integer(va_arg(list, int64_t)); break;
+        case 'r': value = tool_json_real(va_arg(list, double)); break;
+        case 'b': value = json_boolean(va_arg(list, int)); break;
+        default: value = va_arg(list, json_t *); break;
+        }
+        (void)json_object_set_new(object, key, value);
+        field += length + 2;
+    }
+    va_end(list);
+    return object;
+}
+
+json_t *tool_json_result(const tool_context *context, const char *status) {
+    return tool_json_put(json_object(), "command:s version:s status:s", context->command->name,
+                         ota_version(), status);
+}
 
 static void print_tree(FILE *stream, const json_t *tree) {
     switch (json_typeof(tree)) {

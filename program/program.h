@@ -99,6 +99,9 @@ typedef struct tool_context {
 
 /* ---- the two tables (table.c) ---- */
 
+/* A subcommand: returns an exit code. */
+typedef int tool_run(tool_context *context);
+
 struct tool_command {
     const char *name;
     const char *operands; /* "SCORES", "QUERY KEY [VALUE]", "" */
@@ -106,24 +109,24 @@ struct tool_command {
     const char *summary;  /* one line, no full stop */
     const char *details;  /* paragraphs for --help and the man page */
     const char *example;
-    int (*run)(tool_context *context);
+    tool_run *run;
     unsigned bit; /* in tool_flag.commands */
 };
 
 typedef struct tool_flag tool_flag;
 struct tool_flag {
     const char *name;
-    char letter;          /* short form, or 0 */
-    bool optional;        /* its value may be left out; then it must follow an = */
+    int (*parse)(const tool_flag *flag, const char *text, void *field, tool_error *error);
+    size_t offset;     /* of its field in tool_settings */
+    unsigned commands; /* bits of the subcommands that take it */
+    int group;         /* index into tool_groups */
+    const char *help;
     const char *form;     /* "T[,T...]"; NULL: takes no value */
     const char *choices;  /* words separated by blanks, for checks and completions, or NULL */
     const char *standard; /* default in words, or NULL */
-    const char *help;
-    unsigned commands; /* bits of the subcommands that take it */
-    int group;         /* index into tool_groups */
-    bool in_method;    /* may stand in the braces of a method */
-    size_t offset;     /* of its field in tool_settings */
-    int (*parse)(const tool_flag *flag, const char *text, void *field, tool_error *error);
+    char letter;          /* short form, or 0 */
+    bool optional;        /* its value may be left out; then it must follow an = */
+    bool in_method;       /* may stand in the braces of a method */
 };
 
 extern const tool_command tool_commands[];
@@ -135,26 +138,9 @@ extern const int tool_group_count;
 
 const tool_command *tool_find_command(const char *name);
 
-int tool_attend(tool_context *context);
-int tool_plan(tool_context *context);
-int tool_compare(tool_context *context);
-int tool_assign(tool_context *context);
-int tool_hamming(tool_context *context);
-int tool_align(tool_context *context);
-int tool_certify(tool_context *context);
-int tool_demo(tool_context *context);
-int tool_bench(tool_context *context);
-int tool_doctor(tool_context *context);
-int tool_help(tool_context *context);
-int tool_completions(tool_context *context);
-int tool_verify(tool_context *context);
-int tool_tokenize(tool_context *context);
-int tool_info(tool_context *context);
-int tool_capture(tool_context *context);
-int tool_perplexity(tool_context *context);
-int tool_generate(tool_context *context);
-int tool_analyze(tool_context *context);
-int tool_report_command(tool_context *context);
+tool_run tool_attend, tool_plan, tool_compare, tool_assign, tool_hamming, tool_align, tool_certify,
+    tool_demo, tool_bench, tool_doctor, tool_help, tool_completions, tool_verify, tool_tokenize,
+    tool_info, tool_capture, tool_perplexity, tool_generate, tool_analyze, tool_report_command;
 
 /* ---- flags.c ---- */
 
@@ -169,7 +155,6 @@ int tool_parse_switch(const tool_flag *flag, const char *text, void *field, tool
 int tool_parse_text(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_list(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool_error *error);
-int tool_parse_real(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_positive(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_count(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_natural(const tool_flag *flag, const char *text, void *field, tool_error *error);
@@ -206,8 +191,34 @@ void tool_warn(tool_context *context, const char *format, ...)
 void tool_format_real(double value, char *text, size_t size);
 /* A number, or null when it is not finite. */
 json_t *tool_json_real(double value);
+/* Sets keys of an object and returns it. `fields` is "KEY:TYPE KEY:TYPE ..." with a value each behind it: s text (NULL:
+ * no such key), i int, I int64_t, r double by
+ * tool_json_real, b bool, o a json_t * that is taken over. */
+json_t *tool_json_put(json_t *object, const char *fields, ...);
+/* What every result begins with: command, version, status. */
+json_t *tool_json_result(const tool_context *context, const char *status);
 /* One line on `stream`; numbers shortest, never NaN or Infinity. Takes over the reference. */
 int tool_print_json(FILE *stream, json_t *tree);
+
+/* ---- csv.c: text made in memory, and tables by RFC 4180 in it ---- */
+
+typedef struct tool_text {
+    FILE *stream;
+    char *text; /* whole after tool_text_end; freed by the caller */
+    size_t size;
+    bool begun; /* the table's line has a cell */
+} tool_text;
+
+int tool_text_begin(tool_text *text, tool_error *error);
+/* Returns `code`, or where that is 0 what went wrong. */
+int tool_text_end(tool_text *text, int code, tool_error *error);
+void tool_csv_cell(tool_text *csv, const char *text, size_t size);
+void tool_csv_word(tool_text *csv, const char *text);
+/* Shortest; empty where it is not finite. */
+void tool_csv_number(tool_text *csv, double value);
+void tool_csv_line(tool_text *csv);
+/* A line: a letter a cell, w a word, n a number (double). */
+void tool_csv_row(tool_text *csv, const char *types, ...);
 
 /* ---- progress.c: a line on stderr, only on a terminal and after two seconds ---- */
 
@@ -238,9 +249,9 @@ bool tool_colour(FILE *stream);
 int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
               const tool_array **array);
 void tool_store_free(tool_store *store);
-/* 64-byte aligned memory for `label`, NULL for size 0; the caller frees it. Refused, with exit 5, when the
- * machine has no such amount left. */
-int tool_memory(tool_context *context, size_t size, const char *label, void **out);
+/* 64-byte aligned memory for `label`, NULL for size 0, into the pointer at `out`; the caller frees it. Refused, with
+ * exit 5, when the machine has no such amount left. */
+int tool_memory(tool_context *context, size_t size, const char *label, void *out);
 
 /* ---- text.c ---- */
 
@@ -339,6 +350,8 @@ void tool_solution_free(tool_solution *solution);
 int tool_solution_verdict(tool_context *context, const tool_problem *problem,
                           const tool_solution *solution);
 json_t *tool_certificate_json(const ota_certificate *certificate);
+/* Its errors, receivers and rows, a line each. */
+void tool_certificate_print(FILE *stream, const ota_certificate *certificate);
 json_t *tool_problem_json(const tool_problem *problem);
 json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
                            const tool_solution *solution);
@@ -364,9 +377,14 @@ void tool_gradients_free(tool_gradients *gradients);
 typedef struct ota_model ota_model;
 typedef struct ota_session ota_session;
 typedef struct ota_tokenizer ota_tokenizer;
+typedef struct ota_model_facts ota_model_facts;
 
 /* The model that the first operand names, in a folder, a file or the hub cache. */
 int tool_model_open(tool_context *context, ota_model **model);
+/* Opens that model, calls `use` and closes it. */
+typedef int tool_model_use(tool_context *context, const ota_model *model,
+                           const ota_model_facts *facts);
+int tool_with_model(tool_context *context, tool_model_use *use);
 /* A session by the flags: methods, temperature, rounds, window, sink, threads. Its warning, if any, is
  * passed on. `cache` 0: none. */
 int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,

@@ -6,8 +6,8 @@ const tool_topic tool_topics[] = {
     {"methods", "regularisers, column rules, aliases and options in braces",
      "A method is REGULARISER[/COLUMNS][{option=value,...}].\n"
      "\n"
-     "Every method minimises <P,C> + R(P) over couplings P >= 0 on the allowed pairs, with C = "
-     "-S and row sums 1 (or --row-mass).\n"
+     "Every method minimises <P,C> + R(P) over couplings P >= 0 on the allowed pairs, with C = -S "
+     "and row sums 1 (or --row-mass).\n"
      "\n"
      "REGULARISER\n"
      "  softmax        entropy: every allowed weight is positive\n"
@@ -34,9 +34,9 @@ const tool_topic tool_topics[] = {
      "entmax/elastic, hard/elastic and hard/relaxed have no meaning and are refused.\n"
      "\n"
      "Braces give one method its own flags, most of those of 'otattn attend --help' that are "
-     "numbers or words: ceta{temperature=.5,rounds=10}, softmax/exact{anneal=8:.5,solver=log}. "
-     "In lists a comma before a digit belongs to the method: softmax,elastic:.5,4,capped:2 "
-     "names three.\n"},
+     "numbers or words: ceta{temperature=.5,rounds=10}, softmax/exact{anneal=8:.5,solver=log}. In "
+     "lists a comma before a digit belongs to the method: softmax,elastic:.5,4,capped:2 names "
+     "three.\n"},
     {"masks", "causal, window, strided, block, lengths, boolean and additive masks",
      "Masks compose: a pair takes part only if every mask allows it. A pair left out has weight "
      "exactly 0, and what its score, key and value hold does not matter.\n"
@@ -50,12 +50,12 @@ const tool_topic tool_topics[] = {
      "  --lengths F         int64 [batch]: the first so many keys of each sequence\n"
      "  --mask F            bool: true takes part; float: added to the scores, -inf forbids\n"
      "\n"
-     "Arrays of --mask broadcast from the right to [batch,heads,n,m]. Windows, strides, blocks "
-     "and ALiBi count positions from the corner of --causal, or of --corner.\n"
+     "Arrays of --mask broadcast from the right to [batch,heads,n,m]. Windows, strides, blocks and "
+     "ALiBi count positions from the corner of --causal, or of --corner.\n"
      "\n"
      "A row without any allowed key is a row of zeros; exact columns refuse it. Under a causal "
-     "mask the only doubly stochastic coupling is the identity: softmax/exact says infeasible; "
-     "use relaxed, capped, bounded:0,HI, online or prefix.\n"},
+     "mask the only doubly stochastic coupling is the identity: softmax/exact says infeasible; use "
+     "relaxed, capped, bounded:0,HI, online or prefix.\n"},
     {"scores", "scale, biases, softcap, ALiBi, sink: the order in which scores are made",
      "In this order, whatever the order of the flags:\n"
      "\n"
@@ -71,11 +71,11 @@ const tool_topic tool_topics[] = {
      "--rope rotates the pairs (2k, 2k+1) of queries and keys by position * BASE^(-2k/d) before "
      "anything else.\n"},
     {"masses", "row and column masses, and what exact, capped and relaxed do with them",
-     "--row-mass gives every query its mass (1 without it), --column-mass every key its target "
-     "for exact, relaxed and elastic, what bounds are multiplied by, and a factor of CAP for "
-     "capped and online. Without it, a "
-     "key's target is the total mass divided by the number of usable keys. Exact columns need "
-     "equal totals on both sides, unless a sink takes the difference.\n"
+     "--row-mass gives every query its mass (1 without it), --column-mass every key its target for "
+     "exact, relaxed and elastic, what bounds are multiplied by, and a factor of CAP for capped "
+     "and "
+     "online. Without it, a key's target is the total mass divided by the number of usable keys. "
+     "Exact columns need equal totals on both sides, unless a sink takes the difference.\n"
      "\n"
      "--rows relaxed:RHO with relaxed columns is unbalanced transport: both sides may give way.\n"},
     {"epsilon", "temperature, tolerance, rounds: how smooth and how exact",
@@ -86,35 +86,35 @@ const tool_topic tool_topics[] = {
      "--tolerance E is a promise about the plan that is returned: the larger of row_error and "
      "column_error is at most E, measured after the last update. When it is not reached within "
      "--max-rounds the status is not_converged, the exit code 3, and nothing is written; "
-     "--allow-partial writes what there is. A tolerance below what double precision can reach "
-     "is refused before the work starts.\n"
+     "--allow-partial writes what there is. A tolerance below what double precision can reach is "
+     "refused before the work starts.\n"
      "\n"
-     "--rounds K runs exactly K rounds instead (status fixed_iters). After the first row "
-     "update, a round is one column update and one row update, so K = 0 is softmax.\n"
+     "--rounds K runs exactly K rounds instead (status fixed_iters). After the first row update, a "
+     "round is one column update and one row update, so K = 0 is softmax.\n"
      "\n"
-     "Range / T from 1e-6 to 1e6 always ends with the right status, though not always "
-     "converged; --anneal, --solver newton and f64 inputs help at small T.\n"},
+     "Range / T from 1e-6 to 1e6 always ends with the right status, though not always converged; "
+     "--anneal, --solver newton and f64 inputs help at small T.\n"},
     {"formats", "array files: npy, npz, safetensors, standard input",
      "  file.npy               one array\n"
      "  file.npz:name          one array of an archive\n"
      "  file.safetensors:name  one tensor\n"
      "  -                      npy on standard input or output\n"
      "\n"
-     "A file with exactly one array needs no name. Types f64, f32, f16 (any byte order and "
-     "memory order), bf16 from safetensors; bool for masks; int64 for lengths and block sizes.\n"
+     "A file with exactly one array needs no name. Types f64, f32, f16 (any byte order and memory "
+     "order), bf16 from safetensors; bool for masks; int64 for lengths and block sizes.\n"
      "\n"
      "Shapes: [n,d], [heads,n,d] or [batch,heads,n,d]; scores [n,m] up to [batch,heads,n,m]. "
      "Outputs have the leading dimensions of the input, and its type unless --out-dtype says "
      "otherwise (npy has no bf16: such outputs are f32 there).\n"
      "\n"
-     "--dtype bf16 rounds the inputs to bf16 and computes on the rounded values; the outputs "
-     "keep the type of the files.\n"
+     "--dtype bf16 rounds the inputs to bf16 and computes on the rounded values; the outputs keep "
+     "the type of the files.\n"
      "\n"
-     "Outputs get their names only when all of them are complete, and never replace a file "
-     "without -f.\n"},
+     "Outputs get their names only when all of them are complete, and never replace a file without "
+     "-f.\n"},
     {"certificates", "what the numbers of a certificate mean",
-     "The certificate is computed in double precision from the outputs by code that shares "
-     "nothing with the solvers.\n"
+     "The certificate is computed in double precision from the outputs by code that shares nothing "
+     "with the solvers.\n"
      "\n"
      "  row_error      ||P 1 - mu||_1 / sum(mu)\n"
      "  column_error   the same for columns under exact; the violated part under capped and\n"
@@ -128,10 +128,10 @@ const tool_topic tool_topics[] = {
      "  empty_rows     rows without any allowed key\n"
      "  nonfinite_rows rows that met NaN or +inf\n"
      "\n"
-     "Over heads: the largest error, gap, delta and receiver_max, the smallest receiver_min, "
-     "means of entropy and support, sums of primal, dual and value. --per-head lists every "
-     "head. A number that does not exist is null. Above 2^28 pairs the certificate is left out "
-     "unless --certify.\n"},
+     "Over heads: the largest error, gap, delta and receiver_max, the smallest receiver_min, means "
+     "of entropy and support, sums of primal, dual and value. --per-head lists every head. A "
+     "number that does not exist is null. Above 2^28 pairs the certificate is left out unless "
+     "--certify.\n"},
     {"exit-codes", "exit codes and status words",
      "  0    ok, fixed_iters, partial, nonfinite_rows\n"
      "  1    internal: a defect of the program\n"
@@ -142,8 +142,8 @@ const tool_topic tool_topics[] = {
      "  6    io: a file that is missing, unreadable or unwritable\n"
      "  130  interrupted by Ctrl-C; what was finished is kept\n"
      "\n"
-     "With --json a failure is one object on standard output, too: command, status, error, "
-     "field, hint.\n"},
+     "With --json a failure is one object on standard output, too: command, status, error, field, "
+     "hint.\n"},
     {"environment", "environment variables",
      "  NO_COLOR         no colours\n"
      "  CLICOLOR_FORCE   colours even when the output is no terminal\n"

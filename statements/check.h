@@ -6,7 +6,7 @@
  *
  *     value <= tolerance   (AT_MOST)        value >= tolerance   (AT_LEAST)
  *
- * and comes out right when that is what its row expects. A measurement that cannot be made is NaN, and a
+ * and comes out right when that is what its row expects: printed forms do not hold. A measurement that cannot be made is NaN, and a
  * NaN holds for neither relation. Arrays are row-major f64: S, P [n][m], f [n], g [m]. */
 #ifndef OTATTN_STATEMENTS_CHECK_H
 #define OTATTN_STATEMENTS_CHECK_H
@@ -30,41 +30,52 @@
 
 typedef struct trial trial;
 
-typedef enum tool_relation { AT_MOST, AT_LEAST } tool_relation;
-typedef enum tool_form { CORRECTED, PRINTED } tool_form;
-
-typedef struct tool_check {
-    const char *id;
-    tool_form form;
-    const char *claim;
+typedef struct statement_check {
+    bool printed;  /* a printed form that the errata refute: expected not to hold */
+    bool at_least; /* value >= tolerance; else value <= tolerance */
+    const char *id, *claim;
     double (*measure)(trial *t);
-    tool_relation relation;
     double tolerance;
-    bool expected;
-} tool_check;
+    int draws; /* how often it measures, the worst value counts; 0: once */
+} statement_check;
+
+/* A row: id, claim, measure, tolerance and, where there are several, the number of draws. */
+#define AT_MOST(...)                                                                               \
+    { .at_least = false, __VA_ARGS__ }
+#define AT_LEAST(...)                                                                              \
+    { .at_least = true, __VA_ARGS__ }
+#define PRINTED_AT_MOST(...)                                                                       \
+    { .printed = true, .at_least = false, __VA_ARGS__ }
+#define PRINTED_AT_LEAST(...)                                                                      \
+    { .printed = true, .at_least = true, __VA_ARGS__ }
 
 /* What a group's checks run on; --model chooses those that its model can take. */
-typedef enum tool_model_kind { NO_MODEL, GPT2_MODEL, CAUSAL_MODEL, ANY_MODEL } tool_model_kind;
+typedef enum statement_model_kind {
+    NO_MODEL,
+    GPT2_MODEL,
+    CAUSAL_MODEL,
+    ANY_MODEL
+} statement_model_kind;
 
 /* Tokens of a check on a model: as many positions it must have. */
 enum { MODEL_TOKENS = 12 };
 
 /* models/folder.c: what kind of model a path holds, and how many positions it has. */
-ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *positions,
-                              ota_error *error);
+ota_status statement_model_kind_of(const char *path, statement_model_kind *kind, int64_t *positions,
+                                   ota_error *error);
 
-typedef struct tool_check_group {
-    const tool_check *checks;
+typedef struct statement_group {
+    const statement_check *checks;
     int count;
-    tool_model_kind model;
-} tool_check_group;
+    statement_model_kind model;
+} statement_group;
 
 #define MODEL_CHECK_GROUP(name, rows, kind)                                                        \
-    const tool_check_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), kind}
+    const statement_group name = {rows, (int)(sizeof(rows) / sizeof(rows)[0]), kind}
 #define CHECK_GROUP(name, rows) MODEL_CHECK_GROUP(name, rows, NO_MODEL)
 
-extern const tool_check_group *const tool_check_groups[];
-extern const int tool_check_group_count;
+extern const statement_group *const statement_groups[];
+extern const int statement_group_count;
 
 /* ---- trial ---- */
 
@@ -73,12 +84,15 @@ enum { TRIAL_BYTES = 96 << 20, MODEL_TRIAL_BYTES = 1 << 30 };
 
 struct trial {
     uint64_t dice;
-    char *memory; /* `size` bytes, handed out from the start, all taken back between two checks */
+    int draw;     /* of the check's draws, from 0 */
+    char *memory; /* `size` bytes, handed out from the start, all taken back between two draws */
     size_t size, used;
     double fault;      /* 0, or what the first output of the library that is looked at is off by */
     bool planted;      /* the fault has been planted */
     const char *model; /* what --model names, or NULL: a small one of random weights */
     const statement_host *host;
+    void (*end)(void *kept); /* called after the draw where it is not NULL */
+    void *kept;
 };
 
 static inline double uniform(trial *t) {
@@ -281,47 +295,47 @@ typedef struct head {
     ota_certificate certificate;
     double *p, *f, *g, *lse, *entropy, *support, *out;
     double *rows, *columns; /* sums of P                                      */
-    /* of tool_pull_back: dL/dP and dL/dO or NULL, and what it sets */
+    /* of statement_pull_back: dL/dP and dL/dO or NULL, and what it sets */
     double *coupling_grad, *out_grad;
     double *scores_slope, *queries_slope, *keys_slope, *values_slope;
 } head;
 
-head *tool_head(trial *t, int64_t n, int64_t m, double *scores);
-head *tool_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
-                          double *keys);
+head *statement_head(trial *t, int64_t n, int64_t m, double *scores);
+head *statement_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
+                               double *keys);
 /* Solves by the method (NULL: as the problem stands) at temperature tau (0: as it stands), tolerance 0:
  * the library's own, and judges; p, f, g, lse, out, rows, columns are there afterwards. Returns p. */
-double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance);
+double *statement_solve(trial *t, head *h, const char *method, double tau, double tolerance);
 /* The same, once, for scores and nothing else. */
-head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
-                   double tolerance);
+head *statement_plan(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
+                     double tolerance);
 /* Solves, then differentiates L given coupling_grad and out_grad: the slopes are there afterwards, and P,
  * f, g, out as forward wrote them. */
-void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
-ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value);
-ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right);
+void statement_pull_back(trial *t, head *h, const char *method, double tau, double tolerance);
+ota_term *statement_add_term(head *h, ota_term_kind kind, ota_array array, double value);
+ota_support *statement_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right);
 
 /* Alternating scaling by plain loops: P = exp((S + f + g)/tau) with rows a, columns b (NULL: 1, n/m), until
  * the columns are right to 1e-15 or `most` rounds; ends on rows. The check's own, no call of the library. */
-void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
-                           const double *b, int64_t most, double *p);
+void statement_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
+                                const double *b, int64_t most, double *p);
 /* ||softmax(z / T) - softmax(w / T)||_1, m <= 64. */
-double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature);
+double statement_softmax_distance(const double *z, const double *w, int64_t m, double temperature);
 /* c = a b, a [rows][inner], b [inner][columns] of row stride `stride`. */
-void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
-                   int64_t stride, double *c);
+void statement_multiply(const double *a, const double *b, int64_t rows, int64_t inner,
+                        int64_t columns, int64_t stride, double *c);
 /* Largest 2-norm of a row of a - b [rows][width]. */
-double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width);
+double statement_row_change(const double *a, const double *b, int64_t rows, int64_t width);
 /* ||A||_2 of a [rows][columns] and a unit vector x [columns] with ||A x|| equal to it, by squaring of A^T A;
  * columns <= 20. */
-double tool_leading(const double *a, int64_t rows, int64_t columns, double *x);
+double statement_leading(const double *a, int64_t rows, int64_t columns, double *x);
 /* couplings/examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
  * several forward calls on 8 rows of `size` keys, or of 4 balanced rounds of size x size. */
-extern const double tool_example_scores[12], tool_example_first_layer[6],
-    tool_example_second_layer[9];
-double tool_forward_seconds(trial *t, int64_t size, bool balanced);
+extern const double statement_example_scores[12], statement_example_first_layer[6],
+    statement_example_second_layer[9];
+double statement_forward_seconds(trial *t, int64_t size, bool balanced);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
-double tool_best_permutation(const double *cost, int64_t n, int64_t *order);
+double statement_best_permutation(const double *cost, int64_t n, int64_t *order);
 
 /* Order of doubles for qsort. */
 static inline int ascending(const void *a, const void *b) {

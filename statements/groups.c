@@ -1,59 +1,40 @@
 /* The tables of checks, about in the order of the requirements: a file of checks is a row here. */
 #include "check.h"
 
-extern const tool_check_group tool_checks_rows;
-extern const tool_check_group tool_checks_conventions;
-extern const tool_check_group tool_checks_plans;
-extern const tool_check_group tool_checks_scaling;
-extern const tool_check_group tool_checks_custom;
-extern const tool_check_group tool_checks_hamming;
-extern const tool_check_group tool_checks_alignment;
-extern const tool_check_group tool_checks_geometry;
-extern const tool_check_group tool_checks_gradients;
-extern const tool_check_group tool_checks_certificates;
-extern const tool_check_group tool_checks_bounds;
-extern const tool_check_group tool_checks_saturation;
-extern const tool_check_group tool_checks_masks;
-extern const tool_check_group tool_checks_layers;
-extern const tool_check_group tool_checks_layernorm;
-extern const tool_check_group tool_checks_metrics;
-extern const tool_check_group tool_checks_evolution;
-extern const tool_check_group tool_checks_models;
-extern const tool_check_group tool_checks_gpt2;
-extern const tool_check_group tool_checks_exits;
-extern const tool_check_group tool_checks_model_attention;
-extern const tool_check_group tool_checks_model_text;
-extern const tool_check_group tool_checks_layers_of_model;
-extern const tool_check_group tool_checks_training;
-extern const tool_check_group tool_checks_numerics;
-extern const tool_check_group tool_checks_examples;
+extern const statement_group statement_checks_rows, statement_checks_conventions,
+    statement_checks_plans, statement_checks_scaling, statement_checks_custom,
+    statement_checks_hamming, statement_checks_geometry, statement_checks_gradients,
+    statement_checks_certificates, statement_checks_bounds, statement_checks_saturation,
+    statement_checks_alignment, statement_checks_masks, statement_checks_layers,
+    statement_checks_layernorm, statement_checks_metrics, statement_checks_evolution,
+    statement_checks_numerics, statement_checks_examples, statement_checks_models,
+    statement_checks_gpt2, statement_checks_exits, statement_checks_model_attention,
+    statement_checks_model_text, statement_checks_layers_of_model, statement_checks_training;
 
-const tool_check_group *const tool_check_groups[] = {
-    &tool_checks_rows,
-    &tool_checks_conventions,
-    &tool_checks_plans,
-    &tool_checks_scaling,
-    &tool_checks_custom,
-    &tool_checks_hamming,
-    &tool_checks_geometry,
-    &tool_checks_gradients,
-    &tool_checks_certificates,
-    &tool_checks_bounds,
-    &tool_checks_saturation,
-    &tool_checks_alignment,
-    &tool_checks_masks,
-    &tool_checks_layers,
-    &tool_checks_layernorm,
-    &tool_checks_metrics,
-    &tool_checks_evolution,
-    &tool_checks_numerics,
-    &tool_checks_examples,
-    &tool_checks_models,
-    &tool_checks_gpt2,
-    &tool_checks_exits,
-    &tool_checks_model_attention,
-    &tool_checks_model_text,
-    &tool_checks_layers_of_model,
-    &tool_checks_training,
-};
-const int tool_check_group_count = (int)(sizeof tool_check_groups / sizeof tool_check_groups[0]);
+const statement_group *const statement_groups[] = {&statement_checks_rows,
+                                                   &statement_checks_conventions,
+                                                   &statement_checks_plans,
+                                                   &statement_checks_scaling,
+                                                   &statement_checks_custom,
+                                                   &statement_checks_hamming,
+                                                   &statement_checks_geometry,
+                                                   &statement_checks_gradients,
+                                                   &statement_checks_certificates,
+                                                   &statement_checks_bounds,
+                                                   &statement_checks_saturation,
+                                                   &statement_checks_alignment,
+                                                   &statement_checks_masks,
+                                                   &statement_checks_layers,
+                                                   &statement_checks_layernorm,
+                                                   &statement_checks_metrics,
+                                                   &statement_checks_evolution,
+                                                   &statement_checks_numerics,
+                                                   &statement_checks_examples,
+                                                   &statement_checks_models,
+                                                   &statement_checks_gpt2,
+                                                   &statement_checks_exits,
+                                                   &statement_checks_model_attention,
+                                                   &statement_checks_model_text,
+                                                   &statement_checks_layers_of_model,
+                                                   &statement_checks_training};
+const int statement_group_count = (int)(sizeof statement_groups / sizeof statement_groups[0]);

@@ -2,7 +2,7 @@
  * solvers that checks compare with. S, P [n][m], f [n], g [m], O = P V [n][values width]. */
 #include "check.h"
 
-head *tool_head(trial *t, int64_t n, int64_t m, double *scores) {
+head *statement_head(trial *t, int64_t n, int64_t m, double *scores) {
     head *h = take(t, sizeof *h);
     h->n = n;
     h->m = m;
@@ -23,23 +23,23 @@ head *tool_head(trial *t, int64_t n, int64_t m, double *scores) {
     return h;
 }
 
-head *tool_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
-                          double *keys) {
-    head *h = tool_head(t, n, m, NULL);
+head *statement_attention_head(trial *t, int64_t n, int64_t m, int64_t width, double *queries,
+                               double *keys) {
+    head *h = statement_head(t, n, m, NULL);
     h->width = width;
     h->queries = queries;
     h->keys = keys;
     return h;
 }
 
-ota_term *tool_add_term(head *h, ota_term_kind kind, ota_array array, double value) {
+ota_term *statement_add_term(head *h, ota_term_kind kind, ota_array array, double value) {
     h->problem.terms = h->terms;
     ota_term *term = &h->terms[h->problem.term_count++];
     *term = (ota_term){.kind = kind, .array = array, .value = value};
     return term;
 }
 
-ota_support *tool_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right) {
+ota_support *statement_add_support(head *h, ota_support_kind kind, int64_t left, int64_t right) {
     h->problem.supports = h->supports;
     ota_support *support = &h->supports[h->problem.support_count++];
     *support = (ota_support){.kind = kind, .left = left, .right = right};
@@ -99,7 +99,7 @@ static void put_off(trial *t, double *data, int64_t count) {
     (void)seen(t, data, count);
 }
 
-double *tool_solve_head(trial *t, head *h, const char *method, double tau, double tolerance) {
+double *statement_solve(trial *t, head *h, const char *method, double tau, double tolerance) {
     ota_problem *problem = &h->problem;
     prepare(h, method, tau, tolerance);
     const ota_arrays arrays = outputs_of(t, h);
@@ -139,14 +139,14 @@ double *tool_solve_head(trial *t, head *h, const char *method, double tau, doubl
     return h->p;
 }
 
-head *tool_plan_of(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
-                   double tolerance) {
-    head *h = tool_head(t, n, m, scores);
-    (void)tool_solve_head(t, h, method, tau, tolerance);
+head *statement_plan(trial *t, int64_t n, int64_t m, double *scores, const char *method, double tau,
+                     double tolerance) {
+    head *h = statement_head(t, n, m, scores);
+    (void)statement_solve(t, h, method, tau, tolerance);
     return h;
 }
 
-void tool_pull_back(trial *t, head *h, const char *method, double tau, double tolerance) {
+void statement_pull_back(trial *t, head *h, const char *method, double tau, double tolerance) {
     prepare(h, method, tau, tolerance);
     h->options.gradients = 1;
     const ota_arrays arrays = outputs_of(t, h);
@@ -179,8 +179,8 @@ void tool_pull_back(trial *t, head *h, const char *method, double tau, double to
     }
 }
 
-void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
-                           const double *b, int64_t most, double *p) {
+void statement_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, const double *a,
+                                const double *b, int64_t most, double *p) {
     double high = -HUGE_VAL;
     for (int64_t k = 0; k < n * m; k++) high = fmax(high, s[k]);
     for (int64_t k = 0; k < n * m; k++) p[k] = exp((s[k] - high) / tau);
@@ -202,7 +202,7 @@ void tool_sinkhorn_formula(const double *s, int64_t n, int64_t m, double tau, co
     }
 }
 
-double tool_softmax_distance(const double *z, const double *w, int64_t m, double temperature) {
+double statement_softmax_distance(const double *z, const double *w, int64_t m, double temperature) {
     long double sum = 0.0L;
     double p[64], q[64];
     softmax_formula(z, m, temperature, p);
@@ -211,8 +211,8 @@ double tool_softmax_distance(const double *z, const double *w, int64_t m, double
     return (double)sum;
 }
 
-void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner, int64_t columns,
-                   int64_t stride, double *c) {
+void statement_multiply(const double *a, const double *b, int64_t rows, int64_t inner,
+                        int64_t columns, int64_t stride, double *c) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns; j++) {
             long double sum = 0.0L;
@@ -223,7 +223,7 @@ void tool_multiply(const double *a, const double *b, int64_t rows, int64_t inner
     }
 }
 
-double tool_row_change(const double *a, const double *b, int64_t rows, int64_t width) {
+double statement_row_change(const double *a, const double *b, int64_t rows, int64_t width) {
     double most = 0.0;
     for (int64_t i = 0; i < rows; i++) {
         double square = 0.0;
@@ -235,7 +235,7 @@ double tool_row_change(const double *a, const double *b, int64_t rows, int64_t w
 }
 
 /* x is the largest column of (A^T A)^(2^24). */
-double tool_leading(const double *a, int64_t rows, int64_t columns, double *x) {
+double statement_leading(const double *a, int64_t rows, int64_t columns, double *x) {
     double b[20 * 20], square[20 * 20], most = 0.0, length = 0.0;
     for (int64_t k = 0; k < columns * columns; k++) {
         b[k] = 0.0;
@@ -246,7 +246,7 @@ double tool_leading(const double *a, int64_t rows, int64_t columns, double *x) {
         double trace = 0.0;
         for (int64_t k = 0; k < columns; k++) trace += b[k * columns + k];
         for (int64_t k = 0; k < columns * columns; k++) b[k] /= trace;
-        tool_multiply(b, b, columns, columns, columns, columns, square);
+        statement_multiply(b, b, columns, columns, columns, columns, square);
         memcpy(b, square, (size_t)(columns * columns) * sizeof *b);
     }
     for (int64_t k = 0; k < columns; k++) {
@@ -274,7 +274,7 @@ static double try_rows(const double *cost, int64_t n, int64_t row, unsigned take
     return least;
 }
 
-double tool_best_permutation(const double *cost, int64_t n, int64_t *order) {
+double statement_best_permutation(const double *cost, int64_t n, int64_t *order) {
     int64_t trying[8], best[8];
     const double least = try_rows(cost, n, 0, 0U, trying, best, 0.0, HUGE_VAL);
     if (order != NULL) memcpy(order, best, (size_t)n * sizeof *order);

@@ -168,12 +168,10 @@ static json_t *flags_json(tool_context *context) {
                   text_or_null(f->temperature), "window", text_or_null(f->window), "sink",
                   text_or_null(f->sink), "cpu", text_or_null(f->cpu), "no_special",
                   (int)f->no_special, "plain", (int)f->plain);
-    (void)json_object_set_new(flags, "rounds",
-                              f->rounds.given ? json_integer(f->rounds.value) : json_null());
-    (void)json_object_set_new(
-        flags, "max_rounds", f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null());
-    (void)json_object_set_new(flags, "tolerance",
-                              f->tolerance.given ? json_real(f->tolerance.value) : json_null());
+    (void)tool_json_put(flags, "rounds:o max_rounds:o tolerance:o",
+                        f->rounds.given ? json_integer(f->rounds.value) : json_null(),
+                        f->max_rounds.given ? json_integer(f->max_rounds.value) : json_null(),
+                        f->tolerance.given ? json_real(f->tolerance.value) : json_null());
     return flags;
 }
 

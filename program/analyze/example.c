@@ -98,10 +98,7 @@ int run_example_write(run *r) {
     if (code == 0) code = tool_output_begin(path, true, &output, &r->context->error);
     if (code == 0)
         code = tool_write_safetensors(output, arrays, 3, metadata, 2, &r->context->error);
-    if (code == 0)
-        code = tool_output_commit(output, &r->context->error);
-    else
-        tool_output_abort(output);
+    code = tool_output_end(output, code, &r->context->error);
     for (int k = 0; k < 3; k++) free(arrays[k].data);
     for (int k = 0; k < 2; k++) free(texts[k]);
     json_decref(tokens);

@@ -159,13 +159,8 @@ void run_folder_close(run_folder *folder) {
 int run_folder_write(tool_context *context, const run_folder *folder, const char *name,
                      const char *text, size_t size) {
     char path[PATH_SIZE];
-    tool_output *output = NULL;
     run_folder_path(folder, name, path);
-    int code = tool_output_begin(path, true, &output, &context->error);
-    if (code == 0) code = tool_output_write(output, text, size, &context->error);
-    if (code == 0) return tool_output_commit(output, &context->error);
-    tool_output_abort(output);
-    return code;
+    return tool_write_file(path, true, text, size, &context->error);
 }
 
 /* One line, numbers shortest: what tool_print_json prints. */

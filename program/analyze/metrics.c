@@ -138,13 +138,11 @@ static int count_violations(run *r, json_t *bounds) {
         run_table_free(&distance);
         run_table_free(&bound);
     }
-    (void)json_object_set_new(bounds, "checked", json_integer(checked));
-    (void)json_object_set_new(bounds, "violations", json_integer(violations));
-    (void)json_object_set_new(bounds, "largest", tool_json_real(largest));
-    (void)json_object_set_new(bounds, "allowance", json_real(allowance));
-    (void)json_object_set_new(bounds, "probe_norm", tool_json_real(r->probe.norm));
-    (void)json_object_set_new(bounds, "coherence_checked", json_integer(coherent));
-    (void)json_object_set_new(bounds, "coherence_violations", json_integer(broken));
+    (void)tool_json_put(bounds,
+                        "checked:I violations:I largest:r allowance:o probe_norm:r "
+                        "coherence_checked:I coherence_violations:I",
+                        checked, violations, largest, json_real(allowance), r->probe.norm, coherent,
+                        broken);
     return code;
 }
 
@@ -153,8 +151,8 @@ static int add_perplexity(run *r, json_t *metrics) {
     int64_t parts;
     const int code = run_column_figures(r, 0, 0, COLUMN_NLL, 1, 0, &nll, &parts);
     if (code == 0) {
-        (void)json_object_set_new(metrics, "nll_per_token", run_figure_json(&nll[0]));
-        (void)json_object_set_new(metrics, "perplexity", tool_json_real(exp(nll[0].mean)));
+        (void)tool_json_put(metrics, "nll_per_token:o perplexity:r", run_figure_json(&nll[0]),
+                            exp(nll[0].mean));
     }
     free(nll);
     return code;

@@ -87,9 +87,7 @@ int run_record_write(tool_context *context, const run_record *record, const char
                                  (size_t)run_record_size(&record->shape) * sizeof *record->values,
                                  error);
     if (code == 0) code = tool_output_write(output, digest, sizeof digest, error);
-    if (code == 0) return tool_output_commit(output, error);
-    tool_output_abort(output);
-    return code;
+    return tool_output_end(output, code, error);
 }
 
 static bool read_whole(FILE *stream, run_record *record) {

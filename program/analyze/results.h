@@ -25,23 +25,10 @@ int run_column_figures(run *r, int variant, int probe, run_column column, double
                        double offset, ota_figure **figures, int64_t *parts);
 json_t *run_figure_json(const ota_figure *figure);
 
-/* ---- csv.c: RFC 4180 in memory ---- */
+/* ---- tables.c ---- */
 
-typedef struct run_csv {
-    FILE *stream;
-    char *text;
-    size_t size;
-    bool begun; /* the line has a cell */
-} run_csv;
-
-int run_csv_begin(tool_context *context, run_csv *csv);
-void run_csv_text(run_csv *csv, const char *text, size_t size);
-void run_csv_word(run_csv *csv, const char *text);
-/* Shortest; empty where it is not finite. */
-void run_csv_number(run_csv *csv, double value);
-void run_csv_line(run_csv *csv);
 /* Writes tables/NAME.csv of the folder and frees; `code` not 0: only frees and returns it. */
-int run_csv_end(run *r, run_csv *csv, const char *name, int code);
+int run_csv_end(run *r, tool_text *csv, const char *name, int code);
 
 /* ---- windows.c ---- */
 

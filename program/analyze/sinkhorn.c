@@ -93,7 +93,7 @@ static int64_t pick(const run_table_of *table, int place, double *to) {
 }
 
 static int write_rows(run *r, const run_table_of *rounds, const run_table_of *predicted,
-                      run_csv *csv) {
+                      tool_text *csv) {
     double *values = malloc((size_t)(rounds->windows * rounds->parts) * sizeof *values);
     if (values == NULL)
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
@@ -105,34 +105,24 @@ static int write_rows(run *r, const run_table_of *rounds, const run_table_of *pr
         for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
         const int64_t count = pick(rounds, place, values);
         if (count > 0) (void)ota_summary_of(values, count, &s, NULL);
-        const double cells[] = {epsilons[e],
-                                tolerances[t],
-                                s.mean,
-                                s.deviation,
-                                s.maximum,
-                                (double)marks,
-                                share,
-                                (double)(marks - count),
-                                e == 0 ? most_possible[t] : (double)NAN};
-        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) run_csv_number(csv, cells[k]);
-        run_csv_line(csv);
+        tool_csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
+                     (double)marks, share, (double)(marks - count),
+                     e == 0 ? most_possible[t] : (double)NAN);
     }
     free(values);
     return 0;
 }
 
 int run_write_table5(run *r) {
-    static const char *const words[] = {"epsilon",         "Tolerance",       "Mean Iterations",
-                                        "Std Dev",         "Max Iterations",  "pairs",
-                                        "predicted share", "not predictable", "most possible"};
     run_table_of rounds = {.values = NULL}, predicted = rounds;
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS, &rounds);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS_PREDICTED, &predicted);
-    for (size_t k = 0; code == 0 && k < sizeof words / sizeof *words; k++)
-        run_csv_word(&csv, words[k]);
-    if (code == 0) run_csv_line(&csv);
+    if (code == 0)
+        (void)fputs("epsilon,Tolerance,Mean Iterations,Std Dev,Max Iterations,pairs,"
+                    "predicted share,not predictable,most possible\n",
+                    csv.stream);
     if (code == 0) code = write_rows(r, &rounds, &predicted, &csv);
     run_table_free(&rounds);
     run_table_free(&predicted);

@@ -18,9 +18,18 @@ static const char *model_name(const run *r) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : name;
 }
 
-static int write_words(run_csv *csv, const char *const *words, size_t count) {
-    for (size_t k = 0; k < count; k++) run_csv_word(csv, words[k]);
-    run_csv_line(csv);
+int run_csv_end(run *r, tool_text *csv, const char *name, int code) {
+    char path[64];
+    code = tool_text_end(csv, code, &r->context->error);
+    (void)snprintf(path, sizeof path, "tables/%s.csv", name);
+    if (code == 0) code = run_folder_write(r->context, &r->folder, path, csv->text, csv->size);
+    free(csv->text);
+    return code;
+}
+
+static int write_words(tool_text *csv, const char *const *words, size_t count) {
+    for (size_t k = 0; k < count; k++) tool_csv_word(csv, words[k]);
+    tool_csv_line(csv);
     return 0;
 }
 
@@ -46,12 +55,12 @@ static void mean_range(const run_table_of *table, int64_t first, int64_t last, d
     }
 }
 
-static void write_figure(run_csv *csv, const ota_figure *f) {
+static void write_figure(tool_text *csv, const ota_figure *f) {
     const double values[] = {f->mean, f->deviation, f->low, f->high, (double)f->count};
-    for (size_t k = 0; k < sizeof values / sizeof *values; k++) run_csv_number(csv, values[k]);
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) tool_csv_number(csv, values[k]);
 }
 
-static int write_ranges(run *r, int probe, const run_table_of *table, run_csv *csv) {
+static int write_ranges(run *r, int probe, const run_table_of *table, tool_text *csv) {
     double *means = malloc((size_t)table->windows * sizeof *means);
     int64_t first, last;
     if (means == NULL)
@@ -62,19 +71,19 @@ static int write_ranges(run *r, int probe, const run_table_of *table, run_csv *c
         mean_range(table, first - 1, last, means);
         (void)ota_figure_of(means, table->windows, 1, 0, r->settings.seed, &figure, NULL);
         (void)snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, first, last);
-        run_csv_word(csv, text);
+        tool_csv_word(csv, text);
         (void)snprintf(text, sizeof text, "%.3g ± %.2g", figure.mean, figure.deviation);
-        run_csv_word(csv, text);
-        run_csv_word(csv, probe == 0 ? "final_norm" : "raw");
+        tool_csv_word(csv, text);
+        tool_csv_word(csv, probe == 0 ? "final_norm" : "raw");
         write_figure(csv, &figure);
-        run_csv_line(csv);
+        tool_csv_line(csv);
     }
     free(means);
     return 0;
 }
 
 /* R against depth on a log-log scale, layers counted from 1. */
-static void write_exponent(run *r, int probe, const run_table_of *table, run_csv *csv) {
+static void write_exponent(run *r, int probe, const run_table_of *table, tool_text *csv) {
     ota_power_law law = {.exponent = (double)NAN, .error = (double)NAN};
     ota_trend trend = {.tau = (double)NAN};
     double depths[1024], means[1024];
@@ -96,14 +105,9 @@ static void write_exponent(run *r, int probe, const run_table_of *table, run_csv
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char text[64];
         (void)snprintf(text, sizeof text, "%.3g", rows[k].value);
-        run_csv_word(csv, rows[k].name);
-        run_csv_word(csv, isfinite(rows[k].value) ? text : "");
-        run_csv_word(csv, probe == 0 ? "final_norm" : "raw");
-        run_csv_number(csv, rows[k].value);
-        run_csv_number(csv, rows[k].error);
-        for (int c = 0; c < 2; c++) run_csv_number(csv, (double)NAN);
-        run_csv_number(csv, (double)law.count);
-        run_csv_line(csv);
+        tool_csv_row(csv, "wwwnnnnn", rows[k].name, isfinite(rows[k].value) ? text : "",
+                     probe == 0 ? "final_norm" : "raw", rows[k].value, rows[k].error, (double)NAN,
+                     (double)NAN, (double)law.count);
     }
     (void)r;
 }
@@ -111,8 +115,8 @@ static void write_exponent(run *r, int probe, const run_table_of *table, run_csv
 static int write_table1(run *r) {
     const char *const words[] = {"Layer Range", model_name(r), "probe", "mean",
                                  "sd",          "low",         "high",  "n"};
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) code = write_words(&csv, WORDS(words));
     for (int probe = 0; code == 0 && probe < r->probes; probe++) {
         run_table_of table;
@@ -143,8 +147,8 @@ static int summarise_last(run *r, int probe, ota_summary *summary) {
 
 static int write_table3(run *r) {
     ota_summary s[PROBES_MOST] = {{.mean = 0}};
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     for (int probe = 0; code == 0 && probe < r->probes; probe++)
         code = summarise_last(r, probe, &s[probe]);
     const struct {
@@ -162,39 +166,34 @@ static int write_table3(run *r) {
         code = write_words(&csv, words, r->probes > 1 ? 3 : 2);
     }
     for (size_t k = 0; code == 0 && k < sizeof rows / sizeof *rows; k++) {
-        run_csv_word(&csv, rows[k].name);
+        tool_csv_word(&csv, rows[k].name);
         for (int probe = 0; probe < r->probes; probe++) {
             double value;
             memcpy(&value, (const char *)&s[probe] + rows[k].offset, sizeof value);
-            run_csv_number(&csv, value);
+            tool_csv_number(&csv, value);
         }
-        run_csv_line(&csv);
+        tool_csv_line(&csv);
     }
     if (code == 0) {
-        run_csv_word(&csv, "Windows");
+        tool_csv_word(&csv, "Windows");
         for (int probe = 0; probe < r->probes; probe++)
-            run_csv_number(&csv, (double)r->text.window_count);
-        run_csv_line(&csv);
+            tool_csv_number(&csv, (double)r->text.window_count);
+        tool_csv_line(&csv);
     }
     return run_csv_end(r, &csv, "table3", code);
 }
 
 static int write_table2(run *r) {
-    static const char *const words[] = {"Model",      "Parameters", "Layers",  "Hidden",
-                                        "Heads",      "Head Dim",   "FFN Dim", "KV Heads",
-                                        "Vocabulary", "Positions"};
     const ota_model_facts *f = &r->facts;
-    const int64_t numbers[] = {f->parameters, f->layers,     f->width,
-                               f->heads,      f->head_width, f->inner,
-                               f->kv_heads,   f->vocabulary, f->positions};
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
-    if (code == 0) code = write_words(&csv, WORDS(words));
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) {
-        run_csv_word(&csv, model_name(r));
-        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-            run_csv_number(&csv, (double)numbers[k]);
-        run_csv_line(&csv);
+        (void)fputs("Model,Parameters,Layers,Hidden,Heads,Head Dim,FFN Dim,KV Heads,Vocabulary,"
+                    "Positions\n",
+                    csv.stream);
+        tool_csv_row(&csv, "wnnnnnnnnn", model_name(r), (double)f->parameters, (double)f->layers,
+                     (double)f->width, (double)f->heads, (double)f->head_width, (double)f->inner,
+                     (double)f->kv_heads, (double)f->vocabulary, (double)f->positions);
     }
     return run_csv_end(r, &csv, "table2", code);
 }
@@ -261,30 +260,30 @@ static int write_drift(run *r) {
     ota_figure *figures[DRIFT_COLUMNS + 1];
     run_column columns[DRIFT_COLUMNS + 1];
     int64_t parts = 0;
-    run_csv csv;
+    tool_text csv;
     const int64_t moves = r->settings.last - r->settings.first;
     double *bounds = malloc((size_t)moves * sizeof *bounds);
-    int code = run_csv_begin(r->context, &csv);
+    int code = tool_text_begin(&csv, &r->context->error);
     memcpy(columns, drift_columns, sizeof drift_columns);
     columns[DRIFT_COLUMNS] = COLUMN_DRIFT;
     if (code == 0) code = load_means(r, columns, DRIFT_COLUMNS + 1, figures, &parts);
     if (code == 0) code = bound_drift(r, bounds);
     if (code == 0) {
-        run_csv_word(&csv, "layer");
-        for (int k = 0; k < DRIFT_COLUMNS; k++) run_csv_word(&csv, run_columns[columns[k]].name);
-        run_csv_word(&csv, "alignment_per_sqrt_vocabulary");
-        run_csv_word(&csv, "drift_l1");
-        run_csv_word(&csv, "drift_bound");
-        run_csv_line(&csv);
+        tool_csv_word(&csv, "layer");
+        for (int k = 0; k < DRIFT_COLUMNS; k++) tool_csv_word(&csv, run_columns[columns[k]].name);
+        tool_csv_word(&csv, "alignment_per_sqrt_vocabulary");
+        tool_csv_word(&csv, "drift_l1");
+        tool_csv_word(&csv, "drift_bound");
+        tool_csv_line(&csv);
     }
     for (int64_t l = 0; code == 0 && l < moves; l++) {
-        run_csv_number(&csv, (double)(r->settings.first + l));
-        for (int k = 0; k < DRIFT_COLUMNS; k++) run_csv_number(&csv, figures[k][l].mean);
-        run_csv_number(&csv,
-                       figures[DRIFT_COLUMNS - 1][l].mean / sqrt((double)r->facts.vocabulary));
-        run_csv_number(&csv, figures[DRIFT_COLUMNS][l + 1].mean);
-        run_csv_number(&csv, bounds[l]);
-        run_csv_line(&csv);
+        tool_csv_number(&csv, (double)(r->settings.first + l));
+        for (int k = 0; k < DRIFT_COLUMNS; k++) tool_csv_number(&csv, figures[k][l].mean);
+        tool_csv_number(&csv,
+                        figures[DRIFT_COLUMNS - 1][l].mean / sqrt((double)r->facts.vocabulary));
+        tool_csv_number(&csv, figures[DRIFT_COLUMNS][l + 1].mean);
+        tool_csv_number(&csv, bounds[l]);
+        tool_csv_line(&csv);
     }
     for (int k = 0; k <= DRIFT_COLUMNS; k++) free(figures[k]);
     free(bounds);
@@ -294,21 +293,21 @@ static int write_drift(run *r) {
 static int write_attention(run *r) {
     ota_figure *figures[HEAD_COLUMNS];
     int64_t parts = 0;
-    run_csv csv;
-    int code = run_csv_begin(r->context, &csv);
+    tool_text csv;
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) code = load_means(r, head_columns, HEAD_COLUMNS, figures, &parts);
     if (code == 0) {
-        run_csv_word(&csv, "layer");
-        run_csv_word(&csv, "head");
+        tool_csv_word(&csv, "layer");
+        tool_csv_word(&csv, "head");
         for (int k = 0; k < HEAD_COLUMNS; k++)
-            run_csv_word(&csv, run_columns[head_columns[k]].name);
-        run_csv_line(&csv);
+            tool_csv_word(&csv, run_columns[head_columns[k]].name);
+        tool_csv_line(&csv);
     }
     for (int64_t at = 0; code == 0 && at < parts; at++) {
-        run_csv_number(&csv, (double)(r->settings.first + at / r->facts.heads));
-        run_csv_number(&csv, (double)(at % r->facts.heads));
-        for (int k = 0; k < HEAD_COLUMNS; k++) run_csv_number(&csv, figures[k][at].mean);
-        run_csv_line(&csv);
+        tool_csv_number(&csv, (double)(r->settings.first + at / r->facts.heads));
+        tool_csv_number(&csv, (double)(at % r->facts.heads));
+        for (int k = 0; k < HEAD_COLUMNS; k++) tool_csv_number(&csv, figures[k][at].mean);
+        tool_csv_line(&csv);
     }
     for (int k = 0; k < HEAD_COLUMNS; k++) free(figures[k]);
     return run_csv_end(r, &csv, "attention", code);

@@ -71,37 +71,37 @@ static const measure measures[] = {
     {"cosine", COLUMN_COSINE},
 };
 
-static int write_line(run *r, run_csv *csv, int variant, const char *name) {
+static int write_line(run *r, tool_text *csv, int variant, const char *name) {
     double value = 0, events = 0, states = 0;
-    run_csv_word(csv, name);
+    tool_csv_word(csv, name);
     int code = 0;
     for (size_t k = 0; code == 0 && k < sizeof measures / sizeof *measures; k++) {
         code = mean_of(r, variant, measures[k].column, &value);
-        if (code == 0) run_csv_number(csv, value);
-        if (code == 0 && measures[k].column == COLUMN_NLL) run_csv_number(csv, exp(value));
+        if (code == 0) tool_csv_number(csv, value);
+        if (code == 0 && measures[k].column == COLUMN_NLL) tool_csv_number(csv, exp(value));
     }
     if (code == 0) code = saturated(r, variant, &events, &states);
-    run_csv_number(csv, events);
-    run_csv_number(csv, states);
-    run_csv_line(csv);
+    tool_csv_number(csv, events);
+    tool_csv_number(csv, states);
+    tool_csv_line(csv);
     return code;
 }
 
 static int write_table(run *r, const char *file, const char *first, int from, int to,
                        const char *baseline) {
     const run_settings *s = &r->settings;
-    run_csv csv;
+    tool_text csv;
     if (to <= from) return 0;
-    int code = run_csv_begin(r->context, &csv);
+    int code = tool_text_begin(&csv, &r->context->error);
     if (code != 0) return code;
-    run_csv_word(&csv, first);
+    tool_csv_word(&csv, first);
     for (size_t k = 0; k < sizeof measures / sizeof *measures; k++) {
-        run_csv_word(&csv, measures[k].name);
-        if (measures[k].column == COLUMN_NLL) run_csv_word(&csv, "perplexity");
+        tool_csv_word(&csv, measures[k].name);
+        if (measures[k].column == COLUMN_NLL) tool_csv_word(&csv, "perplexity");
     }
-    run_csv_word(&csv, "saturation");
-    run_csv_word(&csv, "saturated_states");
-    run_csv_line(&csv);
+    tool_csv_word(&csv, "saturation");
+    tool_csv_word(&csv, "saturated_states");
+    tool_csv_line(&csv);
     if (baseline != NULL) code = write_line(r, &csv, 0, baseline);
     for (int v = from; code == 0 && v < to; v++)
         code = write_line(r, &csv, s->variant[v].source, s->variant[v].name);

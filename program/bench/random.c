@@ -161,22 +161,14 @@ static void record(campaign *c, const tool_draw *d, const answer *a) {
     count_one(&c->by_cell[d->cell], d, a->seconds, row);
     c->verdicts[a->verdict]++;
     if (a->verdict == RIGHT || json_array_size(c->shown) >= MOST_SHOWN) return;
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "index", json_integer(d->index));
-    (void)json_object_set_new(
-        object, "verdict", json_string(a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible"));
-    (void)json_object_set_new(object, "reason", json_string(a->reason));
-    (void)json_object_set_new(object, "method", json_string(d->method));
-    (void)json_object_set_new(object, "queries", json_integer(d->n));
-    (void)json_object_set_new(object, "keys", json_integer(d->m));
-    (void)json_object_set_new(object, "temperature_over_range", tool_json_real(d->ratio));
-    (void)json_object_set_new(object, "mask", json_string(tool_draw_masks[d->mask_drawn]));
-    (void)json_object_set_new(object, "sink", json_boolean(has_sink(&d->problem)));
-    (void)json_object_set_new(object, "row_mass",
-                              json_boolean(d->problem.row_mass.type != OTA_NO_TYPE));
-    (void)json_object_set_new(object, "column_mass",
-                              json_boolean(d->problem.column_mass.type != OTA_NO_TYPE));
-    (void)json_object_set_new(object, "certificate", tool_certificate_json(&a->certificate));
+    json_t *object = tool_json_put(
+        json_object(),
+        "index:I verdict:s reason:s method:s queries:I keys:I temperature_over_range:r mask:s "
+        "sink:b row_mass:b column_mass:b certificate:o",
+        d->index, a->verdict == WRONG_OK ? "wrong_ok" : "wrong_infeasible", a->reason, d->method,
+        d->n, d->m, d->ratio, tool_draw_masks[d->mask_drawn], has_sink(&d->problem),
+        d->problem.row_mass.type != OTA_NO_TYPE, d->problem.column_mass.type != OTA_NO_TYPE,
+        tool_certificate_json(&a->certificate));
     (void)json_array_append_new(c->shown, object);
 }
 
@@ -217,31 +209,22 @@ static json_t *counts_json(const counts *t) {
         const char *word = k < LISTED ? ota_status_word(status_list[k]) : "other";
         (void)json_object_set_new(statuses, word, json_integer(t->statuses[k]));
     }
-    (void)json_object_set_new(object, "statuses", statuses);
-    (void)json_object_set_new(object, "seconds", tool_json_real(t->seconds));
-    (void)json_object_set_new(object, "counted", json_integer(t->counted));
-    (void)json_object_set_new(object, "counted_ok", json_integer(t->counted_ok));
-    (void)json_object_set_new(object, "share_ok",
-                              tool_json_real((double)t->counted_ok / (double)t->counted));
+    (void)tool_json_put(object, "statuses:o seconds:r counted:I counted_ok:I share_ok:r", statuses,
+                        t->seconds, t->counted, t->counted_ok,
+                        (double)t->counted_ok / (double)t->counted);
     return object;
 }
 
-static json_t *campaign_json(const campaign *c, double seconds, bool interrupted) {
-    json_t *object = json_object(), *decades = json_array(), *by_cell = json_array();
+static json_t *campaign_json(const tool_context *context, const campaign *c, double seconds) {
+    json_t *decades = json_array(), *by_cell = json_array();
     const bool wrong = c->verdicts[WRONG_OK] + c->verdicts[WRONG_INFEASIBLE] > 0;
-    const char *word = wrong ? "wrong" : ota_status_word(interrupted ? OTA_CANCELLED : OTA_OK);
-    (void)json_object_set_new(object, "command", json_string("bench"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(word));
-    (void)json_object_set_new(object, "random", json_integer(c->count));
-    (void)json_object_set_new(object, "first", json_integer(c->first));
-    (void)json_object_set_new(object, "seed", json_integer((json_int_t)c->seed));
-    (void)json_object_set_new(object, "seconds", tool_json_real(seconds));
-    (void)json_object_set_new(object, "wrong_ok", json_integer(c->verdicts[WRONG_OK]));
-    (void)json_object_set_new(object, "wrong_infeasible",
-                              json_integer(c->verdicts[WRONG_INFEASIBLE]));
-    (void)json_object_set(object, "wrong", c->shown);
-    (void)json_object_set_new(object, "all", counts_json(&c->all));
+    const char *word =
+        wrong ? "wrong" : ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK);
+    json_t *object = tool_json_put(
+        tool_json_result(context, word),
+        "random:I first:I seed:I seconds:r wrong_ok:I wrong_infeasible:I wrong:o all:o", c->count,
+        c->first, (int64_t)c->seed, seconds, c->verdicts[WRONG_OK], c->verdicts[WRONG_INFEASIBLE],
+        json_incref(c->shown), counts_json(&c->all));
     for (int k = 0; k < TOOL_DRAW_DECADES; k++) {
         if (c->decades[k].problems == 0) continue;
         json_t *row = counts_json(&c->decades[k]);
@@ -257,8 +240,7 @@ static json_t *campaign_json(const campaign *c, double seconds, bool interrupted
         (void)json_object_set_new(row, "method", json_string(name));
         (void)json_array_append_new(by_cell, row);
     }
-    (void)json_object_set_new(object, "decades", decades);
-    (void)json_object_set_new(object, "methods", by_cell);
+    (void)tool_json_put(object, "decades:o methods:o", decades, by_cell);
     return object;
 }
 
@@ -349,7 +331,7 @@ int tool_bench_random(tool_context *context) {
         c->memory ? tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left") : 0;
     if (code == 0) {
         context->interrupted = c->finished < c->count;
-        json_t *object = campaign_json(c, seconds, context->interrupted);
+        json_t *object = campaign_json(context, c, seconds);
         const int64_t wrong = c->verdicts[WRONG_OK] + c->verdicts[WRONG_INFEASIBLE];
         if (wrong > 0) {
             context->status = "wrong";

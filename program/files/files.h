@@ -121,6 +121,11 @@ int tool_write_arrays(tool_output *output, const tool_array *arrays, size_t coun
  * a rename back. Frees all outputs either way; NULL entries are skipped. */
 int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error);
 int tool_output_commit(tool_output *output, tool_error *error);
+/* Commits where `code` is 0, else aborts; returns `code` or what went wrong at commit. */
+int tool_output_end(tool_output *output, int code, tool_error *error);
+/* A whole file at once. */
+int tool_write_file(const char *path, bool force, const void *bytes, size_t size,
+                    tool_error *error);
 /* Removes the temporary file and frees; NULL is allowed. */
 void tool_output_abort(tool_output *output);
 

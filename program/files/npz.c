@@ -139,10 +139,10 @@ static int check_entry(const tool_file *file, zip_t *zip, const zip_stat_t *entr
                                 ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD | ZIP_STAT_CRC;
     const char *path = tool_short_path(file->path);
     if ((entry->valid & needed) != needed || !has_plain_name(zip, entry))
-        return tool_fail(error, TOOL_EXIT_FILE,
-                         "%s: entry %llu has no name of 1 to %d bytes of UTF-8 without control "
-                         "characters",
-                         path, (unsigned long long)entry->index, TOOL_MAX_NAME);
+        return tool_fail(
+            error, TOOL_EXIT_FILE,
+            "%s: entry %llu has no name of 1 to %d bytes of UTF-8 without control characters", path,
+            (unsigned long long)entry->index, TOOL_MAX_NAME);
     if (entry->encryption_method != ZIP_EM_NONE)
         return tool_fail(error, TOOL_EXIT_FILE, "%s: entry \"%.100s\" is encrypted", path,
                          entry->name);

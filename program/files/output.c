@@ -274,3 +274,17 @@ int tool_outputs_commit(tool_output **outputs, size_t count, tool_error *error) 
 int tool_output_commit(tool_output *output, tool_error *error) {
     return tool_outputs_commit(&output, 1, error);
 }
+
+int tool_output_end(tool_output *output, int code, tool_error *error) {
+    if (code == 0) return tool_output_commit(output, error);
+    tool_output_abort(output);
+    return code;
+}
+
+int tool_write_file(const char *path, bool force, const void *bytes, size_t size,
+                    tool_error *error) {
+    tool_output *output = NULL;
+    int code = tool_output_begin(path, force, &output, error);
+    if (code == 0) code = tool_output_write(output, bytes, size, error);
+    return tool_output_end(output, code, error);
+}

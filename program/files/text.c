@@ -53,9 +53,7 @@ int tool_read_text(tool_context *context, int operand, char **text, size_t *size
                *given = context->settings.text;
     if (given != NULL && path != NULL)
         return tool_refuse_flag(context, "text", "give one of them",
-                                "there are two texts: --text "
-                                "and the file '%.200s'",
-                                path);
+                                "there are two texts: --text and the file '%.200s'", path);
     if (given != NULL) {
         *size = strlen(given);
         *text = malloc(*size + 1);

@@ -40,10 +40,8 @@ static int print_json(const ota_model *model, const ota_model_facts *facts) {
         (json_int_t)facts->head_width, "inner", (json_int_t)facts->inner, "vocabulary",
         (json_int_t)facts->vocabulary, "positions", (json_int_t)facts->positions, "parameters",
         (json_int_t)facts->parameters);
-    (void)json_object_set_new(object, "dtype", json_string(facts->dtype));
-    (void)json_object_set_new(object, "head", json_string(facts->head));
-    (void)json_object_set_new(object, "causal", json_boolean(facts->causal));
-    (void)json_object_set_new(object, "tokenizer", json_string(tokenizer_source(facts)));
+    (void)tool_json_put(object, "dtype:s head:s causal:b tokenizer:s", facts->dtype, facts->head,
+                        facts->causal, tokenizer_source(facts));
     if (tokenizer_source(facts) == NULL)
         (void)json_object_set_new(object, "tokenizer", json_null());
     (void)json_object_set_new(object, "tensors", tensors);

@@ -18,34 +18,24 @@ static int no_memory(tool_context *context) {
 
 /* ---- text to ids ---- */
 
-static json_t *base_object(void) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", json_string("tokenize"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    return object;
-}
-
 static int print_ids(const tool_context *context, const ota_tokenizer *tokenizer,
                      const tokens *found) {
     if (context->settings.json) {
-        json_t *object = base_object(), *ids = json_array(), *pieces = json_array();
+        json_t *object = tool_json_result(context, ota_status_word(OTA_OK)), *ids = json_array(),
+               *pieces = json_array();
         for (int64_t k = 0; k < found->count; k++) {
             const ota_text piece = ota_tokenizer_piece(tokenizer, found->ids[k]);
             (void)json_array_append_new(ids, json_integer(found->ids[k]));
             (void)json_array_append_new(pieces, json_stringn(piece.data, piece.size));
         }
-        (void)json_object_set_new(object, "model", json_string(ota_tokenizer_model(tokenizer)));
-        (void)json_object_set_new(object, "vocabulary",
-                                  json_integer(ota_tokenizer_count(tokenizer)));
-        (void)json_object_set_new(object, "count", json_integer(found->count));
-        (void)json_object_set_new(object, "seconds", tool_json_real(found->seconds));
+        (void)tool_json_put(object, "model:s vocabulary:I count:I seconds:r",
+                            ota_tokenizer_model(tokenizer), ota_tokenizer_count(tokenizer),
+                            found->count, found->seconds);
         if (context->settings.count) {
             json_decref(ids);
             json_decref(pieces);
         } else {
-            (void)json_object_set_new(object, "ids", ids);
-            (void)json_object_set_new(object, "pieces", pieces);
+            (void)tool_json_put(object, "ids:o pieces:o", ids, pieces);
         }
         (void)json_object_set(object, "warnings", context->warnings);
         return tool_print_json(stdout, object);
@@ -95,7 +85,8 @@ static int print_text(const tool_context *context, char *text, size_t size) {
         return 0;
     }
     /* JSON is UTF-8: what is not becomes U+FFFD. */
-    json_t *object = base_object(), *whole = json_stringn(text, size);
+    json_t *object = tool_json_result(context, ota_status_word(OTA_OK)),
+           *whole = json_stringn(text, size);
     if (whole == NULL) {
         char *repaired = malloc(3 * size + 1);
         size_t used = 0;
@@ -118,8 +109,7 @@ static int print_text(const tool_context *context, char *text, size_t size) {
         whole = repaired == NULL ? json_null() : json_stringn(repaired, used);
         free(repaired);
     }
-    (void)json_object_set_new(object, "text", whole);
-    (void)json_object_set(object, "warnings", context->warnings);
+    (void)tool_json_put(object, "text:o warnings:o", whole, json_incref(context->warnings));
     return tool_print_json(stdout, object);
 }
 
@@ -144,9 +134,9 @@ int tool_tokenize(tool_context *context) {
     ota_tokenizer *tokenizer = NULL;
     const tool_settings *settings = &context->settings;
     if (settings->decode && (settings->count || settings->pieces || settings->plain))
-        return tool_refuse_flag(context, "decode", "leave one of them out",
-                                "--decode makes a text, --count, --pieces and --plain are about "
-                                "ids");
+        return tool_refuse_flag(
+            context, "decode", "leave one of them out",
+            "--decode makes a text, --count, --pieces and --plain are about ids");
     int code = tool_tokenizer_open(context, &tokenizer);
     if (code != 0) return code;
     char *text = NULL;

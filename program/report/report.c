@@ -5,9 +5,11 @@
  * Three rules keep foreign text inert: text goes through escape() into HTML; data sets go through
  * append_json(), in which no `<` and nothing beyond ASCII is left, so that no string can end the
  * <script> element it stands in; and the page's own policy forbids every request and foreign script. */
+#define _POSIX_C_SOURCE 200809L
 #include "report.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +19,9 @@
 #include "pack.h"
 
 struct tool_report {
+    FILE *stream; /* fills text [length] */
     char *text;
-    size_t length, capacity;
+    size_t length;
     json_t *specifications; /* name -> Vega-Lite object without data, for the figures in use */
     int figures, maps;
     bool out_of_memory;
@@ -26,31 +29,11 @@ struct tool_report {
 };
 
 /* unsafe-eval: Vega compiles its expressions; the chart library itself is inflated into a function. */
-static const char policy[] =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "img-src data: blob:";
+static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src "
+                             "'unsafe-inline' 'unsafe-eval'; img-src data: blob:";
 
 static void append_bytes(tool_report *report, const void *bytes, size_t size) {
-    if (report->out_of_memory) return;
-    if (size > report->capacity - report->length) {
-        size_t capacity = report->capacity;
-        while (capacity - report->length < size) {
-            if (capacity > SIZE_MAX / 2) {
-                report->out_of_memory = true;
-                return;
-            }
-            capacity *= 2;
-        }
-        char *text = realloc(report->text, capacity);
-        if (text == NULL) {
-            report->out_of_memory = true;
-            return;
-        }
-        report->text = text;
-        report->capacity = capacity;
-    }
-    memcpy(report->text + report->length, bytes, size);
-    report->length += size;
+    (void)fwrite(bytes, 1, size, report->stream);
 }
 
 /* Markup of our own, never foreign text. */
@@ -139,53 +122,6 @@ static void append_json(tool_report *report, const json_t *value) {
         report->out_of_memory = true;
 }
 
-static void append_embedded(tool_report *report, const char *name) {
-    const tool_embedded *file = tool_embedded_find(name);
-    if (file != NULL) append_bytes(report, file->bytes, file->size);
-}
-
-bool tool_report_charts(void) { return tool_embedded_find("charts") != NULL; }
-
-tool_report *tool_report_open(const char *title, const char *lead) {
-    tool_report *report = calloc(1, sizeof *report);
-    if (report == NULL) return NULL;
-    report->capacity = (size_t)1 << 16;
-    report->text = malloc(report->capacity);
-    report->specifications = json_object();
-    if (report->text == NULL || report->specifications == NULL) {
-        tool_report_abort(report);
-        return NULL;
-    }
-    append(report, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                   "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    append(report, policy);
-    append(report, "\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                   "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    escape(report, title);
-    append(report, "</title>\n<style>\n");
-    append_embedded(report, "page.css");
-    append(report, "</style>\n</head>\n<body>\n<header>\n<h1>");
-    escape(report, title);
-    append(report, "</h1>\n<p class=\"lead\">");
-    escape(report, lead);
-    append(report, "</p>\n</header>\n<main>\n");
-    if (!tool_report_charts())
-        append(report,
-               "<p class=\"note\">This build of otattn carries no chart library, so this page "
-               "holds tables only. Configure the build with OTATTN_CHARTS to get charts.</p>\n");
-    else
-        append(report,
-               "<noscript><p class=\"note\">The charts need scripts; the numbers behind each "
-               "of them unfold below it.</p></noscript>\n");
-    return report;
-}
-
-void tool_report_section(tool_report *report, const char *heading) {
-    append(report, "<h2>");
-    escape(report, heading);
-    append(report, "</h2>\n");
-}
-
 /* An unpaired backquote stands for itself. */
 static void append_marked_text(tool_report *report, const char *text) {
     for (;;) {
@@ -203,16 +139,71 @@ static void append_marked_text(tool_report *report, const char *text) {
     }
 }
 
-void tool_report_text(tool_report *report, const char *text) {
-    append(report, "<p>");
-    append_marked_text(report, text);
-    append(report, "</p>\n");
+/* Markup of our own with what stands for %r raw markup, %e escaped text, %m marked text, %z a size_t. */
+static void put(tool_report *report, const char *markup, ...) {
+    va_list list;
+    va_start(list, markup);
+    for (;;) {
+        const size_t plain = strcspn(markup, "%");
+        append_bytes(report, markup, plain);
+        markup += plain;
+        if (*markup == '\0') break;
+        switch (markup[1]) {
+        case 'r': append(report, va_arg(list, const char *)); break;
+        case 'e': escape(report, va_arg(list, const char *)); break;
+        case 'm': append_marked_text(report, va_arg(list, const char *)); break;
+        default: (void)fprintf(report->stream, "%zu", va_arg(list, size_t)); break;
+        }
+        markup += 2;
+    }
+    va_end(list);
 }
 
+static void append_embedded(tool_report *report, const char *name) {
+    const tool_embedded *file = tool_embedded_find(name);
+    if (file != NULL) append_bytes(report, file->bytes, file->size);
+}
+
+bool tool_report_charts(void) { return tool_embedded_find("charts") != NULL; }
+
+tool_report *tool_report_open(const char *title, const char *lead) {
+    tool_report *report = calloc(1, sizeof *report);
+    if (report == NULL) return NULL;
+    report->stream = open_memstream(&report->text, &report->length);
+    report->specifications = json_object();
+    if (report->stream == NULL || report->specifications == NULL) {
+        tool_report_abort(report);
+        return NULL;
+    }
+    put(report,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"%r\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+        "<meta name=\"color-scheme\" content=\"light dark\">\n<title>%e</title>\n<style>\n",
+        policy, title);
+    append_embedded(report, "page.css");
+    put(report,
+        "</style>\n</head>\n<body>\n<header>\n<h1>%e</h1>\n<p class=\"lead\">%e</p>\n"
+        "</header>\n<main>\n",
+        title, lead);
+    if (!tool_report_charts())
+        append(report,
+               "<p class=\"note\">This build of otattn carries no chart library, so this page "
+               "holds tables only. Configure the build with OTATTN_CHARTS to get charts.</p>\n");
+    else
+        append(report, "<noscript><p class=\"note\">The charts need scripts; the numbers behind "
+                       "each of them unfold below it.</p></noscript>\n");
+    return report;
+}
+
+void tool_report_section(tool_report *report, const char *heading) {
+    put(report, "<h2>%e</h2>\n", heading);
+}
+
+void tool_report_text(tool_report *report, const char *text) { put(report, "<p>%m</p>\n", text); }
+
 void tool_report_code(tool_report *report, const char *text) {
-    append(report, "<pre tabindex=\"0\"><code>");
-    escape(report, text);
-    append(report, "</code></pre>\n");
+    put(report, "<pre tabindex=\"0\"><code>%e</code></pre>\n", text);
 }
 
 static bool is_number(const char *cell) {
@@ -236,16 +227,14 @@ void tool_report_table(tool_report *report, const tool_table *table) {
         }
     }
     /* A table wider than a phone scrolls by itself, with the keyboard too. */
-    append(report, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"");
-    escape(report, table->caption);
-    append(report, "\"><table><caption>");
-    append_marked_text(report, table->caption);
-    append(report, "</caption><thead><tr>");
-    for (size_t column = 0; column < table->column_count; column++) {
-        append(report, numeric[column] ? "<th scope=\"col\" class=\"n\">" : "<th scope=\"col\">");
-        escape(report, table->columns[column]);
-        append(report, "</th>");
-    }
+    put(report,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%e\"><table><caption>%m"
+        "</caption><thead><tr>",
+        table->caption, table->caption);
+    for (size_t column = 0; column < table->column_count; column++)
+        put(report,
+            numeric[column] ? "<th scope=\"col\" class=\"n\">%e</th>" : "<th scope=\"col\">%e</th>",
+            table->columns[column]);
     append(report, "</tr></thead><tbody>\n");
     for (size_t row = 0; row < table->row_count; row++) {
         append(report, "<tr>");
@@ -264,9 +253,7 @@ void tool_report_table(tool_report *report, const tool_table *table) {
 }
 
 void tool_report_grid_begin(tool_report *report, int columns) {
-    char markup[64];
-    (void)snprintf(markup, sizeof markup, "<div class=\"grid\" style=\"--columns:%d\">\n", columns);
-    append(report, markup);
+    put(report, "<div class=\"grid\" style=\"--columns:%z\">\n", (size_t)columns);
 }
 
 void tool_report_grid_end(tool_report *report) { append(report, "</div>\n"); }
@@ -312,29 +299,21 @@ void tool_report_figure(tool_report *report, const tool_figure *figure) {
     }
     char label[32];
     (void)snprintf(label, sizeof label, "figure-%d", ++report->figures);
-    append(report, "<figure class=\"chart\" data-figure=\"");
-    escape(report, figure->name);
-    append(report, "\" aria-labelledby=\"");
-    append(report, label);
-    append(report, "\">\n<h3 id=\"");
-    append(report, label);
-    append(report, "\">");
-    append_marked_text(report, figure->title);
-    append(report, "</h3>\n");
+    put(report,
+        "<figure class=\"chart\" data-figure=\"%e\" aria-labelledby=\"%r\">\n<h3 "
+        "id=\"%r\">%m</h3>\n",
+        figure->name, label, label, figure->title);
     if (tool_report_charts()) {
-        append(report, "<div class=\"plot\" role=\"img\" aria-label=\"");
-        escape(report, figure->alternative);
-        append(report, "\"></div>\n<script type=\"application/json\">");
+        put(report,
+            "<div class=\"plot\" role=\"img\" aria-label=\"%e\"></div>\n"
+            "<script type=\"application/json\">",
+            figure->alternative);
         append_json(report, figure->datasets);
         append(report, "</script>\n");
     } else {
-        append(report, "<p>");
-        escape(report, figure->alternative);
-        append(report, "</p>\n");
+        put(report, "<p>%e</p>\n", figure->alternative);
     }
-    append(report, "<figcaption>");
-    append_marked_text(report, figure->caption);
-    append(report, "</figcaption>\n");
+    put(report, "<figcaption>%m</figcaption>\n", figure->caption);
     if (figure->numbers != NULL) {
         append(report, tool_report_charts() ? "<details><summary>Numbers</summary>\n"
                                             : "<details open><summary>Numbers</summary>\n");
@@ -342,13 +321,6 @@ void tool_report_figure(tool_report *report, const tool_figure *figure) {
         append(report, "</details>\n");
     }
     append(report, "</figure>\n");
-}
-
-/* "rows" and its like, for the page's script. */
-static void append_attribute(tool_report *report, const char *name, size_t value) {
-    char markup[64];
-    (void)snprintf(markup, sizeof markup, " data-%s=\"%zu\"", name, value);
-    append(report, markup);
 }
 
 void tool_report_maps(tool_report *report, const tool_maps *maps) {
@@ -360,22 +332,14 @@ void tool_report_maps(tool_report *report, const tool_maps *maps) {
         return;
     }
     (void)snprintf(label, sizeof label, "maps-%d", ++report->maps);
-    append(report, "<figure class=\"chart maps\" aria-labelledby=\"");
-    append(report, label);
-    append(report, "\"");
-    append_attribute(report, "rows", maps->rows);
-    append_attribute(report, "columns", maps->columns);
-    append_attribute(report, "cells", maps->cells);
-    append_attribute(report, "pieces", maps->pieces);
-    append_attribute(report, "step", maps->step);
-    append_attribute(report, "levels", TOOL_MAP_LEVELS);
-    append(report, ">\n<h3 id=\"");
-    append(report, label);
-    append(report, "\">");
-    append_marked_text(report, maps->title);
-    append(report, "</h3>\n<figcaption>");
-    append_marked_text(report, maps->caption);
-    append(report, "</figcaption>\n<script type=\"application/json\">");
+    put(report,
+        "<figure class=\"chart maps\" aria-labelledby=\"%r\" data-rows=\"%z\" data-columns=\"%z\" "
+        "data-cells=\"%z\" data-pieces=\"%z\" data-step=\"%z\" data-levels=\"%z\">\n",
+        label, maps->rows, maps->columns, maps->cells, maps->pieces, maps->step,
+        (size_t)TOOL_MAP_LEVELS);
+    put(report,
+        "<h3 id=\"%r\">%m</h3>\n<figcaption>%m</figcaption>\n<script type=\"application/json\">",
+        label, maps->title, maps->caption);
     append_json(report, maps->labels);
     append(report, "</script>\n<script type=\"text/plain\">");
     append_bytes(report, packed, length);
@@ -394,18 +358,18 @@ static void append_charts(tool_report *report) {
     append_json(report, report->specifications);
     append(report, "</script>\n<script type=\"text/plain\" id=\"charts\">");
     append_embedded(report, "charts");
-    append(report,
-           "</script>\n<details class=\"notice\"><summary>Licences of the chart library</summary>"
-           "<pre tabindex=\"0\">");
+    append(report, "</script>\n<details class=\"notice\"><summary>Licences of the chart "
+                   "library</summary><pre tabindex=\"0\">");
     const tool_embedded *notice = tool_embedded_find("NOTICE.txt");
     if (notice != NULL) escape_bytes(report, (const char *)notice->bytes, notice->size);
     append(report, "</pre></details>\n");
 }
 
 static void write_footer(tool_report *report) {
-    append(report, "</main>\n<footer><p>Written by otattn ");
-    escape(report, ota_version());
-    append(report, ". This page is complete in itself: it asks the network for nothing.</p>\n");
+    put(report,
+        "</main>\n<footer><p>Written by otattn %e. This page is complete in itself: it asks the "
+        "network for nothing.</p>\n",
+        ota_version());
     const bool charts = tool_report_charts() && report->figures > 0;
     if (charts || report->maps > 0) append_theme(report);
     if (charts) append_charts(report);
@@ -428,25 +392,23 @@ static int fail(tool_error *error, int exit_code, const char *message, const cha
 
 int tool_report_close(tool_report *report, const char *path, bool force, tool_error *error) {
     write_footer(report);
-    tool_output *output = NULL;
+    const bool failed = ferror(report->stream) != 0;
+    if (fclose(report->stream) != 0 || failed) report->out_of_memory = true;
+    report->stream = NULL;
     int status = 0;
     if (report->out_of_memory)
         status = fail(error, TOOL_EXIT_LIMIT, "there is not enough memory for the report", "");
     else if (report->missing_figure[0] != '\0')
         status = fail(error, TOOL_EXIT_INTERNAL, "the program holds no figure named ",
                       report->missing_figure);
-    if (status == 0) status = tool_output_begin(path, force, &output, error);
-    if (status == 0) status = tool_output_write(output, report->text, report->length, error);
-    if (status == 0)
-        status = tool_output_commit(output, error);
-    else
-        tool_output_abort(output);
+    if (status == 0) status = tool_write_file(path, force, report->text, report->length, error);
     tool_report_abort(report);
     return status;
 }
 
 void tool_report_abort(tool_report *report) {
     if (report == NULL) return;
+    if (report->stream != NULL) (void)fclose(report->stream);
     json_decref(report->specifications);
     free(report->text);
     free(report);

@@ -29,6 +29,18 @@ typedef struct tool_table {
     size_t row_count;
 } tool_table;
 
+/* cells.c: a table put together cell by cell, its heading (may be NULL) first. */
+typedef struct tool_cells tool_cells;
+/* NULL when memory is short; every call takes NULL. */
+tool_cells *tool_cells_new(size_t columns, const char *const *heading);
+void tool_cell(tool_cells *cells, const char *text);
+void tool_cell_number(tool_cells *cells, double value);
+void tool_cell_format(tool_cells *cells, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The table of what was added so far, which lives as long as `cells`, or NULL. */
+const tool_table *tool_cells_table(tool_cells *cells, const char *caption);
+void tool_cells_free(tool_cells *cells);
+
 /* One chart. `datasets` is an object of arrays of objects, named as the figure's file names them.
  * `alternative` says in words what the picture shows, for those who cannot see it. `numbers` (may be
  * NULL) stands folded under the chart. */

@@ -58,21 +58,14 @@ void tool_run_write(run_page *page, const char *part, const char *name, const ch
                                tool_short_path(folder));
         return;
     }
-    tool_output *output = NULL;
-    page->code = tool_output_begin(path, true, &output, page->error);
-    if (page->code == 0) page->code = tool_output_write(output, text, strlen(text), page->error);
-    if (page->code == 0)
-        page->code = tool_output_commit(output, page->error);
-    else
-        tool_output_abort(output);
+    page->code = tool_write_file(path, true, text, strlen(text), page->error);
 }
 
 /* Outside a page a figure has no container to fit into and no theme around it. */
 static void write_figure(run_page *page, const char *file, const tool_figure *figure) {
     json_t *specification = tool_report_specification(figure->name, figure->datasets);
     if (specification == NULL) return;
-    (void)json_object_set_new(specification, "title", json_string(figure->title));
-    (void)json_object_set_new(specification, "width", json_integer(FIGURE_WIDTH));
+    (void)tool_json_put(specification, "title:s width:i", figure->title, FIGURE_WIDTH);
     (void)json_object_del(specification, "autosize");
     json_t *theme = tool_report_theme();
     if (theme != NULL) (void)json_object_set_new(specification, "config", theme);
@@ -131,7 +124,7 @@ static const json_t *member(const json_t *object, const char *path[], int depth)
 }
 
 /* Rows NAME | value [| value of the second run] of every member below `path`. */
-static void add_members(const run_page *page, run_cells *cells, const char *path[], int depth) {
+static void add_members(const run_page *page, tool_cells *cells, const char *path[], int depth) {
     const char *key;
     json_t *value;
     json_t *object = json_incref((json_t *)member(page->runs[0].manifest, path, depth));
@@ -149,12 +142,12 @@ static void add_members(const run_page *page, run_cells *cells, const char *path
             const size_t used = strlen(name);
             (void)snprintf(name + used, VALUE - used, level == 0 ? "%s" : " %s", path[level]);
         }
-        tool_run_cell(cells, name);
-        tool_run_cell(cells, text);
+        tool_cell(cells, name);
+        tool_cell(cells, text);
         if (page->count < 2) continue;
         const json_t *other = member(page->runs[1].manifest, path, depth + 1);
         const bool known = scalar_text(other, text) || list_text(other, text);
-        tool_run_cell(cells, known ? text : NULL);
+        tool_cell(cells, known ? text : NULL);
     }
     json_decref(object);
 }
@@ -185,12 +178,12 @@ static void say_counts(run_page *page, int run) {
     const size_t layers = json_array_size(json_object_get(metrics, "transitions"));
     const double count = count_transitions(metrics);
     char name[LABEL];
-    tool_run_say(page,
-                 "%s%.0f window%s with %.0f tokens were run through %zu layers. Every "
-                 "transition from one state to the next was measured at every position: %.0f in "
-                 "all, %.0f a layer.",
-                 who(page, run, name), windows, windows == 1 ? "" : "s", tokens, layers, count,
-                 layers > 0 ? count / (double)layers : 0);
+    tool_run_say(
+        page,
+        "%s%.0f window%s with %.0f tokens were run through %zu layers. Every transition from one "
+        "state to the next was measured at every position: %.0f in all, %.0f a layer.",
+        who(page, run, name), windows, windows == 1 ? "" : "s", tokens, layers, count,
+        layers > 0 ? count / (double)layers : 0);
 }
 
 static void say_bounds(run_page *page, int run) {
@@ -230,15 +223,15 @@ static void add_summary(run_page *page) {
 
 static void add_manifest(run_page *page) {
     tool_report_section(page->report, "Settings of the run");
-    run_cells *cells = tool_run_cells(page->count == 1 ? 2 : 3);
+    tool_cells *cells = tool_cells_new(page->count == 1 ? 2 : 3, NULL);
     const char *path[MANIFEST_DEPTH];
-    tool_run_cell(cells, "setting");
+    tool_cell(cells, "setting");
     for (int run = 0; run < page->count; run++)
-        tool_run_cell(cells, page->count == 1 ? "value" : tool_run_name(page, run));
+        tool_cell(cells, page->count == 1 ? "value" : tool_run_name(page, run));
     add_members(page, cells, path, 0);
-    const tool_table *table = tool_run_cells_table(cells, "The run's manifest.");
+    const tool_table *table = tool_cells_table(cells, "The run's manifest.");
     if (table != NULL && table->row_count > 0) tool_report_table(page->report, table);
-    tool_run_cells_free(cells);
+    tool_cells_free(cells);
 }
 
 /* ---- the page ---- */

@@ -21,34 +21,15 @@ void tool_run_difference(const json_t *first, const json_t *second, double numbe
 }
 
 typedef struct comparison {
-    json_t *rows;     /* of the figure */
-    run_cells *cells; /* of the page's table */
-    char *csv;
-    size_t used, room;
+    json_t *rows;      /* of the figure */
+    tool_cells *cells; /* of the page's table */
+    tool_text csv;
     size_t compared, separate;
-    bool failed;
 } comparison;
-
-static void append_csv(comparison *to, const char *text) {
-    const size_t size = strlen(text);
-    if (to->used + size + 1 > to->room) {
-        const size_t room = 2 * (to->used + size + 1);
-        char *grown = realloc(to->csv, room);
-        if (grown == NULL) {
-            to->failed = true;
-            return;
-        }
-        to->csv = grown;
-        to->room = room;
-    }
-    memcpy(to->csv + to->used, text, size + 1);
-    to->used += size;
-}
 
 static void add_row(comparison *to, const run_measure *of, const char *key, int layer,
                     const json_t *first, const json_t *second) {
     double numbers[3];
-    char line[256];
     tool_run_difference(first, second, numbers);
     const double spread = tool_run_number(first, "sd");
     if (!isfinite(numbers[0])) return;
@@ -61,21 +42,17 @@ static void add_row(comparison *to, const run_measure *of, const char *key, int 
                                 layer, "value", numbers[0] / spread, "difference", numbers[0],
                                 "lower", tool_json_real(numbers[1]), "upper",
                                 tool_json_real(numbers[2]), "separate", separate));
-    (void)snprintf(line, sizeof line, "%d", layer);
-    tool_run_cell(to->cells, key);
-    tool_run_cell(to->cells, line);
-    tool_run_cell_number(to->cells, tool_run_number(first, "mean"));
-    tool_run_cell_number(to->cells, tool_run_number(second, "mean"));
-    for (int index = 0; index < 3; index++) tool_run_cell_number(to->cells, numbers[index]);
-    (void)snprintf(line, sizeof line, "%s,%s,%d", of->part, key, layer);
-    append_csv(to, line);
+    tool_cell(to->cells, key);
+    tool_cell_format(to->cells, "%d", layer);
+    tool_cell_number(to->cells, tool_run_number(first, "mean"));
+    tool_cell_number(to->cells, tool_run_number(second, "mean"));
+    for (int index = 0; index < 3; index++) tool_cell_number(to->cells, numbers[index]);
+    (void)fprintf(to->csv.stream, "%s,%s,%d", of->part, key, layer);
     const double values[] = {tool_run_number(first, "mean"), tool_run_number(second, "mean"),
                              numbers[0], numbers[1], numbers[2]};
-    for (size_t index = 0; index < sizeof values / sizeof values[0]; index++) {
-        (void)snprintf(line, sizeof line, isfinite(values[index]) ? ",%.9g" : ",", values[index]);
-        append_csv(to, line);
-    }
-    append_csv(to, "\n");
+    for (size_t index = 0; index < sizeof values / sizeof values[0]; index++)
+        (void)fprintf(to->csv.stream, isfinite(values[index]) ? ",%.9g" : ",", values[index]);
+    tool_csv_line(&to->csv);
 }
 
 static void add_key(const run_page *page, comparison *to, const run_measure *of, const char *key) {
@@ -95,26 +72,39 @@ static bool same_text(const run_page *page) {
 
 static void show(run_page *page, comparison *to) {
     char words[256];
-    tool_run_say(
-        page,
-        "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
-        "that leaves out 0. Intervals are those of independent samples, which are too wide "
-        "when both runs read the same text; %s.",
-        tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
-        same_text(page) ? "these did" : "these read different texts");
+    tool_run_say(page,
+                 "Second less first: %s less %s. Of %zu means compared, %zu differ by an interval "
+                 "that leaves out 0. Intervals are those of independent samples, which are too "
+                 "wide when both runs read the same text; %s.",
+                 tool_run_name(page, 1), tool_run_name(page, 0), to->compared, to->separate,
+                 same_text(page) ? "these did" : "these read different texts");
     (void)snprintf(words, sizeof words,
                    "Heat map of measures by layer: difference of the two runs in standard "
                    "deviations of the first. %zu of %zu differences are separate from 0.",
                    to->separate, to->compared);
-    tool_run_figure(page, "compare",
-                    (tool_figure){"compare", "Differences by measure and layer",
-                                  json_pack("{s:O}", "differences", to->rows),
-                                  "In standard deviations of the first run, so that measures can "
-                                  "stand beside each other; 2 and more are one colour. Pale: the "
-                                  "interval of the difference "
-                                  "holds 0.",
-                                  words, tool_run_cells_table(to->cells, "Differences of means.")});
-    if (!to->failed) tool_run_write(page, "tables", "compare", ".csv", to->csv);
+    tool_run_figure(
+        page, "compare",
+        (tool_figure){
+            "compare", "Differences by measure and layer",
+            json_pack("{s:O}", "differences", to->rows),
+            "In standard deviations of the first run, so that measures can stand beside each "
+            "other; 2 and more are one colour. Pale: the interval of the difference holds 0.",
+            words, tool_cells_table(to->cells, "Differences of means.")});
+    if (page->code == 0) page->code = tool_text_end(&to->csv, 0, page->error);
+    if (page->code == 0) tool_run_write(page, "tables", "compare", ".csv", to->csv.text);
+}
+
+static void compare_all(run_page *page, comparison *to) {
+    (void)fputs("part,measure,layer,first,second,difference,lower,upper\n", to->csv.stream);
+    for (size_t row = 0; row < tool_run_measure_count; row++) {
+        const run_measure *of = &tool_run_measures[row];
+        add_key(page, to, of, of->key);
+        if (of->second != NULL) add_key(page, to, of, of->second);
+    }
+    if (to->compared > 0) {
+        tool_report_section(page->report, "What differs");
+        show(page, to);
+    }
 }
 
 void tool_run_compare(run_page *page) {
@@ -122,19 +112,12 @@ void tool_run_compare(run_page *page) {
                                           "difference", "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     if (page->count < 2) return;
-    comparison to = {.rows = json_array(), .cells = tool_run_cells(COLUMNS)};
-    for (int column = 0; column < COLUMNS; column++) tool_run_cell(to.cells, heading[column]);
-    append_csv(&to, "part,measure,layer,first,second,difference,lower,upper\n");
-    for (size_t row = 0; row < tool_run_measure_count; row++) {
-        const run_measure *of = &tool_run_measures[row];
-        add_key(page, &to, of, of->key);
-        if (of->second != NULL) add_key(page, &to, of, of->second);
-    }
-    if (to.compared > 0) {
-        tool_report_section(page->report, "What differs");
-        show(page, &to);
-    }
+    comparison to = {.rows = json_array(), .cells = tool_cells_new(COLUMNS, heading)};
+    const int code = tool_text_begin(&to.csv, page->error);
+    if (code != 0) page->code = code;
+    if (code == 0) compare_all(page, &to);
+    (void)tool_text_end(&to.csv, 1, page->error);
     json_decref(to.rows);
-    tool_run_cells_free(to.cells);
-    free(to.csv);
+    tool_cells_free(to.cells);
+    free(to.csv.text);
 }

@@ -14,26 +14,21 @@ enum { SERIES_MOST = 4, SERIES_NAME = 128, WORDS = 512, LAYER_MOST = 1 << 20 };
 static const struct section {
     const char *heading, *text;
 } sections[] = {
-    {"Drift of the states",
-     "h is the state of one token after a layer. How far does it move at every layer, and in which "
-     "direction?"},
+    {"Drift of the states", "h is the state of one token after a layer. How far does it move at "
+                            "every layer, and in which direction?"},
     {"The space of the states",
      "Norms, and how many directions the states of one window really use. A falling effective rank "
      "with a rising mean cosine is collapse."},
     {"What the probe reads",
-     "The probe turns a state into logits z over the vocabulary and "
-     "probabilities p = softmax(z): what would be said if the model stopped "
-     "here."},
-    {"How the distributions move",
-     "Every transition from p to p' by several measures. Under Hamming cost, total variation is "
-     "the transport cost W1."},
-    {"Logits",
-     "The same transitions before the softmax. Half of the range is what is left of the largest "
-     "change when a shift of all logits, which changes nothing, is taken out."},
+     "The probe turns a state into logits z over the vocabulary and probabilities p = softmax(z): "
+     "what would be said if the model stopped here."},
+    {"How the distributions move", "Every transition from p to p' by several measures. Under "
+                                   "Hamming cost, total variation is the transport cost W1."},
+    {"Logits", "The same transitions before the softmax. Half of the range is what is left of the "
+               "largest change when a shift of all logits, which changes nothing, is taken out."},
     {"Bounds and their tightness",
      "The share of the bound |p' - p|\xe2\x82\x81 \xe2\x89\xa4 w |h' - h| that a transition uses, "
-     "w being "
-     "the largest norm of a row of the probe, and the share of its sharp form."},
+     "w being the largest norm of a row of the probe, and the share of its sharp form."},
     {"Alignment",
      "R is what is left of the change of logits when one move per token and one per vocabulary "
      "entry are taken out, in the sense of the largest entry: the exact minimax."},
@@ -48,8 +43,7 @@ const run_measure tool_run_measures[] = {
      "Length of the step |h' - h|", "In the units of the state."},
     {NULL, "max_coordinate_change", "depth_zero", "transitions", "max_coordinate_change", NULL,
      false, "Largest change of a coordinate",
-     "One coordinate that moves far is a massive "
-     "activation."},
+     "One coordinate that moves far is a massive activation."},
     {"The space of the states", "norm", "depth_zero", "layers", "norm", NULL, false,
      "Norm of the state |h|", "State 0 is the embedding."},
     {NULL, "effective_rank", "depth_zero", "layers", "effective_rank", NULL, false,
@@ -177,24 +171,22 @@ static int layer_of(const run_measure *of, const series *line, size_t index) {
     return tool_run_layer(of, json_array_get(line->states, index), index);
 }
 
-static void add_point(json_t *points, run_cells *cells, const series *line, int depth,
+static void add_point(json_t *points, tool_cells *cells, const series *line, int depth,
                       const json_t *figure) {
     static const char *const names[] = {"mean", "sd", "median", "p5", "p95", "n"};
     const double lower = tool_run_interval(figure, 0), upper = tool_run_interval(figure, 1);
-    char text[24];
     json_t *point = json_pack("{s:s, s:i, s:o, s:o}", "series", line->name, "layer", depth, "lower",
                               tool_json_real(lower), "upper", tool_json_real(upper));
-    (void)snprintf(text, sizeof text, "%d", depth);
-    tool_run_cell(cells, line->name);
-    tool_run_cell(cells, text);
+    tool_cell(cells, line->name);
+    tool_cell_format(cells, "%d", depth);
     for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
         const double value = tool_run_number(figure, names[index]);
         if (strcmp(names[index], "sd") != 0)
             (void)json_object_set_new(point, names[index], tool_json_real(value));
-        tool_run_cell_number(cells, value);
+        tool_cell_number(cells, value);
     }
-    tool_run_cell_number(cells, lower);
-    tool_run_cell_number(cells, upper);
+    tool_cell_number(cells, lower);
+    tool_cell_number(cells, upper);
     (void)json_array_append_new(points, point);
 }
 
@@ -218,8 +210,7 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
                                           "p5",     "p95",   "n",    "95% from", "to"};
     enum { COLUMNS = sizeof heading / sizeof heading[0] };
     json_t *points = json_array();
-    run_cells *cells = tool_run_cells(COLUMNS);
-    for (int column = 0; column < COLUMNS; column++) tool_run_cell(cells, heading[column]);
+    tool_cells *cells = tool_cells_new(COLUMNS, heading);
     for (int line = 0; line < count; line++)
         for (size_t layer = 0; layer < json_array_size(lines[line].states); layer++)
             add_point(points, cells, &lines[line], layer_of(of, &lines[line], layer),
@@ -228,8 +219,8 @@ static void add_measure(run_page *page, const run_measure *of, const series *lin
     describe(of, lines, count, words);
     tool_run_figure(page, of->file,
                     (tool_figure){of->figure, of->title, json_pack("{s:o}", "points", points),
-                                  of->caption, words, tool_run_cells_table(cells, of->title)});
-    tool_run_cells_free(cells);
+                                  of->caption, words, tool_cells_table(cells, of->title)});
+    tool_cells_free(cells);
 }
 
 /* Least squares of log R on log layer: R = c layer^exponent. NaN with fewer than 2 layers. */
@@ -250,11 +241,10 @@ static double exponent_of(const run_measure *of, const series *line) {
 
 static void say_exponents(run_page *page, const run_measure *of, const series *lines, int count) {
     for (int line = 0; line < count; line++)
-        tool_run_say(
-            page,
-            "%s: over all layers R goes like layer^%.3f (least squares of the logarithms of "
-            "the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
-            lines[line].name, exponent_of(of, &lines[line]));
+        tool_run_say(page,
+                     "%s: over all layers R goes like layer^%.3f (least squares of the logarithms "
+                     "of the means; 1 is linear growth, below 1 sublinear, below 0 a fall).",
+                     lines[line].name, exponent_of(of, &lines[line]));
 }
 
 static void begin_section(run_page *page, const char *heading) {

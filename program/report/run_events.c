@@ -57,19 +57,17 @@ static count *count_values(const run_table *table, const char *name, size_t *fou
     return counts;
 }
 
-static void add_count(json_t *rows, run_cells *cells, const char *series, const char *field,
+static void add_count(json_t *rows, tool_cells *cells, const char *series, const char *field,
                       json_t *value, const char *label, size_t events) {
-    char text[24];
-    (void)snprintf(text, sizeof text, "%zu", events);
     (void)json_array_append_new(rows, json_pack("{s:s, s:o, s:I}", "series", series, field, value,
                                                 "count", (json_int_t)events));
-    tool_run_cell(cells, series);
-    tool_run_cell(cells, label);
-    tool_run_cell(cells, text);
+    tool_cell(cells, series);
+    tool_cell(cells, label);
+    tool_cell_format(cells, "%zu", events);
 }
 
 /* Layers without events are bars of height 0: where nothing happens is part of the answer. */
-static size_t add_layers(const run_page *page, int run, json_t *rows, run_cells *cells) {
+static size_t add_layers(const run_page *page, int run, json_t *rows, tool_cells *cells) {
     const run_table *table = tool_run_table(&page->runs[run], "events");
     size_t found = 0, total = 0;
     count *counts = table == NULL ? NULL : count_values(table, "layer", &found);
@@ -89,7 +87,7 @@ static size_t add_layers(const run_page *page, int run, json_t *rows, run_cells 
     return total;
 }
 
-static void add_tokens(const run_page *page, int run, json_t *rows, run_cells *cells) {
+static void add_tokens(const run_page *page, int run, json_t *rows, tool_cells *cells) {
     const run_table *table = tool_run_table(&page->runs[run], "events");
     size_t found = 0;
     count *counts = table == NULL ? NULL : count_values(table, "token", &found);
@@ -101,17 +99,10 @@ static void add_tokens(const run_page *page, int run, json_t *rows, run_cells *c
     free(counts);
 }
 
-static run_cells *begin_counts(const char *what) {
-    run_cells *cells = tool_run_cells(3);
-    tool_run_cell(cells, "run");
-    tool_run_cell(cells, what);
-    tool_run_cell(cells, "events");
-    return cells;
-}
-
 static void add_histograms(run_page *page) {
     json_t *layers = json_array(), *tokens = json_array();
-    run_cells *layer_cells = begin_counts("layer"), *token_cells = begin_counts("token");
+    tool_cells *layer_cells = tool_cells_new(3, (const char *[]){"run", "layer", "events"});
+    tool_cells *token_cells = tool_cells_new(3, (const char *[]){"run", "token", "events"});
     size_t total = 0;
     char words[256];
     for (int run = 0; run < page->count; run++) {
@@ -125,7 +116,7 @@ static void add_histograms(run_page *page) {
                         (tool_figure){"saturation", "Events by layer",
                                       json_pack("{s:O}", "events", layers),
                                       "The layer at which a position becomes saturated.", words,
-                                      tool_run_cells_table(layer_cells, "Events by layer.")});
+                                      tool_cells_table(layer_cells, "Events by layer.")});
         if (json_array_size(tokens) > 0)
             tool_run_figure(
                 page, "saturation_tokens",
@@ -133,24 +124,22 @@ static void add_histograms(run_page *page) {
                               json_pack("{s:O}", "tokens", tokens),
                               "The text at the position of the event.",
                               "Bars: the tokens at which most saturation events happen.",
-                              tool_run_cells_table(token_cells, "Tokens with most events.")});
+                              tool_cells_table(token_cells, "Tokens with most events.")});
         tool_report_grid_end(page->report);
     } else {
         tool_report_text(page->report, "No event passed the thresholds.");
     }
     json_decref(layers);
     json_decref(tokens);
-    tool_run_cells_free(layer_cells);
-    tool_run_cells_free(token_cells);
+    tool_cells_free(layer_cells);
+    tool_cells_free(token_cells);
 }
 
 /* metrics.events holds totals, which table 4 tells in the paper's words where it is there. */
 static void add_totals(run_page *page, int run) {
     const char *key;
     json_t *value;
-    run_cells *cells = tool_run_cells(2);
-    tool_run_cell(cells, "property");
-    tool_run_cell(cells, "value");
+    tool_cells *cells = tool_cells_new(2, (const char *[]){"property", "value"});
     json_object_foreach(json_object_get(page->runs[run].metrics, "events"), key, value) {
         char label[LABEL];
         const bool number = json_is_number(value);
@@ -159,16 +148,16 @@ static void add_totals(run_page *page, int run) {
         tool_run_label(key, label, sizeof label);
         for (char *at = label; *at != '\0'; at++)
             if (*at == '_') *at = ' ';
-        tool_run_cell(cells, label);
-        tool_run_cell_number(cells, mean);
+        tool_cell(cells, label);
+        tool_cell_number(cells, mean);
     }
     char caption[160];
     (void)snprintf(caption, sizeof caption,
                    "Saturation in figures%s%s; means where there are many.",
                    page->count > 1 ? ", " : "", page->count > 1 ? tool_run_name(page, run) : "");
-    const tool_table *table = tool_run_cells_table(cells, caption);
+    const tool_table *table = tool_cells_table(cells, caption);
     if (table != NULL && table->row_count > 0) tool_report_table(page->report, table);
-    tool_run_cells_free(cells);
+    tool_cells_free(cells);
 }
 
 /* ---- grids of layer by token ---- */
@@ -187,28 +176,26 @@ static void add_grid(run_page *page, int run, const char *file, const tool_array
     const size_t layers = (size_t)values->shape[0], count_all = (size_t)values->shape[1];
     const size_t shown = count_all < COLUMNS_SHOWN ? count_all : COLUMNS_SHOWN;
     json_t *states = json_array(), *tokens = json_array();
-    run_cells *cells = tool_run_cells(shown + 1);
-    tool_run_cell(cells, "layer");
+    tool_cells *cells = tool_cells_new(shown + 1, NULL);
+    tool_cell(cells, "layer");
     for (size_t position = 0; position < shown; position++) {
         char label[LABEL], numbered[LABEL + 24];
         const json_t *token = json_array_get(example->tokens, position);
         tool_run_token(token, label, sizeof label);
         (void)snprintf(numbered, sizeof numbered, "%zu %s", position, label);
         (void)json_array_append_new(tokens, json_string(numbered));
-        tool_run_cell(cells, numbered);
+        tool_cell(cells, numbered);
     }
     for (size_t layer = 0; layer < layers; layer++) {
         json_t *words = json_array(), *numbers = json_array();
-        char text[24];
-        (void)snprintf(text, sizeof text, "%zu", layer + first_layer);
-        tool_run_cell(cells, text);
+        tool_cell_format(cells, "%zu", layer + first_layer);
         for (size_t position = 0; position < shown; position++) {
             const double value =
                 tool_element(values->data, values->type, layer * count_all + position);
             (void)json_array_append_new(words,
                                         word_at(example->lens, layer + first_layer, position));
             (void)json_array_append_new(numbers, tool_json_real(value));
-            tool_run_cell_number(cells, value);
+            tool_cell_number(cells, value);
         }
         (void)json_array_append_new(states, json_pack("{s:I, s:O, s:o, s:o}", "layer",
                                                       (json_int_t)(layer + first_layer), "tokens",
@@ -221,8 +208,8 @@ static void add_grid(run_page *page, int run, const char *file, const tool_array
                    layers, shown, count_all, heading);
     tool_run_figure(page, file,
                     (tool_figure){"lens", heading, json_pack("{s:o}", "states", states), caption,
-                                  words, tool_run_cells_table(cells, heading)});
-    tool_run_cells_free(cells);
+                                  words, tool_cells_table(cells, heading)});
+    tool_cells_free(cells);
     json_decref(tokens);
 }
 
@@ -235,10 +222,9 @@ void tool_run_events(run_page *page) {
     }
     if (!any) return;
     tool_report_section(page->report, "Saturation");
-    tool_report_text(
-        page->report,
-        "A position is saturated when one token has nearly all probability: its distribution "
-        "then hardly moves, whatever the state does.");
+    tool_report_text(page->report,
+                     "A position is saturated when one token has nearly all probability: its "
+                     "distribution then hardly moves, whatever the state does.");
     for (int run = 0; run < page->count; run++)
         if (tool_run_table(&page->runs[run], "table4") == NULL) add_totals(page, run);
     add_histograms(page);

@@ -85,26 +85,21 @@ static json_t *map_cells(const run_page *page, int run, const char *key, double 
     return cells;
 }
 
-static run_cells *map_table(const run_page *page, int run, const char *key) {
+static tool_cells *map_table(const run_page *page, int run, const char *key) {
     const int source = run == 1 ? 1 : 0;
     const size_t layers = count_layers(page, source);
     size_t heads = 0;
     for (size_t layer = 0; layer < layers; layer++)
         if (count_heads(page, source, layer) > heads) heads = count_heads(page, source, layer);
-    run_cells *cells = tool_run_cells(heads + 1);
-    char text[32];
-    tool_run_cell(cells, "layer");
-    for (size_t head = 0; head < heads; head++) {
-        (void)snprintf(text, sizeof text, "head %zu", head);
-        tool_run_cell(cells, text);
-    }
+    tool_cells *cells = tool_cells_new(heads + 1, NULL);
+    tool_cell(cells, "layer");
+    for (size_t head = 0; head < heads; head++) tool_cell_format(cells, "head %zu", head);
     for (size_t layer = 0; layer < layers; layer++) {
-        (void)snprintf(text, sizeof text, "%zu", layer + first_layer(page, source));
-        tool_run_cell(cells, text);
+        tool_cell_format(cells, "%zu", layer + first_layer(page, source));
         for (size_t head = 0; head < heads; head++) {
             double numbers[3];
             head_numbers(page, run, layer, head, key, numbers);
-            tool_run_cell_number(cells, numbers[0]);
+            tool_cell_number(cells, numbers[0]);
         }
     }
     return cells;
@@ -121,12 +116,12 @@ static void add_map(run_page *page, int run, const struct measure *of) {
     (void)snprintf(words, sizeof words,
                    "Heat map by layer and head, %s. Values from %.3g to %.3g. %s", title,
                    extremes[0], extremes[1], of->caption);
-    run_cells *table = map_table(page, run, of->key);
+    tool_cells *table = map_table(page, run, of->key);
     tool_run_figure(page, of->key,
                     (tool_figure){run == 2 ? "heads_difference" : of->figure, title,
                                   json_pack("{s:o}", "cells", cells), of->caption, words,
-                                  tool_run_cells_table(table, title)});
-    tool_run_cells_free(table);
+                                  tool_cells_table(table, title)});
+    tool_cells_free(table);
 }
 
 static bool has_measure(const run_page *page, int run, const char *key) {

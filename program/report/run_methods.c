@@ -45,8 +45,7 @@ static const layout layouts[] = {
      "The same text through the same weights, with attention solved by other rules.", false},
     {"temperatures", "temperature", "temperatures", "points", "Attention's temperature",
      "The same text with every attention score divided by one more factor: a hotter attention "
-     "looks "
-     "wider.",
+     "looks wider.",
      true},
 };
 
@@ -73,7 +72,7 @@ static bool is_numeric(const run_table *table, size_t column) {
 }
 
 static void add_rows(const run_page *page, int run, const layout *as, const char *name,
-                     json_t *rows, run_cells *cells) {
+                     json_t *rows, tool_cells *cells) {
     const run_table *table = tool_run_table(&page->runs[run], as->table);
     if (table == NULL) return;
     const size_t column = tool_run_column(table, name), key = tool_run_column(table, as->key);
@@ -88,9 +87,9 @@ static void add_rows(const run_page *page, int run, const layout *as, const char
         (void)json_array_append_new(
             rows, json_pack("{s:s, s:o, s:f}", "series", tool_run_name(page, run), as->key,
                             as->numbers ? json_real(place) : json_string(label), "value", value));
-        tool_run_cell(cells, tool_run_name(page, run));
-        tool_run_cell(cells, label);
-        tool_run_cell_number(cells, value);
+        tool_cell(cells, tool_run_name(page, run));
+        tool_cell(cells, label);
+        tool_cell_number(cells, value);
     }
 }
 
@@ -106,18 +105,15 @@ static void add_chart(run_page *page, const layout *as, const char *name) {
         caption = known[row].caption;
     }
     json_t *rows = json_array();
-    run_cells *cells = tool_run_cells(3);
-    tool_run_cell(cells, "run");
-    tool_run_cell(cells, as->key);
-    tool_run_cell(cells, title);
+    tool_cells *cells = tool_cells_new(3, (const char *[]){"run", as->key, title});
     for (int run = 0; run < page->count; run++) add_rows(page, run, as, name, rows, cells);
     (void)snprintf(words, sizeof words, "%s by %s: %zu values. %s", title, as->key,
                    json_array_size(rows), caption);
     (void)snprintf(file, sizeof file, "%s_%s", as->table, name);
     tool_run_figure(page, file,
                     (tool_figure){as->figure, title, json_pack("{s:o}", as->dataset, rows), caption,
-                                  words, tool_run_cells_table(cells, title)});
-    tool_run_cells_free(cells);
+                                  words, tool_cells_table(cells, title)});
+    tool_cells_free(cells);
 }
 
 static void add_layout(run_page *page, const layout *as) {

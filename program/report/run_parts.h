@@ -72,17 +72,6 @@ double tool_run_number(const json_t *figure, const char *member);
 /* ci95[0] and ci95[1]. */
 double tool_run_interval(const json_t *figure, size_t end);
 
-/* ---- run_cells.c: tables of numbers ---- */
-
-typedef struct run_cells run_cells;
-/* NULL when memory is short; every call takes NULL. */
-run_cells *tool_run_cells(size_t columns);
-void tool_run_cell(run_cells *cells, const char *text);
-void tool_run_cell_number(run_cells *cells, double value);
-/* The table of what was added so far; it lives as long as `cells`. The first row is the heading. */
-const tool_table *tool_run_cells_table(run_cells *cells, const char *caption);
-void tool_run_cells_free(run_cells *cells);
-
 /* ---- run_depth.c: the measures of transitions and layers ---- */
 
 typedef struct run_measure {

@@ -60,73 +60,52 @@ static const char *short_cell(const char *cell, char text[SHORT]) {
 
 /* ---- LaTeX ---- */
 
-typedef struct growing {
-    char *text;
-    size_t used, room;
-    bool failed;
-} growing;
-
-static void append(growing *to, const char *text) {
-    const size_t size = text == NULL ? 0 : strlen(text);
-    if (to->failed || text == NULL) {
-        to->failed = true;
-        return;
-    }
-    if (to->used + size + 1 > to->room) {
-        const size_t room = 2 * (to->used + size + 1);
-        char *grown = realloc(to->text, room);
-        if (grown == NULL) {
-            to->failed = true;
-            return;
-        }
-        to->text = grown;
-        to->room = room;
-    }
-    memcpy(to->text + to->used, text, size + 1);
-    to->used += size;
-}
-
-static void append_latex(growing *to, const char *text, const char *after) {
+/* False when memory is short. */
+static bool append_latex(FILE *to, const char *text, const char *after) {
     char *latex = tool_run_latex(text == NULL ? "" : text);
-    append(to, latex);
-    append(to, after);
+    if (latex != NULL) (void)fprintf(to, "%s%s", latex, after);
     free(latex);
+    return latex != NULL;
 }
 
 /* 3e-11 becomes $3\times10^{-11}$. */
-static void append_latex_cell(growing *to, const char *cell, const char *after) {
-    char text[SHORT], power[2 * SHORT];
+static bool append_latex_cell(FILE *to, const char *cell, const char *after) {
+    char text[SHORT];
     const char *shown = short_cell(cell, text);
     char *exponent = shown == text ? strchr(text, 'e') : NULL;
-    if (exponent == NULL) {
-        append_latex(to, shown, after);
-        return;
-    }
+    if (exponent == NULL) return append_latex(to, shown, after);
     *exponent = '\0';
-    (void)snprintf(power, sizeof power, "$%s\\times10^{%ld}$", text,
-                   strtol(exponent + 1, NULL, 10));
-    append(to, power);
-    append(to, after);
+    (void)fprintf(to, "$%s\\times10^{%ld}$%s", text, strtol(exponent + 1, NULL, 10), after);
+    return true;
+}
+
+static bool append_table(FILE *to, const run_table *table) {
+    const size_t columns = table->column_count;
+    bool whole = true;
+    (void)fputs("% \\usepackage{booktabs}\n\\begin{tabular}{", to);
+    for (size_t column = 0; column < columns; column++)
+        (void)fputs(is_numeric(table, column) ? "r" : "l", to);
+    (void)fputs("}\n\\toprule\n", to);
+    for (size_t column = 0; whole && column < columns; column++)
+        whole = append_latex(to, table->columns[column], column + 1 < columns ? " & " : " \\\\\n");
+    (void)fputs("\\midrule\n", to);
+    for (size_t cell = 0; whole && cell < columns * table->row_count; cell++)
+        whole = append_latex_cell(to, table->cells[cell],
+                                  (cell + 1) % columns != 0 ? " & " : " \\\\\n");
+    (void)fputs("\\bottomrule\n\\end{tabular}\n", to);
+    return whole;
 }
 
 static void write_latex(run_page *page, const run_table *table) {
-    growing latex = {NULL, 0, 0, false};
-    const size_t columns = table->column_count;
-    append(&latex, "% \\usepackage{booktabs}\n\\begin{tabular}{");
-    for (size_t column = 0; column < columns; column++)
-        append(&latex, is_numeric(table, column) ? "r" : "l");
-    append(&latex, "}\n\\toprule\n");
-    for (size_t column = 0; column < columns; column++)
-        append_latex(&latex, table->columns[column], column + 1 < columns ? " & " : " \\\\\n");
-    append(&latex, "\\midrule\n");
-    for (size_t cell = 0; cell < columns * table->row_count; cell++)
-        append_latex_cell(&latex, table->cells[cell],
-                          (cell + 1) % columns != 0 ? " & " : " \\\\\n");
-    append(&latex, "\\bottomrule\n\\end{tabular}\n");
-    if (!latex.failed)
+    tool_text latex;
+    int code = tool_text_begin(&latex, page->error);
+    if (code == 0 && !append_table(latex.stream, table))
+        code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for a table");
+    code = tool_text_end(&latex, code, page->error);
+    if (code == 0)
         tool_run_write(page, "tables", table->name, ".tex", latex.text);
     else if (page->code == 0)
-        page->code = tool_fail(page->error, TOOL_EXIT_LIMIT, "there is no memory for a table");
+        page->code = code;
     free(latex.text);
 }
 
@@ -135,20 +114,20 @@ static void write_latex(run_page *page, const run_table *table) {
 /* Column names as words; cells as labels, for they may hold tokens. */
 static void show(run_page *page, const run_table *table, const char *words, int run) {
     const size_t rows = table->row_count < ROWS_SHOWN ? table->row_count : ROWS_SHOWN;
-    run_cells *cells = tool_run_cells(table->column_count);
+    tool_cells *cells = tool_cells_new(table->column_count, NULL);
     char label[CELL_LABEL], caption[400], name[CELL_LABEL];
     for (size_t column = 0; column < table->column_count; column++) {
         tool_run_label(table->columns[column], label, sizeof label);
         for (char *at = label; *at != '\0'; at++)
             if (*at == '_') *at = ' ';
-        tool_run_cell(cells, label);
+        tool_cell(cells, label);
     }
     for (size_t cell = 0; cell < rows * table->column_count; cell++) {
         const char *text = table->cells[cell];
         const bool token = strcmp(table->columns[cell % table->column_count], "token") == 0;
         if (token && text != NULL) tool_run_label(text, label, sizeof label);
         char number[SHORT];
-        tool_run_cell(cells, token && text != NULL ? label : short_cell(text, number));
+        tool_cell(cells, token && text != NULL ? label : short_cell(text, number));
     }
     tool_run_label(table->name, name, sizeof name);
     const size_t used = (size_t)snprintf(caption, sizeof caption, "%s%s%.250s",
@@ -158,9 +137,9 @@ static void show(run_page *page, const run_table *table, const char *words, int 
         (void)snprintf(caption + used, sizeof caption - used,
                        " The first %zu of %zu rows; `tables/%.100s.csv` has all.", rows,
                        table->row_count, name);
-    const tool_table *shown = tool_run_cells_table(cells, caption);
+    const tool_table *shown = tool_cells_table(cells, caption);
     if (shown != NULL) tool_report_table(page->report, shown);
-    tool_run_cells_free(cells);
+    tool_cells_free(cells);
     if (page->count == 1) write_latex(page, table);
 }
 
@@ -169,8 +148,8 @@ void tool_run_tables(run_page *page) {
     for (int run = 0; run < page->count; run++) any = any || page->runs[run].table_count > 0;
     if (!any) return;
     tool_report_section(page->report, "Tables");
-    tool_run_say(page, "The same tables stand in the run's folder, as `tables/*.csv` and "
-                       "`tables/*.tex`.");
+    tool_run_say(
+        page, "The same tables stand in the run's folder, as `tables/*.csv` and `tables/*.tex`.");
     for (size_t row = 0; row < KNOWN; row++) {
         for (int run = 0; run < page->count; run++) {
             const run_table *table = tool_run_table(&page->runs[run], known[row].name);

@@ -96,34 +96,23 @@ static int load(tool_context *context, alignment *x) {
 
 static int allocate(tool_context *context, alignment *x) {
     const size_t rows = (size_t)x->rows, columns = (size_t)x->columns;
-    void *memory[4] = {NULL, NULL, NULL, NULL};
     const size_t sizes[4] = {rows * sizeof(double), columns * sizeof(double),
                              rows * sizeof(int64_t), rows * sizeof(int64_t)};
+    void *const to[4] = {&x->row_shift, &x->column_shift, &x->cycle_rows, &x->cycle_columns};
     int code = 0;
-    for (int k = 0; k < 4 && code == 0; k++) {
-        code = tool_memory(context, sizes[k], "the shifts", &memory[k]);
-    }
-    x->row_shift = memory[0];
-    x->column_shift = memory[1];
-    x->cycle_rows = memory[2];
-    x->cycle_columns = memory[3];
+    for (int k = 0; k < 4 && code == 0; k++)
+        code = tool_memory(context, sizes[k], "the shifts", to[k]);
     return code;
 }
 
 static json_t *figures(const alignment *x) {
     const ota_gauge_result *result = &x->result;
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "solver", json_string(x->solver));
-    (void)json_object_set_new(object, "rows", json_integer(x->rows));
-    (void)json_object_set_new(object, "columns", json_integer(x->columns));
-    (void)json_object_set_new(object, "passes", json_integer(result->passes));
-    (void)json_object_set_new(object, "seconds", tool_json_real(x->seconds));
-    (void)json_object_set_new(object, "residual", tool_json_real(result->residual));
-    (void)json_object_set_new(object, "residual_lower", tool_json_real(result->residual_lower));
-    (void)json_object_set_new(object, "rms", tool_json_real(result->rms));
-    (void)json_object_set_new(object, "per_sqrt_columns", tool_json_real(result->per_sqrt_columns));
-    (void)json_object_set_new(object, "per_normal_maximum",
-                              tool_json_real(result->per_normal_maximum));
+    json_t *object = tool_json_put(json_object(),
+                                   "solver:s rows:I columns:I passes:I seconds:r residual:r "
+                                   "residual_lower:r rms:r per_sqrt_columns:r per_normal_maximum:r",
+                                   x->solver, x->rows, x->columns, result->passes, x->seconds,
+                                   result->residual, result->residual_lower, result->rms,
+                                   result->per_sqrt_columns, result->per_normal_maximum);
     return object;
 }
 
@@ -165,19 +154,16 @@ static json_t *numbers(const double *values, int64_t count) {
 static int report(tool_context *context, const alignment *x) {
     const ota_gauge_result *result = &x->result;
     if (context->settings.json) {
-        json_t *object = json_object(), *cycle = json_array();
-        (void)json_object_set_new(object, "command", json_string("align"));
-        (void)json_object_set_new(object, "version", json_string(ota_version()));
-        (void)json_object_set_new(object, "status", json_string(ota_status_word(result->status)));
+        json_t *cycle = json_array();
+        json_t *object = tool_json_result(context, ota_status_word(result->status));
         (void)json_object_update_new(object, figures(x));
         for (int64_t t = 0; t < result->cycle_length; t++) {
             (void)json_array_append_new(cycle, json_pack("[I,I]", (json_int_t)x->cycle_rows[t],
                                                          (json_int_t)x->cycle_columns[t]));
         }
-        (void)json_object_set_new(object, "cycle", cycle);
-        (void)json_object_set_new(object, "row_shift", numbers(x->row_shift, x->rows));
-        (void)json_object_set_new(object, "column_shift", numbers(x->column_shift, x->columns));
-        (void)json_object_set(object, "warnings", context->warnings);
+        (void)tool_json_put(object, "cycle:o row_shift:o column_shift:o warnings:o", cycle,
+                            numbers(x->row_shift, x->rows), numbers(x->column_shift, x->columns),
+                            json_incref(context->warnings));
         return tool_print_json(stdout, object);
     }
     (void)printf("matrix           %" PRId64 " x %" PRId64 "\n", x->rows, x->columns);

@@ -175,21 +175,16 @@ static int write_permutation(tool_context *context, const matching *m) {
         return tool_refuse_flag(context, "out", "write the array to a file",
                                 "--out - and --json both want standard output");
     }
-    tool_output *output;
+    const tool_array array = {.data = m->permutation,
+                              .type = OTA_I64,
+                              .rank = 1,
+                              .shape = {m->rows},
+                              .count = (size_t)m->rows,
+                              .name = "permutation"};
+    tool_output *output = NULL;
     int code = tool_output_begin(settings->out, settings->force, &output, &context->error);
-    if (code == 0) {
-        const tool_array array = {.data = m->permutation,
-                                  .type = OTA_I64,
-                                  .rank = 1,
-                                  .shape = {m->rows},
-                                  .count = (size_t)m->rows,
-                                  .name = "permutation"};
-        code = tool_write_arrays(output, &array, 1, &context->error);
-        if (code == 0)
-            code = tool_output_commit(output, &context->error);
-        else
-            tool_output_abort(output);
-    }
+    if (code == 0) code = tool_write_arrays(output, &array, 1, &context->error);
+    code = tool_output_end(output, code, &context->error);
     if (code != 0) (void)snprintf(context->error.field, sizeof context->error.field, "out");
     return code;
 }
@@ -217,21 +212,15 @@ static int report(tool_context *context, const matching *m) {
         }
         return 0;
     }
-    json_t *object = json_object(), *permutation = json_array();
+    json_t *permutation = json_array();
     for (int64_t i = 0; i < m->rows; i++) {
         (void)json_array_append_new(permutation, json_integer(m->permutation[i]));
     }
-    (void)json_object_set_new(object, "command", json_string("assign"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    (void)json_object_set_new(object, "value", tool_json_real(m->value));
-    (void)json_object_set_new(object, "dual", tool_json_real(dual));
-    (void)json_object_set_new(object, "gap", tool_json_real(m->value - dual));
-    (void)json_object_set_new(object, "seconds", tool_json_real(m->seconds));
-    (void)json_object_set_new(object, "rows", json_integer(m->rows));
-    (void)json_object_set_new(object, "columns", json_integer(m->columns));
-    (void)json_object_set_new(object, "permutation", permutation);
-    (void)json_object_set(object, "warnings", context->warnings);
+    json_t *object =
+        tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
+                      "value:r dual:r gap:r seconds:r rows:I columns:I permutation:o warnings:o",
+                      m->value, dual, m->value - dual, m->seconds, m->rows, m->columns, permutation,
+                      json_incref(context->warnings));
     return tool_print_json(stdout, object);
 }
 

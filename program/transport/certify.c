@@ -110,11 +110,11 @@ static int refuse_terms(tool_context *context) {
                 {"rounds", s->rounds.given}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         if (!rows[k].given) continue;
-        return tool_refuse_flag(
-            context, rows[k].flag, "apply it to both matrices first; -inf masks a pair",
-            "with --perturbed the bounds are about the scores as they stand, and "
-            "--%s would change them or the rows",
-            rows[k].flag);
+        return tool_refuse_flag(context, rows[k].flag,
+                                "apply it to both matrices first; -inf masks a pair",
+                                "with --perturbed the bounds are about the scores as they stand, "
+                                "and --%s would change them or the rows",
+                                rows[k].flag);
     }
     return 0;
 }
@@ -257,14 +257,9 @@ static int report(tool_context *context, const tool_problem *problem, const matr
     }
     const certificate *c = &heads[worst];
     if (context->settings.json) {
-        json_t *object = json_object();
-        (void)json_object_set_new(object, "command", json_string("certify"));
-        (void)json_object_set_new(object, "version", json_string(ota_version()));
-        (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-        (void)json_object_set_new(object, "method", json_string(problem->method));
-        (void)json_object_set_new(object, "temperature",
-                                  tool_json_real(usual_temperature(&problem->problem)));
-        (void)json_object_set_new(object, "head", json_integer(worst));
+        json_t *object = tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
+                                       "method:s temperature:r head:I", problem->method,
+                                       usual_temperature(&problem->problem), worst);
         set_figures(object, c);
         if (context->settings.per_head) {
             json_t *all = json_array();

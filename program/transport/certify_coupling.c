@@ -46,10 +46,11 @@ static int load_coupling(tool_context *context, judgement *j) {
     const tool_problem *of = &j->problem;
     if (p->rank < 2 || leading != of->batch * of->heads || p->shape[p->rank - 2] != of->queries ||
         p->shape[p->rank - 1] != of->keys) {
-        return tool_refuse_flag(context, "coupling", "give two arrays of the same shape",
-                                "the coupling '%.200s' does not have the shape of the scores, "
-                                "%" PRId64 " heads of %" PRId64 " x %" PRId64,
-                                spec, of->batch * of->heads, of->queries, of->keys);
+        return tool_refuse_flag(
+            context, "coupling", "give two arrays of the same shape",
+            "the coupling '%.200s' does not have the shape of the scores, %" PRId64
+            " heads of %" PRId64 " x %" PRId64,
+            spec, of->batch * of->heads, of->queries, of->keys);
     }
     const double *data = p->data;
     for (size_t k = 0; k < p->count; k++) {
@@ -75,11 +76,9 @@ static int find_common_mass(tool_context *context, judgement *j) {
         most = fmax(most, sum);
     }
     if (!(most > 0.0) || most - least > 1e-3 * most || fabs(most - 1.0) <= 1e-2) return 0;
-    void *memory;
     const int code =
-        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &memory);
+        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &j->row_mass);
     if (code != 0) return code;
-    j->row_mass = memory;
     j->common_mass = 0.5 * (least + most);
     /* 1/n is what was meant where the sum is that to rounding. */
     const double fair = 1.0 / (double)of->queries;
@@ -187,15 +186,10 @@ static int ties(const judgement *j) {
 }
 
 static json_t *fit_json(const ota_fit *fit) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "method", json_string(fit->method));
-    (void)json_object_set_new(object, "distance", tool_json_real(fit->distance));
-    (void)json_object_set_new(object, "residual", tool_json_real(fit->residual));
-    (void)json_object_set_new(object, "explains", json_boolean(fit->explains != 0));
-    (void)json_object_set_new(object, "parameters", json_integer(fit->parameters));
-    (void)json_object_set_new(
-        object, "temperature",
-        tool_json_real(fit->temperature_known ? fit->temperature : (double)NAN));
+    json_t *object = tool_json_put(
+        json_object(), "method:s distance:r residual:r explains:b parameters:i temperature:r",
+        fit->method, fit->distance, fit->residual, fit->explains != 0, fit->parameters,
+        fit->temperature_known ? fit->temperature : (double)NAN);
     const struct {
         const char *name;
         double value;
@@ -210,14 +204,10 @@ static json_t *fit_json(const ota_fit *fit) {
 }
 
 static int print_json(tool_context *context, const judgement *j) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", json_string("certify"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(OTA_OK)));
-    (void)json_object_set_new(object, "method", json_string(j->method));
-    (void)json_object_set_new(object, "problem", tool_problem_json(&j->problem));
-    (void)json_object_set_new(object, "distance", tool_json_real(j->distance));
-    (void)json_object_set_new(object, "certificate", tool_certificate_json(&j->certificate));
+    json_t *object = tool_json_put(tool_json_result(context, ota_status_word(OTA_OK)),
+                                   "method:s problem:o distance:r certificate:o", j->method,
+                                   tool_problem_json(&j->problem), j->distance,
+                                   tool_certificate_json(&j->certificate));
     if (j->row_mass != NULL)
         (void)json_object_set_new(object, "row_mass", tool_json_real(j->common_mass));
     if (context->settings.per_head) {
@@ -230,24 +220,17 @@ static int print_json(tool_context *context, const judgement *j) {
         json_t *fits = json_array();
         for (int64_t k = 0; k < j->fit_count; k++)
             (void)json_array_append_new(fits, fit_json(&j->fits[k]));
-        (void)json_object_set_new(object, "fits", fits);
-        (void)json_object_set_new(object, "ambiguous", json_boolean(ties(j) > 1));
-        (void)json_object_set_new(object, "temperature_known",
-                                  json_boolean(j->fits[0].temperature_known != 0));
+        (void)tool_json_put(object, "fits:o ambiguous:b temperature_known:b", fits, ties(j) > 1,
+                            j->fits[0].temperature_known != 0);
     }
     (void)json_object_set(object, "warnings", context->warnings);
     return tool_print_json(stdout, object);
 }
 
 static int print_text(const judgement *j) {
-    const ota_certificate *c = &j->certificate;
     (void)printf("judged as   %s\n", j->method);
     (void)printf("distance    %.3g of the mass from that method's own plan\n", j->distance);
-    (void)printf("errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
-    if (isfinite(c->gap)) (void)printf(", gap %.2g", c->gap);
-    (void)printf("\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
-                 c->receiver_max, c->receiver_min, c->delta);
-    (void)printf("rows        entropy %.4g nats, support %.4g keys\n", c->entropy, c->support);
+    tool_certificate_print(stdout, &j->certificate);
     if (j->fit_count == 0) return 0;
     (void)printf("\n%-56s %10s %10s\n", "method", "distance", "explains");
     for (int64_t k = 0; k < j->fit_count; k++) {

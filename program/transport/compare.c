@@ -173,29 +173,21 @@ static int print_json_rows(tool_context *context, const comparison *c) {
         const method_row *row = &c->rows[k];
         json_t *object = json_object();
         const bool numbers = row->seconds > 0.0;
-        (void)json_object_set_new(object, "method", json_string(row->name));
-        (void)json_object_set_new(object, "status", json_string(row->status));
-        (void)json_object_set_new(object, "rounds",
-                                  numbers ? json_integer(row->rounds) : json_null());
-        (void)json_object_set_new(object, "certificate",
-                                  row->certified ? tool_certificate_json(&row->certificate)
-                                                 : json_null());
-        (void)json_object_set_new(object, "distance_to_softmax", tool_json_real(row->distance[0]));
-        (void)json_object_set_new(object, "distance_to_exact", tool_json_real(row->distance[1]));
-        (void)json_object_set_new(object, "seconds",
-                                  numbers ? tool_json_real(row->seconds) : json_null());
+        (void)tool_json_put(object,
+                            "method:s status:s rounds:o certificate:o distance_to_softmax:r "
+                            "distance_to_exact:r seconds:o",
+                            row->name, row->status,
+                            numbers ? json_integer(row->rounds) : json_null(),
+                            row->certified ? tool_certificate_json(&row->certificate) : json_null(),
+                            row->distance[0], row->distance[1],
+                            numbers ? tool_json_real(row->seconds) : json_null());
         if (row->error[0] != '\0')
             (void)json_object_set_new(object, "error", json_string(row->error));
         (void)json_array_append_new(methods, object);
     }
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", json_string("compare"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
-    (void)json_object_set_new(
-        object, "status",
-        json_string(ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)));
-    (void)json_object_set_new(object, "methods", methods);
-    (void)json_object_set(object, "warnings", context->warnings);
+    json_t *object = tool_json_put(
+        tool_json_result(context, ota_status_word(context->interrupted ? OTA_CANCELLED : OTA_OK)),
+        "methods:o warnings:o", methods, json_incref(context->warnings));
     return tool_print_json(stdout, object);
 }
 

@@ -40,10 +40,8 @@ static int load_distribution(tool_context *context, const char *field, const cha
         return tool_refuse_flag(context, field, "divide the array by its sum",
                                 "the entries of %s sum to %.9g, not to 1", field, total);
     }
-    void *memory;
-    code = tool_memory(context, array->count * sizeof(double), field, &memory);
+    code = tool_memory(context, array->count * sizeof(double), field, out);
     if (code != 0) return code;
-    *out = memory;
     *size = (int64_t)array->count;
     for (size_t k = 0; k < array->count; k++) {
         (*out)[k] = tool_element(array->data, array->type, k) / total;
@@ -74,21 +72,12 @@ static int report(tool_context *context, const ota_hamming_result *result, doubl
     const char *word = solver == OTA_HAMMING_NEWTON ? "newton" : "sinkhorn";
     const double epsilon = context->settings.epsilon.value;
     if (context->settings.json) {
-        json_t *object = json_object();
-        (void)json_object_set_new(object, "command", json_string("hamming"));
-        (void)json_object_set_new(object, "version", json_string(ota_version()));
-        (void)json_object_set_new(object, "status", json_string(ota_status_word(result->status)));
-        (void)json_object_set_new(object, "solver", json_string(word));
-        (void)json_object_set_new(object, "rounds", json_integer(result->rounds));
-        (void)json_object_set_new(object, "seconds", tool_json_real(seconds));
-        (void)json_object_set_new(object, "symbols", json_integer(size));
-        (void)json_object_set_new(object, "epsilon", tool_json_real(epsilon));
-        (void)json_object_set_new(object, "cost", tool_json_real(result->cost));
-        (void)json_object_set_new(object, "objective", tool_json_real(result->objective));
-        (void)json_object_set_new(object, "divergence", tool_json_real(divergence));
-        (void)json_object_set_new(object, "marginal_error", tool_json_real(result->marginal_error));
-        (void)json_object_set_new(object, "tv", tool_json_real(result->tv));
-        (void)json_object_set_new(object, "theta", tool_json_real(result->theta));
+        json_t *object = tool_json_put(tool_json_result(context, ota_status_word(result->status)),
+                                       "solver:s rounds:I seconds:r symbols:I epsilon:r cost:r "
+                                       "objective:r divergence:r marginal_error:r tv:r theta:r",
+                                       word, result->rounds, seconds, size, epsilon, result->cost,
+                                       result->objective, divergence, result->marginal_error,
+                                       result->tv, result->theta);
         return tool_print_json(stdout, object);
     }
     (void)printf("symbols        %" PRId64 "\nepsilon        %g\n", size, epsilon);
@@ -107,12 +96,9 @@ static int solve(tool_context *context, distributions *d) {
     ota_hamming_solver solver;
     int code = find_solver(context, &solver);
     if (code != 0) return code;
-    void *scalings[2] = {NULL, NULL};
-    for (int k = 0; k < 2 && code == 0; k++) {
-        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &scalings[k]);
-    }
-    d->u = scalings[0];
-    d->v = scalings[1];
+    code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->u);
+    if (code == 0)
+        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->v);
     if (code != 0) return code;
     ota_error error = {.message = ""};
     ota_hamming_result result;

@@ -244,42 +244,33 @@ json_t *tool_certificate_json(const ota_certificate *certificate) {
         memcpy(&value, (const char *)certificate + certificate_rows[k].offset, sizeof value);
         (void)json_object_set_new(object, certificate_rows[k].name, tool_json_real(value));
     }
-    (void)json_object_set_new(object, "empty_rows", json_integer(certificate->empty_rows));
-    (void)json_object_set_new(object, "nonfinite_rows", json_integer(certificate->nonfinite_rows));
+    (void)tool_json_put(object, "empty_rows:I nonfinite_rows:I", certificate->empty_rows,
+                        certificate->nonfinite_rows);
     return object;
 }
 
 json_t *tool_problem_json(const tool_problem *problem) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "batch", json_integer(problem->batch));
-    (void)json_object_set_new(object, "heads", json_integer(problem->heads));
-    (void)json_object_set_new(object, "queries", json_integer(problem->queries));
-    (void)json_object_set_new(object, "keys", json_integer(problem->keys));
-    (void)json_object_set_new(object, "width", json_integer(problem->width));
-    (void)json_object_set_new(object, "dtype", json_string(tool_type_name(problem->type)));
+    json_t *object =
+        tool_json_put(json_object(), "batch:I heads:I queries:I keys:I width:I dtype:s",
+                      problem->batch, problem->heads, problem->queries, problem->keys,
+                      problem->width, tool_type_name(problem->type));
     return object;
 }
 
 static void set_solution(json_t *object, const tool_problem *p, const tool_solution *s) {
-    (void)json_object_set_new(object, "method", json_string(p->method));
-    (void)json_object_set_new(object, "status", json_string(ota_status_word(s->status)));
-    (void)json_object_set_new(object, "rounds", json_integer(s->result.rounds));
-    (void)json_object_set_new(object, "seconds", tool_json_real(s->seconds));
-    (void)json_object_set_new(object, "problem", tool_problem_json(p));
-    json_t *how = json_object();
-    (void)json_object_set_new(how, "solver", json_string(s->solver));
-    (void)json_object_set_new(how, "kernel", json_string(s->kernel));
-    (void)json_object_set_new(how, "threads", json_integer(s->threads));
-    (void)json_object_set_new(how, "bytes", json_integer((json_int_t)s->bytes));
+    (void)tool_json_put(object, "method:s status:s rounds:I seconds:r problem:o", p->method,
+                        ota_status_word(s->status), s->result.rounds, s->seconds,
+                        tool_problem_json(p));
+    json_t *how = tool_json_put(json_object(), "solver:s kernel:s threads:i bytes:I", s->solver,
+                                s->kernel, s->threads, (int64_t)s->bytes);
     (void)json_object_set_new(object, "how", how);
     if (s->gradients != NULL) {
         (void)json_object_set_new(object, "backward_residual",
                                   tool_json_real(s->backward_residual));
     }
-    (void)json_object_set_new(object, "value",
-                              s->certified ? tool_json_real(s->certificate.value) : json_null());
-    (void)json_object_set_new(object, "certificate",
-                              s->certified ? tool_certificate_json(&s->certificate) : json_null());
+    (void)tool_json_put(object, "value:o certificate:o",
+                        s->certified ? tool_json_real(s->certificate.value) : json_null(),
+                        s->certified ? tool_certificate_json(&s->certificate) : json_null());
     if (!p->settings.per_head) return;
     json_t *heads = json_array();
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
@@ -287,8 +278,7 @@ static void set_solution(json_t *object, const tool_problem *p, const tool_solut
             s->certified ? tool_certificate_json(&s->head_certificates[k]) : json_object();
         ota_status status = s->heads[k].status;
         if (status == OTA_PARTIAL && !p->settings.allow_partial) status = OTA_NOT_CONVERGED;
-        (void)json_object_set_new(head, "status", json_string(ota_status_word(status)));
-        (void)json_object_set_new(head, "rounds", json_integer(s->heads[k].rounds));
+        (void)tool_json_put(head, "status:s rounds:I", ota_status_word(status), s->heads[k].rounds);
         (void)json_array_append_new(heads, head);
     }
     (void)json_object_set_new(object, "heads", heads);
@@ -296,12 +286,11 @@ static void set_solution(json_t *object, const tool_problem *p, const tool_solut
 
 json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
                            const tool_solution *solution) {
-    json_t *object = json_object();
-    (void)json_object_set_new(object, "command", json_string(context->command->name));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
+    json_t *object =
+        tool_json_put(json_object(), "command:s version:s", context->command->name, ota_version());
     set_solution(object, problem, solution);
-    (void)json_object_set_new(object, "outputs", json_object());
-    (void)json_object_set(object, "warnings", context->warnings);
+    (void)tool_json_put(object, "outputs:o warnings:o", json_object(),
+                        json_incref(context->warnings));
     return object;
 }
 
@@ -318,9 +307,8 @@ int tool_solution_verdict(tool_context *context, const tool_problem *problem,
         return 0;
     }
     ota_error error = {.field = "tolerance",
-                       .hint =
-                           "raise --max-rounds or --temperature, try --solver newton, or take what "
-                           "there is with --allow-partial"};
+                       .hint = "raise --max-rounds or --temperature, try --solver newton, or take "
+                               "what there is with --allow-partial"};
     (void)snprintf(error.message, sizeof error.message,
                    "%s did not converge: row error %.2g and column error %.2g after %" PRId64
                    " rounds",
@@ -351,6 +339,15 @@ static const char *format_bytes(size_t bytes, char *text, size_t size) {
     return text;
 }
 
+void tool_certificate_print(FILE *stream, const ota_certificate *c) {
+    (void)fprintf(stream, "errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
+    if (isfinite(c->gap)) (void)fprintf(stream, ", gap %.2g", c->gap);
+    (void)fprintf(stream, "\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
+                  c->receiver_max, c->receiver_min, c->delta);
+    (void)fprintf(stream, "rows        entropy %.4g nats, support %.4g keys\n", c->entropy,
+                  c->support);
+}
+
 void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solution *s) {
     char time[40], bytes[40];
     (void)fprintf(stream, "method      %s\n", p->method);
@@ -362,12 +359,7 @@ void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solutio
                   p->batch, p->heads, p->queries, p->keys, p->width, tool_type_name(p->type));
     const ota_certificate *c = &s->certificate;
     if (s->certified) {
-        (void)fprintf(stream, "errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
-        if (isfinite(c->gap)) (void)fprintf(stream, ", gap %.2g", c->gap);
-        (void)fprintf(stream, "\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
-                      c->receiver_max, c->receiver_min, c->delta);
-        (void)fprintf(stream, "rows        entropy %.4g nats, support %.4g keys\n", c->entropy,
-                      c->support);
+        tool_certificate_print(stream, c);
     } else {
         (void)fprintf(stream, "errors      not judged above 2^28 pairs; --certify does it\n");
     }

@@ -22,10 +22,7 @@ static bool write_tensors(const char *path, const statement_tensor *tensors, int
         code = tool_write_safetensors_header(output, arrays, (size_t)count, &error);
     else if (code == 0)
         code = tool_write_safetensors(output, arrays, (size_t)count, NULL, 0, &error);
-    if (code == 0)
-        code = tool_output_commit(output, &error);
-    else
-        tool_output_abort(output);
+    code = tool_output_end(output, code, &error);
     free(arrays);
     return code == 0;
 }

@@ -6,15 +6,15 @@
 
 typedef struct size_flag {
     const char *name;
-    size_t given, range, chosen; /* offsets in tool_settings, tool_study, study_sizes */
+    size_t given, range, chosen; /* offsets in tool_settings, statement_study, study_sizes */
 } size_flag;
 
 static const size_flag flags[] = {
-    {"size", offsetof(tool_settings, size), offsetof(tool_study, size),
+    {"size", offsetof(tool_settings, size), offsetof(statement_study, size),
      offsetof(study_sizes, size)},
-    {"samples", offsetof(tool_settings, samples), offsetof(tool_study, samples),
+    {"samples", offsetof(tool_settings, samples), offsetof(statement_study, samples),
      offsetof(study_sizes, samples)},
-    {"rounds", offsetof(tool_settings, rounds), offsetof(tool_study, rounds),
+    {"rounds", offsetof(tool_settings, rounds), offsetof(statement_study, rounds),
      offsetof(study_sizes, rounds)},
 };
 enum { FLAGS = (int)(sizeof flags / sizeof flags[0]) };
@@ -23,11 +23,11 @@ static const tool_whole *given_of(const tool_context *context, const size_flag *
     return (const tool_whole *)(const void *)((const char *)&context->settings + flag->given);
 }
 
-static const study_range *range_of(const tool_study *study, const size_flag *flag) {
+static const study_range *range_of(const statement_study *study, const size_flag *flag) {
     return (const study_range *)(const void *)((const char *)study + flag->range);
 }
 
-study_sizes tool_study_sizes(const tool_context *context, const tool_study *study) {
+study_sizes tool_study_sizes(const tool_context *context, const statement_study *study) {
     study_sizes sizes = {0};
     for (int k = 0; k < FLAGS; k++) {
         const tool_whole *given = given_of(context, &flags[k]);
@@ -47,8 +47,8 @@ static int check_flag(tool_context *context, const size_flag *flag) {
         return tool_refuse_flag(context, flag->name, "give -o a folder or a page F.html",
                                 "--%s belongs to the studies, and none is written", flag->name);
     }
-    for (int k = 0; k < tool_study_count; k++) {
-        const tool_study *study = &tool_studies[k];
+    for (int k = 0; k < statement_study_count; k++) {
+        const statement_study *study = &statement_studies[k];
         const study_range *range = range_of(study, flag);
         if (range->usual == 0 || !tool_check_chosen(context, study->id)) continue;
         taken = true;

@@ -30,12 +30,13 @@ static id_outcome *id_of(verification *v, const char *id) {
 }
 
 /* NO_MODEL where --model was not given. Returns 0 or the exit code. */
-static int find_model_kind(tool_context *context, tool_model_kind *kind) {
+static int find_model_kind(tool_context *context, statement_model_kind *kind) {
     *kind = NO_MODEL;
     if (context->settings.model == NULL) return 0;
     ota_error error = {.message = ""};
     int64_t positions = 0;
-    const ota_status status = tool_model_kind_of(context->settings.model, kind, &positions, &error);
+    const ota_status status =
+        statement_model_kind_of(context->settings.model, kind, &positions, &error);
     if (status != OTA_OK) return tool_fail_status(context, status, &error);
     if (positions >= MODEL_TOKENS) return 0;
     return tool_refuse_flag(context, "model", NULL,
@@ -45,16 +46,16 @@ static int find_model_kind(tool_context *context, tool_model_kind *kind) {
 
 static int choose(verification *v) {
     int most = 0;
-    for (int g = 0; g < tool_check_group_count; g++) most += tool_check_groups[g]->count;
+    for (int g = 0; g < statement_group_count; g++) most += statement_groups[g]->count;
     v->outcomes = calloc((size_t)most, sizeof *v->outcomes);
     v->ids = calloc((size_t)most, sizeof *v->ids);
     if (v->outcomes == NULL || v->ids == NULL) {
         return tool_fail_status(v->context, OTA_ENOMEM, &(ota_error){.message = "out of memory"});
     }
-    for (int g = 0; g < tool_check_group_count; g++) {
-        if (v->kind > tool_check_groups[g]->model) continue;
-        for (int k = 0; k < tool_check_groups[g]->count; k++) {
-            const tool_check *check = &tool_check_groups[g]->checks[k];
+    for (int g = 0; g < statement_group_count; g++) {
+        if (v->kind > statement_groups[g]->model) continue;
+        for (int k = 0; k < statement_groups[g]->count; k++) {
+            const statement_check *check = &statement_groups[g]->checks[k];
             if (!tool_check_chosen(v->context, check->id)) continue;
             v->outcomes[v->count++].check = check;
             id_of(v, check->id)->checks++;
@@ -84,28 +85,38 @@ uint64_t tool_check_dice(const tool_context *context, const char *id, const char
     return x ^ (x >> 32);
 }
 
-static bool holds(const tool_check *check, double value) {
-    return check->relation == AT_MOST ? value <= check->tolerance : value >= check->tolerance;
+static bool holds(const statement_check *check, double value) {
+    return check->at_least ? value >= check->tolerance : value <= check->tolerance;
 }
 
-static double measure(verification *v, const tool_check *check, int64_t repeat, double fault) {
+static double measure(verification *v, const statement_check *check, int64_t repeat, double fault) {
     v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
-    v->trial.used = 0;
     v->trial.fault = fault;
     v->trial.planted = false;
-    return check->measure(&v->trial);
+    double worst = NAN;
+    for (int draw = 0; draw == 0 || draw < check->draws; draw++) {
+        v->trial.draw = draw;
+        v->trial.used = 0;
+        v->trial.end = NULL;
+        const double value = check->measure(&v->trial);
+        if (v->trial.end != NULL) v->trial.end(v->trial.kept);
+        if (draw == 0)
+            worst = value;
+        else
+            worst = check->at_least ? -worse(-worst, -value) : worse(worst, value);
+    }
+    return worst;
 }
 
 static void run_check(verification *v, outcome *o, int64_t repeats) {
     const int64_t begun = tool_now_ns();
-    const tool_check *check = o->check;
+    const statement_check *check = o->check;
     o->right = true;
     for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
         const double value = measure(v, check, k, 0.0);
         const bool this_holds = holds(check, value);
-        const bool further =
-            check->relation == AT_MOST ? !(value <= o->value) : !(value >= o->value);
-        o->right = this_holds == check->expected;
+        const bool further = check->at_least ? !(value >= o->value) : !(value <= o->value);
+        o->right = this_holds != check->printed;
         /* A value that came out wrong is the one to show. */
         if (k == 0 || further || !o->right) o->value = value;
         if (k == 0 || !o->right) o->holds = this_holds;
@@ -113,10 +124,10 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
     o->seconds = (double)(tool_now_ns() - begun) * 1e-9;
 }
 
-static void plant_fault(verification *v, const tool_check *check) {
-    if (check->form != CORRECTED || !check->expected) return;
+static void plant_fault(verification *v, const statement_check *check) {
+    if (check->printed) return;
     const double size = check->tolerance > 0.0 ? 10.0 * check->tolerance : 1.0;
-    const double value = measure(v, check, 0, check->relation == AT_MOST ? size : -size);
+    const double value = measure(v, check, 0, check->at_least ? -size : size);
     if (v->trial.planted && !holds(check, value)) id_of(v, check->id)->noticed++;
 }
 
@@ -156,12 +167,12 @@ static int run_all(verification *v) {
 
 /* ---- showing ---- */
 
-const char *tool_relation_text(const tool_check *check) {
-    return check->relation == AT_MOST ? "<=" : ">=";
+const char *tool_relation_text(const statement_check *check) {
+    return check->at_least ? ">=" : "<=";
 }
 
-const char *tool_form_text(const tool_check *check) {
-    return check->form == CORRECTED ? "corrected" : "printed";
+const char *tool_form_text(const statement_check *check) {
+    return check->printed ? "printed" : "corrected";
 }
 
 static int ids_right(const verification *v) {
@@ -177,50 +188,38 @@ static int ids_noticed(const verification *v) {
 }
 
 static json_t *check_json(const outcome *o) {
-    const tool_check *check = o->check;
-    json_t *row = json_object();
-    (void)json_object_set_new(row, "id", json_string(check->id));
-    (void)json_object_set_new(row, "form", json_string(tool_form_text(check)));
-    (void)json_object_set_new(row, "claim", json_string(check->claim));
-    (void)json_object_set_new(row, "value", tool_json_real(o->value));
-    (void)json_object_set_new(row, "relation", json_string(tool_relation_text(check)));
-    (void)json_object_set_new(row, "tolerance", tool_json_real(check->tolerance));
-    (void)json_object_set_new(row, "expected", json_boolean(check->expected));
-    (void)json_object_set_new(row, "holds", json_boolean(o->holds));
-    (void)json_object_set_new(row, "seconds", tool_json_real(o->seconds));
+    const statement_check *check = o->check;
+    json_t *row = tool_json_put(
+        json_object(),
+        "id:s form:s claim:s value:r relation:s tolerance:r expected:b holds:b seconds:r",
+        check->id, tool_form_text(check), check->claim, o->value, tool_relation_text(check),
+        check->tolerance, !check->printed, o->holds, o->seconds);
     return row;
 }
 
 static json_t *verification_json(const verification *v) {
     const bool self_test = v->context->settings.self_test;
     json_t *object = json_object(), *rows = json_array();
-    (void)json_object_set_new(object, "command", json_string("verify"));
-    (void)json_object_set_new(object, "version", json_string(ota_version()));
+    (void)tool_json_put(object, "command:s version:s", "verify", ota_version());
     if (self_test) {
         for (int k = 0; k < v->id_count; k++) {
-            json_t *row = json_object();
-            (void)json_object_set_new(row, "id", json_string(v->ids[k].id));
-            (void)json_object_set_new(row, "noticed", json_boolean(v->ids[k].noticed > 0));
+            json_t *row =
+                tool_json_put(json_object(), "id:s noticed:b", v->ids[k].id, v->ids[k].noticed > 0);
             (void)json_array_append_new(rows, row);
         }
-        (void)json_object_set_new(object, "self_test", rows);
-        (void)json_object_set_new(object, "ids_noticed", json_integer(ids_noticed(v)));
+        (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v));
     } else {
         for (int k = 0; k < v->count; k++) {
             (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
         }
-        (void)json_object_set_new(object, "checks", rows);
-        (void)json_object_set_new(object, "ids_ok", json_integer(ids_right(v)));
+        (void)tool_json_put(object, "checks:o ids_ok:i", rows, ids_right(v));
         if (v->context->settings.out != NULL && !v->context->interrupted) {
             (void)json_object_set_new(object, "outputs",
                                       json_pack("{s:s}", "out", v->context->settings.out));
         }
     }
-    (void)json_object_set_new(object, "ids", json_integer(v->id_count));
-    (void)json_object_set_new(object, "ids_checked", json_integer(v->id_count));
-    (void)json_object_set_new(object, "pending", json_array());
-    (void)json_object_set_new(object, "seconds", tool_json_real(v->seconds));
-    (void)json_object_set(object, "warnings", v->context->warnings);
+    (void)tool_json_put(object, "ids:i ids_checked:i pending:o seconds:r warnings:o", v->id_count,
+                        v->id_count, json_array(), v->seconds, json_incref(v->context->warnings));
     return object;
 }
 
@@ -242,8 +241,8 @@ static void print_table(const verification *v) {
         (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
                      tool_form_text(o->check), o->value, tool_relation_text(o->check),
                      o->check->tolerance, result, o->check->claim);
-        printed += o->check->form == PRINTED;
-        refuted += o->check->form == PRINTED && !o->holds;
+        printed += o->check->printed;
+        refuted += o->check->printed && !o->holds;
     }
     (void)printf("%d ids: %d right; %d checks in %.2f s\n", v->id_count, ids_right(v), v->count,
                  v->seconds);

@@ -41,15 +41,13 @@ static double *product(trial *t, const double *p, const double *v, int64_t n, in
 static double equivariance(trial *t) {
     double most = 0.0;
     static const char *const methods[] = {"softmax/exact", "softmax", "relaxed:1", "capped:1.3"};
-    for (int trials = 0; trials < 12; trials++) {
-        double *s = scores_of(t, N, N, trials % CHARACTERS), *turned = numbers(t, PAIRS);
-        const int64_t *rows = shuffled(t, N), *columns = shuffled(t, N);
-        for (int k = 0; k < PAIRS; k++) turned[k] = s[rows[k / N] * N + columns[k % N]];
-        head *a = tool_plan_of(t, N, N, s, methods[trials % 4], 0.8, 1e-14);
-        head *b = tool_plan_of(t, N, N, turned, methods[trials % 4], 0.8, 1e-14);
-        for (int k = 0; k < PAIRS; k++) {
-            most = worse(most, fabs(b->p[k] - a->p[rows[k / N] * N + columns[k % N]]));
-        }
+    double *s = scores_of(t, N, N, t->draw % CHARACTERS), *turned = numbers(t, PAIRS);
+    const int64_t *rows = shuffled(t, N), *columns = shuffled(t, N);
+    for (int k = 0; k < PAIRS; k++) turned[k] = s[rows[k / N] * N + columns[k % N]];
+    head *a = statement_plan(t, N, N, s, methods[t->draw % 4], 0.8, 1e-14);
+    head *b = statement_plan(t, N, N, turned, methods[t->draw % 4], 0.8, 1e-14);
+    for (int k = 0; k < PAIRS; k++) {
+        most = worse(most, fabs(b->p[k] - a->p[rows[k / N] * N + columns[k % N]]));
     }
     return most;
 }
@@ -67,13 +65,13 @@ static double head_equivariance(trial *t) {
             turned[which][at] = source[which][row * WIDTH + at % WIDTH];
         }
     }
-    head *a = tool_attention_head(t, N, N, WIDTH, q, k);
-    head *b = tool_attention_head(t, N, N, WIDTH, turned[0], turned[1]);
+    head *a = statement_attention_head(t, N, N, WIDTH, q, k);
+    head *b = statement_attention_head(t, N, N, WIDTH, turned[0], turned[1]);
     a->values = v;
     b->values = turned[2];
     a->values_width = b->values_width = WIDTH;
-    tool_solve_head(t, a, "ceta", 1.0, 1e-14);
-    tool_solve_head(t, b, "ceta", 1.0, 1e-14);
+    statement_solve(t, a, "ceta", 1.0, 1e-14);
+    statement_solve(t, b, "ceta", 1.0, 1e-14);
     for (int at = 0; at < N * WIDTH; at++) {
         most = worse(most, fabs(b->out[at] - a->out[rows[at / WIDTH] * WIDTH + at % WIDTH]));
     }
@@ -82,26 +80,21 @@ static double head_equivariance(trial *t) {
 
 static double equal_receivers(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        head *h =
-            tool_plan_of(t, N, N, scores_of(t, N, N, trials % CHARACTERS), "ceta", 0.7, 1e-12);
-        for (int j = 0; j < N; j++) most = worse(most, fabs(h->columns[j] - 1.0));
-    }
+    head *h = statement_plan(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS), "ceta", 0.7, 1e-12);
+    for (int j = 0; j < N; j++) most = worse(most, fabs(h->columns[j] - 1.0));
     return most;
 }
 
 static double mean_kept(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        head *h = tool_head(t, N, N, scores_of(t, N, N, trials % CHARACTERS));
-        h->values = normals(t, N * WIDTH, 1.0);
-        h->values_width = WIDTH;
-        tool_solve_head(t, h, "ceta", 0.7, 1e-13);
-        for (int k = 0; k < WIDTH; k++) {
-            double mean = 0.0;
-            for (int i = 0; i < N; i++) mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]);
-            most = worse(most, fabs(mean / N));
-        }
+    head *h = statement_head(t, N, N, scores_of(t, N, N, t->draw % CHARACTERS));
+    h->values = normals(t, N * WIDTH, 1.0);
+    h->values_width = WIDTH;
+    statement_solve(t, h, "ceta", 0.7, 1e-13);
+    for (int k = 0; k < WIDTH; k++) {
+        double mean = 0.0;
+        for (int i = 0; i < N; i++) mean += (h->out[i * WIDTH + k] - h->values[i * WIDTH + k]);
+        most = worse(most, fabs(mean / N));
     }
     return most;
 }
@@ -110,11 +103,11 @@ static double mean_kept(trial *t) {
 static double mean_shift_identity(trial *t) {
     double most = 0.0, shift[WIDTH];
     for (int64_t rounds = 1; rounds < 6; rounds++) {
-        head *h = tool_head(t, N, N, normals(t, PAIRS, 1.5));
+        head *h = statement_head(t, N, N, normals(t, PAIRS, 1.5));
         h->options.rounds = rounds;
         h->values = normals(t, N * WIDTH, 1.0);
         h->values_width = WIDTH;
-        tool_solve_head(t, h, "ceta", 0.3, 0.0);
+        statement_solve(t, h, "ceta", 0.3, 0.0);
         double mass[N];
         ota_receiver receiver;
         if (ota_receiver_of(h->p, N, N, mass, &receiver, NULL) < 0 ||
@@ -135,57 +128,45 @@ static double mean_shift_identity(trial *t) {
 static double hull(trial *t) {
     static const char *const methods[] = {"softmax",   "ceta",       "elastic:0.5,3",
                                           "sparsemax", "capped:1.5", "hard/exact"};
-    double most = 0.0;
-    for (int trials = 0; trials < 6; trials++) {
-        head *h = tool_head(t, N, N, normals(t, PAIRS, 2.0));
-        h->values = normals(t, N * WIDTH, 1.0);
-        h->values_width = WIDTH;
-        tool_solve_head(t, h, methods[trials], 0.5, 0.0);
-        double excess = NAN;
-        (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
-        most = worse(most, seen_number(t, excess));
-    }
-    return most;
+    head *h = statement_head(t, N, N, normals(t, PAIRS, 2.0));
+    h->values = normals(t, N * WIDTH, 1.0);
+    h->values_width = WIDTH;
+    statement_solve(t, h, methods[t->draw], 0.5, 0.0);
+    double excess = NAN;
+    (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
+    return fmax(0.0, seen_number(t, excess));
 }
 
 static double hull_formula(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        double *v = normals(t, N * WIDTH, 1.0), *out = normals(t, N * WIDTH, 1.0);
-        double excess = NAN, formula = 0.0;
-        (void)ota_hull_excess(out, v, N, N, WIDTH, &excess, NULL);
-        for (int at = 0; at < N * WIDTH; at++) {
-            double low = HUGE_VAL, high = -HUGE_VAL;
-            for (int j = 0; j < N; j++) {
-                low = fmin(low, v[j * WIDTH + at % WIDTH]);
-                high = fmax(high, v[j * WIDTH + at % WIDTH]);
-            }
-            formula = fmax(formula, fmax(low - out[at], out[at] - high));
+    double *v = normals(t, N * WIDTH, 1.0), *out = normals(t, N * WIDTH, 1.0);
+    double excess = NAN, formula = 0.0;
+    (void)ota_hull_excess(out, v, N, N, WIDTH, &excess, NULL);
+    for (int at = 0; at < N * WIDTH; at++) {
+        double low = HUGE_VAL, high = -HUGE_VAL;
+        for (int j = 0; j < N; j++) {
+            low = fmin(low, v[j * WIDTH + at % WIDTH]);
+            high = fmax(high, v[j * WIDTH + at % WIDTH]);
         }
-        most = worse(most, fabs(seen_number(t, excess) - formula));
+        formula = fmax(formula, fmax(low - out[at], out[at] - high));
     }
-    return most;
+    return fabs(seen_number(t, excess) - formula);
 }
 
 /* ||T(X) - T(Y)|| / ||X - Y|| of a fixed plan; `formula`: its distance from loops. */
 static double nonexpansion(trial *t, bool residual, bool formula) {
-    double most = 0.0;
-    for (int trials = 0; trials < 40; trials++) {
-        const double alpha = residual ? uniform(t) : 1.0;
-        head *h = tool_plan_of(t, N, N, normals(t, PAIRS, 2.0), trials % 2 ? "softmax" : "ceta",
-                               0.5, 1e-12);
-        double *x = normals(t, N * WIDTH, 1.0), *y = normals(t, N * WIDTH, 1.0), ratio = NAN;
-        (void)ota_nonexpansion(h->p, x, y, N, N, WIDTH, alpha, &ratio, NULL);
-        ratio = seen_number(t, ratio);
-        double *px = product(t, h->p, x, N, N, WIDTH), *py = product(t, h->p, y, N, N, WIDTH);
-        for (int k = 0; k < N * WIDTH; k++) {
-            px[k] = (1.0 - alpha) * x[k] + alpha * px[k];
-            py[k] = (1.0 - alpha) * y[k] + alpha * py[k];
-        }
-        const double loops = row_norm(px, py, N, WIDTH) / row_norm(x, y, N, WIDTH);
-        most = worse(most, formula ? fabs(ratio - loops) : ratio);
+    const double alpha = residual ? uniform(t) : 1.0;
+    head *h = statement_plan(t, N, N, normals(t, PAIRS, 2.0), t->draw % 2 ? "softmax" : "ceta", 0.5,
+                             1e-12);
+    double *x = normals(t, N * WIDTH, 1.0), *y = normals(t, N * WIDTH, 1.0), ratio = NAN;
+    (void)ota_nonexpansion(h->p, x, y, N, N, WIDTH, alpha, &ratio, NULL);
+    ratio = seen_number(t, ratio);
+    double *px = product(t, h->p, x, N, N, WIDTH), *py = product(t, h->p, y, N, N, WIDTH);
+    for (int k = 0; k < N * WIDTH; k++) {
+        px[k] = (1.0 - alpha) * x[k] + alpha * px[k];
+        py[k] = (1.0 - alpha) * y[k] + alpha * py[k];
     }
-    return most;
+    const double loops = row_norm(px, py, N, WIDTH) / row_norm(x, y, N, WIDTH);
+    return formula ? fabs(ratio - loops) : ratio;
 }
 
 static double plan_nonexpansive(trial *t) { return nonexpansion(t, false, false); }
@@ -195,21 +176,17 @@ static double residual_nonexpansion_formula(trial *t) { return nonexpansion(t, t
 
 /* The plan is no longer fixed: X -> P(X X^T) X, small moves of X. */
 static double full_map(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 60; trials++) {
-        double *x = normals(t, N * WIDTH, 1.0), *y = copy_of(t, x, N * WIDTH);
-        for (int k = 0; k < N * WIDTH; k++) y[k] += 1e-5 * normal(t);
-        double *out[2];
-        for (int side = 0; side < 2; side++) {
-            double *z = side == 0 ? x : y;
-            head *h = tool_attention_head(t, N, N, WIDTH, z, copy_of(t, z, N * WIDTH));
-            h->problem.scale = 1.0;
-            tool_solve_head(t, h, "ceta", 0.3, 1e-13);
-            out[side] = product(t, h->p, z, N, N, WIDTH);
-        }
-        most = worse(most, row_norm(out[0], out[1], N, WIDTH) / row_norm(x, y, N, WIDTH));
+    double *x = normals(t, N * WIDTH, 1.0), *y = copy_of(t, x, N * WIDTH);
+    for (int k = 0; k < N * WIDTH; k++) y[k] += 1e-5 * normal(t);
+    double *out[2];
+    for (int side = 0; side < 2; side++) {
+        double *z = side == 0 ? x : y;
+        head *h = statement_attention_head(t, N, N, WIDTH, z, copy_of(t, z, N * WIDTH));
+        h->problem.scale = 1.0;
+        statement_solve(t, h, "ceta", 0.3, 1e-13);
+        out[side] = product(t, h->p, z, N, N, WIDTH);
     }
-    return most;
+    return row_norm(out[0], out[1], N, WIDTH) / row_norm(x, y, N, WIDTH);
 }
 
 /* ---- how far a plan moves ---- */
@@ -228,8 +205,8 @@ static moved *move(trial *t, int64_t n, double *s, double *other, const char *me
     x->s = s;
     x->other = other;
     x->tau = tau;
-    x->p = tool_plan_of(t, n, n, s, method, tau, 1e-13);
-    x->q = tool_plan_of(t, n, n, other, method, tau, 1e-13);
+    x->p = statement_plan(t, n, n, s, method, tau, 1e-13);
+    x->q = statement_plan(t, n, n, other, method, tau, 1e-13);
     x->l1 = l1_between(x->p->p, x->q->p, n * n);
     ota_gauge_result gauge = {.residual = NAN};
     (void)ota_gauge(s, other, OTA_F64, n, n, NULL, NULL, &gauge, NULL);
@@ -256,14 +233,12 @@ static moved *random_move(trial *t, int kind, const char *method) {
 
 static double printed_score_bound(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 60; trials++) {
-        const moved *x = random_move(t, trials, "ceta");
-        double sup = 0.0;
-        for (int k = 0; k < PAIRS; k++) sup = fmax(sup, fabs(x->s[k] - x->other[k]));
-        const double bound = seen_too(t, x->bounds.printed);
-        most = worse(most, fabs(bound - N / x->tau * sup) / bound);
-        most = worse(most, x->l1 / bound - 1.0);
-    }
+    const moved *x = random_move(t, t->draw, "ceta");
+    double sup = 0.0;
+    for (int k = 0; k < PAIRS; k++) sup = fmax(sup, fabs(x->s[k] - x->other[k]));
+    const double bound = seen_too(t, x->bounds.printed);
+    most = worse(most, fabs(bound - N / x->tau * sup) / bound);
+    most = worse(most, x->l1 / bound - 1.0);
     return most;
 }
 
@@ -300,12 +275,10 @@ static double softmax_breaks_bound(trial *t) {
 
 static double sharp_score_bound(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 60; trials++) {
-        const moved *x = random_move(t, trials, "ceta");
-        const double bound = seen_too(t, x->bounds.sharp);
-        most = worse(most, fabs(bound - 2.0 * N * tanh(x->residual / (2.0 * x->tau))) / bound);
-        most = worse(most, x->l1 / bound - 1.0);
-    }
+    const moved *x = random_move(t, t->draw, "ceta");
+    const double bound = seen_too(t, x->bounds.sharp);
+    most = worse(most, fabs(bound - 2.0 * N * tanh(x->residual / (2.0 * x->tau))) / bound);
+    most = worse(most, x->l1 / bound - 1.0);
     return most;
 }
 
@@ -324,23 +297,21 @@ static double sharp_attained(trial *t) {
 static double family_bound(trial *t) {
     static const char *const methods[] = {"softmax", "relaxed:0.5", "capped:1.3", "ceta"};
     double most = 0.0;
-    for (int trials = 0; trials < 60; trials++) {
-        const moved *x = random_move(t, trials, methods[trials % 4]);
-        double widest = 0.0, difference[N];
-        for (int i = 0; i < N; i++) {
-            for (int j = 0; j < N; j++) difference[j] = x->s[i * N + j] - x->other[i * N + j];
-            const double osc = spread_of(difference, N);
-            widest = fmax(widest, osc);
-            if (trials % 4 == 0) {
-                most = worse(most, l1_between(x->p->p + i * N, x->q->p + i * N, N) /
-                                           (2.0 * tanh(osc / (4.0 * x->tau))) -
-                                       1.0);
-            }
+    const moved *x = random_move(t, t->draw, methods[t->draw % 4]);
+    double widest = 0.0, difference[N];
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < N; j++) difference[j] = x->s[i * N + j] - x->other[i * N + j];
+        const double osc = spread_of(difference, N);
+        widest = fmax(widest, osc);
+        if (t->draw % 4 == 0) {
+            most = worse(most, l1_between(x->p->p + i * N, x->q->p + i * N, N) /
+                                       (2.0 * tanh(osc / (4.0 * x->tau))) -
+                                   1.0);
         }
-        const double bound = seen_too(t, x->bounds.family);
-        most = worse(most, fabs(bound - 2.0 * N * tanh(widest / (4.0 * x->tau))) / bound);
-        most = worse(most, x->l1 / bound - 1.0);
     }
+    const double bound = seen_too(t, x->bounds.family);
+    most = worse(most, fabs(bound - 2.0 * N * tanh(widest / (4.0 * x->tau))) / bound);
+    most = worse(most, x->l1 / bound - 1.0);
     return most;
 }
 
@@ -349,8 +320,8 @@ static double row_bound_attained(trial *t) {
     double least = HUGE_VAL;
     for (int k = 1; k < 6; k++) {
         double z[2] = {-0.3 * k, 0.3 * k}, w[2] = {0.3 * k, -0.3 * k};
-        head *p = tool_plan_of(t, 1, 2, z, "softmax", 1.0, 0.0);
-        head *q = tool_plan_of(t, 1, 2, w, "softmax", 1.0, 0.0);
+        head *p = statement_plan(t, 1, 2, z, "softmax", 1.0, 0.0);
+        head *q = statement_plan(t, 1, 2, w, "softmax", 1.0, 0.0);
         ota_score_bounds bounds;
         if (ota_score_bounds_of(z, w, 1, 2, 1.0, NAN, NULL, &bounds, NULL) < 0) return NAN;
         least = fmin(least, l1_between(p->p, q->p, 2) / seen_number(t, bounds.row));
@@ -361,22 +332,19 @@ static double row_bound_attained(trial *t) {
 /* Use of the output bounds: printed and sharp, each against its own formula as well. */
 static double output_bound(trial *t, bool sharp) {
     double most = 0.0;
-    for (int trials = 0; trials < 40; trials++) {
-        const moved *x = random_move(t, trials, "ceta");
-        double *v = normals(t, N * WIDTH, 1.0), *w = copy_of(t, v, N * WIDTH), diameter = 0.0;
-        for (int k = 0; k < N * WIDTH; k++) w[k] += trials % 3 == 0 ? 0.0 : 0.1 * normal(t);
-        ota_output_bounds bounds;
-        if (ota_output_bounds_of(&x->bounds, v, w, N, WIDTH, &bounds, NULL) < 0) return NAN;
-        for (int j = 0; j < N * N; j++)
-            diameter = fmax(diameter, row_norm(w + j / N * WIDTH, w + j % N * WIDTH, 1, WIDTH));
-        double *a = product(t, x->p->p, v, N, N, WIDTH), *b = product(t, x->q->p, w, N, N, WIDTH);
-        const double part = sharp
-                                ? fmin(1.0, N / 2.0 * tanh(x->residual / (2.0 * x->tau))) * diameter
-                                : N / x->tau * x->bounds.sup * row_norm(w, NULL, N, WIDTH);
-        const double bound = seen_too(t, sharp ? bounds.sharp : bounds.printed);
-        most = worse(most, fabs(bound - row_norm(v, w, N, WIDTH) - part) / bound);
-        most = worse(most, row_norm(a, b, N, WIDTH) / bound - 1.0);
-    }
+    const moved *x = random_move(t, t->draw, "ceta");
+    double *v = normals(t, N * WIDTH, 1.0), *w = copy_of(t, v, N * WIDTH), diameter = 0.0;
+    for (int k = 0; k < N * WIDTH; k++) w[k] += t->draw % 3 == 0 ? 0.0 : 0.1 * normal(t);
+    ota_output_bounds bounds;
+    if (ota_output_bounds_of(&x->bounds, v, w, N, WIDTH, &bounds, NULL) < 0) return NAN;
+    for (int j = 0; j < N * N; j++)
+        diameter = fmax(diameter, row_norm(w + j / N * WIDTH, w + j % N * WIDTH, 1, WIDTH));
+    double *a = product(t, x->p->p, v, N, N, WIDTH), *b = product(t, x->q->p, w, N, N, WIDTH);
+    const double part = sharp ? fmin(1.0, N / 2.0 * tanh(x->residual / (2.0 * x->tau))) * diameter
+                              : N / x->tau * x->bounds.sup * row_norm(w, NULL, N, WIDTH);
+    const double bound = seen_too(t, sharp ? bounds.sharp : bounds.printed);
+    most = worse(most, fabs(bound - row_norm(v, w, N, WIDTH) - part) / bound);
+    most = worse(most, row_norm(a, b, N, WIDTH) / bound - 1.0);
     return most;
 }
 
@@ -386,18 +354,16 @@ static double sharp_output_bound(trial *t) { return output_bound(t, true); }
 /* <S - T, P - Q> = tau (KL(P|Q) + KL(Q|P)), relative: both by loops and by the call. */
 static double energy_identity(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const moved *x = random_move(t, 2 * trials, "ceta");
-        long double energy = 0.0L, divergence = 0.0L;
-        for (int k = 0; k < PAIRS; k++) {
-            const long double d = (long double)x->p->p[k] - x->q->p[k];
-            energy += ((long double)x->s[k] - x->other[k]) * d;
-            divergence += x->tau * d * (logl(x->p->p[k]) - logl(x->q->p[k]));
-        }
-        most = worse(most, fabs((double)(energy / divergence - 1.0L)));
-        most = worse(most, fabs(seen_too(t, x->change.energy) / (double)energy - 1.0));
-        most = worse(most, fabs(x->change.jeffreys / (double)divergence - 1.0));
+    const moved *x = random_move(t, 2 * t->draw, "ceta");
+    long double energy = 0.0L, divergence = 0.0L;
+    for (int k = 0; k < PAIRS; k++) {
+        const long double d = (long double)x->p->p[k] - x->q->p[k];
+        energy += ((long double)x->s[k] - x->other[k]) * d;
+        divergence += x->tau * d * (logl(x->p->p[k]) - logl(x->q->p[k]));
     }
+    most = worse(most, fabs((double)(energy / divergence - 1.0L)));
+    most = worse(most, fabs(seen_too(t, x->change.energy) / (double)energy - 1.0));
+    most = worse(most, fabs(x->change.jeffreys / (double)divergence - 1.0));
     return most;
 }
 
@@ -406,23 +372,21 @@ static double energy_identity(trial *t) {
 static double receiver_masses(trial *t) {
     enum { M = 11 };
     double most = 0.0, mass[M], sums[M];
-    for (int trials = 0; trials < 20; trials++) {
-        double *a = numbers(t, N * M);
-        for (int i = 0; i < N; i++) memcpy(a + i * M, distribution(t, M, 1.5), M * sizeof *a);
-        ota_receiver receiver;
-        if (ota_receiver_of(a, N, M, mass, &receiver, NULL) < 0) return NAN;
-        seen(t, mass, M);
-        memset(sums, 0, sizeof sums);
-        for (int k = 0; k < N * M; k++) sums[k % M] += a[k];
-        most = worse(most, farthest(mass, sums, M));
-        most = worse(most, fabs(receiver.total - N));
-    }
+    double *a = numbers(t, N * M);
+    for (int i = 0; i < N; i++) memcpy(a + i * M, distribution(t, M, 1.5), M * sizeof *a);
+    ota_receiver receiver;
+    if (ota_receiver_of(a, N, M, mass, &receiver, NULL) < 0) return NAN;
+    seen(t, mass, M);
+    memset(sums, 0, sizeof sums);
+    for (int k = 0; k < N * M; k++) sums[k % M] += a[k];
+    most = worse(most, farthest(mass, sums, M));
+    most = worse(most, fabs(receiver.total - N));
     return most;
 }
 
 static double golden_imbalance(trial *t) {
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, mass[3];
-    head *h = tool_plan_of(t, 3, 3, s, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 3, 3, s, "softmax", 1.0, 0.0);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, 3, 3, mass, &receiver, NULL) < 0) {
         return t->fault != 0.0 ? HUGE_VAL : NAN;
@@ -432,12 +396,8 @@ static double golden_imbalance(trial *t) {
 }
 
 static double imbalance_of_exact(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 6; trials++) {
-        head *h = tool_plan_of(t, N, N, scores_of(t, N, N, trials), "ceta", 1.0, 1e-12);
-        most = worse(most, h->certificate.delta);
-    }
-    return most;
+    head *h = statement_plan(t, N, N, scores_of(t, N, N, t->draw), "ceta", 1.0, 1e-12);
+    return h->certificate.delta;
 }
 
 /* A_i1 = 1: masses (n, 0, ..., 0), imbalance n - 1. */
@@ -498,63 +458,51 @@ static double flip(trial *t) {
     double l1[2];
     for (int k = 0; k < 2; k++) {
         const double tau = k == 0 ? 1.0 : 1e-4;
-        head *p = tool_plan_of(t, 6, 6, copy_of(t, x->s, 36), "softmax/exact", tau, 1e-10);
-        head *q = tool_plan_of(t, 6, 6, copy_of(t, x->other, 36), "softmax/exact", tau, 1e-10);
+        head *p = statement_plan(t, 6, 6, copy_of(t, x->s, 36), "softmax/exact", tau, 1e-10);
+        head *q = statement_plan(t, 6, 6, copy_of(t, x->other, 36), "softmax/exact", tau, 1e-10);
         l1[k] = l1_between(p->p, q->p, 36);
     }
     return seen_too(t, l1[1] / 12.0) - l1[0] / 12.0;
 }
 
-static const tool_check rows[] = {
-    {"CETA-10", CORRECTED, "rows and columns reordered: plan reordered", equivariance, AT_MOST,
-     1e-12, true},
-    {"CETA-10", CORRECTED, "... and the outputs of a head", head_equivariance, AT_MOST, 1e-12,
-     true},
-    {"CETA-11", CORRECTED, "|receiver mass - 1|", equal_receivers, AT_MOST, N * 1e-12, true},
-    {"CETA-12", CORRECTED, "mean(P V) - mean(V), converged", mean_kept, AT_MOST, N * 1e-13, true},
-    {"CETA-12", CORRECTED, "... and at finite t against (c - 1)^T V / n", mean_shift_identity,
-     AT_MOST, 1e-15, true},
-    {"CETA-13", CORRECTED, "P V outside the box of V, six methods", hull, AT_MOST, 4e-15, true},
-    {"CETA-13", CORRECTED, "the excess against its definition", hull_formula, AT_MOST, 1e-15, true},
-    {"CETA-14", CORRECTED, "expansion of a fixed plan", plan_nonexpansive, AT_MOST, 1.0 + 1e-14,
-     true},
-    {"CETA-14", CORRECTED, "... against loops", plan_nonexpansion_formula, AT_MOST, 1e-14, true},
-    {"CETA-15", CORRECTED, "expansion of (1-a) X + a P X, P fixed", residual_nonexpansive, AT_MOST,
-     1.0 + 1e-14, true},
-    {"CETA-15", CORRECTED, "... against loops", residual_nonexpansion_formula, AT_MOST, 1e-14,
-     true},
-    {"CETA-15", PRINTED, "expansion of X -> P(X) X, were Thm 8 about it", full_map, AT_MOST, 1.0,
-     false},
-    {"CETA-16", CORRECTED, "||P-Q||_1 over (n/tau) sup|S-T|, minus 1; the bound's formula",
-     printed_score_bound, AT_MOST, 1e-12, true},
-    {"CETA-16", PRINTED, "the bound stays out of reach: 1 - best ratio (E17)", bound_not_attained,
-     AT_LEAST, 1e-3, false},
-    {"CETA-16", PRINTED, "softmax lacks this stability: excess over the bound (E17)",
-     softmax_breaks_bound, AT_LEAST, 1e-12, false},
-    {"DER-17", CORRECTED, "||P-Q||_1 over 2n tanh(R/2tau), minus 1; the bound's formula",
-     sharp_score_bound, AT_MOST, 1e-11, true},
-    {"DER-17", CORRECTED, "least ratio on two-permutation scores, n = 2 ... 7", sharp_attained,
-     AT_LEAST, 0.999999, true},
-    {"DER-18", CORRECTED, "softmax rows; softmax, relaxed, capped, exact: ratio minus 1",
-     family_bound, AT_MOST, 1e-11, true},
-    {"DER-18", CORRECTED, "least ratio on two symbols", row_bound_attained, AT_LEAST, 1.0 - 1e-14,
-     true},
-    {"CETA-17", CORRECTED, "output change over the printed bound, minus 1; its formula",
-     printed_output_bound, AT_MOST, 1e-12, true},
-    {"DER-19", CORRECTED, "output change over the sharp bound, minus 1; its formula",
-     sharp_output_bound, AT_MOST, 1e-11, true},
-    {"CETA-18", CORRECTED, "<S-T,P-Q> = tau J(P,Q), relative", energy_identity, AT_MOST, 1e-8,
-     true},
-    {"CETA-19", CORRECTED, "A^T 1 by loops, sum n", receiver_masses, AT_MOST, N * 1e-13, true},
-    {"CETA-20", CORRECTED, "golden imbalance of softmax, call and certificate", golden_imbalance,
-     AT_MOST, 1e-14, true},
-    {"CETA-20", CORRECTED, "imbalance of exact plans", imbalance_of_exact, AT_MOST, N * 1e-12,
-     true},
-    {"CETA-21", CORRECTED, "one-hot rows: masses (n, 0, ...), imbalance n - 1", collapse, AT_MOST,
-     0.0, true},
-    {"CETA-22", CORRECTED, "cells of the property table that came out otherwise", property_table,
-     AT_MOST, 0.0, true},
-    {"CETA-23", CORRECTED, "||P-Q||_1 / 2n after a change of 1e-3: tau 1e-4 less tau 1", flip,
-     AT_LEAST, 0.99, true},
+static const statement_check rows[] = {
+    AT_MOST("CETA-10", "rows and columns reordered: plan reordered", equivariance, 1e-12, 12),
+    AT_MOST("CETA-10", "... and the outputs of a head", head_equivariance, 1e-12),
+    AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, N * 1e-12, 12),
+    AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, N * 1e-13, 12),
+    AT_MOST("CETA-12", "... and at finite t against (c - 1)^T V / n", mean_shift_identity, 1e-15),
+    AT_MOST("CETA-13", "P V outside the box of V, six methods", hull, 4e-15, 6),
+    AT_MOST("CETA-13", "the excess against its definition", hull_formula, 1e-15, 20),
+    AT_MOST("CETA-14", "expansion of a fixed plan", plan_nonexpansive, 1.0 + 1e-14, 40),
+    AT_MOST("CETA-14", "... against loops", plan_nonexpansion_formula, 1e-14, 40),
+    AT_MOST("CETA-15", "expansion of (1-a) X + a P X, P fixed", residual_nonexpansive, 1.0 + 1e-14,
+            40),
+    AT_MOST("CETA-15", "... against loops", residual_nonexpansion_formula, 1e-14, 40),
+    PRINTED_AT_MOST("CETA-15", "expansion of X -> P(X) X, were Thm 8 about it", full_map, 1.0, 60),
+    AT_MOST("CETA-16", "||P-Q||_1 over (n/tau) sup|S-T|, minus 1; the bound's formula",
+            printed_score_bound, 1e-12, 60),
+    PRINTED_AT_LEAST("CETA-16", "the bound stays out of reach: 1 - best ratio (E17)",
+                     bound_not_attained, 1e-3),
+    PRINTED_AT_LEAST("CETA-16", "softmax lacks this stability: excess over the bound (E17)",
+                     softmax_breaks_bound, 1e-12),
+    AT_MOST("DER-17", "||P-Q||_1 over 2n tanh(R/2tau), minus 1; the bound's formula",
+            sharp_score_bound, 1e-11, 60),
+    AT_LEAST("DER-17", "least ratio on two-permutation scores, n = 2 ... 7", sharp_attained,
+             0.999999),
+    AT_MOST("DER-18", "softmax rows; softmax, relaxed, capped, exact: ratio minus 1", family_bound,
+            1e-11, 60),
+    AT_LEAST("DER-18", "least ratio on two symbols", row_bound_attained, 1.0 - 1e-14),
+    AT_MOST("CETA-17", "output change over the printed bound, minus 1; its formula",
+            printed_output_bound, 1e-12, 40),
+    AT_MOST("DER-19", "output change over the sharp bound, minus 1; its formula",
+            sharp_output_bound, 1e-11, 40),
+    AT_MOST("CETA-18", "<S-T,P-Q> = tau J(P,Q), relative", energy_identity, 1e-8, 30),
+    AT_MOST("CETA-19", "A^T 1 by loops, sum n", receiver_masses, N * 1e-13, 20),
+    AT_MOST("CETA-20", "golden imbalance of softmax, call and certificate", golden_imbalance,
+            1e-14),
+    AT_MOST("CETA-20", "imbalance of exact plans", imbalance_of_exact, N * 1e-12, 6),
+    AT_MOST("CETA-21", "one-hot rows: masses (n, 0, ...), imbalance n - 1", collapse, 0.0),
+    AT_MOST("CETA-22", "cells of the property table that came out otherwise", property_table, 0.0),
+    AT_LEAST("CETA-23", "||P-Q||_1 / 2n after a change of 1e-3: tau 1e-4 less tau 1", flip, 0.99),
 };
-CHECK_GROUP(tool_checks_certificates, rows);
+CHECK_GROUP(statement_checks_certificates, rows);

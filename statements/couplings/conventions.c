@@ -7,9 +7,9 @@ enum { N = 6, M = 9 };
 static double blog_attention(trial *t) {
     enum { WIDTH = 16 };
     double most = 0.0, row[M], formula[M];
-    head *h =
-        tool_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0), normals(t, M * WIDTH, 1.0));
-    tool_solve_head(t, h, NULL, 0.0, 0.0);
+    head *h = statement_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0),
+                                       normals(t, M * WIDTH, 1.0));
+    statement_solve(t, h, NULL, 0.0, 0.0);
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) {
             row[j] = dot(h->queries + i * WIDTH, h->keys + j * WIDTH, WIDTH) / sqrt(WIDTH);
@@ -21,7 +21,7 @@ static double blog_attention(trial *t) {
 }
 
 static double blog_columns(trial *t) {
-    head *h = tool_plan_of(t, 2, 2, (double[]){1.0, 0.0, 2.0, 0.0}, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 2, 2, (double[]){1.0, 0.0, 2.0, 0.0}, "softmax", 1.0, 0.0);
     return worse(fabs(h->columns[0] - 1.0), fabs(h->columns[1] - 1.0));
 }
 
@@ -29,10 +29,10 @@ static double column_softmax(trial *t) {
     double most = 0.0;
     double *s = normals(t, N * M, 1.0), *turned = numbers(t, N * M);
     for (int k = 0; k < N * M; k++) turned[k % M * N + k / M] = s[k];
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->problem.axis = OTA_AXIS_COLUMNS;
-    tool_solve_head(t, h, "softmax", 0.8, 0.0);
-    head *other = tool_plan_of(t, M, N, turned, "softmax", 0.8, 0.0);
+    statement_solve(t, h, "softmax", 0.8, 0.0);
+    head *other = statement_plan(t, M, N, turned, "softmax", 0.8, 0.0);
     for (int k = 0; k < N * M; k++) {
         most = worse(most, fabs(h->p[k] - other->p[k % M * N + k / M]));
     }
@@ -43,9 +43,9 @@ static double column_softmax(trial *t) {
 static double column_kkt(trial *t) {
     double most = 0.0;
     const double tau = sqrt(8.0);
-    head *h = tool_head(t, N, M, normals(t, N * M, 3.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 3.0));
     h->problem.axis = OTA_AXIS_COLUMNS;
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    statement_solve(t, h, "softmax", tau, 0.0);
     for (int j = 0; j < M; j++) {
         double level[N];
         for (int i = 0; i < N; i++) {
@@ -58,10 +58,10 @@ static double column_kkt(trial *t) {
 
 static double correlation(trial *t, bool cost) {
     enum { SIZE = 32, WIDTH = 16 };
-    head *h = tool_attention_head(t, SIZE, SIZE, WIDTH, normals(t, SIZE * WIDTH, 1.0),
-                                  normals(t, SIZE * WIDTH, 1.0));
+    head *h = statement_attention_head(t, SIZE, SIZE, WIDTH, normals(t, SIZE * WIDTH, 1.0),
+                                       normals(t, SIZE * WIDTH, 1.0));
     h->problem.cost = cost;
-    tool_solve_head(t, h, "softmax/exact", 0.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 0.0, 0.0);
     double sum[5] = {0.0};
     for (int k = 0; k < SIZE * SIZE; k++) {
         const double x = dot(h->queries + k / SIZE * WIDTH, h->keys + k % SIZE * WIDTH, WIDTH);
@@ -80,18 +80,15 @@ static double correlation(trial *t, bool cost) {
 static double score_correlation(trial *t) { return correlation(t, false); }
 static double cost_correlation(trial *t) { return correlation(t, true); }
 
-static const tool_check rows[] = {
-    {"ELA-05", CORRECTED, "correlation of P with Q K^T, Q K^T a score", score_correlation, AT_LEAST,
-     0.3, true},
-    {"ELA-05", PRINTED, "correlation of P with Q K^T, Q K^T a cost (E19)", cost_correlation,
-     AT_LEAST, 0.3, false},
-    {"BLOG-01", CORRECTED, "softmax(Q K^T / sqrt d) is the row-constrained optimum", blog_attention,
-     AT_MOST, 1e-14, true},
-    {"BLOG-01", PRINTED, "its columns sum to 1, as the post's constraint says (E21)", blog_columns,
-     AT_MOST, 1e-9, false},
-    {"BLOG-02", CORRECTED, "the column problem is the transposed row problem", column_softmax,
-     AT_MOST, 1e-14, true},
-    {"BLOG-03", CORRECTED, "C + tau (1 + log P) is one number in each column", column_kkt, AT_MOST,
-     1e-12, true},
+static const statement_check rows[] = {
+    AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a score", score_correlation, 0.3),
+    PRINTED_AT_LEAST("ELA-05", "correlation of P with Q K^T, Q K^T a cost (E19)", cost_correlation,
+                     0.3),
+    AT_MOST("BLOG-01", "softmax(Q K^T / sqrt d) is the row-constrained optimum", blog_attention,
+            1e-14),
+    PRINTED_AT_MOST("BLOG-01", "its columns sum to 1, as the post's constraint says (E21)",
+                    blog_columns, 1e-9),
+    AT_MOST("BLOG-02", "the column problem is the transposed row problem", column_softmax, 1e-14),
+    AT_MOST("BLOG-03", "C + tau (1 + log P) is one number in each column", column_kkt, 1e-12),
 };
-CHECK_GROUP(tool_checks_conventions, rows);
+CHECK_GROUP(statement_checks_conventions, rows);

@@ -5,30 +5,28 @@
 enum { N = 6, M = 6 };
 
 static head *pulled(trial *t, double *s, const char *method, double tau, int64_t rounds) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->coupling_grad = normals(t, N * M, 1.0);
     h->options.rounds = rounds;
-    tool_pull_back(t, h, method, tau, rounds == 0 ? 1e-13 : 0.0);
+    statement_pull_back(t, h, method, tau, rounds == 0 ? 1e-13 : 0.0);
     return h;
 }
 
 /* -(p/tau)(u - E u), u = -dL/dp. */
 static double advantage_update(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), "softmax", tau, 0);
-        for (int i = 0; i < N; i++) {
-            double p[M];
-            softmax_formula(h->scores + i * M, M, tau, p);
-            const double mean = dot(p, h->coupling_grad + i * M, M);
-            for (int j = 0; j < M; j++) {
-                const int k = i * M + j;
-                const double formula = p[j] / tau * (h->coupling_grad[k] - mean);
-                most = worse(most, fabs(h->scores_slope[k] - formula));
-            }
-            most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
+    const double tau = between(t, 0.4, 2.0);
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0);
+    for (int i = 0; i < N; i++) {
+        double p[M];
+        softmax_formula(h->scores + i * M, M, tau, p);
+        const double mean = dot(p, h->coupling_grad + i * M, M);
+        for (int j = 0; j < M; j++) {
+            const int k = i * M + j;
+            const double formula = p[j] / tau * (h->coupling_grad[k] - mean);
+            most = worse(most, fabs(h->scores_slope[k] - formula));
         }
+        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
     }
     return most;
 }
@@ -36,9 +34,9 @@ static double advantage_update(trial *t) {
 static double golden_row(trial *t) {
     static const double golden[3] = {-0.366309329780318, 0.077183886081616, 0.289125443698702};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 0, 0, 0, 0, 0};
-    head *h = tool_head(t, 3, 3, s);
+    head *h = statement_head(t, 3, 3, s);
     h->coupling_grad = u;
-    tool_pull_back(t, h, "softmax", 1.0, 0.0);
+    statement_pull_back(t, h, "softmax", 1.0, 0.0);
     return farthest(h->scores_slope, golden, 3);
 }
 
@@ -51,7 +49,7 @@ static void plain_rows(const double *s, double tau, double *p) {
 }
 
 static void plain_exact(const double *s, double tau, double *p) {
-    tool_sinkhorn_formula(s, N, M, tau, NULL, NULL, 20000, p);
+    statement_sinkhorn_formula(s, N, M, tau, NULL, NULL, 20000, p);
 }
 
 /* g <- g - lambda tau log c, `steps` times; f from the rows. lambda < 1 and many steps with KL: the column
@@ -124,12 +122,12 @@ static double rounds_differences(trial *t) {
 static double chain_rule(trial *t) {
     enum { WIDTH = 4, VALUES = 3 };
     double most = 0.0, ds[N * M], p[M], row[M];
-    head *h =
-        tool_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0), normals(t, M * WIDTH, 1.0));
+    head *h = statement_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0),
+                                       normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
     h->out_grad = normals(t, N * VALUES, 1.0);
-    tool_pull_back(t, h, "softmax", 0.8, 0.0);
+    statement_pull_back(t, h, "softmax", 0.8, 0.0);
     double *dv = numbers(t, M * VALUES), *dq = numbers(t, N * WIDTH), *dk = numbers(t, M * WIDTH);
     const double scale = 1.0 / sqrt(WIDTH);
     for (int i = 0; i < N; i++) {
@@ -158,12 +156,12 @@ static double chain_rule(trial *t) {
 /* The same by the public chain rule and the score gradient of the plan. */
 static double chain_rule_call(trial *t) {
     enum { WIDTH = 4, VALUES = 3 };
-    head *h =
-        tool_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0), normals(t, M * WIDTH, 1.0));
+    head *h = statement_attention_head(t, N, M, WIDTH, normals(t, N * WIDTH, 1.0),
+                                       normals(t, M * WIDTH, 1.0));
     h->values = normals(t, M * VALUES, 1.0);
     h->values_width = VALUES;
     h->out_grad = normals(t, N * VALUES, 1.0);
-    tool_pull_back(t, h, "softmax/exact", 0.8, 1e-12);
+    statement_pull_back(t, h, "softmax/exact", 0.8, 1e-12);
     double dq[N * WIDTH], dk[M * WIDTH], dv[M * VALUES];
     const ota_head_chain chain = {.queries = N,
                                   .keys = M,
@@ -189,21 +187,19 @@ static double tsallis_backward(trial *t) {
     static const char *const methods[] = {"sparsemax", "entmax:1.5", "entmax:1.25"};
     static const double orders[] = {2.0, 1.5, 1.25};
     double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const double tau = between(t, 0.5, 1.5);
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), methods[trials % 3], tau, 0);
-        for (int i = 0; i < N; i++) {
-            double w[M], sum = 0.0, mean = 0.0;
-            for (int j = 0; j < M; j++) {
-                const double p = h->p[i * M + j];
-                w[j] = p > 0.0 ? pow(p, 2.0 - orders[trials % 3]) : 0.0;
-                sum += w[j];
-                mean += w[j] * h->coupling_grad[i * M + j];
-            }
-            for (int j = 0; j < M; j++) {
-                const double formula = w[j] / tau * (h->coupling_grad[i * M + j] - mean / sum);
-                most = worse(most, fabs(h->scores_slope[i * M + j] - formula));
-            }
+    const double tau = between(t, 0.5, 1.5);
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), methods[t->draw % 3], tau, 0);
+    for (int i = 0; i < N; i++) {
+        double w[M], sum = 0.0, mean = 0.0;
+        for (int j = 0; j < M; j++) {
+            const double p = h->p[i * M + j];
+            w[j] = p > 0.0 ? pow(p, 2.0 - orders[t->draw % 3]) : 0.0;
+            sum += w[j];
+            mean += w[j] * h->coupling_grad[i * M + j];
+        }
+        for (int j = 0; j < M; j++) {
+            const double formula = w[j] / tau * (h->coupling_grad[i * M + j] - mean / sum);
+            most = worse(most, fabs(h->scores_slope[i * M + j] - formula));
         }
     }
     return most;
@@ -221,7 +217,7 @@ static double tsallis_differences(trial *t) {
         for (int side = 0; side < 2; side++) {
             double *moved = copy_of(t, s, N * M);
             for (int k = 0; k < N * M; k++) moved[k] += (side == 0 ? step : -step) * along[k];
-            head *other = tool_plan_of(t, N, M, moved, method, 1.0, 0.0);
+            head *other = statement_plan(t, N, M, moved, method, 1.0, 0.0);
             for (int k = 0; k < N * M; k++) kink |= (other->p[k] > 0.0) != (h->p[k] > 0.0);
             loss[side] = dot(h->coupling_grad, other->p, N * M);
         }
@@ -265,25 +261,23 @@ static void solve_dense(double *a, double *y, int size) {
 static double two_sided_advantage(trial *t, const char *method, double tau_over_rho) {
     enum { SIZE = N + M };
     double most = 0.0;
-    for (int trials = 0; trials < 8; trials++) {
-        const double tau = 0.7;
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), method, tau, 0);
-        double a[SIZE * SIZE] = {0.0}, x[SIZE] = {0.0};
-        for (int i = 0; i < N; i++) {
-            for (int j = 0; j < M; j++) {
-                const double p = h->p[i * M + j], u = h->coupling_grad[i * M + j];
-                a[i * SIZE + i] += p;
-                a[(N + j) * SIZE + N + j] += p * (1.0 + tau_over_rho);
-                a[i * SIZE + N + j] = a[(N + j) * SIZE + i] = p;
-                x[i] += p * u;
-                x[N + j] += p * u;
-            }
+    const double tau = 0.7;
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), method, tau, 0);
+    double a[SIZE * SIZE] = {0.0}, x[SIZE] = {0.0};
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < M; j++) {
+            const double p = h->p[i * M + j], u = h->coupling_grad[i * M + j];
+            a[i * SIZE + i] += p;
+            a[(N + j) * SIZE + N + j] += p * (1.0 + tau_over_rho);
+            a[i * SIZE + N + j] = a[(N + j) * SIZE + i] = p;
+            x[i] += p * u;
+            x[N + j] += p * u;
         }
-        solve_dense(a, x, SIZE);
-        for (int k = 0; k < N * M; k++) {
-            const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
-            most = worse(most, fabs(formula - h->scores_slope[k]));
-        }
+    }
+    solve_dense(a, x, SIZE);
+    for (int k = 0; k < N * M; k++) {
+        const double formula = h->p[k] / tau * (h->coupling_grad[k] - x[k / M] - x[N + k % M]);
+        most = worse(most, fabs(formula - h->scores_slope[k]));
     }
     return most;
 }
@@ -293,15 +287,13 @@ static double relaxed_system(trial *t) { return two_sided_advantage(t, "relaxed:
 
 static double balanced_sums(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        head *h = pulled(t, scores_of(t, N, M, trials % CHARACTERS), "softmax/exact", 1.0, 0);
-        double column[M] = {0.0};
-        for (int i = 0; i < N; i++) {
-            most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
-            for (int j = 0; j < M; j++) column[j] += h->scores_slope[i * M + j];
-        }
-        for (int j = 0; j < M; j++) most = worse(most, fabs(column[j]));
+    head *h = pulled(t, scores_of(t, N, M, t->draw % CHARACTERS), "softmax/exact", 1.0, 0);
+    double column[M] = {0.0};
+    for (int i = 0; i < N; i++) {
+        most = worse(most, fabs(sum_of(h->scores_slope + i * M, M)));
+        for (int j = 0; j < M; j++) column[j] += h->scores_slope[i * M + j];
     }
+    for (int j = 0; j < M; j++) most = worse(most, fabs(column[j]));
     return most;
 }
 
@@ -311,9 +303,9 @@ static double golden_balanced(trial *t) {
                                      -0.052188652084319, 0.276309835332962,  -0.224121183248644,
                                      0.411688330443648,  -0.293176825343288, -0.118511505100361};
     double s[9] = {1, 0, 0, 0, 2, 0, 1, 1, 0}, u[9] = {1, 2, 3, 0, 1, 0, 2, 0, 1};
-    head *h = tool_head(t, 3, 3, s);
+    head *h = statement_head(t, 3, 3, s);
     h->coupling_grad = u;
-    tool_pull_back(t, h, "softmax/exact", 1.0, 1e-14);
+    statement_pull_back(t, h, "softmax/exact", 1.0, 1e-14);
     return farthest(h->scores_slope, golden, 9);
 }
 
@@ -322,10 +314,10 @@ static double unrolled_converges(trial *t) {
     double *s = normals(t, N * M, 1.0), *u = normals(t, N * M, 1.0);
     head *h[2];
     for (int k = 0; k < 2; k++) {
-        h[k] = tool_head(t, N, M, s);
+        h[k] = statement_head(t, N, M, s);
         h[k]->coupling_grad = u;
         h[k]->options.rounds = k == 0 ? 0 : 200;
-        tool_pull_back(t, h[k], "softmax/exact", 1.0, k == 0 ? 1e-13 : 0.0);
+        statement_pull_back(t, h[k], "softmax/exact", 1.0, k == 0 ? 1e-13 : 0.0);
     }
     return farthest(h[0]->scores_slope, h[1]->scores_slope, N * M);
 }
@@ -334,14 +326,14 @@ static double unrolled_converges(trial *t) {
 static double envelope(trial *t) {
     const double tau = 0.8, step = 1e-3;
     double most = 0.0, *s = normals(t, N * M, 1.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax/exact", tau, 1e-13);
+    head *h = statement_plan(t, N, M, s, "softmax/exact", tau, 1e-13);
     for (int k = 0; k < N * M; k += 5) {
         double *moved = copy_of(t, s, N * M), value[4];
         static const double at[4] = {1.0, -1.0, 2.0, -2.0};
         for (int side = 0; side < 4; side++) {
             moved[k] = s[k] + at[side] * step;
             value[side] =
-                -tool_plan_of(t, N, M, moved, "softmax/exact", tau, 1e-13)->certificate.value;
+                -statement_plan(t, N, M, moved, "softmax/exact", tau, 1e-13)->certificate.value;
         }
         const double slope = (8.0 * (value[0] - value[1]) - (value[2] - value[3])) / (12.0 * step);
         most = worse(most, fabs(slope - h->p[k]));
@@ -349,35 +341,24 @@ static double envelope(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
-    {"LIT-17", CORRECTED, "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, AT_MOST, 4e-15,
-     true},
-    {"LIT-17", CORRECTED, "golden row gradient", golden_row, AT_MOST, 4e-15, true},
-    {"LIT-17", CORRECTED, "against differences of plain softmax", softmax_differences, AT_MOST,
-     1e-9, true},
-    {"LIT-21", CORRECTED, "dQ, dK, dV against loops", chain_rule, AT_MOST, 1e-13, true},
-    {"LIT-21", CORRECTED, "the chain rule's own call on an exact plan", chain_rule_call, AT_MOST,
-     1e-13, true},
-    {"DER-12", CORRECTED, "(diag w - w w^T / sum w) U, w = p^(2 - alpha)", tsallis_backward,
-     AT_MOST, 1e-13, true},
-    {"DER-12", CORRECTED, "against differences of forward", tsallis_differences, AT_MOST, 1e-7,
-     true},
-    {"DER-13", CORRECTED, "against the two-sided system, eliminated", exact_system, AT_MOST, 1e-12,
-     true},
-    {"DER-13", CORRECTED, "row and column sums", balanced_sums, AT_MOST, 1e-13, true},
-    {"DER-13", CORRECTED, "against differences of plain scaling", exact_differences, AT_MOST, 1e-8,
-     true},
-    {"DER-13", CORRECTED, "golden balanced gradient", golden_balanced, AT_MOST, 1e-13, true},
-    {"DER-14", CORRECTED, "against the system with (1 + tau/rho) diag c", relaxed_system, AT_MOST,
-     1e-12, true},
-    {"DER-14", CORRECTED, "against differences of plain relaxed scaling", relaxed_differences,
-     AT_MOST, 1e-8, true},
-    {"DER-15", CORRECTED, "elastic, 3 rounds, against differences", elastic_differences, AT_MOST,
-     1e-8, true},
-    {"DER-15", CORRECTED, "exact, 4 rounds, against differences", rounds_differences, AT_MOST, 1e-8,
-     true},
-    {"DER-15", CORRECTED, "through 200 rounds against the solution's gradient", unrolled_converges,
-     AT_MOST, 1e-9, true},
-    {"DER-16", CORRECTED, "grad max Phi = P by differences", envelope, AT_MOST, 1e-8, true},
+static const statement_check rows[] = {
+    AT_MOST("LIT-17", "dL/ds = -(p/tau)(u - E u), sums 0", advantage_update, 4e-15, 20),
+    AT_MOST("LIT-17", "golden row gradient", golden_row, 4e-15),
+    AT_MOST("LIT-17", "against differences of plain softmax", softmax_differences, 1e-9),
+    AT_MOST("LIT-21", "dQ, dK, dV against loops", chain_rule, 1e-13),
+    AT_MOST("LIT-21", "the chain rule's own call on an exact plan", chain_rule_call, 1e-13),
+    AT_MOST("DER-12", "(diag w - w w^T / sum w) U, w = p^(2 - alpha)", tsallis_backward, 1e-13, 30),
+    AT_MOST("DER-12", "against differences of forward", tsallis_differences, 1e-7),
+    AT_MOST("DER-13", "against the two-sided system, eliminated", exact_system, 1e-12, 8),
+    AT_MOST("DER-13", "row and column sums", balanced_sums, 1e-13, 12),
+    AT_MOST("DER-13", "against differences of plain scaling", exact_differences, 1e-8),
+    AT_MOST("DER-13", "golden balanced gradient", golden_balanced, 1e-13),
+    AT_MOST("DER-14", "against the system with (1 + tau/rho) diag c", relaxed_system, 1e-12, 8),
+    AT_MOST("DER-14", "against differences of plain relaxed scaling", relaxed_differences, 1e-8),
+    AT_MOST("DER-15", "elastic, 3 rounds, against differences", elastic_differences, 1e-8),
+    AT_MOST("DER-15", "exact, 4 rounds, against differences", rounds_differences, 1e-8),
+    AT_MOST("DER-15", "through 200 rounds against the solution's gradient", unrolled_converges,
+            1e-9),
+    AT_MOST("DER-16", "grad max Phi = P by differences", envelope, 1e-8),
 };
-CHECK_GROUP(tool_checks_gradients, rows);
+CHECK_GROUP(statement_checks_gradients, rows);

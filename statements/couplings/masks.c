@@ -19,7 +19,7 @@ static bool composed_pattern(int64_t i, int64_t j) {
 /* Exceptions: weight outside the pattern, or inside other than the renormalised softmax. */
 static double pattern_distance(trial *t, head *h, pattern allowed) {
     double most = 0.0;
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     for (int i = 0; i < N; i++) {
         double sum = 0.0;
         for (int j = 0; j < N; j++) sum += allowed(i, j) ? exp(h->scores[i * N + j]) : 0.0;
@@ -33,11 +33,11 @@ static double pattern_distance(trial *t, head *h, pattern allowed) {
     return most;
 }
 
-static head *square_head(trial *t) { return tool_head(t, N, N, normals(t, N * N, 1.0)); }
+static head *square_head(trial *t) { return statement_head(t, N, N, normals(t, N * N, 1.0)); }
 
 static head *supported_head(trial *t, ota_support_kind kind, int64_t left, int64_t right) {
     head *h = square_head(t);
-    tool_add_support(h, kind, left, right);
+    statement_add_support(h, kind, left, right);
     return h;
 }
 
@@ -56,10 +56,10 @@ static double block(trial *t) {
 
 static double composed(trial *t) {
     head *h = supported_head(t, OTA_SUPPORT_CAUSAL, 0, 0);
-    tool_add_support(h, OTA_SUPPORT_WINDOW, 3, 3);
+    statement_add_support(h, OTA_SUPPORT_WINDOW, 3, 3);
     int64_t *lengths = take(t, sizeof *lengths);
     *lengths = 10;
-    tool_add_support(h, OTA_SUPPORT_LENGTHS, 0, 0)->array =
+    statement_add_support(h, OTA_SUPPORT_LENGTHS, 0, 0)->array =
         ota_array_of(lengths, OTA_I64, 1, 1, 1, 1);
     return pattern_distance(t, h, composed_pattern);
 }
@@ -68,13 +68,13 @@ static double composed(trial *t) {
 static double padding(trial *t) {
     double *s = normals(t, N * N, 1.0), *inner = numbers(t, 64);
     for (int k = 0; k < 64; k++) inner[k] = s[k / 8 * N + k % 8];
-    head *h = tool_head(t, N, N, s);
+    head *h = statement_head(t, N, N, s);
     int64_t *lengths = take(t, sizeof *lengths);
     *lengths = 8;
-    tool_add_support(h, OTA_SUPPORT_LENGTHS, 0, 0)->array =
+    statement_add_support(h, OTA_SUPPORT_LENGTHS, 0, 0)->array =
         ota_array_of(lengths, OTA_I64, 1, 1, 1, 1);
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
-    head *alone = tool_plan_of(t, 8, 8, inner, "softmax", 1.0, 0.0);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
+    head *alone = statement_plan(t, 8, 8, inner, "softmax", 1.0, 0.0);
     double most = 0.0;
     for (int i = 0; i < 8; i++) most = worse(most, farthest(h->p + i * N, alone->p + i * 8, 8));
     for (int k = 0; k < N * N; k++) most = worse(most, k % N >= 8 ? fabs(h->p[k]) : 0.0);
@@ -89,13 +89,13 @@ static double mask_algebra(trial *t) {
         mask[k] = uniform(t) < 0.5 || k / N == k % N;
         added[k] = mask[k] ? 0.0 : -HUGE_VAL;
     }
-    head *a = tool_head(t, N, N, s), *b = tool_head(t, N, N, s);
-    tool_add_support(a, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
+    head *a = statement_head(t, N, N, s), *b = statement_head(t, N, N, s);
+    statement_add_support(a, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
         ota_array_of(mask, OTA_BOOL, 1, 1, N, N);
-    tool_add_support(b, OTA_SUPPORT_ADDITIVE, 0, 0)->array =
+    statement_add_support(b, OTA_SUPPORT_ADDITIVE, 0, 0)->array =
         ota_array_of(added, OTA_F64, 1, 1, N, N);
-    tool_solve_head(t, a, "softmax", 1.0, 0.0);
-    tool_solve_head(t, b, "softmax", 1.0, 0.0);
+    statement_solve(t, a, "softmax", 1.0, 0.0);
+    statement_solve(t, b, "softmax", 1.0, 0.0);
     double most = farthest(a->p, b->p, N * N);
     for (int i = 0; i < N; i++) {
         double sum = 0.0;
@@ -120,20 +120,20 @@ static double from_identity(const double *p) {
 
 static double random_objective_identity(trial *t) {
     head *h = supported_head(t, OTA_SUPPORT_CAUSAL, 0, 0);
-    tool_solve_head(t, h, "hard/exact", 0.0, 0.0);
+    statement_solve(t, h, "hard/exact", 0.0, 0.0);
     return from_identity(h->p);
 }
 
 static double pruned_identity(trial *t) {
     head *h = supported_head(t, OTA_SUPPORT_CAUSAL, 0, 0);
     h->options.prune = 1;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return from_identity(h->p);
 }
 
 static ota_status causal_exact_status(trial *t, int64_t *unusable) {
     head *h = supported_head(t, OTA_SUPPORT_CAUSAL, 0, 0);
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     *unusable = h->result.unusable_pairs;
     return h->status;
 }
@@ -153,10 +153,10 @@ static double crawl(trial *t) {
     double error[2];
     double *s = normals(t, N * N, 1.0);
     for (int k = 0; k < 2; k++) {
-        head *h = tool_head(t, N, N, s);
-        tool_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
+        head *h = statement_head(t, N, N, s);
+        statement_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
         h->options.rounds = k == 0 ? 8000 : 32000;
-        tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+        statement_solve(t, h, "softmax/exact", 1.0, 0.0);
         error[k] = h->certificate.column_error * (double)h->options.rounds;
     }
     return fabs(error[1] / error[0] - 1.0);
@@ -166,9 +166,9 @@ static double strict_triangle(trial *t) {
     unsigned char *mask = take(t, N * N);
     for (int k = 0; k < N * N; k++) mask[k] = k % N < k / N;
     head *h = square_head(t);
-    tool_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
+    statement_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
         ota_array_of(mask, OTA_BOOL, 1, 1, N, N);
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return seen_fact(t, h->status == OTA_INFEASIBLE);
 }
 
@@ -185,7 +185,7 @@ static double total_support(trial *t) {
     for (int k = 0; k < 3; k++) {
         head *h = supported_head(t, kinds[k], 3, 3);
         h->options.max_rounds = 20000;
-        tool_solve_head(t, h, "softmax/exact", 1.0, 1e-11);
+        statement_solve(t, h, "softmax/exact", 1.0, 1e-11);
         most = worse(most, (double)h->result.unusable_pairs);
         most = worse(most, h->certificate.column_error);
     }
@@ -198,11 +198,11 @@ static double total_support(trial *t) {
 static double leak(trial *t, const char *method, bool causal_support, int64_t blocks) {
     double *s = normals(t, N * N, 1.0), *changed = copy_of(t, s, N * N);
     for (int j = 0; j < N; j++) changed[(N - 1) * N + j] += 3.0 * normal(t);
-    head *h[2] = {tool_head(t, N, N, s), tool_head(t, N, N, changed)};
+    head *h[2] = {statement_head(t, N, N, s), statement_head(t, N, N, changed)};
     for (int k = 0; k < 2; k++) {
-        if (causal_support) tool_add_support(h[k], OTA_SUPPORT_CAUSAL, 0, 0);
-        if (blocks > 0) tool_add_support(h[k], OTA_SUPPORT_BLOCK, blocks, 0);
-        tool_solve_head(t, h[k], method, 1.0, 0.0);
+        if (causal_support) statement_add_support(h[k], OTA_SUPPORT_CAUSAL, 0, 0);
+        if (blocks > 0) statement_add_support(h[k], OTA_SUPPORT_BLOCK, blocks, 0);
+        statement_solve(t, h[k], method, 1.0, 0.0);
     }
     const int64_t rows = blocks > 0 ? N - blocks : N - 1;
     return farthest(h[0]->p, h[1]->p, rows * N);
@@ -220,8 +220,8 @@ static double causal_variants(trial *t) {
     double most = 0.0;
     for (int k = 0; k < 4; k++) {
         head *h = square_head(t);
-        if (k > 0) tool_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
-        tool_solve_head(t, h, methods[k], 1.0, 1e-11);
+        if (k > 0) statement_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
+        statement_solve(t, h, methods[k], 1.0, 1e-11);
         for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
         if (k % 2 == 1) {
             for (int j = 0; j < N; j++) most = worse(most, h->columns[j] - 1.5);
@@ -267,8 +267,8 @@ static double absolute_positions(trial *t) {
                 dot(part[1] + i, part[2] + j, WIDTH) + dot(part[1] + i, part[3] + j, WIDTH)) /
                sqrt(WIDTH);
     }
-    head *h = tool_attention_head(t, N, N, WIDTH, queries, keys);
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    head *h = statement_attention_head(t, N, N, WIDTH, queries, keys);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     return score_distance(h, s);
 }
 
@@ -278,18 +278,18 @@ static double relative_positions(trial *t) {
     for (int inside = 0; inside < 2; inside++) {
         const double tau = 1.7, scale = 0.3;
         double *bias = normals(t, N + KEYS - 1, 1.0), *s = numbers(t, N * KEYS);
-        head *h = tool_attention_head(t, N, KEYS, WIDTH, normals(t, N * WIDTH, 1.0),
-                                      normals(t, KEYS * WIDTH, 1.0));
+        head *h = statement_attention_head(t, N, KEYS, WIDTH, normals(t, N * WIDTH, 1.0),
+                                           normals(t, KEYS * WIDTH, 1.0));
         h->problem.scale = scale;
-        tool_add_term(h, inside ? OTA_TERM_RELATIVE_INSIDE : OTA_TERM_RELATIVE,
-                      ota_array_of(bias, OTA_F64, 1, 1, 1, N + KEYS - 1), 0.0);
+        statement_add_term(h, inside ? OTA_TERM_RELATIVE_INSIDE : OTA_TERM_RELATIVE,
+                           ota_array_of(bias, OTA_F64, 1, 1, 1, N + KEYS - 1), 0.0);
         for (int k = 0; k < N * KEYS; k++) {
             const int i = k / KEYS, j = k % KEYS;
             const double b = bias[i - j + KEYS - 1];
             const double product = dot(h->queries + i * WIDTH, h->keys + j * WIDTH, WIDTH);
             s[k] = (inside ? scale * (product + b) : scale * product + b) / tau;
         }
-        tool_solve_head(t, h, "softmax", tau, 0.0);
+        statement_solve(t, h, "softmax", tau, 0.0);
         most = worse(most, score_distance(h, s));
     }
     return most;
@@ -352,59 +352,48 @@ static double alibi_slopes(trial *t) {
 static double alibi_causal(trial *t) {
     double *s = numbers(t, N * N);
     head *h = supported_head(t, OTA_SUPPORT_CAUSAL, 0, 0);
-    tool_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, 0.25);
+    statement_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, 0.25);
     for (int k = 0; k < N * N; k++) {
         s[k] = k % N <= k / N ? h->scores[k] - 0.25 * (k / N - k % N) : -HUGE_VAL;
     }
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     return score_distance(h, s);
 }
 
-static const tool_check rows[] = {
-    {"CETA-24", CORRECTED, "causal exact assignment of random scores is I",
-     random_objective_identity, AT_MOST, 0.0, true},
-    {"CETA-24", CORRECTED, "softmax/exact on it is refused, in words (0: yes)",
-     causal_exact_refused, AT_MOST, 0.0, true},
-    {"CETA-24", CORRECTED, "with the unusable pairs pruned it is I", pruned_identity, AT_MOST,
-     1e-12, true},
-    {"CETA-24", CORRECTED, "plain scaling crawls: rounds times error settles", crawl, AT_MOST, 0.1,
-     true},
-    {"CETA-24", PRINTED, "doubly stochastic causal attention is solved (0: yes) (E27)",
-     causal_exact_solved, AT_MOST, 0.0, false},
-    {"CETA-25", CORRECTED, "a strict triangle is refused (0: yes)", strict_triangle, AT_MOST, 0.0,
-     true},
-    {"DER-24", CORRECTED, "usable pairs of a causal 12 x 12 mask: 12 of 78 (0: yes)",
-     unusable_of_causal, AT_MOST, 0.0, true},
-    {"DER-24", CORRECTED, "window, strided, block: all usable, solved", total_support, AT_MOST,
-     1e-10, true},
-    {"CETA-26", CORRECTED, "rows 1 and caps kept by prefix, capped, relaxed, online",
-     causal_variants, AT_MOST, 1e-9, true},
-    {"CETA-26", CORRECTED, "leak of prefix transport", leak_of_prefix, AT_MOST, 0.0, true},
-    {"CETA-26", CORRECTED, "leak of online caps", leak_of_online, AT_MOST, 0.0, true},
-    {"CETA-26", CORRECTED, "leak of block-wise windows into earlier blocks", leak_of_blocks,
-     AT_MOST, 1e-8, true},
-    {"DER-23", CORRECTED, "leak of causal softmax", leak_of_softmax, AT_MOST, 0.0, true},
-    {"DER-23", CORRECTED, "leak of prefix transport", leak_of_prefix, AT_MOST, 0.0, true},
-    {"DER-23", PRINTED, "leak of one elastic column update (E27)", leak_of_elastic, AT_MOST, 1e-9,
-     false},
-    {"DER-23", PRINTED, "leak of relaxed columns (E27)", leak_of_relaxed, AT_MOST, 1e-9, false},
-    {"TOT-43", CORRECTED, "boolean and -inf masks, renormalised inside", mask_algebra, AT_MOST,
-     1e-14, true},
-    {"TOT-44", CORRECTED, "causal pattern", causal, AT_MOST, 1e-14, true},
-    {"TOT-45", CORRECTED, "window pattern", window, AT_MOST, 1e-14, true},
-    {"TOT-46", CORRECTED, "strided pattern, both directions", strided, AT_MOST, 1e-14, true},
-    {"TOT-47", CORRECTED, "block pattern", block, AT_MOST, 1e-14, true},
-    {"TOT-48", CORRECTED, "causal and window and lengths", composed, AT_MOST, 1e-14, true},
-    {"TOT-48", CORRECTED, "padding moves nothing and gets nothing", padding, AT_MOST, 1e-15, true},
-    {"TOT-49", CORRECTED, "absolute positions are four score terms", absolute_positions, AT_MOST,
-     1e-13, true},
-    {"TOT-50", CORRECTED, "relative bias inside and outside the scale", relative_positions, AT_MOST,
-     1e-14, true},
-    {"TOT-51", CORRECTED, "rotations of pairs, norms kept", rotation, AT_MOST, 4e-15, true},
-    {"TOT-52", CORRECTED, "shifting all positions by 100 moves scores by", rotation_is_relative,
-     AT_MOST, 4e-14, true},
-    {"LIT-32", CORRECTED, "slopes are 2^(-8h/H)", alibi_slopes, AT_MOST, 4 * ROUNDOFF, true},
-    {"LIT-32", CORRECTED, "causal form subtracts slope (i - j)", alibi_causal, AT_MOST, 1e-14,
-     true},
+static const statement_check rows[] = {
+    AT_MOST("CETA-24", "causal exact assignment of random scores is I", random_objective_identity,
+            0.0),
+    AT_MOST("CETA-24", "softmax/exact on it is refused, in words (0: yes)", causal_exact_refused,
+            0.0),
+    AT_MOST("CETA-24", "with the unusable pairs pruned it is I", pruned_identity, 1e-12),
+    AT_MOST("CETA-24", "plain scaling crawls: rounds times error settles", crawl, 0.1),
+    PRINTED_AT_MOST("CETA-24", "doubly stochastic causal attention is solved (0: yes) (E27)",
+                    causal_exact_solved, 0.0),
+    AT_MOST("CETA-25", "a strict triangle is refused (0: yes)", strict_triangle, 0.0),
+    AT_MOST("DER-24", "usable pairs of a causal 12 x 12 mask: 12 of 78 (0: yes)",
+            unusable_of_causal, 0.0),
+    AT_MOST("DER-24", "window, strided, block: all usable, solved", total_support, 1e-10),
+    AT_MOST("CETA-26", "rows 1 and caps kept by prefix, capped, relaxed, online", causal_variants,
+            1e-9),
+    AT_MOST("CETA-26", "leak of prefix transport", leak_of_prefix, 0.0),
+    AT_MOST("CETA-26", "leak of online caps", leak_of_online, 0.0),
+    AT_MOST("CETA-26", "leak of block-wise windows into earlier blocks", leak_of_blocks, 1e-8),
+    AT_MOST("DER-23", "leak of causal softmax", leak_of_softmax, 0.0),
+    AT_MOST("DER-23", "leak of prefix transport", leak_of_prefix, 0.0),
+    PRINTED_AT_MOST("DER-23", "leak of one elastic column update (E27)", leak_of_elastic, 1e-9),
+    PRINTED_AT_MOST("DER-23", "leak of relaxed columns (E27)", leak_of_relaxed, 1e-9),
+    AT_MOST("TOT-43", "boolean and -inf masks, renormalised inside", mask_algebra, 1e-14),
+    AT_MOST("TOT-44", "causal pattern", causal, 1e-14),
+    AT_MOST("TOT-45", "window pattern", window, 1e-14),
+    AT_MOST("TOT-46", "strided pattern, both directions", strided, 1e-14),
+    AT_MOST("TOT-47", "block pattern", block, 1e-14),
+    AT_MOST("TOT-48", "causal and window and lengths", composed, 1e-14),
+    AT_MOST("TOT-48", "padding moves nothing and gets nothing", padding, 1e-15),
+    AT_MOST("TOT-49", "absolute positions are four score terms", absolute_positions, 1e-13),
+    AT_MOST("TOT-50", "relative bias inside and outside the scale", relative_positions, 1e-14),
+    AT_MOST("TOT-51", "rotations of pairs, norms kept", rotation, 4e-15),
+    AT_MOST("TOT-52", "shifting all positions by 100 moves scores by", rotation_is_relative, 4e-14),
+    AT_MOST("LIT-32", "slopes are 2^(-8h/H)", alibi_slopes, 4 * ROUNDOFF),
+    AT_MOST("LIT-32", "causal form subtracts slope (i - j)", alibi_causal, 1e-14),
 };
-CHECK_GROUP(tool_checks_masks, rows);
+CHECK_GROUP(statement_checks_masks, rows);

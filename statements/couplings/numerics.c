@@ -49,7 +49,7 @@ static double hamming_sinkhorn_rounds(trial *t) {
 static double dense_cost(trial *t, const double *p, const double *q, int64_t size, double epsilon) {
     double *s = numbers(t, size * size), *plan = numbers(t, size * size), cost = 0.0;
     for (int64_t k = 0; k < size * size; k++) s[k] = k / size == k % size ? 1.0 : 0.0;
-    tool_sinkhorn_formula(s, size, size, epsilon, p, q, 20000, plan);
+    statement_sinkhorn_formula(s, size, size, epsilon, p, q, 20000, plan);
     for (int64_t k = 0; k < size * size; k++) cost += k / size == k % size ? 0.0 : plan[k];
     return cost;
 }
@@ -187,10 +187,10 @@ static double zero_temperature(trial *t) {
 /* ---- group I ---- */
 
 static head *far_head(trial *t, const char *solver, double range) {
-    head *h = tool_head(t, N, M, uniforms(t, N * M, 0.0, range));
+    head *h = statement_head(t, N, M, uniforms(t, N * M, 0.0, range));
     h->options.rounds = 30;
     h->options.solver = solver;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return h;
 }
 
@@ -209,9 +209,9 @@ static double log_domains_agree(trial *t) {
     double *s = normals(t, N * M, 1.0);
     head *h[2];
     for (int k = 0; k < 2; k++) {
-        h[k] = tool_head(t, N, M, s);
+        h[k] = statement_head(t, N, M, s);
         h[k]->options.solver = k == 0 ? "log" : "sinkhorn";
-        tool_solve_head(t, h[k], "softmax/exact", 1.0, 1e-12);
+        statement_solve(t, h[k], "softmax/exact", 1.0, 1e-12);
     }
     return farthest(h[0]->p, h[1]->p, N * M);
 }
@@ -223,11 +223,11 @@ static double *offset_scores(trial *t) {
 }
 
 static head *centred(trial *t, double *s, ota_center center) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->options.center = center;
     h->options.solver = "sinkhorn";
     h->options.rounds = 40;
-    tool_solve_head(t, h, "softmax/exact", 1.0, 0.0);
+    statement_solve(t, h, "softmax/exact", 1.0, 0.0);
     return h;
 }
 
@@ -290,7 +290,7 @@ static double flushed_weights_counted(trial *t) {
     double most = 0.0, flushed = 0.0, *s = uniforms(t, N * M, 0.0, 2000.0);
     /* Multiples of 10, so that none stands where the least subnormal is, exp(-745.13). */
     for (int k = 0; k < N * M; k++) s[k] = 10.0 * rint(s[k] / 10.0);
-    head *h = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
     for (int i = 0; i < N; i++) {
         double top = -HUGE_VAL, positive = 0.0;
         for (int j = 0; j < M; j++) top = fmax(top, s[i * M + j]);
@@ -312,49 +312,43 @@ static double vanished_entries(trial *t) {
 
 static double tail_masses(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        double *z = uniforms(t, 20, -1.0, 1.0);
-        z[7] += 70.0;
-        long double sum = 0.0L;
-        for (int j = 0; j < 20; j++) sum += j == 7 ? 0.0L : expl((long double)z[j] - z[7]);
-        ota_tail tail;
-        if (ota_tail_of(z, OTA_F64, 20, 1.0, &tail, NULL) < 0) return NAN;
-        const long double mass = sum / (1.0L + sum);
-        most = worse(most, fabs((double)(tail.mass / mass - 1.0L)));
-        most = worse(most, fabs(seen_number(t, tail.log_mass) - (double)logl(mass)));
-    }
+    double *z = uniforms(t, 20, -1.0, 1.0);
+    z[7] += 70.0;
+    long double sum = 0.0L;
+    for (int j = 0; j < 20; j++) sum += j == 7 ? 0.0L : expl((long double)z[j] - z[7]);
+    ota_tail tail;
+    if (ota_tail_of(z, OTA_F64, 20, 1.0, &tail, NULL) < 0) return NAN;
+    const long double mass = sum / (1.0L + sum);
+    most = worse(most, fabs((double)(tail.mass / mass - 1.0L)));
+    most = worse(most, fabs(seen_number(t, tail.log_mass) - (double)logl(mass)));
     return most;
 }
 
 static double saturated_tv(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        double *z = uniforms(t, 20, -1.0, 1.0), *w = uniforms(t, 20, -1.0, 1.0);
-        z[3] += 70.0;
-        w[3] += 70.0;
-        long double p = 0.0L, q = 0.0L, tv = 0.0L;
-        for (int j = 0; j < 20; j++) {
-            p += expl((long double)z[j] - z[3]);
-            q += expl((long double)w[j] - w[3]);
-        }
-        for (int j = 0; j < 20; j++) {
-            const long double a = expl((long double)z[j] - z[3]) / p,
-                              b = expl((long double)w[j] - w[3]) / q;
-            if (j != 3) tv += fmaxl(a - b, 0.0L);
-        }
-        /* Positive parts and negative parts of the whole differ by the loss at index 3. */
-        long double down = 0.0L;
-        for (int j = 0; j < 20; j++) {
-            const long double a = expl((long double)z[j] - z[3]) / p,
-                              b = expl((long double)w[j] - w[3]) / q;
-            if (j != 3) down += fmaxl(b - a, 0.0L);
-        }
-        ota_divergence d;
-        if (ota_divergence_of_logits(z, w, OTA_F64, 20, 1.0, &d, NULL) < 0) return NAN;
-        const double want = (double)fmaxl(tv, down);
-        most = worse(most, fabs(seen_number(t, d.tv / want) - 1.0));
+    double *z = uniforms(t, 20, -1.0, 1.0), *w = uniforms(t, 20, -1.0, 1.0);
+    z[3] += 70.0;
+    w[3] += 70.0;
+    long double p = 0.0L, q = 0.0L, tv = 0.0L;
+    for (int j = 0; j < 20; j++) {
+        p += expl((long double)z[j] - z[3]);
+        q += expl((long double)w[j] - w[3]);
     }
-    return most;
+    for (int j = 0; j < 20; j++) {
+        const long double a = expl((long double)z[j] - z[3]) / p,
+                          b = expl((long double)w[j] - w[3]) / q;
+        if (j != 3) tv += fmaxl(a - b, 0.0L);
+    }
+    /* Positive parts and negative parts of the whole differ by the loss at index 3. */
+    long double down = 0.0L;
+    for (int j = 0; j < 20; j++) {
+        const long double a = expl((long double)z[j] - z[3]) / p,
+                          b = expl((long double)w[j] - w[3]) / q;
+        if (j != 3) down += fmaxl(b - a, 0.0L);
+    }
+    ota_divergence d;
+    if (ota_divergence_of_logits(z, w, OTA_F64, 20, 1.0, &d, NULL) < 0) return NAN;
+    const double want = (double)fmaxl(tv, down);
+    return fabs(seen_number(t, d.tv / want) - 1.0);
 }
 
 static double thread_counts(trial *t) {
@@ -363,12 +357,12 @@ static double thread_counts(trial *t) {
            *k = normals(t, KEYS * WIDTH, 1.0);
     static const char *const methods[] = {"softmax", "softmax/exact", "entmax:1.5"};
     for (int method = 0; method < 3; method++) {
-        head *one = tool_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
-        tool_solve_head(t, one, methods[method], 1.0, 1e-8);
+        head *one = statement_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
+        statement_solve(t, one, methods[method], 1.0, 1e-8);
         for (int threads = 2; threads <= 3; threads++) {
-            head *more = tool_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
+            head *more = statement_attention_head(t, QUERIES, KEYS, WIDTH, q, k);
             more->options.threads = threads;
-            tool_solve_head(t, more, methods[method], 1.0, 1e-8);
+            statement_solve(t, more, methods[method], 1.0, 1e-8);
             different += different_bits(one->p, more->p, QUERIES * KEYS);
         }
     }
@@ -395,9 +389,10 @@ static double rows_of_all_methods(trial *t) {
         "online:1.5", "entmax:1.5",    "sparsemax", "entmax:1.5/exact", "hard/exact",   "hard"};
     double most = 0.0;
     for (int k = 0; k < 12; k++) {
-        head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
-        if (strncmp(methods[k], "online", 6) == 0) tool_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
-        tool_solve_head(t, h, methods[k], 1.0, 0.0);
+        head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
+        if (strncmp(methods[k], "online", 6) == 0)
+            statement_add_support(h, OTA_SUPPORT_CAUSAL, 0, 0);
+        statement_solve(t, h, methods[k], 1.0, 0.0);
         for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     }
     return most;
@@ -407,11 +402,11 @@ static double rows_of_all_methods(trial *t) {
 static double reached_marginals(trial *t) {
     double most = 0.0;
     for (int rounds = 1; rounds < 5; rounds++) {
-        head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+        head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
         h->options.rounds = rounds;
         h->values = normals(t, M * 3, 1.0);
         h->values_width = 3;
-        tool_solve_head(t, h, "softmax/exact", 0.3, 0.0);
+        statement_solve(t, h, "softmax/exact", 0.3, 0.0);
         double *shift = numbers(t, 3);
         if (ota_mean_shift(h->columns, h->values, N, M, 3, shift, NULL) < 0) return NAN;
         for (int k = 0; k < 3; k++) {
@@ -425,65 +420,44 @@ static double reached_marginals(trial *t) {
     return most;
 }
 
-static const tool_check hamming_rows[] = {
-    {"TOT-15", CORRECTED, "kernel product against the dense matrix, relative", hamming_matvec,
-     AT_MOST, 1e-14, true},
-    {"TOT-16", CORRECTED, "Sinkhorn rounds to 1e-10, V = 50257, eps = 1", hamming_sinkhorn_rounds,
-     AT_MOST, 5.0, true},
-    {"TOT-16", CORRECTED, "cost against dense scaling, V = 40", sinkhorn_against_dense, AT_MOST,
-     1e-9, true},
-    {"DER-05", CORRECTED, "Newton steps, V = 50257, eps .003 to 2", newton_steps, AT_MOST, 5.0,
-     true},
-    {"DER-05", CORRECTED, "marginals of diag(u) K diag(v), summed here, l1", newton_marginals,
-     AT_MOST, 1e-13, true},
-    {"DER-05", CORRECTED, "cost against dense scaling, V = 40", newton_against_dense, AT_MOST,
-     1e-12, true},
-    {"TOT-17", CORRECTED, "golden divergences at eps 1 and .1", golden_divergence, AT_MOST, 1e-14,
-     true},
-    {"TOT-17", CORRECTED, "eps = .002 against TV (within eps log V)", divergence_cold, AT_MOST,
-     0.002 * 3.912, true},
-    {"TOT-17", CORRECTED, "eps = 1e4 against |p - q|^2 / 2, relative", divergence_hot, AT_MOST,
-     1e-3, true},
-    {"TOT-17", CORRECTED, "least divergence, and minus that of p with p", divergence_sign, AT_LEAST,
-     -1e-13, true},
-    {"TOT-18", CORRECTED, "golden costs at eps 1 and .1", golden_cost, AT_MOST, 1e-14, true},
-    {"TOT-18", CORRECTED, "least <P,C> - TV", cost_above_tv, AT_LEAST, -1e-14, true},
+static const statement_check hamming_rows[] = {
+    AT_MOST("TOT-15", "kernel product against the dense matrix, relative", hamming_matvec, 1e-14),
+    AT_MOST("TOT-16", "Sinkhorn rounds to 1e-10, V = 50257, eps = 1", hamming_sinkhorn_rounds, 5.0),
+    AT_MOST("TOT-16", "cost against dense scaling, V = 40", sinkhorn_against_dense, 1e-9),
+    AT_MOST("DER-05", "Newton steps, V = 50257, eps .003 to 2", newton_steps, 5.0),
+    AT_MOST("DER-05", "marginals of diag(u) K diag(v), summed here, l1", newton_marginals, 1e-13),
+    AT_MOST("DER-05", "cost against dense scaling, V = 40", newton_against_dense, 1e-12),
+    AT_MOST("TOT-17", "golden divergences at eps 1 and .1", golden_divergence, 1e-14),
+    AT_MOST("TOT-17", "eps = .002 against TV (within eps log V)", divergence_cold, 0.002 * 3.912),
+    AT_MOST("TOT-17", "eps = 1e4 against |p - q|^2 / 2, relative", divergence_hot, 1e-3),
+    AT_LEAST("TOT-17", "least divergence, and minus that of p with p", divergence_sign, -1e-13),
+    AT_MOST("TOT-18", "golden costs at eps 1 and .1", golden_cost, 1e-14),
+    AT_LEAST("TOT-18", "least <P,C> - TV", cost_above_tv, -1e-14),
 };
-CHECK_GROUP(tool_checks_hamming, hamming_rows);
+CHECK_GROUP(statement_checks_hamming, hamming_rows);
 
-static const tool_check rows[] = {
-    {"TOT-20", CORRECTED, "different bits between 1, 2 and 3 threads", thread_counts, AT_MOST, 0.0,
-     true},
-    {"TOT-105", CORRECTED, "rows at range/tau 2000 in the chosen domain", default_domain, AT_MOST,
-     4 * M *ROUNDOFF, true},
-    {"TOT-105", CORRECTED, "log domain against linear domain", log_domains_agree, AT_MOST, 1e-10,
-     true},
-    {"TOT-106", CORRECTED, "centring moves the plan of 40 rounds by", centring_moves_plan, AT_MOST,
-     1e-13, true},
-    {"TOT-106", PRINTED, "centring rows shrinks the projective diameter by (E15)",
-     centring_shrinks_diameter, AT_LEAST, 1e-6, false},
-    {"TOT-107", CORRECTED, "f32 scores at tolerance 1e-9: promoted, columns off by", narrow_types,
-     AT_MOST, 1e-8, true},
-    {"TOT-107", CORRECTED, "f32 potentials at tolerance 1e-9 are refused (0: yes)",
-     narrow_types_refused, AT_MOST, 0.0, true},
-    {"TOT-108", CORRECTED, "range/tau 2000: positive weights counted, others flushed",
-     flushed_weights_counted, AT_MOST, 0.0, true},
-    {"TOT-108", CORRECTED, "... kernel entries and columns lost by the solver", vanished_entries,
-     AT_MOST, 0.0, true},
-    {"TOT-109", CORRECTED, "TV of two tails of 1e-30, relative", saturated_tv, AT_MOST, 1e-12,
-     true},
-    {"TOT-110", CORRECTED, "1 - p_max of 1e-30, relative", tail_masses, AT_MOST, 1e-12, true},
-    {"TOT-111", CORRECTED, "different bits between 1, 2 and 3 threads", thread_counts, AT_MOST, 0.0,
-     true},
-    {"TOT-112", CORRECTED, "bytes a key of a softmax plan, n = m = 65536", streaming_memory,
-     AT_MOST, 1024.0, true},
-    {"DER-26", CORRECTED, "row error of twelve methods", rows_of_all_methods, AT_MOST,
-     4 * M *ROUNDOFF, true},
-    {"DER-27", CORRECTED, "mean shift from the columns reached, two ways", reached_marginals,
-     AT_MOST, 1e-14, true},
-    {"DER-28", CORRECTED, "Newton steps for p = q, V = 50257", equal_pairs_steps, AT_MOST, 5.0,
-     true},
-    {"DER-28", CORRECTED, "beyond 1/eps = 700 the cost is TV", zero_temperature, AT_MOST, 1e-14,
-     true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-20", "different bits between 1, 2 and 3 threads", thread_counts, 0.0),
+    AT_MOST("TOT-105", "rows at range/tau 2000 in the chosen domain", default_domain,
+            4 * M * ROUNDOFF),
+    AT_MOST("TOT-105", "log domain against linear domain", log_domains_agree, 1e-10),
+    AT_MOST("TOT-106", "centring moves the plan of 40 rounds by", centring_moves_plan, 1e-13),
+    PRINTED_AT_LEAST("TOT-106", "centring rows shrinks the projective diameter by (E15)",
+                     centring_shrinks_diameter, 1e-6),
+    AT_MOST("TOT-107", "f32 scores at tolerance 1e-9: promoted, columns off by", narrow_types,
+            1e-8),
+    AT_MOST("TOT-107", "f32 potentials at tolerance 1e-9 are refused (0: yes)",
+            narrow_types_refused, 0.0),
+    AT_MOST("TOT-108", "range/tau 2000: positive weights counted, others flushed",
+            flushed_weights_counted, 0.0),
+    AT_MOST("TOT-108", "... kernel entries and columns lost by the solver", vanished_entries, 0.0),
+    AT_MOST("TOT-109", "TV of two tails of 1e-30, relative", saturated_tv, 1e-12, 20),
+    AT_MOST("TOT-110", "1 - p_max of 1e-30, relative", tail_masses, 1e-12, 20),
+    AT_MOST("TOT-111", "different bits between 1, 2 and 3 threads", thread_counts, 0.0),
+    AT_MOST("TOT-112", "bytes a key of a softmax plan, n = m = 65536", streaming_memory, 1024.0),
+    AT_MOST("DER-26", "row error of twelve methods", rows_of_all_methods, 4 * M * ROUNDOFF),
+    AT_MOST("DER-27", "mean shift from the columns reached, two ways", reached_marginals, 1e-14),
+    AT_MOST("DER-28", "Newton steps for p = q, V = 50257", equal_pairs_steps, 5.0),
+    AT_MOST("DER-28", "beyond 1/eps = 700 the cost is TV", zero_temperature, 1e-14),
 };
-CHECK_GROUP(tool_checks_numerics, rows);
+CHECK_GROUP(statement_checks_numerics, rows);

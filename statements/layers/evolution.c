@@ -230,19 +230,15 @@ static double table_three(trial *t) {
 
 /* 1 - p_max near `tail`, every logit moved: TV is at least the change of p_max, by what it falls short. */
 static double saturated_steps(trial *t) {
-    double most = -HUGE_VAL;
-    for (int trials = 0; trials < 500; trials++) {
-        double *z = normals(t, V, 1.0), *w = copy_of(t, z, V);
-        const double size = pow(10.0, between(t, -6.0, 0.5)), top = between(t, 10.0, 60.0);
-        z[4] += top;
-        w[4] += top;
-        for (int j = 0; j < V; j++) w[j] += size * normal(t);
-        ota_saturation x;
-        if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
-        const double tv = seen_number(t, x.tv / fabs(x.tail_after - x.tail_before));
-        most = worse(most, 1.0 - tv);
-    }
-    return most;
+    double *z = normals(t, V, 1.0), *w = copy_of(t, z, V);
+    const double size = pow(10.0, between(t, -6.0, 0.5)), top = between(t, 10.0, 60.0);
+    z[4] += top;
+    w[4] += top;
+    for (int j = 0; j < V; j++) w[j] += size * normal(t);
+    ota_saturation x;
+    if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
+    const double tv = seen_number(t, x.tv / fabs(x.tail_after - x.tail_before));
+    return 1.0 - tv;
 }
 
 /* Share of transitions that are events, by counting the layers that were made sure. */
@@ -408,42 +404,34 @@ static double probe_norm_control(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
-    {"TOT-63", CORRECTED, "softmax(W^T h) in f32: relative error over u (8 + 4 B)", probe_in_f32,
-     AT_MOST, 1.0, true},
-    {"TOT-69", CORRECTED, "rms logit error of f16 states over its prediction, minus 1", stored_rms,
-     AT_MOST, 0.25, true},
-    {"TOT-69", CORRECTED, "total variation it alone causes, unsaturated", stored_tv, AT_LEAST, 1e-6,
-     true},
-    {"TOT-70", CORRECTED, "500 x (12+24+48) = 42000, 40 x (12+24+36+48) = 4800, by calls",
-     transitions_counted, AT_MOST, 0.0, true},
-    {"TOT-70", PRINTED, "500 samples have 4800 transitions: off by (E8)", transitions_printed,
-     AT_MOST, 0.0, false},
-    {"TOT-84", CORRECTED, "means and deviations by range of layers, of known R", table_one, AT_MOST,
-     1e-13, true},
-    {"TOT-84", PRINTED, "models span three orders of magnitude: log10 of the sizes (E9)",
-     orders_of_magnitude, AT_LEAST, 2.5, false},
-    {"TOT-85", CORRECTED, "exponents 1.35, .72, 1.03 of the printed residuals", exponents, AT_MOST,
-     1e-14, true},
-    {"TOT-85", PRINTED, "growth with depth is sublinear: overall exponent (E7)", overall_exponent,
-     AT_MOST, 1.0, false},
-    {"TOT-86", CORRECTED, "mean, sd, p95, p99, skewness, excess kurtosis by loops", table_three,
-     AT_MOST, 1e-12, true},
-    {"TOT-87", CORRECTED, "1 - TV / |change of p_max|, 500 saturated steps", saturated_steps,
-     AT_MOST, 1e-6, true},
-    {"TOT-87", CORRECTED, "events counted in 60 random stacks, off by", event_frequency, AT_MOST,
-     0.0, true},
-    {"TOT-87", PRINTED, "p_max .99994, logits moving 18.7: least TV (E10)", table_four, AT_MOST,
-     1e-10, false},
-    {"TOT-89", CORRECTED, "violations of the probe bound in 1000 f32 steps", violations, AT_MOST,
-     0.0, true},
-    {"TOT-90", CORRECTED, "rounds at eps = 1 and 1e-6, 1e-8, 1e-10 less 12, 15, 18",
-     table_five_limit, AT_MOST, 0.0, true},
-    {"TOT-90", CORRECTED, "... and the marginals then reached over 1e-6", table_five_error, AT_MOST,
-     1.0, true},
-    {"TOT-90", PRINTED, "eps = 1 takes 42 rounds to 1e-6: mean of five kinds (E6)", table_five_mean,
-     AT_LEAST, 42.0, false},
-    {"TOT-92", CORRECTED, "W times s: norm, diameter, bound times s, relative", probe_norm_control,
-     AT_MOST, 1e-14, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-63", "softmax(W^T h) in f32: relative error over u (8 + 4 B)", probe_in_f32, 1.0),
+    AT_MOST("TOT-69", "rms logit error of f16 states over its prediction, minus 1", stored_rms,
+            0.25),
+    AT_LEAST("TOT-69", "total variation it alone causes, unsaturated", stored_tv, 1e-6),
+    AT_MOST("TOT-70", "500 x (12+24+48) = 42000, 40 x (12+24+36+48) = 4800, by calls",
+            transitions_counted, 0.0),
+    PRINTED_AT_MOST("TOT-70", "500 samples have 4800 transitions: off by (E8)", transitions_printed,
+                    0.0),
+    AT_MOST("TOT-84", "means and deviations by range of layers, of known R", table_one, 1e-13),
+    PRINTED_AT_LEAST("TOT-84", "models span three orders of magnitude: log10 of the sizes (E9)",
+                     orders_of_magnitude, 2.5),
+    AT_MOST("TOT-85", "exponents 1.35, .72, 1.03 of the printed residuals", exponents, 1e-14),
+    PRINTED_AT_MOST("TOT-85", "growth with depth is sublinear: overall exponent (E7)",
+                    overall_exponent, 1.0),
+    AT_MOST("TOT-86", "mean, sd, p95, p99, skewness, excess kurtosis by loops", table_three, 1e-12),
+    AT_MOST("TOT-87", "1 - TV / |change of p_max|, 500 saturated steps", saturated_steps, 1e-6,
+            500),
+    AT_MOST("TOT-87", "events counted in 60 random stacks, off by", event_frequency, 0.0),
+    PRINTED_AT_MOST("TOT-87", "p_max .99994, logits moving 18.7: least TV (E10)", table_four,
+                    1e-10),
+    AT_MOST("TOT-89", "violations of the probe bound in 1000 f32 steps", violations, 0.0),
+    AT_MOST("TOT-90", "rounds at eps = 1 and 1e-6, 1e-8, 1e-10 less 12, 15, 18", table_five_limit,
+            0.0),
+    AT_MOST("TOT-90", "... and the marginals then reached over 1e-6", table_five_error, 1.0),
+    PRINTED_AT_LEAST("TOT-90", "eps = 1 takes 42 rounds to 1e-6: mean of five kinds (E6)",
+                     table_five_mean, 42.0),
+    AT_MOST("TOT-92", "W times s: norm, diameter, bound times s, relative", probe_norm_control,
+            1e-14),
 };
-CHECK_GROUP(tool_checks_evolution, rows);
+CHECK_GROUP(statement_checks_evolution, rows);

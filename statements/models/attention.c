@@ -83,15 +83,15 @@ static void check_attention(layer *l) {
                         p[j] * l->held[VALUES][(j * f->kv_heads + h / group) * d + k];
         }
     }
-    l->most = worse(l->most, tool_relative(l->held[PATTERN], pattern, f->heads * n * n));
-    l->most = worse(l->most, tool_relative(l->held[MIXED], mixed, n * f->heads * d));
+    l->most = worse(l->most, statement_relative(l->held[PATTERN], pattern, f->heads * n * n));
+    l->most = worse(l->most, statement_relative(l->held[MIXED], mixed, n * f->heads * d));
 }
 
 static void check_sum(layer *l, point a, point b, point sum) {
     const int64_t size = l->c->count * l->c->facts.width;
     double *wanted = numbers(l->t, size);
     for (int64_t k = 0; k < size; k++) wanted[k] = l->held[a][k] + l->held[b][k];
-    l->most = worse(l->most, tool_relative(l->held[sum], wanted, size));
+    l->most = worse(l->most, statement_relative(l->held[sum], wanted, size));
 }
 
 static ota_status check_point(void *user, const ota_capture *capture, ota_error *error) {
@@ -118,21 +118,20 @@ static ota_status check_point(void *user, const ota_capture *capture, ota_error 
 
 /* Patterns, mixed values and sums of the stream at every layer. */
 static double layers_by_parts(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    layer l = {.t = t, .c = &c};
-    const int64_t wide = c.count * c.facts.heads * (c.facts.head_width + c.count);
-    for (int k = 0; k < POINTS; k++) l.held[k] = numbers(t, wide + c.count * c.facts.width);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    layer l = {.t = t, .c = c};
+    const int64_t wide = c->count * c->facts.heads * (c->facts.head_width + c->count);
+    for (int k = 0; k < POINTS; k++) l.held[k] = numbers(t, wide + c->count * c->facts.width);
     const ota_model_run run = {.size = sizeof run,
-                               .ids = c.ids,
+                               .ids = c->ids,
                                .batch = 1,
-                               .count = c.count,
+                               .count = c->count,
                                .wanted = is_point,
                                .capture = check_point,
                                .user = &l};
-    if (ota_session_run(c.session, &run, NULL) != OTA_OK || l.layers != c.facts.layers)
+    if (ota_session_run(c->session, &run, NULL) != OTA_OK || l.layers != c->facts.layers)
         l.most = NAN;
-    tool_close_checkpoint(&c);
     return l.most;
 }
 
@@ -153,35 +152,35 @@ static double probe_error(trial *t, const checkpoint *c, const float *words, con
                     (double)words[j * d + k] * ((double)inputs[l * d + k] - (double)inputs[k]);
             ours[j] = (double)z32[l * V + j] - (double)z32[j];
         }
-        most = worse(most, tool_relative(seen(t, ours, V), wanted, V));
+        most = worse(most, statement_relative(seen(t, ours, V), wanted, V));
     }
     return most;
 }
 
 static double probe_rows(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const int64_t d = c.facts.width, V = c.facts.vocabulary, states = c.facts.layers + 1;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t d = c->facts.width, V = c->facts.vocabulary, states = c->facts.layers + 1;
     float *words = take(t, (size_t)(V * d) * sizeof *words),
           *raw = take(t, (size_t)(states * d) * sizeof *raw),
           *lens = take(t, (size_t)(states * d) * sizeof *lens);
     double most = NAN;
-    if (tool_run_checkpoint(t, &c) && ota_model_probe_rows(c.model, 0, V, words, NULL) == OTA_OK) {
+    if (statement_run_checkpoint(t, c) &&
+        ota_model_probe_rows(c->model, 0, V, words, NULL) == OTA_OK) {
         for (int64_t l = 0; l < states; l++)
-            memcpy(raw + l * d, c.states + (l * c.count + c.count - 1) * d,
+            memcpy(raw + l * d, c->states + (l * c->count + c->count - 1) * d,
                    (size_t)d * sizeof *raw);
-        most = probe_error(t, &c, words, raw);
-        if (ota_session_probe_inputs(c.session, raw, states, lens))
-            most = worse(most, probe_error(t, &c, words, lens));
+        most = probe_error(t, c, words, raw);
+        if (ota_session_probe_inputs(c->session, raw, states, lens))
+            most = worse(most, probe_error(t, c, words, lens));
     }
-    tool_close_checkpoint(&c);
     return most;
 }
 
-static const tool_check rows[] = {
-    {"TOT-64", CORRECTED, "raw probe and lens against the rows of W, the last token, relative",
-     probe_rows, AT_MOST, 1e-5, true},
-    {"TOT-68", CORRECTED, "patterns, P v and the stream's sums at every layer by loops, relative",
-     layers_by_parts, AT_MOST, 1e-5, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-64", "raw probe and lens against the rows of W, the last token, relative",
+            probe_rows, 1e-5),
+    AT_MOST("TOT-68", "patterns, P v and the stream's sums at every layer by loops, relative",
+            layers_by_parts, 1e-5),
 };
-MODEL_CHECK_GROUP(tool_checks_model_attention, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_model_attention, rows, ANY_MODEL);

@@ -34,7 +34,7 @@ static void add_pair(weight *weights, int *count, int64_t layer, const char *par
     add(weights, count, name, out, 0);
 }
 
-weight *tool_gpt2_tensors(const model_sizes *sizes, int *count) {
+weight *statement_gpt2_tensors(const model_sizes *sizes, int *count) {
     const int64_t d = sizes->width;
     weight *weights = calloc((size_t)(12 * sizes->layers + 4), sizeof *weights);
     *count = 0;
@@ -69,7 +69,7 @@ static void draw(trial *t, weight *weights, int count) {
 
 /* ---- the folder ---- */
 
-bool tool_make_folder(char *path) {
+bool statement_make_folder(char *path) {
     const char *base = getenv("TMPDIR");
     (void)snprintf(path, PATH_MAX, "%s/otattn-verify-XXXXXX",
                    base != NULL && *base != '\0' ? base : "/tmp");
@@ -80,7 +80,7 @@ static void in_folder(const char *folder, const char *name, char *path) {
     (void)snprintf(path, PATH_MAX, "%.3800s/%s", folder, name);
 }
 
-void tool_remove_folder(const char *folder) {
+void statement_remove_folder(const char *folder) {
     static const char *const names[] = {"config.json", "model.safetensors", "states.safetensors"};
     char path[PATH_MAX];
     for (int k = 0; k < 3; k++) {
@@ -110,8 +110,8 @@ static bool leave_hole(const char *path, int64_t bytes) {
     return stat(path, &header) == 0 && truncate(path, header.st_size + (off_t)bytes) == 0;
 }
 
-bool tool_write_gpt2(trial *t, const char *folder, const model_sizes *sizes, const weight *weights,
-                     int count) {
+bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes,
+                          const weight *weights, int count) {
     char path[PATH_MAX];
     statement_tensor *tensors = calloc((size_t)count, sizeof *tensors);
     if (tensors == NULL || !write_config(folder, sizes)) {
@@ -158,10 +158,10 @@ static bool open_session(checkpoint *c) {
 /* The weights as they are now, through a folder. */
 static bool open_written(trial *t, checkpoint *c, const model_sizes *sizes) {
     char folder[PATH_MAX];
-    if (!tool_make_folder(folder)) return false;
-    const bool opened = tool_write_gpt2(t, folder, sizes, c->weights, c->weight_count) &&
+    if (!statement_make_folder(folder)) return false;
+    const bool opened = statement_write_gpt2(t, folder, sizes, c->weights, c->weight_count) &&
                         ota_model_open(&c->model, folder, NULL, NULL) == OTA_OK;
-    tool_remove_folder(folder);
+    statement_remove_folder(folder);
     return opened && ota_model_describe(c->model, &c->facts, NULL) == OTA_OK && open_session(c);
 }
 
@@ -229,7 +229,7 @@ static bool read_weights(trial *t, checkpoint *c) {
     char path[PATH_MAX];
     in_folder(c->facts.path, "model.safetensors", path);
     const model_sizes sizes = sizes_of(c);
-    c->weights = tool_gpt2_tensors(&sizes, &c->weight_count);
+    c->weights = statement_gpt2_tensors(&sizes, &c->weight_count);
     FILE *file = fopen(path, "rb");
     bool read = file != NULL && c->weights != NULL && hold_weights(c->weights, c->weight_count);
     for (int k = 0; read && k < c->weight_count; k++)
@@ -248,8 +248,8 @@ static bool open_named(trial *t, checkpoint *c) {
     return (!is_gpt2(&c->facts) || read_weights(t, c)) && open_session(c);
 }
 
-ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *positions,
-                              ota_error *error) {
+ota_status statement_model_kind_of(const char *path, statement_model_kind *kind, int64_t *positions,
+                                   ota_error *error) {
     ota_model *model;
     ota_model_facts facts = {.size = sizeof facts};
     ota_status status = ota_model_open(&model, path, NULL, error);
@@ -263,34 +263,37 @@ ota_status tool_model_kind_of(const char *path, tool_model_kind *kind, int64_t *
     return status;
 }
 
-bool tool_open_checkpoint(trial *t, checkpoint *c) {
+static void close_checkpoint(void *kept) {
+    checkpoint *c = kept;
+    ota_session_free(c->session);
+    ota_model_free(c->model);
+    if (c->weights != NULL) free(c->weights[0].data);
+    free(c->weights);
+    free(c);
+}
+
+checkpoint *statement_checkpoint(trial *t) {
+    /* Not the trial's memory, which a large model may use up. */
+    checkpoint *c = calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    t->end = close_checkpoint;
+    t->kept = c;
     *c = (checkpoint){.facts.size = sizeof c->facts, .count = COUNT};
     bool opened;
     if (t->model != NULL) {
         opened = open_named(t, c);
     } else {
-        c->weights = tool_gpt2_tensors(&small, &c->weight_count);
+        c->weights = statement_gpt2_tensors(&small, &c->weight_count);
         opened = c->weights != NULL && hold_weights(c->weights, c->weight_count);
         if (opened) draw(t, c->weights, c->weight_count);
         opened = opened && open_written(t, c, &small);
     }
     c->ids = take(t, COUNT * sizeof *c->ids);
     for (int k = 0; opened && k < COUNT; k++) c->ids[k] = below(t, c->facts.vocabulary);
-    if (!opened) tool_close_checkpoint(c);
-    return opened;
+    return opened ? c : NULL;
 }
 
-void tool_close_checkpoint(checkpoint *c) {
-    ota_session_free(c->session);
-    ota_model_free(c->model);
-    if (c->weights != NULL) free(c->weights[0].data);
-    free(c->weights);
-    c->session = NULL;
-    c->model = NULL;
-    c->weights = NULL;
-}
-
-bool tool_move_checkpoint(trial *t, checkpoint *c, double step) {
+bool statement_move_checkpoint(trial *t, checkpoint *c, double step) {
     const model_sizes sizes = {c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
                                c->facts.positions};
     for (int k = 0; k < c->weight_count; k++) {
@@ -336,7 +339,7 @@ static ota_status keep_state(void *user, const ota_capture *capture, ota_error *
     return OTA_OK;
 }
 
-bool tool_run_checkpoint(trial *t, checkpoint *c) {
+bool statement_run_checkpoint(trial *t, checkpoint *c) {
     const int64_t size = c->count * c->facts.width;
     c->states = take(t, (size_t)((c->facts.layers + 1) * size) * sizeof(float));
     c->final = take(t, (size_t)size * sizeof(float));
@@ -351,7 +354,7 @@ bool tool_run_checkpoint(trial *t, checkpoint *c) {
     return ota_session_run(c->session, &run, NULL) == OTA_OK;
 }
 
-float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise) {
+float *statement_probe_checkpoint(trial *t, checkpoint *c, bool normalise) {
     const int64_t rows = (c->facts.layers + 1) * c->count;
     float *inputs = take(t, (size_t)(rows * c->facts.width) * sizeof(float));
     float *logits = take(t, (size_t)(rows * c->facts.vocabulary) * sizeof(float));
@@ -361,7 +364,7 @@ float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise) {
     return logits;
 }
 
-double *tool_widened(trial *t, const float *x, int64_t count) {
+double *statement_widened(trial *t, const float *x, int64_t count) {
     double *y = numbers(t, count);
     for (int64_t k = 0; k < count; k++) y[k] = (double)x[k];
     return y;

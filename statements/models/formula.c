@@ -91,11 +91,11 @@ static void block(trial *t, const checkpoint *c, int64_t layer, const double *be
     for (int64_t k = 0; k < size; k++) after[k] += r->part[k];
 }
 
-void tool_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y) {
+void statement_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y) {
     norm(c, x, count, weight_of(c, "ln_f.weight"), weight_of(c, "ln_f.bias"), y);
 }
 
-void tool_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z) {
+void statement_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z) {
     const int64_t d = c->facts.width, vocabulary = c->facts.vocabulary;
     const float *words = weight_of(c, "wte.weight");
     for (int64_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ void tool_logits_formula(const checkpoint *c, const double *x, int64_t count, do
     }
 }
 
-double tool_most_probable(const double *z, int64_t vocabulary) {
+double statement_most_probable(const double *z, int64_t vocabulary) {
     return exp(largest_of(z, vocabulary) - log_sum_exp(z, vocabulary, 1.0));
 }
 
@@ -120,17 +120,17 @@ static void leave(trial *t, const checkpoint *c, int64_t layer, int64_t count, f
         if (exit->layers[i] < last) {
             memcpy(after + i * d, before + i * d, (size_t)d * sizeof *after);
         } else if (layer + 1 < last) {
-            tool_final_norm_formula(c, after + i * d, 1, r->normed);
-            tool_logits_formula(c, r->normed, 1, z);
-            const double most = tool_most_probable(z, c->facts.vocabulary);
+            statement_final_norm_formula(c, after + i * d, 1, r->normed);
+            statement_logits_formula(c, r->normed, 1, z);
+            const double most = statement_most_probable(z, c->facts.vocabulary);
             streak[i] = most > exit->threshold ? streak[i] + 1 : 0;
             if (streak[i] >= exit->transitions) exit->layers[i] = layer + 1;
         }
     }
 }
 
-void tool_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
-                       formula_exit *exit, double *h, double *final) {
+void statement_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
+                            formula_exit *exit, double *h, double *final) {
     const int64_t d = c->facts.width, size = count * d, layers = c->facts.layers;
     const float *words = weight_of(c, "wte.weight"), *places = weight_of(c, "wpe.weight");
     const rows_of r = {numbers(t, 4 * size), numbers(t, size), numbers(t, size)};
@@ -146,10 +146,10 @@ void tool_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_
         if (exit != NULL) leave(t, c, layer, count, exit, streak, before, after, &r);
         t->used = used;
     }
-    tool_final_norm_formula(c, h + layers * size, count, final);
+    statement_final_norm_formula(c, h + layers * size, count, final);
 }
 
-double tool_relative(const double *a, const double *b, int64_t count) {
+double statement_relative(const double *a, const double *b, int64_t count) {
     double size = 0.0;
     for (int64_t k = 0; k < count; k++) size = worse(size, fabs(b[k]));
     return farthest(a, b, count) / size;

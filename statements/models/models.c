@@ -12,25 +12,23 @@
 /* ---- forward ---- */
 
 static double forward_error(trial *t, bool logits) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width, states = c.facts.layers + 1;
-    double *h = numbers(t, states * size), *final = numbers(t, size), most = NAN;
-    tool_gpt2_formula(t, &c, c.ids, c.count, NULL, h, final);
-    if (tool_run_checkpoint(t, &c)) {
-        most = 0.0;
-        for (int64_t l = 0; l < states && !logits; l++) {
-            double *ours = tool_widened(t, c.states + l * size, size);
-            most = worse(most, tool_relative(seen(t, ours, size), h + l * size, size));
-        }
-        const int64_t words = c.count * c.facts.vocabulary;
-        double *z = numbers(t, words);
-        float *z32 = take(t, (size_t)words * sizeof *z32);
-        tool_logits_formula(&c, final, c.count, z);
-        (void)ota_session_logits(c.session, c.final, c.count, 0, z32, NULL);
-        if (logits) most = tool_relative(seen(t, tool_widened(t, z32, words), words), z, words);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width, states = c->facts.layers + 1;
+    double *h = numbers(t, states * size), *final = numbers(t, size), most = 0.0;
+    statement_gpt2_formula(t, c, c->ids, c->count, NULL, h, final);
+    if (!statement_run_checkpoint(t, c)) return NAN;
+    for (int64_t l = 0; l < states && !logits; l++) {
+        double *ours = statement_widened(t, c->states + l * size, size);
+        most = worse(most, statement_relative(seen(t, ours, size), h + l * size, size));
     }
-    tool_close_checkpoint(&c);
+    const int64_t words = c->count * c->facts.vocabulary;
+    double *z = numbers(t, words);
+    float *z32 = take(t, (size_t)words * sizeof *z32);
+    statement_logits_formula(c, final, c->count, z);
+    (void)ota_session_logits(c->session, c->final, c->count, 0, z32, NULL);
+    if (logits)
+        most = statement_relative(seen(t, statement_widened(t, z32, words), words), z, words);
     return most;
 }
 
@@ -41,37 +39,34 @@ static double forward_logits(trial *t) { return forward_error(t, true); }
 
 /* Both probes of all states against loops on the same states. */
 static double probes(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    double most = NAN;
-    if (tool_run_checkpoint(t, &c)) {
-        const int64_t rows = (c.facts.layers + 1) * c.count, words = rows * c.facts.vocabulary;
-        double *h = tool_widened(t, c.states, rows * c.facts.width), *z = numbers(t, words),
-               *normed = numbers(t, rows * c.facts.width);
-        tool_final_norm_formula(&c, h, rows, normed);
-        most = 0.0;
-        for (int lens = 0; lens < 2; lens++) {
-            tool_logits_formula(&c, lens == 1 ? normed : h, rows, z);
-            double *ours = tool_widened(t, tool_probe_checkpoint(t, &c, lens == 1), words);
-            most = worse(most, tool_relative(seen(t, ours, words), z, words));
-        }
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    double most = 0.0;
+    if (!statement_run_checkpoint(t, c)) return NAN;
+    const int64_t rows = (c->facts.layers + 1) * c->count, words = rows * c->facts.vocabulary;
+    double *h = statement_widened(t, c->states, rows * c->facts.width), *z = numbers(t, words),
+           *normed = numbers(t, rows * c->facts.width);
+    statement_final_norm_formula(c, h, rows, normed);
+    for (int lens = 0; lens < 2; lens++) {
+        statement_logits_formula(c, lens == 1 ? normed : h, rows, z);
+        double *ours = statement_widened(t, statement_probe_checkpoint(t, c, lens == 1), words);
+        most = worse(most, statement_relative(seen(t, ours, words), z, words));
     }
-    tool_close_checkpoint(&c);
     return most;
 }
 
 /* Common exports hold LN_f(h) as the last state. By the raw probe their first layers - 1 transitions are those
  * of the states; the last one is not: transitions that differ where they should not, and the reverse. */
 static double exported_transitions(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
     double wrong = NAN;
-    if (tool_run_checkpoint(t, &c)) {
-        const int64_t V = c.facts.vocabulary, n = c.count, layers = c.facts.layers;
-        float *raw = tool_probe_checkpoint(t, &c, false);
-        memcpy(c.states + layers * n * c.facts.width, c.final,
-               (size_t)(n * c.facts.width) * sizeof(float));
-        float *exported = tool_probe_checkpoint(t, &c, false);
+    if (statement_run_checkpoint(t, c)) {
+        const int64_t V = c->facts.vocabulary, n = c->count, layers = c->facts.layers;
+        float *raw = statement_probe_checkpoint(t, c, false);
+        memcpy(c->states + layers * n * c->facts.width, c->final,
+               (size_t)(n * c->facts.width) * sizeof(float));
+        float *exported = statement_probe_checkpoint(t, c, false);
         wrong = 0.0;
         for (int64_t l = 0; l < layers; l++) {
             double tv[2] = {0.0, 0.0};
@@ -88,7 +83,6 @@ static double exported_transitions(trial *t) {
             wrong += (seen_number(t, tv[1]) == tv[0]) != (l + 1 < layers);
         }
     }
-    tool_close_checkpoint(&c);
     return wrong;
 }
 
@@ -109,14 +103,14 @@ static double parameters_counted(trial *t) {
         ota_model *model = NULL;
         ota_model_facts facts = {.size = sizeof facts};
         int count;
-        weight *tensors = tool_gpt2_tensors(&models[k].sizes, &count);
-        if (tensors == NULL || !tool_make_folder(folder)) return NAN;
-        if (tool_write_gpt2(t, folder, &models[k].sizes, tensors, count) &&
+        weight *tensors = statement_gpt2_tensors(&models[k].sizes, &count);
+        if (tensors == NULL || !statement_make_folder(folder)) return NAN;
+        if (statement_write_gpt2(t, folder, &models[k].sizes, tensors, count) &&
             ota_model_open(&model, folder, NULL, NULL) == OTA_OK)
             (void)ota_model_describe(model, &facts, NULL);
         most = worse(most, fabs(seen_number(t, (double)facts.parameters) - models[k].parameters));
         ota_model_free(model);
-        tool_remove_folder(folder);
+        statement_remove_folder(folder);
         free(tensors);
     }
     return most;
@@ -124,13 +118,12 @@ static double parameters_counted(trial *t) {
 
 /* Parameters the library counts less V d + C d + layers (12 d^2 + 13 d) + 2 d. */
 static double parameters_of_checkpoint(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const double d = (double)c.facts.width;
-    const double formula = (double)(c.facts.vocabulary + c.facts.positions) * d +
-                           (double)c.facts.layers * (12.0 * d * d + 13.0 * d) + 2.0 * d;
-    const double counted = (double)c.facts.parameters;
-    tool_close_checkpoint(&c);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const double d = (double)c->facts.width;
+    const double formula = (double)(c->facts.vocabulary + c->facts.positions) * d +
+                           (double)c->facts.layers * (12.0 * d * d + 13.0 * d) + 2.0 * d;
+    const double counted = (double)c->facts.parameters;
     return fabs(seen_number(t, counted) - formula);
 }
 
@@ -229,14 +222,14 @@ static double accepted_damage(trial *t, const char *path, int64_t header) {
 }
 
 static double container(trial *t, bool damage) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     char folder[PATH_MAX], path[PATH_MAX + 32];
     double value = NAN;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
+    if (c == NULL) return NAN;
     statement_tensor *arrays = take(t, ARRAYS * sizeof *arrays);
-    if (tool_run_checkpoint(t, &c) && tool_make_folder(folder)) {
+    if (statement_run_checkpoint(t, c) && statement_make_folder(folder)) {
         (void)snprintf(path, sizeof path, "%s/states.safetensors", folder);
-        if (write_container(t, &c, path, arrays)) {
+        if (write_container(t, c, path, arrays)) {
             int64_t header = 0;
             for (int64_t k = 0; k < 8; k++) {
                 const int byte = put_byte(path, k, 0);
@@ -245,9 +238,8 @@ static double container(trial *t, bool damage) {
             }
             value = damage ? accepted_damage(t, path, header) : changed_elements(t, path, arrays);
         }
-        tool_remove_folder(folder);
+        statement_remove_folder(folder);
     }
-    tool_close_checkpoint(&c);
     return value;
 }
 
@@ -271,19 +263,18 @@ static bool run_with_exit(checkpoint *c, double threshold, int64_t transitions, 
 
 /* theta = 1: bits of final states that change, and tokens that miss a layer. */
 static double exit_at_one(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width;
     float *plain = take(t, (size_t)size * sizeof *plain),
           *ours = take(t, (size_t)size * sizeof *ours);
-    int64_t *layers = take(t, (size_t)c.count * sizeof *layers);
+    int64_t *layers = take(t, (size_t)c->count * sizeof *layers);
     double changed = NAN;
-    if (run_with_exit(&c, 0.0, 0, plain, NULL) && run_with_exit(&c, 1.0, 1, ours, layers)) {
-        changed = different_bits(seen(t, tool_widened(t, ours, size), size),
-                                 tool_widened(t, plain, size), size);
-        for (int64_t i = 0; i < c.count; i++) changed += layers[i] != c.facts.layers;
+    if (run_with_exit(c, 0.0, 0, plain, NULL) && run_with_exit(c, 1.0, 1, ours, layers)) {
+        changed = different_bits(seen(t, statement_widened(t, ours, size), size),
+                                 statement_widened(t, plain, size), size);
+        for (int64_t i = 0; i < c->count; i++) changed += layers[i] != c->facts.layers;
     }
-    tool_close_checkpoint(&c);
     return changed;
 }
 
@@ -317,10 +308,10 @@ static double middle_threshold(trial *t, const checkpoint *c, const double *h) {
     const int64_t d = c->facts.width;
     double *most = numbers(t, c->count), *normed = numbers(t, c->count * d),
            *z = numbers(t, c->count * c->facts.vocabulary);
-    tool_final_norm_formula(c, h + c->count * d, c->count, normed);
-    tool_logits_formula(c, normed, c->count, z);
+    statement_final_norm_formula(c, h + c->count * d, c->count, normed);
+    statement_logits_formula(c, normed, c->count, z);
     for (int64_t i = 0; i < c->count; i++)
-        most[i] = tool_most_probable(z + i * c->facts.vocabulary, c->facts.vocabulary);
+        most[i] = statement_most_probable(z + i * c->facts.vocabulary, c->facts.vocabulary);
     qsort(most, (size_t)c->count, sizeof *most, ascending);
     return 0.5 * (most[c->count / 2 - 1] + most[c->count / 2]);
 }
@@ -328,61 +319,59 @@ static double middle_threshold(trial *t, const checkpoint *c, const double *h) {
 /* Layers used, agreement and change of nll of a run against those of the formula; NaN where no token left. */
 static double exit_by_formula(trial *t) {
     enum { TRANSITIONS = 2 };
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width, words = c.count * c.facts.vocabulary;
-    double *h = numbers(t, (c.facts.layers + 1) * size), *final = numbers(t, size), most = NAN,
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width, words = c->count * c->facts.vocabulary;
+    double *h = numbers(t, (c->facts.layers + 1) * size), *final = numbers(t, size), most = NAN,
            *z[3] = {numbers(t, words), numbers(t, words), NULL};
-    int64_t *layers = take(t, (size_t)c.count * sizeof *layers);
+    int64_t *layers = take(t, (size_t)c->count * sizeof *layers);
     float *ours = take(t, (size_t)size * sizeof *ours), *z32 = take(t, (size_t)words * sizeof *z32);
-    tool_gpt2_formula(t, &c, c.ids, c.count, NULL, h, final);
-    tool_logits_formula(&c, final, c.count, z[0]);
-    formula_exit exit = {middle_threshold(t, &c, h), TRANSITIONS,
-                         take(t, (size_t)c.count * sizeof *layers)};
-    tool_gpt2_formula(t, &c, c.ids, c.count, &exit, h, final);
-    tool_logits_formula(&c, final, c.count, z[1]);
-    if (run_with_exit(&c, exit.threshold, TRANSITIONS, ours, layers) &&
-        ota_session_logits(c.session, ours, c.count, 0, z32, NULL) == OTA_OK) {
-        z[2] = seen(t, tool_widened(t, z32, words), words);
-        const exit_cost is = cost_of(&c, z[2], z[0], layers);
-        const exit_cost should = cost_of(&c, z[1], z[0], exit.layers);
+    statement_gpt2_formula(t, c, c->ids, c->count, NULL, h, final);
+    statement_logits_formula(c, final, c->count, z[0]);
+    formula_exit exit = {middle_threshold(t, c, h), TRANSITIONS,
+                         take(t, (size_t)c->count * sizeof *layers)};
+    statement_gpt2_formula(t, c, c->ids, c->count, &exit, h, final);
+    statement_logits_formula(c, final, c->count, z[1]);
+    if (run_with_exit(c, exit.threshold, TRANSITIONS, ours, layers) &&
+        ota_session_logits(c->session, ours, c->count, 0, z32, NULL) == OTA_OK) {
+        z[2] = seen(t, statement_widened(t, z32, words), words);
+        const exit_cost is = cost_of(c, z[2], z[0], layers);
+        const exit_cost should = cost_of(c, z[1], z[0], exit.layers);
         most = worse(fabs(is.layers - should.layers), fabs(is.agreement - should.agreement));
         most = worse(most, fabs(is.nll - should.nll));
-        most = worse(most, tool_relative(z[2], z[1], words));
-        if (should.layers >= (double)c.facts.layers) most = NAN;
+        most = worse(most, statement_relative(z[2], z[1], words));
+        if (should.layers >= (double)c->facts.layers) most = NAN;
     }
-    tool_close_checkpoint(&c);
     return most;
 }
 
-static const tool_check rows[] = {
-    {"TOT-67", CORRECTED, "124439808, 354823168, 774030080, 1557611200 parameters: off by",
-     parameters_counted, AT_MOST, 0.0, true},
-    {"TOT-93", CORRECTED, "states, probe, mask through a file: elements with other bits",
-     container_round_trip, AT_MOST, 0.0, true},
-    {"TOT-93", CORRECTED, "headers accepted with one structural byte wrong or the file cut short",
-     container_damage, AT_MOST, 0.0, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-67", "124439808, 354823168, 774030080, 1557611200 parameters: off by",
+            parameters_counted, 0.0),
+    AT_MOST("TOT-93", "states, probe, mask through a file: elements with other bits",
+            container_round_trip, 0.0),
+    AT_MOST("TOT-93", "headers accepted with one structural byte wrong or the file cut short",
+            container_damage, 0.0),
 };
-MODEL_CHECK_GROUP(tool_checks_models, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_models, rows, ANY_MODEL);
 
-static const tool_check gpt2_rows[] = {
-    {"TOT-64", CORRECTED, "raw probe W h and lens W LN_f(h) of every state against loops, relative",
-     probes, AT_MOST, 1e-5, true},
-    {"TOT-67", CORRECTED, "V d + C d + layers (12 d^2 + 13 d) + 2 d of a checkpoint: off by",
-     parameters_of_checkpoint, AT_MOST, 0.0, true},
-    {"TOT-68", CORRECTED, "GPT-2's states at every layer against f64 loops, relative",
-     forward_states, AT_MOST, 1e-5, true},
-    {"TOT-68", CORRECTED, "... and its logits, by the tied table", forward_logits, AT_MOST, 1e-5,
-     true},
-    {"TOT-119", CORRECTED, "theta < 1: layers used, top-1 kept, change of nll against the formula",
-     exit_by_formula, AT_MOST, 1e-5, true},
+static const statement_check gpt2_rows[] = {
+    AT_MOST("TOT-64", "raw probe W h and lens W LN_f(h) of every state against loops, relative",
+            probes, 1e-5),
+    AT_MOST("TOT-67", "V d + C d + layers (12 d^2 + 13 d) + 2 d of a checkpoint: off by",
+            parameters_of_checkpoint, 0.0),
+    AT_MOST("TOT-68", "GPT-2's states at every layer against f64 loops, relative", forward_states,
+            1e-5),
+    AT_MOST("TOT-68", "... and its logits, by the tied table", forward_logits, 1e-5),
+    AT_MOST("TOT-119", "theta < 1: layers used, top-1 kept, change of nll against the formula",
+            exit_by_formula, 1e-5),
 };
-MODEL_CHECK_GROUP(tool_checks_gpt2, gpt2_rows, GPT2_MODEL);
+MODEL_CHECK_GROUP(statement_checks_gpt2, gpt2_rows, GPT2_MODEL);
 
-static const tool_check causal_rows[] = {
-    {"TOT-64", CORRECTED, "exported states: the last transition differs by the raw probe, no other",
-     exported_transitions, AT_MOST, 0.0, true},
-    {"TOT-119", CORRECTED, "leaving at theta = 1: states that change, tokens that miss a layer",
-     exit_at_one, AT_MOST, 0.0, true},
+static const statement_check causal_rows[] = {
+    AT_MOST("TOT-64", "exported states: the last transition differs by the raw probe, no other",
+            exported_transitions, 0.0),
+    AT_MOST("TOT-119", "leaving at theta = 1: states that change, tokens that miss a layer",
+            exit_at_one, 0.0),
 };
-MODEL_CHECK_GROUP(tool_checks_exits, causal_rows, CAUSAL_MODEL);
+MODEL_CHECK_GROUP(statement_checks_exits, causal_rows, CAUSAL_MODEL);

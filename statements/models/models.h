@@ -33,28 +33,28 @@ typedef struct checkpoint {
     weight *weights;
     int weight_count;
     int64_t count, *ids;
-    float *states, *final; /* of tool_run_checkpoint: h, and the last one after the last norm */
+    float *states,
+        *final; /* of statement_run_checkpoint: h, and the last one after the last norm */
 } checkpoint;
 
-/* A checkpoint with `count` random ids. False, and nothing to close, where anything fails. */
-bool tool_open_checkpoint(trial *t, checkpoint *c);
-void tool_close_checkpoint(checkpoint *c);
+/* A checkpoint with `count` random ids, open until the draw ends; NULL where anything fails. */
+checkpoint *statement_checkpoint(trial *t);
 /* The weights a step further: to every tensor `step` times its own size is added in a random direction; for the
  * session and the model it is a checkpoint of its own. Only a random one moves. */
-bool tool_move_checkpoint(trial *t, checkpoint *c, double step);
+bool statement_move_checkpoint(trial *t, checkpoint *c, double step);
 /* Fills states and final. */
-bool tool_run_checkpoint(trial *t, checkpoint *c);
+bool statement_run_checkpoint(trial *t, checkpoint *c);
 /* logits of all states by the probe: of the states themselves, or after the last norm. */
-float *tool_probe_checkpoint(trial *t, checkpoint *c, bool normalise);
+float *statement_probe_checkpoint(trial *t, checkpoint *c, bool normalise);
 
 /* The tensors of a GPT-2 with these sizes, without data; freed by the caller. */
-weight *tool_gpt2_tensors(const model_sizes *sizes, int *count);
+weight *statement_gpt2_tensors(const model_sizes *sizes, int *count);
 /* A folder of this program's own, and its end; `path` 4096. */
-bool tool_make_folder(char *path);
-void tool_remove_folder(const char *path);
+bool statement_make_folder(char *path);
+void statement_remove_folder(const char *path);
 /* config.json, and model.safetensors with the tensors; without data the file is a hole of the right size. */
-bool tool_write_gpt2(trial *t, const char *folder, const model_sizes *sizes, const weight *weights,
-                     int count);
+bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes,
+                          const weight *weights, int count);
 
 /* ---- GPT-2 by its definition ---- */
 
@@ -67,18 +67,18 @@ typedef struct formula_exit {
 } formula_exit;
 
 /* h [layers + 1][count][width] and final [count][width]. */
-void tool_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
-                       formula_exit *exit, double *h, double *final);
+void statement_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
+                            formula_exit *exit, double *h, double *final);
 /* y = LN_f(x) of rows [count][width]. */
-void tool_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y);
+void statement_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y);
 /* z = W x of rows, W the table of embeddings. */
-void tool_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z);
+void statement_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z);
 /* p_max = max softmax(z). */
-double tool_most_probable(const double *z, int64_t vocabulary);
+double statement_most_probable(const double *z, int64_t vocabulary);
 
 /* max |a - b| / max |b|. */
-double tool_relative(const double *a, const double *b, int64_t count);
+double statement_relative(const double *a, const double *b, int64_t count);
 /* The same numbers in f64. */
-double *tool_widened(trial *t, const float *x, int64_t count);
+double *statement_widened(trial *t, const float *x, int64_t count);
 
 #endif

@@ -237,16 +237,16 @@ static double windows_counted(trial *t) {
 /* A batch of a whole sequence and one cut to `kept` tokens, whatever stands in the padding, against the sequences
  * alone: states of real positions that have other bits. */
 static double padding_unseen(trial *t) {
-    checkpoint c;
-    if (!tool_open_checkpoint(t, &c)) return NAN;
-    const int64_t n = c.count, d = c.facts.width, kept = 3 + below(t, n - 4);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t n = c->count, d = c->facts.width, kept = 3 + below(t, n - 4);
     int64_t *ids = take(t, (size_t)(2 * n) * sizeof *ids);
     const int64_t lengths[2] = {n, kept};
     float *states[2];
     double different = 0.0;
     for (int fill = 0; fill < 2; fill++) {
-        for (int64_t k = 0; k < 2 * n; k++) ids[k] = c.ids[k % n];
-        for (int64_t k = n + kept; k < 2 * n; k++) ids[k] = below(t, c.facts.vocabulary);
+        for (int64_t k = 0; k < 2 * n; k++) ids[k] = c->ids[k % n];
+        for (int64_t k = n + kept; k < 2 * n; k++) ids[k] = below(t, c->facts.vocabulary);
         states[fill] = take(t, (size_t)(2 * n * d) * sizeof(float));
         const ota_model_run run = {.size = sizeof run,
                                    .ids = ids,
@@ -254,23 +254,21 @@ static double padding_unseen(trial *t) {
                                    .count = n,
                                    .lengths = lengths,
                                    .states = states[fill]};
-        if (ota_session_run(c.session, &run, NULL) != OTA_OK) different = NAN;
+        if (ota_session_run(c->session, &run, NULL) != OTA_OK) different = NAN;
     }
     const int64_t real = (n + kept) * d;
-    different += different_bits(seen(t, tool_widened(t, states[0], real), real),
-                                tool_widened(t, states[1], real), real);
-    tool_close_checkpoint(&c);
+    different += different_bits(seen(t, statement_widened(t, states[0], real), real),
+                                statement_widened(t, states[1], real), real);
     return different;
 }
 
-static const tool_check rows[] = {
-    {"TOT-65", CORRECTED, "windows of 512 from texts, their number, length and ids: off by",
-     windows_counted, AT_MOST, 0.0, true},
-    {"TOT-65", CORRECTED, "a padded batch: states of real positions that padding changes",
-     padding_unseen, AT_MOST, 0.0, true},
-    {"TOT-66", CORRECTED, "ids of 300 words that differ from those of a loop over merges",
-     reference_ids, AT_MOST, 0.0, true},
-    {"TOT-66", CORRECTED, "random bytes to ids and back: bytes that change", bytes_come_back,
-     AT_MOST, 0.0, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-65", "windows of 512 from texts, their number, length and ids: off by",
+            windows_counted, 0.0),
+    AT_MOST("TOT-65", "a padded batch: states of real positions that padding changes",
+            padding_unseen, 0.0),
+    AT_MOST("TOT-66", "ids of 300 words that differ from those of a loop over merges",
+            reference_ids, 0.0),
+    AT_MOST("TOT-66", "random bytes to ids and back: bytes that change", bytes_come_back, 0.0),
 };
-MODEL_CHECK_GROUP(tool_checks_model_text, rows, ANY_MODEL);
+MODEL_CHECK_GROUP(statement_checks_model_text, rows, ANY_MODEL);

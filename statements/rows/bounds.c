@@ -20,17 +20,15 @@ static ota_lipschitz lipschitz(const double *z, const double *w, int64_t m, doub
 
 static double lipschitz_bound(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double temperature = between(t, 0.3, 3.0), size = pow(10.0, between(t, -3.0, 1.0));
-        double *z = scores_of(t, 1, M, trials % CHARACTERS), *w = copy_of(t, z, M), sup = 0.0;
-        for (int j = 0; j < M; j++) w[j] += size * normal(t);
-        for (int j = 0; j < M; j++) sup = fmax(sup, fabs(w[j] - z[j]));
-        const ota_lipschitz x = lipschitz(z, w, M, temperature);
-        const double ratio = x.l1 / (sup / temperature);
-        most = worse(most, seen_number(t, ratio) - 1.0);
-        most = worse(most, fabs(x.l1 - tool_softmax_distance(z, w, M, temperature)));
-        most = worse(most, fabs(x.printed - sup / temperature));
-    }
+    const double temperature = between(t, 0.3, 3.0), size = pow(10.0, between(t, -3.0, 1.0));
+    double *z = scores_of(t, 1, M, t->draw % CHARACTERS), *w = copy_of(t, z, M), sup = 0.0;
+    for (int j = 0; j < M; j++) w[j] += size * normal(t);
+    for (int j = 0; j < M; j++) sup = fmax(sup, fabs(w[j] - z[j]));
+    const ota_lipschitz x = lipschitz(z, w, M, temperature);
+    const double ratio = x.l1 / (sup / temperature);
+    most = worse(most, seen_number(t, ratio) - 1.0);
+    most = worse(most, fabs(x.l1 - statement_softmax_distance(z, w, M, temperature)));
+    most = worse(most, fabs(x.printed - sup / temperature));
     return most;
 }
 
@@ -47,21 +45,19 @@ static double two_symbols(trial *t) {
 
 static double jacobian_norm(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 60; trials++) {
-        const int m = 2 + trials % 9;
-        double *p = distribution(t, m, trials % 2 == 0 ? 1.0 : 3.0), lower = NAN, upper = NAN;
-        double best = 0.0, top = 0.0;
-        (void)ota_jacobian_norm(p, m, &lower, &upper, NULL);
-        for (int set = 0; set < 1 << m; set++) {
-            double inside = 0.0;
-            for (int j = 0; j < m; j++) inside += (set >> j & 1) != 0 ? p[j] : 0.0;
-            best = fmax(best, 4.0 * inside * (1.0 - inside));
-        }
-        top = largest_of(p, m);
-        most = worse(most, fabs(seen_number(t, lower) - best));
-        most = worse(most, fabs(upper - best));
-        if (top >= 0.5) most = worse(most, fabs(best - 4.0 * top * (1.0 - top)));
+    const int m = 2 + t->draw % 9;
+    double *p = distribution(t, m, t->draw % 2 == 0 ? 1.0 : 3.0), lower = NAN, upper = NAN;
+    double best = 0.0, top = 0.0;
+    (void)ota_jacobian_norm(p, m, &lower, &upper, NULL);
+    for (int set = 0; set < 1 << m; set++) {
+        double inside = 0.0;
+        for (int j = 0; j < m; j++) inside += (set >> j & 1) != 0 ? p[j] : 0.0;
+        best = fmax(best, 4.0 * inside * (1.0 - inside));
     }
+    top = largest_of(p, m);
+    most = worse(most, fabs(seen_number(t, lower) - best));
+    most = worse(most, fabs(upper - best));
+    if (top >= 0.5) most = worse(most, fabs(best - 4.0 * top * (1.0 - top)));
     return most;
 }
 
@@ -94,24 +90,22 @@ static double path_integral(trial *t) {
     static const double weight[5] = {0.2955242247147529, 0.2692667193099963, 0.2190863625159820,
                                      0.1494513491505806, 0.0666713443086881};
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        double *z = normals(t, M, 1.0), *dz = normals(t, M, 1.0), *w = copy_of(t, z, M);
-        double p[M], q[M], here[M], product[M], sum[M] = {0.0};
-        for (int j = 0; j < M; j++) w[j] += dz[j];
-        for (int piece = 0; piece < 80; piece++) {
-            const double node = piece % 2 == 0 ? at[piece / 2 % 5] : -at[piece / 2 % 5];
-            const double x = (piece / 10 + 0.5 + 0.5 * node) / 8.0;
-            for (int j = 0; j < M; j++) here[j] = z[j] + x * dz[j];
-            softmax_formula(here, M, 1.0, p);
-            if (ota_fisher_product(p, dz, M, 1.0, product, NULL) < 0) return NAN;
-            t->planted = false;
-            seen(t, product, M);
-            for (int j = 0; j < M; j++) sum[j] += weight[piece / 2 % 5] / 16.0 * product[j];
-        }
-        softmax_formula(z, M, 1.0, p);
-        softmax_formula(w, M, 1.0, q);
-        for (int j = 0; j < M; j++) most = worse(most, fabs(q[j] - p[j] - sum[j]));
+    double *z = normals(t, M, 1.0), *dz = normals(t, M, 1.0), *w = copy_of(t, z, M);
+    double p[M], q[M], here[M], product[M], sum[M] = {0.0};
+    for (int j = 0; j < M; j++) w[j] += dz[j];
+    for (int piece = 0; piece < 80; piece++) {
+        const double node = piece % 2 == 0 ? at[piece / 2 % 5] : -at[piece / 2 % 5];
+        const double x = (piece / 10 + 0.5 + 0.5 * node) / 8.0;
+        for (int j = 0; j < M; j++) here[j] = z[j] + x * dz[j];
+        softmax_formula(here, M, 1.0, p);
+        if (ota_fisher_product(p, dz, M, 1.0, product, NULL) < 0) return NAN;
+        t->planted = false;
+        seen(t, product, M);
+        for (int j = 0; j < M; j++) sum[j] += weight[piece / 2 % 5] / 16.0 * product[j];
     }
+    softmax_formula(z, M, 1.0, p);
+    softmax_formula(w, M, 1.0, q);
+    for (int j = 0; j < M; j++) most = worse(most, fabs(q[j] - p[j] - sum[j]));
     return most;
 }
 
@@ -158,13 +152,11 @@ static probed probe(trial *t, int trials) {
 /* Ratios to the bound, minus 1, and the call's bound against min(2, norm step). */
 static double probe_bound(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const probed x = probe(t, trials);
-        double printed = NAN, sharp = NAN;
-        (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
-        most = worse(most, x.l1 / (x.norm * x.step) - 1.0);
-        most = worse(most, fabs(seen_number(t, printed / fmin(2.0, x.norm * x.step)) - 1.0));
-    }
+    const probed x = probe(t, t->draw);
+    double printed = NAN, sharp = NAN;
+    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
+    most = worse(most, x.l1 / (x.norm * x.step) - 1.0);
+    most = worse(most, fabs(seen_number(t, printed / fmin(2.0, x.norm * x.step)) - 1.0));
     return most;
 }
 
@@ -190,16 +182,14 @@ static double aligned_ratio(trial *t) {
 /* TV <= tanh(osc(dz)/4) <= tanh(diameter step / 4), equality on two symbols moved through the middle. */
 static double sharp_probe_bound(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const probed x = probe(t, trials);
-        double printed = NAN, sharp = NAN;
-        (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
-        const double osc = spread_between(x.z, x.z_moved, M), inner = 2.0 * tanh(osc / 4.0);
-        most = worse(most, seen_number(t, x.l1 / inner) - 1.0);
-        most = worse(most, inner / sharp - 1.0);
-        most = worse(most, fabs(sharp / (2.0 * tanh(x.diameter * x.step / 4.0)) - 1.0));
-        most = worse(most, fabs(lipschitz(x.z, x.z_moved, M, 1.0).sharp / inner - 1.0));
-    }
+    const probed x = probe(t, t->draw);
+    double printed = NAN, sharp = NAN;
+    (void)ota_drift_bound(&x.probe, &x.step, 1, &printed, &sharp, NULL);
+    const double osc = spread_between(x.z, x.z_moved, M), inner = 2.0 * tanh(osc / 4.0);
+    most = worse(most, seen_number(t, x.l1 / inner) - 1.0);
+    most = worse(most, inner / sharp - 1.0);
+    most = worse(most, fabs(sharp / (2.0 * tanh(x.diameter * x.step / 4.0)) - 1.0));
+    most = worse(most, fabs(lipschitz(x.z, x.z_moved, M, 1.0).sharp / inner - 1.0));
     return most;
 }
 
@@ -215,11 +205,9 @@ static double sharp_probe_attained(trial *t) {
 
 static double probe_norms(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const probed x = probe(t, trials);
-        most = worse(most, fabs(seen_number(t, x.probe.norm) / x.norm - 1.0));
-        most = worse(most, fabs(x.probe.diameter / x.diameter - 1.0));
-    }
+    const probed x = probe(t, t->draw);
+    most = worse(most, fabs(seen_number(t, x.probe.norm) / x.norm - 1.0));
+    most = worse(most, fabs(x.probe.diameter / x.diameter - 1.0));
     return most;
 }
 
@@ -227,29 +215,27 @@ static double probe_norms(trial *t) {
 static double drift_bound(trial *t) {
     enum { LAYERS = 6 };
     double most = 0.0;
-    for (int trials = 0; trials < 100; trials++) {
-        double *w = normals(t, M * WIDTH, 1.0), *h = normals(t, WIDTH, 1.0), z[M], last[M];
-        double steps[LAYERS], sum = 0.0, printed = NAN, sharp = NAN, norm = 0.0;
-        const double size = pow(10.0, between(t, -2.0, 0.5));
-        for (int j = 0; j < M; j++) z[j] = dot(w + j * WIDTH, h, WIDTH);
-        for (int l = 0; l < LAYERS; l++) {
-            double *dh = normals(t, WIDTH, size);
-            for (int k = 0; k < WIDTH; k++) h[k] += dh[k];
-            sum += steps[l] = two_norm(dh, WIDTH);
-        }
-        for (int j = 0; j < M; j++) {
-            last[j] = dot(w + j * WIDTH, h, WIDTH);
-            norm = fmax(norm, two_norm(w + j * WIDTH, WIDTH));
-        }
-        ota_probe probe;
-        if (ota_probe_of(w, OTA_F64, M, WIDTH, &probe, NULL) < 0 ||
-            ota_drift_bound(&probe, steps, LAYERS, &printed, &sharp, NULL) < 0) {
-            return NAN;
-        }
-        const double l1 = tool_softmax_distance(z, last, M, 1.0);
-        most = worse(most, fmax(l1 / printed, l1 / sharp) - 1.0);
-        most = worse(most, fabs(seen_number(t, printed / fmin(2.0, norm * sum)) - 1.0));
+    double *w = normals(t, M * WIDTH, 1.0), *h = normals(t, WIDTH, 1.0), z[M], last[M];
+    double steps[LAYERS], sum = 0.0, printed = NAN, sharp = NAN, norm = 0.0;
+    const double size = pow(10.0, between(t, -2.0, 0.5));
+    for (int j = 0; j < M; j++) z[j] = dot(w + j * WIDTH, h, WIDTH);
+    for (int l = 0; l < LAYERS; l++) {
+        double *dh = normals(t, WIDTH, size);
+        for (int k = 0; k < WIDTH; k++) h[k] += dh[k];
+        sum += steps[l] = two_norm(dh, WIDTH);
     }
+    for (int j = 0; j < M; j++) {
+        last[j] = dot(w + j * WIDTH, h, WIDTH);
+        norm = fmax(norm, two_norm(w + j * WIDTH, WIDTH));
+    }
+    ota_probe probe;
+    if (ota_probe_of(w, OTA_F64, M, WIDTH, &probe, NULL) < 0 ||
+        ota_drift_bound(&probe, steps, LAYERS, &printed, &sharp, NULL) < 0) {
+        return NAN;
+    }
+    const double l1 = statement_softmax_distance(z, last, M, 1.0);
+    most = worse(most, fmax(l1 / printed, l1 / sharp) - 1.0);
+    most = worse(most, fabs(seen_number(t, printed / fmin(2.0, norm * sum)) - 1.0));
     return most;
 }
 
@@ -284,33 +270,26 @@ static double largest_ratio(trial *t) {
     return most;
 }
 
-static const tool_check rows[] = {
-    {"TOT-21", CORRECTED, "||dp||_1 over ||dz||_inf / T, minus 1; both against loops",
-     lipschitz_bound, AT_MOST, 1e-10, true},
-    {"TOT-21", CORRECTED, "two symbols: (ratio - 1) / step^2", two_symbols, AT_LEAST, -1.0, true},
-    {"TOT-22", CORRECTED, "Jacobian norm over all sets of symbols", jacobian_norm, AT_MOST, 1e-14,
-     true},
-    {"TOT-22", CORRECTED, "norm over 4 eps (1 - eps), minus 1, eps to 1e-30", norm_is_linear,
-     AT_MOST, 1e-14, true},
-    {"TOT-22", PRINTED, "the gradient vanishes quadratically: norm / eps^2 (E11)",
-     norm_is_quadratic, AT_MOST, 100.0, false},
-    {"TOT-23", CORRECTED, "p' - p against the path integral of J dz", path_integral, AT_MOST, 1e-12,
-     true},
-    {"TOT-24", CORRECTED, "||dp||_1 over ||W|| ||dh||, minus 1; the bound's formula", probe_bound,
-     AT_MOST, 1e-10, true},
-    {"TOT-24", PRINTED, "a step along the largest row attains it: best ratio (E12)", aligned_ratio,
-     AT_LEAST, 1.0 - 1e-6, false},
-    {"DER-20", CORRECTED, "TV over tanh(osc/4) and tanh(diameter ||dh||/4), minus 1",
-     sharp_probe_bound, AT_MOST, 1e-10, true},
-    {"DER-20", CORRECTED, "least ratio on two symbols through the middle", sharp_probe_attained,
-     AT_LEAST, 1.0 - 1e-14, true},
-    {"TOT-25", CORRECTED, "row norm and diameter of W by loops, relative", probe_norms, AT_MOST,
-     1e-15, true},
-    {"TOT-26", CORRECTED, "drift over six steps over its bounds, minus 1", drift_bound, AT_MOST,
-     1e-10, true},
-    {"TOT-27", CORRECTED, "largest tightness ratio of 300 steps", largest_ratio, AT_MOST, 1.0,
-     true},
-    {"TOT-27", CORRECTED, "mean, deviation, median, p95 of the ratios", ratio_summary, AT_MOST,
-     1e-14, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-21", "||dp||_1 over ||dz||_inf / T, minus 1; both against loops", lipschitz_bound,
+            1e-10, TRIALS),
+    AT_LEAST("TOT-21", "two symbols: (ratio - 1) / step^2", two_symbols, -1.0),
+    AT_MOST("TOT-22", "Jacobian norm over all sets of symbols", jacobian_norm, 1e-14, 60),
+    AT_MOST("TOT-22", "norm over 4 eps (1 - eps), minus 1, eps to 1e-30", norm_is_linear, 1e-14),
+    PRINTED_AT_MOST("TOT-22", "the gradient vanishes quadratically: norm / eps^2 (E11)",
+                    norm_is_quadratic, 100.0),
+    AT_MOST("TOT-23", "p' - p against the path integral of J dz", path_integral, 1e-12, 20),
+    AT_MOST("TOT-24", "||dp||_1 over ||W|| ||dh||, minus 1; the bound's formula", probe_bound,
+            1e-10, TRIALS),
+    PRINTED_AT_LEAST("TOT-24", "a step along the largest row attains it: best ratio (E12)",
+                     aligned_ratio, 1.0 - 1e-6),
+    AT_MOST("DER-20", "TV over tanh(osc/4) and tanh(diameter ||dh||/4), minus 1", sharp_probe_bound,
+            1e-10, TRIALS),
+    AT_LEAST("DER-20", "least ratio on two symbols through the middle", sharp_probe_attained,
+             1.0 - 1e-14),
+    AT_MOST("TOT-25", "row norm and diameter of W by loops, relative", probe_norms, 1e-15, 30),
+    AT_MOST("TOT-26", "drift over six steps over its bounds, minus 1", drift_bound, 1e-10, 100),
+    AT_MOST("TOT-27", "largest tightness ratio of 300 steps", largest_ratio, 1.0),
+    AT_MOST("TOT-27", "mean, deviation, median, p95 of the ratios", ratio_summary, 1e-14),
 };
-CHECK_GROUP(tool_checks_bounds, rows);
+CHECK_GROUP(statement_checks_bounds, rows);

@@ -40,7 +40,7 @@ static double falling_weight(void *user, double x) {
 
 static head *custom_head(trial *t, double *s, double (*weight)(void *, double),
                          double (*slope)(void *, double)) {
-    head *h = tool_head(t, N, M, s);
+    head *h = statement_head(t, N, M, s);
     h->problem.regulariser = OTA_CUSTOM;
     h->problem.custom = (ota_custom){.weight = weight, .slope = slope};
     return h;
@@ -48,73 +48,64 @@ static head *custom_head(trial *t, double *s, double (*weight)(void *, double),
 
 static double forward_as_built_in(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        const bool square = trials % 2 == 0;
-        const double tau = between(t, 0.4, 2.0);
-        double *s = scores_of(t, N, M, trials % CHARACTERS), formula[M];
-        head *own = custom_head(t, s, square ? square_weight : shannon_weight,
-                                square ? square_slope : shannon_weight);
-        tool_solve_head(t, own, NULL, tau, 0.0);
-        if (!square) {
-            for (int i = 0; i < N; i++) {
-                softmax_formula(s + i * M, M, tau, formula);
-                most = worse(most, farthest(own->p + i * M, formula, M));
-            }
+    const bool square = t->draw % 2 == 0;
+    const double tau = between(t, 0.4, 2.0);
+    double *s = scores_of(t, N, M, t->draw % CHARACTERS), formula[M];
+    head *own = custom_head(t, s, square ? square_weight : shannon_weight,
+                            square ? square_slope : shannon_weight);
+    statement_solve(t, own, NULL, tau, 0.0);
+    if (!square) {
+        for (int i = 0; i < N; i++) {
+            softmax_formula(s + i * M, M, tau, formula);
+            most = worse(most, farthest(own->p + i * M, formula, M));
         }
-        head *built = tool_plan_of(t, N, M, s, square ? "sparsemax" : "softmax", tau, 0.0);
-        most = worse(most, farthest(own->p, built->p, N * M));
     }
+    head *built = statement_plan(t, N, M, s, square ? "sparsemax" : "softmax", tau, 0.0);
+    most = worse(most, farthest(own->p, built->p, N * M));
     return most;
 }
 
 static double backward_as_built_in(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        const bool square = trials % 2 == 0;
-        const double tau = between(t, 0.4, 2.0);
-        double *s = scores_of(t, N, M, trials % CHARACTERS);
-        head *own = custom_head(t, s, square ? square_weight : shannon_weight,
-                                square ? square_slope : shannon_weight);
-        head *built = tool_head(t, N, M, s);
-        own->coupling_grad = built->coupling_grad = normals(t, N * M, 1.0);
-        tool_pull_back(t, own, NULL, tau, 0.0);
-        tool_pull_back(t, built, square ? "sparsemax" : "softmax", tau, 0.0);
-        most = worse(most, farthest(own->scores_slope, built->scores_slope, N * M));
-    }
-    return most;
+    const bool square = t->draw % 2 == 0;
+    const double tau = between(t, 0.4, 2.0);
+    double *s = scores_of(t, N, M, t->draw % CHARACTERS);
+    head *own = custom_head(t, s, square ? square_weight : shannon_weight,
+                            square ? square_slope : shannon_weight);
+    head *built = statement_head(t, N, M, s);
+    own->coupling_grad = built->coupling_grad = normals(t, N * M, 1.0);
+    statement_pull_back(t, own, NULL, tau, 0.0);
+    statement_pull_back(t, built, square ? "sparsemax" : "softmax", tau, 0.0);
+    return farthest(own->scores_slope, built->scores_slope, N * M);
 }
 
 /* s_j/tau - Omega'(p_j) is one number in each row; rows sum to 1. */
 static double kkt_of_softplus(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 12; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        head *h = custom_head(t, normals(t, N * M, 1.0), softplus_weight, softplus_slope);
-        tool_solve_head(t, h, NULL, tau, 0.0);
-        for (int i = 0; i < N; i++) {
-            double level[M];
-            for (int j = 0; j < M; j++)
-                level[j] = h->scores[i * M + j] / tau - log(expm1(h->p[i * M + j]));
-            most = worse(most, spread_of(level, M));
-            most = worse(most, fabs(h->rows[i] - 1.0));
-        }
+    const double tau = between(t, 0.4, 2.0);
+    head *h = custom_head(t, normals(t, N * M, 1.0), softplus_weight, softplus_slope);
+    statement_solve(t, h, NULL, tau, 0.0);
+    for (int i = 0; i < N; i++) {
+        double level[M];
+        for (int j = 0; j < M; j++)
+            level[j] = h->scores[i * M + j] / tau - log(expm1(h->p[i * M + j]));
+        most = worse(most, spread_of(level, M));
+        most = worse(most, fabs(h->rows[i] - 1.0));
     }
     return most;
 }
 
 static double falling_refused(trial *t) {
     head *h = custom_head(t, normals(t, N * M, 1.0), falling_weight, square_slope);
-    tool_solve_head(t, h, NULL, 1.0, 0.0);
+    statement_solve(t, h, NULL, 1.0, 0.0);
     return seen_fact(t, h->status == OTA_EINVAL);
 }
 
-static const tool_check rows[] = {
-    {"LIT-34", CORRECTED, "Shannon and l2 given as functions against the built-in plans",
-     forward_as_built_in, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "... and their gradients", backward_as_built_in, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "softplus: s/tau - Omega'(p) is one number in each row, rows 1",
-     kkt_of_softplus, AT_MOST, 1e-12, true},
-    {"LIT-34", CORRECTED, "a function that falls is refused (0: yes)", falling_refused, AT_MOST,
-     0.0, true},
+static const statement_check rows[] = {
+    AT_MOST("LIT-34", "Shannon and l2 given as functions against the built-in plans",
+            forward_as_built_in, 1e-12, 12),
+    AT_MOST("LIT-34", "... and their gradients", backward_as_built_in, 1e-12, 12),
+    AT_MOST("LIT-34", "softplus: s/tau - Omega'(p) is one number in each row, rows 1",
+            kkt_of_softplus, 1e-12, 12),
+    AT_MOST("LIT-34", "a function that falls is refused (0: yes)", falling_refused, 0.0),
 };
-CHECK_GROUP(tool_checks_custom, rows);
+CHECK_GROUP(statement_checks_custom, rows);

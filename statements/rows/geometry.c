@@ -43,27 +43,21 @@ static void entmax_by_bisection(const double *s, double alpha, double *p) {
 }
 
 static double sorting(trial *t) {
-    double most = 0.0, p[M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *s = scores_of(t, 1, M, trials % CHARACTERS);
-        head *h = tool_plan_of(t, 1, M, s, "sparsemax", 1.0, 0.0);
-        sparsemax_by_sorting(s, p);
-        most = worse(most, farthest(h->p, p, M));
-    }
-    return most;
+    double p[M];
+    double *s = scores_of(t, 1, M, t->draw % CHARACTERS);
+    head *h = statement_plan(t, 1, M, s, "sparsemax", 1.0, 0.0);
+    sparsemax_by_sorting(s, p);
+    return farthest(h->p, p, M);
 }
 
 static double bisection(trial *t) {
-    double most = 0.0, p[M];
+    double p[M];
     static const char *const methods[] = {"entmax:1.5", "entmax:1.25", "entmax:2"};
     static const double orders[] = {1.5, 1.25, 2.0};
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *s = scores_of(t, 1, M, trials % CHARACTERS);
-        head *h = tool_plan_of(t, 1, M, s, methods[trials % 3], 1.0, 0.0);
-        entmax_by_bisection(s, orders[trials % 3], p);
-        most = worse(most, farthest(h->p, p, M));
-    }
-    return most;
+    double *s = scores_of(t, 1, M, t->draw % CHARACTERS);
+    head *h = statement_plan(t, 1, M, s, methods[t->draw % 3], 1.0, 0.0);
+    entmax_by_bisection(s, orders[t->draw % 3], p);
+    return farthest(h->p, p, M);
 }
 
 /* ---- context and utility ---- */
@@ -119,21 +113,19 @@ static double utility_by_differences(trial *t) {
 
 static double jacobian_by_differences(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.4, 2.0), step = 1e-5;
-        double *s = normals(t, M, 1.0), p[M], up[M], down[M], jacobian[M * M];
-        softmax_formula(s, M, tau, p);
-        if (ota_softmax_jacobian(p, M, tau, jacobian, NULL) < 0) return NAN;
-        seen(t, jacobian, M * M);
-        for (int j = 0; j < M; j++) {
-            double *moved = copy_of(t, s, M);
-            moved[j] += step;
-            softmax_formula(moved, M, tau, up);
-            moved[j] = s[j] - step;
-            softmax_formula(moved, M, tau, down);
-            for (int k = 0; k < M; k++) {
-                most = worse(most, fabs(jacobian[k * M + j] - (up[k] - down[k]) / (2.0 * step)));
-            }
+    const double tau = between(t, 0.4, 2.0), step = 1e-5;
+    double *s = normals(t, M, 1.0), p[M], up[M], down[M], jacobian[M * M];
+    softmax_formula(s, M, tau, p);
+    if (ota_softmax_jacobian(p, M, tau, jacobian, NULL) < 0) return NAN;
+    seen(t, jacobian, M * M);
+    for (int j = 0; j < M; j++) {
+        double *moved = copy_of(t, s, M);
+        moved[j] += step;
+        softmax_formula(moved, M, tau, up);
+        moved[j] = s[j] - step;
+        softmax_formula(moved, M, tau, down);
+        for (int k = 0; k < M; k++) {
+            most = worse(most, fabs(jacobian[k * M + j] - (up[k] - down[k]) / (2.0 * step)));
         }
     }
     return most;
@@ -142,29 +134,25 @@ static double jacobian_by_differences(trial *t) {
 /* Asymmetry, |J 1|, and how negative x^T J x gets. */
 static double jacobian_laws(trial *t) {
     double most = 0.0, jacobian[M * M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *p = distribution(t, M, 2.0), *x = normals(t, M, 1.0), form = 0.0;
-        if (ota_softmax_jacobian(p, M, 1.0, jacobian, NULL) < 0) return NAN;
-        seen(t, jacobian, M * M);
-        for (int k = 0; k < M * M; k++) {
-            most = worse(most, fabs(jacobian[k] - jacobian[k % M * M + k / M]));
-            form += x[k / M] * jacobian[k] * x[k % M];
-        }
-        for (int k = 0; k < M; k++) most = worse(most, fabs(sum_of(jacobian + k * M, M)));
-        most = worse(most, -form);
+    double *p = distribution(t, M, 2.0), *x = normals(t, M, 1.0), form = 0.0;
+    if (ota_softmax_jacobian(p, M, 1.0, jacobian, NULL) < 0) return NAN;
+    seen(t, jacobian, M * M);
+    for (int k = 0; k < M * M; k++) {
+        most = worse(most, fabs(jacobian[k] - jacobian[k % M * M + k / M]));
+        form += x[k / M] * jacobian[k] * x[k % M];
     }
+    for (int k = 0; k < M; k++) most = worse(most, fabs(sum_of(jacobian + k * M, M)));
+    most = worse(most, -form);
     return most;
 }
 
 static double advantage_mean(trial *t) {
     double most = 0.0, advantage[M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *p = distribution(t, M, 2.0), *u = normals(t, M, 1.0);
-        if (ota_advantage(p, u, M, 1.0, advantage, NULL, NULL) < 0) return NAN;
-        seen(t, advantage, M);
-        most = worse(most, fabs(dot(p, advantage, M)));
-        for (int j = 0; j < M; j++) most = worse(most, fabs(advantage[j] - u[j] + dot(p, u, M)));
-    }
+    double *p = distribution(t, M, 2.0), *u = normals(t, M, 1.0);
+    if (ota_advantage(p, u, M, 1.0, advantage, NULL, NULL) < 0) return NAN;
+    seen(t, advantage, M);
+    most = worse(most, fabs(dot(p, advantage, M)));
+    for (int j = 0; j < M; j++) most = worse(most, fabs(advantage[j] - u[j] + dot(p, u, M)));
     return most;
 }
 
@@ -209,17 +197,15 @@ static double reinforce(trial *t) {
 /* Any baseline b has the same expectation, summed exactly. */
 static double reinforce_baselines(trial *t) {
     double most = 0.0, gradient[M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
-        const double baseline = normal(t) * 3.0;
-        if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
-        seen(t, gradient, M);
-        for (int j = 0; j < M; j++) {
-            double mean = 0.0;
-            for (int k = 0; k < M; k++)
-                mean += p[k] * (u[k] - baseline) * ((j == k ? 1.0 : 0.0) - p[j]);
-            most = worse(most, fabs(mean + gradient[j]));
-        }
+    double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
+    const double baseline = normal(t) * 3.0;
+    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
+    seen(t, gradient, M);
+    for (int j = 0; j < M; j++) {
+        double mean = 0.0;
+        for (int k = 0; k < M; k++)
+            mean += p[k] * (u[k] - baseline) * ((j == k ? 1.0 : 0.0) - p[j]);
+        most = worse(most, fabs(mean + gradient[j]));
     }
     return most;
 }
@@ -247,37 +233,31 @@ static double baseline_variance(trial *t) {
 
 static double value_function(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.3, 2.0), step = 1e-5;
-        double *s = normals(t, M, 1.0), p[M], objective = NAN, potential[3], weights[M];
-        if (ota_softmax_potential(s, M, tau, &potential[0], weights, NULL) < 0) return NAN;
-        seen(t, weights, M);
-        softmax_formula(s, M, tau, p);
-        (void)ota_softmax_objective(p, s, M, tau, &objective, NULL);
-        most = worse(most, fabs(objective + potential[0]));
-        for (int j = 0; j < M; j++) {
-            double *moved = copy_of(t, s, M);
-            moved[j] += step;
-            (void)ota_softmax_potential(moved, M, tau, &potential[1], NULL, NULL);
-            moved[j] = s[j] - step;
-            (void)ota_softmax_potential(moved, M, tau, &potential[2], NULL, NULL);
-            most = worse(most, fabs((potential[1] - potential[2]) / (2.0 * step) - weights[j]));
-        }
+    const double tau = between(t, 0.3, 2.0), step = 1e-5;
+    double *s = normals(t, M, 1.0), p[M], objective = NAN, potential[3], weights[M];
+    if (ota_softmax_potential(s, M, tau, &potential[0], weights, NULL) < 0) return NAN;
+    seen(t, weights, M);
+    softmax_formula(s, M, tau, p);
+    (void)ota_softmax_objective(p, s, M, tau, &objective, NULL);
+    most = worse(most, fabs(objective + potential[0]));
+    for (int j = 0; j < M; j++) {
+        double *moved = copy_of(t, s, M);
+        moved[j] += step;
+        (void)ota_softmax_potential(moved, M, tau, &potential[1], NULL, NULL);
+        moved[j] = s[j] - step;
+        (void)ota_softmax_potential(moved, M, tau, &potential[2], NULL, NULL);
+        most = worse(most, fabs((potential[1] - potential[2]) / (2.0 * step) - weights[j]));
     }
     return most;
 }
 
 /* phi against long double, relative, scores up to 1e4 tau. */
 static double potential_formula(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.1, 3.0), size = pow(10.0, (double)(trials % 5));
-        double *s = uniforms(t, M, -size * tau, size * tau), potential = NAN;
-        (void)ota_softmax_potential(s, M, tau, &potential, NULL, NULL);
-        const double formula = tau * log_sum_exp(s, M, tau);
-        most = worse(most, fabs(seen_number(t, potential) - formula) / (tau + fabs(formula)));
-    }
-    return most;
+    const double tau = between(t, 0.1, 3.0), size = pow(10.0, (double)(t->draw % 5));
+    double *s = uniforms(t, M, -size * tau, size * tau), potential = NAN;
+    (void)ota_softmax_potential(s, M, tau, &potential, NULL, NULL);
+    const double formula = tau * log_sum_exp(s, M, tau);
+    return fabs(seen_number(t, potential) - formula) / (tau + fabs(formula));
 }
 
 static double dual_of(const double *s, double tau, double lambda) {
@@ -289,15 +269,13 @@ static double dual_of(const double *s, double tau, double lambda) {
 /* Dual at tau - phi against -phi; and what other multipliers exceed it by. */
 static double strong_duality(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.3, 2.0);
-        double *s = normals(t, M, 1.0);
-        const double phi = tau * log_sum_exp(s, M, tau);
-        const double best = seen_number(t, dual_of(s, tau, tau - phi));
-        most = worse(most, fabs(best + phi));
-        for (int k = 0; k < 20; k++) {
-            most = worse(most, dual_of(s, tau, tau - phi + normal(t)) - best);
-        }
+    const double tau = between(t, 0.3, 2.0);
+    double *s = normals(t, M, 1.0);
+    const double phi = tau * log_sum_exp(s, M, tau);
+    const double best = seen_number(t, dual_of(s, tau, tau - phi));
+    most = worse(most, fabs(best + phi));
+    for (int k = 0; k < 20; k++) {
+        most = worse(most, dual_of(s, tau, tau - phi + normal(t)) - best);
     }
     return most;
 }
@@ -312,18 +290,16 @@ static double dual_is_lse(trial *t) {
 
 static double fenchel_identity(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.3, 2.0);
-        double *s = normals(t, M, 1.0), *p = distribution(t, M, 1.0), star[M], divergence = 0.0;
-        ota_fenchel fenchel;
-        if (ota_fenchel_of(p, s, M, tau, &fenchel, NULL) < 0) return NAN;
-        softmax_formula(s, M, tau, star);
-        for (int j = 0; j < M; j++) divergence += tau * p[j] * log(p[j] / star[j]);
-        most = worse(most, fabs(seen_number(t, fenchel.gap) - divergence));
-        most = worse(most, fabs(fenchel.divergence - divergence));
-        if (ota_fenchel_of(star, s, M, tau, &fenchel, NULL) < 0) return NAN;
-        most = worse(most, fabs(fenchel.gap));
-    }
+    const double tau = between(t, 0.3, 2.0);
+    double *s = normals(t, M, 1.0), *p = distribution(t, M, 1.0), star[M], divergence = 0.0;
+    ota_fenchel fenchel;
+    if (ota_fenchel_of(p, s, M, tau, &fenchel, NULL) < 0) return NAN;
+    softmax_formula(s, M, tau, star);
+    for (int j = 0; j < M; j++) divergence += tau * p[j] * log(p[j] / star[j]);
+    most = worse(most, fabs(seen_number(t, fenchel.gap) - divergence));
+    most = worse(most, fabs(fenchel.divergence - divergence));
+    if (ota_fenchel_of(star, s, M, tau, &fenchel, NULL) < 0) return NAN;
+    most = worse(most, fabs(fenchel.gap));
     return most;
 }
 
@@ -338,12 +314,10 @@ static ota_fenchel at_optimum(trial *t, double tau, double *phi) {
 
 static double subdifferential(trial *t) {
     double most = 0.0, phi;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.3, 2.0);
-        const ota_fenchel fenchel = at_optimum(t, tau, &phi);
-        most = worse(most, seen_number(t, fenchel.spread));
-        most = worse(most, fabs(fenchel.level - (phi - tau)));
-    }
+    const double tau = between(t, 0.3, 2.0);
+    const ota_fenchel fenchel = at_optimum(t, tau, &phi);
+    most = worse(most, seen_number(t, fenchel.spread));
+    most = worse(most, fabs(fenchel.level - (phi - tau)));
     return most;
 }
 
@@ -358,59 +332,53 @@ static double gradient_of_f(trial *t) {
 /* F as the expectation of (e_k - p)(e_k - p)^T / tau^2 under p; F 1 = 0; rank. */
 static double fisher_definition(trial *t) {
     double most = 0.0, fisher[M * M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        double *p = distribution(t, M, 1.5);
-        int64_t rank = 0;
-        if (trials % 3 == 0) {
-            p[0] += p[1];
-            p[1] = 0.0;
-        }
-        if (ota_fisher_matrix(p, M, tau, fisher, &rank, NULL) < 0) return NAN;
-        seen(t, fisher, M * M);
-        for (int a = 0; a < M * M; a++) {
-            long double mean = 0.0L;
-            for (int k = 0; k < M; k++) {
-                mean += (long double)p[k] * ((k == a / M ? 1.0L : 0.0L) - p[a / M]) *
-                        ((k == a % M ? 1.0L : 0.0L) - p[a % M]);
-            }
-            most = worse(most, fabs(fisher[a] * tau * tau - (double)mean));
-        }
-        for (int k = 0; k < M; k++) most = worse(most, fabs(sum_of(fisher + k * M, M)) * tau * tau);
-        most = worse(most, fabs((double)rank - (trials % 3 == 0 ? M - 2 : M - 1)));
+    const double tau = between(t, 0.4, 2.0);
+    double *p = distribution(t, M, 1.5);
+    int64_t rank = 0;
+    if (t->draw % 3 == 0) {
+        p[0] += p[1];
+        p[1] = 0.0;
     }
+    if (ota_fisher_matrix(p, M, tau, fisher, &rank, NULL) < 0) return NAN;
+    seen(t, fisher, M * M);
+    for (int a = 0; a < M * M; a++) {
+        long double mean = 0.0L;
+        for (int k = 0; k < M; k++) {
+            mean += (long double)p[k] * ((k == a / M ? 1.0L : 0.0L) - p[a / M]) *
+                    ((k == a % M ? 1.0L : 0.0L) - p[a % M]);
+        }
+        most = worse(most, fabs(fisher[a] * tau * tau - (double)mean));
+    }
+    for (int k = 0; k < M; k++) most = worse(most, fabs(sum_of(fisher + k * M, M)) * tau * tau);
+    most = worse(most, fabs((double)rank - (t->draw % 3 == 0 ? M - 2 : M - 1)));
     return most;
 }
 
 static double gradient_by_fisher(trial *t) {
     double most = 0.0, gradient[M], product[M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        double *p = distribution(t, M, 1.5), *u = normals(t, M, 1.0);
-        if (ota_advantage(p, u, M, tau, NULL, gradient, NULL) < 0 ||
-            ota_fisher_product(p, u, M, tau, product, NULL) < 0) {
-            return NAN;
-        }
-        seen(t, gradient, M);
-        for (int j = 0; j < M; j++) most = worse(most, fabs(gradient[j] + tau * product[j]));
+    const double tau = between(t, 0.4, 2.0);
+    double *p = distribution(t, M, 1.5), *u = normals(t, M, 1.0);
+    if (ota_advantage(p, u, M, tau, NULL, gradient, NULL) < 0 ||
+        ota_fisher_product(p, u, M, tau, product, NULL) < 0) {
+        return NAN;
     }
+    seen(t, gradient, M);
+    for (int j = 0; j < M; j++) most = worse(most, fabs(gradient[j] + tau * product[j]));
     return most;
 }
 
 /* step = -F^+ grad: orthogonal to 1, and F step = -grad by the definition of both. */
 static double natural_step(trial *t) {
     double most = 0.0, step[M];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
-        if (ota_natural_gradient(p, u, M, tau, step, NULL) < 0) return NAN;
-        seen(t, step, M);
-        most = worse(most, fabs(sum_of(step, M)));
-        for (int j = 0; j < M; j++) {
-            const double moved = p[j] * (step[j] - dot(p, step, M)) / (tau * tau);
-            const double gradient = -p[j] / tau * (u[j] - dot(p, u, M));
-            most = worse(most, fabs(moved + gradient));
-        }
+    const double tau = between(t, 0.4, 2.0);
+    double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0);
+    if (ota_natural_gradient(p, u, M, tau, step, NULL) < 0) return NAN;
+    seen(t, step, M);
+    most = worse(most, fabs(sum_of(step, M)));
+    for (int j = 0; j < M; j++) {
+        const double moved = p[j] * (step[j] - dot(p, step, M)) / (tau * tau);
+        const double gradient = -p[j] / tau * (u[j] - dot(p, u, M));
+        most = worse(most, fabs(moved + gradient));
     }
     return most;
 }
@@ -463,86 +431,68 @@ static double hessian_by_differences(trial *t) {
 }
 
 static double geodesic_formula(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *p = distribution(t, M, 1.0), *q = distribution(t, M, 1.0), overlap = 0.0;
-        ota_divergence d;
-        if (ota_divergence_of(p, q, M, &d, NULL) < 0) return NAN;
-        for (int j = 0; j < M; j++) overlap += sqrt(p[j] * q[j]);
-        most = worse(most, fabs(seen_number(t, d.fisher_rao) - 2.0 * acos(overlap)));
-    }
-    return most;
+    double *p = distribution(t, M, 1.0), *q = distribution(t, M, 1.0), overlap = 0.0;
+    ota_divergence d;
+    if (ota_divergence_of(p, q, M, &d, NULL) < 0) return NAN;
+    for (int j = 0; j < M; j++) overlap += sqrt(p[j] * q[j]);
+    return fabs(seen_number(t, d.fisher_rao) - 2.0 * acos(overlap));
 }
 
 /* |distance^2 / ds^T F ds - 1| for a step of 1e-4. */
 static double metric(trial *t) {
-    double most = 0.0, product[M];
+    double product[M];
     static const double taus[] = {0.5, 1.0, 3.0};
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const double tau = taus[trials % 3];
-        double *s = normals(t, M, 1.0), *step = normals(t, M, 1e-4), *moved = copy_of(t, s, M);
-        for (int j = 0; j < M; j++) moved[j] += step[j];
-        double p[M];
-        softmax_formula(s, M, tau, p);
-        ota_divergence d;
-        if (ota_divergence_of_logits(s, moved, OTA_F64, M, tau, &d, NULL) < 0 ||
-            ota_fisher_product(p, step, M, tau, product, NULL) < 0) {
-            return NAN;
-        }
-        const double ratio = d.fisher_rao * d.fisher_rao / dot(step, product, M);
-        most = worse(most, fabs(seen_number(t, ratio) - 1.0));
+    const double tau = taus[t->draw % 3];
+    double *s = normals(t, M, 1.0), *step = normals(t, M, 1e-4), *moved = copy_of(t, s, M);
+    for (int j = 0; j < M; j++) moved[j] += step[j];
+    double p[M];
+    softmax_formula(s, M, tau, p);
+    ota_divergence d;
+    if (ota_divergence_of_logits(s, moved, OTA_F64, M, tau, &d, NULL) < 0 ||
+        ota_fisher_product(p, step, M, tau, product, NULL) < 0) {
+        return NAN;
     }
-    return most;
+    const double ratio = d.fisher_rao * d.fisher_rao / dot(step, product, M);
+    return fabs(seen_number(t, ratio) - 1.0);
 }
 
-static const tool_check rows[] = {
-    {"LIT-14", CORRECTED, "sparsemax against sorting", sorting, AT_MOST, 1e-14, true},
-    {"LIT-14", CORRECTED, "entmax 1.25, 1.5, 2 against bisection", bisection, AT_MOST, 1e-14, true},
-    {"LIT-15", CORRECTED, "context vector against long double sums", context_by_loops, AT_MOST,
-     1e-14, true},
-    {"LIT-16", CORRECTED, "marginal utility against differences of the loss",
-     utility_by_differences, AT_MOST, 1e-8, true},
-    {"LIT-18", CORRECTED, "Jacobian against differences", jacobian_by_differences, AT_MOST, 1e-8,
-     true},
-    {"LIT-18", CORRECTED, "Jacobian symmetric, semi-definite, J 1 = 0", jacobian_laws, AT_MOST,
-     1e-15, true},
-    {"LIT-19", CORRECTED, "A = u - E u, sum p A = 0", advantage_mean, AT_MOST, 4e-15, true},
-    {"LIT-19", CORRECTED, "descent steps without the sign of A", advantage_signs, AT_MOST, 0.0,
-     true},
-    {"LIT-20", CORRECTED, "20000 score-function draws: standard errors from -dL/ds", reinforce,
-     AT_MOST, 6.0, true},
-    {"LIT-20", CORRECTED, "any baseline: expectation against -dL/ds", reinforce_baselines, AT_MOST,
-     2e-15, true},
-    {"LIT-20", CORRECTED, "variance with baseline E u over that with 0", baseline_variance, AT_MOST,
-     0.5, true},
-    {"LIT-22", CORRECTED, "V = J(p*) = -phi, grad V = -p* by differences", value_function, AT_MOST,
-     1e-9, true},
-    {"LIT-23", CORRECTED, "phi against long double, |s|/tau up to 1e4, relative", potential_formula,
-     AT_MOST, 1e-15, true},
-    {"LIT-23", CORRECTED, "grad phi = p* by differences", value_function, AT_MOST, 1e-9, true},
-    {"LIT-24", CORRECTED, "the dual's maximum is -phi, at tau - phi", strong_duality, AT_MOST,
-     1e-13, true},
-    {"LIT-24", PRINTED, "the dual's maximum is the log-sum-exp: |difference| (E25)", dual_is_lse,
-     AT_MOST, 1e-13, false},
-    {"LIT-25", CORRECTED, "f(p) + phi(s) - <p,s> = tau KL(p|p*), 0 at p*", fenchel_identity,
-     AT_MOST, 1e-13, true},
-    {"LIT-26", CORRECTED, "s - tau (log p* + 1) is one number, phi - tau", subdifferential, AT_MOST,
-     1e-13, true},
-    {"LIT-26", PRINTED, "s = grad f(p*): |difference| (E24)", gradient_of_f, AT_MOST, 1e-12, false},
-    {"LIT-27", CORRECTED, "F against its expectation, F 1 = 0, its rank", fisher_definition,
-     AT_MOST, 1e-15, true},
-    {"LIT-28", CORRECTED, "dL/ds = -tau F u", gradient_by_fisher, AT_MOST, 1e-15, true},
-    {"LIT-29", CORRECTED, "F step = -grad and step orthogonal to 1", natural_step, AT_MOST, 1e-14,
-     true},
-    {"LIT-29", CORRECTED, "closed form where F is numerically 0", natural_step_saturated, AT_MOST,
-     1e-14, true},
-    {"LIT-29", PRINTED, "the step by F^-1 is tau u: |difference| (E23)", step_by_inverse, AT_MOST,
-     1e-12, false},
-    {"LIT-30", CORRECTED, "Hessian of phi by differences against J", hessian_by_differences,
-     AT_MOST, 2e-8, true},
-    {"LIT-31", CORRECTED, "geodesic distance is 2 arccos sum sqrt(p q)", geodesic_formula, AT_MOST,
-     1e-13, true},
-    {"LIT-31", CORRECTED, "|distance^2 / ds F ds - 1| of a small step", metric, AT_MOST, 1e-3,
-     true},
+static const statement_check rows[] = {
+    AT_MOST("LIT-14", "sparsemax against sorting", sorting, 1e-14, TRIALS),
+    AT_MOST("LIT-14", "entmax 1.25, 1.5, 2 against bisection", bisection, 1e-14, TRIALS),
+    AT_MOST("LIT-15", "context vector against long double sums", context_by_loops, 1e-14),
+    AT_MOST("LIT-16", "marginal utility against differences of the loss", utility_by_differences,
+            1e-8),
+    AT_MOST("LIT-18", "Jacobian against differences", jacobian_by_differences, 1e-8, TRIALS),
+    AT_MOST("LIT-18", "Jacobian symmetric, semi-definite, J 1 = 0", jacobian_laws, 1e-15, TRIALS),
+    AT_MOST("LIT-19", "A = u - E u, sum p A = 0", advantage_mean, 4e-15, TRIALS),
+    AT_MOST("LIT-19", "descent steps without the sign of A", advantage_signs, 0.0),
+    AT_MOST("LIT-20", "20000 score-function draws: standard errors from -dL/ds", reinforce, 6.0),
+    AT_MOST("LIT-20", "any baseline: expectation against -dL/ds", reinforce_baselines, 2e-15,
+            TRIALS),
+    AT_MOST("LIT-20", "variance with baseline E u over that with 0", baseline_variance, 0.5),
+    AT_MOST("LIT-22", "V = J(p*) = -phi, grad V = -p* by differences", value_function, 1e-9,
+            TRIALS),
+    AT_MOST("LIT-23", "phi against long double, |s|/tau up to 1e4, relative", potential_formula,
+            1e-15, TRIALS),
+    AT_MOST("LIT-23", "grad phi = p* by differences", value_function, 1e-9, TRIALS),
+    AT_MOST("LIT-24", "the dual's maximum is -phi, at tau - phi", strong_duality, 1e-13, TRIALS),
+    PRINTED_AT_MOST("LIT-24", "the dual's maximum is the log-sum-exp: |difference| (E25)",
+                    dual_is_lse, 1e-13),
+    AT_MOST("LIT-25", "f(p) + phi(s) - <p,s> = tau KL(p|p*), 0 at p*", fenchel_identity, 1e-13,
+            TRIALS),
+    AT_MOST("LIT-26", "s - tau (log p* + 1) is one number, phi - tau", subdifferential, 1e-13,
+            TRIALS),
+    PRINTED_AT_MOST("LIT-26", "s = grad f(p*): |difference| (E24)", gradient_of_f, 1e-12),
+    AT_MOST("LIT-27", "F against its expectation, F 1 = 0, its rank", fisher_definition, 1e-15,
+            TRIALS),
+    AT_MOST("LIT-28", "dL/ds = -tau F u", gradient_by_fisher, 1e-15, TRIALS),
+    AT_MOST("LIT-29", "F step = -grad and step orthogonal to 1", natural_step, 1e-14, TRIALS),
+    AT_MOST("LIT-29", "closed form where F is numerically 0", natural_step_saturated, 1e-14),
+    PRINTED_AT_MOST("LIT-29", "the step by F^-1 is tau u: |difference| (E23)", step_by_inverse,
+                    1e-12),
+    AT_MOST("LIT-30", "Hessian of phi by differences against J", hessian_by_differences, 2e-8),
+    AT_MOST("LIT-31", "geodesic distance is 2 arccos sum sqrt(p q)", geodesic_formula, 1e-13,
+            TRIALS),
+    AT_MOST("LIT-31", "|distance^2 / ds F ds - 1| of a small step", metric, 1e-3, TRIALS),
 };
-CHECK_GROUP(tool_checks_geometry, rows);
+CHECK_GROUP(statement_checks_geometry, rows);

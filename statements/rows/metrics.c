@@ -95,22 +95,16 @@ static double same_bits(trial *t) {
 
 /* KL >= 2 TV^2: least KL / (2 TV^2). */
 static double pinsker(trial *t) {
-    double least = HUGE_VAL;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const ota_divergence d = divergence_of_step(t, trials);
-        least = fmin(least, seen_number(t, d.kl / (2.0 * d.tv * d.tv)));
-    }
-    return least;
+    const ota_divergence d = divergence_of_step(t, t->draw);
+    return seen_number(t, d.kl / (2.0 * d.tv * d.tv));
 }
 
 /* TV^2 / 2 <= JS <= TV log 2: the largest ratio, minus 1. */
 static double js_between(trial *t) {
     double most = -HUGE_VAL;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const ota_divergence d = divergence_of_step(t, trials);
-        most = worse(most, seen_number(t, d.js / (d.tv * log(2.0))) - 1.0);
-        most = worse(most, 0.5 * d.tv * d.tv / d.js - 1.0);
-    }
+    const ota_divergence d = divergence_of_step(t, t->draw);
+    most = worse(most, seen_number(t, d.js / (d.tv * log(2.0))) - 1.0);
+    most = worse(most, 0.5 * d.tv * d.tv / d.js - 1.0);
     return most;
 }
 
@@ -142,22 +136,20 @@ static int64_t place(const double *x, int64_t j) {
 static double overlap(trial *t) {
     static const int64_t counts[4] = {1, 5, 10, 30};
     double most = 0.0, given[4];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *z, *w;
-        step_of(t, trials, &z, &w);
-        /* Ties in half of the trials. */
-        for (int j = 0; trials % 2 == 0 && j < V; j++) {
-            z[j] = rint(z[j]);
-            w[j] = rint(w[j]);
-        }
-        if (ota_rank_change_of(z, w, OTA_F64, V, counts, 4, given, NULL, NULL) < 0) return NAN;
-        seen(t, given, 4);
-        for (int k = 0; k < 4; k++) {
-            double shared = 0.0;
-            for (int64_t j = 0; j < V; j++)
-                shared += place(z, j) < counts[k] && place(w, j) < counts[k];
-            most = worse(most, fabs(given[k] - shared / (double)counts[k]));
-        }
+    double *z, *w;
+    step_of(t, t->draw, &z, &w);
+    /* Ties in half of the t->draw. */
+    for (int j = 0; t->draw % 2 == 0 && j < V; j++) {
+        z[j] = rint(z[j]);
+        w[j] = rint(w[j]);
+    }
+    if (ota_rank_change_of(z, w, OTA_F64, V, counts, 4, given, NULL, NULL) < 0) return NAN;
+    seen(t, given, 4);
+    for (int k = 0; k < 4; k++) {
+        double shared = 0.0;
+        for (int64_t j = 0; j < V; j++)
+            shared += place(z, j) < counts[k] && place(w, j) < counts[k];
+        most = worse(most, fabs(given[k] - shared / (double)counts[k]));
     }
     return most;
 }
@@ -187,21 +179,19 @@ static void mean_ranks(const double *x, double *rank) {
 /* Against correlation of mean ranks; and of logits against that of probabilities. */
 static double spearman(trial *t) {
     double most = 0.0, ranks[2][V];
-    for (int trials = 0; trials < TRIALS; trials++) {
-        double *z, *w, given = NAN, other = NAN, p[V], q[V];
-        step_of(t, trials, &z, &w);
-        for (int j = 0; trials % 2 == 0 && j < V; j++) z[j] = rint(z[j]);
-        mean_ranks(z, ranks[0]);
-        mean_ranks(w, ranks[1]);
-        (void)ota_rank_change_of(z, w, OTA_F64, V, NULL, 0, NULL, &given, NULL);
-        for (int j = 0; j < V; j++) {
-            p[j] = exp(0.1 * z[j]);
-            q[j] = exp(0.1 * w[j]);
-        }
-        (void)ota_rank_change_of(p, q, OTA_F64, V, NULL, 0, NULL, &other, NULL);
-        most = worse(most, fabs(seen_number(t, given) - correlation(ranks[0], ranks[1])));
-        most = worse(most, fabs(other - given));
+    double *z, *w, given = NAN, other = NAN, p[V], q[V];
+    step_of(t, t->draw, &z, &w);
+    for (int j = 0; t->draw % 2 == 0 && j < V; j++) z[j] = rint(z[j]);
+    mean_ranks(z, ranks[0]);
+    mean_ranks(w, ranks[1]);
+    (void)ota_rank_change_of(z, w, OTA_F64, V, NULL, 0, NULL, &given, NULL);
+    for (int j = 0; j < V; j++) {
+        p[j] = exp(0.1 * z[j]);
+        q[j] = exp(0.1 * w[j]);
     }
+    (void)ota_rank_change_of(p, q, OTA_F64, V, NULL, 0, NULL, &other, NULL);
+    most = worse(most, fabs(seen_number(t, given) - correlation(ranks[0], ranks[1])));
+    most = worse(most, fabs(other - given));
     return most;
 }
 
@@ -230,29 +220,25 @@ static pair *pair_of(trial *t, int trials) {
 
 static double relative_l2(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double formula = x->difference_norm / x->before_norm;
-        most = worse(most, fabs(seen_number(t, x->state.relative_l2 / formula) - 1.0));
-        most = worse(most, fabs(x->state.norm_change / x->difference_norm - 1.0));
-    }
+    const pair *x = pair_of(t, t->draw);
+    const double formula = x->difference_norm / x->before_norm;
+    most = worse(most, fabs(seen_number(t, x->state.relative_l2 / formula) - 1.0));
+    most = worse(most, fabs(x->state.norm_change / x->difference_norm - 1.0));
     return most;
 }
 
 /* By loops; unchanged when a state is scaled. */
 static double cosine(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double formula = dot(x->before, x->after, V) / (x->before_norm * x->after_norm);
-        double *scaled = copy_of(t, x->after, V);
-        for (int j = 0; j < V; j++) scaled[j] *= 37.0;
-        ota_state_change other;
-        if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL) < 0) return NAN;
-        most = worse(most, fabs(seen_number(t, x->state.cosine) - formula));
-        most = worse(most, fabs(other.cosine - formula));
-        most = worse(most, fabs(formula) - 1.0);
-    }
+    const pair *x = pair_of(t, t->draw);
+    const double formula = dot(x->before, x->after, V) / (x->before_norm * x->after_norm);
+    double *scaled = copy_of(t, x->after, V);
+    for (int j = 0; j < V; j++) scaled[j] *= 37.0;
+    ota_state_change other;
+    if (ota_state_change_of(x->before, scaled, OTA_F64, V, &other, NULL) < 0) return NAN;
+    most = worse(most, fabs(seen_number(t, x->state.cosine) - formula));
+    most = worse(most, fabs(other.cosine - formula));
+    most = worse(most, fabs(formula) - 1.0);
     return most;
 }
 
@@ -275,74 +261,60 @@ static double coordinate_change(trial *t) {
 /* The sup norm and half the range, which is no larger and free of common shifts. */
 static double logit_change(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        most = worse(most, fabs(seen_number(t, x->logits.max_change) - sup_of(x->difference)));
-        most = worse(most, fabs(x->logits.range_half - 0.5 * spread_of(x->difference, V)));
-        most = worse(most, x->logits.range_half - x->logits.max_change);
-        double *moved = copy_of(t, x->after, V);
-        for (int j = 0; j < V; j++) moved[j] += 128.0;
-        ota_logit_change other;
-        if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
-        most = worse(most, fabs(other.range_half - x->logits.range_half));
-    }
+    const pair *x = pair_of(t, t->draw);
+    most = worse(most, fabs(seen_number(t, x->logits.max_change) - sup_of(x->difference)));
+    most = worse(most, fabs(x->logits.range_half - 0.5 * spread_of(x->difference, V)));
+    most = worse(most, x->logits.range_half - x->logits.max_change);
+    double *moved = copy_of(t, x->after, V);
+    for (int j = 0; j < V; j++) moved[j] += 128.0;
+    ota_logit_change other;
+    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
+    most = worse(most, fabs(other.range_half - x->logits.range_half));
     return most;
 }
 
 static double logit_correlation(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double formula = correlation(x->before, x->after);
-        double *moved = copy_of(t, x->after, V);
-        for (int j = 0; j < V; j++) moved[j] = 3.0 * moved[j] - 11.0;
-        ota_logit_change other;
-        if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
-        most = worse(most, fabs(seen_number(t, x->logits.correlation) - formula));
-        most = worse(most, fabs(other.correlation - formula));
-    }
+    const pair *x = pair_of(t, t->draw);
+    const double formula = correlation(x->before, x->after);
+    double *moved = copy_of(t, x->after, V);
+    for (int j = 0; j < V; j++) moved[j] = 3.0 * moved[j] - 11.0;
+    ota_logit_change other;
+    if (ota_logit_change_of(x->before, moved, OTA_F64, V, &other, NULL) < 0) return NAN;
+    most = worse(most, fabs(seen_number(t, x->logits.correlation) - formula));
+    most = worse(most, fabs(other.correlation - formula));
     return most;
 }
 
 static double effective_temperature(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < TRIALS; trials++) {
-        const pair *x = pair_of(t, trials);
-        const double mean = sum_of(x->before, V) / V;
-        double square = 0.0;
-        for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / V;
-        const double given = x->logits.effective_temperature * sqrt(square);
-        most = worse(most, fabs(seen_number(t, given) - 1.0));
-    }
-    return most;
+    const pair *x = pair_of(t, t->draw);
+    const double mean = sum_of(x->before, V) / V;
+    double square = 0.0;
+    for (int j = 0; j < V; j++) square += (x->before[j] - mean) * (x->before[j] - mean) / V;
+    const double given = x->logits.effective_temperature * sqrt(square);
+    return fabs(seen_number(t, given) - 1.0);
 }
 
-static const tool_check rows[] = {
-    {"TOT-71", CORRECTED, "TV of logits against long double, relative", tv_definition, AT_MOST,
-     1e-11, true},
-    {"TOT-72", CORRECTED, "different bits between W1 and TV", same_bits, AT_MOST, 0.0, true},
-    {"TOT-73", CORRECTED, "KL of logits against long double, in units of its terms", kl_definition,
-     AT_MOST, 1e-11, true},
-    {"TOT-73", CORRECTED, "least KL / (2 TV^2)", pinsker, AT_LEAST, 1.0 - 1e-12, true},
-    {"TOT-74", CORRECTED, "JS of logits against long double, in units of its terms", js_definition,
-     AT_MOST, 1e-10, true},
-    {"TOT-74", CORRECTED, "TV^2/2 <= JS <= TV log 2: largest ratio minus 1", js_between, AT_MOST,
-     1e-12, true},
-    {"TOT-75", CORRECTED, "entropy change against long double", entropy_definition, AT_MOST, 1e-11,
-     true},
-    {"TOT-75", CORRECTED, "changes of eight layers add up", entropy_additivity, AT_MOST, 1e-12,
-     true},
-    {"TOT-76", CORRECTED, "top-k overlap by counting, ties by index", overlap, AT_MOST, 1e-15,
-     true},
-    {"TOT-77", CORRECTED, "Spearman by mean ranks; logits or probabilities", spearman, AT_MOST,
-     1e-12, true},
-    {"TOT-78", CORRECTED, "relative l2 change by loops", relative_l2, AT_MOST, 1e-14, true},
-    {"TOT-79", CORRECTED, "cosine by loops, of a scaled state", cosine, AT_MOST, 1e-14, true},
-    {"TOT-80", CORRECTED, "largest coordinate change", coordinate_change, AT_MOST, 0.0, true},
-    {"TOT-81", CORRECTED, "largest logit change, half range, common shifts", logit_change, AT_MOST,
-     1e-13, true},
-    {"TOT-82", CORRECTED, "Pearson by loops, of 3 z - 11", logit_correlation, AT_MOST, 1e-12, true},
-    {"TOT-83", CORRECTED, "effective temperature times the deviation", effective_temperature,
-     AT_MOST, 1e-14, true},
+static const statement_check rows[] = {
+    AT_MOST("TOT-71", "TV of logits against long double, relative", tv_definition, 1e-11),
+    AT_MOST("TOT-72", "different bits between W1 and TV", same_bits, 0.0),
+    AT_MOST("TOT-73", "KL of logits against long double, in units of its terms", kl_definition,
+            1e-11),
+    AT_LEAST("TOT-73", "least KL / (2 TV^2)", pinsker, 1.0 - 1e-12, TRIALS),
+    AT_MOST("TOT-74", "JS of logits against long double, in units of its terms", js_definition,
+            1e-10),
+    AT_MOST("TOT-74", "TV^2/2 <= JS <= TV log 2: largest ratio minus 1", js_between, 1e-12, TRIALS),
+    AT_MOST("TOT-75", "entropy change against long double", entropy_definition, 1e-11),
+    AT_MOST("TOT-75", "changes of eight layers add up", entropy_additivity, 1e-12),
+    AT_MOST("TOT-76", "top-k overlap by counting, ties by index", overlap, 1e-15, TRIALS),
+    AT_MOST("TOT-77", "Spearman by mean ranks; logits or probabilities", spearman, 1e-12, TRIALS),
+    AT_MOST("TOT-78", "relative l2 change by loops", relative_l2, 1e-14, TRIALS),
+    AT_MOST("TOT-79", "cosine by loops, of a scaled state", cosine, 1e-14, TRIALS),
+    AT_MOST("TOT-80", "largest coordinate change", coordinate_change, 0.0),
+    AT_MOST("TOT-81", "largest logit change, half range, common shifts", logit_change, 1e-13,
+            TRIALS),
+    AT_MOST("TOT-82", "Pearson by loops, of 3 z - 11", logit_correlation, 1e-12, TRIALS),
+    AT_MOST("TOT-83", "effective temperature times the deviation", effective_temperature, 1e-14,
+            TRIALS),
 };
-CHECK_GROUP(tool_checks_metrics, rows);
+CHECK_GROUP(statement_checks_metrics, rows);

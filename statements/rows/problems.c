@@ -9,14 +9,12 @@ enum { N = 6, M = 9 };
 static double weights_against_formula(trial *t) {
     enum { KEYS = 33 };
     double most = 0.0, formula[KEYS];
-    for (int trials = 0; trials < 20; trials++) {
-        head *h = tool_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -10.0, 10.0));
-        tool_solve_head(t, h, "softmax", 1.0, 0.0);
-        for (int i = 0; i < N; i++) {
-            softmax_formula(h->scores + i * KEYS, KEYS, 1.0, formula);
-            for (int j = 0; j < KEYS; j++) {
-                most = worse(most, fabs(h->p[i * KEYS + j] / formula[j] - 1.0));
-            }
+    head *h = statement_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -10.0, 10.0));
+    statement_solve(t, h, "softmax", 1.0, 0.0);
+    for (int i = 0; i < N; i++) {
+        softmax_formula(h->scores + i * KEYS, KEYS, 1.0, formula);
+        for (int j = 0; j < KEYS; j++) {
+            most = worse(most, fabs(h->p[i * KEYS + j] / formula[j] - 1.0));
         }
     }
     return most;
@@ -24,10 +22,8 @@ static double weights_against_formula(trial *t) {
 
 static double weights_of_huge_scores(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        head *h = tool_plan_of(t, N, M, uniforms(t, N * M, -1e4, 1e4), "softmax", 1.0, 0.0);
-        for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
-    }
+    head *h = statement_plan(t, N, M, uniforms(t, N * M, -1e4, 1e4), "softmax", 1.0, 0.0);
+    for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     return most;
 }
 
@@ -37,22 +33,18 @@ static double row_objective(const double *p, const double *s, int64_t m, double 
 }
 
 static double optimum_is_minus_lse(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const double tau = between(t, 0.2, 3.0);
-        head *h =
-            tool_plan_of(t, 1, M, scores_of(t, 1, M, trials % CHARACTERS), "softmax", tau, 0.0);
-        double objective = NAN;
-        (void)ota_softmax_objective(h->p, h->scores, M, tau, &objective, NULL);
-        const double formula = -tau * log_sum_exp(h->scores, M, tau);
-        most = worse(most, fabs(objective - formula) / (1.0 + fabs(formula)));
-    }
-    return most;
+    const double tau = between(t, 0.2, 3.0);
+    head *h =
+        statement_plan(t, 1, M, scores_of(t, 1, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    double objective = NAN;
+    (void)ota_softmax_objective(h->p, h->scores, M, tau, &objective, NULL);
+    const double formula = -tau * log_sum_exp(h->scores, M, tau);
+    return fabs(objective - formula) / (1.0 + fabs(formula));
 }
 
 static double random_points_do_better_by(trial *t) {
     double most = -HUGE_VAL;
-    head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), "softmax", 0.7, 0.0);
+    head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 0.7, 0.0);
     double least = NAN;
     (void)ota_softmax_objective(h->p, h->scores, M, 0.7, &least, NULL);
     for (int trials = 0; trials < 2000; trials++) {
@@ -80,19 +72,15 @@ static double kkt_spread(const head *h, double tau) {
 }
 
 static double stationarity(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 30; trials++) {
-        const double tau = between(t, 0.3, 3.0);
-        head *h =
-            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "softmax", tau, 0.0);
-        most = worse(most, kkt_spread(h, tau));
-    }
-    return most;
+    const double tau = between(t, 0.3, 3.0);
+    head *h =
+        statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    return fmax(0.0, kkt_spread(h, tau));
 }
 
 static double least_rise_of_a_move(trial *t) {
     double least = HUGE_VAL;
-    head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 1.0, 0.0);
     const double optimum = row_objective(h->p, h->scores, M, 1.0);
     for (int trials = 0; trials < 500; trials++) {
         double *moved = copy_of(t, h->p, M);
@@ -108,9 +96,9 @@ static double least_rise_of_a_move(trial *t) {
 /* Variance of the differences of default-scaled scores of two keys, over 2: Q and K are standard. */
 static double score_variance(trial *t) {
     enum { QUERIES = 512, KEYS = 1024, WIDTH = 512 };
-    head *h = tool_attention_head(t, QUERIES, KEYS, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
-                                  normals(t, KEYS * WIDTH, 1.0));
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    head *h = statement_attention_head(t, QUERIES, KEYS, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
+                                       normals(t, KEYS * WIDTH, 1.0));
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     double sum = 0.0;
     for (int64_t k = 0; k < (int64_t)QUERIES * KEYS; k += 2) {
         const double apart = log(h->p[k] / h->p[k + 1]);
@@ -121,19 +109,17 @@ static double score_variance(trial *t) {
 
 static double matrix_is_stacked_rows(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 10; trials++) {
-        double *s = scores_of(t, N, M, trials % CHARACTERS);
-        head *all = tool_plan_of(t, N, M, s, "softmax", 0.8, 0.0);
-        for (int i = 0; i < N; i++) {
-            head *row = tool_plan_of(t, 1, M, s + i * M, "softmax", 0.8, 0.0);
-            most = worse(most, farthest(all->p + i * M, row->p, M));
-        }
+    double *s = scores_of(t, N, M, t->draw % CHARACTERS);
+    head *all = statement_plan(t, N, M, s, "softmax", 0.8, 0.0);
+    for (int i = 0; i < N; i++) {
+        head *row = statement_plan(t, 1, M, s + i * M, "softmax", 0.8, 0.0);
+        most = worse(most, farthest(all->p + i * M, row->p, M));
     }
     return most;
 }
 
 static double total_mass(trial *t) {
-    head *h = tool_plan_of(t, 64, 48, normals(t, 64 * 48, 3.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 64, 48, normals(t, 64 * 48, 3.0), "softmax", 1.0, 0.0);
     return fabs(sum_of(h->p, 64 * 48) - 64.0);
 }
 
@@ -154,7 +140,7 @@ enum { MECHANISMS = 5 };
 static double mixtures_do_better_by(trial *t) {
     double most = -HUGE_VAL;
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
         const double optimum = -dot(h->p, h->scores, M) + omega(h->p, M, orders[k]);
         for (int trials = 0; trials < 600; trials++) {
             const double share = pow(10.0, between(t, -6.0, 0.0));
@@ -169,7 +155,7 @@ static double mixtures_do_better_by(trial *t) {
 static double primal_is_the_objective(trial *t) {
     double most = 0.0;
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, M, normals(t, M, 1.0), mechanisms[k], 1.0, 0.0);
         /* The library's entropy is P (log P - 1): it differs by the mass. */
         const double formula =
             -dot(h->p, h->scores, M) + omega(h->p, M, orders[k]) - (k == 0 ? 1.0 : 0.0);
@@ -180,15 +166,15 @@ static double primal_is_the_objective(trial *t) {
 
 static double default_is_softmax(trial *t) {
     double *s = normals(t, N * M, 2.0);
-    head *named = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *plain = tool_plan_of(t, N, M, s, NULL, 0.0, 0.0);
+    head *named = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *plain = statement_plan(t, N, M, s, NULL, 0.0, 0.0);
     return different_bits(named->p, plain->p, N * M);
 }
 
 static double gallery_scores[4] = {1.0, 0.5, 0.2, -1.0};
 
 static double golden(trial *t, const char *method, const double *expected) {
-    return farthest(tool_plan_of(t, 1, 4, gallery_scores, method, 1.0, 0.0)->p, expected, 4);
+    return farthest(statement_plan(t, 1, 4, gallery_scores, method, 1.0, 0.0)->p, expected, 4);
 }
 
 static double golden_sparsemax(trial *t) {
@@ -205,7 +191,7 @@ static double threshold_spread(trial *t, const char *method, double alpha) {
     double most = 0.0;
     for (int trials = 0; trials < 30; trials++) {
         head *h =
-            tool_plan_of(t, 1, 24, scores_of(t, 1, 24, trials % CHARACTERS), method, 1.0, 0.0);
+            statement_plan(t, 1, 24, scores_of(t, 1, 24, trials % CHARACTERS), method, 1.0, 0.0);
         double high = -HUGE_VAL, low = HUGE_VAL, off = -HUGE_VAL;
         for (int j = 0; j < 24; j++) {
             const double x = (alpha - 1.0) * h->scores[j] - pow(h->p[j], alpha - 1.0);
@@ -230,8 +216,8 @@ static double entmax_threshold(trial *t) {
 }
 
 static double entmax_near_softmax(trial *t) {
-    head *near = tool_plan_of(t, 1, 4, gallery_scores, "entmax:1.001", 1.0, 0.0);
-    head *soft = tool_plan_of(t, 1, 4, gallery_scores, "softmax", 1.0, 0.0);
+    head *near = statement_plan(t, 1, 4, gallery_scores, "entmax:1.001", 1.0, 0.0);
+    head *soft = statement_plan(t, 1, 4, gallery_scores, "softmax", 1.0, 0.0);
     return farthest(near->p, soft->p, 4);
 }
 
@@ -239,7 +225,7 @@ static double entmax_near_softmax(trial *t) {
  * threshold 0 the weights [s]_+ / sum are as good as with the right one. */
 static double entmax_free_constant(trial *t) {
     static const double s[3] = {1.0, 0.5, 0.2};
-    head *h = tool_plan_of(t, 1, 3, copy_of(t, s, 3), "sparsemax", 1.0, 0.0);
+    head *h = statement_plan(t, 1, 3, copy_of(t, s, 3), "sparsemax", 1.0, 0.0);
     double printed[3];
     for (int j = 0; j < 3; j++) printed[j] = s[j] / 1.7;
     return farthest(h->p, printed, 3);
@@ -248,19 +234,17 @@ static double entmax_free_constant(trial *t) {
 static double alibi_distance(trial *t, bool slope_is_divided) {
     enum { SIZE = 12 };
     double most = 0.0, formula[SIZE], row[SIZE];
-    for (int trials = 0; trials < 10; trials++) {
-        const double gamma = between(t, 0.05, 0.5), tau = between(t, 1.5, 3.0);
-        head *h = tool_head(t, SIZE, SIZE, normals(t, SIZE * SIZE, 1.0));
-        tool_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, gamma);
-        tool_solve_head(t, h, "softmax", tau, 0.0);
-        for (int i = 0; i < SIZE; i++) {
-            for (int j = 0; j < SIZE; j++) {
-                row[j] = h->scores[i * SIZE + j] / tau -
-                         (slope_is_divided ? gamma / tau : gamma) * abs(i - j);
-            }
-            softmax_formula(row, SIZE, 1.0, formula);
-            most = worse(most, farthest(h->p + i * SIZE, formula, SIZE));
+    const double gamma = between(t, 0.05, 0.5), tau = between(t, 1.5, 3.0);
+    head *h = statement_head(t, SIZE, SIZE, normals(t, SIZE * SIZE, 1.0));
+    statement_add_term(h, OTA_TERM_ALIBI, (ota_array){.data = NULL}, gamma);
+    statement_solve(t, h, "softmax", tau, 0.0);
+    for (int i = 0; i < SIZE; i++) {
+        for (int j = 0; j < SIZE; j++) {
+            row[j] = h->scores[i * SIZE + j] / tau -
+                     (slope_is_divided ? gamma / tau : gamma) * abs(i - j);
         }
+        softmax_formula(row, SIZE, 1.0, formula);
+        most = worse(most, farthest(h->p + i * SIZE, formula, SIZE));
     }
     return most;
 }
@@ -272,7 +256,7 @@ static double comparison_table(trial *t) {
     double most = 0.0;
     double *s = normals(t, 16, 1.0);
     for (int k = 0; k < MECHANISMS; k++) {
-        head *h = tool_plan_of(t, 1, 16, s, mechanisms[k], 1.0, 0.0);
+        head *h = statement_plan(t, 1, 16, s, mechanisms[k], 1.0, 0.0);
         int64_t positive = 0;
         for (int j = 0; j < 16; j++) positive += h->p[j] > 0.0;
         most = worse(most, fabs(h->support[0] - (double)positive));
@@ -284,27 +268,23 @@ static double comparison_table(trial *t) {
 /* ---- the row problem as transport ---- */
 
 static double dual_value(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        const double tau = between(t, 0.3, 2.0);
-        head *h =
-            tool_plan_of(t, N, M, scores_of(t, N, M, trials % CHARACTERS), "softmax", tau, 0.0);
-        double formula = 0.0;
-        for (int i = 0; i < N; i++) {
-            formula += -tau * log_sum_exp(h->scores + i * M, M, tau) - tau;
-        }
-        most = worse(most, fabs(h->certificate.primal - formula) / (1.0 + fabs(formula)));
+    const double tau = between(t, 0.3, 2.0);
+    head *h =
+        statement_plan(t, N, M, scores_of(t, N, M, t->draw % CHARACTERS), "softmax", tau, 0.0);
+    double formula = 0.0;
+    for (int i = 0; i < N; i++) {
+        formula += -tau * log_sum_exp(h->scores + i * M, M, tau) - tau;
     }
-    return most;
+    return fabs(h->certificate.primal - formula) / (1.0 + fabs(formula));
 }
 
 static double source_marginal(trial *t) {
     double most = 0.0;
     double *s = normals(t, N * M, 2.0), *mu = uniforms(t, N, 0.1, 4.0);
-    head *weighted = tool_head(t, N, M, s);
+    head *weighted = statement_head(t, N, M, s);
     weighted->row_mass = mu;
-    tool_solve_head(t, weighted, "softmax", 0.9, 0.0);
-    head *plain = tool_plan_of(t, N, M, s, "softmax", 0.9, 0.0);
+    statement_solve(t, weighted, "softmax", 0.9, 0.0);
+    head *plain = statement_plan(t, N, M, s, "softmax", 0.9, 0.0);
     for (int i = 0; i < N; i++) {
         most = worse(most, fabs(weighted->rows[i] / mu[i] - 1.0));
         for (int j = 0; j < M; j++) {
@@ -319,26 +299,24 @@ static head *masked_head(trial *t, const unsigned char **allowed) {
     unsigned char *mask = take(t, N * M);
     for (int k = 0; k < N * M; k++) mask[k] = uniform(t) < 0.6 && k / M != 2;
     for (int i = 0; i < N; i++) mask[i * M + i] = i != 2;
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
-    tool_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
+    statement_add_support(h, OTA_SUPPORT_BOOLEAN, 0, 0)->array =
         ota_array_of(mask, OTA_BOOL, 1, 1, N, M);
-    tool_solve_head(t, h, "softmax", 1.0, 0.0);
+    statement_solve(t, h, "softmax", 1.0, 0.0);
     *allowed = mask;
     return h;
 }
 
 static double masked_rows(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 10; trials++) {
-        const unsigned char *mask;
-        head *h = masked_head(t, &mask);
-        for (int i = 0; i < N; i++) {
-            double sum = 0.0;
-            for (int j = 0; j < M; j++) sum += mask[i * M + j] ? exp(h->scores[i * M + j]) : 0.0;
-            for (int j = 0; j < M; j++) {
-                const double want = mask[i * M + j] ? exp(h->scores[i * M + j]) / sum : 0.0;
-                most = worse(most, fabs(h->p[i * M + j] - want));
-            }
+    const unsigned char *mask;
+    head *h = masked_head(t, &mask);
+    for (int i = 0; i < N; i++) {
+        double sum = 0.0;
+        for (int j = 0; j < M; j++) sum += mask[i * M + j] ? exp(h->scores[i * M + j]) : 0.0;
+        for (int j = 0; j < M; j++) {
+            const double want = mask[i * M + j] ? exp(h->scores[i * M + j]) / sum : 0.0;
+            most = worse(most, fabs(h->p[i * M + j] - want));
         }
     }
     return most;
@@ -355,25 +333,23 @@ static double weight_outside_mask(trial *t) {
 /* C + tau log P - alpha = 0 on the support, P >= 0, P1 = 1, beta = 0. alpha is the potential f. */
 static double full_kkt(trial *t) {
     double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        const double tau = between(t, 0.4, 2.0);
-        head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), "softmax", tau, 0.0);
-        for (int k = 0; k < N * M; k++) {
-            most = worse(most, fabs(-h->scores[k] + tau * log(h->p[k]) - h->f[k / M]));
-            most = worse(most, fmax(0.0, -h->p[k]));
-        }
-        for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
+    const double tau = between(t, 0.4, 2.0);
+    head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", tau, 0.0);
+    for (int k = 0; k < N * M; k++) {
+        most = worse(most, fabs(-h->scores[k] + tau * log(h->p[k]) - h->f[k / M]));
+        most = worse(most, fmax(0.0, -h->p[k]));
     }
+    for (int i = 0; i < N; i++) most = worse(most, fabs(h->rows[i] - 1.0));
     return most;
 }
 
 static double row_duals(trial *t) {
     double most = 0.0;
     double *mu = uniforms(t, N, 0.2, 3.0);
-    head *h = tool_head(t, N, M, normals(t, N * M, 2.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 2.0));
     h->row_mass = mu;
     const double tau = 0.6;
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    statement_solve(t, h, "softmax", tau, 0.0);
     for (int i = 0; i < N; i++) {
         const double alpha = tau * (log(mu[i]) - log_sum_exp(h->scores + i * M, M, tau));
         most = worse(most, fabs(h->f[i] - alpha));
@@ -386,29 +362,25 @@ static double row_duals(trial *t) {
 }
 
 static double row_shift_of_plan(trial *t) {
-    double most = 0.0;
-    for (int trials = 0; trials < 20; trials++) {
-        double *s = scores_of(t, N, M, trials % CHARACTERS), *moved = copy_of(t, s, N * M);
-        for (int i = 0; i < N; i++) {
-            /* Powers of two on a grid, so that adding them rounds nothing. */
-            const double shift = ldexp(1.0, (int)below(t, 8) - 2);
-            for (int j = 0; j < M; j++) {
-                s[i * M + j] = ldexp(rint(ldexp(s[i * M + j], 30)), -30);
-                moved[i * M + j] = s[i * M + j] + shift;
-            }
+    double *s = scores_of(t, N, M, t->draw % CHARACTERS), *moved = copy_of(t, s, N * M);
+    for (int i = 0; i < N; i++) {
+        /* Powers of two on a grid, so that adding them rounds nothing. */
+        const double shift = ldexp(1.0, (int)below(t, 8) - 2);
+        for (int j = 0; j < M; j++) {
+            s[i * M + j] = ldexp(rint(ldexp(s[i * M + j], 30)), -30);
+            moved[i * M + j] = s[i * M + j] + shift;
         }
-        head *a = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-        head *b = tool_plan_of(t, N, M, moved, "softmax", 1.0, 0.0);
-        most = worse(most, farthest(a->p, b->p, N * M));
     }
-    return most;
+    head *a = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, moved, "softmax", 1.0, 0.0);
+    return farthest(a->p, b->p, N * M);
 }
 
 static double row_shift_of_dual(trial *t) {
     double *s = normals(t, N * M, 1.0), *moved = copy_of(t, s, N * M), *shift = normals(t, N, 5.0);
     for (int k = 0; k < N * M; k++) moved[k] -= shift[k / M];
-    head *a = tool_plan_of(t, N, M, s, "softmax", 1.0, 0.0);
-    head *b = tool_plan_of(t, N, M, moved, "softmax", 1.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax", 1.0, 0.0);
+    head *b = statement_plan(t, N, M, moved, "softmax", 1.0, 0.0);
     double most = 0.0;
     for (int i = 0; i < N; i++) most = worse(most, fabs(b->f[i] - a->f[i] - shift[i]));
     return most;
@@ -417,24 +389,24 @@ static double row_shift_of_dual(trial *t) {
 static double powers_of_two(trial *t) {
     double *s = normals(t, N * M, 2.0), *scaled = copy_of(t, s, N * M);
     for (int k = 0; k < N * M; k++) scaled[k] *= 8.0;
-    head *a = tool_plan_of(t, N, M, s, "softmax/exact", 0.5, 0.0);
-    head *b = tool_plan_of(t, N, M, scaled, "softmax/exact", 4.0, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax/exact", 0.5, 0.0);
+    head *b = statement_plan(t, N, M, scaled, "softmax/exact", 4.0, 0.0);
     return different_bits(a->p, b->p, N * M);
 }
 
 static double temperature_times_epsilon(trial *t) {
     double *s = normals(t, N * M, 2.0), *divided = copy_of(t, s, N * M);
     for (int k = 0; k < N * M; k++) divided[k] /= 3.0;
-    head *a = tool_plan_of(t, N, M, s, "softmax", 3.0 * 0.7, 0.0);
-    head *b = tool_plan_of(t, N, M, divided, "softmax", 0.7, 0.0);
+    head *a = statement_plan(t, N, M, s, "softmax", 3.0 * 0.7, 0.0);
+    head *b = statement_plan(t, N, M, divided, "softmax", 0.7, 0.0);
     return farthest(a->p, b->p, N * M);
 }
 
 static double entropy_conventions(trial *t) {
-    head *h = tool_head(t, N, M, normals(t, N * M, 1.0));
+    head *h = statement_head(t, N, M, normals(t, N * M, 1.0));
     h->row_mass = uniforms(t, N, 0.2, 3.0);
     const double tau = 0.7;
-    tool_solve_head(t, h, "softmax", tau, 0.0);
+    statement_solve(t, h, "softmax", tau, 0.0);
     const double mass = sum_of(h->row_mass, N);
     return fabs(h->certificate.value - h->certificate.primal - tau * mass);
 }
@@ -444,7 +416,7 @@ static double example_scores[12] = {1.0, 0.0, 1.0, -1.0, 0.0, 1.0, -1.0, 1.0, 1.
 
 static double effective_target(trial *t) {
     static const double expected[4] = {0.303993, 0.303993, 0.196007, 0.196007};
-    head *h = tool_plan_of(t, 3, 4, example_scores, "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, 3, 4, example_scores, "softmax", 1.0, 0.0);
     double *mass = numbers(t, 4);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, 3, 4, mass, &receiver, NULL) < 0) return NAN;
@@ -454,78 +426,60 @@ static double effective_target(trial *t) {
 
 static double effective_target_sum(trial *t) {
     double *mass = numbers(t, M);
-    head *h = tool_plan_of(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
+    head *h = statement_plan(t, N, M, normals(t, N * M, 2.0), "softmax", 1.0, 0.0);
     ota_receiver receiver;
     if (ota_receiver_of(h->p, N, M, mass, &receiver, NULL) < 0) return NAN;
     return fabs(sum_of(mass, M) / N - 1.0);
 }
 
-static const tool_check rows[] = {
-    {"LIT-01", CORRECTED, "softmax weights against a long double formula, relative",
-     weights_against_formula, AT_MOST, ROUNDOFF *(8 + 3 * 20), true},
-    {"LIT-01", CORRECTED, "rows of scores up to 1e4 sum to 1", weights_of_huge_scores, AT_MOST,
-     4 * M *ROUNDOFF, true},
-    {"LIT-02", CORRECTED, "least objective of a row is -tau log-sum-exp", optimum_is_minus_lse,
-     AT_MOST, 1e-13, true},
-    {"LIT-02", CORRECTED, "2000 random points do better by", random_points_do_better_by, AT_MOST,
-     0.0, true},
-    {"LIT-03", CORRECTED, "C + tau (log p + 1) is one number in each row", stationarity, AT_MOST,
-     1e-12, true},
-    {"LIT-03", CORRECTED, "least rise of the objective over feasible moves", least_rise_of_a_move,
-     AT_LEAST, 1e-12, true},
-    {"LIT-04", CORRECTED, "|variance of scores over sqrt(d) - 1|", score_variance, AT_MOST, 0.03,
-     true},
-    {"LIT-05", CORRECTED, "the matrix problem is its rows, stacked", matrix_is_stacked_rows,
-     AT_MOST, 1e-15, true},
-    {"LIT-05", CORRECTED, "total mass of 64 rows is 64", total_mass, AT_MOST, 64e-13, true},
-    {"LIT-08", CORRECTED, "3000 mixtures do better by", mixtures_do_better_by, AT_MOST, 1e-14,
-     true},
-    {"LIT-08", CORRECTED, "primal is <p,-s> + Omega(p) for five regularisers",
-     primal_is_the_objective, AT_MOST, 1e-13, true},
-    {"LIT-09", CORRECTED, "different bits between softmax and the entropy problem",
-     default_is_softmax, AT_MOST, 0.0, true},
-    {"LIT-10", CORRECTED, "sparsemax of (1, .5, .2, -1) is (.75, .25, 0, 0)", golden_sparsemax,
-     AT_MOST, 1e-15, true},
-    {"LIT-10", CORRECTED, "p = s - theta on the support, s <= theta off it", sparsemax_threshold,
-     AT_MOST, 1e-14, true},
-    {"LIT-11", CORRECTED, "golden weights of entmax 1.5", golden_entmax, AT_MOST, 1e-14, true},
-    {"LIT-11", CORRECTED, "(alpha-1) s - p^(alpha-1) is one number on the support",
-     entmax_threshold, AT_MOST, 1e-12, true},
-    {"LIT-11", CORRECTED, "entmax 1.001 against softmax", entmax_near_softmax, AT_MOST, 5e-4, true},
-    {"LIT-11", PRINTED, "a freely chosen constant gives the same weights (E22)",
-     entmax_free_constant, AT_MOST, 1e-12, false},
-    {"LIT-12", CORRECTED, "distance cost gamma is an ALiBi slope gamma/tau", alibi_by_slope,
-     AT_MOST, 1e-14, true},
-    {"LIT-12", PRINTED, "distance cost gamma is an ALiBi slope gamma (E26)", alibi_by_gamma,
-     AT_MOST, 1e-14, false},
-    {"LIT-13", CORRECTED, "support and entropy columns of the comparison", comparison_table,
-     AT_MOST, 1e-12, true},
-    {"TOT-01", CORRECTED, "optimal value is sum_i (alpha_i - tau)", dual_value, AT_MOST, 1e-13,
-     true},
-    {"TOT-01", CORRECTED, "stationarity on every pair", stationarity, AT_MOST, 1e-12, true},
-    {"TOT-02", CORRECTED, "rows carry mu, and P/mu is softmax", source_marginal, AT_MOST, 4e-15,
-     true},
-    {"TOT-03", CORRECTED, "rows renormalise on the support", masked_rows, AT_MOST, 1e-14, true},
-    {"TOT-03", CORRECTED, "weight outside the support, and miscounted empty rows",
-     weight_outside_mask, AT_MOST, 0.0, true},
-    {"TOT-04", CORRECTED, "largest residual of the KKT system", full_kkt, AT_MOST, 1e-12, true},
-    {"TOT-05", CORRECTED, "alpha = tau (log mu - log-sum-exp) rebuilds the plan", row_duals,
-     AT_MOST, 1e-13, true},
-    {"TOT-06", CORRECTED, "row shifts of the cost move the plan by", row_shift_of_plan, AT_MOST,
-     1e-15, true},
-    {"TOT-06", CORRECTED, "... and alpha by exactly the shift", row_shift_of_dual, AT_MOST, 1e-12,
-     true},
-    {"TOT-09", CORRECTED, "different bits when S and tau are both times 8", powers_of_two, AT_MOST,
-     0.0, true},
-    {"TOT-09", CORRECTED, "only tau = T eps counts", temperature_times_epsilon, AT_MOST, 2e-15,
-     true},
-    {"TOT-10", CORRECTED, "the two entropy conventions differ by tau mass", entropy_conventions,
-     AT_MOST, 1e-13, true},
-    {"TOT-11", CORRECTED, "receiver distribution of example C.4", effective_target, AT_MOST, 1e-6,
-     true},
-    {"TOT-11", CORRECTED, "receiver distribution sums to 1", effective_target_sum, AT_MOST, 1e-15,
-     true},
-    {"ELA-02", CORRECTED, "case 1 is the row softmax of -C", weights_against_formula, AT_MOST,
-     ROUNDOFF *(8 + 3 * 20), true},
+static const statement_check rows[] = {
+    AT_MOST("LIT-01", "softmax weights against a long double formula, relative",
+            weights_against_formula, ROUNDOFF *(8 + 3 * 20), 20),
+    AT_MOST("LIT-01", "rows of scores up to 1e4 sum to 1", weights_of_huge_scores, 4 * M * ROUNDOFF,
+            20),
+    AT_MOST("LIT-02", "least objective of a row is -tau log-sum-exp", optimum_is_minus_lse, 1e-13,
+            30),
+    AT_MOST("LIT-02", "2000 random points do better by", random_points_do_better_by, 0.0),
+    AT_MOST("LIT-03", "C + tau (log p + 1) is one number in each row", stationarity, 1e-12, 30),
+    AT_LEAST("LIT-03", "least rise of the objective over feasible moves", least_rise_of_a_move,
+             1e-12),
+    AT_MOST("LIT-04", "|variance of scores over sqrt(d) - 1|", score_variance, 0.03),
+    AT_MOST("LIT-05", "the matrix problem is its rows, stacked", matrix_is_stacked_rows, 1e-15, 10),
+    AT_MOST("LIT-05", "total mass of 64 rows is 64", total_mass, 64e-13),
+    AT_MOST("LIT-08", "3000 mixtures do better by", mixtures_do_better_by, 1e-14),
+    AT_MOST("LIT-08", "primal is <p,-s> + Omega(p) for five regularisers", primal_is_the_objective,
+            1e-13),
+    AT_MOST("LIT-09", "different bits between softmax and the entropy problem", default_is_softmax,
+            0.0),
+    AT_MOST("LIT-10", "sparsemax of (1, .5, .2, -1) is (.75, .25, 0, 0)", golden_sparsemax, 1e-15),
+    AT_MOST("LIT-10", "p = s - theta on the support, s <= theta off it", sparsemax_threshold,
+            1e-14),
+    AT_MOST("LIT-11", "golden weights of entmax 1.5", golden_entmax, 1e-14),
+    AT_MOST("LIT-11", "(alpha-1) s - p^(alpha-1) is one number on the support", entmax_threshold,
+            1e-12),
+    AT_MOST("LIT-11", "entmax 1.001 against softmax", entmax_near_softmax, 5e-4),
+    PRINTED_AT_MOST("LIT-11", "a freely chosen constant gives the same weights (E22)",
+                    entmax_free_constant, 1e-12),
+    AT_MOST("LIT-12", "distance cost gamma is an ALiBi slope gamma/tau", alibi_by_slope, 1e-14, 10),
+    PRINTED_AT_MOST("LIT-12", "distance cost gamma is an ALiBi slope gamma (E26)", alibi_by_gamma,
+                    1e-14, 10),
+    AT_MOST("LIT-13", "support and entropy columns of the comparison", comparison_table, 1e-12),
+    AT_MOST("TOT-01", "optimal value is sum_i (alpha_i - tau)", dual_value, 1e-13, 20),
+    AT_MOST("TOT-01", "stationarity on every pair", stationarity, 1e-12, 30),
+    AT_MOST("TOT-02", "rows carry mu, and P/mu is softmax", source_marginal, 4e-15),
+    AT_MOST("TOT-03", "rows renormalise on the support", masked_rows, 1e-14, 10),
+    AT_MOST("TOT-03", "weight outside the support, and miscounted empty rows", weight_outside_mask,
+            0.0),
+    AT_MOST("TOT-04", "largest residual of the KKT system", full_kkt, 1e-12, 20),
+    AT_MOST("TOT-05", "alpha = tau (log mu - log-sum-exp) rebuilds the plan", row_duals, 1e-13),
+    AT_MOST("TOT-06", "row shifts of the cost move the plan by", row_shift_of_plan, 1e-15, 20),
+    AT_MOST("TOT-06", "... and alpha by exactly the shift", row_shift_of_dual, 1e-12),
+    AT_MOST("TOT-09", "different bits when S and tau are both times 8", powers_of_two, 0.0),
+    AT_MOST("TOT-09", "only tau = T eps counts", temperature_times_epsilon, 2e-15),
+    AT_MOST("TOT-10", "the two entropy conventions differ by tau mass", entropy_conventions, 1e-13),
+    AT_MOST("TOT-11", "receiver distribution of example C.4", effective_target, 1e-6),
+    AT_MOST("TOT-11", "receiver distribution sums to 1", effective_target_sum, 1e-15),
+    AT_MOST("ELA-02", "case 1 is the row softmax of -C", weights_against_formula,
+            ROUNDOFF *(8 + 3 * 20), 20),
 };
-CHECK_GROUP(tool_checks_rows, rows);
+CHECK_GROUP(statement_checks_rows, rows);

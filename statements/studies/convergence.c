@@ -5,7 +5,7 @@
 
 /* d_H(K x, K y) / d_H(x, y): random x, y; and y of two levels, 1 and h at two places and next to nothing
  * elsewhere, x the same but for a small step at one place: these come near the bound tanh(Delta/4). */
-void tool_study_contraction(trial *t, const study_sizes *sizes, study_points *points) {
+void study_contraction(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     double *x = numbers(t, n), *y = numbers(t, n), *kx = numbers(t, n), *ky = numbers(t, n);
     const size_t used = t->used;
@@ -45,7 +45,7 @@ void tool_study_contraction(trial *t, const study_sizes *sizes, study_points *po
 }
 
 /* Rounds to 1e-6 at Hamming cost; what Birkhoff's contraction allows at most; and table 5. */
-void tool_study_iterations(trial *t, const study_sizes *sizes, study_points *points) {
+void study_iterations(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t V = sizes->size;
     static const double printed[3][2] = {{1.0, 42.0}, {0.1, 187.0}, {0.01, 824.0}};
     double *p = distribution(t, V, 1.0), *far = distribution(t, V, 1.0), *near = copy_of(t, p, V);
@@ -74,7 +74,7 @@ void tool_study_iterations(trial *t, const study_sizes *sizes, study_points *poi
 }
 
 /* Rounds against the column error asked for, epsilon = 1: measured, possible, and table 5's means. */
-void tool_study_tolerances(trial *t, const study_sizes *sizes, study_points *points) {
+void study_tolerances(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t V = sizes->size;
     static const double printed[3][2] = {{1e-6, 42.3}, {1e-8, 58.7}, {1e-10, 75.1}};
     double *p = distribution(t, V, 1.0), *q = distribution(t, V, 1.0);
@@ -94,7 +94,7 @@ void tool_study_tolerances(trial *t, const study_sizes *sizes, study_points *poi
 }
 
 /* One key raised by a shift: imbalance of four rules. */
-void tool_study_sink(trial *t, const study_sizes *sizes, study_points *points) {
+void study_sink(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     static const char *const methods[] = {"softmax", "elastic:0.5,4", "relaxed:1", "softmax/exact"};
     double *s = normals(t, n * n, 1.0);
@@ -103,7 +103,7 @@ void tool_study_sink(trial *t, const study_sizes *sizes, study_points *points) {
         double *moved = copy_of(t, s, n * n);
         for (int64_t i = 0; i < n; i++) moved[i * n + 3] += (double)shift;
         for (int k = 0; k < 4; k++) {
-            head *h = tool_plan_of(t, n, n, moved, methods[k], 1.0, 0.0);
+            head *h = statement_plan(t, n, n, moved, methods[k], 1.0, 0.0);
             add_point(points, methods[k], (double)shift, h->certificate.delta);
         }
         t->used = used;
@@ -111,7 +111,7 @@ void tool_study_sink(trial *t, const study_sizes *sizes, study_points *points) {
 }
 
 /* ||P - Q||_1 over the printed and over the sharp bound, random pairs and two permutations. */
-void tool_study_tightness(trial *t, const study_sizes *sizes, study_points *points) {
+void study_tightness(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size, pairs = n * n;
     const size_t used = t->used;
     for (int64_t trials = 0; trials < sizes->samples; trials++) {
@@ -123,8 +123,8 @@ void tool_study_tightness(trial *t, const study_sizes *sizes, study_points *poin
             if (cycle) s[k] = on ? size / 2.0 : next ? -size / 2.0 : -60.0;
             other[k] = !cycle ? s[k] + size * normal(t) : on || next ? -s[k] : s[k];
         }
-        head *p = tool_plan_of(t, n, n, s, "softmax/exact", 1.0, 1e-11);
-        head *q = tool_plan_of(t, n, n, other, "softmax/exact", 1.0, 1e-11);
+        head *p = statement_plan(t, n, n, s, "softmax/exact", 1.0, 1e-11);
+        head *q = statement_plan(t, n, n, other, "softmax/exact", 1.0, 1e-11);
         for (int64_t k = 0; k < pairs; k++) l1 += fabs(p->p[k] - q->p[k]);
         ota_gauge_result gauge;
         ota_score_bounds bounds;

@@ -9,16 +9,16 @@ static double l1_between(const double *p, const double *q, int64_t n) {
 
 /* The elastic plan after `steps` rounds. */
 static head *after(trial *t, int64_t n, double *s, double lambda, int64_t steps) {
-    head *h = tool_head(t, n, n, s);
+    head *h = statement_head(t, n, n, s);
     h->problem.lambda = lambda;
     h->problem.columns = OTA_COLUMNS_ELASTIC;
     h->problem.steps = steps;
-    tool_solve_head(t, h, NULL, 1.0, 0.0);
+    statement_solve(t, h, NULL, 1.0, 0.0);
     return h;
 }
 
 /* Imbalance after each round of the elastic update. */
-void tool_study_elastic(trial *t, const study_sizes *sizes, study_points *points) {
+void study_elastic(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     static const char *const names[] = {"0", "0.25", "0.5", "1"};
     double *s = normals(t, n * n, 1.0);
@@ -34,14 +34,14 @@ void tool_study_elastic(trial *t, const study_sizes *sizes, study_points *points
 
 /* Measured and predicted factor of the column error a round against lambda, from the fixed point put off by
  * 1e-6; the global limit 2/(1 + tanh^2(Delta/4)) and the local one 2/(1 - sigma_n^2) as upright lines. */
-void tool_study_stability(trial *t, const study_sizes *sizes, study_points *points) {
+void study_stability(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     double *l = normals(t, n * n, 0.8), *moved = copy_of(t, l, n * n), *ones = numbers(t, n);
     double *f = numbers(t, n), *g = numbers(t, n), *errors = numbers(t, sizes->rounds);
     ota_contraction contraction;
     ota_coupling_spectrum spectrum;
     for (int64_t j = 0; j < n; j++) ones[j] = 1.0;
-    head *exact = tool_plan_of(t, n, n, l, "softmax/exact", 1.0, 1e-13);
+    head *exact = statement_plan(t, n, n, l, "softmax/exact", 1.0, 1e-13);
     if (ota_contraction_of(l, n, n, &contraction, NULL) < 0 ||
         ota_coupling_spectrum_of(exact->p, n, n, 0, &spectrum, NULL) < 0) {
         return;
@@ -69,17 +69,17 @@ void tool_study_stability(trial *t, const study_sizes *sizes, study_points *poin
 
 static double rounds_to(trial *t, double *cost, int64_t n, int64_t most, double tau, double start,
                         double tolerance) {
-    head *h = tool_head(t, n, n, cost);
+    head *h = statement_head(t, n, n, cost);
     h->problem.cost = 1;
     h->options.solver = "sinkhorn";
     h->options.max_rounds = most;
     h->options.anneal_start = start;
-    tool_solve_head(t, h, "softmax/exact", tau, tolerance);
+    statement_solve(t, h, "softmax/exact", tau, tolerance);
     return h->status == OTA_OK ? (double)h->result.rounds : (double)NAN;
 }
 
 /* Mean rounds with and without annealing from 1, costs U[0,1]. */
-void tool_study_annealing(trial *t, const study_sizes *sizes, study_points *points) {
+void study_annealing(trial *t, const study_sizes *sizes, study_points *points) {
     enum { TAUS = 6, FINE = 4 };
     const int64_t n = sizes->size;
     static const double taus[TAUS] = {0.05, 0.02, 0.01, 0.005, 0.002, 0.001};
@@ -108,23 +108,23 @@ void tool_study_annealing(trial *t, const study_sizes *sizes, study_points *poin
 /* Distance of p from the relaxed plan of strength e^x. */
 static double from_relaxed(trial *t, int64_t n, double *s, double x, const double *p) {
     const size_t used = t->used;
-    head *h = tool_head(t, n, n, s);
+    head *h = statement_head(t, n, n, s);
     h->problem.columns = OTA_COLUMNS_RELAXED;
     h->problem.strength = exp(x);
-    const double distance = l1_between(p, tool_solve_head(t, h, NULL, 1.0, 1e-9), n);
+    const double distance = l1_between(p, statement_solve(t, h, NULL, 1.0, 1e-9), n);
     t->used = used;
     return distance;
 }
 
 /* Distance of an elastic plan from the nearest relaxed one, over the distance softmax - exact; by golden
  * section in the logarithm of the strength, .02 to 2000, and the exact plan itself. */
-void tool_study_relaxed(trial *t, const study_sizes *sizes, study_points *points) {
+void study_relaxed(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     const double golden = 0.6180339887498949;
     static const char *const names[] = {"0.1", "0.25", "0.5", "1"};
     double *s = normals(t, n * n, 1.0);
-    head *soft = tool_plan_of(t, n, n, s, "softmax", 1.0, 0.0);
-    head *exact = tool_plan_of(t, n, n, s, "softmax/exact", 1.0, 1e-11);
+    head *soft = statement_plan(t, n, n, s, "softmax", 1.0, 0.0);
+    head *exact = statement_plan(t, n, n, s, "softmax/exact", 1.0, 1e-11);
     const double whole = l1_between(soft->p, exact->p, n);
     const size_t used = t->used;
     for (int k = 0; k < 4; k++) {
@@ -152,7 +152,7 @@ void tool_study_relaxed(trial *t, const study_sizes *sizes, study_points *points
 
 /* Imbalance along the annealed update, costs U[0,1], epsilon from 1 to .01 in `rounds` stages of one round;
  * after round r the path is that of an anneal that ends there. */
-void tool_study_annealed_path(trial *t, const study_sizes *sizes, study_points *points) {
+void study_annealed_path(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     static const double lambdas[] = {0.25, 0.5, 1.0};
     static const char *const names[2][3] = {
@@ -164,7 +164,7 @@ void tool_study_annealed_path(trial *t, const study_sizes *sizes, study_points *
     for (int way = 0; way < 2; way++) {
         for (int k = 0; k < 3; k++) {
             for (int64_t round = 1; round <= sizes->rounds; round++) {
-                head *h = tool_head(t, n, n, cost);
+                head *h = statement_head(t, n, n, cost);
                 h->problem.cost = 1;
                 h->problem.lambda = lambdas[k];
                 h->problem.columns = OTA_COLUMNS_ELASTIC;
@@ -172,7 +172,7 @@ void tool_study_annealed_path(trial *t, const study_sizes *sizes, study_points *
                 h->options.anneal_start = 1.0;
                 h->options.anneal_factor = factor;
                 h->options.anneal_keep_scaling = way;
-                tool_solve_head(t, h, NULL, pow(factor, (double)(round - 1)), 0.0);
+                statement_solve(t, h, NULL, pow(factor, (double)(round - 1)), 0.0);
                 add_point(points, names[way][k], (double)round, h->certificate.delta);
                 t->used = used;
             }
@@ -182,12 +182,12 @@ void tool_study_annealed_path(trial *t, const study_sizes *sizes, study_points *
 
 /* Distance to the exact plan against lambda T, and what is left of the slowest mode, exp(-lambda T
  * (1 - sigma_2^2)), through the last point of the smallest lambda. */
-void tool_study_time(trial *t, const study_sizes *sizes, study_points *points) {
+void study_time(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->size;
     static const int64_t rounds_a_unit[] = {20, 10, 4, 2, 1};
     static const char *const names[] = {"0.05", "0.1", "0.25", "0.5", "1"};
     double *s = normals(t, n * n, 1.0), last = NAN;
-    head *exact = tool_plan_of(t, n, n, s, "softmax/exact", 1.0, 1e-13);
+    head *exact = statement_plan(t, n, n, s, "softmax/exact", 1.0, 1e-13);
     const size_t used = t->used;
     for (int k = 0; k < 5; k++) {
         for (int64_t unit = 0; unit <= sizes->rounds; unit++) {

@@ -5,16 +5,16 @@
 
 /* Variance of Q K^T and of Q K^T / sqrt(d), Q, K [n][d] standard normal: half the mean square of
  * log(p_ij / p_ij+1). */
-void tool_study_variance(trial *t, const study_sizes *sizes, study_points *points) {
+void study_variance(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t n = sizes->samples / 2 * 2;
     for (int64_t width = 2; width <= sizes->size; width *= 2) {
         t->used = 0;
-        head *h = tool_attention_head(t, n, n, width, normals(t, n * width, 1.0),
-                                      normals(t, n * width, 1.0));
+        head *h = statement_attention_head(t, n, n, width, normals(t, n * width, 1.0),
+                                           normals(t, n * width, 1.0));
         for (int scaled = 0; scaled < 2; scaled++) {
             double sum = 0.0;
             h->problem.scale = scaled ? 0.0 : 1.0;
-            tool_solve_head(t, h, "softmax", 1.0, 0.0);
+            statement_solve(t, h, "softmax", 1.0, 0.0);
             for (int64_t k = 0; k < n * n; k += 2) {
                 const double apart = log(h->p[k] / h->p[k + 1]);
                 sum += apart * apart;
@@ -53,7 +53,7 @@ static double draw_variance(const double *p, const double *u, double baseline,
 
 /* Root mean square error of the estimate of -dL/ds by draws, without a baseline and with E u; u is shifted
  * by 5, which a baseline takes away. */
-void tool_study_reinforce(trial *t, const study_sizes *sizes, study_points *points) {
+void study_reinforce(trial *t, const study_sizes *sizes, study_points *points) {
     const int64_t m = sizes->size;
     static const char *const names[2][2] = {{"no baseline", "no baseline, by formula"},
                                             {"baseline E u", "baseline E u, by formula"}};
@@ -84,17 +84,17 @@ void tool_study_reinforce(trial *t, const study_sizes *sizes, study_points *poin
     }
 }
 
-void tool_study_complexity(trial *t, const study_sizes *sizes, study_points *points) {
+void study_complexity(trial *t, const study_sizes *sizes, study_points *points) {
     for (int64_t keys = 64; keys <= sizes->size; keys *= 2) {
         add_point(points, "4 balanced rounds, V x V", (double)keys,
-                  tool_forward_seconds(t, keys, true));
+                  statement_forward_seconds(t, keys, true));
         add_point(points, "8 softmax rows of V keys", 64.0 * (double)keys,
-                  tool_forward_seconds(t, 64 * keys, false));
+                  statement_forward_seconds(t, 64 * keys, false));
     }
 }
 
 /* Share of rows with 1 - max p < 1e-4 against temperature, scores normal. */
-void tool_study_saturated(trial *t, const study_sizes *sizes, study_points *points) {
+void study_saturated(trial *t, const study_sizes *sizes, study_points *points) {
     enum { TEMPERATURES = 25 };
     const int64_t m = sizes->size, rows = sizes->samples;
     static const char *const names[] = {"4", "8", "16"};
@@ -112,7 +112,7 @@ void tool_study_saturated(trial *t, const study_sizes *sizes, study_points *poin
 
 /* One step of the hidden state under a probe W [V][16] scaled by a factor: what p moves by in l1, and what
  * it may move by. */
-void tool_study_probe(trial *t, const study_sizes *sizes, study_points *points) {
+void study_probe(trial *t, const study_sizes *sizes, study_points *points) {
     enum { WIDTH = 16 };
     const int64_t V = sizes->size;
     double *w = normals(t, V * WIDTH, 1.0), *scaled = numbers(t, V * WIDTH);
@@ -141,7 +141,7 @@ void tool_study_probe(trial *t, const study_sizes *sizes, study_points *points) 
 }
 
 /* Two symbols, a step e in v = (1, -1), from the middle and across it: ||dp||_1 over both bounds. */
-void tool_study_lipschitz(trial *t, const study_sizes *sizes, study_points *points) {
+void study_lipschitz(trial *t, const study_sizes *sizes, study_points *points) {
     static const char *const names[2][2] = {
         {"printed bound, from the middle", "sharp bound, from the middle"},
         {"printed bound, across it", "sharp bound, across it"}};
@@ -160,7 +160,7 @@ void tool_study_lipschitz(trial *t, const study_sizes *sizes, study_points *poin
 }
 
 /* z = (10, 0), dz = (0, x): the first symbol stays the largest up to x = 10, and 2 eps is passed at once. */
-void tool_study_counterexample(trial *t, const study_sizes *sizes, study_points *points) {
+void study_counterexample(trial *t, const study_sizes *sizes, study_points *points) {
     (void)t;
     for (int64_t k = 1; k <= sizes->samples; k++) {
         const double x = 12.0 * (double)k / (double)sizes->samples;

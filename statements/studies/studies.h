@@ -26,19 +26,20 @@ typedef struct study_points {
 
 typedef void study_function(trial *t, const study_sizes *sizes, study_points *points);
 
-typedef struct tool_study {
-    const char *id;               /* the requirement that it belongs to */
-    const char *name;             /* of its files: NAME.csv, NAME.vl.json */
-    const char *figure, *dataset; /* report/figures/FIGURE.vl.json, and the data set it names */
-    const char *fields[3];        /* names of series, x and y in it */
+typedef struct statement_study {
+    const char *id;   /* the requirement that it belongs to */
+    const char *name; /* of its files: NAME.csv, NAME.vl.json */
+    study_function *run;
+    const char *dataset;   /* of its figure */
+    const char *fields[3]; /* names of series, x and y in it */
     const char *title, *text;
     const char *caption; /* {size}, {samples} and {rounds} stand for the numbers */
+    const char *figure;  /* report/figures/FIGURE.vl.json; NULL: that of its name */
     study_range size, samples, rounds;
-    study_function *run;
-} tool_study;
+} statement_study;
 
-extern const tool_study tool_studies[];
-extern const int tool_study_count;
+extern const statement_study statement_studies[];
+extern const int statement_study_count;
 
 /* What has no value, such as the logarithm of 0, is no point. */
 static inline void add_point(study_points *points, const char *series, double x, double y) {
@@ -60,13 +61,12 @@ static inline double geometric(int64_t k, int64_t count, double first, double la
     return first * pow(last / first, (double)k / (double)(count - 1));
 }
 
-study_function tool_study_contraction, tool_study_iterations, tool_study_tolerances,
-    tool_study_elastic, tool_study_sink, tool_study_tightness;
-study_function tool_study_stability, tool_study_annealing, tool_study_relaxed,
-    tool_study_annealed_path, tool_study_time;
-study_function tool_study_variance, tool_study_reinforce, tool_study_complexity,
-    tool_study_saturated, tool_study_probe, tool_study_lipschitz, tool_study_counterexample;
-study_function tool_study_example, tool_study_shifted, tool_study_balanced, tool_study_product,
-    tool_study_gallery, tool_study_post, tool_study_collapse, tool_study_cycle, tool_study_cold;
+study_function study_contraction, study_iterations, study_tolerances, study_elastic, study_sink,
+    study_tightness;
+study_function study_stability, study_annealing, study_relaxed, study_annealed_path, study_time;
+study_function study_variance, study_reinforce, study_complexity, study_saturated, study_probe,
+    study_lipschitz, study_counterexample;
+study_function study_example, study_shifted, study_balanced, study_product, study_gallery,
+    study_post, study_collapse, study_cycle, study_cold;
 
 #endif

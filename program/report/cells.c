@@ -1,29 +1,24 @@
 /* Tables of numbers, cell by cell: rows x columns texts in one growing block, the first row the heading. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "run_parts.h"
+#include "report.h"
 
-enum { FIRST_CELLS = 256, CELL_TEXT = 24 };
+enum { FIRST_CELLS = 256, CELL_TEXT = 24, CELL_FORMATTED = 160 };
 
-struct run_cells {
+struct tool_cells {
     size_t columns, count, room;
     size_t *offsets; /* of each cell in `text`; SIZE_MAX: empty */
     char *text;
     size_t used, text_room;
-    const char **pointers; /* made by tool_run_cells_table */
+    const char **pointers; /* made by tool_cells_table */
     tool_table table;
     bool failed;
 };
-
-run_cells *tool_run_cells(size_t columns) {
-    run_cells *cells = calloc(1, sizeof *cells);
-    if (cells != NULL) cells->columns = columns;
-    return cells;
-}
 
 /* Doubles *block until it has `wanted` elements. */
 static bool grow(void *block, size_t *room, size_t wanted, size_t element) {
@@ -40,7 +35,7 @@ static bool grow(void *block, size_t *room, size_t wanted, size_t element) {
     return true;
 }
 
-void tool_run_cell(run_cells *cells, const char *text) {
+void tool_cell(tool_cells *cells, const char *text) {
     if (cells == NULL || cells->failed) return;
     const size_t size = text == NULL ? 0 : strlen(text) + 1;
     void *offsets = cells->offsets, *block = cells->text;
@@ -54,13 +49,31 @@ void tool_run_cell(run_cells *cells, const char *text) {
     cells->used += size;
 }
 
-void tool_run_cell_number(run_cells *cells, double value) {
-    char text[CELL_TEXT];
-    (void)snprintf(text, sizeof text, "%.4g", value);
-    tool_run_cell(cells, isfinite(value) ? text : "-");
+tool_cells *tool_cells_new(size_t columns, const char *const *heading) {
+    tool_cells *cells = calloc(1, sizeof *cells);
+    if (cells == NULL) return NULL;
+    cells->columns = columns;
+    for (size_t column = 0; heading != NULL && column < columns; column++)
+        tool_cell(cells, heading[column]);
+    return cells;
 }
 
-const tool_table *tool_run_cells_table(run_cells *cells, const char *caption) {
+void tool_cell_format(tool_cells *cells, const char *format, ...) {
+    char text[CELL_FORMATTED];
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    tool_cell(cells, text);
+}
+
+void tool_cell_number(tool_cells *cells, double value) {
+    char text[CELL_TEXT];
+    (void)snprintf(text, sizeof text, "%.4g", value);
+    tool_cell(cells, isfinite(value) ? text : "-");
+}
+
+const tool_table *tool_cells_table(tool_cells *cells, const char *caption) {
     if (cells == NULL || cells->failed || cells->count < cells->columns) return NULL;
     free(cells->pointers);
     cells->pointers = calloc(cells->count, sizeof *cells->pointers);
@@ -74,7 +87,7 @@ const tool_table *tool_run_cells_table(run_cells *cells, const char *caption) {
     return &cells->table;
 }
 
-void tool_run_cells_free(run_cells *cells) {
+void tool_cells_free(tool_cells *cells) {
     if (cells == NULL) return;
     free(cells->offsets);
     free(cells->text);
