@@ -361,6 +361,10 @@ static inline bool ota_ladder_tries_f32(ota_ladder ladder) {
 static inline bool ota_ladder_warms(ota_ladder ladder) {
     return ladder == OTA_LADDER_F32_WARM_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
 }
+/* Is all work on data of this type done in f64 although the data is narrower? */
+static inline bool ota_ladder_promotes(ota_ladder ladder, ota_type type) {
+    return type != OTA_F64 && (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
+}
 
 /* What the size of a solver's workspace follows from. */
 typedef struct ota_head_shape {

@@ -9,11 +9,8 @@
 #include "plan.h"
 #include "solvers/stored_rounds.h"
 
-/* Is all work done in f64 although the data is narrower? */
 static bool is_promoted(const ota_plan *plan) {
-    const ota_ladder ladder = plan->course.ladder;
-    return plan->resolved.type != OTA_F64 &&
-           (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
+    return ota_ladder_promotes(plan->course.ladder, plan->resolved.type);
 }
 
 /* ---- one coupled head --------------------------------------------------------------------------- */

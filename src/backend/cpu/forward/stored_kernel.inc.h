@@ -173,8 +173,9 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
 /* Where the block of a chunk that begins at row `at` lies. */
 static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
     const ota_device *device = place->run.device;
-    return device->streamed ? worker->block
-                            : (real *)place->workspace->scores + at * device->dense_stride;
+    return device->strategy == OTA_STRATEGY_STREAMED
+               ? worker->block
+               : (real *)place->workspace->scores + at * device->dense_stride;
 }
 
 static void form_kernel(void *context, int64_t chunk, int worker_index) {
@@ -267,7 +268,8 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
         ota_row_found found[OTA_ROW_BLOCK];
         ota_worker *worker = &device->workers[worker_index];
         real *p = block_of(place, worker, at);
-        if (device->streamed) form_block(place, worker, chunk, at, rows, p);
+        if (device->strategy == OTA_STRATEGY_STREAMED)
+            form_block(place, worker, chunk, at, rows, p);
         if (!place->head->kernel.met) turn_rows(place, chunk, at, rows, p);
         real *placed = coupling_in_place(w, place->batch, place->number, at);
         real *to = placed != NULL ? placed : p;
@@ -347,7 +349,8 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
     if (form) begin_rounds(place);
     atomic_store(&place->lost, false);
     ota_parallel(device->pool, live_chunks(device->resolved->queries),
-                 form || device->streamed ? form_kernel : turn_chunk, place);
+                 form || device->strategy == OTA_STRATEGY_STREAMED ? form_kernel : turn_chunk,
+                 place);
     gather_columns(place);
     kernel->lost = atomic_load(&place->lost);
     kernel->infeasible = atomic_load(&place->infeasible);

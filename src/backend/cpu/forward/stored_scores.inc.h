@@ -98,7 +98,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
         return;
     }
     const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
-    const real *bias = device->coupled ? place->workspace->bias : NULL;
+    const real *bias = device->layout.coupled ? place->workspace->bias : NULL;
     if (d->final_update == OTA_FINAL_POTENTIALS) {
         row_weights(parameters, row, bias, m, d->f[i], to, found);
         return;
@@ -141,7 +141,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
-    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->more_than_out ||
+    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->more_than_out ||
         place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0)
         return false;
     const real *values = place->packed->values;

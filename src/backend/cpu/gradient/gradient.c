@@ -65,8 +65,7 @@ static int walkers(const ota_device *device) {
     enum { MOST_PAIRS = 1 << 18 };
     const ota_resolved *r = device->resolved;
     const bool small = r->queries <= MOST_PAIRS / most(1, r->keys);
-    if (device->strategy == OTA_STRATEGY_FUSED || !small ||
-        r->batch * r->key_heads < device->worker_count)
+    if (ota_device_is_fused(device) || !small || r->batch * r->key_heads < device->worker_count)
         return 1;
     return device->worker_count;
 }
@@ -74,9 +73,8 @@ static int walkers(const ota_device *device) {
 /* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
 static int64_t kernel_width(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    if (device->strategy != OTA_STRATEGY_ROUNDS || !r->settings.fixed ||
-        device->values_width == 0 || r->settings.rounds > OTA_KERNEL_ROUNDS ||
-        r->problem.dropout > 0.0)
+    if (!ota_device_is_on_kernel(device) || !r->settings.fixed || device->values_width == 0 ||
+        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
         return 0;
     return device->values_width + ota_kernel_dimensions(r->settings.rounds);
 }
@@ -125,15 +123,15 @@ static void lay_out(ota_device *device, ota_arena *a, int walker_count,
 static ota_place_memory memory(const ota_device *device, int64_t place) {
     if (!ota_device_is_coupled(device)) return (ota_place_memory){.matrix = NULL};
     const ota_head_workspace *workspace = &device->workspaces[place];
-    return (ota_place_memory){.matrix = device->wide ? workspace->scores : NULL,
+    return (ota_place_memory){.matrix = ota_device_is_wide(device) ? workspace->scores : NULL,
                               .plan = workspace->plan,
                               .workspace = workspace->solver_memory};
 }
 
 static const char *describe(const ota_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
-    if (ota_device_is_coupled(device) || device->strategy == OTA_STRATEGY_ORDERED ||
-        device->strategy == OTA_STRATEGY_FUSED)
+    if (ota_device_is_coupled(device) || ota_device_is_ordered(device) ||
+        ota_device_is_fused(device))
         return NULL;
     return device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
                                                 : "closed form, strips of rows";
