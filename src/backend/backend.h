@@ -298,7 +298,7 @@ typedef struct ota_passes {
 static inline void ota_chunk_rows(const ota_passes *passes, int64_t chunk, int64_t *first,
                                   int64_t *last) {
     *first = chunk * passes->chunk_rows;
-    *last = *first + passes->chunk_rows < passes->rows ? *first + passes->chunk_rows : passes->rows;
+    *last = ota_int_min(*first + passes->chunk_rows, passes->rows);
 }
 
 static inline double ota_score(const ota_passes *passes, int64_t i, int64_t j) {

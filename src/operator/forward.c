@@ -238,7 +238,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
     forward_job job = {plan, run};
     const int64_t small = plan->backend->small_heads(run);
     if (small > 0) {
-        ota_parallel(plan->pool, (heads + small - 1) / small, small_task, &job);
+        ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
     } else if (plan->course.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
     } else if (heads >= ota_pool_threads(plan->pool)) {

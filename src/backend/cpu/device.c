@@ -5,12 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int64_t round_up(int64_t value, int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* ---- strategy ----------------------------------------------------------------------------------- */
 
 static bool is_coupled(const ota_device *device) { return device->layout.coupled; }
@@ -119,7 +113,7 @@ static bool leads_narrow(const ota_device *device) {
         return false;
     return tries_narrow(r) ||
            (r->type == OTA_F64 && r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
-            r->queries >= least_pairs / most(r->keys, 1));
+            r->queries >= least_pairs / ota_int_max(r->keys, 1));
 }
 
 /* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
@@ -188,8 +182,8 @@ static void take_worker(ota_device *device, ota_worker *w) {
     if (device->strategy == OTA_STRATEGY_STREAMED)
         take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
     if (device->strategy == OTA_STRATEGY_CACHE || ota_device_is_in_place(device))
-        w->strip =
-            ota_arena_take(a, (size_t)most(r->width, device->values_width), OTA_PANEL * real);
+        w->strip = ota_arena_take(a, (size_t)ota_int_max(r->width, device->values_width),
+                                  OTA_PANEL * real);
     if (ota_device_is_ordered(device)) {
         w->row = ota_arena_take(a, (size_t)device->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)device->stride, sizeof(double));
@@ -238,7 +232,8 @@ static void take_lanes(ota_device *device, ota_lanes *lanes) {
                  {&lanes->taken, 1}};
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
         *parts[k].to = ota_arena_take(device->arena, parts[k].vectors, OTA_LANES_BYTES);
-    lanes->heads = ota_arena_take(device->arena, (rows * columns + 15) / 16 * 16, OTA_LANES_BYTES);
+    lanes->heads =
+        ota_arena_take(device->arena, ota_size_round_up(rows * columns, 16), OTA_LANES_BYTES);
     const size_t wide = OTA_LANES_MOST * sizeof(double);
     lanes->wanted = ota_arena_take(device->arena, columns, wide);
     lanes->row_sums = ota_arena_take(device->arena, rows, wide);
@@ -356,23 +351,23 @@ static void choose_sizes(ota_device *device) {
     const ota_resolved *r = device->resolved;
     const int threads = ota_pool_threads(device->pool);
     device->group = r->key_heads > 0 ? r->heads / r->key_heads : 1;
-    device->stride = round_up(most(r->keys, 1), 16);
+    device->stride = ota_int_round_up(ota_int_max(r->keys, 1), 16);
     device->dense_rows = device->transposed ? r->keys : r->queries;
     device->dense_columns = device->transposed ? r->queries : r->keys;
-    device->dense_stride = round_up(most(device->dense_columns, 1), 16);
+    device->dense_stride = ota_int_round_up(ota_int_max(device->dense_columns, 1), 16);
     device->worker_count = threads;
     const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
     if (ota_device_is_coupled(device)) {
         /* A worker of groups in lanes keeps its workspace. */
         device->workspace_count =
-            device->strategy == OTA_STRATEGY_LANES ? threads : least(heads, threads);
+            device->strategy == OTA_STRATEGY_LANES ? threads : ota_int_min(heads, threads);
         device->packed_count = device->workspace_count;
         device->group = 1;
         return;
     }
     /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
-    const int64_t elements = most(1, r->keys * (r->width + device->values_width));
-    device->packed_count = least(key_heads, most(threads, (1 << 20) / elements));
+    const int64_t elements = ota_int_max(1, r->keys * (r->width + device->values_width));
+    device->packed_count = ota_int_min(key_heads, ota_int_max(threads, (1 << 20) / elements));
 }
 
 static void take_strategy(ota_device *device, const struct strategy_row *row) {

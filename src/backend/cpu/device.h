@@ -157,13 +157,13 @@ void ota_cpu_close(ota_device *device);
 
 /* Keys of one of at most OTA_CHUNKS pieces. */
 static inline int64_t ota_piece_keys(int64_t keys) {
-    const int64_t least = 512, share = (keys + OTA_CHUNKS - 1) / OTA_CHUNKS;
-    return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
+    const int64_t least = 512, share = ota_int_ceil_div(keys, OTA_CHUNKS);
+    return share <= least ? least : ota_int_round_up(share, OTA_PANEL);
 }
 
 /* How many pieces that makes of the keys that exist. */
 static inline int64_t ota_pieces(int64_t keys) {
-    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+    return ota_int_ceil_div(keys, ota_piece_keys(keys));
 }
 
 /* Do rounds run on exp(scores)? */

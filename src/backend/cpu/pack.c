@@ -191,7 +191,7 @@ bool ota_pairs_hold(const ota_array *from, int64_t batch, int64_t head, int64_t 
 void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
                     uint32_t *packed) {
     const int64_t width = from->size[3], depth = (width + 1) / 2, stride = from->stride[3];
-    for (int64_t j = 0; j < (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL && width > 0; j++) {
+    for (int64_t j = 0; j < ota_int_round_up(keys, OTA_PANEL) && width > 0; j++) {
         uint32_t *to = packed + j / OTA_PANEL * OTA_PANEL * depth + j % OTA_PANEL;
         const uint16_t *row = j < keys ? bf16_row(from, batch, head, j) : NULL;
         for (int64_t w = 0; w < depth; w++) {

@@ -26,7 +26,7 @@ void JOIN(ota_pack_rows_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
     enum { NEAR = 64 };
     const int64_t strip = from->stride[3] == 1 ? columns : NEAR;
     for (int64_t column = 0; column < columns; column += strip) {
-        const int64_t count = columns - column < strip ? columns - column : strip;
+        const int64_t count = ota_int_min(columns - column, strip);
         for (int64_t row = 0; row < rows; row++) {
             JOIN(read_rows_, SUFFIX)
             (from, batch, head, first + row, column, count, to + row * ld + column);
@@ -63,7 +63,7 @@ void JOIN(ota_pack_keys_, SUFFIX)(const ota_array *from, int64_t batch, int64_t 
     for (int64_t first = 0; first < keys; first += OTA_PANEL) {
         T *panel = packed + first * width;
         for (int64_t w = 0; w < width; w += STRIP) {
-            int64_t count = width - w < STRIP ? width - w : STRIP;
+            int64_t count = ota_int_min(width - w, STRIP);
             for (int64_t lane = 0; lane < OTA_PANEL; lane += GROUP) {
                 T strip[GROUP][STRIP];
                 const T *row[GROUP];

@@ -14,7 +14,7 @@ void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, in
     const ota_array *values = &b->w->arrays->values;
     const int64_t most = readable(values) ? high - low : OTA_PANEL;
     for (int64_t at = low; at < high; at += most) {
-        const int64_t count = high - at < most ? high - at : most;
+        const int64_t count = ota_int_min(high - at, most);
         int64_t ld;
         const real *v =
             strip_of(values, b->batch, key_head_of(b), at, count, b->worker->strip, &ld);

@@ -17,7 +17,7 @@ static void list_row(const row_block *b, const ota_row_parameters *parameters, i
     const ota_row_room *room = &b->worker->keys;
     const real *kept = room->kept;
     const int64_t width = device->values_width;
-    end = begin < end ? end : begin;
+    end = ota_int_max(begin, end);
     const int64_t count = row_entmax(parameters, row + begin, end - begin, mu, room, found);
     const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
     const bool in_place = ota_device_is_in_place(device);
@@ -194,13 +194,13 @@ static void row_task(void *context, int64_t index, int worker_index) {
     const bool with_out = ota_device_is_in_blocks(device);
     for (b.first = first; fused && b.first < last; b.first += OTA_ROW_BLOCK) {
         if (ota_run_interrupted(w->run)) return;
-        b.rows = b.first + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - b.first;
+        b.rows = ota_int_min(OTA_ROW_BLOCK, last - b.first);
         fuse_block(&b, status);
     }
     for (b.first = first; (with_out || w->run->more_than_out) && b.first < last;
          b.first += OTA_BLOCK_ROWS) {
         if (ota_run_interrupted(w->run)) return;
-        b.rows = b.first + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - b.first;
+        b.rows = ota_int_min(OTA_BLOCK_ROWS, last - b.first);
         solve_block(&b, with_out, status, receiver);
     }
 }
@@ -287,8 +287,7 @@ void WORD(ota_walk_rows)(ota_run *run) {
     for (int64_t first = 0; first < key_heads && !ota_run_interrupted(run);
          first += device->packed_count) {
         w->first_key_head = first;
-        w->packed_heads =
-            first + device->packed_count < key_heads ? device->packed_count : key_heads - first;
+        w->packed_heads = ota_int_min(device->packed_count, key_heads - first);
         run_wave(w);
         for (int64_t part = 0; part < w->packed_heads * device->group && !ota_run_interrupted(run);
              part++) {

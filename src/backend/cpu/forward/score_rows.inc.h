@@ -28,7 +28,7 @@ void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_h
     const ota_array *keys = &device->resolved->problem.keys;
     const int64_t most = readable(keys) ? high - low : OTA_PANEL;
     for (int64_t at = low; at < high; at += most) {
-        const int64_t count = high - at < most ? high - at : most;
+        const int64_t count = ota_int_min(high - at, most);
         int64_t ld;
         const real *k = strip_of(keys, batch, key_head, at, count, worker->strip, &ld);
         KERNELS(device)->dots(query, k, ld, count, device->resolved->width, to + (at - low));

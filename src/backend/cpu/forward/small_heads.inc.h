@@ -234,7 +234,7 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
     const ota_settings *s = &r->settings;
     const int64_t lanes = KERNELS(device)->lanes, first = index * lanes,
                   pairs = r->queries * r->keys;
-    const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
+    const int64_t rest = r->batch * r->heads - first, count = ota_int_min(rest, lanes);
     const ota_lanes *workspace = &device->workspaces[place_index].lanes;
     real tolerance[OTA_LANES_MOST];
     lane_group g = {.w = w,
@@ -242,7 +242,7 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
                     .packed = &device->packed_heads[place_index],
                     .worker = &device->workers[place_index],
                     .lanes = lanes,
-                    .stride = (pairs + 15) / 16 * 16,
+                    .stride = ota_int_round_up(pairs, 16),
                     .weighed = ota_array_present(&r->problem.row_mass) ||
                                ota_array_present(&r->problem.column_mass),
                     .terms = r->row_terms || r->support_count > 0,

@@ -196,7 +196,7 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
             (ota_score_range){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
     for (int64_t at = first; at < last; at += step) {
-        const int64_t rows = at + step < last ? step : last - at;
+        const int64_t rows = ota_int_min(step, last - at);
         real *to = block_of(place, worker, at);
         form_block(place, worker, chunk, at, rows, to);
         turn_rows(place, chunk, at, rows, to);
@@ -264,7 +264,7 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
     for (int64_t at = first; at < last; at += step) {
-        const int64_t rows = at + step < last ? step : last - at;
+        const int64_t rows = ota_int_min(step, last - at);
         ota_row_found found[OTA_ROW_BLOCK];
         ota_worker *worker = &device->workers[worker_index];
         real *p = block_of(place, worker, at);

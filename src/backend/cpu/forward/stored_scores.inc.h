@@ -15,7 +15,7 @@ static void form_task(void *context, int64_t chunk, int worker_index) {
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         const row_block rows_at = block_at(place, worker, at, rows);
         if (!device->transposed) {
             form_rows(&rows_at, scores + at * device->dense_stride, device->dense_stride);
@@ -174,7 +174,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         ota_row_found found[OTA_BLOCK_ROWS];
         double mu[OTA_BLOCK_ROWS];
         real *p = worker->scores;

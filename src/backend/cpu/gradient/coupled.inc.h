@@ -128,7 +128,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i += rows) {
         double mean[OTA_BLOCK_ROWS] = {0};
-        rows = last - i < OTA_BLOCK_ROWS ? last - i : OTA_BLOCK_ROWS;
+        rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);

@@ -15,7 +15,7 @@ static void pack_tile(void *context, int64_t tile, int worker) {
     const ota_resolved *r = device->resolved;
     const ota_packed_kv *packed = packed_of(job);
     const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = device->values_width;
-    const int64_t count = left < OTA_KEY_TILE ? left : OTA_KEY_TILE;
+    const int64_t count = ota_int_min(left, OTA_KEY_TILE);
     ota_backward_space *s = job->space;
     (void)worker;
     if (!job->keep_sums)

@@ -69,7 +69,7 @@ void form_kernel(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     w.raw = NULL;
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         w.scores = kernel_row(job, at);
         load_rows(job, &w, at, rows, true);
         form_tile(job, &w, at, rows, 0, r->keys, device->dense_stride);
@@ -115,8 +115,7 @@ void advantages(void *context, int64_t block, int worker) {
     ota_backward_space *space = job->space;
     ota_strip *strip = &space->own->strip;
     const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
-    const int64_t rows =
-        job->strip_rows - at < OTA_BLOCK_ROWS ? job->strip_rows - at : OTA_BLOCK_ROWS;
+    const int64_t rows = ota_int_min(job->strip_rows - at, OTA_BLOCK_ROWS);
     const int64_t width = device->values_width, stride = strip->stride;
     const bool given = job->want->solved != 0 && ota_array_present(&job->arrays->out);
     const ota_backward_worker w = worker_at(job, worker, at);
@@ -151,7 +150,7 @@ void last_keys(void *context, int64_t tile, int worker) {
     const ota_backward_space *space = job->space;
     const int64_t width = job->device->values_width + 1, from = tile * OTA_KEY_TILE;
     const int64_t left = job->device->resolved->keys - from;
-    const int64_t to = from + (left < OTA_KEY_TILE ? left : OTA_KEY_TILE);
+    const int64_t to = from + ota_int_min(left, OTA_KEY_TILE);
     double *sum = space->own->kernel_sum;
     if (job->strip_first == 0)
         memset(sum + from * width, 0, (size_t)((to - from) * width) * sizeof *sum);

@@ -85,9 +85,6 @@ void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t a
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
     size_t count;
     if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
@@ -100,7 +97,8 @@ static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes)
 /* Few enough that a unit is worth a thread's while, enough for the threads of a workstation. */
 static int64_t cuts_of(const ota_resolved *r) {
     enum { MOST_CUTS = 16, LEAST_ROWS = 2 * OTA_ROW_BLOCK };
-    return most(1, least(MOST_CUTS, least(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
+    return ota_int_max(
+        1, ota_int_min(MOST_CUTS, ota_int_min(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
 static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bool coupled) {
@@ -165,7 +163,7 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(device->resolved);
     const int64_t workspace_count =
-        coupled ? walkers : least(device->worker_count, device->packed_count);
+        coupled ? walkers : ota_int_min(device->worker_count, device->packed_count);
     for (int64_t k = 0; k < workspace_count; k++) {
         ota_tile_workspace workspace = {0};
         take_workspace(device, &workspace, coupled);

@@ -52,8 +52,9 @@ static void slope_columns(const real *w, int64_t ldw, const real *u, int64_t ldu
                           double *size) {
     for (int64_t j = 0; j < columns; j += SLOPE_COLUMNS) {
         for (int64_t i = 0; i < rows; i++) {
-            slope_columns_run(w + i * ldw + j, u + i * ldu + j, smaller(SLOPE_COLUMNS, columns - j),
-                              mean[i], share, right + j, size + j);
+            slope_columns_run(w + i * ldw + j, u + i * ldu + j,
+                              ota_int_min(SLOPE_COLUMNS, columns - j), mean[i], share, right + j,
+                              size + j);
         }
     }
 }

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "base/integers.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {
@@ -41,7 +42,7 @@ enum {
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
  * packed[(p*width + w)*64 + lane], lanes past the last key zero. Elements of T. */
 static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
-    return (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL * width;
+    return ota_int_round_up(keys, OTA_PANEL) * width;
 }
 
 /* Gradients of one block of rows against one tile of keys (gradient.inc.h), with

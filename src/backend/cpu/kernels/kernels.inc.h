@@ -59,10 +59,7 @@ enum { HELD = 1 };
 #endif
 
 /* Elements that hold so many numbers. */
-static inline int64_t elements_of(int64_t count) { return (count + HELD - 1) / HELD; }
-
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t elements_of(int64_t count) { return ota_int_ceil_div(count, HELD); }
 
 /* 2^r for r in [-1/2, 1/2]. */
 static ALWAYS_INLINE vec vec_exp2_near(vec r) {

@@ -6,6 +6,8 @@
 #ifndef OTA_MATRIX_TILE_H
 #define OTA_MATRIX_TILE_H
 
+#include "base/integers.h"
+
 /* The tiles work beside the vectors, which meanwhile take exponentials. */
 enum { TILE_AHEAD = TILE_SIDE };
 
@@ -18,7 +20,7 @@ typedef struct tile_piece {
 static inline tile_piece piece_of(const element *from, int64_t ld, int64_t rows, int64_t columns,
                                   element *room) {
     if (rows >= TILE_SIDE && columns >= TILE_SIDE) return (tile_piece){from, ld};
-    const size_t length = (size_t)(columns < TILE_SIDE ? columns : TILE_SIDE) * sizeof *room;
+    const size_t length = (size_t)ota_int_min(columns, TILE_SIDE) * sizeof *room;
     memset(room, 0, TILE_SIDE * TILE_SIDE * sizeof *room);
     for (int64_t r = 0; r < rows && r < TILE_SIDE; r++) {
         memcpy(room + r * TILE_SIDE, from + r * ld, length);
@@ -51,7 +53,7 @@ static inline void join_block(const real *found, int64_t rows, int64_t columns, 
                               int64_t ldo, const real *factor) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c += LANES) {
-            const int64_t lanes = columns - c < LANES ? columns - c : LANES;
+            const int64_t lanes = ota_int_min(columns - c, LANES);
             real *to = out + r * ldo + c;
             vec x = vec_load(found + r * 2 * TILE_SIDE + c);
             if (factor) x = vec_fma(vec_load_part(to, lanes), vec_set(factor[r]), x);
@@ -108,11 +110,11 @@ static ALWAYS_INLINE void tile_blocks(bool turned, const element *a, int64_t lda
                                       real *out, int64_t ldo, const real *factor) {
     enum { BLOCK = 2 * TILE_SIDE };
     for (int64_t row = 0; row < rows; row += BLOCK) {
-        const int64_t h = rows - row < BLOCK ? rows - row : BLOCK;
+        const int64_t h = ota_int_min(rows - row, BLOCK);
         const element *left = turned ? a + row : a + row * lda;
         const real *scale = factor ? factor + row : NULL;
         for (int64_t column = 0; column < columns; column += BLOCK) {
-            const int64_t w = columns - column < BLOCK ? columns - column : BLOCK;
+            const int64_t w = ota_int_min(columns - column, BLOCK);
             real *to = out + row * ldo + column;
             const element *right = b + column;
 #define BLOCK_OF(TALL, WIDE)                                                                       \

@@ -9,7 +9,7 @@ enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 static real maximum(const real *s, const real *h, int64_t count) {
     vec top = vec_set(NO_SCORE);
     for (int64_t j = 0; j < count; j += LANES) {
-        top = vec_max_nan(load_scores(s, h, j, smaller(LANES, count - j), 1), top);
+        top = vec_max_nan(load_scores(s, h, j, ota_int_min(LANES, count - j), 1), top);
     }
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
@@ -18,7 +18,7 @@ static real lowest(const real *s, int64_t count, int64_t *forbidden) {
     vec none = vec_set((real)INFINITY), low = none;
     *forbidden = 0;
     for (int64_t j = 0; j < count; j += LANES) {
-        vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
+        vec x = load_scores(s, NULL, j, ota_int_min(LANES, count - j), 1);
         vmask closed = mask_equal(x, vec_set(NO_SCORE));
         *forbidden += mask_count(closed);
         low = vec_min(low, vec_select(closed, none, x));
@@ -63,12 +63,12 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     vec from = vec_set(shift > NO_SCORE ? shift * gain : shift < 0 ? 0 : shift);
     vec factor = vec_set(c / gain);
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
-                int64_t lanes = smaller(LANES, end - j);
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
+                int64_t lanes = ota_int_min(LANES, end - j);
                 vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
                 vec weight = vec_exp2(vec_mul(x, factor));
                 store_lanes(p + j, weight, lanes);
@@ -86,7 +86,7 @@ static void lifted(const real *s, const real *h, int64_t count, real shift, real
     vec from = vec_set(shift * gain);
     vec factor = vec_set(c / gain);
     for (int64_t j = 0; j < count; j += LANES) {
-        int64_t lanes = smaller(LANES, count - j);
+        int64_t lanes = ota_int_min(LANES, count - j);
         vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
         store_lanes(p + j, vec_exp2_lifted(vec_mul(x, factor)), lanes);
     }
@@ -99,12 +99,12 @@ static void multiply(real *p, int64_t count, real factor) {
 static double sum(const real *p, int64_t count) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES)
-                part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES)
+                part = vec_add(part, load_lanes(p + j, ota_int_min(LANES, end - j)));
             sum = vec_add(sum, part);
         }
         total_add(&all, (double)vec_reduce_add(sum));
@@ -119,7 +119,7 @@ static void statistics(const real *p, int64_t count, double *p_log_p, int64_t *p
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += RUN) {
         double part = 0;
-        for (int64_t j = start; j < smaller(start + RUN, count); j++) {
+        for (int64_t j = start; j < ota_int_min(start + RUN, count); j++) {
             double x = (double)p[j];
             if (x <= 0) continue;
             above++;
@@ -163,7 +163,7 @@ static void columns_top(const real *s, int64_t lds, int64_t rows, int64_t column
         if (f[row] <= (double)NO_SCORE) continue;
         vec potential = vec_set((real)f[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
+            int64_t lanes = ota_int_min(LANES, columns - j);
             vec x = vec_add(load_lanes(s + row * lds + j, lanes), potential);
             store_lanes(top + j, vec_max_nan(x, load_lanes(top + j, lanes)), lanes);
         }
@@ -175,7 +175,7 @@ static void columns_sum_group(const real *const *s, const real *f, int count, in
                               const real *top, real c, double *column) {
     vec factor = vec_set(c);
     for (int64_t j = 0; j < columns; j += LANES) {
-        int64_t lanes = smaller(LANES, columns - j);
+        int64_t lanes = ota_int_min(LANES, columns - j);
         vec shift = load_lanes(top + j, lanes);
         shift = vec_select(mask_equal(shift, vec_set(NO_SCORE)), vec_set(0), shift);
         vec total = vec_set(0);
@@ -210,7 +210,7 @@ static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t col
     for (int64_t row = 0; row < rows; row++) {
         vec potential = vec_set((real)f[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
+            int64_t lanes = ota_int_min(LANES, columns - j);
             vec x = vec_add(load_scores(s + row * lds, NULL, j, lanes, 1), potential);
             if (h) x = vec_add(x, load_lanes(h + j, lanes));
             vec weight = vec_exp2(vec_mul(x, vec_set(c)));
@@ -270,11 +270,11 @@ static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead, con
     real left[LINEAR_ROWS];
     const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, columns), full = smaller(end, whole);
+        int64_t end = ota_int_min(start + SWEEP, columns), full = ota_int_min(end, whole);
         vec part[LINEAR_ROWS], sum[LINEAR_ROWS];
         UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
-            const int64_t stop = smaller(run + SHORT, full);
+            const int64_t stop = ota_int_min(run + SHORT, full);
             UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
             for (int64_t j = run; j < stop; j += LANES)
                 linear_dots(count, kernel, ldk, v, j, LANES, part);
@@ -356,7 +356,7 @@ static void weights(const real *kernel, int64_t ldk, int64_t rows, int64_t colum
     for (int64_t row = 0; row < rows; row++) {
         vec left = vec_set((real)u[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
+            int64_t lanes = ota_int_min(LANES, columns - j);
             vec x = vec_mul(load_lanes(kernel + row * ldk + j, lanes), load_lanes(v + j, lanes));
             store_lanes(p + row * ldp + j, vec_mul(x, left), lanes);
         }
@@ -428,10 +428,10 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
     total totals[2] = {{0, 0}, {0, 0}};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0), lowers = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at), lower;
+            vec y = above_threshold(s, h, j, ota_int_min(LANES, end - j), at), lower;
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
             const vec power = two_powers(kind, y, by, &lower);
@@ -466,12 +466,12 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
                                       real *out) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0), lower;
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
-                int64_t lanes = smaller(LANES, end - j);
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
+                int64_t lanes = ota_int_min(LANES, end - j);
                 vec y = above_threshold(s, h, j, lanes, at);
                 /* Outside products p itself is the exponent. */
                 if (!all_below(kind, y)) y = two_powers(kind, y, by, &lower);

@@ -13,7 +13,7 @@ static int64_t keep(const real *s, int64_t count, real floor, real *kept, int32_
     const vec below = vec_set(floor);
     int64_t found = 0;
     for (int64_t j = 0; j < count; j += LANES) {
-        const int64_t lanes = smaller(LANES, count - j);
+        const int64_t lanes = ota_int_min(LANES, count - j);
         const vec x = load_lanes(s + j, lanes);
         vmask above = mask_above(x, below);
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
@@ -52,7 +52,7 @@ static ALWAYS_INLINE void kept_columns(const real *p, const int32_t *where, int6
         group[i] = vec_set(0);
     }
     for (int64_t k = 0; k < count; k += RUN) {
-        kept_run(p + k, where + k, smaller(RUN, count - k), v, ldv, vectors, part, lanes, run);
+        kept_run(p + k, where + k, ota_int_min(RUN, count - k), v, ldv, vectors, part, lanes, run);
         UNROLL for (int i = 0; i < vectors; i++) group[i] = vec_add(group[i], run[i]);
         if (k / RUN % GROUP_RUNS != GROUP_RUNS - 1 && k + RUN < count) continue;
         UNROLL for (int i = 0; i < vectors; i++) {
@@ -88,11 +88,11 @@ static ALWAYS_INLINE void dots_group(int count, const real *q, const real *k, in
                                      int64_t width, real *s) {
     double total[ROWS_AT_ONCE] = {0};
     for (int64_t start = 0; start < width; start += SWEEP) {
-        const int64_t end = smaller(start + SWEEP, width);
+        const int64_t end = ota_int_min(start + SWEEP, width);
         vec sum[ROWS_AT_ONCE];
         UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
         for (int64_t w = start; w < end; w += LANES) {
-            const int64_t lanes = smaller(LANES, end - w);
+            const int64_t lanes = ota_int_min(LANES, end - w);
             const vec left = load_lanes(q + w, lanes);
             UNROLL for (int i = 0; i < count; i++) {
                 sum[i] = vec_fma(load_lanes(k + i * ldk + w, lanes), left, sum[i]);
