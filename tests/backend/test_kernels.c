@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "spec.h"

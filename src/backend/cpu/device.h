@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "base/extrapolation.h"
 #include "kernels/kernels.h"
+#include "pack.h"
 #include "rows.h"
 
 static const double log2_e = 1.4426950408889634;

@@ -13,6 +13,7 @@
 #include <float.h>
 
 #include "kernels/kernels.h"
+#include "pack.h"
 
 #if OTA_REAL_BITS == 32
 typedef float real;

@@ -296,34 +296,4 @@ const ota_kernels *ota_kernels_choose(const char *limit);
 const ota_kernels *ota_kernels_row(
     int index); /* rows this CPU can run, oldest first; NULL past the end */
 
-/* pack.c: the only place that knows dtypes and strides. Reads [rows][columns] at (batch, head) of `from`
- * starting at row `first`. T packed dense. */
-#include "otattn.h"
-void ota_pack_rows_f32(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                       int64_t rows, float *to, int64_t ld);
-void ota_pack_rows_f64(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                       int64_t rows, double *to, int64_t ld);
-void ota_pack_keys_f32(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       float *packed);
-void ota_pack_keys_f64(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       double *packed);
-/* Rounds T to the array's type (nearest even) and stores rows x columns at (batch, head, first). */
-void ota_unpack_rows_f32(const ota_array *to, int64_t batch, int64_t head, int64_t first,
-                         int64_t rows, const float *from, int64_t ld);
-void ota_unpack_rows_f64(const ota_array *to, int64_t batch, int64_t head, int64_t first,
-                         int64_t rows, const double *from, int64_t ld);
-
-/* Pairs of bf16 arrays for ota_kernels_bf16, the last one filled up with 0. `hold`: is the array bf16, and is every number
- * 0 or at least 2^-50 in size (and finite), so that products and their sums are never subnormal? */
-bool ota_pairs_hold(const ota_array *from, int64_t batch, int64_t head, int64_t rows, bool finite);
-/* [panel][pairs of the width][64]; [rows][pairs of the width]; [pairs of rows][width]. */
-void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                    uint32_t *packed);
-void ota_pairs_along(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                     int64_t rows, uint32_t *to);
-void ota_pairs_across(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                      int64_t rows, uint32_t *to);
-/* Rows of pairs of rows that hold NaN or inf become 0 and are listed in `broken`; returns how many. */
-int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *broken);
-
 #endif
