@@ -24,8 +24,16 @@ static void panel_products(const element *q, const element *panel, int64_t rows,
                            real *out, int64_t ldo, const real *ones) {
     int64_t w = 0;
     do {
-        tile_product(q + w, width, panel + w * OTA_PANEL, OTA_PANEL, rows, OTA_PANEL,
-                     ota_int_min(RUN / HELD, width - w), out, ldo, w == 0 ? NULL : ones);
+        tile_product(&(tile_operands){.a = q + w,
+                                      .lda = width,
+                                      .b = panel + w * OTA_PANEL,
+                                      .ldb = OTA_PANEL,
+                                      .rows = rows,
+                                      .columns = OTA_PANEL,
+                                      .length = ota_int_min(RUN / HELD, width - w),
+                                      .out = out,
+                                      .ldo = ldo,
+                                      .factor = w == 0 ? NULL : ones});
         w += RUN / HELD;
     } while (w < width);
 }
@@ -304,9 +312,16 @@ static void attend_tile(const attend_block *b, attend_state *state, score_tile *
     const element *left = weights_operand(state, low, high, keys) + low * STRIDE;
     for (int64_t j = 0; j < keys; j += RUN) {
         tile_product(
-            left + j / HELD, STRIDE, state->values + (scores->first + j) / HELD * b->values_width,
-            b->values_width, high - low, b->values_width, elements_of(ota_int_min(RUN, keys - j)),
-            state->out + low * state->ld, state->ld, j == 0 ? state->rescale + low : state->ones);
+            &(tile_operands){.a = left + j / HELD,
+                             .lda = STRIDE,
+                             .b = state->values + (scores->first + j) / HELD * b->values_width,
+                             .ldb = b->values_width,
+                             .rows = high - low,
+                             .columns = b->values_width,
+                             .length = elements_of(ota_int_min(RUN, keys - j)),
+                             .out = state->out + low * state->ld,
+                             .ldo = state->ld,
+                             .factor = j == 0 ? state->rescale + low : state->ones});
     }
 }
 

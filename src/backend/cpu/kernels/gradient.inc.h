@@ -101,8 +101,16 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
 static void add_turned(const gradient_state *state, const element *left, const element *right,
                        int64_t width, int64_t length, int64_t keys, real *out) {
     if (!out) return;
-    tile_product_turned(left, OTA_KEY_TILE, right, width, keys, width, length, out, width,
-                        state->ones);
+    tile_product_turned(&(tile_operands){.a = left,
+                                         .lda = OTA_KEY_TILE,
+                                         .b = right,
+                                         .ldb = width,
+                                         .rows = keys,
+                                         .columns = width,
+                                         .length = length,
+                                         .out = out,
+                                         .ldo = width,
+                                         .factor = state->ones});
 }
 
 /* Makes the left sides of the products of P and dS of the tile's rows [low, high). */
@@ -149,9 +157,15 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
                length, b->key_count, b->keys_grad);
     if (!b->queries_grad) return;
     for (int64_t j = 0; j < b->key_count; j += RUN) {
-        tile_product(state->slopes_left + j / HELD, STRIDE, state->keys_right + j / HELD * b->width,
-                     b->width, high - low, b->width,
-                     elements_of(ota_int_min(RUN, b->key_count - j)),
-                     b->queries_grad + low * b->width, b->width, state->ones);
+        tile_product(&(tile_operands){.a = state->slopes_left + j / HELD,
+                                      .lda = STRIDE,
+                                      .b = state->keys_right + j / HELD * b->width,
+                                      .ldb = b->width,
+                                      .rows = high - low,
+                                      .columns = b->width,
+                                      .length = elements_of(ota_int_min(RUN, b->key_count - j)),
+                                      .out = b->queries_grad + low * b->width,
+                                      .ldo = b->width,
+                                      .factor = state->ones});
     }
 }

@@ -68,9 +68,16 @@ static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_
             for (int64_t group = 0; group < keys; group += GROUP) {
                 int64_t last = ota_int_min(group + GROUP, keys);
                 for (int64_t j = group; j < last; j += RUN) {
-                    tile_product(p + row * ldp + j, ldp, v + j * ldv + w, ldv, height, columns,
-                                 ota_int_min(RUN, last - j), block, OTA_PANEL,
-                                 j == group ? NULL : ones);
+                    tile_product(&(tile_operands){.a = p + row * ldp + j,
+                                                  .lda = ldp,
+                                                  .b = v + j * ldv + w,
+                                                  .ldb = ldv,
+                                                  .rows = height,
+                                                  .columns = columns,
+                                                  .length = ota_int_min(RUN, last - j),
+                                                  .out = block,
+                                                  .ldo = OTA_PANEL,
+                                                  .factor = j == group ? NULL : ones});
                 }
                 for (int64_t r = 0; r < height; r++) {
                     real *to = out + (row + r) * ldo + w;

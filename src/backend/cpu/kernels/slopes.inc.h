@@ -68,9 +68,16 @@ static void apply_turned(const real *p, int64_t ldp, const real *x, int64_t rows
     for (int j = 0; j < OTA_KEY_TILE; j++) ones[j] = 1;
     for (int64_t j = 0; j < keys; j += OTA_KEY_TILE) {
         for (int64_t i = 0; i < rows; i += RUN) {
-            tile_product_turned(p + i * ldp + j, ldp, x + i * width, width,
-                                ota_int_min(OTA_KEY_TILE, keys - j), width,
-                                ota_int_min(RUN, rows - i), out + j * width, width, ones);
+            tile_product_turned(&(tile_operands){.a = p + i * ldp + j,
+                                                 .lda = ldp,
+                                                 .b = x + i * width,
+                                                 .ldb = width,
+                                                 .rows = ota_int_min(OTA_KEY_TILE, keys - j),
+                                                 .columns = width,
+                                                 .length = ota_int_min(RUN, rows - i),
+                                                 .out = out + j * width,
+                                                 .ldo = width,
+                                                 .factor = ones});
         }
     }
 }
