@@ -38,10 +38,16 @@ static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64
     const ota_device *device = place->run.device;
     const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
-    KERNELS(device)->linear_round(kernel, stride, rows, stride, workspace->bias,
-                                  workspace->mu + first,
-                                  place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
-                                  workspace->u + first, column_part(place, chunk));
+    KERNELS(device)->linear_round(&(ota_round_operands){
+        .kernel = kernel,
+        .ldk = stride,
+        .rows = rows,
+        .columns = stride,
+        .v = workspace->bias,
+        .mass = workspace->mu + first,
+        .sink = place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
+        .u = workspace->u + first,
+        .column = column_part(place, chunk)});
     const double lift = ldexp(1.0, REAL_LIFT);
     bool lost = false;
     for (int64_t i = first; i < first + rows; i++) {

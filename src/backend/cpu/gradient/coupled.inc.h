@@ -148,8 +148,16 @@ void slopes_task(void *context, int64_t chunk, int worker) {
             real *column = slopes_of(job, 0) + i + k;
             for (int64_t j = 0; j < m; j++) column[j * device->dense_stride] = slope[j];
         }
-        KERNELS(device)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
-                                       OTA_OFFSET_SHARE, right, scale);
+        KERNELS(device)->slope_columns(&(ota_slopes_operands){.w = block,
+                                                              .ldw = step,
+                                                              .u = w->upstream,
+                                                              .ldu = stride,
+                                                              .rows = rows,
+                                                              .columns = m,
+                                                              .mean = mean,
+                                                              .share = OTA_OFFSET_SHARE,
+                                                              .right = right,
+                                                              .size = scale});
     }
 }
 

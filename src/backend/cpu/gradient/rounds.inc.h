@@ -44,10 +44,16 @@ static void turn_rows(const ota_backward_job *job, int64_t chunk, int64_t first,
     ota_backward_space *space = job->space;
     const ota_kernel_view *rounds = &space->kernel;
     double *u = rounds->u + space->kernel.at * rounds->row_lane + first;
-    KERNELS(device)->linear_round(kernel_row(job, first), device->dense_stride, rows,
-                                  device->resolved->keys, space->own->bias, space->dense[0] + first,
-                                  job->parameters.sink > -INFINITY ? space->top + first : NULL, u,
-                                  space->partial[0] + chunk * space->lane);
+    KERNELS(device)->linear_round(
+        &(ota_round_operands){.kernel = kernel_row(job, first),
+                              .ldk = device->dense_stride,
+                              .rows = rows,
+                              .columns = device->resolved->keys,
+                              .v = space->own->bias,
+                              .mass = space->dense[0] + first,
+                              .sink = job->parameters.sink > -INFINITY ? space->top + first : NULL,
+                              .u = u,
+                              .column = space->partial[0] + chunk * space->lane});
     for (int64_t k = 0; k < rows; k++) u[k] = ldexp(u[k], REAL_LIFT);
 }
 
@@ -102,9 +108,15 @@ void reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
     clear_part(job, 0, chunk);
-    KERNELS(device)->linear_reverse(kernel_row(job, first), device->dense_stride, last - first,
-                                    device->resolved->keys, space->own->bias, space->a + first,
-                                    space->f + first, space->partial[0] + chunk * space->lane);
+    KERNELS(device)->linear_reverse(
+        &(ota_round_operands){.kernel = kernel_row(job, first),
+                              .ldk = device->dense_stride,
+                              .rows = last - first,
+                              .columns = device->resolved->keys,
+                              .v = space->own->bias,
+                              .mass = space->a + first,
+                              .u = space->f + first,
+                              .column = space->partial[0] + chunk * space->lane});
 }
 
 /* P of a block of rows, and beside dL/dout their a. */

@@ -103,6 +103,58 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
 OTA_LANES_BLOCK(ota_kernels_f32_lanes, float)
 OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
 
+/* What kernels with many operands take. Rows r and columns j; every matrix [rows][...] with rows `ld...` elements
+ * apart. */
+#define OTA_KERNEL_OPERANDS(NAME, T)                                                               \
+    /* Sinkhorn, log rows */                                                                       \
+    typedef struct NAME##_log_round {                                                              \
+        const T *s;                                                                                \
+        int64_t lds, rows, columns;                                                                \
+        const T *h; /* [columns] */                                                                \
+        T c, sink;  /* sink: logit in units of S, -inf = none */                                   \
+        const double *mass;                                                                        \
+        double *shift, *sum, *column; /* [rows], [rows], [columns] */                              \
+        T *scratch;                   /* [columns] */                                              \
+    } NAME##_log_round;                                                                            \
+                                                                                                   \
+    typedef struct NAME##_kernel {                                                                 \
+        const T *s;                                                                                \
+        int64_t lds, rows, columns;                                                                \
+        const double *f; /* [rows] */                                                              \
+        const T *h;      /* [columns], or NULL */                                                  \
+        T c;                                                                                       \
+        T *kernel;                                                                                 \
+        int64_t ldk;                                                                               \
+    } NAME##_kernel;                                                                               \
+                                                                                                   \
+    /* Sinkhorn on the kernel, and the derivative of a round */                                    \
+    typedef struct NAME##_round {                                                                  \
+        const T *kernel;                                                                           \
+        int64_t ldk, rows, columns;                                                                \
+        const T *v;                /* [columns] */                                                 \
+        const double *mass, *sink; /* [rows]; sink may be NULL */                                  \
+        double *u, *column;        /* [rows], [columns] */                                         \
+    } NAME##_round;                                                                                \
+                                                                                                   \
+    /* y_j = max(0, (s_j + h_j - shift) k - t) and its powers */                                   \
+    typedef struct NAME##_powers {                                                                 \
+        const T *s, *h; /* h may be NULL */                                                        \
+        int64_t count;                                                                             \
+        T shift, k;                                                                                \
+        double t, p;                                                                               \
+    } NAME##_powers;                                                                               \
+                                                                                                   \
+    typedef struct NAME##_slopes {                                                                 \
+        const T *w, *u;                                                                            \
+        int64_t ldw, ldu, rows, columns;                                                           \
+        const double *mean; /* [rows] */                                                           \
+        double share;                                                                              \
+        double *right, *size; /* [columns] */                                                      \
+    } NAME##_slopes;
+
+OTA_KERNEL_OPERANDS(ota_kernels_f32, float)
+OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
+
 #define OTA_KERNEL_TABLE(NAME, T)                                                                                  \
     /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/          \
     typedef struct NAME##_attend {                                                                                 \
@@ -158,11 +210,8 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         void (*accumulate)(const T *p, int64_t count, double factor, double *column);                              \
         /* Sinkhorn, log rows: for every row r of rows: shift[r] = max_j (s + h), sum[r] = sum_j       \
            2^((s + h - shift) c) (+ sink_r), then column[j] += mass[r] / sum[r] * 2^((s+h-shift) c).    \
-           sink = logit in units of S (-inf none); h [columns]; scratch columns elements.              \
            Rows with mass 0 or shift -inf add nothing. */           \
-        void (*rows_and_columns)(const T *s, int64_t lds, int64_t rows, int64_t columns,                           \
-                                 const T *h, T c, T sink, const double *mass, double *shift,                       \
-                                 double *sum, double *column, T *scratch);                                         \
+        void (*rows_and_columns)(const NAME##_log_round *round);                                                   \
         /* column log-sum-exp in two sweeps: top[j] = max(top[j], s_rj + f_r) over the rows; then       \
            column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped; columns whose top  \
            is -inf get 0 */          \
@@ -171,16 +220,12 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         void (*columns_sum)(const T *s, int64_t lds, int64_t rows, int64_t columns,                                \
                             const double *f, const T *top, T c, double *column);                                   \
         /* linear domain: kernel[r,j] = 2^((s + f_r + h_j) c); returns how many finite s gave 0 */                 \
-        int64_t (*kernel_form)(const T *s, int64_t lds, int64_t rows, int64_t columns,                             \
-                               const double *f, const T *h, T c, T *kernel, int64_t ldk);                          \
+        int64_t (*kernel_form)(const NAME##_kernel *form);                                                         \
         /* one fused round on the kernel: r = K_r . v + sink[r]; u[r] = mass[r] / r (0 if mass 0);      \
-           column[j] += u[r] K_rj. sink may be NULL. */          \
-        void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                          \
-                             const T *v, const double *mass, const double *sink, double *u,                        \
-                             double *column);                                                                      \
-        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                        \
-        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
-                               const T *y, const double *factor, double *x, double *column);                       \
+           column[j] += u[r] K_rj. */          \
+        void (*linear_round)(const NAME##_round *round);                                                           \
+        /* its derivative: u[r] = mass[r] (K_r . v), column[j] += u[r] K_rj */                                     \
+        void (*linear_reverse)(const NAME##_round *round);                                                         \
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. */          \
         /* Made for entries <= 1 (c < 0 where s are costs): scalings up to 2^(lift/2) times them stay */           \
         /* normal where their product is. */                                                                       \
@@ -188,14 +233,11 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                           \
         void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \
                         const double *u, T *p, int64_t ldp);                                                       \
-        /* entmax sums: over x_j = (s_j + h_j - shift) k: y = max(0, x_j - t);                          \
-           *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1); p = 1 and 2 without     \
-           pow), returns the number of y > 0 */          \
-        int64_t (*power_sums)(const T *s, const T *h, int64_t count, T shift, T k, double t,                       \
-                              double p, double *first, double *second);                                            \
-        /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                  \
-        double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                  \
-                         T factor, T *out);                                                                        \
+        /* entmax sums over the row: *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1);  \
+           p = 1 and 2 without pow), returns the number of y > 0 */       \
+        int64_t (*power_sums)(const NAME##_powers *row, double *first, double *second);                            \
+        /* out_j = y_j^p * factor; returns the sum; out may be s */                                                \
+        double (*powers)(const NAME##_powers *row, T factor, T *out);                                              \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
            room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
         int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \
@@ -219,9 +261,7 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         /* the system of implicit gradients (adjoint.inc.h), all sums in f64: sum w u over w > 0, and sum w */     \
         double (*slope_sums)(const T *w, const T *u, int64_t count, double *weight);                               \
         /* right_j += w_ij (u_ij - mean_i), size_j += w_ij (|u_ij - mean_i| + share |u_ij|), w_ij > 0 */           \
-        void (*slope_columns)(const T *w, int64_t ldw, const T *u, int64_t ldu, int64_t rows,                      \
-                              int64_t columns, const double *mean, double share, double *right,                    \
-                              double *size);                                                                       \
+        void (*slope_columns)(const NAME##_slopes *slopes);                                                        \
         /* weight_j += w_ij, diagonal_j += w_ij (1 - w_ij / den_i), rows of den > 0 */                             \
         void (*slope_diagonal)(const T *w, int64_t ldw, int64_t rows, int64_t columns,                             \
                                const double *den, double *weight, double *diagonal);                               \
