@@ -44,7 +44,9 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/gradient/tiles_f32.c
     src/backend/cpu/gradient/tiles_f64.c
     src/backend/cpu/kernels/kernels.c
-    src/backend/cpu/pack.c
+    src/backend/cpu/pack_f32.c
+    src/backend/cpu/pack_f64.c
+    src/backend/cpu/pack_pairs.c
     src/backend/cpu/row_scores_f32.c
     src/backend/cpu/row_scores_f64.c
     src/backend/cpu/rows_f32.c

@@ -301,7 +301,7 @@ typedef struct ota_passes {
 static inline void ota_chunk_rows(const ota_passes *passes, int64_t chunk, int64_t *first,
                                   int64_t *last) {
     *first = chunk * passes->chunk_rows;
-    *last = *first + passes->chunk_rows < passes->rows ? *first + passes->chunk_rows : passes->rows;
+    *last = ota_int_min(*first + passes->chunk_rows, passes->rows);
 }
 
 static inline double ota_score(const ota_passes *passes, int64_t i, int64_t j) {
@@ -363,6 +363,10 @@ static inline bool ota_ladder_tries_f32(ota_ladder ladder) {
 }
 static inline bool ota_ladder_warms(ota_ladder ladder) {
     return ladder == OTA_LADDER_F32_WARM_F64 || ladder == OTA_LADDER_F32_OR_WARM_F64;
+}
+/* Is all work on data of this type done in f64 although the data is narrower? */
+static inline bool ota_ladder_promotes(ota_ladder ladder, ota_type type) {
+    return type != OTA_F64 && (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
 }
 
 /* What the size of a solver's workspace follows from. */

@@ -45,10 +45,10 @@ enum {
 
 /* Rows [first, last) of one of the OTA_ADJOINT_CHUNKS pieces that never depend on threads. */
 static inline void ota_adjoint_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
-    const int64_t share = (rows + OTA_ADJOINT_CHUNKS - 1) / OTA_ADJOINT_CHUNKS;
-    const int64_t step = (share + 15) / 16 * 16;
-    *first = chunk * step < rows ? chunk * step : rows;
-    *last = *first + step < rows ? *first + step : rows;
+    const int64_t share = ota_int_ceil_div(rows, OTA_ADJOINT_CHUNKS);
+    const int64_t step = ota_int_round_up(share, 16);
+    *first = ota_int_min(chunk * step, rows);
+    *last = ota_int_min(*first + step, rows);
 }
 
 /* dL/d of one term: sums in the shape of its array, chunk sums where queries share an entry. */

@@ -22,7 +22,7 @@ static ota_status check(const ota_resolved *r, ota_support *s, ota_error *error)
 static void range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                   int64_t *begin, int64_t *end) {
     (void)r, (void)query, (void)begin;
-    *end = ota_smallest(*end, ota_array_get_integer(&s->array, 0, 0, 0, batch));
+    *end = ota_int_min(*end, ota_array_get_integer(&s->array, 0, 0, 0, batch));
 }
 
 const ota_support_row ota_support_lengths = {.name = "lengths", .check = check, .range = range};

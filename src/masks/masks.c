@@ -44,13 +44,13 @@ ota_status ota_resolve_supports(ota_resolved *r, ota_error *error) {
 
 void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,
                    int64_t *begin, int64_t *end) {
-    int64_t first = 0, last = ota_smallest(r->keys, key_count);
+    int64_t first = 0, last = ota_int_min(r->keys, key_count);
     for (int k = 0; k < r->support_count; k++) {
         const ota_support_row *row = ota_support_of(r->supports[k].kind);
         if (row->range != NULL) row->range(r, &r->supports[k], batch, query, &first, &last);
     }
     *begin = first;
-    *end = ota_largest(first, last);
+    *end = ota_int_max(first, last);
     if (*end <= *begin) *begin = *end = 0;
 }
 

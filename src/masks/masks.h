@@ -5,6 +5,7 @@
 #ifndef OTA_MASKS_H
 #define OTA_MASKS_H
 
+#include "base/integers.h"
 #include "problem/problem.h"
 
 /* How the entries of whole rows say what `allows` says of one pair. */
@@ -33,8 +34,5 @@ const ota_support_row *ota_support_of(ota_support_kind kind);
 /* The rows. */
 extern const ota_support_row ota_support_causal, ota_support_window, ota_support_strided,
     ota_support_block, ota_support_lengths, ota_support_boolean, ota_support_additive;
-
-static inline int64_t ota_largest(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t ota_smallest(int64_t a, int64_t b) { return a < b ? a : b; }
 
 #endif

@@ -20,7 +20,7 @@ static ota_status check_causal(const ota_resolved *r, ota_support *s, ota_error 
 static void causal_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                          int64_t *begin, int64_t *end) {
     (void)s, (void)batch, (void)begin;
-    *end = ota_smallest(*end, query + r->offset + 1);
+    *end = ota_int_min(*end, query + r->offset + 1);
 }
 
 static ota_status check_window(const ota_resolved *r, ota_support *s, ota_error *error) {
@@ -39,8 +39,8 @@ static void window_range(const ota_resolved *r, const ota_support *s, int64_t ba
     (void)batch;
     const int64_t at = query + r->offset;
     /* The limits were clamped to the key count by the checks, so these sums cannot overflow. */
-    if (s->left >= 0) *begin = ota_largest(*begin, at - s->left);
-    if (s->right >= 0) *end = ota_smallest(*end, at + s->right + 1);
+    if (s->left >= 0) *begin = ota_int_max(*begin, at - s->left);
+    if (s->right >= 0) *end = ota_int_min(*end, at + s->right + 1);
 }
 
 static ota_status check_strided(const ota_resolved *r, ota_support *s, ota_error *error) {
@@ -66,7 +66,7 @@ static ota_status check_block(const ota_resolved *r, ota_support *s, ota_error *
     if (s->array.type != OTA_I64) return ota_wrong_type("block", s->array.type, "int64", error);
     int64_t covered = 0;
     const int64_t last_query = r->queries + r->offset;
-    const int64_t needed = last_query > r->keys ? last_query : r->keys;
+    const int64_t needed = ota_int_max(last_query, r->keys);
     for (int64_t k = 0; k < s->array.size[3]; k++) {
         const int64_t size = ota_array_get_integer(&s->array, 0, 0, 0, k);
         if (size < 0 || __builtin_add_overflow(covered, size, &covered)) {
@@ -98,8 +98,8 @@ static void block_range(const ota_resolved *r, const ota_support *s, int64_t bat
         first = at / s->left * s->left;
         last = first + s->left;
     }
-    *begin = ota_largest(*begin, first);
-    *end = ota_smallest(*end, last);
+    *begin = ota_int_max(*begin, first);
+    *end = ota_int_min(*end, last);
 }
 
 const ota_support_row ota_support_causal = {

@@ -301,7 +301,7 @@ ota_status ota_gradients_check(const ota_plan *plan, const ota_arrays *arrays,
         return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
                         given == NULL ? "gradients is NULL" : "gradients.size is 0");
     }
-    memcpy(full, given, given->size < sizeof *full ? given->size : sizeof *full);
+    memcpy(full, given, ota_size_min(given->size, sizeof *full));
     for (size_t k = sizeof *full; k < given->size; k++) {
         if (((const unsigned char *)given)[k] == 0) continue;
         return ota_fail(error, OTA_UNSUPPORTED, "gradients.size",

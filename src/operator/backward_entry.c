@@ -99,7 +99,7 @@ static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *f
 static ota_status report(const ota_result *found, ota_result *result, ota_error *error) {
     if (result != NULL) {
         const size_t size = result->size;
-        memcpy(result, found, size < sizeof *found ? size : sizeof *found);
+        memcpy(result, found, ota_size_min(size, sizeof *found));
         result->size = size;
     }
     if (found->status >= OTA_OK) return found->status;

@@ -6,8 +6,6 @@
  *     terms        f64 sums in the shape of every shared term */
 #include "jvp.h"
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
     if (plan->course.path == OTA_PATH_ORDERED) return OTA_BACKWARD_ONLINE;
     if (plan->course.path == OTA_PATH_ROWS) return OTA_BACKWARD_FREE;
@@ -94,7 +92,7 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
     s->bad = ota_arena_take(a, (size_t)n, sizeof(bool));
     s->shut = ota_arena_take(a, keys, sizeof(int64_t));
     s->row_sums = take(a, n, OTA_ROW_SUMS, number);
-    s->lane = (most(most(n, m), 1) + 15) / 16 * 16;
+    s->lane = ota_int_round_up(ota_int_max(ota_int_max(n, m), 1), 16);
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
         s->partial[k] = take(a, s->lane, OTA_ADJOINT_CHUNKS, number);
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);

@@ -9,11 +9,8 @@
 #include "plan.h"
 #include "solvers/stored_rounds.h"
 
-/* Is all work done in f64 although the data is narrower? */
 static bool is_promoted(const ota_plan *plan) {
-    const ota_ladder ladder = plan->course.ladder;
-    return plan->resolved.type != OTA_F64 &&
-           (ladder == OTA_LADDER_F64 || ladder == OTA_LADDER_F64_ON_F32);
+    return ota_ladder_promotes(plan->course.ladder, plan->resolved.type);
 }
 
 /* ---- one coupled head --------------------------------------------------------------------------- */
@@ -241,7 +238,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
     forward_job job = {plan, run};
     const int64_t small = plan->backend->small_heads(run);
     if (small > 0) {
-        ota_parallel(plan->pool, (heads + small - 1) / small, small_task, &job);
+        ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
     } else if (plan->course.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
     } else if (heads >= ota_pool_threads(plan->pool)) {

@@ -67,7 +67,7 @@ ota_status ota_tangents_check(const ota_plan *plan, const ota_arrays *arrays,
         return ota_fail(error, OTA_EINVAL, "tangents.size", "set it to sizeof the struct", "%s",
                         given == NULL ? "tangents is NULL" : "tangents.size is 0");
     }
-    memcpy(full, given, given->size < sizeof *full ? given->size : sizeof *full);
+    memcpy(full, given, ota_size_min(given->size, sizeof *full));
     for (size_t k = sizeof *full; k < given->size; k++) {
         if (((const unsigned char *)given)[k] == 0) continue;
         return ota_fail(

@@ -25,7 +25,7 @@ static void walk_chunk(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
-        const int64_t rows = at + OTA_TANGENT_ROWS < last ? OTA_TANGENT_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_TANGENT_ROWS, last - at);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(walk->job, w, at, rows);
         walk->body(walk->job, w, at, rows, chunk);

@@ -162,7 +162,7 @@ static void free_task(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_TANGENT_ROWS) {
-        const int64_t rows = at + OTA_TANGENT_ROWS < last ? OTA_TANGENT_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_TANGENT_ROWS, last - at);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) {
@@ -237,8 +237,7 @@ void ota_tangents_online(ota_tangent_job *job) {
     ota_tangent_worker *w = &job->space->workers[0];
     start_capacities(job);
     for (int64_t at = 0; at < r->queries; at += OTA_TANGENT_ROWS) {
-        const int64_t rows =
-            at + OTA_TANGENT_ROWS < r->queries ? OTA_TANGENT_ROWS : r->queries - at;
+        const int64_t rows = ota_int_min(OTA_TANGENT_ROWS, r->queries - at);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         ota_tangents_scores(job, w, at, rows);
         for (int64_t k = 0; k < rows; k++) online_row(job, w, k, at + k);

@@ -13,7 +13,7 @@ ota_status ota_check_sized(void *to, size_t ours, const void *from, size_t their
     if (theirs == 0) {
         return ota_fail(error, OTA_EINVAL, field, "set it to sizeof the struct", "%s is 0", field);
     }
-    memcpy(to, from, theirs < ours ? theirs : ours);
+    memcpy(to, from, ota_size_min(theirs, ours));
     for (size_t k = ours; k < theirs; k++) {
         if (((const unsigned char *)from)[k] != 0) {
             return ota_fail(

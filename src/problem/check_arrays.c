@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "problem.h"
 
 enum { MATRIX, QUERY_VECTOR, KEY_VECTOR };
@@ -138,7 +139,7 @@ ota_status ota_arrays_check(const ota_resolved *r, int64_t values_width, const o
         return ota_fail(error, OTA_EINVAL, "arrays.size", "set it to sizeof the struct", "%s",
                         given == NULL ? "arrays is NULL" : "arrays.size is 0");
     }
-    memcpy(full, given, given->size < sizeof *full ? given->size : sizeof *full);
+    memcpy(full, given, ota_size_min(given->size, sizeof *full));
     for (size_t k = sizeof *full; k < given->size; k++) {
         if (((const unsigned char *)given)[k] != 0) {
             return ota_fail(error, OTA_UNSUPPORTED, "arrays.size",

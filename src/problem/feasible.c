@@ -64,7 +64,7 @@ ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu
     for (int64_t j = 0; j < m; j++) demanded += nu[j] < limit ? nu[j] : limit;
     if (!capped) demanded = sum_of(m, nu);
     if (!(demanded < DBL_MAX / 4.0)) return OTA_EINVAL;
-    double relative = 4.0 * (DBL_EPSILON / 2.0) * (double)(n > m ? n : m);
+    double relative = 4.0 * (DBL_EPSILON / 2.0) * (double)ota_int_max(n, m);
     double accepted = tolerance > relative ? tolerance : relative;
     double short_by = supplied - demanded;
     double bigger = supplied > demanded ? supplied : demanded;

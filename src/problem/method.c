@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "problem/problem.h"
 
 typedef struct word_row {
@@ -74,7 +75,7 @@ static ota_status unknown_word(const char *text, size_t length, ota_error *error
     if (nearest != NULL && best <= 3)
         (void)snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
     return ota_fail(error, OTA_EINVAL, "method", hint, "method '%.*s' is unknown",
-                    (int)(length < 60 ? length : 60), text);
+                    (int)ota_size_min(length, 60), text);
 }
 
 /* A decimal number at *at, locale-free enough: strtod is only handed digits, sign, point, exponent. */
@@ -262,7 +263,7 @@ static ota_status parse_braces(const char **at, const char *end, parsed *out, ot
         if (row == NULL) {
             return ota_fail(
                 error, OTA_EINVAL, "method", "see the list of braces options in 'help methods'",
-                "'%.*s' is not an option of a method", (int)(length < 40 ? length : 40), start);
+                "'%.*s' is not an option of a method", (int)ota_size_min(length, 40), start);
         }
         *at += length;
         if (parse_brace(row, at, end, out) != OTA_OK) {

@@ -20,8 +20,8 @@ static size_t take_pairs(ota_arena *arena, size_t rows, size_t columns) {
 }
 
 static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64_t m, bool narrow) {
-    state->rows = n < m ? n : m;
-    state->columns = n < m ? m : n;
+    state->rows = ota_int_min(n, m);
+    state->columns = ota_int_max(n, m);
     state->padded = ota_padded(state->columns);
     const size_t rows = (size_t)state->rows, padded = (size_t)state->padded;
     const bool sparse = ota_matching_is_sparse(state->columns);

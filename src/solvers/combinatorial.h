@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "base/integers.h"
 #include "otattn.h"
 #include "problem/feasible.h"
 
@@ -74,9 +75,7 @@ ota_status ota_transport_solve(ota_transport *problem, void *workspace);
  * constant count and compile to vector code without reassociation. */
 enum { OTA_LANES = 8 };
 
-static inline int64_t ota_padded(int64_t count) {
-    return (count + OTA_LANES - 1) / OTA_LANES * OTA_LANES;
-}
+static inline int64_t ota_padded(int64_t count) { return ota_int_round_up(count, OTA_LANES); }
 
 static inline double ota_lanes_lowest(const double lane[OTA_LANES]) {
     double lowest = lane[0];

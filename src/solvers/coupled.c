@@ -31,8 +31,6 @@ ota_status ota_coupled_tick(const ota_coupled *state, int64_t round, double resi
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-static int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
-
 static size_t times(int64_t a, int64_t b) {
     size_t result;
     return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
@@ -66,7 +64,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         if (narrow) state->wide = ota_arena_take(arena, matrix, number);
         state->weights = ota_arena_take(arena, matrix, number);
         if (columns <= OTA_NEWTON_DENSE) {
-            state->across = ota_arena_take(arena, times(columns, rounded_up(rows, LANE)), number);
+            state->across =
+                ota_arena_take(arena, times(columns, ota_int_round_up(rows, LANE)), number);
             state->hessian =
                 ota_arena_take(arena, times(columns, state->pass.padded_columns), number);
             state->factor =
@@ -76,8 +75,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
             ota_arena_take(arena, times(OTA_NEWTON_VECTORS, state->pass.padded_columns), number);
         state->fixed = ota_arena_take(arena, lane, 1);
         state->sinks = ota_arena_take(arena, row_count, number);
-        state->gathered =
-            ota_arena_take(arena, times(2 * state->pass.chunks, rounded_up(rows, LANE)), number);
+        state->gathered = ota_arena_take(
+            arena, times(2 * state->pass.chunks, ota_int_round_up(rows, LANE)), number);
         state->powers = ota_arena_take(arena, row_count, number);
         if ((needs & OTA_NEEDS_INTERIOR) != 0 && columns <= OTA_NEWTON_DENSE) {
             const size_t more = times(INTERIOR_ROWS, rows + state->pass.chunks);
@@ -100,7 +99,7 @@ size_t ota_coupled_bytes(const ota_head_shape *shape, unsigned needs) {
     ota_coupled state = {.head = &head,
                          .pass = {.rows = shape->rows,
                                   .columns = columns,
-                                  .stride = rounded_up(columns > 0 ? columns : 1, LANE),
+                                  .stride = ota_int_round_up(ota_int_max(columns, 1), LANE),
                                   .narrow = shape->narrow}};
     ota_arena arena = {0};
     ota_coupled_layout(&state, &arena, settings->prune, with_search(settings, needs));

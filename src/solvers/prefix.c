@@ -54,7 +54,7 @@ static size_t prefix_workspace(const ota_head_shape *shape) {
     ota_arena arena = {0};
     prefix_memory memory;
     lay_out(&arena, &memory, shape, ota_regulariser_of(shape->resolved->problem.regulariser),
-            shape->rows, (shape->columns + 15) / 16 * 16);
+            shape->rows, ota_int_round_up(shape->columns, 16));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 

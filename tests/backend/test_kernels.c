@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "spec.h"
@@ -131,6 +132,9 @@ static const double LARGEST_f64 = DBL_MAX;
 #define JOIN(A, B) JOIN2(A, B)
 
 #define T float
+/* The struct of a kernel's operands. */
+#define OPERANDS(X) JOIN(JOIN(ota_kernels_, TABLE), _##X)
+
 #define TABLE f32
 #define SUFFIX _f32
 #define TYPE OTA_F32

@@ -219,11 +219,19 @@ static void NAME(test_row_sums)(void **state) {
         for (int j = 0; j < MANY; j++) third[j] = (T)(1.0 / 3), s[j] = 0;
         long double exact = (long double)third[0] * MANY;
         note(&seen, fabsl(kernels->sum(third, MANY) - exact), 32 * UNIT * exact, "long sum");
-        kernels->power_sums(third, NULL, MANY, 0, 1, 0, 2, &first, &second);
+        OPERANDS(powers) row = {.s = third, .count = MANY, .k = 1, .p = 2};
+        kernels->power_sums(&row, &first, &second);
         note(&seen, fabsl(second - exact), 32 * UNIT * exact, "long sum of powers");
-        note(&seen, fabsl(kernels->powers(third, NULL, MANY, 0, 1, 0, 1, 1, s) - exact),
-             32 * UNIT * exact, "long powers");
-        kernels->linear_round(third, MANY, 1, MANY, third, &one, NULL, &u, column);
+        row.p = 1;
+        note(&seen, fabsl(kernels->powers(&row, 1, s) - exact), 32 * UNIT * exact, "long powers");
+        kernels->linear_round(&(OPERANDS(round)){.kernel = third,
+                                                 .ldk = MANY,
+                                                 .rows = 1,
+                                                 .columns = MANY,
+                                                 .v = third,
+                                                 .mass = &one,
+                                                 .u = &u,
+                                                 .column = column});
         note(&seen, fabsl(u * exact * third[0] - 1), 32 * UNIT, "long linear round");
         double sum = kernels->exponentials(third, NULL, MANY, 2, 1, s);
         note(&seen, fabsl(sum - (long double)s[0] * MANY), 32 * UNIT * (long double)sum,
@@ -265,8 +273,18 @@ static void NAME(test_rows_and_columns)(void **state) {
                 for (int64_t j = 0; j < columns; j++) s[3 * lds + j] = (T)-INFINITY;
             }
             for (int64_t j = 0; j < columns; j++) column[j] = 0, top[j] = (T)-INFINITY;
-            kernels->rows_and_columns(s, lds, rows, columns, h, c, sink, mass, shift, sum, column,
-                                      scratch);
+            kernels->rows_and_columns(&(OPERANDS(log_round)){.s = s,
+                                                             .lds = lds,
+                                                             .rows = rows,
+                                                             .columns = columns,
+                                                             .h = h,
+                                                             .c = c,
+                                                             .sink = sink,
+                                                             .mass = mass,
+                                                             .shift = shift,
+                                                             .sum = sum,
+                                                             .column = column,
+                                                             .scratch = scratch});
             for (int64_t r = 0; r < rows; r++) {
                 long double exact = isinf(sink) ? 0 : exp2l(((long double)sink - shift[r]) * c);
                 T best = (T)-INFINITY;
@@ -355,8 +373,16 @@ static void NAME(test_linear)(void **state) {
                 if (j % 7 == 3) s[j] = (T)(2 * LOWEST), flushed++;
                 v[j] = (T)uniform(&from), column[j] = 0;
             }
-            assert_int_equal(kernels->kernel_form(s, columns, rows, columns, f, h, c, kernel, ldk),
-                             flushed);
+            const OPERANDS(kernel) form = {.s = s,
+                                           .lds = columns,
+                                           .rows = rows,
+                                           .columns = columns,
+                                           .f = f,
+                                           .h = h,
+                                           .c = c,
+                                           .kernel = kernel,
+                                           .ldk = ldk};
+            assert_int_equal(kernels->kernel_form(&form), flushed);
             for (int64_t r = 0; r < rows; r++) {
                 for (int64_t j = 0; j < columns; j++) {
                     T x = (s[r * columns + j] + (T)f[r]) + h[j];
@@ -367,8 +393,15 @@ static void NAME(test_linear)(void **state) {
             }
             for (int with = 0; with < 2; with++) {
                 for (int64_t j = 0; j < columns; j++) column[j] = 0;
-                kernels->linear_round(kernel, ldk, rows, columns, v, mass, with ? sink : NULL, u,
-                                      column);
+                kernels->linear_round(&(OPERANDS(round)){.kernel = kernel,
+                                                         .ldk = ldk,
+                                                         .rows = rows,
+                                                         .columns = columns,
+                                                         .v = v,
+                                                         .mass = mass,
+                                                         .sink = with ? sink : NULL,
+                                                         .u = u,
+                                                         .column = column});
                 for (int64_t r = 0; r < rows; r++) {
                     long double sum = with ? sink[r] : 0;
                     for (int64_t j = 0; j < columns; j++)
@@ -422,9 +455,23 @@ static void NAME(test_linear_groups)(void **state) {
             mass[r] = uniform(&from);
             for (int64_t j = 0; j < columns; j++) kernel[r * ldk + j] = (T)uniform(&from);
         }
-        kernels->linear_round(kernel, ldk, ROWS, columns, v, mass, NULL, u, column);
+        OPERANDS(round)
+        round = {.kernel = kernel,
+                 .ldk = ldk,
+                 .rows = ROWS,
+                 .columns = columns,
+                 .v = v,
+                 .mass = mass,
+                 .u = u,
+                 .column = column};
+        kernels->linear_round(&round);
+        round.rows = 1;
+        round.u = &one;
+        round.column = rest;
         for (int64_t r = 0; r < ROWS; r++) {
-            kernels->linear_round(kernel + r * ldk, ldk, 1, columns, v, mass + r, NULL, &one, rest);
+            round.kernel = kernel + r * ldk;
+            round.mass = mass + r;
+            kernels->linear_round(&round);
             assert_memory_equal(&one, &u[r], sizeof one);
         }
         for (int64_t j = 0; j < columns; j++) {
@@ -541,8 +588,10 @@ static void NAME(test_powers)(void **state) {
             T *s = NAME(normals)(&all, &from, count, 2), *h = NAME(normals)(&all, &from, count, 1);
             T *out = NAME(room)(&all, count);
             T shift = count > 0 ? kernels->maximum(s, h, count) : 0;
-            int64_t got = kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
-            double sum = kernels->powers(s, h, count, shift, k, t, p, factor, out);
+            const OPERANDS(powers)
+                row = {.s = s, .h = h, .count = count, .shift = shift, .k = k, .t = t, .p = p};
+            int64_t got = kernels->power_sums(&row, &first, &second);
+            double sum = kernels->powers(&row, factor, out);
             long double sums[2] = {0, 0}, total = 0;
             for (int64_t j = 0; j < count; j++) {
                 long double x = ((long double)(T)(s[j] + h[j]) - shift) * k;
@@ -569,14 +618,15 @@ static void NAME(test_powers)(void **state) {
                      "second p=%g", p);
             if (count > 0) {
                 s[count - 1] = (T)NAN;
-                kernels->power_sums(s, h, count, shift, k, t, p, &first, &second);
+                kernels->power_sums(&row, &first, &second);
                 assert_true(isnan(first));
             }
             release(&all);
         }
         /* The threshold keeps more digits than T where the difference is small. */
         T near = (T)(-1.5 + 0x1p-20), above_it;
-        kernels->powers(&near, NULL, 1, 0, 1, -1.5 - 0x1p-40, 1, 1, &above_it);
+        const OPERANDS(powers) one = {.s = &near, .count = 1, .k = 1, .t = -1.5 - 0x1p-40, .p = 1};
+        kernels->powers(&one, 1, &above_it);
         assert_true(above_it == (T)(0x1p-20 + 0x1p-40));
     }
     report(&seen, "LIT-10 LIT-11", __func__);

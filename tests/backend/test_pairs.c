@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/pack.h"
 #include "base/base.h"
 #include "base/half.h"
 #include "problems.h"

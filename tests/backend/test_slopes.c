@@ -23,6 +23,9 @@ static const int64_t counts[COUNTS] = {1, 2, 15, 16, 17, 128, 131, 700};
              KERNELS != NULL; KERNELS = NULL)
 
 #define T float
+/* The struct of a kernel's operands. */
+#define OPERANDS(X) JOIN(JOIN(ota_kernels_, TABLE), _##X)
+
 #define TABLE f32
 #define UNIT 0x1p-24L
 #define TINY 0x1p-149L

@@ -178,7 +178,16 @@ static void NAME(test_system)(void **state) {
             den[i] = i % 5 == 3 ? 0.0 : found + 1.0;
             mean[i] = got / (found + 1.0);
         }
-        kernels->slope_columns(w, columns, u, columns, rows, columns, mean, 0.25, right, size);
+        kernels->slope_columns(&(OPERANDS(slopes)){.w = w,
+                                                   .ldw = columns,
+                                                   .u = u,
+                                                   .ldu = columns,
+                                                   .rows = rows,
+                                                   .columns = columns,
+                                                   .mean = mean,
+                                                   .share = 0.25,
+                                                   .right = right,
+                                                   .size = size});
         kernels->slope_diagonal(w, columns, rows, columns, den, weight, diagonal);
         for (int64_t j = 0; j < columns; j++) {
             long double wanted[4] = {0.5L, 0.5L, 0.5L, 0.5L}, most = 0.5L;

@@ -12,7 +12,7 @@ bool ota_wants_pairs(const cpu_run *w, int64_t batch, int64_t key_head) {
     const ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
     const ota_arrays *a = w->arrays;
-    if (!device->pairs) return false;
+    if (device->strategy != OTA_STRATEGY_FUSED_PAIRS) return false;
     if (ota_array_present(&a->out) &&
         (a->out.type != OTA_BF16 ||
          !ota_pairs_hold(&a->values, batch, key_head, device->key_count, false)))
@@ -106,7 +106,7 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
     *head = (ota_head){.backend = &ota_cpu_backend,
                        .rows = device->dense_rows,
                        .columns = device->dense_columns,
-                       .narrow = narrow || device->narrow,
+                       .narrow = narrow || device->ladder == OTA_LADDER_F64_ON_F32,
                        .scores = workspace->scores,
                        .stride = device->dense_stride,
                        .tau = ota_head_temperature(r, number),
@@ -143,23 +143,20 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
                        .f = workspace->f,
                        .g = workspace->g,
                        .plan = workspace->plan};
-    *place = (ota_head_place){.run = {.run = run,
-                                      .device = device,
-                                      .arrays = run->arrays,
-                                      .more_than_out = run->more_than_out},
+    *place = (ota_head_place){.run = {.run = run, .device = device, .arrays = run->arrays},
                               .workspace = workspace,
                               .packed = &device->packed_heads[place_index],
                               .head = head,
                               .batch = index / r->heads,
                               .number = number,
-                              .index = place_index,
-                              .narrow = narrow};
+                              .index = place_index};
     for (int64_t j = 0; j < device->dense_columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
+/* Is T float for this head? Scores may be float where T is double. */
 static bool is_narrow(const ota_head *head) {
     const ota_head_place *place = head->place;
-    return place->narrow;
+    return head->narrow && place->run.device->ladder != OTA_LADDER_F64_ON_F32;
 }
 
 static bool pays_warm_start(const ota_head *head) { return ota_pays_warm_start_f32(head); }
@@ -211,18 +208,21 @@ static void gather(ota_head *head) {
 /* ---- rows and small heads ----------------------------------------------------------------------- */
 
 static void run_rows(ota_run *run) {
-    if (run->device->wide)
+    if (ota_device_is_wide(run->device))
         ota_walk_rows_f64(run);
     else
         ota_walk_rows_f32(run);
 }
 
-static bool small_in_f32(const ota_device *device) { return device->mixed || !device->wide; }
+static bool small_in_f32(const ota_device *device) {
+    return device->ladder == OTA_LADDER_F32 || ota_ladder_tries_f32(device->ladder);
+}
 
 /* Rounds from given potentials are run head by head. */
 static int64_t small_heads(const ota_run *run) {
     const ota_device *device = run->device;
-    if (!device->lanes || ota_array_present(&run->arrays->start_potential)) return 0;
+    if (device->strategy != OTA_STRATEGY_LANES || ota_array_present(&run->arrays->start_potential))
+        return 0;
     return small_in_f32(device) ? device->kernels->f32->lanes : device->kernels->f64->lanes;
 }
 

@@ -5,15 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int64_t round_up(int64_t value, int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* ---- strategy ----------------------------------------------------------------------------------- */
 
-static bool is_coupled(const ota_device *device) { return device->coupled; }
+static bool is_coupled(const ota_device *device) { return device->layout.coupled; }
 static bool runs_on_kernel(const ota_device *device) { return device->layout.plain_rounds; }
 
 /* Columns whose update is v = nu / c: exact ones, and elastic ones in full steps. */
@@ -27,53 +21,85 @@ static bool divides_columns(const ota_problem *p) {
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
 static bool fits_lanes(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    return device->strategy == OTA_STRATEGY_ROUNDS && divides_columns(&r->problem) &&
-           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+    return runs_on_kernel(device) && divides_columns(&r->problem) && !r->has_sink &&
+           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
            r->keys <= OTA_LANES_SIDE;
 }
 
 static bool is_transposed(const ota_device *device) { return device->transposed; }
+static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
+/* Backward packs; dropped weights are told from unused values by what packing found. */
+static bool reads_in_place(const ota_device *device) {
+    const ota_resolved *r = device->resolved;
+    return r->queries <= OTA_FEW_QUERIES && !r->settings.gradients && !is_dropped(device);
+}
 static bool is_online(const ota_device *device) {
     return ota_column_rule_of(device->resolved->problem.columns)->coupling == OTA_COUPLING_ORDERED;
 }
-static bool is_dropped(const ota_device *device) { return device->resolved->problem.dropout > 0.0; }
+static bool is_online_in_place(const ota_device *device) {
+    return is_online(device) && reads_in_place(device);
+}
 static bool is_softmax_of_queries(const ota_device *device) {
     return device->layout.softmax_rows && !device->resolved->from_matrix;
 }
 static bool is_decode(const ota_device *device) {
-    const ota_resolved *r = device->resolved;
-    return is_softmax_of_queries(device) && r->queries <= OTA_FEW_QUERIES && !r->settings.gradients;
+    return is_softmax_of_queries(device) && reads_in_place(device);
 }
-/* Backward packs; dropped weights are told from unused values by what packing found. */
-static bool reads_in_place(const ota_device *device) {
+static bool multiplies_pairs(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    return (device->strategy == OTA_STRATEGY_BLOCKS || device->strategy == OTA_STRATEGY_ORDERED) &&
-           r->queries <= OTA_FEW_QUERIES && !r->settings.gradients && !is_dropped(device);
+    return is_softmax_of_queries(device) && r->type == OTA_BF16 &&
+           r->settings.precision != OTA_PRECISION_F64 && device->kernels->bf16 != NULL;
 }
 static bool is_any(const ota_device *device) {
     (void)device;
     return true;
 }
 
-/* The first row that a device fits is its strategy. */
+/* The first row that a device fits is its strategy; one without `fits` is come to by shrinking only. */
 static const struct strategy_row {
     bool (*fits)(const ota_device *device);
     ota_strategy strategy;
     const char *why;
 } strategies[] = {
+    {NULL, OTA_STRATEGY_STREAMED,
+     "workspace_limit leaves no room for the scores of a head: every round forms exp(scores) "
+     "again"},
+    {fits_lanes, OTA_STRATEGY_LANES,
+     "small heads: one in a lane of the vectors, all rounds in registers"},
     {runs_on_kernel, OTA_STRATEGY_ROUNDS,
      "rounds read exp(scores), formed once, and the last makes the output"},
     {is_transposed, OTA_STRATEGY_DENSE, "the transposed problem is solved on stored scores"},
     {is_coupled, OTA_STRATEGY_DENSE,
      "the columns couple all rows of a head, so its scores are stored"},
+    {is_online_in_place, OTA_STRATEGY_ORDERED_IN_PLACE,
+     "few queries: keys and values are read where they lie"},
     {is_online, OTA_STRATEGY_ORDERED, "each row takes from what earlier rows left"},
     {is_dropped, OTA_STRATEGY_BLOCKS,
      "weights are dropped from whole score rows, one block per worker"},
     {is_decode, OTA_STRATEGY_CACHE, "few queries: keys and values are read once, where they lie"},
+    {multiplies_pairs, OTA_STRATEGY_FUSED_PAIRS, "tiles; products of bf16 where the outputs are"},
     {is_softmax_of_queries, OTA_STRATEGY_FUSED,
      "rows are independent and closed-form: tiles, nothing of size queries x keys"},
+    {reads_in_place, OTA_STRATEGY_BLOCKS_IN_PLACE,
+     "few queries: keys and values are read where they lie"},
     {is_any, OTA_STRATEGY_BLOCKS, "rows are independent: one block of score rows per worker"},
 };
+
+/* What a strategy gives way to where memory is short, in the order of the steps of ota_cpu_shrink. */
+static const struct {
+    ota_strategy from, to;
+} smaller[] = {{OTA_STRATEGY_FUSED_PAIRS, OTA_STRATEGY_FUSED},
+               {OTA_STRATEGY_LANES, OTA_STRATEGY_ROUNDS},
+               {OTA_STRATEGY_ROUNDS, OTA_STRATEGY_STREAMED}};
+
+/* ---- precision ---------------------------------------------------------------------------------- */
+
+/* Rounds are tried in f32 first. Fixed rounds from queries and keys need f64 potentials only, which they have. To a
+ * tolerance f32 may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
+static bool tries_narrow(const ota_resolved *r) {
+    return r->type != OTA_F64 && r->settings.precision == OTA_PRECISION_AUTO &&
+           (!r->settings.fixed || r->from_matrix);
+}
 
 /* Do rounds to a tolerance that only f64 certifies begin in f32? Where f32 is tried anyway they do. A kernel of
  * its own pays for scores that are only read, in heads that are not small; Sinkhorn asked for by name, and
@@ -82,11 +108,12 @@ static bool leads_narrow(const ota_device *device) {
     const ota_resolved *r = device->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
-    if (device->strategy != OTA_STRATEGY_ROUNDS || r->settings.fixed || !device->wide ||
-        r->settings.precision != OTA_PRECISION_AUTO || !device->layout.may_switch)
+    if (r->settings.fixed || r->settings.precision != OTA_PRECISION_AUTO ||
+        !device->layout.may_switch)
         return false;
-    return device->mixed || (r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
-                             r->queries >= least_pairs / most(r->keys, 1));
+    return tries_narrow(r) ||
+           (r->type == OTA_F64 && r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
+            r->queries >= least_pairs / ota_int_max(r->keys, 1));
 }
 
 /* Does f32 hold the scores of a matrix exactly, and does the solver read them so? Gradients read f64. */
@@ -96,29 +123,20 @@ static bool keeps_narrow(const ota_device *device) {
            r->term_count == 0 && !device->transposed && !r->settings.gradients;
 }
 
-static void choose_strategy(ota_device *device) {
+static ota_ladder ladder_of(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    const ota_layout *layout = &device->layout;
-    device->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
-    const struct strategy_row *row = strategies;
-    while (!row->fits(device)) row++;
-    device->strategy = row->strategy;
-    device->why = row->why;
-    device->wide = r->type == OTA_F64;
-    /* Fixed rounds from queries and keys need f64 potentials only, which they have. To a tolerance f32
-     * may be too coarse, and the matrix of a caller may hold differences that it does not carry. */
-    device->mixed = device->strategy == OTA_STRATEGY_ROUNDS && !device->wide &&
-                    r->settings.precision == OTA_PRECISION_AUTO &&
-                    (!r->settings.fixed || r->from_matrix);
-    if (device->mixed) device->wide = true;
-    device->leads = leads_narrow(device);
-    if (device->strategy == OTA_STRATEGY_DENSE && device->coupled && !device->wide) {
-        device->promoted = layout->always_wide || r->settings.precision != OTA_PRECISION_F32;
-        device->wide = device->promoted;
-        device->narrow = device->promoted && keeps_narrow(device);
-    } else if (r->settings.precision == OTA_PRECISION_F64 && !device->wide) {
-        device->promoted = device->wide = true;
+    if (ota_device_is_on_kernel(device)) {
+        const bool leads = leads_narrow(device);
+        if (tries_narrow(r)) return leads ? OTA_LADDER_F32_OR_WARM_F64 : OTA_LADDER_F32_THEN_F64;
+        if (leads) return OTA_LADDER_F32_WARM_F64;
     }
+    if (r->type == OTA_F64) return OTA_LADDER_F64;
+    if (device->strategy != OTA_STRATEGY_DENSE || !device->layout.coupled)
+        return r->settings.precision == OTA_PRECISION_F64 ? OTA_LADDER_F64 : OTA_LADDER_F32;
+    /* Other coupled columns are promoted unless f32 is asked for by name. */
+    if (r->settings.precision == OTA_PRECISION_F32 && !device->layout.always_wide)
+        return OTA_LADDER_F32;
+    return keeps_narrow(device) ? OTA_LADDER_F64_ON_F32 : OTA_LADDER_F64;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -127,8 +145,8 @@ static void choose_strategy(ota_device *device) {
 static bool keeps_lists(const ota_device *device) {
     const ota_resolved *r = device->resolved;
     /* Dropout walks whole rows. */
-    return device->layout.entmax_rows && device->strategy == OTA_STRATEGY_BLOCKS &&
-           r->keys < INT32_MAX && !(r->problem.dropout > 0.0);
+    return device->layout.entmax_rows && ota_device_is_in_blocks(device) && r->keys < INT32_MAX &&
+           !(r->problem.dropout > 0.0);
 }
 
 static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
@@ -150,22 +168,23 @@ static void take_worker(ota_device *device, ota_worker *w) {
     w->top = ota_arena_take(a, OTA_ROW_BLOCK, real);
     w->sum = ota_arena_take(a, OTA_ROW_BLOCK, real);
     w->scores = ota_arena_take(a, (size_t)device->stride, OTA_BLOCK_ROWS * real);
-    if (device->strategy == OTA_STRATEGY_FUSED)
-        w->attend = ota_arena_take(a,
-                                   (size_t)(ota_attend_scratch(device->values_width) +
-                                            (device->pairs ? OTA_PAIRS_ATTEND : 0)),
-                                   real);
+    if (ota_device_is_fused(device)) {
+        const int64_t pairs = device->strategy == OTA_STRATEGY_FUSED_PAIRS ? OTA_PAIRS_ATTEND : 0;
+        w->attend =
+            ota_arena_take(a, (size_t)(ota_attend_scratch(device->values_width) + pairs), real);
+    }
     if (keeps_lists(device)) {
         const size_t room = (size_t)device->stride + OTA_KEEP_ROOM;
         w->keys.kept = ota_arena_take(a, room, real);
         w->keys.where = ota_arena_take(a, room, sizeof(int32_t));
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
     }
-    if (device->streamed) take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
-    if (device->strategy == OTA_STRATEGY_CACHE || device->in_place)
-        w->strip =
-            ota_arena_take(a, (size_t)most(r->width, device->values_width), OTA_PANEL * real);
-    if (device->strategy == OTA_STRATEGY_ORDERED) {
+    if (device->strategy == OTA_STRATEGY_STREAMED)
+        take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
+    if (device->strategy == OTA_STRATEGY_CACHE || ota_device_is_in_place(device))
+        w->strip = ota_arena_take(a, (size_t)ota_int_max(r->width, device->values_width),
+                                  OTA_PANEL * real);
+    if (ota_device_is_ordered(device)) {
         w->row = ota_arena_take(a, (size_t)device->stride, sizeof(double));
         w->room = ota_arena_take(a, (size_t)device->stride, sizeof(double));
     }
@@ -213,7 +232,8 @@ static void take_lanes(ota_device *device, ota_lanes *lanes) {
                  {&lanes->taken, 1}};
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
         *parts[k].to = ota_arena_take(device->arena, parts[k].vectors, OTA_LANES_BYTES);
-    lanes->heads = ota_arena_take(device->arena, (rows * columns + 15) / 16 * 16, OTA_LANES_BYTES);
+    lanes->heads =
+        ota_arena_take(device->arena, ota_size_round_up(rows * columns, 16), OTA_LANES_BYTES);
     const size_t wide = OTA_LANES_MOST * sizeof(double);
     lanes->wanted = ota_arena_take(device->arena, columns, wide);
     lanes->row_sums = ota_arena_take(device->arena, rows, wide);
@@ -224,7 +244,8 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     const ota_resolved *r = device->resolved;
     ota_arena *a = device->arena;
     void *plan_matrix = NULL;
-    if (!device->streamed)
+    const bool streamed = device->strategy == OTA_STRATEGY_STREAMED;
+    if (!streamed)
         take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device),
                     &workspace->scores);
     const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
@@ -241,18 +262,17 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->nu = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     workspace->lambdas = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
-    if (device->strategy == OTA_STRATEGY_ROUNDS) take_rounds(device, workspace);
-    if (device->lanes) take_lanes(device, &workspace->lanes);
+    if (ota_device_is_on_kernel(device)) take_rounds(device, workspace);
+    if (device->strategy == OTA_STRATEGY_LANES) take_lanes(device, &workspace->lanes);
     size_t (*const bytes_of)(const ota_head_shape *shape) =
-        device->strategy == OTA_STRATEGY_ROUNDS && r->settings.fixed
-            ? device->layout.rounds_workspace
-            : device->layout.workspace;
-    if (device->coupled && bytes_of != NULL && !device->streamed) {
+        ota_device_is_on_kernel(device) && r->settings.fixed ? device->layout.rounds_workspace
+                                                             : device->layout.workspace;
+    if (is_coupled(device) && bytes_of != NULL && !streamed) {
         const ota_head_shape shape = {.backend = &ota_cpu_backend,
                                       .resolved = r,
                                       .rows = device->dense_rows,
                                       .columns = device->dense_columns,
-                                      .narrow = !device->wide || device->narrow};
+                                      .narrow = ota_device_score(device) == sizeof(float)};
         const size_t bytes = bytes_of(&shape);
         if (bytes == SIZE_MAX)
             a->overflowed = true;
@@ -265,11 +285,11 @@ static void take_packed(ota_device *device, ota_packed_kv *packed) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
     ota_arena *a = device->arena;
-    if (device->in_place) return;
+    if (ota_device_is_in_place(device)) return;
     if (!r->from_matrix)
         packed->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
     take_matrix(a, r->keys, device->values_width, real, &packed->values);
-    if (device->pairs) {
+    if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         void *pairs = NULL;
         packed->key_pairs = ota_arena_take(
             a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2), sizeof(uint32_t));
@@ -331,22 +351,29 @@ static void choose_sizes(ota_device *device) {
     const ota_resolved *r = device->resolved;
     const int threads = ota_pool_threads(device->pool);
     device->group = r->key_heads > 0 ? r->heads / r->key_heads : 1;
-    device->stride = round_up(most(r->keys, 1), 16);
+    device->stride = ota_int_round_up(ota_int_max(r->keys, 1), 16);
     device->dense_rows = device->transposed ? r->keys : r->queries;
     device->dense_columns = device->transposed ? r->queries : r->keys;
-    device->dense_stride = round_up(most(device->dense_columns, 1), 16);
+    device->dense_stride = ota_int_round_up(ota_int_max(device->dense_columns, 1), 16);
     device->worker_count = threads;
     const int64_t heads = r->batch * r->heads, key_heads = r->batch * r->key_heads;
     if (ota_device_is_coupled(device)) {
         /* A worker of groups in lanes keeps its workspace. */
-        device->workspace_count = device->lanes ? threads : least(heads, threads);
+        device->workspace_count =
+            device->strategy == OTA_STRATEGY_LANES ? threads : ota_int_min(heads, threads);
         device->packed_count = device->workspace_count;
         device->group = 1;
         return;
     }
     /* Many small key heads are packed per wave so that waves are few; a million elements each wave. */
-    const int64_t elements = most(1, r->keys * (r->width + device->values_width));
-    device->packed_count = least(key_heads, most(threads, (1 << 20) / elements));
+    const int64_t elements = ota_int_max(1, r->keys * (r->width + device->values_width));
+    device->packed_count = ota_int_min(key_heads, ota_int_max(threads, (1 << 20) / elements));
+}
+
+static void take_strategy(ota_device *device, const struct strategy_row *row) {
+    device->strategy = row->strategy;
+    device->why = row->why;
+    choose_sizes(device);
 }
 
 ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
@@ -385,72 +412,61 @@ ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error 
     *device = (ota_device){.resolved = r,
                            .kernels = kernels,
                            .pool = layout->pool,
-                           .coupled = layout->coupled,
                            .values_width = layout->values_width,
                            .key_count = r->keys,
                            .layout = *layout};
     device->algebra = ota_cpu_algebra(kernels);
-    choose_strategy(device);
-    device->in_place = reads_in_place(device);
-    device->lanes = fits_lanes(device);
-    choose_sizes(device);
-    device->pairs = device->strategy == OTA_STRATEGY_FUSED && !device->wide &&
-                    r->type == OTA_BF16 && kernels->bf16 != NULL;
+    device->transposed = r->problem.axis == OTA_AXIS_COLUMNS;
+    const struct strategy_row *row = strategies;
+    while (row->fits == NULL || !row->fits(device)) row++;
+    take_strategy(device, row);
+    device->ladder = ladder_of(device);
     *out = device;
     return OTA_OK;
 }
 
 bool ota_cpu_shrink(ota_device *device, int step) {
-    bool *const choice = step == 0 ? &device->pairs : &device->lanes;
-    if (step < 2) {
-        const bool changed = *choice;
-        *choice = false;
-        if (changed && step == 1) choose_sizes(device);
-        return changed;
-    }
-    /* Backward has its slopes where forward has its scores. */
-    if (step > 2 || device->strategy != OTA_STRATEGY_ROUNDS || device->streamed ||
-        device->resolved->settings.gradients)
+    if (step >= (int)(sizeof smaller / sizeof smaller[0]) || device->strategy != smaller[step].from)
         return false;
-    device->streamed = true;
-    device->why = "workspace_limit leaves no room for the scores of a head: every round forms "
-                  "exp(scores) again";
+    /* Backward has its slopes where forward has its scores. */
+    const ota_strategy to = smaller[step].to;
+    if (to == OTA_STRATEGY_STREAMED && device->resolved->settings.gradients) return false;
+    const struct strategy_row *row = strategies;
+    while (row->strategy != to) row++;
+    take_strategy(device, row);
     return true;
 }
 
 ota_course ota_cpu_course(const ota_device *device) {
-    static const char *const names[] = {"fused tiles",   "keys in place", "row blocks",
-                                        "rows in order", "stored scores", "stored kernel"};
-    const bool ordered = device->strategy == OTA_STRATEGY_ORDERED;
-    return (ota_course){
-        .path = ota_device_is_coupled(device) ? OTA_PATH_COUPLED
-                : ordered                     ? OTA_PATH_ORDERED
-                                              : OTA_PATH_ROWS,
-        .strategy = device->streamed ? "streamed kernel"
-                    : device->lanes  ? "kernels in lanes"
-                                     : names[device->strategy],
-        .why = device->streamed   ? device->why
-               : device->in_place ? "few queries: keys and values are read where they lie"
-               : device->lanes
-                   ? "small heads: one in a lane of the vectors, all rounds in registers"
-               : device->pairs ? "tiles; products of bf16 where the outputs are"
-                               : device->why,
-        .level = device->kernels->name,
-        .ladder = device->mixed && device->leads ? OTA_LADDER_F32_OR_WARM_F64
-                  : device->mixed                ? OTA_LADDER_F32_THEN_F64
-                  : device->leads                ? OTA_LADDER_F32_WARM_F64
-                  : device->narrow               ? OTA_LADDER_F64_ON_F32
-                  : device->wide                 ? OTA_LADDER_F64
-                                                 : OTA_LADDER_F32,
-        .transposed = device->transposed,
-        .rows = device->dense_rows,
-        .columns = device->dense_columns,
-        .stride = device->dense_stride,
-        .padded_keys = device->stride,
-        .algebra = &device->algebra,
-        .kernels = device->kernels,
-        .on_kernel = device->strategy == OTA_STRATEGY_ROUNDS,
-        .stored = !device->streamed};
+    static const char *const names[] = {
+        [OTA_STRATEGY_FUSED] = "fused tiles",
+        [OTA_STRATEGY_FUSED_PAIRS] = "fused tiles",
+        [OTA_STRATEGY_CACHE] = "keys in place",
+        [OTA_STRATEGY_BLOCKS] = "row blocks",
+        [OTA_STRATEGY_BLOCKS_IN_PLACE] = "row blocks",
+        [OTA_STRATEGY_ORDERED] = "rows in order",
+        [OTA_STRATEGY_ORDERED_IN_PLACE] = "rows in order",
+        [OTA_STRATEGY_DENSE] = "stored scores",
+        [OTA_STRATEGY_ROUNDS] = "stored kernel",
+        [OTA_STRATEGY_LANES] = "kernels in lanes",
+        [OTA_STRATEGY_STREAMED] = "streamed kernel",
+    };
+    return (ota_course){.path = ota_device_is_coupled(device)   ? OTA_PATH_COUPLED
+                                : ota_device_is_ordered(device) ? OTA_PATH_ORDERED
+                                                                : OTA_PATH_ROWS,
+                        .strategy = names[device->strategy],
+                        .why = device->why,
+                        .level = device->kernels->name,
+                        .ladder = device->ladder,
+                        .transposed = device->transposed,
+                        .rows = device->dense_rows,
+                        .columns = device->dense_columns,
+                        .stride = device->dense_stride,
+                        .padded_keys = device->stride,
+                        .algebra = &device->algebra,
+                        .kernels = device->kernels,
+                        .on_kernel = ota_device_is_on_kernel(device),
+                        .stored = device->strategy != OTA_STRATEGY_STREAMED};
 }
 
 void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }

@@ -6,18 +6,24 @@
 #include "backend/backend.h"
 #include "base/extrapolation.h"
 #include "kernels/kernels.h"
+#include "pack.h"
 #include "rows.h"
 
 static const double log2_e = 1.4426950408889634;
 
-/* How this backend walks the problem. */
+/* How this backend walks the problem. What holds for several of them is asked by ota_device_is_... below. */
 typedef enum ota_strategy {
-    OTA_STRATEGY_FUSED,   /* softmax on free columns from queries and keys: tiles, nothing n x m */
-    OTA_STRATEGY_CACHE,   /* the same for few queries: keys and values read where they lie */
-    OTA_STRATEGY_BLOCKS,  /* rows alone, a block of whole score rows per worker */
-    OTA_STRATEGY_ORDERED, /* rows in order, one worker per head (online) */
+    OTA_STRATEGY_FUSED, /* softmax on free columns from queries and keys: tiles, nothing n x m */
+    OTA_STRATEGY_FUSED_PAIRS, /* the same; heads of bf16 are multiplied as bf16 where their numbers allow it */
+    OTA_STRATEGY_CACHE,  /* the same for few queries: keys and values read where they lie */
+    OTA_STRATEGY_BLOCKS, /* rows alone, a block of whole score rows per worker */
+    OTA_STRATEGY_BLOCKS_IN_PLACE,  /* the same for few queries: nothing is packed */
+    OTA_STRATEGY_ORDERED,          /* rows in order, one worker per head (online) */
+    OTA_STRATEGY_ORDERED_IN_PLACE, /* the same for few queries: nothing is packed */
     OTA_STRATEGY_DENSE,   /* all scores of a head kept (coupled columns, transposed problem) */
-    OTA_STRATEGY_ROUNDS   /* rounds on exp(scores) of a head, the last with the output */
+    OTA_STRATEGY_ROUNDS,  /* rounds on exp(scores) of a head, the last with the output */
+    OTA_STRATEGY_LANES,   /* the same for small heads: as many at once as vectors have lanes */
+    OTA_STRATEGY_STREAMED /* the same, forming exp(scores) anew each round: nothing n x m is kept */
 } ota_strategy;
 
 enum {
@@ -32,8 +38,8 @@ typedef struct ota_packed_kv {
     void *values;            /* [keys][values_width] */
     int64_t *nonfinite_keys; /* keys whose values hold NaN or inf; their packed values are 0 */
     int64_t nonfinite_count;
-    uint32_t *key_pairs, *value_pairs; /* of plans with `pairs` */
-    bool paired;                       /* the head at work is multiplied as bf16 */
+    uint32_t *key_pairs, *value_pairs; /* of FUSED_PAIRS */
+    bool paired; /* the head at work is multiplied as bf16: found by its numbers, not by the plan */
 } ota_packed_kv;
 
 /* Scratch of one worker. */
@@ -71,7 +77,6 @@ typedef struct cpu_run {
     const ota_arrays *arrays;
     int64_t first_key_head; /* key head of packed 0 in this wave */
     int64_t packed_heads;
-    bool more_than_out;
 } cpu_run;
 
 /* A coupled head at work, ota_head.place. */
@@ -81,7 +86,6 @@ typedef struct ota_head_place {
     ota_packed_kv *packed;
     ota_head *head;
     int64_t batch, number, index; /* of the head; index of the workspace */
-    bool narrow;                  /* T = float */
     /* rounds on a kernel */
     double unit;       /* log2(e) / tau */
     double c;          /* what scores, or raw products, are multiplied by; a number of the type */
@@ -93,7 +97,7 @@ typedef struct ota_head_place {
 
 /* All scores of one head being solved. */
 typedef struct ota_head_workspace {
-    void *scores;  /* [dense_rows][dense_stride], T, or float where the plan is narrow */
+    void *scores;  /* [dense_rows][dense_stride], of the ladder (ota_device_score) */
     double *plan;  /* the same, f64, or NULL */
     void *line;    /* [dense_stride] T: one dense row of a transposed plan, or NULL */
     void *weights; /* [queries][stride] T: transposed plan, or NULL */
@@ -117,17 +121,8 @@ struct ota_device {
     const ota_kernels *kernels;
     ota_pool *pool; /* the plan's */
     ota_strategy strategy;
-    bool coupled; /* a solver finds the column potentials */
-    bool wide;    /* T = double, else float */
-    bool promoted;
-    bool narrow;   /* the stored scores are float although T is double */
-    bool mixed;    /* laid out for f64, heads are tried in f32 first */
-    bool leads;    /* to a tolerance rounds begin in f32 and end in f64 */
-    bool lanes;    /* rounds of small heads, as many at once as vectors have lanes */
-    bool streamed; /* rounds form their kernel anew, nothing n x m is kept */
-    bool in_place; /* few queries in row blocks or in order: nothing is packed */
-    bool pairs;    /* heads of bf16 are multiplied as bf16 where their numbers allow it */
-    bool transposed;
+    ota_ladder ladder; /* ends in f64: T = double and memory for it; else float */
+    bool transposed;   /* rows are keys, columns queries: true of no strategy but DENSE */
     int64_t values_width;
     int64_t group;  /* query heads per key head */
     int64_t stride; /* keys rounded up to 16 */
@@ -163,28 +158,59 @@ void ota_cpu_close(ota_device *device);
 
 /* Keys of one of at most OTA_CHUNKS pieces. */
 static inline int64_t ota_piece_keys(int64_t keys) {
-    const int64_t least = 512, share = (keys + OTA_CHUNKS - 1) / OTA_CHUNKS;
-    return share <= least ? least : (share + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL;
+    const int64_t least = 512, share = ota_int_ceil_div(keys, OTA_CHUNKS);
+    return share <= least ? least : ota_int_round_up(share, OTA_PANEL);
 }
 
 /* How many pieces that makes of the keys that exist. */
 static inline int64_t ota_pieces(int64_t keys) {
-    return (keys + ota_piece_keys(keys) - 1) / ota_piece_keys(keys);
+    return ota_int_ceil_div(keys, ota_piece_keys(keys));
+}
+
+/* Do rounds run on exp(scores)? */
+static inline bool ota_device_is_on_kernel(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_ROUNDS || device->strategy == OTA_STRATEGY_LANES ||
+           device->strategy == OTA_STRATEGY_STREAMED;
 }
 
 /* Do heads work in workspaces, on a matrix of queries x keys? */
 static inline bool ota_device_is_coupled(const ota_device *device) {
-    return device->strategy == OTA_STRATEGY_DENSE || device->strategy == OTA_STRATEGY_ROUNDS;
+    return device->strategy == OTA_STRATEGY_DENSE || ota_device_is_on_kernel(device);
+}
+
+static inline bool ota_device_is_fused(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_FUSED || device->strategy == OTA_STRATEGY_FUSED_PAIRS;
+}
+
+static inline bool ota_device_is_in_blocks(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_BLOCKS ||
+           device->strategy == OTA_STRATEGY_BLOCKS_IN_PLACE;
+}
+
+static inline bool ota_device_is_ordered(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_ORDERED ||
+           device->strategy == OTA_STRATEGY_ORDERED_IN_PLACE;
+}
+
+/* Are whole rows formed from keys and values where they lie, so that nothing is packed? */
+static inline bool ota_device_is_in_place(const ota_device *device) {
+    return device->strategy == OTA_STRATEGY_BLOCKS_IN_PLACE ||
+           device->strategy == OTA_STRATEGY_ORDERED_IN_PLACE;
+}
+
+/* Is T double? */
+static inline bool ota_device_is_wide(const ota_device *device) {
+    return ota_ladder_ends_f64(device->ladder);
 }
 
 /* Bytes of T. */
 static inline size_t ota_device_real(const ota_device *device) {
-    return device->wide ? sizeof(double) : sizeof(float);
+    return ota_device_is_wide(device) ? sizeof(double) : sizeof(float);
 }
 
 /* Bytes of a stored score. */
 static inline size_t ota_device_score(const ota_device *device) {
-    return device->wide && !device->narrow ? sizeof(double) : sizeof(float);
+    return device->ladder == OTA_LADDER_F64_ON_F32 ? sizeof(float) : ota_device_real(device);
 }
 
 #endif

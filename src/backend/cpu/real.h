@@ -13,6 +13,7 @@
 #include <float.h>
 
 #include "kernels/kernels.h"
+#include "pack.h"
 
 #if OTA_REAL_BITS == 32
 typedef float real;
@@ -25,6 +26,9 @@ typedef float real;
 typedef ota_kernels_f32_attend ota_attend_block;
 typedef ota_kernels_f32_lanes ota_lanes_block;
 typedef ota_kernels_f32_gradient ota_gradient_block;
+typedef ota_kernels_f32_round ota_round_operands;
+typedef ota_kernels_f32_powers ota_powers_operands;
+typedef ota_kernels_f32_slopes ota_slopes_operands;
 #elif OTA_REAL_BITS == 64
 typedef double real;
 #define WORD(name) name##_f64
@@ -36,6 +40,9 @@ typedef double real;
 typedef ota_kernels_f64_attend ota_attend_block;
 typedef ota_kernels_f64_lanes ota_lanes_block;
 typedef ota_kernels_f64_gradient ota_gradient_block;
+typedef ota_kernels_f64_round ota_round_operands;
+typedef ota_kernels_f64_powers ota_powers_operands;
+typedef ota_kernels_f64_slopes ota_slopes_operands;
 #else
 #error "OTA_REAL_BITS is 32 or 64"
 #endif

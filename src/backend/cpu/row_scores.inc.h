@@ -139,7 +139,7 @@ void WORD(ota_row_scores)(const ota_resolved *r, int64_t batch, int64_t head, in
                           .head = head,
                           .query = query,
                           .first = first,
-                          .count = end - first < PIECE ? end - first : PIECE,
+                          .count = ota_int_min(end - first, PIECE),
                           .s = row + (first - begin)};
         bool scaled = false;
         for (int t = 0; t < r->term_count; t++) {

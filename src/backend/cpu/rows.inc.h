@@ -111,17 +111,19 @@ static void entmax_row(const ota_row_parameters *parameters, const real *s, cons
     const double sink_x = has_sink ? (parameters->sink - shift) * k : 0.0;
     threshold_search search = threshold_begin(mu, power, (double)count + (has_sink ? 1.0 : 0.0));
     search.near = power < 2.0 ? 0.0 : threshold_near;
+    ota_powers_operands row = {
+        .s = s, .h = h, .count = count, .shift = (real)shift, .k = slope, .p = power};
     double first, second;
     do {
-        (void)KERNELS(parameters)
-            ->power_sums(s, h, count, (real)shift, slope, search.t, power, &first, &second);
+        row.t = search.t;
+        (void)KERNELS(parameters)->power_sums(&row, &first, &second);
         if (has_sink && sink_x > search.t) {
             first += power_of(sink_x - search.t, power);
             second += power_of(sink_x - search.t, power - 1.0);
         }
     } while (threshold_step(&search, first, second));
-    const double sum =
-        KERNELS(parameters)->powers(s, h, count, (real)shift, slope, search.t, power, (real)1, p);
+    row.t = search.t;
+    const double sum = KERNELS(parameters)->powers(&row, (real)1, p);
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
@@ -143,12 +145,13 @@ static int64_t approach(const ota_row_parameters *parameters, const real *s, int
     rough.power = power;
     rough.accuracy = 1.0e-6;
     rough.near = 1.0e-4;
+    ota_powers_operands row = {
+        .s = s, .count = count, .shift = (real)top, .k = (real)k, .p = rough.power};
     double first, second;
     int64_t above;
     do {
-        above = KERNELS(parameters)
-                    ->power_sums(s, NULL, count, (real)top, (real)k, rough.t, rough.power, &first,
-                                 &second);
+        row.t = rough.t;
+        above = KERNELS(parameters)->power_sums(&row, &first, &second);
         if (has_sink && sink_x > rough.t) {
             first += power_of(sink_x - rough.t, rough.power);
             second += power_of(sink_x - rough.t, rough.power - 1.0);
@@ -197,10 +200,12 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
     /* Where differences leave the range of a double, halves do not. */
     const double gain = fabs(top) > DBL_MAX / 4.0 ? 0.5 : 1.0, slope = k / gain;
     for (int64_t i = 0; i < left; i++) wide[i] = ((double)kept[i] * gain - top * gain) * slope;
+    ota_kernels_f64_powers row = {.s = wide, .k = 1.0, .p = power};
     double first, second;
     for (;;) {
-        const int64_t above = parameters->kernels->f64->power_sums(
-            wide, NULL, left, 0.0, 1.0, search.t, power, &first, &second);
+        row.count = left;
+        row.t = search.t;
+        const int64_t above = parameters->kernels->f64->power_sums(&row, &first, &second);
         if (has_sink && sink_x > search.t) {
             first += power_of(sink_x - search.t, power);
             second += power_of(sink_x - search.t, power - 1.0);
@@ -209,8 +214,9 @@ int64_t WORD(ota_row_entmax)(const ota_row_parameters *parameters, const real *s
         if (above < left - left / 4) left = drop_below(wide, room->where, left, search.low);
     }
     left = drop_below(wide, room->where, left, search.t);
-    const double sum =
-        parameters->kernels->f64->powers(wide, NULL, left, 0.0, 1.0, search.t, power, 1.0, wide);
+    row.count = left;
+    row.t = search.t;
+    const double sum = parameters->kernels->f64->powers(&row, 1.0, wide);
     found->sink = has_sink && sink_x > search.t ? power_of(sink_x - search.t, power) : 0.0;
     /* What rounding left of the threshold is spread in proportion, so that rows sum to mu. */
     const double factor = mu / (sum + found->sink);
@@ -343,9 +349,13 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
     }
     if (parameters->order > 1.0) {
         const double k = (parameters->order - 1.0) / parameters->tau;
-        found->mass = KERNELS(parameters)
-                          ->powers(s, h, count, (real)0, (real)k, -f * k,
-                                   1.0 / (parameters->order - 1.0), (real)1, p);
+        const ota_powers_operands row = {.s = s,
+                                         .h = h,
+                                         .count = count,
+                                         .k = (real)k,
+                                         .t = -f * k,
+                                         .p = 1.0 / (parameters->order - 1.0)};
+        found->mass = KERNELS(parameters)->powers(&row, (real)1, p);
         return;
     }
     const double shift = (double)(real)top;

@@ -78,8 +78,8 @@ static void piece_task(void *context, int64_t task, int worker_index) {
         for (b.first = 0; b.first < r->queries; b.first++) {
             int64_t begin, end;
             ota_row_range(r, batch, b.first, device->key_count, &begin, &end);
-            const int64_t low = begin > first ? begin : first;
-            const int64_t high = end < first + length ? end : first + length;
+            const int64_t low = ota_int_max(begin, first);
+            const int64_t high = ota_int_min(end, first + length);
             solve_piece(&b, piece_index(device, packed * device->group + k, b.first, piece), low,
                         high);
         }

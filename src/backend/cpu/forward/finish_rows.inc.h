@@ -14,7 +14,7 @@ void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, in
     const ota_array *values = &b->w->arrays->values;
     const int64_t most = readable(values) ? high - low : OTA_PANEL;
     for (int64_t at = low; at < high; at += most) {
-        const int64_t count = high - at < most ? high - at : most;
+        const int64_t count = ota_int_min(high - at, most);
         int64_t ld;
         const real *v =
             strip_of(values, b->batch, key_head_of(b), at, count, b->worker->strip, &ld);
@@ -52,7 +52,7 @@ static void apply_weights(const row_block *b, const real *p, int64_t stride, int
                           real *out) {
     const ota_device *device = b->w->device;
     const int64_t m = device->key_count, width = device->values_width;
-    if (device->in_place)
+    if (ota_device_is_in_place(device))
         apply_rows(b, 0, m, p, stride, rows, out);
     else
         KERNELS(device)->apply(p, stride, b->packed->values, width, rows, m, width, out, width);
@@ -134,7 +134,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
         memset(out + k * width, 0, (size_t)((last - k) * width) * sizeof *out);
         apply_weights(b, p + k * stride, stride, last - k, out + k * width);
     }
-    for (int64_t k = 0; device->in_place && k < rows; k++) {
+    for (int64_t k = 0; ota_device_is_in_place(device) && k < rows; k++) {
         real *row = out + k * width;
         if (found[k].nonfinite || all_finite(row, width)) continue;
         nonfinite[k] = !mend_row(b, p + k * stride, row);

@@ -10,10 +10,10 @@ static const double RAW_LEAST = 1.0e-30;
 
 /* Rows [first, last) of a chunk; a multiple of the fused block so that blocks never straddle chunks. */
 static inline void chunk_rows(int64_t rows, int64_t chunk, int64_t *first, int64_t *last) {
-    const int64_t share = (rows + OTA_CHUNKS - 1) / OTA_CHUNKS;
-    const int64_t step = (share + OTA_ROW_BLOCK - 1) / OTA_ROW_BLOCK * OTA_ROW_BLOCK;
-    *first = chunk * step < rows ? chunk * step : rows;
-    *last = *first + step < rows ? *first + step : rows;
+    const int64_t share = ota_int_ceil_div(rows, OTA_CHUNKS);
+    const int64_t step = ota_int_round_up(share, OTA_ROW_BLOCK);
+    *first = ota_int_min(chunk * step, rows);
+    *last = ota_int_min(*first + step, rows);
 }
 
 /* Chunks that have rows come first. */

@@ -17,19 +17,20 @@ static void list_row(const row_block *b, const ota_row_parameters *parameters, i
     const ota_row_room *room = &b->worker->keys;
     const real *kept = room->kept;
     const int64_t width = device->values_width;
-    end = begin < end ? end : begin;
+    end = ota_int_max(begin, end);
     const int64_t count = row_entmax(parameters, row + begin, end - begin, mu, room, found);
     const bool wants_out = ota_array_present(&w->arrays->out) && width > 0;
-    const real *values = device->in_place ? NULL : (const real *)packed->values + begin * width;
+    const bool in_place = ota_device_is_in_place(device);
+    const real *values = in_place ? NULL : (const real *)packed->values + begin * width;
     int64_t ld = width;
-    if (device->in_place && wants_out && readable(&w->arrays->values))
+    if (in_place && wants_out && readable(&w->arrays->values))
         values = strip_of(&w->arrays->values, b->batch, key_head_of(b), begin, 1, NULL, &ld);
     found->applied = 2 * count <= device->key_count && (values != NULL || !wants_out);
     if (found->applied && wants_out) {
         KERNELS(device)->apply_kept(kept, room->where, count, values, ld, width, out);
-        if (device->in_place) found->applied = all_finite(out, width);
+        if (in_place) found->applied = all_finite(out, width);
     }
-    if (found->applied && !w->more_than_out && packed->nonfinite_count == 0) return;
+    if (found->applied && !w->run->more_than_out && packed->nonfinite_count == 0) return;
     const real rest = found->nonfinite ? (real)NAN : (real)0;
     for (int64_t j = 0; j < device->key_count; j++) row[j] = rest;
     for (int64_t i = 0; i < count; i++) row[begin + room->where[i]] = kept[i];
@@ -189,17 +190,17 @@ static void row_task(void *context, int64_t index, int worker_index) {
     }
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
-    const bool fused = device->strategy == OTA_STRATEGY_FUSED;
-    const bool with_out = device->strategy == OTA_STRATEGY_BLOCKS;
+    const bool fused = ota_device_is_fused(device);
+    const bool with_out = ota_device_is_in_blocks(device);
     for (b.first = first; fused && b.first < last; b.first += OTA_ROW_BLOCK) {
         if (ota_run_interrupted(w->run)) return;
-        b.rows = b.first + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - b.first;
+        b.rows = ota_int_min(OTA_ROW_BLOCK, last - b.first);
         fuse_block(&b, status);
     }
-    for (b.first = first; (with_out || w->more_than_out) && b.first < last;
+    for (b.first = first; (with_out || w->run->more_than_out) && b.first < last;
          b.first += OTA_BLOCK_ROWS) {
         if (ota_run_interrupted(w->run)) return;
-        b.rows = b.first + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - b.first;
+        b.rows = ota_int_min(OTA_BLOCK_ROWS, last - b.first);
         solve_block(&b, with_out, status, receiver);
     }
 }
@@ -264,11 +265,11 @@ static void run_wave(cpu_run *w) {
     const bool decodes = device->strategy == OTA_STRATEGY_CACHE;
     if (decodes) decode_pieces(w);
     /* Weights and statistics of decoded queries still want packed keys. */
-    if (decodes ? w->more_than_out : !device->in_place)
+    if (decodes ? w->run->more_than_out : !ota_device_is_in_place(device))
         ota_parallel(device->pool, w->packed_heads, pack_task, w);
-    if (device->strategy == OTA_STRATEGY_ORDERED)
+    if (ota_device_is_ordered(device))
         ota_parallel(device->pool, parts, ordered_task, w);
-    else if (!decodes || w->more_than_out)
+    else if (!decodes || w->run->more_than_out)
         ota_parallel(device->pool, parts * OTA_CHUNKS, row_task, w);
     else
         memset(device->chunk_statuses, 0,
@@ -280,15 +281,13 @@ void WORD(ota_walk_rows)(ota_run *run) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     const ota_array *potential = &run->arrays->column_potential;
-    cpu_run walk = {
-        .run = run, .device = device, .arrays = run->arrays, .more_than_out = run->more_than_out};
+    cpu_run walk = {.run = run, .device = device, .arrays = run->arrays};
     cpu_run *w = &walk;
     const int64_t key_heads = r->batch * r->key_heads;
     for (int64_t first = 0; first < key_heads && !ota_run_interrupted(run);
          first += device->packed_count) {
         w->first_key_head = first;
-        w->packed_heads =
-            first + device->packed_count < key_heads ? device->packed_count : key_heads - first;
+        w->packed_heads = ota_int_min(device->packed_count, key_heads - first);
         run_wave(w);
         for (int64_t part = 0; part < w->packed_heads * device->group && !ota_run_interrupted(run);
              part++) {

@@ -88,16 +88,33 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     double *column = state->partial + chunk * state->padded_columns;
     const double k = log2_e / job->t;
     if (state->narrow) {
-        head->kernels->f32->rows_and_columns(
-            ota_row_at_f32(state->scores, state->stride, first), state->stride, last - first,
-            state->columns, state->potential, (float)k, (float)head->sink, head->mu + first,
-            state->shift + first, state->sum + first, column,
-            (float *)state->scratch + chunk * state->padded_columns);
+        head->kernels->f32->rows_and_columns(&(ota_kernels_f32_log_round){
+            .s = ota_row_at_f32(state->scores, state->stride, first),
+            .lds = state->stride,
+            .rows = last - first,
+            .columns = state->columns,
+            .h = state->potential,
+            .c = (float)k,
+            .sink = (float)head->sink,
+            .mass = head->mu + first,
+            .shift = state->shift + first,
+            .sum = state->sum + first,
+            .column = column,
+            .scratch = (float *)state->scratch + chunk * state->padded_columns});
     } else {
-        head->kernels->f64->rows_and_columns(
-            ota_row_at_f64(state->scores, state->stride, first), state->stride, last - first,
-            state->columns, state->potential, k, head->sink, head->mu + first, state->shift + first,
-            state->sum + first, column, (double *)state->scratch + chunk * state->padded_columns);
+        head->kernels->f64->rows_and_columns(&(ota_kernels_f64_log_round){
+            .s = ota_row_at_f64(state->scores, state->stride, first),
+            .lds = state->stride,
+            .rows = last - first,
+            .columns = state->columns,
+            .h = state->potential,
+            .c = k,
+            .sink = head->sink,
+            .mass = head->mu + first,
+            .shift = state->shift + first,
+            .sum = state->sum + first,
+            .column = column,
+            .scratch = (double *)state->scratch + chunk * state->padded_columns});
     }
     for (int64_t i = first; i < last; i++) {
         /* A row without a key has the sink alone, or nothing. */

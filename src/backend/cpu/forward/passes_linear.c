@@ -90,15 +90,27 @@ static void form_chunk(void *context, int64_t chunk, int worker) {
     }
     int64_t lost;
     if (state->narrow) {
-        lost = head->kernels->f32->kernel_form(ota_row_at_f32(state->scores, stride, first), stride,
-                                               count, state->columns, state->absorbed_f + first,
-                                               state->potential, (float)k,
-                                               (float *)state->kernel + first * stride, stride);
+        lost = head->kernels->f32->kernel_form(
+            &(ota_kernels_f32_kernel){.s = ota_row_at_f32(state->scores, stride, first),
+                                      .lds = stride,
+                                      .rows = count,
+                                      .columns = state->columns,
+                                      .f = state->absorbed_f + first,
+                                      .h = state->potential,
+                                      .c = (float)k,
+                                      .kernel = (float *)state->kernel + first * stride,
+                                      .ldk = stride});
     } else {
-        lost = head->kernels->f64->kernel_form(ota_row_at_f64(state->scores, stride, first), stride,
-                                               count, state->columns, state->absorbed_f + first,
-                                               state->potential, k,
-                                               (double *)state->kernel + first * stride, stride);
+        lost = head->kernels->f64->kernel_form(
+            &(ota_kernels_f64_kernel){.s = ota_row_at_f64(state->scores, stride, first),
+                                      .lds = stride,
+                                      .rows = count,
+                                      .columns = state->columns,
+                                      .f = state->absorbed_f + first,
+                                      .h = state->potential,
+                                      .c = k,
+                                      .kernel = (double *)state->kernel + first * stride,
+                                      .ldk = stride});
     }
     for (int64_t i = first; i < last; i++) {
         state->scaled_sink[i] =
@@ -142,12 +154,26 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
     if (state->narrow) {
         head->kernels->f32->linear_round(
-            ota_row_at_f32(state->kernel, state->stride, first), state->stride, last - first,
-            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
+            &(ota_kernels_f32_round){.kernel = ota_row_at_f32(state->kernel, state->stride, first),
+                                     .ldk = state->stride,
+                                     .rows = last - first,
+                                     .columns = state->columns,
+                                     .v = state->scaling,
+                                     .mass = head->mu + first,
+                                     .sink = sink,
+                                     .u = state->u + first,
+                                     .column = column});
     } else {
         head->kernels->f64->linear_round(
-            ota_row_at_f64(state->kernel, state->stride, first), state->stride, last - first,
-            state->columns, state->scaling, head->mu + first, sink, state->u + first, column);
+            &(ota_kernels_f64_round){.kernel = ota_row_at_f64(state->kernel, state->stride, first),
+                                     .ldk = state->stride,
+                                     .rows = last - first,
+                                     .columns = state->columns,
+                                     .v = state->scaling,
+                                     .mass = head->mu + first,
+                                     .sink = sink,
+                                     .u = state->u + first,
+                                     .column = column});
     }
     for (int64_t i = first; i < last; i++) {
         head->f[i] =

@@ -28,7 +28,7 @@ void dot_keys(const cpu_run *w, ota_worker *worker, int64_t batch, int64_t key_h
     const ota_array *keys = &device->resolved->problem.keys;
     const int64_t most = readable(keys) ? high - low : OTA_PANEL;
     for (int64_t at = low; at < high; at += most) {
-        const int64_t count = high - at < most ? high - at : most;
+        const int64_t count = ota_int_min(high - at, most);
         int64_t ld;
         const real *k = strip_of(keys, batch, key_head, at, count, worker->strip, &ld);
         KERNELS(device)->dots(query, k, ld, count, device->resolved->width, to + (at - low));
@@ -58,7 +58,7 @@ void pack_kv(cpu_run *w, ota_packed_kv *packed, int64_t batch, int64_t key_head)
     packed->nonfinite_count = 0;
     packed->paired = ota_wants_pairs(w, batch, key_head);
     if (packed->paired) ota_pack_pairs(w, packed, batch, key_head);
-    if (!r->from_matrix && (!packed->paired || w->more_than_out)) {
+    if (!r->from_matrix && (!packed->paired || w->run->more_than_out)) {
         pack_keys(&r->problem.keys, batch, key_head, device->key_count, packed->packed_keys);
     }
     if (!packed->paired) pack_values(w, packed, batch, key_head);
@@ -78,7 +78,7 @@ void raw_rows(const row_block *b, int64_t *begin, int64_t *end, real *to, int64_
     low = low < high ? low / OTA_PANEL * OTA_PANEL : 0;
     if (r->from_matrix) {
         pack_rows(&r->problem.scores, batch, head, first, rows, to, stride);
-    } else if (high > low && device->in_place) {
+    } else if (high > low && ota_device_is_in_place(device)) {
         real *queries = worker->queries;
         pack_rows(&r->problem.queries, batch, head, first, rows, queries, r->width);
         for (int64_t k = 0; k < rows; k++)

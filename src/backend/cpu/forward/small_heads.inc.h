@@ -188,7 +188,7 @@ static bool lane_leave(const lane_group *g, int64_t lane) {
         .row_error = g->more ? 0.0 : row_error, /* finish_rows adds it up */
         .column_error = error / at->mass};
     status->temperature_reached = at->tau;
-    status->promoted = device->promoted;
+    status->promoted = ota_ladder_promotes(device->ladder, device->resolved->type);
     status->small = true;
     lane_finish(g, at, (real *)workspace->heads + lane * g->stride, mu, found, status);
     for (int64_t j = 0; j < r->keys && g->columns; j++) {
@@ -226,10 +226,7 @@ static void lane_enter(lane_group *g, int64_t first, int64_t count) {
 
 /* Group `index` of the heads; `left` says which of them the lanes did not carry. */
 void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool *left) {
-    cpu_run walk = {.run = run,
-                    .device = run->device,
-                    .arrays = run->arrays,
-                    .more_than_out = run->more_than_out};
+    cpu_run walk = {.run = run, .device = run->device, .arrays = run->arrays};
     cpu_run *w = &walk;
     ota_device *device = w->device;
     const ota_resolved *r = device->resolved;
@@ -237,7 +234,7 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
     const ota_settings *s = &r->settings;
     const int64_t lanes = KERNELS(device)->lanes, first = index * lanes,
                   pairs = r->queries * r->keys;
-    const int64_t rest = r->batch * r->heads - first, count = rest < lanes ? rest : lanes;
+    const int64_t rest = r->batch * r->heads - first, count = ota_int_min(rest, lanes);
     const ota_lanes *workspace = &device->workspaces[place_index].lanes;
     real tolerance[OTA_LANES_MOST];
     lane_group g = {.w = w,
@@ -245,7 +242,7 @@ void WORD(ota_run_small)(ota_run *run, int64_t index, int64_t place_index, bool 
                     .packed = &device->packed_heads[place_index],
                     .worker = &device->workers[place_index],
                     .lanes = lanes,
-                    .stride = (pairs + 15) / 16 * 16,
+                    .stride = ota_int_round_up(pairs, 16),
                     .weighed = ota_array_present(&r->problem.row_mass) ||
                                ota_array_present(&r->problem.column_mass),
                     .terms = r->row_terms || r->support_count > 0,

@@ -38,10 +38,16 @@ static void turn_rows(ota_head_place *place, int64_t chunk, int64_t first, int64
     const ota_device *device = place->run.device;
     const ota_head_workspace *workspace = place->workspace;
     const int64_t stride = device->dense_stride;
-    KERNELS(device)->linear_round(kernel, stride, rows, stride, workspace->bias,
-                                  workspace->mu + first,
-                                  place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
-                                  workspace->u + first, column_part(place, chunk));
+    KERNELS(device)->linear_round(&(ota_round_operands){
+        .kernel = kernel,
+        .ldk = stride,
+        .rows = rows,
+        .columns = stride,
+        .v = workspace->bias,
+        .mass = workspace->mu + first,
+        .sink = place->head->sink > -INFINITY ? workspace->sinks + first : NULL,
+        .u = workspace->u + first,
+        .column = column_part(place, chunk)});
     const double lift = ldexp(1.0, REAL_LIFT);
     bool lost = false;
     for (int64_t i = first; i < first + rows; i++) {
@@ -173,8 +179,9 @@ static void form_block(ota_head_place *place, ota_worker *worker, int64_t chunk,
 /* Where the block of a chunk that begins at row `at` lies. */
 static real *block_of(const ota_head_place *place, const ota_worker *worker, int64_t at) {
     const ota_device *device = place->run.device;
-    return device->streamed ? worker->block
-                            : (real *)place->workspace->scores + at * device->dense_stride;
+    return device->strategy == OTA_STRATEGY_STREAMED
+               ? worker->block
+               : (real *)place->workspace->scores + at * device->dense_stride;
 }
 
 static void form_kernel(void *context, int64_t chunk, int worker_index) {
@@ -195,7 +202,7 @@ static void form_kernel(void *context, int64_t chunk, int worker_index) {
             (ota_score_range){.low = INFINITY, .high = -INFINITY, .least = device->resolved->keys};
     }
     for (int64_t at = first; at < last; at += step) {
-        const int64_t rows = at + step < last ? step : last - at;
+        const int64_t rows = ota_int_min(step, last - at);
         real *to = block_of(place, worker, at);
         form_block(place, worker, chunk, at, rows, to);
         turn_rows(place, chunk, at, rows, to);
@@ -263,11 +270,12 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
     if (first == last) return;
     memset(column_part(place, chunk), 0, (size_t)stride * sizeof(double));
     for (int64_t at = first; at < last; at += step) {
-        const int64_t rows = at + step < last ? step : last - at;
+        const int64_t rows = ota_int_min(step, last - at);
         ota_row_found found[OTA_ROW_BLOCK];
         ota_worker *worker = &device->workers[worker_index];
         real *p = block_of(place, worker, at);
-        if (device->streamed) form_block(place, worker, chunk, at, rows, p);
+        if (device->strategy == OTA_STRATEGY_STREAMED)
+            form_block(place, worker, chunk, at, rows, p);
         if (!place->head->kernel.met) turn_rows(place, chunk, at, rows, p);
         real *placed = coupling_in_place(w, place->batch, place->number, at);
         real *to = placed != NULL ? placed : p;
@@ -347,7 +355,8 @@ void WORD(ota_kernel_round)(ota_head *head, bool form) {
     if (form) begin_rounds(place);
     atomic_store(&place->lost, false);
     ota_parallel(device->pool, live_chunks(device->resolved->queries),
-                 form || device->streamed ? form_kernel : turn_chunk, place);
+                 form || device->strategy == OTA_STRATEGY_STREAMED ? form_kernel : turn_chunk,
+                 place);
     gather_columns(place);
     kernel->lost = atomic_load(&place->lost);
     kernel->infeasible = atomic_load(&place->infeasible);

@@ -15,7 +15,7 @@ static void form_task(void *context, int64_t chunk, int worker_index) {
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         const row_block rows_at = block_at(place, worker, at, rows);
         if (!device->transposed) {
             form_rows(&rows_at, scores + at * device->dense_stride, device->dense_stride);
@@ -98,7 +98,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
         return;
     }
     const real *row = (const real *)place->workspace->scores + i * device->dense_stride;
-    const real *bias = device->coupled ? place->workspace->bias : NULL;
+    const real *bias = device->layout.coupled ? place->workspace->bias : NULL;
     if (d->final_update == OTA_FINAL_POTENTIALS) {
         row_weights(parameters, row, bias, m, d->f[i], to, found);
         return;
@@ -141,7 +141,7 @@ static bool emit_matched(const ota_head_place *place, real *out, int64_t first, 
     const cpu_run *w = &place->run;
     const ota_head *d = place->head;
     const int64_t width = w->device->values_width;
-    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->more_than_out ||
+    if (d->final_update != OTA_FINAL_MATCH || w->device->transposed || w->run->more_than_out ||
         place->packed->nonfinite_count > 0 || w->device->resolved->problem.dropout > 0.0)
         return false;
     const real *values = place->packed->values;
@@ -174,7 +174,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     int64_t first, last;
     chunk_rows(device->resolved->queries, chunk, &first, &last);
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         ota_row_found found[OTA_BLOCK_ROWS];
         double mu[OTA_BLOCK_ROWS];
         real *p = worker->scores;

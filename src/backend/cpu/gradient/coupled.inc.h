@@ -128,7 +128,7 @@ void slopes_task(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     for (int64_t i = first; i < last; i += rows) {
         double mean[OTA_BLOCK_ROWS] = {0};
-        rows = last - i < OTA_BLOCK_ROWS ? last - i : OTA_BLOCK_ROWS;
+        rows = ota_int_min(last - i, OTA_BLOCK_ROWS);
         load_rows(job, w, i, rows, true);
         form_tile(job, w, i, rows, 0, m, stride);
         form_upstream(job, w, i, rows, 0, m, stride);
@@ -148,8 +148,16 @@ void slopes_task(void *context, int64_t chunk, int worker) {
             real *column = slopes_of(job, 0) + i + k;
             for (int64_t j = 0; j < m; j++) column[j * device->dense_stride] = slope[j];
         }
-        KERNELS(device)->slope_columns(block, step, w->upstream, stride, rows, m, mean,
-                                       OTA_OFFSET_SHARE, right, scale);
+        KERNELS(device)->slope_columns(&(ota_slopes_operands){.w = block,
+                                                              .ldw = step,
+                                                              .u = w->upstream,
+                                                              .ldu = stride,
+                                                              .rows = rows,
+                                                              .columns = m,
+                                                              .mean = mean,
+                                                              .share = OTA_OFFSET_SHARE,
+                                                              .right = right,
+                                                              .size = scale});
     }
 }
 

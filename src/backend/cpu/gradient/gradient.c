@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
@@ -28,8 +25,9 @@ static void take_strip(ota_device *device, ota_strip *strip) {
     const size_t real = ota_device_real(device);
     const int64_t stride = strip_stride(device);
     const int64_t blocks = (r->queries + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS;
-    const int64_t room = most(1, ELEMENTS / (stride * OTA_BLOCK_ROWS));
-    const int64_t rows = OTA_BLOCK_ROWS * least(most(1, blocks), least(room, MOST_BLOCKS));
+    const int64_t room = ota_int_max(1, ELEMENTS / (stride * OTA_BLOCK_ROWS));
+    const int64_t rows =
+        OTA_BLOCK_ROWS * ota_int_min(ota_int_max(1, blocks), ota_int_min(room, MOST_BLOCKS));
     strip->rows = rows;
     strip->stride = stride;
     strip->weights = take(a, rows, stride, real);
@@ -54,7 +52,7 @@ static void take_worker(ota_device *device, ota_backward_worker *w) {
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
     w->slope = ota_arena_take(a, (size_t)device->stride, real);
-    w->product = take(a, OTA_KEY_TILE, most(r->width, device->values_width + 1), real);
+    w->product = take(a, OTA_KEY_TILE, ota_int_max(r->width, device->values_width + 1), real);
     w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
     w->gradients = take(a, OTA_ROW_BLOCK, device->values_width + 1, real);
     w->line = ota_arena_take(a, (size_t)device->stride, real);
@@ -64,9 +62,8 @@ static void take_worker(ota_device *device, ota_backward_worker *w) {
 static int walkers(const ota_device *device) {
     enum { MOST_PAIRS = 1 << 18 };
     const ota_resolved *r = device->resolved;
-    const bool small = r->queries <= MOST_PAIRS / most(1, r->keys);
-    if (device->strategy == OTA_STRATEGY_FUSED || !small ||
-        r->batch * r->key_heads < device->worker_count)
+    const bool small = r->queries <= MOST_PAIRS / ota_int_max(1, r->keys);
+    if (ota_device_is_fused(device) || !small || r->batch * r->key_heads < device->worker_count)
         return 1;
     return device->worker_count;
 }
@@ -74,9 +71,8 @@ static int walkers(const ota_device *device) {
 /* Plain fixed rounds of a head are reversed on the kernel that forward stores. */
 static int64_t kernel_width(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    if (device->strategy != OTA_STRATEGY_ROUNDS || !r->settings.fixed ||
-        device->values_width == 0 || r->settings.rounds > OTA_KERNEL_ROUNDS ||
-        r->problem.dropout > 0.0)
+    if (!ota_device_is_on_kernel(device) || !r->settings.fixed || device->values_width == 0 ||
+        r->settings.rounds > OTA_KERNEL_ROUNDS || r->problem.dropout > 0.0)
         return 0;
     return device->values_width + ota_kernel_dimensions(r->settings.rounds);
 }
@@ -125,15 +121,15 @@ static void lay_out(ota_device *device, ota_arena *a, int walker_count,
 static ota_place_memory memory(const ota_device *device, int64_t place) {
     if (!ota_device_is_coupled(device)) return (ota_place_memory){.matrix = NULL};
     const ota_head_workspace *workspace = &device->workspaces[place];
-    return (ota_place_memory){.matrix = device->wide ? workspace->scores : NULL,
+    return (ota_place_memory){.matrix = ota_device_is_wide(device) ? workspace->scores : NULL,
                               .plan = workspace->plan,
                               .workspace = workspace->solver_memory};
 }
 
 static const char *describe(const ota_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
-    if (ota_device_is_coupled(device) || device->strategy == OTA_STRATEGY_ORDERED ||
-        device->strategy == OTA_STRATEGY_FUSED)
+    if (ota_device_is_coupled(device) || ota_device_is_ordered(device) ||
+        ota_device_is_fused(device))
         return NULL;
     return device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
                                                 : "closed form, strips of rows";
@@ -154,14 +150,13 @@ static void walk_strips(ota_backward_job *job, ota_gradient_task *rows, ota_grad
     const ota_device *device = job->device;
     const ota_resolved *r = device->resolved;
     const int64_t step = job->space->own->strip.rows;
-    const int64_t tiles = (r->keys + OTA_KEY_TILE - 1) / OTA_KEY_TILE;
+    const int64_t tiles = ota_int_ceil_div(r->keys, OTA_KEY_TILE);
     for (int64_t first = 0; first < r->queries; first += step) {
         const int64_t left = r->queries - first;
         job->strip_first = first;
-        job->strip_rows = left < step ? left : step;
+        job->strip_rows = ota_int_min(left, step);
         if (ota_interrupted(&r->settings) != OTA_OK) return;
-        ota_parallel(device->pool, (job->strip_rows + OTA_BLOCK_ROWS - 1) / OTA_BLOCK_ROWS, rows,
-                     job);
+        ota_parallel(device->pool, ota_int_ceil_div(job->strip_rows, OTA_BLOCK_ROWS), rows, job);
         if (keys != NULL) ota_parallel(device->pool, tiles, keys, job);
     }
 }
@@ -204,7 +199,7 @@ static void put_tile(void *context, int64_t tile, int worker) {
     const ota_backward_job *job = context;
     const ota_backward_space *s = job->space;
     const int64_t keys = job->resolved->keys, from = tile * OTA_KEY_TILE;
-    const int64_t count = keys - from < OTA_KEY_TILE ? keys - from : OTA_KEY_TILE;
+    const int64_t count = ota_int_min(keys - from, OTA_KEY_TILE);
     const struct {
         const ota_array *to;
         const double *sum;

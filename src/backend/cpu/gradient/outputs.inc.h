@@ -23,7 +23,7 @@ static double through_softcap(const real *z, int64_t count, bool wanted, real *g
     enum { PIECE = 128 };
     double along = 0.0;
     for (int64_t first = 0; first < count; first += PIECE) {
-        const int64_t here = count - first < PIECE ? count - first : PIECE;
+        const int64_t here = ota_int_min(count - first, PIECE);
         real bent[PIECE], left[PIECE], *g = gradient + first;
         softcap_row(z + first, here, bent, left);
         for (int64_t j = 0; wanted && j < here; j++) {
@@ -357,7 +357,7 @@ void rows_task(void *context, int64_t block, int worker) {
     ota_strip *strip = &space->own->strip;
     const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
     const int64_t left = r->queries - first, stride = strip->stride;
-    const int64_t rows = left < OTA_BLOCK_ROWS ? left : OTA_BLOCK_ROWS;
+    const int64_t rows = ota_int_min(left, OTA_BLOCK_ROWS);
     const int64_t index = (job->batch * r->heads + job->head) * r->queries;
     int64_t low, high;
     if (ota_interrupted(&r->settings) != OTA_OK) return;
@@ -451,7 +451,7 @@ void keys_task(void *context, int64_t tile, int worker) {
     const ota_strip *strip = &space->own->strip;
     const ota_backward_worker *w = &space->own->workers[worker];
     const int64_t from = tile * OTA_KEY_TILE;
-    const int64_t to = from + OTA_KEY_TILE < r->keys ? from + OTA_KEY_TILE : r->keys;
+    const int64_t to = ota_int_min(from + OTA_KEY_TILE, r->keys);
     if (ota_interrupted(&r->settings) != OTA_OK) return;
     if (ota_array_present(&job->want->keys) && r->width > 0) {
         add_lists(job, strip->slopes, strip->queries, r->width, from, to, space->own->keys_sum);

@@ -15,7 +15,7 @@ static void pack_tile(void *context, int64_t tile, int worker) {
     const ota_resolved *r = device->resolved;
     const ota_packed_kv *packed = packed_of(job);
     const int64_t from = tile * OTA_KEY_TILE, left = r->keys - from, width = device->values_width;
-    const int64_t count = left < OTA_KEY_TILE ? left : OTA_KEY_TILE;
+    const int64_t count = ota_int_min(left, OTA_KEY_TILE);
     ota_backward_space *s = job->space;
     (void)worker;
     if (!job->keep_sums)
@@ -158,9 +158,14 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int6
     }
     if (job->parameters.order > 1.0) {
         const double k = (job->parameters.order - 1.0) / tau;
-        (void)KERNELS(job->device)
-            ->powers(s, h, count, (real)top, (real)k, (-f - top) * k,
-                     1.0 / (job->parameters.order - 1.0), (real)1, p);
+        const ota_powers_operands row = {.s = s,
+                                         .h = h,
+                                         .count = count,
+                                         .shift = (real)top,
+                                         .k = (real)k,
+                                         .t = (-f - top) * k,
+                                         .p = 1.0 / (job->parameters.order - 1.0)};
+        (void)KERNELS(job->device)->powers(&row, (real)1, p);
         return;
     }
     if (fabs(top) > (double)REAL_MAX / 4.0 || tau > (double)REAL_MAX / 1.0e6 || tau < TAU_MIN) {

@@ -44,10 +44,16 @@ static void turn_rows(const ota_backward_job *job, int64_t chunk, int64_t first,
     ota_backward_space *space = job->space;
     const ota_kernel_view *rounds = &space->kernel;
     double *u = rounds->u + space->kernel.at * rounds->row_lane + first;
-    KERNELS(device)->linear_round(kernel_row(job, first), device->dense_stride, rows,
-                                  device->resolved->keys, space->own->bias, space->dense[0] + first,
-                                  job->parameters.sink > -INFINITY ? space->top + first : NULL, u,
-                                  space->partial[0] + chunk * space->lane);
+    KERNELS(device)->linear_round(
+        &(ota_round_operands){.kernel = kernel_row(job, first),
+                              .ldk = device->dense_stride,
+                              .rows = rows,
+                              .columns = device->resolved->keys,
+                              .v = space->own->bias,
+                              .mass = space->dense[0] + first,
+                              .sink = job->parameters.sink > -INFINITY ? space->top + first : NULL,
+                              .u = u,
+                              .column = space->partial[0] + chunk * space->lane});
     for (int64_t k = 0; k < rows; k++) u[k] = ldexp(u[k], REAL_LIFT);
 }
 
@@ -69,7 +75,7 @@ void form_kernel(void *context, int64_t chunk, int worker) {
     ota_adjoint_rows(r->queries, chunk, &first, &last);
     w.raw = NULL;
     for (int64_t at = first; at < last; at += OTA_BLOCK_ROWS) {
-        const int64_t rows = at + OTA_BLOCK_ROWS < last ? OTA_BLOCK_ROWS : last - at;
+        const int64_t rows = ota_int_min(OTA_BLOCK_ROWS, last - at);
         w.scores = kernel_row(job, at);
         load_rows(job, &w, at, rows, true);
         form_tile(job, &w, at, rows, 0, r->keys, device->dense_stride);
@@ -102,9 +108,15 @@ void reverse(void *context, int64_t chunk, int worker) {
     int64_t first, last;
     ota_adjoint_rows(device->resolved->queries, chunk, &first, &last);
     clear_part(job, 0, chunk);
-    KERNELS(device)->linear_reverse(kernel_row(job, first), device->dense_stride, last - first,
-                                    device->resolved->keys, space->own->bias, space->a + first,
-                                    space->f + first, space->partial[0] + chunk * space->lane);
+    KERNELS(device)->linear_reverse(
+        &(ota_round_operands){.kernel = kernel_row(job, first),
+                              .ldk = device->dense_stride,
+                              .rows = last - first,
+                              .columns = device->resolved->keys,
+                              .v = space->own->bias,
+                              .mass = space->a + first,
+                              .u = space->f + first,
+                              .column = space->partial[0] + chunk * space->lane});
 }
 
 /* P of a block of rows, and beside dL/dout their a. */
@@ -115,8 +127,7 @@ void advantages(void *context, int64_t block, int worker) {
     ota_backward_space *space = job->space;
     ota_strip *strip = &space->own->strip;
     const int64_t at = block * OTA_BLOCK_ROWS, first = job->strip_first + at;
-    const int64_t rows =
-        job->strip_rows - at < OTA_BLOCK_ROWS ? job->strip_rows - at : OTA_BLOCK_ROWS;
+    const int64_t rows = ota_int_min(job->strip_rows - at, OTA_BLOCK_ROWS);
     const int64_t width = device->values_width, stride = strip->stride;
     const bool given = job->want->solved != 0 && ota_array_present(&job->arrays->out);
     const ota_backward_worker w = worker_at(job, worker, at);
@@ -151,7 +162,7 @@ void last_keys(void *context, int64_t tile, int worker) {
     const ota_backward_space *space = job->space;
     const int64_t width = job->device->values_width + 1, from = tile * OTA_KEY_TILE;
     const int64_t left = job->device->resolved->keys - from;
-    const int64_t to = from + (left < OTA_KEY_TILE ? left : OTA_KEY_TILE);
+    const int64_t to = from + ota_int_min(left, OTA_KEY_TILE);
     double *sum = space->own->kernel_sum;
     if (job->strip_first == 0)
         memset(sum + from * width, 0, (size_t)((to - from) * width) * sizeof *sum);

@@ -85,9 +85,6 @@ void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t a
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
     size_t count;
     if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
@@ -100,7 +97,8 @@ static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes)
 /* Few enough that a unit is worth a thread's while, enough for the threads of a workstation. */
 static int64_t cuts_of(const ota_resolved *r) {
     enum { MOST_CUTS = 16, LEAST_ROWS = 2 * OTA_ROW_BLOCK };
-    return most(1, least(MOST_CUTS, least(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
+    return ota_int_max(
+        1, ota_int_min(MOST_CUTS, ota_int_min(r->queries / LEAST_ROWS, r->keys / OTA_KEY_TILE)));
 }
 
 static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bool coupled) {
@@ -115,7 +113,7 @@ static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bo
     workspace->begin = ota_arena_take(a, (size_t)n, sizeof *workspace->begin);
     workspace->end = ota_arena_take(a, (size_t)n, sizeof *workspace->end);
     workspace->queries_sum = take(a, n, width, number);
-    if (device->pairs) {
+    if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
         workspace->queries_left = take(a, n, depth, pair);
@@ -142,8 +140,11 @@ static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
     const size_t real = ota_device_real(device);
     int64_t first, last;
     ota_tile_piece(r->queries, cuts, OTA_TILE_ROWS, 0, &first, &last);
-    w->scratch = ota_arena_take(
-        a, (size_t)OTA_GRADIENT_SCRATCH + (device->pairs ? OTA_PAIRS_GRADIENT : 0), real);
+    w->scratch =
+        ota_arena_take(a,
+                       (size_t)OTA_GRADIENT_SCRATCH +
+                           (device->strategy == OTA_STRATEGY_FUSED_PAIRS ? OTA_PAIRS_GRADIENT : 0),
+                       real);
     w->queries_grad = take(a, last - first, r->width, real);
     w->keys_grad = take(a, OTA_KEY_TILE, r->width, real);
     w->values_grad = take(a, OTA_KEY_TILE, device->values_width, real);
@@ -156,13 +157,13 @@ struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int w
     const bool coupled = ota_device_is_coupled(device) && !device->transposed && !r->from_matrix &&
                          r->problem.regulariser == OTA_SOFTMAX && !r->settings.fixed &&
                          ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_LEADING;
-    if (device->strategy != OTA_STRATEGY_FUSED && !coupled) return NULL;
+    if (!ota_device_is_fused(device) && !coupled) return NULL;
     struct ota_tile_space *space = ota_arena_take(a, 1, sizeof *space);
     ota_tile_workspace *workspaces = ota_arena_take(a, workers, sizeof *workspaces);
     ota_tile_worker *scratch = ota_arena_take(a, workers, sizeof *scratch);
     const int64_t cuts = cuts_of(device->resolved);
     const int64_t workspace_count =
-        coupled ? walkers : least(device->worker_count, device->packed_count);
+        coupled ? walkers : ota_int_min(device->worker_count, device->packed_count);
     for (int64_t k = 0; k < workspace_count; k++) {
         ota_tile_workspace workspace = {0};
         take_workspace(device, &workspace, coupled);
@@ -226,7 +227,8 @@ static bool has_one_part(const tile_run *run) {
     const ota_gradients *want = run->want;
     const ota_array *const all[] = {&want->queries, &want->keys, &want->values};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
-        if (ota_array_present(all[k]) && all[k]->type != (run->device->wide ? OTA_F64 : OTA_F32))
+        if (ota_array_present(all[k]) &&
+            all[k]->type != (ota_device_is_wide(run->device) ? OTA_F64 : OTA_F32))
             return false;
     }
     return r->heads == r->key_heads && run->space->cuts == 1 && r->keys > 0 &&
@@ -243,18 +245,18 @@ static void run_key_head(tile_run *run, int64_t index, int workspace) {
                    .packed = &device->packed_heads[workspace],
                    .batch = index / r->key_heads,
                    .key_head = index % r->key_heads,
-                   .wide = device->wide,
+                   .wide = ota_device_is_wide(device),
                    .direct = has_one_part(run)};
     h.paired = wants_pairs(run, h.batch, h.key_head);
     tasks_of(h.wide)->place_keys(&h);
-    ota_parallel(device->pool, 2, tasks_of(device->wide)->pack, &h);
+    ota_parallel(device->pool, 2, tasks_of(ota_device_is_wide(device))->pack, &h);
     if (!h.direct) {
         clear(h.workspace->keys_sum, r->keys, r->width);
         clear(h.workspace->values_sum, r->keys, device->values_width);
     }
     for (int64_t k = 0; k < group && ota_interrupted(&r->settings) == OTA_OK; k++) {
         h.head = h.key_head * group + k;
-        run_query_head(&h, tasks_of(device->wide)->rows);
+        run_query_head(&h, tasks_of(ota_device_is_wide(device))->rows);
     }
     if (h.direct) return;
     put_sum(&run->want->keys, h.batch, h.key_head, h.workspace->keys_sum);
@@ -303,7 +305,8 @@ ota_status ota_tiles_run(ota_backward_job *job) {
                              ota_array_present(&arrays->lse)};
     const ota_array *const arrays_of[] = {&arrays->out, &want->out_grad, &want->queries,
                                           &want->keys, &want->values};
-    run.pairs = device->pairs && run.given && !ota_array_present(&r->problem.row_mass);
+    run.pairs = device->strategy == OTA_STRATEGY_FUSED_PAIRS && run.given &&
+                !ota_array_present(&r->problem.row_mass);
     for (size_t k = 0; k < sizeof arrays_of / sizeof arrays_of[0]; k++)
         run.pairs &= !ota_array_present(arrays_of[k]) || arrays_of[k]->type == OTA_BF16;
     const int64_t heads = r->batch * r->key_heads;

@@ -44,11 +44,11 @@ struct ota_tile_space {
 /* Rows or keys [first, last) of a piece; whole blocks of `block`, dealt evenly, the first piece has the most. */
 static inline void ota_tile_piece(int64_t count, int64_t cuts, int64_t block, int64_t piece,
                                   int64_t *first, int64_t *last) {
-    const int64_t blocks = (count + block - 1) / block;
-    const int64_t from = (piece * blocks + cuts - 1) / cuts * block;
-    const int64_t to = ((piece + 1) * blocks + cuts - 1) / cuts * block;
-    *first = from < count ? from : count;
-    *last = to < count ? to : count;
+    const int64_t blocks = ota_int_ceil_div(count, block);
+    const int64_t from = ota_int_ceil_div(piece * blocks, cuts) * block;
+    const int64_t to = ota_int_ceil_div((piece + 1) * blocks, cuts) * block;
+    *first = ota_int_min(from, count);
+    *last = ota_int_min(to, count);
 }
 
 typedef struct tile_run {

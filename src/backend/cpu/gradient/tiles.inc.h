@@ -208,7 +208,7 @@ static void rows_task(void *context, int64_t piece, int worker) {
     int64_t first, last;
     ota_tile_piece(r->queries, h->run->space->cuts, OTA_TILE_ROWS, piece, &first, &last);
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
-        const int64_t rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
+        const int64_t rows = ota_int_min(OTA_ROW_BLOCK, last - at);
         real *queries = (real *)workspace->queries + at * r->width, *out = w->out;
         if (ota_interrupted(&r->settings) != OTA_OK) return;
         for (int64_t k = at; k < at + rows; k++)
@@ -330,7 +330,7 @@ static void key_tile(const tile_head *h, ota_tile_worker *w, int64_t from, int64
     int64_t blocks = 0;
     for (int64_t at = first; at < last; at += OTA_ROW_BLOCK) {
         terms.first = at;
-        block.rows = at + OTA_ROW_BLOCK < last ? OTA_ROW_BLOCK : last - at;
+        block.rows = ota_int_min(OTA_ROW_BLOCK, last - at);
         block.queries = (const real *)h->queries + at * width;
         block.upstream = (const real *)h->upstream + at * values;
         block.begin = workspace->begin + at;
@@ -374,7 +374,7 @@ static void unit_task(void *context, int64_t piece, int worker) {
     memset(w->values_grad, 0, (size_t)(OTA_KEY_TILE * device->values_width) * bytes);
     int64_t tiles = 0;
     for (int64_t at = from; at < to; at += OTA_KEY_TILE) {
-        key_tile(h, w, at, at + OTA_KEY_TILE < to ? OTA_KEY_TILE : to - at, first, last);
+        key_tile(h, w, at, ota_int_min(OTA_KEY_TILE, to - at), first, last);
         if (h->direct || (++tiles % OTA_FOLD_TILES != 0 && at + OTA_KEY_TILE < to)) continue;
         move_part(device, w->queries_grad, (last - first) * width, h->rate,
                   h->workspace->queries_sum + first * width);

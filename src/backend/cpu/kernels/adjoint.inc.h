@@ -47,13 +47,12 @@ static void slope_columns_run(const real *restrict w, const real *restrict u, in
     }
 }
 
-static void slope_columns(const real *w, int64_t ldw, const real *u, int64_t ldu, int64_t rows,
-                          int64_t columns, const double *mean, double share, double *right,
-                          double *size) {
-    for (int64_t j = 0; j < columns; j += SLOPE_COLUMNS) {
-        for (int64_t i = 0; i < rows; i++) {
-            slope_columns_run(w + i * ldw + j, u + i * ldu + j, smaller(SLOPE_COLUMNS, columns - j),
-                              mean[i], share, right + j, size + j);
+static void slope_columns(const slopes_operands *x) {
+    for (int64_t j = 0; j < x->columns; j += SLOPE_COLUMNS) {
+        for (int64_t i = 0; i < x->rows; i++) {
+            slope_columns_run(x->w + i * x->ldw + j, x->u + i * x->ldu + j,
+                              ota_int_min(SLOPE_COLUMNS, x->columns - j), x->mean[i], x->share,
+                              x->right + j, x->size + j);
         }
     }
 }

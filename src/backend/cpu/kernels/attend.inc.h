@@ -24,8 +24,16 @@ static void panel_products(const element *q, const element *panel, int64_t rows,
                            real *out, int64_t ldo, const real *ones) {
     int64_t w = 0;
     do {
-        tile_product(q + w, width, panel + w * OTA_PANEL, OTA_PANEL, rows, OTA_PANEL,
-                     smaller(RUN / HELD, width - w), out, ldo, w == 0 ? NULL : ones);
+        tile_product(&(tile_operands){.a = q + w,
+                                      .lda = width,
+                                      .b = panel + w * OTA_PANEL,
+                                      .ldb = OTA_PANEL,
+                                      .rows = rows,
+                                      .columns = OTA_PANEL,
+                                      .length = ota_int_min(RUN / HELD, width - w),
+                                      .out = out,
+                                      .ldo = ldo,
+                                      .factor = w == 0 ? NULL : ones});
         w += RUN / HELD;
     } while (w < width);
 }
@@ -64,17 +72,17 @@ typedef struct score_tile {
 enum { STEP_ROWS = TILE_AHEAD ? TILE_AHEAD : OTA_ROW_BLOCK };
 
 static int64_t score_steps(const score_tile *x) {
-    return (x->high - x->low + STEP_ROWS - 1) / STEP_ROWS * ((x->keys + OTA_PANEL - 1) / OTA_PANEL);
+    return ota_int_ceil_div(x->high - x->low, STEP_ROWS) * ota_int_ceil_div(x->keys, OTA_PANEL);
 }
 
 static void form_scores(const attend_block *b, const attend_state *state, score_tile *x,
                         int64_t steps) {
-    const int64_t panels = (x->keys + OTA_PANEL - 1) / OTA_PANEL, depth = elements_of(b->width);
+    const int64_t panels = ota_int_ceil_div(x->keys, OTA_PANEL), depth = elements_of(b->width);
     for (; x->formed < steps; x->formed++) {
         const int64_t row = x->low + x->formed / panels * STEP_ROWS;
         const int64_t j = x->formed % panels * OTA_PANEL;
         panel_products(state->queries + row * depth, state->panels + (x->first + j) * depth,
-                       smaller(STEP_ROWS, x->high - row), depth, x->to + row * OTA_KEY_TILE + j,
+                       ota_int_min(STEP_ROWS, x->high - row), depth, x->to + row * OTA_KEY_TILE + j,
                        OTA_KEY_TILE, state->ones);
     }
 }
@@ -92,7 +100,7 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
     for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
         vec s = vec_mul(vec_load(x + j), vec_set(scale));
         if (b->key_bias) {
-            int64_t lanes = smaller(LANES, high - j);
+            int64_t lanes = ota_int_min(LANES, high - j);
             vec bias = load_lanes(b->key_bias + first + j, lanes);
             s = vec_fma(bias, vec_set(state->gain), s);
         }
@@ -102,7 +110,7 @@ static void row_scores(const attend_block *b, const attend_state *state, int64_t
 
 static ALWAYS_INLINE vec lanes_between(vec x, int64_t j, int64_t low, int64_t high) {
     if (j >= low && j + LANES <= high) return x;
-    return vec_select(mask_range(larger(low - j, 0), smaller(high - j, LANES)), x,
+    return vec_select(mask_range(ota_int_max(low - j, 0), ota_int_min(high - j, LANES)), x,
                       vec_set(NO_SCORE));
 }
 
@@ -126,7 +134,7 @@ static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t 
     if (whole) {
         UNROLL for (int64_t run = 0; run < OTA_KEY_TILE; run += SHORT) {
             vec part = vec_set(0);
-            UNROLL for (int64_t j = run; j < smaller(run + SHORT, OTA_KEY_TILE); j += LANES) {
+            UNROLL for (int64_t j = run; j < ota_int_min(run + SHORT, OTA_KEY_TILE); j += LANES) {
                 vec p = vec_exp2_down(vec_mul(vec_sub(vec_load(x + j), shift), factor));
                 vec_store(x + j, p);
                 part = vec_add(part, p);
@@ -180,8 +188,8 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
     for (int row = 0; row < OTA_ROW_BLOCK; row++) state->tile_top[row] = NO_SCORE;
     for (int64_t row = low_row; row < high_row; row++) {
         const real *x = state->tile + row * OTA_KEY_TILE;
-        int64_t low = larger(b->begin[row] - first, 0);
-        int64_t high = smaller(b->end[row] - first, keys);
+        int64_t low = ota_int_max(b->begin[row] - first, 0);
+        int64_t high = ota_int_min(b->end[row] - first, keys);
         if (low >= high) continue;
         if (!state->raw) row_scores(b, state, row, first, low, high);
         bool whole = low == 0 && high == OTA_KEY_TILE;
@@ -196,8 +204,8 @@ static void tile_weights(const attend_block *b, attend_state *state, const score
             form_scores(b, state, next, steps * (row + 1 - low_row) / (high_row - low_row));
         }
         vec shift = vec_set(state->shift[row]);
-        int64_t low = larger(b->begin[row] - first, 0);
-        int64_t high = smaller(b->end[row] - first, keys);
+        int64_t low = ota_int_max(b->begin[row] - first, 0);
+        int64_t high = ota_int_min(b->end[row] - first, keys);
         if (low == 0 && high == OTA_KEY_TILE) {
             state->tile_sum[row] = row_weights(x, true, 0, 0, shift, factor);
             continue;
@@ -283,7 +291,7 @@ static const element *weights_operand(attend_state *state, int64_t low, int64_t 
 static score_tile tile_of_scores(const attend_block *b, const attend_state *state, int64_t first,
                                  int64_t end) {
     score_tile x = {.first = first,
-                    .keys = smaller(OTA_KEY_TILE, end - first),
+                    .keys = ota_int_min(OTA_KEY_TILE, end - first),
                     .high = b->rows,
                     .to = state->tiles[TILE_AHEAD ? first / OTA_KEY_TILE % 2 : 0]};
     const int64_t past = first + x.keys;
@@ -304,13 +312,20 @@ static void attend_tile(const attend_block *b, attend_state *state, score_tile *
     const element *left = weights_operand(state, low, high, keys) + low * STRIDE;
     for (int64_t j = 0; j < keys; j += RUN) {
         tile_product(
-            left + j / HELD, STRIDE, state->values + (scores->first + j) / HELD * b->values_width,
-            b->values_width, high - low, b->values_width, elements_of(smaller(RUN, keys - j)),
-            state->out + low * state->ld, state->ld, j == 0 ? state->rescale + low : state->ones);
+            &(tile_operands){.a = left + j / HELD,
+                             .lda = STRIDE,
+                             .b = state->values + (scores->first + j) / HELD * b->values_width,
+                             .ldb = b->values_width,
+                             .rows = high - low,
+                             .columns = b->values_width,
+                             .length = elements_of(ota_int_min(RUN, keys - j)),
+                             .out = state->out + low * state->ld,
+                             .ldo = state->ld,
+                             .factor = j == 0 ? state->rescale + low : state->ones});
     }
 }
 
-static int64_t padded_width(int64_t values_width) { return (values_width + 15) / 16 * 16; }
+static int64_t padded_width(int64_t values_width) { return ota_int_round_up(values_width, 16); }
 
 /* `state` holds the operands. */
 static void attend_rows(const attend_block *b, attend_state *state) {
@@ -324,8 +339,8 @@ static void attend_rows(const attend_block *b, attend_state *state) {
     }
     for (int64_t row = 0; row < b->rows; row++) {
         if (b->begin[row] < b->end[row]) {
-            begin = smaller(begin, b->begin[row]);
-            end = larger(end, b->end[row]);
+            begin = ota_int_min(begin, b->begin[row]);
+            end = ota_int_max(end, b->end[row]);
         }
     }
     state->ld = padded_width(b->values_width);

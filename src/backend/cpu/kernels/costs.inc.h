@@ -13,7 +13,7 @@ static ota_row_survey cost_survey(const void *scores, int64_t count) {
     for (int64_t j = 0; j < count; j += COST_LANES) {
         /* The last group reads some of the one before again. */
         const int64_t from = j + COST_LANES <= count ? j : count - COST_LANES;
-        const int64_t first = from < 0 ? 0 : from;
+        const int64_t first = ota_int_max(from, 0);
         const int lanes = count < COST_LANES ? (int)count : COST_LANES;
         for (int l = 0; l < lanes; l++) {
             const real score = row[first + l];
@@ -59,7 +59,7 @@ static double cost_groups(const ota_score_row *row, const double *restrict price
     for (int64_t k = 0; k < groups; k++) lowest[k] = (top - (double)scores[k] * factor) - price[k];
     for (int64_t from = groups; from < row->count; from += groups) {
         const int64_t rest = row->count - from;
-        const int64_t count = groups < rest ? groups : rest;
+        const int64_t count = ota_int_min(groups, rest);
         for (int64_t k = 0; k < count; k++) {
             const double reduced = (top - (double)scores[from + k] * factor) - price[from + k];
             lowest[k] = reduced < lowest[k] ? reduced : lowest[k];
@@ -118,7 +118,7 @@ static bool cost_pick(const ota_score_row *row, const double *restrict price, in
             for (int l = 0; l < COST_LANES; l++) any |= hit[l];
         }
         if (any != 0 &&
-            !cost_pick_block(row, price, from, rest < PICK_BLOCK ? rest : PICK_BLOCK, limit, list))
+            !cost_pick_block(row, price, from, ota_int_min(rest, PICK_BLOCK), limit, list))
             return false;
         k = k + 1 < blocks ? k + 1 : 0;
     }
@@ -186,7 +186,7 @@ static void cost_turn(const void *from, int64_t rows, int64_t columns, int64_t f
     const real *source = from;
     real *target = to;
     for (int64_t block = 0; block < rows; block += TURN_BLOCK) {
-        const int64_t end = block + TURN_BLOCK < rows ? block + TURN_BLOCK : rows;
+        const int64_t end = ota_int_min(block + TURN_BLOCK, rows);
         for (int64_t j = 0; j < columns; j++) {
             for (int64_t i = block; i < end; i++)
                 target[j * stride + i] = source[i * from_stride + j];

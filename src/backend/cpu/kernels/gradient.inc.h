@@ -33,7 +33,7 @@ static void gradient_scores(const gradient_block *b, const gradient_state *state
     for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
         vec s = vec_mul(vec_load(x + j), vec_set(scale));
         if (b->key_bias) {
-            vec bias = load_lanes(b->key_bias + j, smaller(LANES, b->key_count - j));
+            vec bias = load_lanes(b->key_bias + j, ota_int_min(LANES, b->key_count - j));
             s = vec_fma(bias, vec_set(state->gain), s);
         }
         vec_store(x + j, s);
@@ -91,7 +91,7 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
     } else {
         for (int64_t j = low / LANES * LANES; j < high; j += LANES) {
             slope_lanes(p + j, u + j, advantage, b->key_advantage ? b->key_advantage + j : NULL,
-                        smaller(LANES, b->key_count - j));
+                        ota_int_min(LANES, b->key_count - j));
         }
         clear_outside(u, low, high, b->key_count);
     }
@@ -101,8 +101,16 @@ static void gradient_slopes(const gradient_block *b, const gradient_state *state
 static void add_turned(const gradient_state *state, const element *left, const element *right,
                        int64_t width, int64_t length, int64_t keys, real *out) {
     if (!out) return;
-    tile_product_turned(left, OTA_KEY_TILE, right, width, keys, width, length, out, width,
-                        state->ones);
+    tile_product_turned(&(tile_operands){.a = left,
+                                         .lda = OTA_KEY_TILE,
+                                         .b = right,
+                                         .ldb = width,
+                                         .rows = keys,
+                                         .columns = width,
+                                         .length = length,
+                                         .out = out,
+                                         .ldo = width,
+                                         .factor = state->ones});
 }
 
 /* Makes the left sides of the products of P and dS of the tile's rows [low, high). */
@@ -136,8 +144,8 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
                        OTA_KEY_TILE, state->ones);
     }
     for (int64_t row = low; row < high; row++) {
-        int64_t from = larger(b->begin[row] - b->first, 0);
-        int64_t to = smaller(b->end[row] - b->first, b->key_count);
+        int64_t from = ota_int_max(b->begin[row] - b->first, 0);
+        int64_t to = ota_int_min(b->end[row] - b->first, b->key_count);
         gradient_weights(b, state, row, from, to);
         gradient_slopes(b, state, row, from, to);
     }
@@ -149,8 +157,15 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
                length, b->key_count, b->keys_grad);
     if (!b->queries_grad) return;
     for (int64_t j = 0; j < b->key_count; j += RUN) {
-        tile_product(state->slopes_left + j / HELD, STRIDE, state->keys_right + j / HELD * b->width,
-                     b->width, high - low, b->width, elements_of(smaller(RUN, b->key_count - j)),
-                     b->queries_grad + low * b->width, b->width, state->ones);
+        tile_product(&(tile_operands){.a = state->slopes_left + j / HELD,
+                                      .lda = STRIDE,
+                                      .b = state->keys_right + j / HELD * b->width,
+                                      .ldb = b->width,
+                                      .rows = high - low,
+                                      .columns = b->width,
+                                      .length = elements_of(ota_int_min(RUN, b->key_count - j)),
+                                      .out = b->queries_grad + low * b->width,
+                                      .ldo = b->width,
+                                      .factor = state->ones});
     }
 }

@@ -50,6 +50,6 @@ const ota_kernels *ota_kernels_row(int index) {
 int64_t ota_attend_scratch(int64_t values_width) {
     /* The score tile, the sums in T and the sums in f64 (two f32 elements each), rows padded to 64
      * bytes. */
-    int64_t padded = (values_width + 15) / 16 * 16;
+    int64_t padded = ota_int_round_up(values_width, 16);
     return (int64_t)OTA_ROW_BLOCK * OTA_KEY_TILE + 3 * (int64_t)OTA_ROW_BLOCK * padded;
 }

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "base/integers.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
 enum {
@@ -41,7 +42,7 @@ enum {
 /* Packed keys: ceil(keys / 64) panels; panel p holds width x 64 values k[p*64 + lane][w] at
  * packed[(p*width + w)*64 + lane], lanes past the last key zero. Elements of T. */
 static inline int64_t ota_packed_length(int64_t keys, int64_t width) {
-    return (keys + OTA_PANEL - 1) / OTA_PANEL * OTA_PANEL * width;
+    return ota_int_round_up(keys, OTA_PANEL) * width;
 }
 
 /* Gradients of one block of rows against one tile of keys (gradient.inc.h), with
@@ -102,6 +103,58 @@ OTA_GRADIENT_BLOCK(ota_kernels_f64_gradient, double)
 OTA_LANES_BLOCK(ota_kernels_f32_lanes, float)
 OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
 
+/* What kernels with many operands take. Rows r and columns j; every matrix [rows][...] with rows `ld...` elements
+ * apart. */
+#define OTA_KERNEL_OPERANDS(NAME, T)                                                               \
+    /* Sinkhorn, log rows */                                                                       \
+    typedef struct NAME##_log_round {                                                              \
+        const T *s;                                                                                \
+        int64_t lds, rows, columns;                                                                \
+        const T *h; /* [columns] */                                                                \
+        T c, sink;  /* sink: logit in units of S, -inf = none */                                   \
+        const double *mass;                                                                        \
+        double *shift, *sum, *column; /* [rows], [rows], [columns] */                              \
+        T *scratch;                   /* [columns] */                                              \
+    } NAME##_log_round;                                                                            \
+                                                                                                   \
+    typedef struct NAME##_kernel {                                                                 \
+        const T *s;                                                                                \
+        int64_t lds, rows, columns;                                                                \
+        const double *f; /* [rows] */                                                              \
+        const T *h;      /* [columns], or NULL */                                                  \
+        T c;                                                                                       \
+        T *kernel;                                                                                 \
+        int64_t ldk;                                                                               \
+    } NAME##_kernel;                                                                               \
+                                                                                                   \
+    /* Sinkhorn on the kernel, and the derivative of a round */                                    \
+    typedef struct NAME##_round {                                                                  \
+        const T *kernel;                                                                           \
+        int64_t ldk, rows, columns;                                                                \
+        const T *v;                /* [columns] */                                                 \
+        const double *mass, *sink; /* [rows]; sink may be NULL */                                  \
+        double *u, *column;        /* [rows], [columns] */                                         \
+    } NAME##_round;                                                                                \
+                                                                                                   \
+    /* y_j = max(0, (s_j + h_j - shift) k - t) and its powers */                                   \
+    typedef struct NAME##_powers {                                                                 \
+        const T *s, *h; /* h may be NULL */                                                        \
+        int64_t count;                                                                             \
+        T shift, k;                                                                                \
+        double t, p;                                                                               \
+    } NAME##_powers;                                                                               \
+                                                                                                   \
+    typedef struct NAME##_slopes {                                                                 \
+        const T *w, *u;                                                                            \
+        int64_t ldw, ldu, rows, columns;                                                           \
+        const double *mean; /* [rows] */                                                           \
+        double share;                                                                              \
+        double *right, *size; /* [columns] */                                                      \
+    } NAME##_slopes;
+
+OTA_KERNEL_OPERANDS(ota_kernels_f32, float)
+OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
+
 #define OTA_KERNEL_TABLE(NAME, T)                                                                                  \
     /* One fused block of softmax attention: rows <= OTA_ROW_BLOCK queries against keys [0, key_count).*/          \
     typedef struct NAME##_attend {                                                                                 \
@@ -157,11 +210,8 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         void (*accumulate)(const T *p, int64_t count, double factor, double *column);                              \
         /* Sinkhorn, log rows: for every row r of rows: shift[r] = max_j (s + h), sum[r] = sum_j       \
            2^((s + h - shift) c) (+ sink_r), then column[j] += mass[r] / sum[r] * 2^((s+h-shift) c).    \
-           sink = logit in units of S (-inf none); h [columns]; scratch columns elements.              \
            Rows with mass 0 or shift -inf add nothing. */           \
-        void (*rows_and_columns)(const T *s, int64_t lds, int64_t rows, int64_t columns,                           \
-                                 const T *h, T c, T sink, const double *mass, double *shift,                       \
-                                 double *sum, double *column, T *scratch);                                         \
+        void (*rows_and_columns)(const NAME##_log_round *round);                                                   \
         /* column log-sum-exp in two sweeps: top[j] = max(top[j], s_rj + f_r) over the rows; then       \
            column[j] += 2^((s_rj + f_r - top[j]) c); rows with f = -inf are skipped; columns whose top  \
            is -inf get 0 */          \
@@ -170,16 +220,12 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         void (*columns_sum)(const T *s, int64_t lds, int64_t rows, int64_t columns,                                \
                             const double *f, const T *top, T c, double *column);                                   \
         /* linear domain: kernel[r,j] = 2^((s + f_r + h_j) c); returns how many finite s gave 0 */                 \
-        int64_t (*kernel_form)(const T *s, int64_t lds, int64_t rows, int64_t columns,                             \
-                               const double *f, const T *h, T c, T *kernel, int64_t ldk);                          \
+        int64_t (*kernel_form)(const NAME##_kernel *form);                                                         \
         /* one fused round on the kernel: r = K_r . v + sink[r]; u[r] = mass[r] / r (0 if mass 0);      \
-           column[j] += u[r] K_rj. sink may be NULL. */          \
-        void (*linear_round)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                          \
-                             const T *v, const double *mass, const double *sink, double *u,                        \
-                             double *column);                                                                      \
-        /* the derivative of a round: x[r] = factor[r] (K_r . y), column[j] += x[r] K_rj */                        \
-        void (*linear_reverse)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns,                        \
-                               const T *y, const double *factor, double *x, double *column);                       \
+           column[j] += u[r] K_rj. */          \
+        void (*linear_round)(const NAME##_round *round);                                                           \
+        /* its derivative: u[r] = mass[r] (K_r . v), column[j] += u[r] K_rj */                                     \
+        void (*linear_reverse)(const NAME##_round *round);                                                         \
         /* p_j = 2^((s_j + h_j - shift) c) 2^lift, lift = OTA_LIFT_F32 or OTA_LIFT_F64; h may be NULL. */          \
         /* Made for entries <= 1 (c < 0 where s are costs): scalings up to 2^(lift/2) times them stay */           \
         /* normal where their product is. */                                                                       \
@@ -187,14 +233,11 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         /* p[r,j] = kernel[r,j] v[j] u[r]; p may be the kernel itself */                                           \
         void (*weights)(const T *kernel, int64_t ldk, int64_t rows, int64_t columns, const T *v,                   \
                         const double *u, T *p, int64_t ldp);                                                       \
-        /* entmax sums: over x_j = (s_j + h_j - shift) k: y = max(0, x_j - t);                          \
-           *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1); p = 1 and 2 without     \
-           pow), returns the number of y > 0 */          \
-        int64_t (*power_sums)(const T *s, const T *h, int64_t count, T shift, T k, double t,                       \
-                              double p, double *first, double *second);                                            \
-        /* p_j = max(0, (s_j + h_j - shift) k - t)^p * factor; returns the sum */                                  \
-        double (*powers)(const T *s, const T *h, int64_t count, T shift, T k, double t, double p,                  \
-                         T factor, T *out);                                                                        \
+        /* entmax sums over the row: *first = sum y^p, *second = sum y^(p-1) over y > 0 (p = 1/(alpha-1);  \
+           p = 1 and 2 without pow), returns the number of y > 0 */       \
+        int64_t (*power_sums)(const NAME##_powers *row, double *first, double *second);                            \
+        /* out_j = y_j^p * factor; returns the sum; out may be s */                                                \
+        double (*powers)(const NAME##_powers *row, T factor, T *out);                                              \
         /* the scores above `floor` in their order: kept[i] = s[where[i]]; returns how many. Both have     \
            room for count + OTA_KEEP_ROOM elements; kept may be s. */       \
         int64_t (*keep)(const T *s, int64_t count, T floor, T *kept, int32_t *where);                              \
@@ -218,9 +261,7 @@ OTA_LANES_BLOCK(ota_kernels_f64_lanes, double)
         /* the system of implicit gradients (adjoint.inc.h), all sums in f64: sum w u over w > 0, and sum w */     \
         double (*slope_sums)(const T *w, const T *u, int64_t count, double *weight);                               \
         /* right_j += w_ij (u_ij - mean_i), size_j += w_ij (|u_ij - mean_i| + share |u_ij|), w_ij > 0 */           \
-        void (*slope_columns)(const T *w, int64_t ldw, const T *u, int64_t ldu, int64_t rows,                      \
-                              int64_t columns, const double *mean, double share, double *right,                    \
-                              double *size);                                                                       \
+        void (*slope_columns)(const NAME##_slopes *slopes);                                                        \
         /* weight_j += w_ij, diagonal_j += w_ij (1 - w_ij / den_i), rows of den > 0 */                             \
         void (*slope_diagonal)(const T *w, int64_t ldw, int64_t rows, int64_t columns,                             \
                                const double *den, double *weight, double *diagonal);                               \
@@ -294,35 +335,5 @@ typedef struct ota_kernels {
 const ota_kernels *ota_kernels_choose(const char *limit);
 const ota_kernels *ota_kernels_row(
     int index); /* rows this CPU can run, oldest first; NULL past the end */
-
-/* pack.c: the only place that knows dtypes and strides. Reads [rows][columns] at (batch, head) of `from`
- * starting at row `first`. T packed dense. */
-#include "otattn.h"
-void ota_pack_rows_f32(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                       int64_t rows, float *to, int64_t ld);
-void ota_pack_rows_f64(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                       int64_t rows, double *to, int64_t ld);
-void ota_pack_keys_f32(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       float *packed);
-void ota_pack_keys_f64(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                       double *packed);
-/* Rounds T to the array's type (nearest even) and stores rows x columns at (batch, head, first). */
-void ota_unpack_rows_f32(const ota_array *to, int64_t batch, int64_t head, int64_t first,
-                         int64_t rows, const float *from, int64_t ld);
-void ota_unpack_rows_f64(const ota_array *to, int64_t batch, int64_t head, int64_t first,
-                         int64_t rows, const double *from, int64_t ld);
-
-/* Pairs of bf16 arrays for ota_kernels_bf16, the last one filled up with 0. `hold`: is the array bf16, and is every number
- * 0 or at least 2^-50 in size (and finite), so that products and their sums are never subnormal? */
-bool ota_pairs_hold(const ota_array *from, int64_t batch, int64_t head, int64_t rows, bool finite);
-/* [panel][pairs of the width][64]; [rows][pairs of the width]; [pairs of rows][width]. */
-void ota_pairs_keys(const ota_array *from, int64_t batch, int64_t head, int64_t keys,
-                    uint32_t *packed);
-void ota_pairs_along(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                     int64_t rows, uint32_t *to);
-void ota_pairs_across(const ota_array *from, int64_t batch, int64_t head, int64_t first,
-                      int64_t rows, uint32_t *to);
-/* Rows of pairs of rows that hold NaN or inf become 0 and are listed in `broken`; returns how many. */
-int64_t ota_pairs_mend(uint32_t *pairs, int64_t rows, int64_t width, int64_t *broken);
 
 #endif

@@ -35,6 +35,11 @@ typedef ota_kernels_f64 kernel_table;
 typedef ota_kernels_f64_attend attend_block;
 typedef ota_kernels_f64_gradient gradient_block;
 typedef ota_kernels_f64_lanes lanes_block;
+typedef ota_kernels_f64_log_round log_round_operands;
+typedef ota_kernels_f64_kernel kernel_operands;
+typedef ota_kernels_f64_round round_operands;
+typedef ota_kernels_f64_powers powers_operands;
+typedef ota_kernels_f64_slopes slopes_operands;
 enum { LIFT = OTA_LIFT_F64 };
 static const real EXPONENT_LIMIT = 1200.0;
 static const real SMALLEST_C = 0x1p-1012;
@@ -45,6 +50,11 @@ typedef ota_kernels_f32 kernel_table;
 typedef ota_kernels_f32_attend attend_block;
 typedef ota_kernels_f32_gradient gradient_block;
 typedef ota_kernels_f32_lanes lanes_block;
+typedef ota_kernels_f32_log_round log_round_operands;
+typedef ota_kernels_f32_kernel kernel_operands;
+typedef ota_kernels_f32_round round_operands;
+typedef ota_kernels_f32_powers powers_operands;
+typedef ota_kernels_f32_slopes slopes_operands;
 enum { LIFT = OTA_LIFT_F32 };
 static const real EXPONENT_LIMIT = 200.0f;
 static const real SMALLEST_C = 0x1p-119f;
@@ -59,10 +69,7 @@ enum { HELD = 1 };
 #endif
 
 /* Elements that hold so many numbers. */
-static inline int64_t elements_of(int64_t count) { return (count + HELD - 1) / HELD; }
-
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t elements_of(int64_t count) { return ota_int_ceil_div(count, HELD); }
 
 /* 2^r for r in [-1/2, 1/2]. */
 static ALWAYS_INLINE vec vec_exp2_near(vec r) {

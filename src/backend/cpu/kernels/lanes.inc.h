@@ -247,7 +247,7 @@ static void lane_rounds(const lanes_block *b) {
 /* to[e * LANES + l] = from[l * stride + e] factor. Reads whole vectors: stride is a multiple of LANES. */
 static void lanes_in(const real *from, int64_t stride, int64_t count, real factor, real *to) {
     for (int64_t e = 0; e < count; e += LANES) {
-        const int64_t rest = smaller(LANES, count - e);
+        const int64_t rest = ota_int_min(LANES, count - e);
         vec x[LANES];
         UNROLL for (int l = 0; l < LANES; l++) x[l] = vec_load(from + l * stride + e);
         vec_turn(x);
@@ -258,7 +258,7 @@ static void lanes_in(const real *from, int64_t stride, int64_t count, real facto
 /* to[l * stride + e] = from[e * LANES + l], 0 in the rest of the last vector. */
 static void lanes_out(const real *from, int64_t count, real *to, int64_t stride) {
     for (int64_t e = 0; e < count; e += LANES) {
-        const int64_t rest = smaller(LANES, count - e);
+        const int64_t rest = ota_int_min(LANES, count - e);
         vec x[LANES];
         for (int64_t k = 0; k < LANES; k++) x[k] = k < rest ? lane_load(from, e + k) : vec_set(0);
         vec_turn(x);

@@ -6,6 +6,8 @@
 #ifndef OTA_MATRIX_TILE_H
 #define OTA_MATRIX_TILE_H
 
+#include "base/integers.h"
+
 /* The tiles work beside the vectors, which meanwhile take exponentials. */
 enum { TILE_AHEAD = TILE_SIDE };
 
@@ -18,7 +20,7 @@ typedef struct tile_piece {
 static inline tile_piece piece_of(const element *from, int64_t ld, int64_t rows, int64_t columns,
                                   element *room) {
     if (rows >= TILE_SIDE && columns >= TILE_SIDE) return (tile_piece){from, ld};
-    const size_t length = (size_t)(columns < TILE_SIDE ? columns : TILE_SIDE) * sizeof *room;
+    const size_t length = (size_t)ota_int_min(columns, TILE_SIDE) * sizeof *room;
     memset(room, 0, TILE_SIDE * TILE_SIDE * sizeof *room);
     for (int64_t r = 0; r < rows && r < TILE_SIDE; r++) {
         memcpy(room + r * TILE_SIDE, from + r * ld, length);
@@ -51,7 +53,7 @@ static inline void join_block(const real *found, int64_t rows, int64_t columns, 
                               int64_t ldo, const real *factor) {
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c += LANES) {
-            const int64_t lanes = columns - c < LANES ? columns - c : LANES;
+            const int64_t lanes = ota_int_min(columns - c, LANES);
             real *to = out + r * ldo + c;
             vec x = vec_load(found + r * 2 * TILE_SIDE + c);
             if (factor) x = vec_fma(vec_load_part(to, lanes), vec_set(factor[r]), x);
@@ -60,18 +62,19 @@ static inline void join_block(const real *found, int64_t rows, int64_t columns, 
     }
 }
 
-/* One block of sums: `tall` x `wide` tiles, constants where this is expanded, of which [rows][columns] are wanted. */
-static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const element *a, int64_t lda,
-                                     const element *b, int64_t ldb, int64_t rows, int64_t columns,
-                                     int64_t length, real *out, int64_t ldo, const real *factor) {
+/* One block of sums: `tall` x `wide` tiles, constants where this is expanded, of which x->rows by x->columns are
+ * wanted. */
+static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const tile_operands *x) {
+    const element *const a = x->a, *const b = x->b;
+    const int64_t lda = x->lda, ldb = x->ldb, rows = x->rows, columns = x->columns;
     tile_file file;
     element rooms[4][TILE_SIDE * TILE_SIDE];
     TILE_ZERO(&file, 0);
     if (wide > 1) TILE_ZERO(&file, 1);
     if (tall > 1) TILE_ZERO(&file, 2);
     if (tall > 1 && wide > 1) TILE_ZERO(&file, 3);
-    for (int64_t k = 0; k < length; k += TILE_SIDE) {
-        const int64_t left = length - k;
+    for (int64_t k = 0; k < x->length; k += TILE_SIDE) {
+        const int64_t left = x->length - k;
         tile_piece piece = turned ? piece_turned(a + k * lda, lda, rows, left, rooms[0])
                                   : piece_of(a + k, lda, rows, left, rooms[0]);
         TILE_LOAD(&file, 4, piece.at, piece.ld);
@@ -92,55 +95,43 @@ static ALWAYS_INLINE void tile_block(int tall, int wide, bool turned, const elem
         TILE_STEP(&file, 1, 4, 7);
         if (tall > 1) TILE_STEP(&file, 3, 5, 7);
     }
-    const bool whole = !factor && rows >= tall * TILE_SIDE && columns >= wide * TILE_SIDE;
+    const bool whole = !x->factor && rows >= tall * TILE_SIDE && columns >= wide * TILE_SIDE;
     real found[4 * TILE_SIDE * TILE_SIDE];
-    real *to = whole ? out : found;
-    const int64_t ld = whole ? ldo : 2 * TILE_SIDE;
+    real *to = whole ? x->out : found;
+    const int64_t ld = whole ? x->ldo : 2 * TILE_SIDE;
     TILE_STORE(&file, 0, to, ld);
     if (wide > 1) TILE_STORE(&file, 1, to + TILE_SIDE, ld);
     if (tall > 1) TILE_STORE(&file, 2, to + TILE_SIDE * ld, ld);
     if (tall > 1 && wide > 1) TILE_STORE(&file, 3, to + TILE_SIDE * ld + TILE_SIDE, ld);
-    if (!whole) join_block(found, rows, columns, out, ldo, factor);
+    if (!whole) join_block(found, rows, columns, x->out, x->ldo, x->factor);
 }
 
-static ALWAYS_INLINE void tile_blocks(bool turned, const element *a, int64_t lda, const element *b,
-                                      int64_t ldb, int64_t rows, int64_t columns, int64_t length,
-                                      real *out, int64_t ldo, const real *factor) {
+static ALWAYS_INLINE void tile_blocks(bool turned, const tile_operands *x) {
     enum { BLOCK = 2 * TILE_SIDE };
-    for (int64_t row = 0; row < rows; row += BLOCK) {
-        const int64_t h = rows - row < BLOCK ? rows - row : BLOCK;
-        const element *left = turned ? a + row : a + row * lda;
-        const real *scale = factor ? factor + row : NULL;
-        for (int64_t column = 0; column < columns; column += BLOCK) {
-            const int64_t w = columns - column < BLOCK ? columns - column : BLOCK;
-            real *to = out + row * ldo + column;
-            const element *right = b + column;
-#define BLOCK_OF(TALL, WIDE)                                                                       \
-    tile_block(TALL, WIDE, turned, left, lda, right, ldb, h, w, length, to, ldo, scale)
-            if (h > TILE_SIDE && w > TILE_SIDE) {
-                BLOCK_OF(2, 2);
-            } else if (h > TILE_SIDE) {
-                BLOCK_OF(2, 1);
-            } else if (w > TILE_SIDE) {
-                BLOCK_OF(1, 2);
+    tile_operands at = *x;
+    for (int64_t row = 0; row < x->rows; row += BLOCK) {
+        at.rows = ota_int_min(x->rows - row, BLOCK);
+        at.a = turned ? x->a + row : x->a + row * x->lda;
+        at.factor = x->factor ? x->factor + row : NULL;
+        for (int64_t column = 0; column < x->columns; column += BLOCK) {
+            at.columns = ota_int_min(x->columns - column, BLOCK);
+            at.out = x->out + row * x->ldo + column;
+            at.b = x->b + column;
+            if (at.rows > TILE_SIDE && at.columns > TILE_SIDE) {
+                tile_block(2, 2, turned, &at);
+            } else if (at.rows > TILE_SIDE) {
+                tile_block(2, 1, turned, &at);
+            } else if (at.columns > TILE_SIDE) {
+                tile_block(1, 2, turned, &at);
             } else {
-                BLOCK_OF(1, 1);
+                tile_block(1, 1, turned, &at);
             }
-#undef BLOCK_OF
         }
     }
 }
 
-static void tile_product(const element *a, int64_t lda, const element *b, int64_t ldb, int64_t rows,
-                         int64_t columns, int64_t length, real *out, int64_t ldo,
-                         const real *factor) {
-    tile_blocks(false, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
-}
+static void tile_product(const tile_operands *x) { tile_blocks(false, x); }
 
-static void tile_product_turned(const element *a, int64_t lda, const element *b, int64_t ldb,
-                                int64_t rows, int64_t columns, int64_t length, real *out,
-                                int64_t ldo, const real *factor) {
-    tile_blocks(true, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
-}
+static void tile_product_turned(const tile_operands *x) { tile_blocks(true, x); }
 
 #endif

@@ -26,4 +26,16 @@ static inline operand operand_set(element x) { return vec_set(x); }
 static inline vec operand_step(operand a, operand b, vec sum) { return vec_fma(a, b, sum); }
 #endif
 
+/* What tile_product multiplies (vector_tile.h). */
+typedef struct tile_operands {
+    const element *a;
+    int64_t lda;
+    const element *b;
+    int64_t ldb;
+    int64_t rows, columns, length;
+    real *out;
+    int64_t ldo;
+    const real *factor; /* [rows], or NULL */
+} tile_operands;
+
 #endif

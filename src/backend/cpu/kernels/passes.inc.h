@@ -9,7 +9,7 @@ enum { SWEEP = RUN * LANES, ROWS_AT_ONCE = 4, LINEAR_ROWS = 8 };
 static real maximum(const real *s, const real *h, int64_t count) {
     vec top = vec_set(NO_SCORE);
     for (int64_t j = 0; j < count; j += LANES) {
-        top = vec_max_nan(load_scores(s, h, j, smaller(LANES, count - j), 1), top);
+        top = vec_max_nan(load_scores(s, h, j, ota_int_min(LANES, count - j), 1), top);
     }
     return mask_count(mask_nan(top)) == 0 ? vec_reduce_max(top) : (real)NAN;
 }
@@ -18,7 +18,7 @@ static real lowest(const real *s, int64_t count, int64_t *forbidden) {
     vec none = vec_set((real)INFINITY), low = none;
     *forbidden = 0;
     for (int64_t j = 0; j < count; j += LANES) {
-        vec x = load_scores(s, NULL, j, smaller(LANES, count - j), 1);
+        vec x = load_scores(s, NULL, j, ota_int_min(LANES, count - j), 1);
         vmask closed = mask_equal(x, vec_set(NO_SCORE));
         *forbidden += mask_count(closed);
         low = vec_min(low, vec_select(closed, none, x));
@@ -63,12 +63,12 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
     vec from = vec_set(shift > NO_SCORE ? shift * gain : shift < 0 ? 0 : shift);
     vec factor = vec_set(c / gain);
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
-                int64_t lanes = smaller(LANES, end - j);
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
+                int64_t lanes = ota_int_min(LANES, end - j);
                 vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
                 vec weight = vec_exp2(vec_mul(x, factor));
                 store_lanes(p + j, weight, lanes);
@@ -86,7 +86,7 @@ static void lifted(const real *s, const real *h, int64_t count, real shift, real
     vec from = vec_set(shift * gain);
     vec factor = vec_set(c / gain);
     for (int64_t j = 0; j < count; j += LANES) {
-        int64_t lanes = smaller(LANES, count - j);
+        int64_t lanes = ota_int_min(LANES, count - j);
         vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
         store_lanes(p + j, vec_exp2_lifted(vec_mul(x, factor)), lanes);
     }
@@ -99,12 +99,12 @@ static void multiply(real *p, int64_t count, real factor) {
 static double sum(const real *p, int64_t count) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES)
-                part = vec_add(part, load_lanes(p + j, smaller(LANES, end - j)));
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES)
+                part = vec_add(part, load_lanes(p + j, ota_int_min(LANES, end - j)));
             sum = vec_add(sum, part);
         }
         total_add(&all, (double)vec_reduce_add(sum));
@@ -119,7 +119,7 @@ static void statistics(const real *p, int64_t count, double *p_log_p, int64_t *p
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += RUN) {
         double part = 0;
-        for (int64_t j = start; j < smaller(start + RUN, count); j++) {
+        for (int64_t j = start; j < ota_int_min(start + RUN, count); j++) {
             double x = (double)p[j];
             if (x <= 0) continue;
             above++;
@@ -138,22 +138,24 @@ static void accumulate(const real *restrict p, int64_t count, double factor,
     for (int64_t j = 0; j < count; j++) column[j] += factor * (double)p[j];
 }
 
-static void rows_and_columns(const real *s, int64_t lds, int64_t rows, int64_t columns,
-                             const real *h, real c, real sink, const double *mass, double *shift,
-                             double *sums, double *column, real *scratch) {
-    for (int64_t row = 0; row < rows; row++) {
-        real top = maximum(s + row * lds, h, columns);
+static void rows_and_columns(const log_round_operands *x) {
+    const int64_t columns = x->columns;
+    const real *const h = x->h;
+    const real c = x->c, sink = x->sink;
+    for (int64_t row = 0; row < x->rows; row++) {
+        const real *s = x->s + row * x->lds;
+        real top = maximum(s, h, columns);
         if (top <= NO_SCORE) {
-            shift[row] = (double)NO_SCORE;
-            sums[row] = 0;
+            x->shift[row] = (double)NO_SCORE;
+            x->sum[row] = 0;
             continue;
         }
         if (top < sink) top = sink;
-        double total = exponentials(s + row * lds, h, columns, top, c, scratch);
+        double total = exponentials(s, h, columns, top, c, x->scratch);
         if (sink > NO_SCORE) total += exp2(((double)sink - (double)top) * (double)c);
-        shift[row] = (double)top;
-        sums[row] = total;
-        if (mass[row] > 0) accumulate(scratch, columns, mass[row] / total, column);
+        x->shift[row] = (double)top;
+        x->sum[row] = total;
+        if (x->mass[row] > 0) accumulate(x->scratch, columns, x->mass[row] / total, x->column);
     }
 }
 
@@ -163,7 +165,7 @@ static void columns_top(const real *s, int64_t lds, int64_t rows, int64_t column
         if (f[row] <= (double)NO_SCORE) continue;
         vec potential = vec_set((real)f[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
+            int64_t lanes = ota_int_min(LANES, columns - j);
             vec x = vec_add(load_lanes(s + row * lds + j, lanes), potential);
             store_lanes(top + j, vec_max_nan(x, load_lanes(top + j, lanes)), lanes);
         }
@@ -175,7 +177,7 @@ static void columns_sum_group(const real *const *s, const real *f, int count, in
                               const real *top, real c, double *column) {
     vec factor = vec_set(c);
     for (int64_t j = 0; j < columns; j += LANES) {
-        int64_t lanes = smaller(LANES, columns - j);
+        int64_t lanes = ota_int_min(LANES, columns - j);
         vec shift = load_lanes(top + j, lanes);
         shift = vec_select(mask_equal(shift, vec_set(NO_SCORE)), vec_set(0), shift);
         vec total = vec_set(0);
@@ -204,17 +206,21 @@ static void columns_sum(const real *s, int64_t lds, int64_t rows, int64_t column
     if (count > 0) columns_sum_group(from, potential, count, columns, top, c, column);
 }
 
-static int64_t kernel_form(const real *s, int64_t lds, int64_t rows, int64_t columns,
-                           const double *f, const real *h, real c, real *kernel, int64_t ldk) {
+static int64_t kernel_form(const kernel_operands *operands) {
+    const int64_t columns = operands->columns;
+    const real *const h = operands->h;
+    const real c = operands->c;
     int64_t vanished = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        vec potential = vec_set((real)f[row]);
+    for (int64_t row = 0; row < operands->rows; row++) {
+        const real *s = operands->s + row * operands->lds;
+        real *kernel = operands->kernel + row * operands->ldk;
+        vec potential = vec_set((real)operands->f[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
-            vec x = vec_add(load_scores(s + row * lds, NULL, j, lanes, 1), potential);
+            int64_t lanes = ota_int_min(LANES, columns - j);
+            vec x = vec_add(load_scores(s, NULL, j, lanes, 1), potential);
             if (h) x = vec_add(x, load_lanes(h + j, lanes));
             vec weight = vec_exp2(vec_mul(x, vec_set(c)));
-            store_lanes(kernel + row * ldk + j, weight, lanes);
+            store_lanes(kernel + j, weight, lanes);
             vmask flushed =
                 mask_and(mask_above(x, vec_set(NO_SCORE)), mask_equal(weight, vec_set(0)));
             vanished += mask_count(flushed);
@@ -247,39 +253,40 @@ static inline fetch fetch_of(int64_t columns) {
     return sizeof(vec) < LINE_BYTES || bytes > SECOND_BYTES ? FETCH_NONE : FETCH_SECOND;
 }
 
-static ALWAYS_INLINE void linear_columns(int count, fetch ahead, const real *kernel, int64_t ldk,
+static ALWAYS_INLINE void linear_columns(int count, fetch ahead, const round_operands *x,
                                          const real *next, const real *left, int64_t j,
-                                         int64_t lanes, double *column) {
+                                         int64_t lanes) {
     vec part = vec_set(0);
     UNROLL for (int i = 0; i < count; i++) {
-        part = vec_fma(load_lanes(kernel + i * ldk + j, lanes), vec_set(left[i]), part);
+        part = vec_fma(load_lanes(x->kernel + i * x->ldk + j, lanes), vec_set(left[i]), part);
         const bool line = i * (int)sizeof(vec) % LINE_BYTES == 0;
         if (line && ahead == FETCH_FIRST) __builtin_prefetch(next + i * LANES, 0, 3);
         if (line && ahead == FETCH_SECOND) __builtin_prefetch(next + i * LANES, 0, 2);
     }
-    accumulate_lanes(column + j, part, lanes);
+    accumulate_lanes(x->column + j, part, lanes);
 }
 
-/* With `reverse` u = mass r instead of mass / r. `next`: rows of the next group. */
-static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead, const real *kernel,
-                                       int64_t ldk, const real *next, int64_t columns,
-                                       const real *v, const double *mass, const double *sink,
-                                       double *u, double *column) {
+/* The first `count` rows of x. With `reverse` u = mass r instead of mass / r. `next`: rows of the next group. */
+static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead,
+                                       const round_operands *x, const real *next) {
+    /* A copy, so that no store can be taken for one into the operands. */
+    const round_operands at = *x;
+    const int64_t columns = at.columns;
     total dot[LINEAR_ROWS] = {{0, 0}};
     double row_sum[LINEAR_ROWS] = {0};
     real left[LINEAR_ROWS];
     const int64_t whole = columns / LANES * LANES;
     for (int64_t start = 0; start < columns; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, columns), full = smaller(end, whole);
+        int64_t end = ota_int_min(start + SWEEP, columns), full = ota_int_min(end, whole);
         vec part[LINEAR_ROWS], sum[LINEAR_ROWS];
         UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
         for (int64_t run = start; run < end; run += SHORT) {
-            const int64_t stop = smaller(run + SHORT, full);
+            const int64_t stop = ota_int_min(run + SHORT, full);
             UNROLL for (int i = 0; i < count; i++) part[i] = vec_set(0);
             for (int64_t j = run; j < stop; j += LANES)
-                linear_dots(count, kernel, ldk, v, j, LANES, part);
+                linear_dots(count, at.kernel, at.ldk, at.v, j, LANES, part);
             if (run + SHORT >= end && full < end)
-                linear_dots(count, kernel, ldk, v, full, end - full, part);
+                linear_dots(count, at.kernel, at.ldk, at.v, full, end - full, part);
             UNROLL for (int i = 0; i < count; i++) sum[i] = vec_add(sum[i], part[i]);
         }
         UNROLL for (int i = 0; i < count; i++) row_sum[i] = (double)vec_reduce_add(sum[i]);
@@ -291,72 +298,52 @@ static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead, con
         }
     }
     for (int i = 0; i < count; i++) {
-        if (sink) row_sum[i] += sink[i];
-        u[i] = reverse ? mass[i] * row_sum[i] : mass[i] > 0 ? mass[i] / row_sum[i] : 0;
-        left[i] = (real)u[i];
+        const double mass = at.mass[i];
+        if (at.sink) row_sum[i] += at.sink[i];
+        at.u[i] = reverse ? mass * row_sum[i] : mass > 0 ? mass / row_sum[i] : 0;
+        left[i] = (real)at.u[i];
     }
     for (int64_t j = 0; j < whole; j += LANES, next += count * LANES)
-        linear_columns(count, ahead, kernel, ldk, next, left, j, LANES, column);
-    if (whole < columns) {
-        linear_columns(count, FETCH_NONE, kernel, ldk, next, left, whole, columns - whole, column);
-    }
+        linear_columns(count, ahead, &at, next, left, j, LANES);
+    if (whole < columns) linear_columns(count, FETCH_NONE, &at, next, left, whole, columns - whole);
 }
 
-/* Groups of `count` rows, as many as there are; returns the row after them. */
-static ALWAYS_INLINE int64_t linear_groups(int count, bool reverse, fetch ahead, const real *kernel,
-                                           int64_t ldk, int64_t row, int64_t rows, int64_t columns,
-                                           const real *v, const double *mass, const double *sink,
-                                           double *u, double *column) {
-    for (; row + count <= rows; row += count) {
-        const real *at = kernel + row * ldk;
-        const real *next = row + 2 * count <= rows ? at + count * ldk : at;
-        linear_group(count, reverse, ahead, at, ldk, next, columns, v, mass + row,
-                     sink ? sink + row : NULL, u + row, column);
+/* Groups of `count` rows from `row` on, as many as there are; returns the row after them. */
+static ALWAYS_INLINE int64_t linear_groups(int count, bool reverse, fetch ahead,
+                                           const round_operands *x, int64_t row) {
+    round_operands at = *x;
+    for (; row + count <= x->rows; row += count) {
+        at.kernel = x->kernel + row * x->ldk;
+        at.mass = x->mass + row;
+        at.sink = x->sink ? x->sink + row : NULL;
+        at.u = x->u + row;
+        const bool more = row + 2 * count <= x->rows;
+        linear_group(count, reverse, ahead, &at, more ? at.kernel + count * x->ldk : at.kernel);
     }
     return row;
 }
 
-static ALWAYS_INLINE void linear_rows(bool reverse, const real *kernel, int64_t ldk, int64_t rows,
-                                      int64_t columns, const real *v, const double *mass,
-                                      const double *sink, double *u, double *column) {
+static ALWAYS_INLINE void linear_rows(bool reverse, const round_operands *x) {
     int64_t row = 0;
-    switch (fetch_of(columns)) {
-    case FETCH_FIRST:
-        row = linear_groups(LINEAR_ROWS, reverse, FETCH_FIRST, kernel, ldk, row, rows, columns, v,
-                            mass, sink, u, column);
-        break;
-    case FETCH_SECOND:
-        row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_SECOND, kernel, ldk, row, rows, columns,
-                            v, mass, sink, u, column);
-        break;
-    case FETCH_NONE:
-        row = linear_groups(LINEAR_ROWS, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v,
-                            mass, sink, u, column);
-        break;
+    switch (fetch_of(x->columns)) {
+    case FETCH_FIRST: row = linear_groups(LINEAR_ROWS, reverse, FETCH_FIRST, x, row); break;
+    case FETCH_SECOND: row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_SECOND, x, row); break;
+    case FETCH_NONE: row = linear_groups(LINEAR_ROWS, reverse, FETCH_NONE, x, row); break;
     }
-    row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v,
-                        mass, sink, u, column);
-    (void)linear_groups(1, reverse, FETCH_NONE, kernel, ldk, row, rows, columns, v, mass, sink, u,
-                        column);
+    row = linear_groups(LINEAR_ROWS / 2, reverse, FETCH_NONE, x, row);
+    (void)linear_groups(1, reverse, FETCH_NONE, x, row);
 }
 
-static void linear_round(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
-                         const real *v, const double *mass, const double *sink, double *u,
-                         double *column) {
-    linear_rows(false, kernel, ldk, rows, columns, v, mass, sink, u, column);
-}
+static void linear_round(const round_operands *x) { linear_rows(false, x); }
 
-static void linear_reverse(const real *kernel, int64_t ldk, int64_t rows, int64_t columns,
-                           const real *y, const double *factor, double *x, double *column) {
-    linear_rows(true, kernel, ldk, rows, columns, y, factor, NULL, x, column);
-}
+static void linear_reverse(const round_operands *x) { linear_rows(true, x); }
 
 static void weights(const real *kernel, int64_t ldk, int64_t rows, int64_t columns, const real *v,
                     const double *u, real *p, int64_t ldp) {
     for (int64_t row = 0; row < rows; row++) {
         vec left = vec_set((real)u[row]);
         for (int64_t j = 0; j < columns; j += LANES) {
-            int64_t lanes = smaller(LANES, columns - j);
+            int64_t lanes = ota_int_min(LANES, columns - j);
             vec x = vec_mul(load_lanes(kernel + row * ldk + j, lanes), load_lanes(v + j, lanes));
             store_lanes(p + row * ldp + j, vec_mul(x, left), lanes);
         }
@@ -428,10 +415,10 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
     total totals[2] = {{0, 0}, {0, 0}};
     int64_t above = 0;
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0), lowers = vec_set(0);
         for (int64_t j = start; j < end; j += LANES) {
-            vec y = above_threshold(s, h, j, smaller(LANES, end - j), at), lower;
+            vec y = above_threshold(s, h, j, ota_int_min(LANES, end - j), at), lower;
             if (all_below(kind, y)) continue;
             above += mask_count(mask_above(y, vec_set(0)));
             const vec power = two_powers(kind, y, by, &lower);
@@ -447,18 +434,18 @@ static ALWAYS_INLINE int64_t sums_of(power_kind kind, const real *s, const real 
     return above;
 }
 
-static int64_t power_sums(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                          double p, double *first, double *second) {
-    const threshold at = threshold_of(shift, k, t);
-    const exponent by = exponent_of(p > 1.0 ? p - 1.0 : p);
-    switch (kind_of(p)) {
-    case LINEAR: return sums_of(LINEAR, s, h, count, &at, &by, first, second);
-    case SQUARE: return sums_of(SQUARE, s, h, count, &at, &by, first, second);
-    case FOURTH: return sums_of(FOURTH, s, h, count, &at, &by, first, second);
-    case RISING: return sums_of(RISING, s, h, count, &at, &by, first, second);
+static int64_t power_sums(const powers_operands *x, double *first, double *second) {
+    const threshold at = threshold_of(x->shift, x->k, x->t);
+    const exponent by = exponent_of(x->p > 1.0 ? x->p - 1.0 : x->p);
+    const real *const s = x->s, *const h = x->h;
+    switch (kind_of(x->p)) {
+    case LINEAR: return sums_of(LINEAR, s, h, x->count, &at, &by, first, second);
+    case SQUARE: return sums_of(SQUARE, s, h, x->count, &at, &by, first, second);
+    case FOURTH: return sums_of(FOURTH, s, h, x->count, &at, &by, first, second);
+    case RISING: return sums_of(RISING, s, h, x->count, &at, &by, first, second);
     case FALLING: break;
     }
-    return sums_of(FALLING, s, h, count, &at, &by, first, second);
+    return sums_of(FALLING, s, h, x->count, &at, &by, first, second);
 }
 
 static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real *h, int64_t count,
@@ -466,12 +453,12 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
                                       real *out) {
     total all = {0, 0};
     for (int64_t start = 0; start < count; start += SWEEP) {
-        int64_t end = smaller(start + SWEEP, count);
+        int64_t end = ota_int_min(start + SWEEP, count);
         vec sum = vec_set(0), lower;
         for (int64_t run = start; run < end; run += SHORT) {
             vec part = vec_set(0);
-            for (int64_t j = run; j < smaller(run + SHORT, end); j += LANES) {
-                int64_t lanes = smaller(LANES, end - j);
+            for (int64_t j = run; j < ota_int_min(run + SHORT, end); j += LANES) {
+                int64_t lanes = ota_int_min(LANES, end - j);
                 vec y = above_threshold(s, h, j, lanes, at);
                 /* Outside products p itself is the exponent. */
                 if (!all_below(kind, y)) y = two_powers(kind, y, by, &lower);
@@ -486,16 +473,16 @@ static ALWAYS_INLINE double powers_of(power_kind kind, const real *s, const real
     return total_of(&all);
 }
 
-static double powers(const real *s, const real *h, int64_t count, real shift, real k, double t,
-                     double p, real factor, real *out) {
-    const threshold at = threshold_of(shift, k, t);
-    const exponent by = exponent_of(p);
-    switch (kind_of(p)) {
-    case LINEAR: return powers_of(LINEAR, s, h, count, &at, &by, factor, out);
-    case SQUARE: return powers_of(SQUARE, s, h, count, &at, &by, factor, out);
-    case FOURTH: return powers_of(FOURTH, s, h, count, &at, &by, factor, out);
+static double powers(const powers_operands *x, real factor, real *out) {
+    const threshold at = threshold_of(x->shift, x->k, x->t);
+    const exponent by = exponent_of(x->p);
+    const real *const s = x->s, *const h = x->h;
+    switch (kind_of(x->p)) {
+    case LINEAR: return powers_of(LINEAR, s, h, x->count, &at, &by, factor, out);
+    case SQUARE: return powers_of(SQUARE, s, h, x->count, &at, &by, factor, out);
+    case FOURTH: return powers_of(FOURTH, s, h, x->count, &at, &by, factor, out);
     case RISING:
     case FALLING: break;
     }
-    return powers_of(FALLING, s, h, count, &at, &by, factor, out);
+    return powers_of(FALLING, s, h, x->count, &at, &by, factor, out);
 }

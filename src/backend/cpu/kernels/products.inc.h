@@ -37,9 +37,9 @@ static void products(const real *q, const real *packed_keys, int64_t rows, int64
     real ragged[OTA_ROW_BLOCK * OTA_PANEL];
     for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
     for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
-        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
+        int64_t height = ota_int_min(OTA_ROW_BLOCK, rows - row);
         for (int64_t key = 0; key < keys; key += OTA_PANEL) {
-            int64_t lanes = smaller(OTA_PANEL, keys - key);
+            int64_t lanes = ota_int_min(OTA_PANEL, keys - key);
             const real *panel = packed_keys + key * width;
             real *to = s + row * lds + key;
             if (lanes == OTA_PANEL) {
@@ -62,15 +62,22 @@ static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_
     real block[OTA_ROW_BLOCK * OTA_PANEL];
     for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
     for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
-        int64_t height = smaller(OTA_ROW_BLOCK, rows - row);
+        int64_t height = ota_int_min(OTA_ROW_BLOCK, rows - row);
         for (int64_t w = 0; w < values_width; w += OTA_PANEL) {
-            int64_t columns = smaller(OTA_PANEL, values_width - w);
+            int64_t columns = ota_int_min(OTA_PANEL, values_width - w);
             for (int64_t group = 0; group < keys; group += GROUP) {
-                int64_t last = smaller(group + GROUP, keys);
+                int64_t last = ota_int_min(group + GROUP, keys);
                 for (int64_t j = group; j < last; j += RUN) {
-                    tile_product(p + row * ldp + j, ldp, v + j * ldv + w, ldv, height, columns,
-                                 smaller(RUN, last - j), block, OTA_PANEL,
-                                 j == group ? NULL : ones);
+                    tile_product(&(tile_operands){.a = p + row * ldp + j,
+                                                  .lda = ldp,
+                                                  .b = v + j * ldv + w,
+                                                  .ldb = ldv,
+                                                  .rows = height,
+                                                  .columns = columns,
+                                                  .length = ota_int_min(RUN, last - j),
+                                                  .out = block,
+                                                  .ldo = OTA_PANEL,
+                                                  .factor = j == group ? NULL : ones});
                 }
                 for (int64_t r = 0; r < height; r++) {
                     real *to = out + (row + r) * ldo + w;

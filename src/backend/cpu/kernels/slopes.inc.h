@@ -17,7 +17,7 @@ static void slope_weights(const real *restrict p, int64_t count, double power, r
     } else {
         const exponent by = exponent_of(power);
         for (int64_t j = 0; j < count; j += LANES) {
-            const int64_t lanes = smaller(LANES, count - j);
+            const int64_t lanes = ota_int_min(LANES, count - j);
             const vec x = load_lanes(p + j, lanes), none = vec_set(0);
             const vmask above = mask_above(x, none);
             vec weight = none;
@@ -33,8 +33,8 @@ static double slope_mean(const real *w, const real *u, const real *b, int64_t co
     const vec none = vec_set(0);
     for (int64_t start = 0; start < count; start += SHORT) {
         vec sum = none, weight = none;
-        for (int64_t j = start; j < smaller(start + SHORT, count); j += LANES) {
-            const int64_t lanes = smaller(LANES, count - j);
+        for (int64_t j = start; j < ota_int_min(start + SHORT, count); j += LANES) {
+            const int64_t lanes = ota_int_min(LANES, count - j);
             const vec x = load_lanes(w + j, lanes);
             vec rest = load_lanes(u + j, lanes);
             if (b) rest = vec_sub(rest, load_lanes(b + j, lanes));
@@ -53,7 +53,7 @@ static double slope_mean(const real *w, const real *u, const real *b, int64_t co
 static void slopes(const real *w, const real *b, int64_t count, real a, real rate, real *u) {
     const vec none = vec_set(0), mean = vec_set(a), by = vec_set(rate);
     for (int64_t j = 0; j < count; j += LANES) {
-        const int64_t lanes = smaller(LANES, count - j);
+        const int64_t lanes = ota_int_min(LANES, count - j);
         const vec weight = load_lanes(w + j, lanes);
         vec rest = load_lanes(u + j, lanes);
         if (b) rest = vec_sub(rest, load_lanes(b + j, lanes));
@@ -68,9 +68,16 @@ static void apply_turned(const real *p, int64_t ldp, const real *x, int64_t rows
     for (int j = 0; j < OTA_KEY_TILE; j++) ones[j] = 1;
     for (int64_t j = 0; j < keys; j += OTA_KEY_TILE) {
         for (int64_t i = 0; i < rows; i += RUN) {
-            tile_product_turned(p + i * ldp + j, ldp, x + i * width, width,
-                                smaller(OTA_KEY_TILE, keys - j), width, smaller(RUN, rows - i),
-                                out + j * width, width, ones);
+            tile_product_turned(&(tile_operands){.a = p + i * ldp + j,
+                                                 .lda = ldp,
+                                                 .b = x + i * width,
+                                                 .ldb = width,
+                                                 .rows = ota_int_min(OTA_KEY_TILE, keys - j),
+                                                 .columns = width,
+                                                 .length = ota_int_min(RUN, rows - i),
+                                                 .out = out + j * width,
+                                                 .ldo = width,
+                                                 .factor = ones});
         }
     }
 }
@@ -86,7 +93,7 @@ static void spread_kept(const real *p, const int32_t *where, int64_t count, cons
         double *to = out + where[i] * width;
         const vec weight = vec_set(p[i]);
         for (int64_t w = 0; w < width; w += LANES) {
-            const int64_t lanes = smaller(LANES, width - w);
+            const int64_t lanes = ota_int_min(LANES, width - w);
             accumulate_lanes(to + w, vec_mul(weight, load_lanes(x + w, lanes)), lanes);
         }
     }

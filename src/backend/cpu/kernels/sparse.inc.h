@@ -13,7 +13,7 @@ static int64_t keep(const real *s, int64_t count, real floor, real *kept, int32_
     const vec below = vec_set(floor);
     int64_t found = 0;
     for (int64_t j = 0; j < count; j += LANES) {
-        const int64_t lanes = smaller(LANES, count - j);
+        const int64_t lanes = ota_int_min(LANES, count - j);
         const vec x = load_lanes(s + j, lanes);
         vmask above = mask_above(x, below);
         if (lanes < LANES) above = mask_and(above, mask_range(0, lanes));
@@ -26,14 +26,22 @@ static int64_t keep(const real *s, int64_t count, real floor, real *kept, int32_
     return found;
 }
 
-/* One run of at most RUN kept keys against `vectors` vectors of values; with `part`, `lanes` elements. */
-static ALWAYS_INLINE void kept_run(const real *p, const int32_t *where, int64_t count,
-                                   const real *v, int64_t ldv, int vectors, bool part,
-                                   int64_t lanes, vec *sum) {
+/* Weights p of the keys of a list, and their values. */
+typedef struct kept_values {
+    const real *p;
+    const int32_t *where;
+    int64_t count;
+    const real *v;
+    int64_t ldv;
+} kept_values;
+
+/* Kept keys [first, last), RUN at most, against `vectors` vectors of values; with `part`, `lanes` elements. */
+static ALWAYS_INLINE void kept_run(const kept_values *x, int64_t first, int64_t last, int vectors,
+                                   bool part, int64_t lanes, vec *sum) {
     UNROLL for (int i = 0; i < vectors; i++) sum[i] = vec_set(0);
-    for (int64_t k = 0; k < count; k++) {
-        const real *row = v + where[k] * ldv;
-        const vec weight = vec_set(p[k]);
+    for (int64_t k = first; k < last; k++) {
+        const real *row = x->v + x->where[k] * x->ldv;
+        const vec weight = vec_set(x->p[k]);
         UNROLL for (int i = 0; i < vectors; i++) {
             const vec value = part ? vec_load_part(row, lanes) : vec_load(row + i * LANES);
             sum[i] = vec_fma(weight, value, sum[i]);
@@ -41,9 +49,8 @@ static ALWAYS_INLINE void kept_run(const real *p, const int32_t *where, int64_t 
     }
 }
 
-static ALWAYS_INLINE void kept_columns(const real *p, const int32_t *where, int64_t count,
-                                       const real *v, int64_t ldv, int vectors, bool part,
-                                       int64_t lanes, real *out) {
+static ALWAYS_INLINE void kept_columns(const kept_values *x, int vectors, bool part, int64_t lanes,
+                                       real *out) {
     vec all[TILE_VECTORS];
     vec group[TILE_VECTORS];
     vec run[TILE_VECTORS];
@@ -51,10 +58,10 @@ static ALWAYS_INLINE void kept_columns(const real *p, const int32_t *where, int6
         all[i] = vec_set(0);
         group[i] = vec_set(0);
     }
-    for (int64_t k = 0; k < count; k += RUN) {
-        kept_run(p + k, where + k, smaller(RUN, count - k), v, ldv, vectors, part, lanes, run);
+    for (int64_t k = 0; k < x->count; k += RUN) {
+        kept_run(x, k, ota_int_min(k + RUN, x->count), vectors, part, lanes, run);
         UNROLL for (int i = 0; i < vectors; i++) group[i] = vec_add(group[i], run[i]);
-        if (k / RUN % GROUP_RUNS != GROUP_RUNS - 1 && k + RUN < count) continue;
+        if (k / RUN % GROUP_RUNS != GROUP_RUNS - 1 && k + RUN < x->count) continue;
         UNROLL for (int i = 0; i < vectors; i++) {
             all[i] = vec_add(all[i], group[i]);
             group[i] = vec_set(0);
@@ -71,15 +78,19 @@ static ALWAYS_INLINE void kept_columns(const real *p, const int32_t *where, int6
 
 static void apply_kept(const real *p, const int32_t *where, int64_t count, const real *v,
                        int64_t ldv, int64_t values_width, real *out) {
+    kept_values x = {.p = p, .where = where, .count = count, .v = v, .ldv = ldv};
     int64_t w = 0;
     for (; w + TILE_VECTORS * LANES <= values_width; w += TILE_VECTORS * LANES) {
-        kept_columns(p, where, count, v + w, ldv, TILE_VECTORS, false, 0, out + w);
+        x.v = v + w;
+        kept_columns(&x, TILE_VECTORS, false, 0, out + w);
     }
     for (; w + LANES <= values_width; w += LANES) {
-        kept_columns(p, where, count, v + w, ldv, 1, false, 0, out + w);
+        x.v = v + w;
+        kept_columns(&x, 1, false, 0, out + w);
     }
     if (w < values_width) {
-        kept_columns(p, where, count, v + w, ldv, 1, true, values_width - w, out + w);
+        x.v = v + w;
+        kept_columns(&x, 1, true, values_width - w, out + w);
     }
 }
 
@@ -88,11 +99,11 @@ static ALWAYS_INLINE void dots_group(int count, const real *q, const real *k, in
                                      int64_t width, real *s) {
     double total[ROWS_AT_ONCE] = {0};
     for (int64_t start = 0; start < width; start += SWEEP) {
-        const int64_t end = smaller(start + SWEEP, width);
+        const int64_t end = ota_int_min(start + SWEEP, width);
         vec sum[ROWS_AT_ONCE];
         UNROLL for (int i = 0; i < count; i++) sum[i] = vec_set(0);
         for (int64_t w = start; w < end; w += LANES) {
-            const int64_t lanes = smaller(LANES, end - w);
+            const int64_t lanes = ota_int_min(LANES, end - w);
             const vec left = load_lanes(q + w, lanes);
             UNROLL for (int i = 0; i < count; i++) {
                 sum[i] = vec_fma(load_lanes(k + i * ldk + w, lanes), left, sum[i]);

@@ -11,14 +11,14 @@ typedef double real;
 typedef __m512d vec;
 typedef __mmask8 vmask;
 enum { LANES = 8 };
-#define WORD(name) _mm512_##name##_pd
+#define OP(name) _mm512_##name##_pd
 #define COMPARE(name) _mm512_##name##_pd_mask
 #else
 typedef float real;
 typedef __m512 vec;
 typedef __mmask16 vmask;
 enum { LANES = 16 };
-#define WORD(name) _mm512_##name##_ps
+#define OP(name) _mm512_##name##_ps
 #define COMPARE(name) _mm512_##name##_ps_mask
 #endif
 
@@ -27,15 +27,15 @@ enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 static inline vmask mask_range(int64_t low, int64_t high) {
     return (vmask)(((1u << high) - 1u) & ~((1u << low) - 1u));
 }
-static inline vec vec_load(const real *from) { return WORD(loadu)(from); }
+static inline vec vec_load(const real *from) { return OP(loadu)(from); }
 static inline vec vec_load_part(const real *from, int64_t count) {
-    return WORD(maskz_loadu)(mask_range(0, count), from);
+    return OP(maskz_loadu)(mask_range(0, count), from);
 }
-static inline void vec_store(real *to, vec x) { WORD(storeu)(to, x); }
+static inline void vec_store(real *to, vec x) { OP(storeu)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
-    WORD(mask_storeu)(to, mask_range(0, count), x);
+    OP(mask_storeu)(to, mask_range(0, count), x);
 }
-static inline vec vec_set(real x) { return WORD(set1)(x); }
+static inline vec vec_set(real x) { return OP(set1)(x); }
 static inline real vec_first(vec x) {
 #ifdef OTA_REAL_F64
     return _mm512_cvtsd_f64(x);
@@ -43,25 +43,23 @@ static inline real vec_first(vec x) {
     return _mm512_cvtss_f32(x);
 #endif
 }
-static inline vec vec_add(vec a, vec b) { return WORD(add)(a, b); }
-static inline vec vec_sub(vec a, vec b) { return WORD(sub)(a, b); }
-static inline vec vec_mul(vec a, vec b) { return WORD(mul)(a, b); }
-static inline vec vec_div(vec a, vec b) { return WORD(div)(a, b); }
-static inline vec vec_fma(vec a, vec b, vec c) { return WORD(fmadd)(a, b, c); }
-static inline vec vec_rest(vec a, vec b, vec c) { return WORD(fmsub)(a, b, c); }
-static inline vec vec_max(vec a, vec b) { return WORD(max)(a, b); }
-static inline vec vec_min(vec a, vec b) { return WORD(min)(a, b); }
+static inline vec vec_add(vec a, vec b) { return OP(add)(a, b); }
+static inline vec vec_sub(vec a, vec b) { return OP(sub)(a, b); }
+static inline vec vec_mul(vec a, vec b) { return OP(mul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return OP(div)(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return OP(fmadd)(a, b, c); }
+static inline vec vec_rest(vec a, vec b, vec c) { return OP(fmsub)(a, b, c); }
+static inline vec vec_max(vec a, vec b) { return OP(max)(a, b); }
+static inline vec vec_min(vec a, vec b) { return OP(min)(a, b); }
 static inline vmask mask_nan(vec x) { return COMPARE(cmp)(x, x, _CMP_UNORD_Q); }
 static inline vmask mask_equal(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_EQ_OQ); }
 static inline vmask mask_above(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_GT_OQ); }
 static inline vmask mask_and(vmask a, vmask b) { return (vmask)(a & b); }
 static inline int64_t mask_count(vmask mask) { return __builtin_popcount(mask); }
-static inline vec vec_select(vmask mask, vec yes, vec no) {
-    return WORD(mask_blend)(mask, no, yes);
-}
+static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(mask_blend)(mask, no, yes); }
 /* The compressing store to memory is slow on some processors; through a register it is not. */
 static inline void vec_keep(real *to, vmask mask, vec x) {
-    vec_store(to, WORD(maskz_compress)(mask, x));
+    vec_store(to, OP(maskz_compress)(mask, x));
 }
 static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
 #ifdef OTA_REAL_F64
@@ -74,16 +72,16 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(mask, place));
 #endif
 }
-static inline real vec_reduce_add(vec x) { return WORD(reduce_add)(x); }
-static inline real vec_reduce_max(vec x) { return WORD(reduce_max)(x); }
+static inline real vec_reduce_add(vec x) { return OP(reduce_add)(x); }
+static inline real vec_reduce_max(vec x) { return OP(reduce_max)(x); }
 static inline vec vec_round(vec x) {
-    return WORD(roundscale)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return OP(roundscale)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-static inline vec vec_scale(vec x, vec n) { return WORD(scalef)(x, n); }
-static inline vec vec_scale_down(vec x, vec n) { return WORD(scalef)(x, n); }
-static inline vec vec_exponent(vec x) { return WORD(getexp)(x); }
+static inline vec vec_scale(vec x, vec n) { return OP(scalef)(x, n); }
+static inline vec vec_scale_down(vec x, vec n) { return OP(scalef)(x, n); }
+static inline vec vec_exponent(vec x) { return OP(getexp)(x); }
 static inline vec vec_fraction(vec x) {
-    return WORD(getmant)(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+    return OP(getmant)(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
 }
 static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_REAL_F64
@@ -96,51 +94,31 @@ static inline void vec_accumulate(double *to, vec x) {
 #endif
 }
 
-#undef WORD
-#undef COMPARE
-
 #ifdef OTA_PAIRS
 #include "pairs_avx512.h"
 #endif
 #include "operand.h"
+#include "vector_weave.h"
 
-/* Neighbours are woven until element [4 i + k], or [2 i + k] in f64, holds column k of every 16 bytes of its rows;
- * then the pieces of 16 bytes change places. */
-static inline void vec_turn(vec *x) {
+/* Pieces of 16 bytes of woven vectors change places. */
 #ifdef OTA_REAL_F64
-    enum { STEP = 2 };
-    vec woven[LANES];
-    UNROLL for (int i = 0; i < LANES; i += 2) {
-        woven[i] = _mm512_unpacklo_pd(x[i], x[i + 1]);
-        woven[i + 1] = _mm512_unpackhi_pd(x[i], x[i + 1]);
-    }
 #define PIECES _mm512_shuffle_f64x2
 #else
-    enum { STEP = 4 };
-    vec woven[LANES];
-    UNROLL for (int i = 0; i < LANES; i += 4) {
-        const __m512d low = _mm512_castps_pd(_mm512_unpacklo_ps(x[i], x[i + 1]));
-        const __m512d high = _mm512_castps_pd(_mm512_unpackhi_ps(x[i], x[i + 1]));
-        const __m512d low2 = _mm512_castps_pd(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
-        const __m512d high2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
-        woven[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, low2));
-        woven[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, low2));
-        woven[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high, high2));
-        woven[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high, high2));
-    }
 #define PIECES _mm512_shuffle_f32x4
 #endif
-    UNROLL for (int k = 0; k < STEP; k++) {
-        const vec even = PIECES(woven[k], woven[STEP + k], 0x88);
-        const vec odd = PIECES(woven[k], woven[STEP + k], 0xdd);
-        const vec even2 = PIECES(woven[2 * STEP + k], woven[3 * STEP + k], 0x88);
-        const vec odd2 = PIECES(woven[2 * STEP + k], woven[3 * STEP + k], 0xdd);
+static inline void vec_turn(vec *x) {
+    vec woven[LANES];
+    vec_weave(x, woven);
+    UNROLL for (int k = 0; k < WEAVE; k++) {
+        const vec even = PIECES(woven[k], woven[WEAVE + k], 0x88);
+        const vec odd = PIECES(woven[k], woven[WEAVE + k], 0xdd);
+        const vec even2 = PIECES(woven[2 * WEAVE + k], woven[3 * WEAVE + k], 0x88);
+        const vec odd2 = PIECES(woven[2 * WEAVE + k], woven[3 * WEAVE + k], 0xdd);
         x[k] = PIECES(even, even2, 0x88);
-        x[STEP + k] = PIECES(odd, odd2, 0x88);
-        x[2 * STEP + k] = PIECES(even, even2, 0xdd);
-        x[3 * STEP + k] = PIECES(odd, odd2, 0xdd);
+        x[WEAVE + k] = PIECES(odd, odd2, 0x88);
+        x[2 * WEAVE + k] = PIECES(even, even2, 0xdd);
+        x[3 * WEAVE + k] = PIECES(odd, odd2, 0xdd);
     }
-#undef PIECES
 }
 
 #ifdef OTA_TILES

@@ -11,29 +11,29 @@ typedef double real;
 typedef float64x2_t vec;
 typedef uint64x2_t vmask;
 enum { LANES = 2, FRACTION_BITS = 52 };
-#define WORD(name) name##q_f64
+#define OP(name) name##q_f64
 #define MASK(name) name##q_u64
-#define LEAST_NORMAL 0x1p-1022
-#define LIFT_DIGITS 0x1p53
-#define DOWN_EXPONENT 600.0
-#define DOWN_POWER 0x1p-600
+static const real LEAST_NORMAL = 0x1p-1022;
+static const real LIFT_DIGITS = 0x1p53;
+static const real DOWN_EXPONENT = 600.0;
+static const real DOWN_POWER = 0x1p-600;
 #else
 typedef float real;
 typedef float32x4_t vec;
 typedef uint32x4_t vmask;
 enum { LANES = 4, FRACTION_BITS = 23 };
-#define WORD(name) name##q_f32
+#define OP(name) name##q_f32
 #define MASK(name) name##q_u32
-#define LEAST_NORMAL 0x1p-126f
-#define LIFT_DIGITS 0x1p24f
-#define DOWN_EXPONENT 100.0f
-#define DOWN_POWER 0x1p-100f
+static const real LEAST_NORMAL = 0x1p-126f;
+static const real LIFT_DIGITS = 0x1p24f;
+static const real DOWN_EXPONENT = 100.0f;
+static const real DOWN_POWER = 0x1p-100f;
 #endif
 
 /* 24 sums, 4 vectors of b and one of a fit 32 registers. */
 enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 
-static inline vec vec_load(const real *from) { return WORD(vld1)(from); }
+static inline vec vec_load(const real *from) { return OP(vld1)(from); }
 static inline vec vec_load_part(const real *from, int64_t count) {
     real lane[LANES] = {0};
     for (int l = 0; l < LANES; l++) {
@@ -41,7 +41,7 @@ static inline vec vec_load_part(const real *from, int64_t count) {
     }
     return vec_load(lane);
 }
-static inline void vec_store(real *to, vec x) { WORD(vst1)(to, x); }
+static inline void vec_store(real *to, vec x) { OP(vst1)(to, x); }
 static inline void vec_store_part(real *to, vec x, int64_t count) {
     real lane[LANES];
     vec_store(lane, x);
@@ -57,15 +57,15 @@ static inline vec vec_set(real x) {
 #endif
 }
 static inline real vec_first(vec x) { return x[0]; }
-static inline vec vec_add(vec a, vec b) { return WORD(vadd)(a, b); }
-static inline vec vec_sub(vec a, vec b) { return WORD(vsub)(a, b); }
-static inline vec vec_mul(vec a, vec b) { return WORD(vmul)(a, b); }
-static inline vec vec_div(vec a, vec b) { return WORD(vdiv)(a, b); }
-static inline vec vec_fma(vec a, vec b, vec c) { return WORD(vfma)(c, a, b); }
-static inline vec vec_rest(vec a, vec b, vec c) { return WORD(vneg)(WORD(vfms)(c, a, b)); }
-static inline vec vec_select(vmask mask, vec yes, vec no) { return WORD(vbsl)(mask, yes, no); }
-static inline vmask mask_equal(vec a, vec b) { return WORD(vceq)(a, b); }
-static inline vmask mask_above(vec a, vec b) { return WORD(vcgt)(a, b); }
+static inline vec vec_add(vec a, vec b) { return OP(vadd)(a, b); }
+static inline vec vec_sub(vec a, vec b) { return OP(vsub)(a, b); }
+static inline vec vec_mul(vec a, vec b) { return OP(vmul)(a, b); }
+static inline vec vec_div(vec a, vec b) { return OP(vdiv)(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return OP(vfma)(c, a, b); }
+static inline vec vec_rest(vec a, vec b, vec c) { return OP(vneg)(OP(vfms)(c, a, b)); }
+static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(vbsl)(mask, yes, no); }
+static inline vmask mask_equal(vec a, vec b) { return OP(vceq)(a, b); }
+static inline vmask mask_above(vec a, vec b) { return OP(vcgt)(a, b); }
 static inline vmask mask_and(vmask a, vmask b) { return MASK(vand)(a, b); }
 /* The instructions for maxima answer NaN for NaN on either side; the words promise b. */
 static inline vec vec_max(vec a, vec b) { return vec_select(mask_above(a, b), a, b); }
@@ -75,7 +75,7 @@ static inline real vec_reduce_max(vec x) {
     for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
     return top;
 }
-static inline vec vec_round(vec x) { return WORD(vrndn)(x); }
+static inline vec vec_round(vec x) { return OP(vrndn)(x); }
 /* x with its subnormal lanes lifted by all digits of the fraction, which `lift` counts. */
 static inline vec vec_normal(vec x, vec *lift) {
     const vmask small = mask_above(vec_set(LEAST_NORMAL), x);
@@ -171,13 +171,6 @@ static inline void vec_turn(vec *x) {
     }
     for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
-
-#undef WORD
-#undef MASK
-#undef LEAST_NORMAL
-#undef LIFT_DIGITS
-#undef DOWN_EXPONENT
-#undef DOWN_POWER
 
 #include "vector_tile.h"
 

@@ -38,21 +38,21 @@ typedef double real;
 typedef int64_t lane_bits;
 typedef uint64_t lane_unsigned;
 enum { LANES = 2, FRACTION_BITS = 52 };
-#define MAGIC 0x1.8p52
-#define BIAS 1023.0
-#define LEAST_NORMAL 0x1p-1022
-#define DOWN_EXPONENT 600.0
-#define DOWN_POWER 0x1p-600
+static const real MAGIC = 0x1.8p52;
+static const real BIAS = 1023.0;
+static const real LEAST_NORMAL = 0x1p-1022;
+static const real DOWN_EXPONENT = 600.0;
+static const real DOWN_POWER = 0x1p-600;
 #else
 typedef float real;
 typedef int32_t lane_bits;
 typedef uint32_t lane_unsigned;
 enum { LANES = 4, FRACTION_BITS = 23 };
-#define MAGIC 0x1.8p23f
-#define BIAS 127.0f
-#define LEAST_NORMAL 0x1p-126f
-#define DOWN_EXPONENT 100.0f
-#define DOWN_POWER 0x1p-100f
+static const real MAGIC = 0x1.8p23f;
+static const real BIAS = 127.0f;
+static const real LEAST_NORMAL = 0x1p-126f;
+static const real DOWN_EXPONENT = 100.0f;
+static const real DOWN_POWER = 0x1p-100f;
 #endif
 typedef real vec __attribute__((vector_size(16)));
 typedef lane_bits vmask __attribute__((vector_size(16)));
@@ -190,12 +190,6 @@ static inline void vec_turn(vec *x) {
     }
     for (int r = 0; r < LANES; r++) x[r] = vec_load(across + r * LANES);
 }
-
-#undef MAGIC
-#undef BIAS
-#undef LEAST_NORMAL
-#undef DOWN_EXPONENT
-#undef DOWN_POWER
 
 #ifdef OTA_PAIRS
 #include "pairs_portable.h"

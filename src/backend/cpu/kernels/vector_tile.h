@@ -1,7 +1,7 @@
 /* The register tile for levels without tile hardware: TILE_ROWS x TILE_VECTORS accumulators, on the
  * vector words. One word for the bodies, and a level with tile hardware defines it its own way:
  *
- *     tile_product     out[r][c] = (factor ? factor[r] out[r][c] : 0) + sum_k a[r][k] b[k][c]
+ *     tile_product     out[r][c] = (factor ? factor[r] out[r][c] : 0) + sum_k a[r][k] b[k][c], operands as tile_operands
  *                      a [rows][length] with row stride lda, b [length][columns] with ldb,
  *                      out [rows][columns] with ldo
  *     tile_product_turned  the same with a[k][r]: a [length][rows] with lda
@@ -24,9 +24,12 @@ static inline void tile_close(const tile_setting *kept) { (void)kept; }
 
 /* `rows`, `vectors` and `part` are constants where this is expanded; `lanes` counts only with `part`,
  * which goes with one vector. */
-static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned, const element *a,
-                                    int64_t lda, const element *b, int64_t ldb, int64_t length,
-                                    real *out, int64_t ldo, const real *factor, int64_t lanes) {
+static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turned,
+                                    const tile_operands *x, int64_t lanes) {
+    const element *const a = x->a, *b = x->b;
+    const int64_t lda = x->lda, ldb = x->ldb, length = x->length, ldo = x->ldo;
+    const real *const factor = x->factor;
+    real *const out = x->out;
     vec sum[TILE_ROWS][TILE_VECTORS];
     UNROLL for (int r = 0; r < rows; r++) {
         UNROLL for (int v = 0; v < vectors; v++) sum[r][v] = vec_set(0);
@@ -60,15 +63,11 @@ static ALWAYS_INLINE void tile_body(int rows, int vectors, bool part, bool turne
     }
 }
 
-typedef void tile_function(const element *a, int64_t lda, const element *b, int64_t ldb,
-                           int64_t length, real *out, int64_t ldo, const real *factor,
-                           int64_t lanes);
+typedef void tile_function(const tile_operands *x, int64_t lanes);
 
 #define TILE_VARIANT(ROWS, NAME, VECTORS, PART, TURNED)                                            \
-    static void tile_##ROWS##_##NAME(const element *a, int64_t lda, const element *b, int64_t ldb, \
-                                     int64_t length, real *out, int64_t ldo, const real *factor,   \
-                                     int64_t lanes) {                                              \
-        tile_body(ROWS, VECTORS, PART, TURNED, a, lda, b, ldb, length, out, ldo, factor, lanes);   \
+    static void tile_##ROWS##_##NAME(const tile_operands *x, int64_t lanes) {                      \
+        tile_body(ROWS, VECTORS, PART, TURNED, x, lanes);                                          \
     }
 #define TILE_VARIANTS(ROWS)                                                                        \
     TILE_VARIANT(ROWS, full, TILE_VECTORS, false, false)                                           \
@@ -102,41 +101,35 @@ static const tile_height TURNED_HEIGHTS[] = {TILE_HEIGHT(6, turned_), TILE_HEIGH
                                              TILE_HEIGHT(2, turned_), TILE_HEIGHT(1, turned_)};
 
 /* `step` leads from one row of a to the next. */
-static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step, const element *a,
-                                    int64_t lda, const element *b, int64_t ldb, int64_t rows,
-                                    int64_t columns, int64_t length, real *out, int64_t ldo,
-                                    const real *factor) {
-    for (int64_t column = 0; column < columns;) {
-        int64_t left = columns - column;
+static ALWAYS_INLINE void tile_walk(const tile_height *heights, int64_t step,
+                                    const tile_operands *x) {
+    tile_operands at = *x;
+    for (int64_t column = 0; column < x->columns;) {
+        int64_t left = x->columns - column;
         int64_t lanes = left >= TILE_VECTORS * LANES       ? TILE_VECTORS * LANES
                         : left >= TILE_VECTORS / 2 * LANES ? TILE_VECTORS / 2 * LANES
                         : left >= LANES                    ? LANES
                                                            : left;
         int64_t row = 0;
-        for (const tile_height *height = heights; row < rows; height++) {
+        at.b = x->b + column;
+        for (const tile_height *height = heights; row < x->rows; height++) {
             tile_function *product = lanes == TILE_VECTORS * LANES       ? height->full
                                      : lanes == TILE_VECTORS / 2 * LANES ? height->half
                                      : lanes == LANES                    ? height->one
                                                                          : height->part;
-            for (; row + height->rows <= rows; row += height->rows) {
-                product(a + row * step, lda, b + column, ldb, length, out + row * ldo + column, ldo,
-                        factor ? factor + row : NULL, lanes);
+            for (; row + height->rows <= x->rows; row += height->rows) {
+                at.a = x->a + row * step;
+                at.out = x->out + row * x->ldo + column;
+                at.factor = x->factor ? x->factor + row : NULL;
+                product(&at, lanes);
             }
         }
         column += lanes;
     }
 }
 
-static inline void tile_product(const element *a, int64_t lda, const element *b, int64_t ldb,
-                                int64_t rows, int64_t columns, int64_t length, real *out,
-                                int64_t ldo, const real *factor) {
-    tile_walk(TILE_HEIGHTS, lda, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
-}
+static inline void tile_product(const tile_operands *x) { tile_walk(TILE_HEIGHTS, x->lda, x); }
 
-static inline void tile_product_turned(const element *a, int64_t lda, const element *b, int64_t ldb,
-                                       int64_t rows, int64_t columns, int64_t length, real *out,
-                                       int64_t ldo, const real *factor) {
-    tile_walk(TURNED_HEIGHTS, 1, a, lda, b, ldb, rows, columns, length, out, ldo, factor);
-}
+static inline void tile_product_turned(const tile_operands *x) { tile_walk(TURNED_HEIGHTS, 1, x); }
 
 #endif
