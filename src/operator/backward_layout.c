@@ -18,12 +18,13 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
 
 const char *ota_backward_describe(const ota_plan *plan) {
     static const char *const texts[] = {
-        [OTA_BACKWARD_FREE] = "closed form, tiles recomputed",
+        [OTA_BACKWARD_FREE] = "closed form, rows recomputed",
         [OTA_BACKWARD_ONLINE] = "rows replayed in reverse, one saturation row a key",
         [OTA_BACKWARD_IMPLICIT] = "implicit, conjugate gradients on the semi-dual",
         [OTA_BACKWARD_UNROLLED] = "unrolled, the rounds in reverse",
         [OTA_BACKWARD_PREFIX] = "implicit, every leading block solved again (queries^3)"};
-    const char *own = plan->backend->gradient->describe(plan->device);
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    const char *own = passes->describe != NULL ? passes->describe(plan->device) : NULL;
     return own != NULL ? own : texts[ota_backward_mode_of(plan)];
 }
 
@@ -100,7 +101,13 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
     if (plan->course.path == OTA_PATH_COUPLED) take_coupled(plan, s, ota_backward_mode_of(plan));
-    s->kernel.width = plan->backend->gradient->kernel_width(plan->device);
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    s->kernel.width = passes->kernel_width != NULL ? passes->kernel_width(plan->device) : 0;
+}
+
+int ota_backward_walkers(const ota_plan *plan) {
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    return passes != NULL && passes->walkers != NULL ? passes->walkers(plan->device) : 1;
 }
 
 void ota_backward_lay_out(ota_plan *plan) {

@@ -272,8 +272,6 @@ static void options_are_refused(void **unused) {
     BAD("cpu", t->options.cpu = "z80");
     BAD("backend", t->options.backend = "abacus");
     BAD("backend", t->options.backend = "a name that is longer than any backend's");
-    REFUSED("softmax", OTA_UNSUPPORTED, "backend",
-            (t->options.backend = "plain", t->options.gradients = 1));
     BAD("solver", t->options.solver = "magic");
     REFUSED("softmax", OTA_UNSUPPORTED, "solver", t->options.solver = "sinkhorn");
     REFUSED("softmax/exact", OTA_UNSUPPORTED, "solver", t->options.solver = "assignment");

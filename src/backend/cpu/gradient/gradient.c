@@ -132,9 +132,8 @@ static ota_place_memory memory(const ota_device *device, int64_t place) {
 
 static const char *describe(const ota_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
-    if (ota_device_is_coupled(device) || device->strategy == OTA_STRATEGY_ORDERED ||
-        device->strategy == OTA_STRATEGY_FUSED)
-        return NULL;
+    if (ota_device_is_coupled(device) || device->strategy == OTA_STRATEGY_ORDERED) return NULL;
+    if (device->strategy == OTA_STRATEGY_FUSED) return "closed form, tiles recomputed";
     return device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
                                                 : "closed form, strips of rows";
 }
@@ -226,10 +225,11 @@ static void put_keys(ota_backward_job *job) {
 
 static void pack_head(ota_backward_job *job) { tasks_of(job)->pack_head(job); }
 static void load_bias(ota_backward_job *job) { tasks_of(job)->load_bias(job); }
-static void load_advantage(ota_backward_job *job) { tasks_of(job)->load_advantage(job); }
 static void mark_top(ota_backward_job *job) { each_chunk(job, tasks_of(job)->top); }
-static void replay_online(ota_backward_job *job) { tasks_of(job)->replay_online(job); }
-static void reverse_online(ota_backward_job *job) { tasks_of(job)->reverse_online(job); }
+static void reverse_online(ota_backward_job *job) {
+    tasks_of(job)->replay_online(job);
+    tasks_of(job)->reverse_online(job);
+}
 static void slopes(ota_backward_job *job) { each_chunk(job, tasks_of(job)->slopes); }
 static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->turned); }
 static double recentre(ota_backward_job *job, double scale) {
@@ -304,11 +304,9 @@ const ota_gradient_passes ota_cpu_gradient = {
     .has_nonfinite_values = has_nonfinite_values,
     .mark_nonfinite_rows = mark_nonfinite_rows,
     .load_bias = load_bias,
-    .load_advantage = load_advantage,
     .write = write_head,
     .put_keys = put_keys,
     .mark_top = mark_top,
-    .replay_online = replay_online,
     .reverse_online = reverse_online,
     .slopes = slopes,
     .transposed_right = transposed_right,
