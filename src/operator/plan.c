@@ -102,6 +102,13 @@ static ota_status find_backend(const ota_resolved *r, const ota_backend **found,
     return OTA_OK;
 }
 
+ota_status ota_check(const ota_problem *problem, const ota_options *options, ota_error *error) {
+    ota_resolved resolved;
+    const ota_backend *backend;
+    const ota_status status = ota_resolve(problem, options, &resolved, error);
+    return status == OTA_OK ? find_backend(&resolved, &backend, error) : status;
+}
+
 static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);

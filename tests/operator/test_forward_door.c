@@ -360,6 +360,23 @@ static void sizes_of_structs(void **unused) {
     assert_int_equal(wide.later, 5);
 }
 
+/* The check alone knows the backends, and says what a plan says. */
+static void unknown_backend(void **unused) {
+    (void)unused;
+    ota_error by_plan = {{0}, {0}, {0}};
+    ota_plan *plan = NULL;
+    door_make(t, "softmax");
+    for (int k = 0; ota_backend_name(k) != NULL; k++) {
+        t->options.backend = ota_backend_name(k);
+        assert_int_equal(ota_check(&t->problem, &t->options, &t->error), OTA_OK);
+    }
+    t->options.backend = "abacus";
+    assert_int_equal(ota_check(&t->problem, &t->options, &t->error), OTA_EINVAL);
+    assert_int_equal(ota_plan_create(&plan, &t->problem, DV, &t->options, &by_plan), OTA_EINVAL);
+    assert_string_equal(t->error.message, by_plan.message);
+    assert_non_null(strstr(by_plan.message, "backend is 'abacus'"));
+}
+
 static void missing_structs(void **unused) {
     (void)unused;
     door_make(t, "softmax");
@@ -519,6 +536,7 @@ int main(void) {
         cmocka_unit_test(options_are_refused),
         cmocka_unit_test(arrays_are_refused),
         cmocka_unit_test(sizes_of_structs),
+        cmocka_unit_test(unknown_backend),
         cmocka_unit_test(missing_structs),
         cmocka_unit_test(an_unwritten_array_is_not_refused),
         cmocka_unit_test(every_option_is_described),
