@@ -9,12 +9,7 @@
 #include <string.h>
 
 static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
-    size_t count;
-    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
-        arena->overflowed = true;
-        return NULL;
-    }
-    return ota_arena_take(arena, count, sizeof(double));
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
 }
 
 static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
