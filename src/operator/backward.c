@@ -368,13 +368,8 @@ static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    job->parameters = (ota_row_parameters){
-        .kernels = plan->course.kernels,
-        .order = r->order,
-        .tau = ota_head_temperature(r, job->head),
-        .sink = ota_head_sink(r, job->head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
-        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    job->parameters = ota_row_parameters_of(r, job->head);
+    job->parameters.kernels = plan->course.kernels;
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_PREFIX;

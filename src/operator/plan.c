@@ -58,7 +58,7 @@ static void measure(ota_plan *plan) {
 static void fit_limit(ota_plan *plan) {
     enum { STEPS = 3 };
     for (int step = 0; step < STEPS && is_over(plan); step++) {
-        bool changed = plan->backend->shrink(plan->device, step);
+        bool changed = plan->backend->shrink != NULL && plan->backend->shrink(plan->device, step);
         if (step == 0 && plan->walker_count > 1) {
             plan->walker_count = 1;
             changed = true;

@@ -240,22 +240,13 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     if (device->strategy == OTA_STRATEGY_ROUNDS) take_rounds(device, workspace);
     if (device->lanes) take_lanes(device, &workspace->lanes);
-    size_t (*const bytes_of)(const ota_head_shape *shape) =
-        device->strategy == OTA_STRATEGY_ROUNDS && r->settings.fixed
-            ? device->layout.rounds_workspace
-            : device->layout.workspace;
-    if (device->coupled && bytes_of != NULL && !device->streamed) {
-        const ota_head_shape shape = {.backend = &ota_cpu_backend,
-                                      .resolved = r,
-                                      .rows = device->dense_rows,
-                                      .columns = device->dense_columns,
-                                      .narrow = !device->wide || device->narrow};
-        const size_t bytes = bytes_of(&shape);
-        if (bytes == SIZE_MAX)
-            a->overflowed = true;
-        else
-            workspace->solver_memory = ota_arena_take(a, bytes, 1);
-    }
+    if (device->streamed) return;
+    const ota_head_shape shape = {.backend = &ota_cpu_backend,
+                                  .resolved = r,
+                                  .rows = device->dense_rows,
+                                  .columns = device->dense_columns,
+                                  .narrow = !device->wide || device->narrow};
+    workspace->solver_memory = ota_take_workspace(&device->layout, a, &shape);
 }
 
 static void take_packed(ota_device *device, ota_packed_kv *packed) {

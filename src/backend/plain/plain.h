@@ -71,7 +71,6 @@ void ota_plain_row_scores(const ota_resolved *r, int64_t batch, int64_t head, in
 /* scale (raw + inside): what a softcap is of. */
 double ota_plain_product(const ota_device *device, int64_t batch, int64_t head, int64_t query,
                          int64_t key);
-ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head);
 /* Weights p of mass mu from scores s and column potentials h (NULL: 0); p may be s. */
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
                          int64_t count, double mu, double *p, ota_row_found *found);

@@ -42,23 +42,6 @@ static ota_status create(const ota_layout *layout, ota_device **out, ota_error *
     return OTA_OK;
 }
 
-/* What the solver that the operator calls on stored scores works in. */
-static void *take_workspace(const ota_device *device, ota_arena *arena) {
-    const ota_layout *layout = &device->layout;
-    const ota_head_shape shape = {.backend = &ota_plain_backend,
-                                  .resolved = device->resolved,
-                                  .rows = device->rows,
-                                  .columns = device->columns,
-                                  .narrow = device->narrow};
-    const bool rounds = layout->plain_rounds && device->resolved->settings.fixed;
-    size_t (*const workspace)(const ota_head_shape *) =
-        rounds ? layout->rounds_workspace : layout->workspace;
-    const size_t bytes = layout->coupled && workspace != NULL ? workspace(&shape) : 0;
-    if (bytes < SIZE_MAX) return ota_arena_take(arena, bytes, 1);
-    arena->overflowed = true;
-    return NULL;
-}
-
 static plain_place take_place(const ota_device *device, ota_arena *arena) {
     const ota_resolved *r = device->resolved;
     const ota_layout *layout = &device->layout;
@@ -81,7 +64,12 @@ static plain_place take_place(const ota_device *device, ota_arena *arena) {
     place.g = ota_arena_take_rows(arena, 1, stride, number);
     place.nu = ota_arena_take_rows(arena, 1, stride, number);
     place.lambdas = ota_arena_take_rows(arena, 1, stride, number);
-    place.workspace = take_workspace(device, arena);
+    const ota_head_shape shape = {.backend = &ota_plain_backend,
+                                  .resolved = r,
+                                  .rows = rows,
+                                  .columns = device->columns,
+                                  .narrow = device->narrow};
+    place.workspace = ota_take_workspace(layout, arena, &shape);
     return place;
 }
 
@@ -93,11 +81,6 @@ static void lay_out(ota_device *device, ota_arena *arena) {
         const plain_place place = take_place(device, arena);
         if (placed) places[k] = place;
     }
-}
-
-static bool shrink(ota_device *device, int step) {
-    (void)device, (void)step;
-    return false;
 }
 
 static ota_course course(const ota_device *device) {
@@ -124,8 +107,6 @@ static void set_key_count(ota_device *device, int64_t key_count) { device->key_c
 
 static void close(ota_device *device) { free(device); }
 
-static const char *level(int index) { return index == 0 ? "plain" : NULL; }
-
 static int64_t places(const ota_device *device) { return device->place_count; }
 
 /* ---- rows alone and rows in order ------------------------------------------------------------------- */
@@ -134,7 +115,7 @@ static int64_t places(const ota_device *device) { return device->place_count; }
 static void run_row(plain_place *place, int64_t i) {
     const ota_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
-    const ota_row_parameters row = ota_plain_parameters(r, place->number);
+    const ota_row_parameters row = ota_row_parameters_of(r, place->number);
     const double mu = ota_row_mass(r, place->batch, place->number, i);
     ota_row_found found;
     ota_plain_scores(device, place->batch, place->number, i, place->row);
@@ -189,22 +170,14 @@ static void run_rows(ota_run *run) {
 
 /* ---- the row ---------------------------------------------------------------------------------------- */
 
-static int64_t small_heads(const ota_run *run) {
-    (void)run;
-    return 0;
-}
-
 const ota_backend ota_plain_backend = {
     .name = "plain",
-    .level = level,
     .create = create,
     .lay_out = lay_out,
-    .shrink = shrink,
     .course = course,
     .set_key_count = set_key_count,
     .close = close,
     .run_rows = run_rows,
-    .small_heads = small_heads,
     .places = places,
     .begin_head = ota_plain_begin_head,
     .load = ota_plain_load,

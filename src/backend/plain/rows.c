@@ -91,16 +91,6 @@ void ota_plain_row_scores(const ota_resolved *r, int64_t b, int64_t h, int64_t i
             ota_pair_allowed(r, b, h, i, j) ? score(r, b, h, i, j, row[j - begin]) : -INFINITY;
 }
 
-ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head) {
-    const ota_problem *p = &r->problem;
-    return (ota_row_parameters){.order = r->order,
-                                .tau = ota_head_temperature(r, head),
-                                .sink = ota_head_sink(r, head),
-                                .row_strength =
-                                    p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
-                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL};
-}
-
 /* ---- what rows share ---------------------------------------------------------------------------- */
 
 /* x_j = s_j + h_j; returns the largest with the sink, NaN where some x_j is. */
