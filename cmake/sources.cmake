@@ -54,7 +54,9 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/softcap_f32.c
     src/backend/cpu/softcap_f64.c
     src/backend/gradient.c
+    src/backend/head.c
     src/backend/plain/algebra.c
+    src/backend/plain/gradient.c
     src/backend/plain/heads.c
     src/backend/plain/plain_backend.c
     src/backend/plain/rows.c

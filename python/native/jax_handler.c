@@ -14,7 +14,7 @@
 
 #include "otattn.h"
 
-enum { TERMS = 6, SUPPORTS = 4, SOLVER = 32 };
+enum { TERMS = 6, SUPPORTS = 4, NAME = 32 };
 enum { PLACE_ADDRESS = 0, PLACE_NUMBER = 1 };
 
 /* Mirrored by python/otattn/_jax_ffi.py. */
@@ -29,7 +29,7 @@ typedef struct call {
     ota_term terms[TERMS];
     ota_support supports[SUPPORTS];
     ota_array term_gradients[TERMS];
-    char solver[SOLVER]; /* "" chooses */
+    char solver[NAME], backend[NAME]; /* "" chooses */
 } call;
 
 enum { XLA_METADATA = 1, XLA_F32 = 11, XLA_F64 = 12, XLA_INVALID_ARGUMENT = 3, XLA_INTERNAL = 13 };
@@ -196,6 +196,7 @@ static int fill(call *c, const xla_frame *frame) {
     c->problem.supports = c->supports;
     c->gradients.terms = c->term_gradients;
     c->options.solver = c->solver[0] == '\0' ? NULL : c->solver;
+    c->options.backend = c->backend[0] == '\0' ? NULL : c->backend;
     return 1;
 }
 

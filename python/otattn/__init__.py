@@ -56,6 +56,7 @@ __all__ = [
     "SolveError",
     "alibi_slopes",
     "attention",
+    "backends",
     "coupling",
     "get_num_threads",
     "kernels",
@@ -109,6 +110,18 @@ def solvers() -> list[str]:
     True
     """
     return _names(_library.ota_solver_name)
+
+
+def backends() -> list[str]:
+    """Names of the backends that `backend=` takes, the default first.
+
+    Examples
+    --------
+    >>> import otattn
+    >>> otattn.backends()
+    ['cpu', 'plain']
+    """
+    return _names(_library.ota_backend_name)
 
 
 def kernels() -> list[str]:

@@ -58,6 +58,7 @@ def _settings(
     prune: bool,
     strict: bool,
     solver: str,
+    backend: str | None,
     dropout: float,
 ) -> Settings:
     if not isinstance(method, str):
@@ -81,6 +82,8 @@ def _settings(
         raise ValueError(f"dropout_p is {dropout!r}, wanted 0 or more and less than 1")
     if tolerance is not None and not tolerance > 0.0:
         raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
+    if not isinstance(backend, (str, NoneType)):
+        raise TypeError(f"backend is a {type(backend).__name__}, wanted a string or None")
     if window is not None and (len(window) != 2 or min(window) < -1):
         raise ValueError(f"window is {window!r}, wanted (left, right), each -1 (no limit) or more")
     left, right = (-1, -1) if window is None else window
@@ -107,6 +110,7 @@ def _settings(
         bool(prune),
         bool(strict),
         solver,
+        backend,
         dropout,
     )
 
@@ -156,6 +160,7 @@ def prepare(
     prune: bool = False,
     strict: bool = False,
     solver: str = "auto",
+    backend: str | None = None,
     start_potential: Any = None,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
@@ -183,6 +188,7 @@ def prepare(
         prune,
         strict,
         solver,
+        backend,
         dropout_p,
     )
     extra = (
@@ -241,6 +247,7 @@ def attention(
     prune: bool = False,
     strict: bool = False,
     solver: str = "auto",
+    backend: str | None = None,
     start_potential: Any = None,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
@@ -315,6 +322,9 @@ def attention(
         Rows that are not finite raise instead of being NaN.
     solver : str
         A name of ``otattn.solvers()``.
+    backend : str, optional
+        A name of ``otattn.backends()``; the first of them by default. ``"plain"`` is double loops, slow and
+        independent of the default's kernels: for checks.
     start_potential : array, shape (batch, heads, keys), optional
         Column potential to start from.
     dropout_seed, dropout_offset : int, optional
@@ -354,6 +364,7 @@ def attention(
         and rows == "hard"
         and axis == "rows"
         and solver == "auto"
+        and backend is None
     ):
         # The plain call, whose structs are kept from one to the next.
         words = (
@@ -407,6 +418,7 @@ def attention(
         prune,
         strict,
         solver,
+        backend,
         start_potential,
         dropout_seed,
         dropout_offset,
@@ -476,6 +488,7 @@ def coupling(
     prune: bool = False,
     strict: bool = False,
     solver: str = "auto",
+    backend: str | None = None,
     start_potential: Any = None,
 ) -> Any:
     """The weights P of a matrix of scores, by any transport method.
@@ -527,6 +540,7 @@ def coupling(
         prune,
         strict,
         solver,
+        backend,
         0.0,
     )
     extra = (

@@ -35,7 +35,7 @@ from ._solve import (
 )
 
 TARGET = "otattn"
-_TERMS, _SUPPORTS, _SOLVER = 6, 4, 32
+_TERMS, _SUPPORTS, _NAME = 6, 4, 32
 _ADDRESS, _NUMBER = 0, 1
 # Words that stand for buffer k: as an address, and as a number a little above 1, which every check lets pass.
 _ADDRESS_MARK, _NUMBER_MARK = 0x5A5A_0000_0000_0000, 0x3FF8_5A5A_5A5A_0000
@@ -65,7 +65,8 @@ class Call(ctypes.Structure):
         ("terms", c.Term * _TERMS),
         ("supports", c.Support * _SUPPORTS),
         ("term_gradients", c.Array * _TERMS),
-        ("solver", ctypes.c_char * _SOLVER),
+        ("solver", ctypes.c_char * _NAME),
+        ("backend", ctypes.c_char * _NAME),
     )
 
 
@@ -148,10 +149,12 @@ def _call_of(job: Job) -> Call:
         call.terms[k] = (c.Term * terms).from_address(job.problem.terms)[k]
     for k in range(supports):
         call.supports[k] = (c.Support * supports).from_address(job.problem.supports)[k]
-    solver = job.options.solver or b""
-    if len(solver) >= _SOLVER:
-        raise ValueError(f"solver is {solver.decode()!r}, wanted a name of otattn.solvers()")
-    call.solver, call.options.solver = solver, None
+    for name in ("solver", "backend"):
+        word = getattr(job.options, name) or b""
+        if len(word) >= _NAME:
+            raise ValueError(f"{name} is {word.decode()!r}, wanted a name of otattn.{name}s()")
+        setattr(call, name, word)
+        setattr(call.options, name, None)
     call.problem.terms = call.problem.supports = None
     # NotConverged of a compiled program carries no certificate, which is what a partial plan is kept for.
     call.options.allow_partial = int(job.settings.allow_partial)

@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     prune: bool = False
     strict: bool = False
     solver: str = "auto"
+    backend: str | None = None
     dropout: float = 0.0
 
 

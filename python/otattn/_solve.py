@@ -120,6 +120,8 @@ def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
     options.allow_partial = int(settings.allow_partial or problem.columns in _COUPLED)
     if settings.solver != "auto":
         options.solver = settings.solver.encode()
+    if settings.backend is not None:
+        options.backend = settings.backend.encode()
     return problem, options
 
 

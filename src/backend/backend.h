@@ -248,6 +248,13 @@ static inline ota_column_parameters ota_head_parameters(const ota_head *head, in
                                    .scale = head->scale};
 }
 
+/* head.c: what follows from the problem alone: the parameters of a head's rows, and of a head all but the backend's
+ * memory. */
+ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t head);
+ota_head ota_head_of(const ota_resolved *r, int64_t index);
+/* Fills nu, which holds > 0 for the columns in use, from head->mass and the masses of the problem, and lambdas. */
+void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas);
+
 /* The update of key j at temperature t; keys differ only where `lambdas` are given. */
 static inline ota_column_step ota_head_step(const ota_head *head, int64_t j, double t) {
     const ota_column_parameters key = ota_head_parameters(head, j);
@@ -398,15 +405,18 @@ typedef struct ota_layout {
     size_t (*rounds_workspace)(const ota_head_shape *shape);
 } ota_layout;
 
+/* head.c: what the solver on stored scores works in: of a fixed number of plain rounds, or of the solver. */
+void *ota_take_workspace(const ota_layout *layout, ota_arena *arena, const ota_head_shape *shape);
+
 struct ota_backend {
     const char *name;
-    /* Levels of instructions, oldest first: NULL past the end. */
+    /* Levels of instructions, oldest first: NULL past the end; NULL where there is no choice. */
     const char *(*level)(int index);
 
     /* ---- devices: a choice of strategy, then twice lay_out, to measure and to place */
     ota_status (*create)(const ota_layout *layout, ota_device **device, ota_error *error);
     void (*lay_out)(ota_device *device, ota_arena *arena);
-    /* The next choice that needs less memory; false: `step` has none. Steps 0, 1, 2 are asked in turn. */
+    /* The next choice that needs less memory; false: `step` has none. Steps 0, 1, 2 are asked in turn. NULL: one choice. */
     bool (*shrink)(ota_device *device, int step);
     ota_course (*course)(const ota_device *device);
     /* The keys that exist: all, or those of a decode step. */
@@ -416,8 +426,8 @@ struct ota_backend {
     /* ---- rows alone and rows in order: everything the caller wants of all heads */
     void (*run_rows)(ota_run *run);
 
-    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch (NULL where none has any).
-       left[k]: head k of the batch could not be solved so. Rounds of Sinkhorn. */
+    /* ---- small coupled heads: how many one batch holds (0: this run has none), and one batch (both NULL where none has
+       any). left[k]: head k of the batch could not be solved so. Rounds of Sinkhorn. */
     int64_t (*small_heads)(const ota_run *run);
     void (*run_small)(ota_run *run, int64_t batch, int64_t place, bool *left);
 

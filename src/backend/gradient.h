@@ -164,17 +164,18 @@ typedef struct ota_place_memory {
 /* The passes of one head. All may use every thread of the pool; every sum has one order. */
 typedef struct ota_gradient_passes {
     /* ---- memory and choice */
-    /* How many walkers pay, at most one a thread. */
+    /* How many walkers pay, at most one a thread; NULL: one. */
     int (*walkers)(const ota_device *device);
     /* Scratch of `walkers` walkers into own[walkers] (NULL while measuring). */
     void (*lay_out)(ota_device *device, ota_arena *arena, int walkers,
                     struct ota_gradient_scratch **own);
-    /* Inner dimensions where fixed rounds are reversed on their kernel; 0: they are not. */
+    /* Inner dimensions where fixed rounds are reversed on their kernel; 0 or NULL: they are not. */
     int64_t (*kernel_width)(const ota_device *device);
     ota_place_memory (*memory)(const ota_device *device, int64_t place);
-    const char *(*describe)(const ota_device *device); /* in a few words, or NULL */
+    const char *(*describe)(const ota_device *device); /* NULL, or in a few words, or NULL */
 
-    /* ---- rows alone in one go: softmax in tiles, where only gradients of queries, keys, values and masses are wanted */
+    /* ---- rows alone in one go: softmax in tiles, where only gradients of queries, keys, values and masses are
+       wanted; NULL: never */
     bool (*tiles_fit)(const ota_backward_job *job);
     ota_status (*run_tiles)(ota_backward_job *job);
     /* The same for a head of coupled columns whose potentials and multipliers are found: the gradients of its queries
@@ -184,19 +185,17 @@ typedef struct ota_gradient_passes {
     /* ---- one head */
     void (*pack_head)(ota_backward_job *job);                  /* keys and values */
     bool (*has_nonfinite_values)(const ota_backward_job *job); /* some value is not finite */
-    /* Prefix: rows of the kept plan with weight on such a value become bad. */
+    /* Prefix: rows of the kept plan with weight on such a value become bad; NULL: `write` finds them. */
     void (*mark_nonfinite_rows)(ota_backward_job *job);
-    void (*load_bias)(ota_backward_job *job);      /* space->g in the type of the head */
-    void (*load_advantage)(ota_backward_job *job); /* space->b */
+    void (*load_bias)(ota_backward_job *job); /* space->g in the type of the head */
     /* Everything the caller wants of the head, from potentials and multipliers. */
     void (*write)(ota_backward_job *job);
     /* Sums of the gradients of keys and values of the key head into the caller's arrays. */
     void (*put_keys)(ota_backward_job *job);
-    /* f, top and `bad` of every row at the potentials in g. */
+    /* f, top and `bad` of every row at the potentials in g; NULL: `write` finds them. */
     void (*mark_top)(ota_backward_job *job);
 
-    /* ---- rows in order: where each key's capacity ran out; multipliers in reverse */
-    void (*replay_online)(ota_backward_job *job);
+    /* ---- rows in order: where each key's capacity ran out, then multipliers in reverse */
     void (*reverse_online)(ota_backward_job *job);
 
     /* ---- coupled: slopes w into space->matrix, sums of w, w U, P (partial 0: right side, 1: its absolute terms, 2: P,
@@ -205,12 +204,12 @@ typedef struct ota_gradient_passes {
     /* Transposed: the right side by queries, once the means by keys are known (dense 3, 4 -> 6, 7). */
     void (*transposed_right)(ota_backward_job *job);
     /* Relaxed rows answer to U with less than their mean: moves dense 6; returns `scale` and what that adds to its absolute
-       terms. */
+       terms. NULL: the right side has been formed with what they answer. */
     double (*recentre)(ota_backward_job *job, double scale);
     /* Scores and dL/dP in f64 in the solver's orientation, into matrix and gradient. */
     void (*widen)(ota_backward_job *job);
 
-    /* ---- fixed rounds on their kernel */
+    /* ---- fixed rounds on their kernel; NULL where kernel_width is 0, as is has_nonfinite_values */
     void (*kernel_form)(ota_backward_job *job); /* K and the first row update */
     void (*kernel_turn)(
         ota_backward_job *job); /* one more; partial 0: column sums, partial 3 > 0: lost */

@@ -51,6 +51,8 @@ typedef struct ota_arena {
 /* The next piece: count * size bytes, uninitialised, at a multiple of 64. NULL while measuring and
  * when it overflows; never NULL for an empty piece of a placed arena. */
 void *ota_arena_take(ota_arena *arena, size_t count, size_t size);
+/* The same for rows * columns pieces of `size` bytes. */
+void *ota_arena_take_rows(ota_arena *arena, int64_t rows, int64_t columns, size_t size);
 bool ota_arena_overflowed(const ota_arena *arena);
 
 /* Turns a measured arena into a placed one of exactly the measured bytes, rewound to its start.

@@ -38,6 +38,14 @@ void *ota_arena_take(ota_arena *arena, size_t count, size_t size) {
     return piece;
 }
 
+void *ota_arena_take_rows(ota_arena *arena, int64_t rows, int64_t columns, size_t size) {
+    size_t count;
+    if (ota_size_mul((size_t)rows, (size_t)columns, &count))
+        return ota_arena_take(arena, count, size);
+    arena->overflowed = true;
+    return NULL;
+}
+
 bool ota_arena_overflowed(const ota_arena *arena) { return arena->overflowed; }
 
 /* A first touch of 128 MiB costs some 30 ms in pages of 4 KiB and 10 in pages of 2 MiB. Only a wish. */

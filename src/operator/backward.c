@@ -87,6 +87,16 @@ void ota_backward_find_used(const ota_backward_job *job, const double *column_su
     }
 }
 
+void ota_backward_pad(const ota_backward_job *job) {
+    const ota_course *course = &job->plan->course;
+    for (int64_t i = 0; i < course->rows; i++) {
+        for (int64_t j = course->columns; j < course->stride; j++) {
+            job->space->matrix[i * course->stride + j] = -INFINITY;
+            job->space->gradient[i * course->stride + j] = 0.0;
+        }
+    }
+}
+
 ota_adjoint ota_backward_system(const ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_backward_space *s = job->space;
@@ -124,7 +134,7 @@ static ota_status run_implicit(ota_backward_job *job) {
     system.most_amplified = job->begins_narrow && !job->wide ? MOST_AMPLIFIED : 0.0;
     ota_mass_rule rule;
     gather_system(job, &system, &rule);
-    if (r->problem.rows == OTA_ROWS_RELAXED)
+    if (r->problem.rows == OTA_ROWS_RELAXED && passes_of(job)->recentre != NULL)
         system.scale = passes_of(job)->recentre(job, system.scale);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
@@ -280,17 +290,11 @@ static ota_status run_unrolled(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    const int64_t n = plan->course.rows, m = plan->course.columns;
     ota_status stopped = OTA_OK;
     if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
     job->stored = true;
     passes_of(job)->widen(job);
-    for (int64_t j = 0; j < n && plan->course.transposed; j++) {
-        for (int64_t i = m; i < plan->course.stride; i++) {
-            s->matrix[j * plan->course.stride + i] = -INFINITY;
-            s->gradient[j * plan->course.stride + i] = 0.0;
-        }
-    }
+    ota_backward_pad(job);
     ota_head head;
     ota_unrolled u;
     ota_backward_rounds(job, &head, &u);
@@ -302,7 +306,7 @@ static ota_status run_unrolled(ota_backward_job *job) {
     memcpy(s->f, of_queries, (size_t)r->queries * sizeof(double));
     memcpy(s->g, of_keys, (size_t)r->keys * sizeof(double));
     passes_of(job)->load_bias(job);
-    passes_of(job)->mark_top(job);
+    if (passes_of(job)->mark_top != NULL) passes_of(job)->mark_top(job);
     s->temperature[job->head] += u.sums.temperature;
     ota_sums_of_parameters(s, &u.sums);
     s->row_strength += u.sums.row_strength;
@@ -322,9 +326,11 @@ static ota_status run_unrolled(ota_backward_job *job) {
 /* ---- prefix ----------------------------------------------------------------------------------- */
 
 static ota_status run_prefix(ota_backward_job *job) {
-    passes_of(job)->widen(job);
+    const ota_gradient_passes *passes = passes_of(job);
+    passes->widen(job);
+    ota_backward_pad(job);
     const ota_status status = ota_backward_prefix(job);
-    passes_of(job)->mark_nonfinite_rows(job);
+    if (passes->mark_nonfinite_rows != NULL) passes->mark_nonfinite_rows(job);
     return status;
 }
 
@@ -332,10 +338,7 @@ static ota_status run_prefix(ota_backward_job *job) {
 
 static ota_status find_multipliers(ota_backward_job *job) {
     switch (job->mode) {
-    case OTA_BACKWARD_ONLINE:
-        passes_of(job)->replay_online(job);
-        passes_of(job)->reverse_online(job);
-        return OTA_OK;
+    case OTA_BACKWARD_ONLINE: passes_of(job)->reverse_online(job); return OTA_OK;
     case OTA_BACKWARD_IMPLICIT: return run_implicit(job);
     case OTA_BACKWARD_UNROLLED: return run_unrolled(job);
     case OTA_BACKWARD_PREFIX: return run_prefix(job);
@@ -368,13 +371,8 @@ static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    job->parameters = (ota_row_parameters){
-        .kernels = plan->course.kernels,
-        .order = r->order,
-        .tau = ota_head_temperature(r, job->head),
-        .sink = ota_head_sink(r, job->head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
-        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    job->parameters = ota_row_parameters_of(r, job->head);
+    job->parameters.kernels = plan->course.kernels;
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;
     job->stored = job->mode == OTA_BACKWARD_PREFIX;
@@ -503,7 +501,7 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
     const ota_gradient_passes *passes = plan->backend->gradient;
     ota_backward_job job = ota_backward_job_of(plan, arrays);
     job.want = want;
-    job.tiled = passes->tiles_fit(&job);
+    job.tiled = passes->tiles_fit != NULL && passes->tiles_fit(&job);
     job.may_use_kernel = may_use_kernel(&job);
     job.begins_narrow = begins_narrow(&job);
     if (job.tiled && job.mode == OTA_BACKWARD_FREE) {

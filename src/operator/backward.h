@@ -23,6 +23,9 @@ ota_status ota_backward_run(ota_plan *plan, const ota_arrays *arrays, const ota_
 /* The semi-dual system of the head at work on the arrays of its space, but for what the column rule adds. */
 ota_adjoint ota_backward_system(const ota_backward_job *job);
 
+/* The padding of the rows of space->matrix and space->gradient: forbidden pairs. */
+void ota_backward_pad(const ota_backward_job *job);
+
 /* Columns of the solver that some row may use, as 0 or 1. A mask takes others away, or scores of -inf: then forward closes
  * the potential, or, where weights are exponentials, the sum is 0. */
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
@@ -35,7 +38,8 @@ void ota_backward_targets(const ota_backward_job *job, const ota_head *head, dou
  * keys lie in the space. */
 void ota_backward_rounds(ota_backward_job *job, ota_head *head, ota_unrolled *rounds);
 
-/* backward_layout.c: reserves the workspace (measuring or placed). */
+/* backward_layout.c: how many heads are walked side by side; reserves the workspace (measuring or placed). */
+int ota_backward_walkers(const ota_plan *plan);
 void ota_backward_lay_out(ota_plan *plan);
 ota_backward_mode ota_backward_mode_of(const ota_plan *plan);
 /* How, in a few words for describe. */

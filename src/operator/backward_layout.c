@@ -17,22 +17,14 @@ ota_backward_mode ota_backward_mode_of(const ota_plan *plan) {
 
 const char *ota_backward_describe(const ota_plan *plan) {
     static const char *const texts[] = {
-        [OTA_BACKWARD_FREE] = "closed form, tiles recomputed",
+        [OTA_BACKWARD_FREE] = "closed form, rows recomputed",
         [OTA_BACKWARD_ONLINE] = "rows replayed in reverse, one saturation row a key",
         [OTA_BACKWARD_IMPLICIT] = "implicit, conjugate gradients on the semi-dual",
         [OTA_BACKWARD_UNROLLED] = "unrolled, the rounds in reverse",
         [OTA_BACKWARD_PREFIX] = "implicit, every leading block solved again (queries^3)"};
-    const char *own = plan->backend->gradient->describe(plan->device);
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    const char *own = passes->describe != NULL ? passes->describe(plan->device) : NULL;
     return own != NULL ? own : texts[ota_backward_mode_of(plan)];
-}
-
-static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
-    size_t count;
-    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
-        arena->overflowed = true;
-        return NULL;
-    }
-    return ota_arena_take(arena, count, bytes);
 }
 
 static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
@@ -50,7 +42,7 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
         sum->count = term->array.size[1] * sum->length;
     }
     sum->sum = ota_arena_take(a, (size_t)sum->count, sizeof(double));
-    sum->partial = take(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
+    sum->partial = ota_arena_take_rows(a, sum->length, OTA_ADJOINT_CHUNKS, sizeof(double));
 }
 
 static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mode mode) {
@@ -58,12 +50,14 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
     ota_arena *a = &plan->arena;
     const int64_t n = plan->course.rows, m = plan->course.columns, stride = plan->course.stride;
     /* The scores of forward are formed anew by every forward, so backward may use their place. */
-    if (!ota_ladder_ends_f64(plan->course.ladder)) s->matrix = take(a, n, stride, sizeof(double));
-    if (mode != OTA_BACKWARD_IMPLICIT) s->gradient = take(a, n, stride, sizeof(double));
-    if (mode == OTA_BACKWARD_PREFIX) s->slopes = take(a, n, stride, sizeof(double));
+    if (!ota_ladder_ends_f64(plan->course.ladder))
+        s->matrix = ota_arena_take_rows(a, n, stride, sizeof(double));
+    if (mode != OTA_BACKWARD_IMPLICIT)
+        s->gradient = ota_arena_take_rows(a, n, stride, sizeof(double));
+    if (mode == OTA_BACKWARD_PREFIX) s->slopes = ota_arena_take_rows(a, n, stride, sizeof(double));
     for (size_t k = 0; k < sizeof s->dense / sizeof s->dense[0]; k++)
         s->dense[k] = ota_arena_take(a, (size_t)s->lane, sizeof(double));
-    s->vectors = take(a, s->lane, OTA_ADJOINT_VECTORS, sizeof(double));
+    s->vectors = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_VECTORS, sizeof(double));
     s->held = ota_arena_take(a, (size_t)s->lane, 1);
     if (mode != OTA_BACKWARD_UNROLLED) return;
     const size_t steps = ota_unrolled_steps(r), numbers = ota_unrolled_numbers(r, n, m);
@@ -91,15 +85,21 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
     }
     s->bad = ota_arena_take(a, (size_t)n, sizeof(bool));
     s->shut = ota_arena_take(a, keys, sizeof(int64_t));
-    s->row_sums = take(a, n, OTA_ROW_SUMS, number);
+    s->row_sums = ota_arena_take_rows(a, n, OTA_ROW_SUMS, number);
     s->lane = ota_int_round_up(ota_int_max(ota_int_max(n, m), 1), 16);
     for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
-        s->partial[k] = take(a, s->lane, OTA_ADJOINT_CHUNKS, number);
+        s->partial[k] = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_CHUNKS, number);
     s->temperature = ota_arena_take(a, (size_t)r->heads, number);
     s->alibi = ota_arena_take(a, (size_t)r->heads, number);
     s->sink = ota_arena_take(a, (size_t)r->heads, number);
     if (plan->course.path == OTA_PATH_COUPLED) take_coupled(plan, s, ota_backward_mode_of(plan));
-    s->kernel.width = plan->backend->gradient->kernel_width(plan->device);
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    s->kernel.width = passes->kernel_width != NULL ? passes->kernel_width(plan->device) : 0;
+}
+
+int ota_backward_walkers(const ota_plan *plan) {
+    const ota_gradient_passes *passes = plan->backend->gradient;
+    return passes != NULL && passes->walkers != NULL ? passes->walkers(plan->device) : 1;
 }
 
 void ota_backward_lay_out(ota_plan *plan) {
@@ -112,8 +112,8 @@ void ota_backward_lay_out(ota_plan *plan) {
     struct ota_gradient_scratch **own = ota_arena_take(a, (size_t)walkers, sizeof *own);
     ota_backward_space space = {0}, *s = &space;
     take_walker(plan, s);
-    s->row_mass = take(a, heads, r->queries, sizeof(double));
-    s->column_mass = take(a, heads, r->keys, sizeof(double));
+    s->row_mass = ota_arena_take_rows(a, heads, r->queries, sizeof(double));
+    s->column_mass = ota_arena_take_rows(a, heads, r->keys, sizeof(double));
     for (int t = 0; t < r->term_count; t++) take_term(plan, &s->terms[t], &r->terms[t]);
     s->tangents = ota_tangents_lay_out(plan, s->lane);
     for (int k = 1; k < walkers; k++) {

@@ -63,30 +63,19 @@ ota_head ota_backward_head(const ota_backward_job *job) {
     const ota_problem *p = &r->problem;
     const ota_backward_space *s = job->space;
     const int64_t n = plan->course.rows, m = plan->course.columns;
-    ota_head head = (ota_head){.rows = n,
-                               .columns = m,
-                               .scores = s->matrix,
-                               .stride = plan->course.stride,
-                               .tau = job->parameters.tau,
-                               .order = 1.0,
-                               .sink = job->parameters.sink,
-                               .mu = s->dense[0],
-                               .nu = s->dense[1],
-                               .row_strength = job->parameters.row_strength,
-                               .rule = p->columns,
-                               .strength = p->strength,
-                               .lambda = p->lambda,
-                               .floor = ota_column_parameters_of(p).floor,
-                               .scale = ota_column_target(p, 1.0),
-                               .start = p->start,
-                               .end = p->end,
-                               .settings = &r->settings,
-                               .backend = plan->backend,
-                               .algebra = plan->course.algebra,
-                               .kernels = plan->course.kernels,
-                               .pool = plan->pool,
-                               .f = s->dense[2],
-                               .g = s->dense[3]};
+    ota_head head = ota_head_of(r, job->batch * r->heads + job->head);
+    head.backend = plan->backend;
+    head.algebra = plan->course.algebra;
+    head.kernels = plan->course.kernels;
+    head.pool = plan->pool;
+    head.rows = n;
+    head.columns = m;
+    head.scores = s->matrix;
+    head.stride = plan->course.stride;
+    head.mu = s->dense[0];
+    head.nu = s->dense[1];
+    head.f = s->dense[2];
+    head.g = s->dense[3];
     if (ota_array_present(&p->lambdas)) {
         for (int64_t j = 0; j < m; j++) s->dense[4][j] = ota_key_lambda(r, j);
         head.lambdas = s->dense[4];

@@ -236,7 +236,7 @@ static void small_task(void *context, int64_t batch, int worker) {
 static void run_heads(ota_plan *plan, ota_run *run) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
     forward_job job = {plan, run};
-    const int64_t small = plan->backend->small_heads(run);
+    const int64_t small = plan->backend->small_heads != NULL ? plan->backend->small_heads(run) : 0;
     if (small > 0) {
         ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
     } else if (plan->course.path != OTA_PATH_COUPLED) {

@@ -9,12 +9,7 @@
 #include <string.h>
 
 static double *take(ota_arena *arena, int64_t rows, int64_t columns) {
-    size_t count;
-    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
-        arena->overflowed = true;
-        return NULL;
-    }
-    return ota_arena_take(arena, count, sizeof(double));
+    return ota_arena_take_rows(arena, rows, columns, sizeof(double));
 }
 
 static void take_worker(ota_plan *plan, ota_tangent_worker *w) {
@@ -90,13 +85,8 @@ static ota_status run_head(ota_tangent_job *job) {
     const ota_plan *plan = base->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
-    base->parameters = (ota_row_parameters){
-        .kernels = plan->course.kernels,
-        .order = r->order,
-        .tau = ota_head_temperature(r, base->head),
-        .sink = ota_head_sink(r, base->head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
-        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    base->parameters = ota_row_parameters_of(r, base->head);
+    base->parameters.kernels = plan->course.kernels;
     ota_dropout_head(r, base->batch, base->head, base->dropout_key);
     base->biased = job->held = false;
     base->residual = 0.0;

@@ -235,14 +235,7 @@ static void widen_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fir
 }
 
 static ota_status widen(ota_tangent_job *job) {
-    const ota_plan *plan = job->base.plan;
-    ota_backward_space *space = job->base.space;
-    for (int64_t i = 0; i < plan->course.rows; i++) {
-        for (int64_t j = plan->course.columns; j < plan->course.stride; j++) {
-            space->matrix[i * plan->course.stride + j] = -INFINITY;
-            space->gradient[i * plan->course.stride + j] = 0.0;
-        }
-    }
+    ota_backward_pad(&job->base);
     return walk_rows(job, widen_block);
 }
 

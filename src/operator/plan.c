@@ -58,7 +58,7 @@ static void measure(ota_plan *plan) {
 static void fit_limit(ota_plan *plan) {
     enum { STEPS = 3 };
     for (int step = 0; step < STEPS && is_over(plan); step++) {
-        bool changed = plan->backend->shrink(plan->device, step);
+        bool changed = plan->backend->shrink != NULL && plan->backend->shrink(plan->device, step);
         if (step == 0 && plan->walker_count > 1) {
             plan->walker_count = 1;
             changed = true;
@@ -88,23 +88,40 @@ static ota_status choose_device(ota_plan *plan, ota_error *error) {
     return plan->backend->create(&layout, &plan->device, error);
 }
 
+static ota_status find_backend(const ota_resolved *r, const ota_backend **found, ota_error *error) {
+    const ota_backend *backend = ota_backend_named(r->settings.backend);
+    if (backend == NULL) {
+        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
+                        "backend is '%s', an unknown name", r->settings.backend);
+    }
+    if (r->settings.gradients && backend->gradient == NULL) {
+        return ota_fail(error, OTA_UNSUPPORTED, "backend", "use another, or gradients = 0",
+                        "backend %s has no gradients", backend->name);
+    }
+    *found = backend;
+    return OTA_OK;
+}
+
+ota_status ota_check(const ota_problem *problem, const ota_options *options, ota_error *error) {
+    ota_resolved resolved;
+    const ota_backend *backend;
+    const ota_status status = ota_resolve(problem, options, &resolved, error);
+    return status == OTA_OK ? find_backend(&resolved, &backend, error) : status;
+}
+
 static ota_status build(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_status chosen = ota_solver_choose(r, &plan->solver, error);
     if (chosen != OTA_OK) return chosen;
-    plan->backend = ota_backend_named(r->settings.backend);
-    if (plan->backend == NULL) {
-        return ota_fail(error, OTA_EINVAL, "backend", "doctor lists the backends",
-                        "backend is '%s', an unknown name", r->settings.backend);
-    }
+    const ota_status found = find_backend(r, &plan->backend, error);
+    if (found != OTA_OK) return found;
     const ota_status pooled =
         ota_pool_create(&plan->pool, r->settings.threads, r->settings.executor);
     if (pooled != OTA_OK)
         return ota_fail(error, pooled, "threads", "use fewer", "threads could not be prepared");
     const ota_status created = choose_device(plan, error);
     if (created != OTA_OK) return created;
-    plan->walker_count =
-        plan->backend->gradient != NULL ? plan->backend->gradient->walkers(plan->device) : 1;
+    plan->walker_count = ota_backward_walkers(plan);
     measure(plan);
     fit_limit(plan);
     if (ota_arena_overflowed(&plan->arena)) {

@@ -145,11 +145,6 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     return OTA_OK;
 }
 
-ota_status ota_check(const ota_problem *problem, const ota_options *options, ota_error *error) {
-    ota_resolved resolved;
-    return ota_resolve(problem, options, &resolved, error);
-}
-
 /* ---- rebind ----------------------------------------------------------------------------------- */
 
 static bool same_shape(const ota_array *a, const ota_array *b) {

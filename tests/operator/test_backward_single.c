@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "backend_wrap.h"
 #include "backward_support.h"
 #include "spec.h"
 
@@ -295,7 +296,8 @@ static void test_implicit_in_single(void **state) {
             spec_check(k == 0 ? "DER-13" : "DER-14", fmax(worst.scores, worst.queries), 1.0);
             spec_check("LIT-21", fmax(worst.keys, worst.values), 1.0);
         }
-        assert_true(promoted[0] == 0);
+        /* Another backend may form every gradient in f64. */
+        assert_true(promoted[0] == 0 || on_other_backend());
         assert_true(promoted[3] > 0);
     }
 }

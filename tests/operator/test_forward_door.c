@@ -205,7 +205,7 @@ static void supports_are_refused(void **unused) {
 static void rules_are_refused(void **unused) {
     (void)unused;
     BAD("regulariser", t->problem.regulariser = (ota_regulariser)(OTA_CUSTOM + 1));
-    BAD("columns", t->problem.columns = (ota_column_rule)7);
+    BAD("columns", t->problem.columns = (ota_column_rule)8);
     BAD("rows", t->problem.rows = (ota_row_rule)2);
     BAD("axis", t->problem.axis = (ota_axis)2);
     REFUSED("sparsemax", OTA_EINVAL, "order", t->problem.order = 1.0);
@@ -272,8 +272,6 @@ static void options_are_refused(void **unused) {
     BAD("cpu", t->options.cpu = "z80");
     BAD("backend", t->options.backend = "abacus");
     BAD("backend", t->options.backend = "a name that is longer than any backend's");
-    REFUSED("softmax", OTA_UNSUPPORTED, "backend",
-            (t->options.backend = "plain", t->options.gradients = 1));
     BAD("solver", t->options.solver = "magic");
     REFUSED("softmax", OTA_UNSUPPORTED, "solver", t->options.solver = "sinkhorn");
     REFUSED("softmax/exact", OTA_UNSUPPORTED, "solver", t->options.solver = "assignment");
@@ -360,6 +358,23 @@ static void sizes_of_structs(void **unused) {
                      OTA_OK);
     assert_int_equal(wide.result.size, sizeof wide);
     assert_int_equal(wide.later, 5);
+}
+
+/* The check alone knows the backends, and says what a plan says. */
+static void unknown_backend(void **unused) {
+    (void)unused;
+    ota_error by_plan = {{0}, {0}, {0}};
+    ota_plan *plan = NULL;
+    door_make(t, "softmax");
+    for (int k = 0; ota_backend_name(k) != NULL; k++) {
+        t->options.backend = ota_backend_name(k);
+        assert_int_equal(ota_check(&t->problem, &t->options, &t->error), OTA_OK);
+    }
+    t->options.backend = "abacus";
+    assert_int_equal(ota_check(&t->problem, &t->options, &t->error), OTA_EINVAL);
+    assert_int_equal(ota_plan_create(&plan, &t->problem, DV, &t->options, &by_plan), OTA_EINVAL);
+    assert_string_equal(t->error.message, by_plan.message);
+    assert_non_null(strstr(by_plan.message, "backend is 'abacus'"));
 }
 
 static void missing_structs(void **unused) {
@@ -521,6 +536,7 @@ int main(void) {
         cmocka_unit_test(options_are_refused),
         cmocka_unit_test(arrays_are_refused),
         cmocka_unit_test(sizes_of_structs),
+        cmocka_unit_test(unknown_backend),
         cmocka_unit_test(missing_structs),
         cmocka_unit_test(an_unwritten_array_is_not_refused),
         cmocka_unit_test(every_option_is_described),

@@ -1,5 +1,5 @@
 /* Runs a test on another backend: linked with --wrap=ota_resolve, sets the backend that OTATTN_TEST_BACKEND names where
- * the caller has named none. Plans with gradients stay on the default: the plain backend has none. */
+ * the caller has named none. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ ota_status __wrap_ota_resolve(const ota_problem *problem, const ota_options *opt
     const char *name = getenv("OTATTN_TEST_BACKEND");
     if (status < OTA_OK || name == NULL) return status;
     ota_settings *settings = &resolved->settings;
-    if (settings->backend[0] == '\0' && !settings->gradients)
+    if (settings->backend[0] == '\0')
         (void)snprintf(settings->backend, sizeof settings->backend, "%s", name);
     return status;
 }

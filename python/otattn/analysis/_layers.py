@@ -189,7 +189,7 @@ class AttentionLayer:
     method : str
         As in `otattn.attention`, braces included.
     temperature : float
-    tolerance, rounds : optional
+    tolerance, rounds, backend : optional
         As in `otattn.attention`.
 
     Examples
@@ -220,6 +220,7 @@ class AttentionLayer:
         temperature: float = 1.0,
         tolerance: float | None = None,
         rounds: int | None = None,
+        backend: str | None = None,
     ) -> None:
         dims = Dims()
         letters = ("width projected", "width projected", "width valued", "valued width")
@@ -252,6 +253,8 @@ class AttentionLayer:
             self._options.tolerance = tolerance
         if rounds is not None:
             self._options.rounds = rounds if rounds > 0 else c.NO_ROUNDS
+        if backend is not None:
+            self._options.backend = backend.encode()
         layer = self._layer = c.AttentionLayer()
         layer.size = ctypes.sizeof(layer)
         layer.width, layer.heads = self.width, heads

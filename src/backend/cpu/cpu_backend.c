@@ -73,24 +73,9 @@ void ota_gather_chunks(cpu_run *w, int64_t part, int64_t batch, int64_t head) {
 /* ---- coupled heads ------------------------------------------------------------------------------ */
 
 void ota_allot_columns(ota_head_place *place, double total) {
-    const ota_device *device = place->run.device;
-    const ota_resolved *r = device->resolved;
-    const int64_t m = device->dense_columns;
-    ota_head_workspace *workspace = place->workspace;
-    int64_t usable = 0;
-    for (int64_t j = 0; j < m; j++) usable += workspace->nu[j] > 0.0;
-    const bool unit = ota_column_rule_of(r->problem.columns)->unit_masses;
-    const bool given =
-        ota_array_present(device->transposed ? &r->problem.row_mass : &r->problem.column_mass);
-    for (int64_t j = 0; j < m; j++) {
-        double mass = unit ? 1.0 : workspace->nu[j] > 0.0 ? total / (double)usable : 0.0;
-        if (given)
-            mass = device->transposed ? ota_row_mass(r, place->batch, place->number, j)
-                                      : ota_column_mass(r, place->batch, place->number, j, mass);
-        workspace->nu[j] = ota_column_target(&r->problem, mass);
-        workspace->lambdas[j] = ota_key_lambda(r, j);
-    }
     place->head->mass = total;
+    ota_head_allot(place->head, place->run.device->resolved, place->workspace->nu,
+                   place->workspace->lambdas);
 }
 
 static int64_t places(const ota_device *device) { return device->workspace_count; }
@@ -99,56 +84,41 @@ static void begin_head(ota_run *run, int64_t index, int64_t place_index, bool na
                        ota_head *head) {
     ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
-    const ota_problem *p = &r->problem;
     ota_head_workspace *workspace = &device->workspaces[place_index];
     ota_head_place *place = &workspace->place;
-    const int64_t number = index % r->heads;
-    *head = (ota_head){.backend = &ota_cpu_backend,
-                       .rows = device->dense_rows,
-                       .columns = device->dense_columns,
-                       .narrow = narrow || device->ladder == OTA_LADDER_F64_ON_F32,
-                       .scores = workspace->scores,
-                       .stride = device->dense_stride,
-                       .tau = ota_head_temperature(r, number),
-                       .order = r->order,
-                       .sink = ota_head_sink(r, number),
-                       .mu = workspace->mu,
-                       .nu = workspace->nu,
-                       .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
-                       .row_strength = p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
-                       .rule = p->columns,
-                       .strength = p->strength,
-                       .lambda = p->lambda,
-                       .floor = ota_column_parameters_of(p).floor,
-                       .scale = ota_column_target(p, 1.0),
-                       .lambdas = ota_array_present(&p->lambdas) ? workspace->lambdas : NULL,
-                       .start = p->start,
-                       .end = p->end,
-                       .settings = &r->settings,
-                       .pool = device->pool,
-                       .workspace = workspace->solver_memory,
-                       .index = index,
-                       .tell = r->settings.progress != NULL ? ota_run_tell : NULL,
-                       .tell_context = run,
-                       .algebra = &device->algebra,
-                       .kernels = device->kernels,
-                       .place = place,
-                       .kernel = {.target = workspace->target,
-                                  .sum = workspace->sums,
-                                  .scaling = workspace->scaling,
-                                  .absorbed = workspace->absorbed,
-                                  .used = workspace->used,
-                                  .history = workspace->history,
-                                  .u = workspace->u},
-                       .f = workspace->f,
-                       .g = workspace->g,
-                       .plan = workspace->plan};
+    *head = ota_head_of(r, index);
+    head->backend = &ota_cpu_backend;
+    head->algebra = &device->algebra;
+    head->kernels = device->kernels;
+    head->pool = device->pool;
+    head->rows = device->dense_rows;
+    head->columns = device->dense_columns;
+    head->narrow = narrow || device->ladder == OTA_LADDER_F64_ON_F32;
+    head->scores = workspace->scores;
+    head->stride = device->dense_stride;
+    head->mu = workspace->mu;
+    head->nu = workspace->nu;
+    head->lambdas = ota_array_present(&r->problem.lambdas) ? workspace->lambdas : NULL;
+    head->workspace = workspace->solver_memory;
+    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell_context = run;
+    head->place = place;
+    head->kernel = (ota_kernel_state){.target = workspace->target,
+                                      .sum = workspace->sums,
+                                      .scaling = workspace->scaling,
+                                      .absorbed = workspace->absorbed,
+                                      .used = workspace->used,
+                                      .history = workspace->history,
+                                      .u = workspace->u};
+    head->f = workspace->f;
+    head->g = workspace->g;
+    head->plan = workspace->plan;
     *place = (ota_head_place){.run = {.run = run, .device = device, .arrays = run->arrays},
                               .workspace = workspace,
                               .packed = &device->packed_heads[place_index],
                               .head = head,
                               .batch = index / r->heads,
-                              .number = number,
+                              .number = index % r->heads,
                               .index = place_index};
     for (int64_t j = 0; j < device->dense_columns && !keep_g; j++) head->g[j] = 0.0;
 }

@@ -149,14 +149,6 @@ static bool keeps_lists(const ota_device *device) {
            !(r->problem.dropout > 0.0);
 }
 
-static void take_matrix(ota_arena *a, int64_t rows, int64_t stride, size_t bytes, void **to) {
-    size_t row_bytes;
-    if (!ota_size_mul((size_t)stride, bytes, &row_bytes))
-        a->overflowed = true;
-    else
-        *to = ota_arena_take(a, (size_t)rows, row_bytes);
-}
-
 static void take_worker(ota_device *device, ota_worker *w) {
     const ota_resolved *r = device->resolved;
     const size_t real = ota_device_real(device);
@@ -180,7 +172,7 @@ static void take_worker(ota_device *device, ota_worker *w) {
         w->keys.wide = ota_arena_take(a, room, sizeof(double));
     }
     if (device->strategy == OTA_STRATEGY_STREAMED)
-        take_matrix(a, OTA_ROW_BLOCK, device->dense_stride, real, &w->block);
+        w->block = ota_arena_take_rows(a, OTA_ROW_BLOCK, device->dense_stride, real);
     if (device->strategy == OTA_STRATEGY_CACHE || ota_device_is_in_place(device))
         w->strip = ota_arena_take(a, (size_t)ota_int_max(r->width, device->values_width),
                                   OTA_PANEL * real);
@@ -205,12 +197,14 @@ static void take_rounds(ota_device *device, ota_head_workspace *workspace) {
     workspace->score_ranges = ota_arena_take(a, OTA_CHUNKS, sizeof *workspace->score_ranges);
     void *parts = NULL, *history = NULL;
     if (!r->settings.fixed)
-        take_matrix(a, OTA_ANDERSON_VECTORS + 1, device->dense_stride, sizeof(double), &history);
+        history =
+            ota_arena_take_rows(a, OTA_ANDERSON_VECTORS + 1, device->dense_stride, sizeof(double));
     workspace->history = history;
-    take_matrix(a, OTA_CHUNKS, device->dense_stride, sizeof(double), &parts);
+    parts = ota_arena_take_rows(a, OTA_CHUNKS, device->dense_stride, sizeof(double));
     workspace->parts = parts;
     if (!r->row_terms && r->support_count == 0) return;
-    take_matrix(a, OTA_CHUNKS, device->dense_stride, ota_device_real(device), &workspace->tops);
+    workspace->tops =
+        ota_arena_take_rows(a, OTA_CHUNKS, device->dense_stride, ota_device_real(device));
     workspace->used = ota_arena_take(a, stride, 1);
 }
 
@@ -246,15 +240,17 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     void *plan_matrix = NULL;
     const bool streamed = device->strategy == OTA_STRATEGY_STREAMED;
     if (!streamed)
-        take_matrix(a, device->dense_rows, device->dense_stride, ota_device_score(device),
-                    &workspace->scores);
+        workspace->scores = ota_arena_take_rows(a, device->dense_rows, device->dense_stride,
+                                                ota_device_score(device));
     const bool wants_plan = is_coupled(device) && (device->layout.needs_plan || r->settings.prune);
     if (wants_plan)
-        take_matrix(a, device->dense_rows, device->dense_stride, sizeof(double), &plan_matrix);
+        plan_matrix =
+            ota_arena_take_rows(a, device->dense_rows, device->dense_stride, sizeof(double));
     workspace->plan = plan_matrix;
     if (device->transposed) {
-        take_matrix(a, r->queries, device->stride, ota_device_real(device), &workspace->weights);
-        take_matrix(a, 1, device->dense_stride, ota_device_real(device), &workspace->line);
+        workspace->weights =
+            ota_arena_take_rows(a, r->queries, device->stride, ota_device_real(device));
+        workspace->line = ota_arena_take_rows(a, 1, device->dense_stride, ota_device_real(device));
     }
     workspace->f = ota_arena_take(a, (size_t)device->dense_rows, sizeof(double));
     workspace->g = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
@@ -264,21 +260,13 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     if (ota_device_is_on_kernel(device)) take_rounds(device, workspace);
     if (device->strategy == OTA_STRATEGY_LANES) take_lanes(device, &workspace->lanes);
-    size_t (*const bytes_of)(const ota_head_shape *shape) =
-        ota_device_is_on_kernel(device) && r->settings.fixed ? device->layout.rounds_workspace
-                                                             : device->layout.workspace;
-    if (is_coupled(device) && bytes_of != NULL && !streamed) {
-        const ota_head_shape shape = {.backend = &ota_cpu_backend,
-                                      .resolved = r,
-                                      .rows = device->dense_rows,
-                                      .columns = device->dense_columns,
-                                      .narrow = ota_device_score(device) == sizeof(float)};
-        const size_t bytes = bytes_of(&shape);
-        if (bytes == SIZE_MAX)
-            a->overflowed = true;
-        else
-            workspace->solver_memory = ota_arena_take(a, bytes, 1);
-    }
+    if (streamed) return;
+    const ota_head_shape shape = {.backend = &ota_cpu_backend,
+                                  .resolved = r,
+                                  .rows = device->dense_rows,
+                                  .columns = device->dense_columns,
+                                  .narrow = ota_device_score(device) == sizeof(float)};
+    workspace->solver_memory = ota_take_workspace(&device->layout, a, &shape);
 }
 
 static void take_packed(ota_device *device, ota_packed_kv *packed) {
@@ -288,12 +276,12 @@ static void take_packed(ota_device *device, ota_packed_kv *packed) {
     if (ota_device_is_in_place(device)) return;
     if (!r->from_matrix)
         packed->packed_keys = ota_arena_take(a, (size_t)ota_packed_length(r->keys, r->width), real);
-    take_matrix(a, r->keys, device->values_width, real, &packed->values);
+    packed->values = ota_arena_take_rows(a, r->keys, device->values_width, real);
     if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         void *pairs = NULL;
         packed->key_pairs = ota_arena_take(
             a, (size_t)ota_packed_length(r->keys, (r->width + 1) / 2), sizeof(uint32_t));
-        take_matrix(a, (r->keys + 1) / 2, device->values_width, sizeof(uint32_t), &pairs);
+        pairs = ota_arena_take_rows(a, (r->keys + 1) / 2, device->values_width, sizeof(uint32_t));
         packed->value_pairs = pairs;
     }
     packed->nonfinite_keys =
@@ -316,8 +304,8 @@ void ota_cpu_lay_out(ota_device *device, ota_arena *a) {
     double *piece_top = ota_arena_take(a, pieces, sizeof(double));
     double *piece_sum = ota_arena_take(a, pieces, sizeof(double));
     void *piece_out = NULL, *receivers = NULL;
-    take_matrix(a, (int64_t)pieces, device->values_width, real, &piece_out);
-    take_matrix(a, (int64_t)parts, device->stride, sizeof(double), &receivers);
+    piece_out = ota_arena_take_rows(a, (int64_t)pieces, device->values_width, real);
+    receivers = ota_arena_take_rows(a, (int64_t)parts, device->stride, sizeof(double));
     if (placed) {
         device->packed_heads = packed_heads;
         device->workers = workers;

@@ -58,32 +58,19 @@ static void columns_sum(const double *s, int64_t lds, int64_t rows, int64_t colu
 
 /* ---- implicit gradients ----------------------------------------------------------------------------- */
 
-/* One row of slopes w: y_j += w_j (x_j - mean), mean = (w . x) / den. */
-static double centre_row(const double *w, int64_t columns, const double *x, double den, double *y) {
-    double dot = 0.0;
-    for (int64_t j = 0; j < columns; j++) dot += w[j] * x[j];
-    const double mean = den > 0.0 ? dot / den : 0.0;
-    for (int64_t j = 0; j < columns; j++) y[j] += w[j] * (x[j] - mean);
-    return mean;
-}
-
-static void centred_product_f64(const double *w, int64_t ldw, int64_t rows, int64_t columns,
-                                const double *x, const double *den, double *mean, double *y) {
-    for (int64_t i = 0; i < rows; i++) mean[i] = centre_row(w + i * ldw, columns, x, den[i], y);
-}
-
-static void centred_product_f32(const float *w, int64_t ldw, int64_t rows, int64_t columns,
-                                const double *x, const double *den, double *mean, double *y) {
-    for (int64_t i = 0; i < rows; i++) {
+/* Slopes are f64 in every plan. */
+static void centred_product(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                            const double *x, const double *den, double *mean, double *y) {
+    for (int64_t i = 0; i < rows; i++, w += ldw) {
         double dot = 0.0;
-        for (int64_t j = 0; j < columns; j++) dot += (double)w[i * ldw + j] * x[j];
+        for (int64_t j = 0; j < columns; j++) dot += w[j] * x[j];
         mean[i] = den[i] > 0.0 ? dot / den[i] : 0.0;
-        for (int64_t j = 0; j < columns; j++) y[j] += (double)w[i * ldw + j] * (x[j] - mean[i]);
+        for (int64_t j = 0; j < columns; j++) y[j] += w[j] * (x[j] - mean[i]);
     }
 }
 
-static void slope_diagonal_f64(const double *w, int64_t ldw, int64_t rows, int64_t columns,
-                               const double *den, double *weight, double *diagonal) {
+static void slope_diagonal(const double *w, int64_t ldw, int64_t rows, int64_t columns,
+                           const double *den, double *weight, double *diagonal) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
             const double slope = w[i * ldw + j];
@@ -93,14 +80,21 @@ static void slope_diagonal_f64(const double *w, int64_t ldw, int64_t rows, int64
     }
 }
 
-static void slope_diagonal_f32(const float *w, int64_t ldw, int64_t rows, int64_t columns,
-                               const double *den, double *weight, double *diagonal) {
+/* ---- rows of arrays ------------------------------------------------------------------------------- */
+
+static void read_rows(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                      int64_t rows, double *to, int64_t ld) {
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns && den[i] > 0.0; j++) {
-            const double slope = (double)w[i * ldw + j];
-            weight[j] += slope;
-            diagonal[j] += slope * (1.0 - slope / den[i]);
-        }
+        for (int64_t j = 0; j < from->size[3]; j++)
+            to[i * ld + j] = ota_array_get(from, batch, head, first + i, j);
+    }
+}
+
+static void write_rows(const ota_array *to, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, const double *from, int64_t ld) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < to->size[3]; j++)
+            ota_array_set(to, batch, head, first + i, j, from[i * ld + j]);
     }
 }
 
@@ -207,8 +201,11 @@ const ota_host_algebra ota_plain_algebra = {.sum = sum,
                                             .columns_top = columns_top,
                                             .columns_sum = columns_sum,
                                             .row_solve = ota_plain_row_solve,
-                                            .centred_product_f32 = centred_product_f32,
-                                            .centred_product_f64 = centred_product_f64,
-                                            .slope_diagonal_f32 = slope_diagonal_f32,
-                                            .slope_diagonal_f64 = slope_diagonal_f64,
+                                            .row_weights = ota_plain_row_weights,
+                                            .row_online = ota_plain_row_online,
+                                            .row_scores = ota_plain_row_scores,
+                                            .read_rows = read_rows,
+                                            .write_rows = write_rows,
+                                            .centred_product_f64 = centred_product,
+                                            .slope_diagonal_f64 = slope_diagonal,
                                             .costs = {&costs, NULL}};

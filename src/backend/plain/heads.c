@@ -120,42 +120,28 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
                           bool keep_g, ota_head *head) {
     const ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
-    const ota_problem *p = &r->problem;
     plain_place *place = &device->places[place_index];
     ota_plain_begin_rows(place, run, index);
     place->head = head;
-    *head = (ota_head){.backend = &ota_plain_backend,
-                       .rows = device->rows,
-                       .columns = device->columns,
-                       .narrow = narrow,
-                       .scores = place->scores,
-                       .stride = device->stride,
-                       .tau = ota_head_temperature(r, place->number),
-                       .order = r->order,
-                       .sink = ota_head_sink(r, place->number),
-                       .mu = place->mu,
-                       .nu = place->nu,
-                       .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
-                       .row_strength = p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
-                       .rule = p->columns,
-                       .strength = p->strength,
-                       .lambda = p->lambda,
-                       .floor = ota_column_parameters_of(p).floor,
-                       .scale = ota_column_target(p, 1.0),
-                       .lambdas = ota_array_present(&p->lambdas) ? place->lambdas : NULL,
-                       .start = p->start,
-                       .end = p->end,
-                       .settings = &r->settings,
-                       .pool = device->layout.pool,
-                       .workspace = place->workspace,
-                       .index = index,
-                       .tell = r->settings.progress != NULL ? ota_run_tell : NULL,
-                       .tell_context = run,
-                       .algebra = &ota_plain_algebra,
-                       .place = place,
-                       .f = place->f,
-                       .g = place->g,
-                       .plan = place->plan};
+    *head = ota_head_of(r, index);
+    head->backend = &ota_plain_backend;
+    head->algebra = &ota_plain_algebra;
+    head->pool = device->layout.pool;
+    head->rows = device->rows;
+    head->columns = device->columns;
+    head->narrow = narrow;
+    head->scores = place->scores;
+    head->stride = device->stride;
+    head->mu = place->mu;
+    head->nu = place->nu;
+    head->lambdas = ota_array_present(&r->problem.lambdas) ? place->lambdas : NULL;
+    head->workspace = place->workspace;
+    head->tell = r->settings.progress != NULL ? ota_run_tell : NULL;
+    head->tell_context = run;
+    head->place = place;
+    head->f = place->f;
+    head->g = place->g;
+    head->plan = place->plan;
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
@@ -189,24 +175,6 @@ static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
     if (!open && mu > 0.0) head->unusable = -1;
 }
 
-/* nu: given, or the mass of the rows shared by the columns in use; the rule says how much of it is the target. */
-static void load_column_masses(ota_head *head, bool transposed) {
-    plain_place *place = head->place;
-    const ota_resolved *r = place->run->resolved;
-    const ota_problem *p = &r->problem;
-    const bool unit = ota_column_rule_of(p->columns)->unit_masses;
-    const bool given = ota_array_present(transposed ? &p->row_mass : &p->column_mass);
-    double usable = 0.0;
-    for (int64_t j = 0; j < head->columns; j++) usable += place->nu[j];
-    for (int64_t j = 0; j < head->columns; j++) {
-        double mass = unit ? 1.0 : place->nu[j] > 0.0 ? head->mass / usable : 0.0;
-        if (given && transposed) mass = ota_row_mass(r, place->batch, place->number, j);
-        if (given && !transposed) mass = ota_column_mass(r, place->batch, place->number, j, mass);
-        place->nu[j] = ota_column_target(p, mass);
-        if (head->lambdas != NULL) place->lambdas[j] = ota_key_lambda(r, j);
-    }
-}
-
 bool ota_plain_load(ota_head *head) {
     plain_place *place = head->place;
     const ota_device *device = place->run->device;
@@ -230,14 +198,14 @@ bool ota_plain_load(ota_head *head) {
     head->mass = 0.0;
     for (int64_t j = 0; j < head->columns; j++) place->nu[j] = 0.0;
     for (int64_t i = 0; i < head->rows; i++) load_row_mass(head, i, device->transposed);
-    load_column_masses(head, device->transposed);
+    ota_head_allot(head, r, place->nu, place->lambdas);
     return finite;
 }
 
 /* Weights p [columns] of row i from what the solver leaves. */
 static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_found *found) {
     const plain_place *place = head->place;
-    const ota_row_parameters row = ota_plain_parameters(place->run->resolved, place->number);
+    const ota_row_parameters row = ota_row_parameters_of(place->run->resolved, place->number);
     const double mu = head->mu[i];
     *found = (ota_row_found){.potential = head->f[i], .mass = mu, .lse = -INFINITY};
     switch (head->final_update) {

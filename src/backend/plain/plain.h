@@ -43,6 +43,7 @@ struct ota_device {
 
 extern const ota_backend ota_plain_backend;
 extern const ota_host_algebra ota_plain_algebra;
+extern const struct ota_gradient_passes ota_plain_gradient;
 
 /* A sum and what its additions have rounded away: 1 and a hundred thousand numbers below its last bit make more. */
 typedef struct plain_sum {
@@ -64,7 +65,12 @@ static inline double ota_plain_rounded(bool narrow, double x) {
 /* Scores of one query to every key, -inf where the pair is forbidden. */
 void ota_plain_scores(const ota_device *device, int64_t batch, int64_t head, int64_t query,
                       double *to);
-ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head);
+/* The same from raw products; row[0] belongs to key `begin`. */
+void ota_plain_row_scores(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
+                          int64_t begin, int64_t end, double *row);
+/* scale (raw + inside): what a softcap is of. */
+double ota_plain_product(const ota_device *device, int64_t batch, int64_t head, int64_t query,
+                         int64_t key);
 /* Weights p of mass mu from scores s and column potentials h (NULL: 0); p may be s. */
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
                          int64_t count, double mu, double *p, ota_row_found *found);
@@ -73,7 +79,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
                            int64_t count, double f, double *p, ota_row_found *found);
 /* Weights of at most room[j], which they lower; `open` [count] is scratch. */
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
-                          double *room, double *open, double *p, ota_row_found *found);
+                          double *room, double *p, double *open, ota_row_found *found);
 
 /* ---- heads.c: coupled heads, and what a caller wants of finished rows ----------------------------- */
 

@@ -21,9 +21,6 @@ static ota_status create(const ota_layout *layout, ota_device **out, ota_error *
     const ota_resolved *r = layout->resolved;
     const int threads = ota_pool_threads(layout->pool);
     *out = NULL;
-    if (r->settings.gradients)
-        return ota_fail(error, OTA_UNSUPPORTED, "backend", "use backend cpu, or gradients = 0",
-                        "the plain backend has no gradients");
     ota_device *device = calloc(1, sizeof *device);
     if (device == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a device");
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
@@ -45,31 +42,6 @@ static ota_status create(const ota_layout *layout, ota_device **out, ota_error *
     return OTA_OK;
 }
 
-static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
-    size_t row_bytes;
-    if (ota_size_mul((size_t)columns, bytes, &row_bytes))
-        return ota_arena_take(arena, (size_t)rows, row_bytes);
-    arena->overflowed = true;
-    return NULL;
-}
-
-/* What the solver that the operator calls on stored scores works in. */
-static void *take_workspace(const ota_device *device, ota_arena *arena) {
-    const ota_layout *layout = &device->layout;
-    const ota_head_shape shape = {.backend = &ota_plain_backend,
-                                  .resolved = device->resolved,
-                                  .rows = device->rows,
-                                  .columns = device->columns,
-                                  .narrow = device->narrow};
-    const bool rounds = layout->plain_rounds && device->resolved->settings.fixed;
-    size_t (*const workspace)(const ota_head_shape *) =
-        rounds ? layout->rounds_workspace : layout->workspace;
-    const size_t bytes = layout->coupled && workspace != NULL ? workspace(&shape) : 0;
-    if (bytes < SIZE_MAX) return ota_arena_take(arena, bytes, 1);
-    arena->overflowed = true;
-    return NULL;
-}
-
 static plain_place take_place(const ota_device *device, ota_arena *arena) {
     const ota_resolved *r = device->resolved;
     const ota_layout *layout = &device->layout;
@@ -77,27 +49,33 @@ static plain_place take_place(const ota_device *device, ota_arena *arena) {
     const int64_t longest = r->queries > r->keys ? r->queries : r->keys;
     const bool wants_plan = layout->coupled && (layout->needs_plan || r->settings.prune);
     const size_t number = sizeof(double), score = device->narrow ? sizeof(float) : number;
-    plain_place place = {.row = take(arena, 1, longest, number),
-                         .open = take(arena, 1, longest, number),
-                         .weights = take(arena, 1, longest, number),
-                         .room = take(arena, 1, r->keys, number),
-                         .receiver = take(arena, 1, r->keys, number)};
+    plain_place place = {.row = ota_arena_take_rows(arena, 1, longest, number),
+                         .open = ota_arena_take_rows(arena, 1, longest, number),
+                         .weights = ota_arena_take_rows(arena, 1, longest, number),
+                         .room = ota_arena_take_rows(arena, 1, r->keys, number),
+                         .receiver = ota_arena_take_rows(arena, 1, r->keys, number)};
     if (!device->stored) return place;
-    place.scores = take(arena, rows, stride, score);
-    if (wants_plan) place.plan = take(arena, rows, stride, number);
-    if (device->transposed) place.queries_p = take(arena, r->queries, r->keys, number);
-    place.f = take(arena, 1, rows, number);
-    place.mu = take(arena, 1, rows, number);
-    place.g = take(arena, 1, stride, number);
-    place.nu = take(arena, 1, stride, number);
-    place.lambdas = take(arena, 1, stride, number);
-    place.workspace = take_workspace(device, arena);
+    place.scores = ota_arena_take_rows(arena, rows, stride, score);
+    if (wants_plan) place.plan = ota_arena_take_rows(arena, rows, stride, number);
+    if (device->transposed)
+        place.queries_p = ota_arena_take_rows(arena, r->queries, r->keys, number);
+    place.f = ota_arena_take_rows(arena, 1, rows, number);
+    place.mu = ota_arena_take_rows(arena, 1, rows, number);
+    place.g = ota_arena_take_rows(arena, 1, stride, number);
+    place.nu = ota_arena_take_rows(arena, 1, stride, number);
+    place.lambdas = ota_arena_take_rows(arena, 1, stride, number);
+    const ota_head_shape shape = {.backend = &ota_plain_backend,
+                                  .resolved = r,
+                                  .rows = rows,
+                                  .columns = device->columns,
+                                  .narrow = device->narrow};
+    place.workspace = ota_take_workspace(layout, arena, &shape);
     return place;
 }
 
 static void lay_out(ota_device *device, ota_arena *arena) {
     const bool placed = arena->base != NULL;
-    plain_place *places = take(arena, 1, device->place_count, sizeof *places);
+    plain_place *places = ota_arena_take_rows(arena, 1, device->place_count, sizeof *places);
     if (placed) device->places = places;
     for (int64_t k = 0; k < device->place_count; k++) {
         const plain_place place = take_place(device, arena);
@@ -105,19 +83,21 @@ static void lay_out(ota_device *device, ota_arena *arena) {
     }
 }
 
-static bool shrink(ota_device *device, int step) {
-    (void)device, (void)step;
-    return false;
-}
-
 static ota_course course(const ota_device *device) {
-    const bool online = device->resolved->problem.columns == OTA_COLUMNS_ONLINE;
+    const ota_resolved *r = device->resolved;
+    const bool online = r->problem.columns == OTA_COLUMNS_ONLINE;
     return (ota_course){.path = device->stored ? OTA_PATH_COUPLED
                                 : online       ? OTA_PATH_ORDERED
                                                : OTA_PATH_ROWS,
                         .strategy = "plain loops",
                         .why = "every sum is taken as its formula is written",
                         .level = "plain",
+                        .padded_keys =
+                            (r->keys + OTA_PLAIN_LANE - 1) / OTA_PLAIN_LANE * OTA_PLAIN_LANE,
+                        .rows = device->rows,
+                        .columns = device->columns,
+                        .stride = device->stride,
+                        .algebra = &ota_plain_algebra,
                         .ladder = device->narrow ? OTA_LADDER_F32 : OTA_LADDER_F64,
                         .transposed = device->transposed,
                         .stored = true};
@@ -127,8 +107,6 @@ static void set_key_count(ota_device *device, int64_t key_count) { device->key_c
 
 static void close(ota_device *device) { free(device); }
 
-static const char *level(int index) { return index == 0 ? "plain" : NULL; }
-
 static int64_t places(const ota_device *device) { return device->place_count; }
 
 /* ---- rows alone and rows in order ------------------------------------------------------------------- */
@@ -137,13 +115,13 @@ static int64_t places(const ota_device *device) { return device->place_count; }
 static void run_row(plain_place *place, int64_t i) {
     const ota_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
-    const ota_row_parameters row = ota_plain_parameters(r, place->number);
+    const ota_row_parameters row = ota_row_parameters_of(r, place->number);
     const double mu = ota_row_mass(r, place->batch, place->number, i);
     ota_row_found found;
     ota_plain_scores(device, place->batch, place->number, i, place->row);
     if (r->problem.columns == OTA_COLUMNS_ONLINE)
-        ota_plain_row_online(&row, place->row, r->keys, mu, place->room, place->open,
-                             place->weights, &found);
+        ota_plain_row_online(&row, place->row, r->keys, mu, place->room, place->weights,
+                             place->open, &found);
     else
         ota_plain_row_solve(&row, place->row, NULL, r->keys, mu, place->weights, &found);
     ota_plain_finish_row(place, i, mu, place->weights, &found);
@@ -192,22 +170,14 @@ static void run_rows(ota_run *run) {
 
 /* ---- the row ---------------------------------------------------------------------------------------- */
 
-static int64_t small_heads(const ota_run *run) {
-    (void)run;
-    return 0;
-}
-
 const ota_backend ota_plain_backend = {
     .name = "plain",
-    .level = level,
     .create = create,
     .lay_out = lay_out,
-    .shrink = shrink,
     .course = course,
     .set_key_count = set_key_count,
     .close = close,
     .run_rows = run_rows,
-    .small_heads = small_heads,
     .places = places,
     .begin_head = ota_plain_begin_head,
     .load = ota_plain_load,
@@ -217,4 +187,5 @@ const ota_backend ota_plain_backend = {
     .row_pass = ota_plain_row_pass,
     .column_pass = ota_plain_column_pass,
     .final_pass = ota_plain_final_pass,
+    .gradient = &ota_plain_gradient,
 };

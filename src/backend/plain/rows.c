@@ -40,15 +40,23 @@ static double plus(double s, double addend) {
     return s <= -INFINITY || addend <= -INFINITY ? -INFINITY : s + addend;
 }
 
-static double score(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
+/* The raw score with what is added before the scale. */
+static double scaled(const ota_resolved *r, int64_t h, int64_t difference, double s) {
+    const bool inside = r->term_count > 0 && r->terms[0].kind == OTA_TERM_RELATIVE_INSIDE;
+    if (inside) s += ota_array_get(&r->terms[0].array, 0, h, 0, difference);
+    return s * r->scale;
+}
+
+double ota_plain_product(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
     const ota_resolved *r = device->resolved;
-    const ota_term *term = r->terms, *const end = r->terms + r->term_count;
+    return scaled(r, h, i - j + r->keys - 1, raw_score(device, b, h, i, j));
+}
+
+/* Terms and supports of an allowed pair. */
+static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j, double raw) {
     const int64_t difference = i - j + r->keys - 1, away = i + r->offset - j;
-    double s = raw_score(device, b, h, i, j);
-    if (term < end && term->kind == OTA_TERM_RELATIVE_INSIDE)
-        s += ota_array_get(&term++->array, 0, h, 0, difference);
-    s *= r->scale;
-    for (; term < end; term++) {
+    double s = scaled(r, h, difference, raw);
+    for (const ota_term *term = r->terms; term < r->terms + r->term_count; term++) {
         const ota_array *a = &term->array;
         if (term->kind == OTA_TERM_SOFTCAP)
             s = s <= -INFINITY ? s : term->value * tanh(s / term->value);
@@ -57,32 +65,30 @@ static double score(const ota_device *device, int64_t b, int64_t h, int64_t i, i
                  fabs((double)away);
         else if (term->kind == OTA_TERM_RELATIVE)
             s += ota_array_get(a, 0, h, 0, difference);
-        else
+        else if (term->kind == OTA_TERM_DENSE)
             s = plus(s, ota_array_get(a, b, h, i, j));
     }
     for (int k = 0; k < r->support_count; k++) {
         if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)
             s = plus(s, ota_array_get(&r->supports[k].array, b, h, i, j));
     }
-    return ota_plain_rounded(device->narrow, s);
+    return s;
 }
 
 void ota_plain_scores(const ota_device *device, int64_t b, int64_t h, int64_t i, double *to) {
     const ota_resolved *r = device->resolved;
     for (int64_t j = 0; j < r->keys; j++) {
         const bool allowed = j < device->key_count && ota_pair_allowed(r, b, h, i, j);
-        to[j] = allowed ? score(device, b, h, i, j) : -INFINITY;
+        const double raw = allowed ? raw_score(device, b, h, i, j) : -INFINITY;
+        to[j] = allowed ? ota_plain_rounded(device->narrow, score(r, b, h, i, j, raw)) : -INFINITY;
     }
 }
 
-ota_row_parameters ota_plain_parameters(const ota_resolved *r, int64_t head) {
-    const ota_problem *p = &r->problem;
-    return (ota_row_parameters){.order = r->order,
-                                .tau = ota_head_temperature(r, head),
-                                .sink = ota_head_sink(r, head),
-                                .row_strength =
-                                    p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
-                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL};
+void ota_plain_row_scores(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t begin,
+                          int64_t end, double *row) {
+    for (int64_t j = begin; j < end; j++)
+        row[j - begin] =
+            ota_pair_allowed(r, b, h, i, j) ? score(r, b, h, i, j, row[j - begin]) : -INFINITY;
 }
 
 /* ---- what rows share ---------------------------------------------------------------------------- */
@@ -267,7 +273,15 @@ void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const d
 
 /* ---- rows from both potentials ------------------------------------------------------------------- */
 
-/* softmax p_j = e^((x_j + f) / tau),  entmax p_j = [(alpha - 1) (x_j + f) / tau]_+^(1 / (alpha - 1)) */
+/* entmax [(alpha - 1) (x + f) / tau]_+^(1 / (alpha - 1)), custom weight((x + f) / tau) */
+static double weight_at(const ota_row_parameters *row, double x, double f) {
+    if (!(x > -INFINITY)) return 0.0;
+    if (row->custom == NULL)
+        return power_above((x + f) * (row->order - 1.0) / row->tau, 0.0, 1.0 / (row->order - 1.0));
+    return row->custom->weight(row->custom->user, ota_custom_argument(x, f, row->tau));
+}
+
+/* softmax p_j = e^((x_j + f) / tau) */
 void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const double *h,
                            int64_t count, double f, double *p, ota_row_found *found) {
     const double top = lift(row, s, h, count, p), tau = row->tau, alpha = row->order;
@@ -277,9 +291,9 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
         fill(p, count, 0.0);
         return;
     }
-    if (alpha > 1.0) {
-        for (int64_t j = 0; j < count; j++)
-            p[j] = power_above((p[j] + f) * (alpha - 1.0) / tau, 0.0, 1.0 / (alpha - 1.0));
+    if (row->custom != NULL || alpha > 1.0) {
+        for (int64_t j = 0; j < count; j++) p[j] = weight_at(row, p[j], f);
+        found->sink = weight_at(row, row->sink, f);
         scale_weights(p, count, 1.0, found);
         return;
     }
@@ -292,7 +306,7 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
 /* The row is solved on the keys with room; keys that it overfills take what they have room for and are closed, and the
  * rest of the mass is solved again, of which every open key gets more than before. */
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
-                          double *room, double *open, double *p, ota_row_found *found) {
+                          double *room, double *p, double *open, ota_row_found *found) {
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
     double left = mu, space = 0.0;
     for (int64_t j = 0; j < count; j++) {

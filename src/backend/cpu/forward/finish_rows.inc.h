@@ -148,12 +148,7 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
 }
 
 ota_row_parameters row_parameters(const ota_device *device, int64_t head) {
-    const ota_resolved *r = device->resolved;
-    return (ota_row_parameters){
-        .kernels = device->kernels,
-        .order = r->order,
-        .tau = ota_head_temperature(r, head),
-        .sink = ota_head_sink(r, head),
-        .row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY,
-        .custom = r->problem.regulariser == OTA_CUSTOM ? &r->problem.custom : NULL};
+    ota_row_parameters row = ota_row_parameters_of(device->resolved, head);
+    row.kernels = device->kernels;
+    return row;
 }

@@ -225,10 +225,6 @@ void widen_task(void *context, int64_t chunk, int worker) {
             space->matrix[at] = (double)s[j];
             space->gradient[at] = s[j] > (real)-INFINITY ? (double)u[j] : 0.0;
         }
-        for (int64_t j = r->keys; !device->transposed && j < device->dense_stride; j++) {
-            space->matrix[i * device->dense_stride + j] = -INFINITY;
-            space->gradient[i * device->dense_stride + j] = 0.0;
-        }
     }
 }
 

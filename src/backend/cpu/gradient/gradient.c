@@ -6,15 +6,6 @@
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
-static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
-    size_t count;
-    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
-        arena->overflowed = true;
-        return NULL;
-    }
-    return ota_arena_take(arena, count, bytes);
-}
-
 /* Lists may write a little past their end. */
 static int64_t strip_stride(const ota_device *device) { return device->stride + OTA_KEEP_ROOM; }
 
@@ -30,14 +21,14 @@ static void take_strip(ota_device *device, ota_strip *strip) {
         OTA_BLOCK_ROWS * ota_int_min(ota_int_max(1, blocks), ota_int_min(room, MOST_BLOCKS));
     strip->rows = rows;
     strip->stride = stride;
-    strip->weights = take(a, rows, stride, real);
-    strip->slopes = take(a, rows, stride, real);
-    if (r->order > 1.0) strip->where = take(a, rows, stride, sizeof *strip->where);
+    strip->weights = ota_arena_take_rows(a, rows, stride, real);
+    strip->slopes = ota_arena_take_rows(a, rows, stride, real);
+    if (r->order > 1.0) strip->where = ota_arena_take_rows(a, rows, stride, sizeof *strip->where);
     strip->count = ota_arena_take(a, (size_t)rows, sizeof *strip->count);
     strip->low = ota_arena_take(a, (size_t)rows, sizeof *strip->low);
     strip->high = ota_arena_take(a, (size_t)rows, sizeof *strip->high);
-    strip->queries = take(a, rows, r->width, real);
-    strip->upstream = take(a, rows, device->values_width, real);
+    strip->queries = ota_arena_take_rows(a, rows, r->width, real);
+    strip->upstream = ota_arena_take_rows(a, rows, device->values_width, real);
 }
 
 static void take_worker(ota_device *device, ota_backward_worker *w) {
@@ -52,9 +43,10 @@ static void take_worker(ota_device *device, ota_backward_worker *w) {
     w->weights = ota_arena_take(a, (size_t)block, real);
     w->raw = softcap ? ota_arena_take(a, (size_t)block, real) : NULL;
     w->slope = ota_arena_take(a, (size_t)device->stride, real);
-    w->product = take(a, OTA_KEY_TILE, ota_int_max(r->width, device->values_width + 1), real);
-    w->queries = take(a, OTA_ROW_BLOCK, r->width + 1, real);
-    w->gradients = take(a, OTA_ROW_BLOCK, device->values_width + 1, real);
+    w->product =
+        ota_arena_take_rows(a, OTA_KEY_TILE, ota_int_max(r->width, device->values_width + 1), real);
+    w->queries = ota_arena_take_rows(a, OTA_ROW_BLOCK, r->width + 1, real);
+    w->gradients = ota_arena_take_rows(a, OTA_ROW_BLOCK, device->values_width + 1, real);
     w->line = ota_arena_take(a, (size_t)device->stride, real);
 }
 
@@ -84,16 +76,16 @@ static void take_scratch(ota_device *device, ota_gradient_scratch *s) {
     const int64_t m = r->keys, width = r->from_matrix ? 0 : r->width;
     s->bias = ota_arena_take(a, (size_t)device->stride, real);
     s->advantage = ota_arena_take(a, (size_t)device->stride, real);
-    s->keys = take(a, m, width, real);
+    s->keys = ota_arena_take_rows(a, m, width, real);
     s->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, device->values_width), real);
-    s->keys_sum = take(a, m, width, number);
-    s->values_sum = take(a, m, device->values_width, number);
+    s->keys_sum = ota_arena_take_rows(a, m, width, number);
+    s->values_sum = ota_arena_take_rows(a, m, device->values_width, number);
     take_strip(device, &s->strip);
     s->kernel_width = kernel_width(device);
     if (s->kernel_width == 0) return;
-    s->kernel_rows = take(a, s->strip.rows, s->kernel_width, real);
+    s->kernel_rows = ota_arena_take_rows(a, s->strip.rows, s->kernel_width, real);
     s->kernel_packed = ota_arena_take(a, (size_t)ota_packed_length(m, s->kernel_width), real);
-    s->kernel_sum = take(a, m, device->values_width + 1, number);
+    s->kernel_sum = ota_arena_take_rows(a, m, device->values_width + 1, number);
 }
 
 static void lay_out(ota_device *device, ota_arena *a, int walker_count,
@@ -128,9 +120,8 @@ static ota_place_memory memory(const ota_device *device, int64_t place) {
 
 static const char *describe(const ota_device *device) {
     if (kernel_width(device) > 0) return "unrolled, the rounds in reverse on their stored kernel";
-    if (ota_device_is_coupled(device) || ota_device_is_ordered(device) ||
-        ota_device_is_fused(device))
-        return NULL;
+    if (ota_device_is_coupled(device) || ota_device_is_ordered(device)) return NULL;
+    if (ota_device_is_fused(device)) return "closed form, tiles recomputed";
     return device->workers[0].keys.wide != NULL ? "closed form, strips of rows, lists of keys"
                                                 : "closed form, strips of rows";
 }
@@ -221,10 +212,11 @@ static void put_keys(ota_backward_job *job) {
 
 static void pack_head(ota_backward_job *job) { tasks_of(job)->pack_head(job); }
 static void load_bias(ota_backward_job *job) { tasks_of(job)->load_bias(job); }
-static void load_advantage(ota_backward_job *job) { tasks_of(job)->load_advantage(job); }
 static void mark_top(ota_backward_job *job) { each_chunk(job, tasks_of(job)->top); }
-static void replay_online(ota_backward_job *job) { tasks_of(job)->replay_online(job); }
-static void reverse_online(ota_backward_job *job) { tasks_of(job)->reverse_online(job); }
+static void reverse_online(ota_backward_job *job) {
+    tasks_of(job)->replay_online(job);
+    tasks_of(job)->reverse_online(job);
+}
 static void slopes(ota_backward_job *job) { each_chunk(job, tasks_of(job)->slopes); }
 static void transposed_right(ota_backward_job *job) { each_chunk(job, tasks_of(job)->turned); }
 static double recentre(ota_backward_job *job, double scale) {
@@ -299,11 +291,9 @@ const ota_gradient_passes ota_cpu_gradient = {
     .has_nonfinite_values = has_nonfinite_values,
     .mark_nonfinite_rows = mark_nonfinite_rows,
     .load_bias = load_bias,
-    .load_advantage = load_advantage,
     .write = write_head,
     .put_keys = put_keys,
     .mark_top = mark_top,
-    .replay_online = replay_online,
     .reverse_online = reverse_online,
     .slopes = slopes,
     .transposed_right = transposed_right,

@@ -85,15 +85,6 @@ void ota_tile_gradient_of_pairs(const tile_head *h, const void *block, int64_t a
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static void *take(ota_arena *arena, int64_t rows, int64_t columns, size_t bytes) {
-    size_t count;
-    if (!ota_size_mul((size_t)rows, (size_t)columns, &count)) {
-        arena->overflowed = true;
-        return NULL;
-    }
-    return ota_arena_take(arena, count, bytes);
-}
-
 /* Few enough that a unit is worth a thread's while, enough for the threads of a workstation. */
 static int64_t cuts_of(const ota_resolved *r) {
     enum { MOST_CUTS = 16, LEAST_ROWS = 2 * OTA_ROW_BLOCK };
@@ -106,21 +97,21 @@ static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bo
     ota_arena *a = device->arena;
     const size_t real = ota_device_real(device), number = sizeof(double);
     const int64_t n = r->queries, m = r->keys, width = r->width, values = device->values_width;
-    workspace->queries = take(a, n, width, real);
-    workspace->upstream = take(a, n, values, real);
+    workspace->queries = ota_arena_take_rows(a, n, width, real);
+    workspace->upstream = ota_arena_take_rows(a, n, values, real);
     workspace->shift = ota_arena_take(a, (size_t)n, real);
     workspace->advantage = ota_arena_take(a, (size_t)n, real);
     workspace->begin = ota_arena_take(a, (size_t)n, sizeof *workspace->begin);
     workspace->end = ota_arena_take(a, (size_t)n, sizeof *workspace->end);
-    workspace->queries_sum = take(a, n, width, number);
+    workspace->queries_sum = ota_arena_take_rows(a, n, width, number);
     if (device->strategy == OTA_STRATEGY_FUSED_PAIRS) {
         const size_t pair = sizeof(uint32_t);
         const int64_t depth = (width + 1) / 2, values_depth = (values + 1) / 2;
-        workspace->queries_left = take(a, n, depth, pair);
-        workspace->upstream_left = take(a, n, values_depth, pair);
-        workspace->queries_right = take(a, (n + 1) / 2, width, pair);
-        workspace->upstream_right = take(a, (n + 1) / 2, values, pair);
-        workspace->keys_right = take(a, (m + 1) / 2, width, pair);
+        workspace->queries_left = ota_arena_take_rows(a, n, depth, pair);
+        workspace->upstream_left = ota_arena_take_rows(a, n, values_depth, pair);
+        workspace->queries_right = ota_arena_take_rows(a, (n + 1) / 2, width, pair);
+        workspace->upstream_right = ota_arena_take_rows(a, (n + 1) / 2, values, pair);
+        workspace->keys_right = ota_arena_take_rows(a, (m + 1) / 2, width, pair);
         workspace->value_panels =
             ota_arena_take(a, (size_t)ota_packed_length(m, values_depth), pair);
     }
@@ -128,10 +119,10 @@ static void take_workspace(ota_device *device, ota_tile_workspace *workspace, bo
         workspace->key_advantage = ota_arena_take(a, (size_t)m, real);
         return;
     }
-    workspace->keys = take(a, m, width, real);
+    workspace->keys = ota_arena_take_rows(a, m, width, real);
     workspace->packed_values = ota_arena_take(a, (size_t)ota_packed_length(m, values), real);
-    workspace->keys_sum = take(a, m, width, number);
-    workspace->values_sum = take(a, m, values, number);
+    workspace->keys_sum = ota_arena_take_rows(a, m, width, number);
+    workspace->values_sum = ota_arena_take_rows(a, m, values, number);
 }
 
 static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
@@ -145,9 +136,9 @@ static void take_worker(ota_device *device, ota_tile_worker *w, int64_t cuts) {
                        (size_t)OTA_GRADIENT_SCRATCH +
                            (device->strategy == OTA_STRATEGY_FUSED_PAIRS ? OTA_PAIRS_GRADIENT : 0),
                        real);
-    w->queries_grad = take(a, last - first, r->width, real);
-    w->keys_grad = take(a, OTA_KEY_TILE, r->width, real);
-    w->values_grad = take(a, OTA_KEY_TILE, device->values_width, real);
+    w->queries_grad = ota_arena_take_rows(a, last - first, r->width, real);
+    w->keys_grad = ota_arena_take_rows(a, OTA_KEY_TILE, r->width, real);
+    w->values_grad = ota_arena_take_rows(a, OTA_KEY_TILE, device->values_width, real);
 }
 
 struct ota_tile_space *ota_tiles_lay_out(ota_device *device, ota_arena *a, int walkers) {

@@ -1,0 +1,61 @@
+/* What follows of one head from the problem alone, whatever the backend. */
+#include <math.h>
+
+#include "backend.h"
+
+ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t head) {
+    const ota_problem *p = &r->problem;
+    return (ota_row_parameters){.order = r->order,
+                                .tau = ota_head_temperature(r, head),
+                                .sink = ota_head_sink(r, head),
+                                .row_strength =
+                                    p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
+                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL};
+}
+
+ota_head ota_head_of(const ota_resolved *r, int64_t index) {
+    const ota_problem *p = &r->problem;
+    const ota_row_parameters row = ota_row_parameters_of(r, index % r->heads);
+    return (ota_head){.tau = row.tau,
+                      .order = row.order,
+                      .sink = row.sink,
+                      .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
+                      .row_strength = row.row_strength,
+                      .rule = p->columns,
+                      .strength = p->strength,
+                      .lambda = p->lambda,
+                      .floor = ota_column_parameters_of(p).floor,
+                      .scale = ota_column_target(p, 1.0),
+                      .start = p->start,
+                      .end = p->end,
+                      .settings = &r->settings,
+                      .index = index};
+}
+
+void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas) {
+    const ota_problem *p = &r->problem;
+    const int64_t batch = head->index / r->heads, number = head->index % r->heads;
+    const bool transposed = p->axis == OTA_AXIS_COLUMNS;
+    const bool unit = ota_head_rule(head)->unit_masses;
+    const bool given = ota_array_present(transposed ? &p->row_mass : &p->column_mass);
+    int64_t usable = 0;
+    for (int64_t j = 0; j < head->columns; j++) usable += nu[j] > 0.0;
+    for (int64_t j = 0; j < head->columns; j++) {
+        double mass = unit ? 1.0 : nu[j] > 0.0 ? head->mass / (double)usable : 0.0;
+        if (given)
+            mass = transposed ? ota_row_mass(r, batch, number, j)
+                              : ota_column_mass(r, batch, number, j, mass);
+        nu[j] = ota_column_target(p, mass);
+        lambdas[j] = ota_key_lambda(r, j);
+    }
+}
+
+void *ota_take_workspace(const ota_layout *layout, ota_arena *arena, const ota_head_shape *shape) {
+    const bool rounds = layout->plain_rounds && layout->resolved->settings.fixed;
+    size_t (*const of)(const ota_head_shape *) =
+        rounds ? layout->rounds_workspace : layout->workspace;
+    const size_t bytes = layout->coupled && of != NULL ? of(shape) : 0;
+    if (bytes < SIZE_MAX) return ota_arena_take(arena, bytes, 1);
+    arena->overflowed = true;
+    return NULL;
+}

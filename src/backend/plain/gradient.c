@@ -1,0 +1,430 @@
+/* Gradients: every pass walks the rows of a head, forms scores s, U = dL/dP, weights p and their slopes w anew, and takes
+ * from them what it is for. One thread, all sums in f64 whatever the plan's type.
+ *
+ *     w_ij = tau dP_ij/dS_ij     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau     free: a_i = sum_j w_ij U_ij / sum_j w_ij
+ *
+ * The sink is one more key with U = b = 0. */
+#include "backend/gradient.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "plain.h"
+#include "terms/terms.h"
+
+typedef struct ota_gradient_scratch {
+    double *s, *u, *p, *w; /* [keys] of the row at work */
+    double sink, slope;    /* weight of its sink, and the slope of that */
+    double mean;           /* sum_j w_j (U_j - b_j) / (sum_j w_j + slope) */
+    double *open, *room; /* [keys] online: scores of the keys that are not full, capacities left */
+    bool *broken;        /* [keys] some value is not finite */
+    double *keys, *values; /* [keys][width] sums of the key head */
+} plain_row;
+
+static void lay_out(ota_device *device, ota_arena *arena, int walkers, plain_row **own) {
+    const ota_resolved *r = device->resolved;
+    const size_t number = sizeof(double);
+    plain_row at = {0}, *home = ota_arena_take(arena, (size_t)walkers, sizeof *home);
+    double **of_keys[] = {&at.s, &at.u, &at.p, &at.w, &at.open, &at.room};
+    for (size_t k = 0; k < sizeof of_keys / sizeof of_keys[0]; k++)
+        *of_keys[k] = ota_arena_take(arena, (size_t)r->keys, number);
+    at.broken = ota_arena_take(arena, (size_t)r->keys, sizeof(bool));
+    at.keys = ota_arena_take_rows(arena, r->keys, r->width, number);
+    at.values = ota_arena_take_rows(arena, r->keys, device->layout.values_width, number);
+    if (home == NULL) return;
+    *home = at;
+    own[0] = home;
+}
+
+static ota_place_memory memory(const ota_device *device, int64_t index) {
+    const plain_place *place = &device->places[index];
+    return (ota_place_memory){.matrix = device->narrow ? NULL : place->scores,
+                              .plan = place->plan,
+                              .workspace = place->workspace};
+}
+
+static double finite(double x) { return isfinite(x) ? x : 0.0; }
+
+/* Where a pair lies in the solver's matrices. */
+static int64_t place_of(const ota_backward_job *job, int64_t i, int64_t j) {
+    const ota_device *device = job->device;
+    return device->transposed ? j * device->stride + i : i * device->stride + j;
+}
+
+static double value_at(const ota_backward_job *job, int64_t j, int64_t w) {
+    return ota_array_get(&job->arrays->values, job->batch, job->key_head, j, w);
+}
+
+static double out_grad_at(const ota_backward_job *job, int64_t i, int64_t w) {
+    return ota_array_get(&job->want->out_grad, job->batch, job->head, i, w);
+}
+
+static void clear(double *x, int64_t count) {
+    for (int64_t k = 0; k < count; k++) x[k] = 0.0;
+}
+
+static void pack_head(ota_backward_job *job) {
+    const int64_t keys = job->resolved->keys, width = job->values_width;
+    plain_row *at = job->space->own;
+    job->wide = true; /* slopes are f64 in every plan */
+    clear(at->keys, keys * job->resolved->width);
+    clear(at->values, keys * width);
+    for (int64_t j = 0; j < keys; j++) {
+        at->broken[j] = false;
+        for (int64_t w = 0; ota_array_present(&job->want->out_grad) && w < width; w++)
+            at->broken[j] |= !isfinite(value_at(job, j, w));
+    }
+}
+
+/* ---- one row -------------------------------------------------------------------------------------- */
+
+/* s and U. */
+static void load_row(ota_backward_job *job, int64_t i) {
+    const ota_resolved *r = job->resolved;
+    const ota_gradients *want = job->want;
+    const int64_t width = ota_array_present(&want->out_grad) ? job->values_width : 0;
+    plain_row *at = job->space->own;
+    ota_plain_scores(job->device, job->batch, job->head, i, at->s);
+    clear(at->u, r->keys);
+    for (int64_t w = 0; w < width; w++) {
+        const double g = out_grad_at(job, i, w);
+        job->space->bad[i] |= !isfinite(g);
+        for (int64_t j = 0; j < r->keys; j++) at->u[j] += finite(g) * finite(value_at(job, j, w));
+    }
+    if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->u);
+    for (int64_t j = 0; j < r->keys && ota_array_present(&want->coupling_grad); j++)
+        at->u[j] += ota_array_get(&want->coupling_grad, job->batch, job->head, i, j);
+}
+
+static double slope(const ota_row_parameters *rule, double s, double f, double p) {
+    if (!(p > 0.0)) return 0.0;
+    if (rule->custom != NULL)
+        return rule->custom->slope(rule->custom->user, ota_custom_argument(s, f, rule->tau));
+    return rule->order > 1.0 ? pow(p, 2.0 - rule->order) : p;
+}
+
+/* p as the mode finds it: solved with mass mu, or from both potentials, or as it was kept. */
+static void weigh(ota_backward_job *job, int64_t i, const double *s, double mu, bool solve) {
+    const ota_row_parameters *parameters = &job->parameters;
+    ota_backward_space *space = job->space;
+    const int64_t keys = job->resolved->keys;
+    const double *h = job->biased ? space->g : NULL;
+    plain_row *at = space->own;
+    ota_row_found found = {0};
+    if (job->mode == OTA_BACKWARD_PREFIX) {
+        for (int64_t j = 0; j < keys; j++)
+            at->p[j] = job->device->places[job->place].plan[place_of(job, i, j)];
+    } else if (solve) {
+        ota_plain_row_solve(parameters, s, h, keys, mu, at->p, &found);
+        space->f[i] = mu > 0.0 ? found.potential : -INFINITY;
+    } else {
+        ota_plain_row_weights(parameters, s, h, keys, space->f[i], at->p, &found);
+    }
+    space->bad[i] |= found.nonfinite;
+    at->sink = found.sink;
+    at->slope = slope(parameters, parameters->sink, space->f[i], found.sink);
+    double total = at->slope, sum = 0.0;
+    for (int64_t j = 0; j < keys; j++) {
+        const bool used = s[j] > -INFINITY && (parameters->order <= 1.0 || at->p[j] > 0.0);
+        space->bad[i] |= at->broken[j] && used;
+        at->w[j] = slope(parameters, s[j], space->f[i], at->p[j]);
+        total += at->w[j];
+        if (at->p[j] > 0.0) sum += at->w[j] * (at->u[j] - space->b[j]);
+    }
+    at->mean = total > 0.0 ? sum / total : 0.0;
+}
+
+/* The keys that are not full before row i, and what mass is left for them. */
+static double open_keys(const ota_backward_job *job, int64_t i) {
+    const ota_backward_space *space = job->space;
+    double left = ota_row_mass(job->resolved, job->batch, job->head, i);
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        space->own->open[j] = i < space->shut[j] ? space->own->s[j] : -INFINITY;
+        if (space->shut[j] == i) left -= space->fill[j];
+    }
+    return left > 0.0 ? left : 0.0;
+}
+
+/* Row i as its head's multipliers leave it. */
+static void weigh_row(ota_backward_job *job, int64_t i) {
+    const ota_backward_mode mode = job->mode;
+    const bool online = mode == OTA_BACKWARD_ONLINE;
+    const bool solve =
+        mode == OTA_BACKWARD_FREE || (mode == OTA_BACKWARD_IMPLICIT && !job->device->transposed);
+    const double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
+    const ota_backward_space *space = job->space;
+    const plain_row *at = space->own;
+    if (online) (void)open_keys(job, i);
+    weigh(job, i, online ? at->open : at->s, mu, solve);
+    for (int64_t j = 0; j < job->resolved->keys && online; j++) {
+        if (i == space->shut[j]) at->p[j] = space->fill[j];
+    }
+}
+
+typedef void row_body(ota_backward_job *job, int64_t i);
+
+static void each_row(ota_backward_job *job, row_body *body) {
+    for (int64_t i = 0; i < job->resolved->queries; i++) {
+        if (ota_interrupted(&job->resolved->settings) != OTA_OK) return;
+        load_row(job, i);
+        body(job, i);
+    }
+}
+
+/* ---- multipliers ------------------------------------------------------------------------------------ */
+
+/* Rows in order: where each key's capacity ran out, and what that row took. */
+static void replay_row(ota_backward_job *job, int64_t i) {
+    ota_backward_space *space = job->space;
+    plain_row *at = space->own;
+    const double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
+    ota_row_found found;
+    ota_plain_row_online(&job->parameters, at->s, job->resolved->keys, mu, at->room, at->p,
+                         at->open, &found);
+    space->bad[i] |= found.nonfinite;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        const bool used = at->s[j] > -INFINITY && (job->parameters.order <= 1.0 || at->p[j] > 0.0);
+        space->bad[i] |= at->broken[j] && used;
+        if (space->shut[j] != INT64_MAX) continue;
+        if (at->room[j] > 0.0)
+            space->fill[j] = at->room[j];
+        else
+            space->shut[j] = i;
+    }
+}
+
+/* Rows in reverse: b_j = dL / d(what was left of key j before the row that took the rest). A key without capacity would
+ * give what it gained to the first row that may use it. */
+static void reverse_online(ota_backward_job *job) {
+    const ota_resolved *r = job->resolved;
+    ota_backward_space *space = job->space;
+    plain_row *at = space->own;
+    const int64_t index = job->batch * r->heads + job->head;
+    for (int64_t j = 0; j < r->keys; j++) {
+        at->room[j] = r->problem.cap * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->shut[j] = at->room[j] > 0.0 ? INT64_MAX : -1;
+        space->fill[j] = fmax(at->room[j], 0.0);
+    }
+    each_row(job, replay_row);
+    for (int64_t i = r->queries - 1; i >= 0; i--) {
+        load_row(job, i);
+        weigh(job, i, at->open, open_keys(job, i), true);
+        space->a[i] = space->bad[i] ? NAN : at->mean;
+        space->row_mass[index * r->queries + i] = space->a[i];
+        for (int64_t j = 0; j < r->keys; j++) {
+            const bool first = space->shut[j] < 0 && at->s[j] > -INFINITY &&
+                               (job->parameters.order <= 1.0 || at->s[j] + space->f[i] > 0.0);
+            if (space->shut[j] == i || first) space->b[j] = at->u[j] - space->a[i];
+        }
+    }
+    for (int64_t j = 0; j < r->keys; j++) {
+        space->parameters[0] += space->b[j] * ota_column_mass(r, job->batch, job->head, j, 1.0);
+        space->column_mass[index * r->keys + j] = space->b[j] * r->problem.cap;
+    }
+}
+
+/* What relaxed rows add to the sum of their slopes, from the mass they carry. */
+static double yielding(const ota_backward_job *job, double mass) {
+    return job->parameters.tau * mass / job->parameters.row_strength;
+}
+
+static void add_centred(double w, double u, double mean, double *right, double *scale) {
+    if (!(w > 0.0)) return;
+    *right += w * (u - mean);
+    *scale += w * (fabs(u - mean) + OTA_OFFSET_SHARE * fabs(u));
+}
+
+static void slopes_row(ota_backward_job *job, int64_t i) {
+    ota_backward_space *space = job->space;
+    const plain_row *at = space->own;
+    weigh_row(job, i);
+    double total = at->slope, sum = 0.0, mass = at->sink;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        const double w = at->w[j] > 0.0 ? at->w[j] : 0.0;
+        space->matrix[place_of(job, i, j)] = w;
+        total += w;
+        mass += at->p[j];
+        if (w > 0.0) sum += w * at->u[j];
+        space->partial[2][j] += at->p[j];
+        space->partial[3][j] += w;
+    }
+    space->dense[0][i] = total;
+    space->dense[1][i] = sum;
+    space->dense[2][i] = mass;
+    const double mean =
+        job->device->transposed || !(total > 0.0) ? 0.0 : sum / (total + yielding(job, mass));
+    for (int64_t j = 0; j < job->resolved->keys; j++)
+        add_centred(space->matrix[place_of(job, i, j)], at->u[j], mean, space->partial[0] + j,
+                    space->partial[1] + j);
+}
+
+static void slopes(ota_backward_job *job) {
+    ota_backward_space *space = job->space;
+    for (int k = 0; k < OTA_BACKWARD_PARTIALS; k++)
+        clear(space->partial[k], OTA_ADJOINT_CHUNKS * space->lane);
+    each_row(job, slopes_row);
+}
+
+static void transposed_row(ota_backward_job *job, int64_t i) {
+    const ota_backward_space *space = job->space;
+    space->dense[6][i] = space->dense[7][i] = 0.0;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        const double total = space->dense[4][j] + yielding(job, space->dense[2][j]);
+        add_centred(space->matrix[place_of(job, i, j)], space->own->u[j],
+                    total > 0.0 ? space->dense[3][j] / total : 0.0, space->dense[6] + i,
+                    space->dense[7] + i);
+    }
+}
+
+static void transposed_right(ota_backward_job *job) { each_row(job, transposed_row); }
+
+static void widen_row(ota_backward_job *job, int64_t i) {
+    ota_backward_space *space = job->space;
+    const plain_row *at = space->own;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        space->matrix[place_of(job, i, j)] = at->s[j];
+        space->gradient[place_of(job, i, j)] = at->s[j] > -INFINITY ? at->u[j] : 0.0;
+    }
+}
+
+static void widen(ota_backward_job *job) { each_row(job, widen_row); }
+
+static void load_bias(ota_backward_job *job) { job->biased = true; }
+
+/* ---- outputs ---------------------------------------------------------------------------------------- */
+
+/* What term t gets of dL/d(what it was added to) = g. */
+static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j, double g) {
+    const ota_resolved *r = job->resolved;
+    const ota_array *to = ota_gradient_of_term(r, job->want, t), *a = &r->terms[t].array;
+    const ota_term_sum *sums = &job->space->terms[t];
+    if (to == NULL) return;
+    switch (ota_term_of(r->terms[t].kind)->form) {
+    case OTA_TERM_FALLS:
+        job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_ALIBI] -=
+            g * fabs((double)(i + r->offset - j));
+        return;
+    case OTA_TERM_ADDS_DIFFERENCES: sums->partial[i - j + r->keys - 1] += g; return;
+    case OTA_TERM_ADDS_PAIRS:
+        if (sums->direct)
+            ota_array_set(to, job->batch, job->head, i, j, g);
+        else if (a->size[2] != 1)
+            ota_term_slice(job, t)[i * a->size[3] + (a->size[3] != 1 ? j : 0)] += g;
+        else
+            sums->partial[a->size[3] != 1 ? j : 0] += g;
+        return;
+    case OTA_TERM_SATURATES:
+    case OTA_TERM_ADDS_KEY: return;
+    }
+}
+
+/* dL/dS -> dL/d(raw product), through the terms from the last to the first. */
+static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, double g) {
+    const ota_resolved *r = job->resolved;
+    for (int t = r->term_count - 1; t >= 0; t--) {
+        const ota_term *term = &r->terms[t];
+        const bool inside = term->kind == OTA_TERM_RELATIVE_INSIDE;
+        add_to_term(job, t, i, j, inside ? g * r->scale : g);
+        if (term->kind != OTA_TERM_SOFTCAP || !(g < 0.0 || g > 0.0)) continue;
+        const double z = ota_plain_product(job->device, job->batch, job->head, i, j) / term->value;
+        const double value = tanh(z), left = (1.0 - value) * (1.0 + value);
+        job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += g * (value - z * left);
+        g *= left;
+    }
+    return g * r->scale;
+}
+
+/* Derivatives by temperature, order and sink logit of a pair with dL/dS = g. */
+static void add_parameters(const ota_backward_job *job, int64_t i, double x, double p, double g) {
+    const ota_row_parameters *rule = &job->parameters;
+    double *sums = job->space->row_sums + i * OTA_ROW_SUMS;
+    const double k = rule->order - 1.0;
+    if (!(p > 0.0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) return;
+    sums[OTA_SUM_TEMPERATURE] -= g * (x + job->space->f[i]) / rule->tau;
+    if (k > 0.0 && rule->custom == NULL)
+        sums[OTA_SUM_ORDER] += g * rule->tau * pow(p, k) * (1.0 - k * log(p)) / (k * k);
+}
+
+/* dL/dS of a row in the place of U; P of a bad row is NaN. */
+static void row_gradient(ota_backward_job *job, int64_t i) {
+    const ota_backward_space *space = job->space;
+    const plain_row *at = space->own;
+    const double tau = job->parameters.tau, a = space->a[i];
+    const bool online = job->mode == OTA_BACKWARD_ONLINE;
+    for (int64_t j = 0; j < job->resolved->keys; j++) {
+        double g = at->p[j] > 0.0 ? at->w[j] * (at->u[j] - a - space->b[j]) / tau : 0.0;
+        if (job->stored) g = space->gradient[place_of(job, i, j)];
+        if (online && i >= space->shut[j]) g = 0.0;
+        if (space->bad[i]) g = at->p[j] = at->s[j] <= -INFINITY ? 0.0 : NAN;
+        at->u[j] = g;
+        if (!job->sums || job->stored) continue;
+        add_parameters(job, i, at->s[j] + (job->biased ? space->g[j] : 0.0), at->p[j], g);
+    }
+    if (!job->sums || job->stored) return;
+    double *sums = space->row_sums + i * OTA_ROW_SUMS;
+    sums[OTA_SUM_SINK] = -at->slope * a / tau;
+    add_parameters(job, i, job->parameters.sink, at->sink, sums[OTA_SUM_SINK]);
+    if (space->bad[i]) sums[OTA_SUM_SINK] = sums[OTA_SUM_TEMPERATURE] = sums[OTA_SUM_ORDER] = NAN;
+}
+
+static void write_row(ota_backward_job *job, int64_t i) {
+    const ota_resolved *r = job->resolved;
+    const ota_gradients *want = job->want;
+    const int64_t b = job->batch, h = job->head, key_head = job->key_head;
+    ota_backward_space *space = job->space;
+    plain_row *at = space->own;
+    weigh_row(job, i);
+    if (job->mode == OTA_BACKWARD_FREE) {
+        space->a[i] = at->mean;
+        space->row_mass[(b * r->heads + h) * r->queries + i] = at->mean;
+    }
+    row_gradient(job, i);
+    for (int64_t j = 0; j < r->keys; j++) {
+        if (ota_array_present(&want->scores)) ota_array_set(&want->scores, b, h, i, j, at->u[j]);
+        at->u[j] = through_terms(job, i, j, at->u[j]);
+        if (ota_array_present(&want->matrix)) ota_array_set(&want->matrix, b, h, i, j, at->u[j]);
+    }
+    for (int64_t w = 0; w < r->width && !r->from_matrix; w++) {
+        const double q = finite(ota_array_get(&r->problem.queries, b, h, i, w));
+        double sum = 0.0;
+        for (int64_t j = 0; j < r->keys; j++) {
+            sum += at->u[j] * finite(ota_array_get(&r->problem.keys, b, key_head, j, w));
+            at->keys[j * r->width + w] += at->u[j] * q;
+        }
+        if (ota_array_present(&want->queries)) ota_array_set(&want->queries, b, h, i, w, sum);
+    }
+    if (r->problem.dropout > 0.0) ota_dropout_row_f64(r, job->dropout_key, i, 0, r->keys, at->p);
+    for (int64_t w = 0; w < job->values_width && ota_array_present(&want->out_grad); w++) {
+        const double g = finite(out_grad_at(job, i, w));
+        for (int64_t j = 0; j < r->keys; j++) at->values[j * job->values_width + w] += at->p[j] * g;
+    }
+}
+
+static void write(ota_backward_job *job) {
+    for (int t = 0; t < job->resolved->term_count; t++)
+        clear(job->space->terms[t].partial, OTA_ADJOINT_CHUNKS * job->space->terms[t].length);
+    each_row(job, write_row);
+}
+
+static void put(const ota_backward_job *job, const ota_array *to, const double *sum) {
+    for (int64_t j = 0; j < job->resolved->keys && ota_array_present(to); j++) {
+        for (int64_t w = 0; w < to->size[3]; w++)
+            ota_array_set(to, job->batch, job->key_head, j, w, sum[j * to->size[3] + w]);
+    }
+}
+
+static void put_keys(ota_backward_job *job) {
+    put(job, &job->want->keys, job->space->own->keys);
+    put(job, &job->want->values, job->space->own->values);
+}
+
+const ota_gradient_passes ota_plain_gradient = {.lay_out = lay_out,
+                                                .memory = memory,
+                                                .pack_head = pack_head,
+                                                .load_bias = load_bias,
+                                                .write = write,
+                                                .put_keys = put_keys,
+                                                .reverse_online = reverse_online,
+                                                .slopes = slopes,
+                                                .transposed_right = transposed_right,
+                                                .widen = widen};
