@@ -58,6 +58,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/plain/algebra.c
     src/backend/plain/gradient.c
     src/backend/plain/heads.c
+    src/backend/plain/passes.c
     src/backend/plain/plain_backend.c
     src/backend/plain/rows.c
     src/backend/run.c

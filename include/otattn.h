@@ -374,7 +374,8 @@ typedef struct ota_options {
     /* how ota_backward differentiates coupled columns: 0 chooses, 1 the conditions of the solution
        (tolerance mode), 2 the rounds that ran, in reverse (elastic and fixed rounds) [DER-14, 15] */
     int backward;
-    const char *backend; /* NULL or a name of ota_backend_name; the first is the default */
+    /* NULL or a name of ota_backend_name; the first is the default; "plain" computes in f64 whatever `precision` says */
+    const char *backend;
 } ota_options;
 
 /* ---- methods by name ------------------------------------------------------------------------ */

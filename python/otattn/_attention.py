@@ -323,8 +323,8 @@ def attention(
     solver : str
         A name of ``otattn.solvers()``.
     backend : str, optional
-        A name of ``otattn.backends()``; the first of them by default. ``"plain"`` is double loops, slow and
-        independent of the default's kernels: for checks.
+        A name of ``otattn.backends()``; the first of them by default. ``"plain"`` is double loops in f64,
+        slow and independent of the default's kernels: for checks.
     start_potential : array, shape (batch, heads, keys), optional
         Column potential to start from.
     dropout_seed, dropout_offset : int, optional

@@ -1,5 +1,5 @@
 /* Gradients: every pass walks the rows of a head, forms scores s, U = dL/dP, weights p and their slopes w anew, and takes
- * from them what it is for. One thread, all sums in f64 whatever the plan's type.
+ * from them what it is for. One thread.
  *
  *     w_ij = tau dP_ij/dS_ij     dL/dS_ij = w_ij (U_ij - a_i - b_j) / tau     free: a_i = sum_j w_ij U_ij / sum_j w_ij
  *
@@ -10,12 +10,11 @@
 #include <string.h>
 
 #include "plain.h"
-#include "terms/terms.h"
 
 typedef struct ota_gradient_scratch {
     double *s, *u, *p, *w; /* [keys] of the row at work */
     double sink, slope;    /* weight of its sink, and the slope of that */
-    double mean;           /* sum_j w_j (U_j - b_j) / (sum_j w_j + slope) */
+    double total, sum;     /* sum_j w_j with the sink's, sum_j w_j (U_j - b_j) */
     double *open, *room; /* [keys] online: scores of the keys that are not full, capacities left */
     bool *broken;        /* [keys] some value is not finite */
     double *keys, *values; /* [keys][width] sums of the key head */
@@ -38,9 +37,7 @@ static void lay_out(ota_device *device, ota_arena *arena, int walkers, plain_row
 
 static ota_place_memory memory(const ota_device *device, int64_t index) {
     const plain_place *place = &device->places[index];
-    return (ota_place_memory){.matrix = device->narrow ? NULL : place->scores,
-                              .plan = place->plan,
-                              .workspace = place->workspace};
+    return (ota_place_memory){place->scores, place->plan, place->workspace};
 }
 
 static double finite(double x) { return isfinite(x) ? x : 0.0; }
@@ -66,7 +63,6 @@ static void clear(double *x, int64_t count) {
 static void pack_head(ota_backward_job *job) {
     const int64_t keys = job->resolved->keys, width = job->values_width;
     plain_row *at = job->space->own;
-    job->wide = true; /* slopes are f64 in every plan */
     clear(at->keys, keys * job->resolved->width);
     clear(at->values, keys * width);
     for (int64_t j = 0; j < keys; j++) {
@@ -103,62 +99,62 @@ static double slope(const ota_row_parameters *rule, double s, double f, double p
     return rule->order > 1.0 ? pow(p, 2.0 - rule->order) : p;
 }
 
-/* p as the mode finds it: solved with mass mu, or from both potentials, or as it was kept. */
-static void weigh(ota_backward_job *job, int64_t i, const double *s, double mu, bool solve) {
-    const ota_row_parameters *parameters = &job->parameters;
-    ota_backward_space *space = job->space;
-    const int64_t keys = job->resolved->keys;
-    const double *h = job->biased ? space->g : NULL;
-    plain_row *at = space->own;
-    ota_row_found found = {0};
-    if (job->mode == OTA_BACKWARD_PREFIX) {
-        for (int64_t j = 0; j < keys; j++)
-            at->p[j] = job->device->places[job->place].plan[place_of(job, i, j)];
-    } else if (solve) {
-        ota_plain_row_solve(parameters, s, h, keys, mu, at->p, &found);
-        space->f[i] = mu > 0.0 ? found.potential : -INFINITY;
-    } else {
-        ota_plain_row_weights(parameters, s, h, keys, space->f[i], at->p, &found);
-    }
-    space->bad[i] |= found.nonfinite;
-    at->sink = found.sink;
-    at->slope = slope(parameters, parameters->sink, space->f[i], found.sink);
-    double total = at->slope, sum = 0.0;
-    for (int64_t j = 0; j < keys; j++) {
-        const bool used = s[j] > -INFINITY && (parameters->order <= 1.0 || at->p[j] > 0.0);
-        space->bad[i] |= at->broken[j] && used;
-        at->w[j] = slope(parameters, s[j], space->f[i], at->p[j]);
-        total += at->w[j];
-        if (at->p[j] > 0.0) sum += at->w[j] * (at->u[j] - space->b[j]);
-    }
-    at->mean = total > 0.0 ? sum / total : 0.0;
+/* The row is bad where it could not be computed, or a key with weight has a value that is not finite. */
+static void mark(ota_backward_job *job, int64_t i, const ota_row_found *found) {
+    const plain_row *at = job->space->own;
+    job->space->bad[i] |= found->nonfinite;
+    for (int64_t j = 0; j < job->resolved->keys; j++)
+        job->space->bad[i] |= at->broken[j] && at->p[j] > 0.0;
 }
 
 /* The keys that are not full before row i, and what mass is left for them. */
-static double open_keys(const ota_backward_job *job, int64_t i) {
+static double open_keys(const ota_backward_job *job, int64_t i, double mu) {
     const ota_backward_space *space = job->space;
-    double left = ota_row_mass(job->resolved, job->batch, job->head, i);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         space->own->open[j] = i < space->shut[j] ? space->own->s[j] : -INFINITY;
-        if (space->shut[j] == i) left -= space->fill[j];
+        if (space->shut[j] == i) mu -= space->fill[j];
     }
-    return left > 0.0 ? left : 0.0;
+    return fmax(mu, 0.0);
 }
 
-/* Row i as its head's multipliers leave it. */
-static void weigh_row(ota_backward_job *job, int64_t i) {
+/* p, w and their mean as the mode finds them: the row is solved, or weighed with both potentials, or was kept. */
+static void weigh(ota_backward_job *job, int64_t i) {
+    const ota_row_parameters *rule = &job->parameters;
     const ota_backward_mode mode = job->mode;
-    const bool online = mode == OTA_BACKWARD_ONLINE;
-    const bool solve =
-        mode == OTA_BACKWARD_FREE || (mode == OTA_BACKWARD_IMPLICIT && !job->device->transposed);
-    const double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
-    const ota_backward_space *space = job->space;
-    const plain_row *at = space->own;
-    if (online) (void)open_keys(job, i);
-    weigh(job, i, online ? at->open : at->s, mu, solve);
-    for (int64_t j = 0; j < job->resolved->keys && online; j++) {
-        if (i == space->shut[j]) at->p[j] = space->fill[j];
+    const bool online = mode == OTA_BACKWARD_ONLINE, free = mode == OTA_BACKWARD_FREE;
+    const int64_t keys = job->resolved->keys;
+    ota_backward_space *space = job->space;
+    plain_row *at = space->own;
+    const double *s = online ? at->open : at->s, *h = job->biased ? space->g : NULL;
+    double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
+    ota_row_found found = {0};
+    if (online) mu = open_keys(job, i, mu);
+    if (mode == OTA_BACKWARD_PREFIX) {
+        for (int64_t j = 0; j < keys; j++)
+            at->p[j] = job->device->places[job->place].plan[place_of(job, i, j)];
+    } else if (free || online || (mode == OTA_BACKWARD_IMPLICIT && !job->device->transposed)) {
+        ota_plain_row_solve(rule, s, h, keys, mu, at->p, &found);
+        space->f[i] = mu > 0.0 ? found.potential : -INFINITY;
+    } else {
+        ota_plain_row_weights(rule, s, h, keys, space->f[i], at->p, &found);
     }
+    mark(job, i, &found);
+    at->sink = found.sink > 0.0 ? found.sink : 0.0;
+    at->total = at->slope = slope(rule, rule->sink, space->f[i], found.sink);
+    at->sum = 0.0;
+    for (int64_t j = 0; j < keys; j++) {
+        if (!(at->p[j] > 0.0)) at->p[j] = 0.0;
+        at->w[j] = slope(rule, s[j], space->f[i], at->p[j]);
+        at->total += at->w[j];
+        if (at->p[j] > 0.0) at->sum += at->w[j] * (at->u[j] - space->b[j]);
+        if (online && space->shut[j] == i) at->p[j] = space->fill[j];
+    }
+}
+
+/* The mean of U - b under w; relaxed rows that carry `mass` yield, which counts as one more slope. */
+static double mean_of(const ota_backward_job *job, double total, double sum, double mass) {
+    return total > 0.0 ? sum / (total + job->parameters.tau * mass / job->parameters.row_strength)
+                       : 0.0;
 }
 
 typedef void row_body(ota_backward_job *job, int64_t i);
@@ -181,10 +177,8 @@ static void replay_row(ota_backward_job *job, int64_t i) {
     ota_row_found found;
     ota_plain_row_online(&job->parameters, at->s, job->resolved->keys, mu, at->room, at->p,
                          at->open, &found);
-    space->bad[i] |= found.nonfinite;
+    mark(job, i, &found);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        const bool used = at->s[j] > -INFINITY && (job->parameters.order <= 1.0 || at->p[j] > 0.0);
-        space->bad[i] |= at->broken[j] && used;
         if (space->shut[j] != INT64_MAX) continue;
         if (at->room[j] > 0.0)
             space->fill[j] = at->room[j];
@@ -208,8 +202,8 @@ static void reverse_online(ota_backward_job *job) {
     each_row(job, replay_row);
     for (int64_t i = r->queries - 1; i >= 0; i--) {
         load_row(job, i);
-        weigh(job, i, at->open, open_keys(job, i), true);
-        space->a[i] = space->bad[i] ? NAN : at->mean;
+        weigh(job, i);
+        space->a[i] = space->bad[i] ? NAN : mean_of(job, at->total, at->sum, 0.0);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < r->keys; j++) {
             const bool first = space->shut[j] < 0 && at->s[j] > -INFINITY &&
@@ -223,11 +217,6 @@ static void reverse_online(ota_backward_job *job) {
     }
 }
 
-/* What relaxed rows add to the sum of their slopes, from the mass they carry. */
-static double yielding(const ota_backward_job *job, double mass) {
-    return job->parameters.tau * mass / job->parameters.row_strength;
-}
-
 static void add_centred(double w, double u, double mean, double *right, double *scale) {
     if (!(w > 0.0)) return;
     *right += w * (u - mean);
@@ -237,25 +226,20 @@ static void add_centred(double w, double u, double mean, double *right, double *
 static void slopes_row(ota_backward_job *job, int64_t i) {
     ota_backward_space *space = job->space;
     const plain_row *at = space->own;
-    weigh_row(job, i);
-    double total = at->slope, sum = 0.0, mass = at->sink;
+    weigh(job, i);
+    double mass = at->sink;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        const double w = at->w[j] > 0.0 ? at->w[j] : 0.0;
-        space->matrix[place_of(job, i, j)] = w;
-        total += w;
         mass += at->p[j];
-        if (w > 0.0) sum += w * at->u[j];
+        space->matrix[place_of(job, i, j)] = at->w[j];
         space->partial[2][j] += at->p[j];
-        space->partial[3][j] += w;
+        space->partial[3][j] += at->w[j];
     }
-    space->dense[0][i] = total;
-    space->dense[1][i] = sum;
+    space->dense[0][i] = at->total;
+    space->dense[1][i] = at->sum;
     space->dense[2][i] = mass;
-    const double mean =
-        job->device->transposed || !(total > 0.0) ? 0.0 : sum / (total + yielding(job, mass));
+    const double mean = job->device->transposed ? 0.0 : mean_of(job, at->total, at->sum, mass);
     for (int64_t j = 0; j < job->resolved->keys; j++)
-        add_centred(space->matrix[place_of(job, i, j)], at->u[j], mean, space->partial[0] + j,
-                    space->partial[1] + j);
+        add_centred(at->w[j], at->u[j], mean, space->partial[0] + j, space->partial[1] + j);
 }
 
 static void slopes(ota_backward_job *job) {
@@ -269,9 +253,9 @@ static void transposed_row(ota_backward_job *job, int64_t i) {
     const ota_backward_space *space = job->space;
     space->dense[6][i] = space->dense[7][i] = 0.0;
     for (int64_t j = 0; j < job->resolved->keys; j++) {
-        const double total = space->dense[4][j] + yielding(job, space->dense[2][j]);
-        add_centred(space->matrix[place_of(job, i, j)], space->own->u[j],
-                    total > 0.0 ? space->dense[3][j] / total : 0.0, space->dense[6] + i,
+        const double mean =
+            mean_of(job, space->dense[4][j], space->dense[3][j], space->dense[2][j]);
+        add_centred(space->matrix[place_of(job, i, j)], space->own->u[j], mean, space->dense[6] + i,
                     space->dense[7] + i);
     }
 }
@@ -298,24 +282,19 @@ static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j
     const ota_resolved *r = job->resolved;
     const ota_array *to = ota_gradient_of_term(r, job->want, t), *a = &r->terms[t].array;
     const ota_term_sum *sums = &job->space->terms[t];
-    if (to == NULL) return;
-    switch (ota_term_of(r->terms[t].kind)->form) {
-    case OTA_TERM_FALLS:
+    const ota_term_kind kind = r->terms[t].kind;
+    if (to == NULL || kind == OTA_TERM_SOFTCAP) return;
+    if (kind == OTA_TERM_ALIBI)
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_ALIBI] -=
             g * fabs((double)(i + r->offset - j));
-        return;
-    case OTA_TERM_ADDS_DIFFERENCES: sums->partial[i - j + r->keys - 1] += g; return;
-    case OTA_TERM_ADDS_PAIRS:
-        if (sums->direct)
-            ota_array_set(to, job->batch, job->head, i, j, g);
-        else if (a->size[2] != 1)
-            ota_term_slice(job, t)[i * a->size[3] + (a->size[3] != 1 ? j : 0)] += g;
-        else
-            sums->partial[a->size[3] != 1 ? j : 0] += g;
-        return;
-    case OTA_TERM_SATURATES:
-    case OTA_TERM_ADDS_KEY: return;
-    }
+    else if (kind != OTA_TERM_DENSE) /* of differences */
+        sums->partial[i - j + r->keys - 1] += g;
+    else if (sums->direct)
+        ota_array_set(to, job->batch, job->head, i, j, g);
+    else if (a->size[2] != 1)
+        ota_term_slice(job, t)[i * a->size[3] + (a->size[3] != 1 ? j : 0)] += g;
+    else
+        sums->partial[a->size[3] != 1 ? j : 0] += g;
 }
 
 /* dL/dS -> dL/d(raw product), through the terms from the last to the first. */
@@ -326,7 +305,7 @@ static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, d
         const bool inside = term->kind == OTA_TERM_RELATIVE_INSIDE;
         add_to_term(job, t, i, j, inside ? g * r->scale : g);
         if (term->kind != OTA_TERM_SOFTCAP || !(g < 0.0 || g > 0.0)) continue;
-        const double z = ota_plain_product(job->device, job->batch, job->head, i, j) / term->value;
+        const double z = ota_plain_product(r, job->batch, job->head, i, j) / term->value;
         const double value = tanh(z), left = (1.0 - value) * (1.0 + value);
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += g * (value - z * left);
         g *= left;
@@ -373,10 +352,10 @@ static void write_row(ota_backward_job *job, int64_t i) {
     const int64_t b = job->batch, h = job->head, key_head = job->key_head;
     ota_backward_space *space = job->space;
     plain_row *at = space->own;
-    weigh_row(job, i);
+    weigh(job, i);
     if (job->mode == OTA_BACKWARD_FREE) {
-        space->a[i] = at->mean;
-        space->row_mass[(b * r->heads + h) * r->queries + i] = at->mean;
+        space->a[i] = mean_of(job, at->total, at->sum, 0.0);
+        space->row_mass[(b * r->heads + h) * r->queries + i] = space->a[i];
     }
     row_gradient(job, i);
     for (int64_t j = 0; j < r->keys; j++) {
@@ -400,7 +379,7 @@ static void write_row(ota_backward_job *job, int64_t i) {
     }
 }
 
-static void write(ota_backward_job *job) {
+static void write_head(ota_backward_job *job) {
     for (int t = 0; t < job->resolved->term_count; t++)
         clear(job->space->terms[t].partial, OTA_ADJOINT_CHUNKS * job->space->terms[t].length);
     each_row(job, write_row);
@@ -422,7 +401,7 @@ const ota_gradient_passes ota_plain_gradient = {.lay_out = lay_out,
                                                 .memory = memory,
                                                 .pack_head = pack_head,
                                                 .load_bias = load_bias,
-                                                .write = write,
+                                                .write = write_head,
                                                 .put_keys = put_keys,
                                                 .reverse_online = reverse_online,
                                                 .slopes = slopes,

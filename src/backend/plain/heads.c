@@ -1,8 +1,7 @@
-/* Heads: what a caller wants of finished rows, coupled heads on stored scores, and the passes that solvers make.
+/* Heads: what a caller wants of finished rows, heads whose rows nothing couples, and coupled heads on stored scores.
  *
- *     load     S [rows][stride], mu [rows], nu [columns]        rows and columns: those of the solver
- *     passes   c_j = sum_i P_ij,   L_j = LSE_i((S_ij + f_i) / t)
- *     emit     P_i from S_i, f and g as the solver leaves them, then every output of the row */
+ *     load   S [rows][stride], mu [rows], nu [columns]        rows and columns: those of the solver
+ *     emit   P_i from S_i, f and g as the solver leaves them, then every output of the row */
 #include "plain.h"
 
 #include <math.h>
@@ -10,12 +9,13 @@
 
 /* ---- outputs of one row --------------------------------------------------------------------------- */
 
-void ota_plain_begin_rows(plain_place *place, ota_run *run, int64_t index) {
+/* Before the first row of a head. */
+static void begin_rows(plain_place *place, ota_run *run, int64_t index) {
     const ota_resolved *r = run->resolved;
     place->run = run;
     place->batch = index / r->heads;
     place->number = index % r->heads;
-    place->sums = (ota_head_status){0};
+    place->status = &run->heads[index];
     memset(place->receiver, 0, (size_t)r->keys * sizeof *place->receiver);
 }
 
@@ -72,8 +72,9 @@ static void put_out(const plain_place *place, int64_t i, int64_t key_head, bool 
     }
 }
 
-void ota_plain_finish_row(plain_place *place, int64_t i, double mu, double *p,
-                          const ota_row_found *found) {
+/* Every output of one query from its weights p [keys] of mass mu, which it spends. */
+static void finish_row(plain_place *place, int64_t i, double mu, double *p,
+                       const ota_row_found *found) {
     const ota_resolved *r = place->run->resolved;
     const ota_arrays *a = place->run->arrays;
     const int64_t batch = place->batch, head = place->number;
@@ -82,16 +83,14 @@ void ota_plain_finish_row(plain_place *place, int64_t i, double mu, double *p,
     const bool entropy = r->order > 0.0 && !(r->order > 1.0);
     const bool has_out = ota_array_present(&a->out);
     const bool wrong = found->nonfinite || (has_out && meets_nonfinite(place, key_head, p));
-    ota_head_status *sums = &place->sums;
-    for (int64_t j = 0; j < r->keys; j++)
-        p[j] = ota_plain_rounded(place->run->device->narrow, p[j]);
-    sums->nonfinite_rows += wrong;
-    if (found->empty && !transposed) sums->empty_rows++;
+    ota_head_status *status = place->status;
+    status->nonfinite_rows += wrong;
+    if (found->empty && !transposed) status->empty_rows++;
     if (found->infeasible || (found->empty && !transposed && mu > 0.0 &&
                               ota_column_rule_of(r->problem.columns)->balanced))
-        sums->result.status = OTA_INFEASIBLE;
+        status->result.status = OTA_INFEASIBLE;
     if (!found->empty && r->problem.rows == OTA_ROWS_HARD)
-        sums->result.row_error += fabs(found->mass + found->sink - mu);
+        status->result.row_error += fabs(found->mass + found->sink - mu);
     for (int64_t j = 0; j < r->keys && !found->nonfinite; j++) place->receiver[j] += p[j];
     put_statistics(place, i, mu, p, found);
     ota_put(&a->row_potential, batch, head, i, found->potential);
@@ -102,16 +101,68 @@ void ota_plain_finish_row(plain_place *place, int64_t i, double mu, double *p,
     if (has_out) put_out(place, i, key_head, wrong, p);
 }
 
-void ota_plain_end_rows(plain_place *place) {
-    const ota_resolved *r = place->run->resolved;
-    ota_head_status *head = &place->run->heads[place->batch * r->heads + place->number];
-    head->result.row_error += place->sums.result.row_error;
-    head->empty_rows += place->sums.empty_rows;
-    head->nonfinite_rows += place->sums.nonfinite_rows;
-    if (place->sums.result.status < OTA_OK && head->result.status >= OTA_OK)
-        head->result.status = place->sums.result.status;
-    for (int64_t j = 0; j < r->keys; j++)
+static void put_receiver(const plain_place *place) {
+    for (int64_t j = 0; j < place->run->resolved->keys; j++)
         ota_put(&place->run->arrays->receiver, place->batch, place->number, j, place->receiver[j]);
+}
+
+/* ---- rows alone and rows in order ------------------------------------------------------------------- */
+
+/* One row: its weights, of at most the capacities left where rows take them in order. */
+static void run_row(plain_place *place, int64_t i) {
+    const ota_device *device = place->run->device;
+    const ota_resolved *r = device->resolved;
+    const ota_row_parameters row = ota_row_parameters_of(r, place->number);
+    const double mu = ota_row_mass(r, place->batch, place->number, i);
+    ota_row_found found;
+    ota_plain_scores(device, place->batch, place->number, i, place->row);
+    if (r->problem.columns == OTA_COLUMNS_ONLINE)
+        ota_plain_row_online(&row, place->row, r->keys, mu, place->room, place->weights,
+                             place->open, &found);
+    else
+        ota_plain_row_solve(&row, place->row, NULL, r->keys, mu, place->weights, &found);
+    finish_row(place, i, mu, place->weights, &found);
+}
+
+/* Capacities: what the caller says is left, or cap times the column mass. */
+static void load_room(plain_place *place) {
+    const ota_resolved *r = place->run->resolved;
+    const ota_array *left = &place->run->arrays->remaining;
+    for (int64_t j = 0; j < r->keys; j++) {
+        place->room[j] =
+            ota_array_present(left)
+                ? ota_array_get(left, place->batch, place->number, 0, j)
+                : r->problem.cap * ota_column_mass(r, place->batch, place->number, j, 1.0);
+    }
+}
+
+static void run_head(void *context, int64_t index, int worker) {
+    ota_run *run = context;
+    const ota_resolved *r = run->resolved;
+    const ota_arrays *a = run->arrays;
+    plain_place *place = &run->device->places[worker];
+    const bool online = r->problem.columns == OTA_COLUMNS_ONLINE;
+    double mass = 0.0;
+    begin_rows(place, run, index);
+    if (online) load_room(place);
+    for (int64_t i = 0; i < r->queries; i++) {
+        if (ota_run_interrupted(run)) return;
+        run_row(place, i);
+        mass += ota_row_mass(r, place->batch, place->number, i);
+        if (online && place->status->result.status < OTA_OK) break;
+    }
+    put_receiver(place);
+    for (int64_t j = 0; j < r->keys; j++) {
+        ota_put(&a->column_potential, place->batch, place->number, j, 0.0);
+        if (online && place->status->result.status >= OTA_OK && j < run->device->key_count)
+            ota_put(&a->remaining, place->batch, place->number, j, place->room[j]);
+    }
+    ota_run_settle(run, place->batch, place->number, mass);
+}
+
+void ota_plain_run_rows(ota_run *run) {
+    ota_parallel(run->device->layout.pool, run->resolved->batch * run->resolved->heads, run_head,
+                 run);
 }
 
 /* ---- coupled heads -------------------------------------------------------------------------------- */
@@ -121,7 +172,8 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     const ota_device *device = run->device;
     const ota_resolved *r = device->resolved;
     plain_place *place = &device->places[place_index];
-    ota_plain_begin_rows(place, run, index);
+    (void)narrow;
+    begin_rows(place, run, index);
     place->head = head;
     *head = ota_head_of(r, index);
     head->backend = &ota_plain_backend;
@@ -129,7 +181,6 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     head->pool = device->layout.pool;
     head->rows = device->rows;
     head->columns = device->columns;
-    head->narrow = narrow;
     head->scores = place->scores;
     head->stride = device->stride;
     head->mu = place->mu;
@@ -145,17 +196,9 @@ void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place_index, bool
     for (int64_t j = 0; j < device->columns && !keep_g; j++) head->g[j] = 0.0;
 }
 
-static double stored(const ota_head *head, int64_t i, int64_t j) {
-    return head->narrow ? (double)((const float *)head->scores)[i * head->stride + j]
-                        : ((const double *)head->scores)[i * head->stride + j];
-}
-
-static void store(const ota_head *head, int64_t i, int64_t j, double score) {
+static double *stored(const ota_head *head, int64_t i, int64_t j) {
     const plain_place *place = head->place;
-    if (head->narrow)
-        ((float *)place->scores)[i * head->stride + j] = (float)score;
-    else
-        ((double *)place->scores)[i * head->stride + j] = score;
+    return place->scores + i * head->stride + j;
 }
 
 /* Row i may use some key, or the sink; marks the columns that it may use. A row that may not has no mass. */
@@ -166,7 +209,7 @@ static void load_row_mass(ota_head *head, int64_t i, bool transposed) {
                                  : ota_row_mass(r, place->batch, place->number, i);
     bool open = head->sink > -INFINITY;
     for (int64_t j = 0; j < head->columns; j++) {
-        if (stored(head, i, j) <= -INFINITY) continue;
+        if (*stored(head, i, j) <= -INFINITY) continue;
         open = true;
         place->nu[j] = 1.0;
     }
@@ -182,13 +225,13 @@ bool ota_plain_load(ota_head *head) {
     double low = INFINITY, high = -INFINITY;
     bool finite = true;
     for (int64_t i = 0; i < head->rows; i++) {
-        for (int64_t j = head->columns; j < head->stride; j++) store(head, i, j, -INFINITY);
+        for (int64_t j = head->columns; j < head->stride; j++) *stored(head, i, j) = -INFINITY;
     }
     for (int64_t i = 0; i < r->queries; i++) {
         ota_plain_scores(device, place->batch, place->number, i, place->row);
         for (int64_t j = 0; j < r->keys; j++) {
             const double s = place->row[j];
-            store(head, device->transposed ? j : i, device->transposed ? i : j, s);
+            *stored(head, device->transposed ? j : i, device->transposed ? i : j) = s;
             if (s > -INFINITY) low = fmin(low, s);
             if (s > -INFINITY) high = fmax(high, s);
             finite &= s < INFINITY;
@@ -223,40 +266,33 @@ static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_fou
     case OTA_FINAL_POTENTIALS:
     case OTA_FINAL_ROWS: break;
     }
-    for (int64_t j = 0; j < head->columns; j++)
-        p[j] = stored(head, i, j) + ota_plain_rounded(head->narrow, head->g[j]);
+    const double *s = stored(head, i, 0);
     if (head->final_update == OTA_FINAL_POTENTIALS)
-        ota_plain_row_weights(&row, p, NULL, head->columns, head->f[i], p, found);
+        ota_plain_row_weights(&row, s, head->g, head->columns, head->f[i], p, found);
     else
-        ota_plain_row_solve(&row, p, NULL, head->columns, mu, p, found);
+        ota_plain_row_solve(&row, s, head->g, head->columns, mu, p, found);
 }
 
 /* P of the transposed problem as the caller sees it: P_ij is the weight of row j, column i. */
 static void emit_transposed(ota_head *head) {
     plain_place *place = head->place;
-    ota_head_status *status = &place->run->heads[head->index];
     for (int64_t j = 0; j < head->rows; j++) {
         ota_row_found found;
         emit_weights(head, j, place->weights, &found);
         head->f[j] = found.potential;
-        status->empty_rows += found.empty;
+        place->status->empty_rows += found.empty;
         for (int64_t i = 0; i < head->columns; i++)
             place->queries_p[i * head->rows + j] = place->weights[i];
     }
     for (int64_t i = 0; i < head->columns; i++) {
-        const double tau = head->tau;
-        double *p = place->queries_p + i * head->rows, top = -INFINITY, sum = 0.0;
+        double *p = place->queries_p + i * head->rows;
         ota_row_found found = {.potential = head->g[i]};
-        for (int64_t j = 0; j < head->rows; j++) {
-            found.mass += p[j];
-            top = fmax(top, stored(head, j, i) + head->f[j]);
-        }
-        for (int64_t j = 0; j < head->rows && top > -INFINITY; j++)
-            sum += exp((stored(head, j, i) + head->f[j] - top) / tau);
-        found.lse = top > -INFINITY ? log(sum) + top / tau : -INFINITY;
+        for (int64_t j = 0; j < head->rows; j++) found.mass += p[j];
+        found.lse =
+            ota_plain_column_lse(place->scores + i, head->stride, head->rows, head->f, head->tau);
         found.empty = !(found.mass > 0.0);
         found.nonfinite = isnan(found.mass);
-        ota_plain_finish_row(place, i, found.mass, p, &found);
+        finish_row(place, i, found.mass, p, &found);
     }
 }
 
@@ -269,105 +305,8 @@ void ota_plain_emit(ota_head *head) {
     for (int64_t i = 0; i < head->rows; i++) {
         ota_row_found found;
         emit_weights(head, i, place->weights, &found);
-        ota_plain_finish_row(place, i, head->mu[i], place->weights, &found);
+        finish_row(place, i, head->mu[i], place->weights, &found);
     }
 }
 
-void ota_plain_gather(ota_head *head) { ota_plain_end_rows(head->place); }
-
-/* ---- passes --------------------------------------------------------------------------------------- */
-
-static size_t times(int64_t a, int64_t b) {
-    size_t result;
-    return a < 0 || b < 0 || !ota_size_mul((size_t)a, (size_t)b, &result) ? SIZE_MAX : result;
-}
-
-/* One chunk: a head is one thread's. No kernel, so no linear domain. */
-void ota_plain_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel) {
-    (void)kernel;
-    passes->chunk_rows = passes->rows > 0 ? passes->rows : 1;
-    passes->chunks = 1;
-    passes->padded_columns = (passes->columns + OTA_PLAIN_LANE) / OTA_PLAIN_LANE * OTA_PLAIN_LANE;
-    double **of_rows[] = {&passes->shift, &passes->sum, &passes->error, &passes->old_f};
-    double **of_columns[] = {&passes->target,   &passes->column,  &passes->column_lse,
-                             &passes->previous, &passes->partial, &passes->relaxed};
-    void **of_weights[] = {&passes->potential, &passes->scratch, &passes->top};
-    for (size_t k = 0; k < sizeof of_rows / sizeof of_rows[0]; k++)
-        *of_rows[k] = ota_arena_take(arena, times(passes->rows + 1, 1), sizeof(double));
-    for (size_t k = 0; k < sizeof of_columns / sizeof of_columns[0]; k++)
-        *of_columns[k] = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
-    for (size_t k = 0; k < sizeof of_weights / sizeof of_weights[0]; k++)
-        *of_weights[k] = ota_arena_take(arena, (size_t)passes->padded_columns, sizeof(double));
-}
-
-/* g as the final row update sees it. */
-static void round_potential(ota_passes *passes) {
-    for (int64_t j = 0; j < passes->columns; j++) {
-        if (passes->narrow)
-            ((float *)passes->potential)[j] = (float)passes->head->g[j];
-        else
-            ((double *)passes->potential)[j] = passes->head->g[j];
-    }
-}
-
-/* Solves every row at temperature t: f, c and row errors |sum_j P_ij - mu_i|; relaxed rows want mu e^(-f / rho). */
-static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_are) {
-    ota_head *head = passes->head;
-    const double rho = head->row_strength;
-    const ota_row_parameters row = {
-        .order = head->order, .tau = t, .sink = head->sink, .row_strength = rho};
-    double *p = passes->scratch;
-    round_potential(passes);
-    for (int64_t j = 0; j < passes->columns; j++) passes->column[j] = 0.0;
-    for (int64_t i = 0; i < passes->rows; i++) {
-        ota_row_found found;
-        double mass = 0.0, wanted = head->mu[i];
-        for (int64_t j = 0; j < passes->columns; j++)
-            p[j] = ota_score(passes, i, j) + ota_rounded(passes, j);
-        if (as_they_are)
-            ota_plain_row_weights(&row, p, NULL, passes->columns, head->f[i], p, &found);
-        else
-            ota_plain_row_solve(&row, p, NULL, passes->columns, wanted, p, &found);
-        for (int64_t j = 0; j < passes->columns; j++) {
-            p[j] = ota_plain_rounded(passes->narrow, p[j]);
-            mass += p[j];
-            passes->column[j] += p[j];
-        }
-        if (rho < INFINITY && found.potential > -INFINITY) wanted *= exp(-found.potential / rho);
-        passes->error[i] = fabs(mass + found.sink - wanted);
-        if (as_they_are) continue;
-        const bool moves = (omega > 1.0 || omega < 1.0) && found.potential > -INFINITY;
-        head->f[i] =
-            moves ? (1.0 - omega) * passes->old_f[i] + omega * found.potential : found.potential;
-    }
-}
-
-void ota_plain_row_pass(ota_passes *passes, double t, double omega) {
-    const ota_head *head = passes->head;
-    memcpy(passes->old_f, head->f, (size_t)passes->rows * sizeof *passes->old_f);
-    solve_rows(passes, t, omega, false);
-    passes->temperature = t;
-    if (!(head->order > 1.0)) {
-        ota_plain_column_pass(passes, t);
-        return;
-    }
-    for (int64_t j = 0; j < passes->columns; j++)
-        passes->column_lse[j] =
-            head->g[j] > -INFINITY ? log(passes->column[j]) - head->g[j] / t : -INFINITY;
-}
-
-void ota_plain_column_pass(ota_passes *passes, double t) {
-    const double *f = passes->head->f;
-    for (int64_t j = 0; j < passes->columns; j++) {
-        double top = -INFINITY, sum = 0.0;
-        for (int64_t i = 0; i < passes->rows; i++) top = fmax(top, ota_score(passes, i, j) + f[i]);
-        for (int64_t i = 0; i < passes->rows && top > -INFINITY; i++)
-            sum += exp((ota_score(passes, i, j) + f[i] - top) / t);
-        passes->column_lse[j] = top > -INFINITY ? log(sum) + top / t : -INFINITY;
-    }
-}
-
-void ota_plain_final_pass(ota_passes *passes) {
-    const ota_head *head = passes->head;
-    solve_rows(passes, head->tau, 1.0, head->final_update == OTA_FINAL_POTENTIALS);
-}
+void ota_plain_gather(ota_head *head) { put_receiver(head->place); }

@@ -2,8 +2,7 @@
  *
  *     S_ij [rows][stride] -> row solve -> P_ij -> out_i = sum_j D_ij P_ij V_j
  *
- * Every sum is taken in f64. A narrow plan rounds to f32 what a plan in f32 would store: products q.k, scores, column
- * potentials as rows see them, and weights. Heads run side by side; one head is one thread's. */
+ * Every number is f64, whatever the types of the arrays. Heads run side by side; one head is one thread's. */
 #ifndef OTA_PLAIN_H
 #define OTA_PLAIN_H
 
@@ -16,13 +15,13 @@ typedef struct plain_place {
     ota_run *run;
     ota_head *head;        /* coupled */
     int64_t batch, number; /* of the head */
-    ota_head_status sums;  /* of the rows done */
-    double *row, *open;    /* [longer side] scores; scores of keys with room */
-    double *weights;       /* [longer side] */
-    double *room;          /* [keys] capacity left, online */
-    double *receiver;      /* [keys] sum_i P_ij */
+    ota_head_status *status;
+    double *row, *open; /* [longer side] scores; scores of keys with room */
+    double *weights;    /* [longer side] */
+    double *room;       /* [keys] capacity left, online */
+    double *receiver;   /* [keys] sum_i P_ij */
     /* coupled and transposed heads */
-    void *scores;      /* [rows][stride] f64, or f32 in a narrow plan */
+    double *scores;    /* [rows][stride] */
     double *plan;      /* [rows][stride] where the solver leaves the plan itself */
     double *queries_p; /* [queries][keys] P of the transposed problem, as the caller sees it */
     double *f, *g, *mu, *nu, *lambdas;
@@ -32,7 +31,6 @@ typedef struct plain_place {
 struct ota_device {
     ota_layout layout;
     const ota_resolved *resolved;
-    bool narrow;     /* numbers are rounded to f32 */
     bool stored;     /* scores of a head are stored: coupled or transposed */
     bool transposed; /* rows are keys */
     int64_t rows, columns, stride;
@@ -56,10 +54,6 @@ static inline void ota_plain_add(plain_sum *sum, double x) {
     sum->total = next;
 }
 
-static inline double ota_plain_rounded(bool narrow, double x) {
-    return narrow ? (double)(float)x : x;
-}
-
 /* ---- rows.c: one row ---------------------------------------------------------------------------- */
 
 /* Scores of one query to every key, -inf where the pair is forbidden. */
@@ -69,7 +63,7 @@ void ota_plain_scores(const ota_device *device, int64_t batch, int64_t head, int
 void ota_plain_row_scores(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                           int64_t begin, int64_t end, double *row);
 /* scale (raw + inside): what a softcap is of. */
-double ota_plain_product(const ota_device *device, int64_t batch, int64_t head, int64_t query,
+double ota_plain_product(const ota_resolved *r, int64_t batch, int64_t head, int64_t query,
                          int64_t key);
 /* Weights p of mass mu from scores s and column potentials h (NULL: 0); p may be s. */
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
@@ -81,21 +75,17 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
                           double *room, double *p, double *open, ota_row_found *found);
 
-/* ---- heads.c: coupled heads, and what a caller wants of finished rows ----------------------------- */
+/* ---- heads.c, passes.c: the functions of backend.h ------------------------------------------------ */
 
-/* Clears the sums of a head before its first row. */
-void ota_plain_begin_rows(plain_place *place, ota_run *run, int64_t index);
-/* Every output of one query from its weights p [keys] of mass mu, which are the function's to spend. */
-void ota_plain_finish_row(plain_place *place, int64_t query, double mu, double *p,
-                          const ota_row_found *found);
-/* Sums of the rows into the head's status and receiver. */
-void ota_plain_end_rows(plain_place *place);
-
+void ota_plain_run_rows(ota_run *run);
 void ota_plain_begin_head(ota_run *run, int64_t index, int64_t place, bool narrow, bool keep_g,
                           ota_head *head);
 bool ota_plain_load(ota_head *head);
 void ota_plain_emit(ota_head *head);
 void ota_plain_gather(ota_head *head);
+/* LSE_i((s_i + f_i) / t) of a column of scores, a row every `stride`. */
+double ota_plain_column_lse(const double *s, int64_t stride, int64_t rows, const double *f,
+                            double t);
 void ota_plain_lay_out_passes(ota_passes *passes, ota_arena *arena, bool kernel);
 void ota_plain_row_pass(ota_passes *passes, double t, double omega);
 void ota_plain_column_pass(ota_passes *passes, double t);

@@ -16,23 +16,14 @@
 
 /* ---- scores ------------------------------------------------------------------------------------- */
 
-static double raw_score(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const ota_resolved *r = device->resolved;
+static double raw_score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j) {
     const ota_problem *p = &r->problem;
-    if (r->from_matrix)
-        return ota_plain_rounded(device->narrow, ota_array_get(&p->scores, b, h, i, j));
     const int64_t key_head = h / (r->heads / r->key_heads);
     double sum = 0.0;
-    float narrow_sum = 0.0F;
-    for (int64_t w = 0; w < r->width; w++) {
-        const double q = ota_array_get(&p->queries, b, h, i, w);
-        const double k = ota_array_get(&p->keys, b, key_head, j, w);
-        if (device->narrow)
-            narrow_sum += (float)q * (float)k;
-        else
-            sum += q * k;
-    }
-    return device->narrow ? (double)narrow_sum : sum;
+    if (r->from_matrix) return ota_array_get(&p->scores, b, h, i, j);
+    for (int64_t w = 0; w < r->width; w++)
+        sum += ota_array_get(&p->queries, b, h, i, w) * ota_array_get(&p->keys, b, key_head, j, w);
+    return sum;
 }
 
 /* -inf on either side forbids the pair whatever the other holds. */
@@ -47,9 +38,8 @@ static double scaled(const ota_resolved *r, int64_t h, int64_t difference, doubl
     return s * r->scale;
 }
 
-double ota_plain_product(const ota_device *device, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const ota_resolved *r = device->resolved;
-    return scaled(r, h, i - j + r->keys - 1, raw_score(device, b, h, i, j));
+double ota_plain_product(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j) {
+    return scaled(r, h, i - j + r->keys - 1, raw_score(r, b, h, i, j));
 }
 
 /* Terms and supports of an allowed pair. */
@@ -79,8 +69,7 @@ void ota_plain_scores(const ota_device *device, int64_t b, int64_t h, int64_t i,
     const ota_resolved *r = device->resolved;
     for (int64_t j = 0; j < r->keys; j++) {
         const bool allowed = j < device->key_count && ota_pair_allowed(r, b, h, i, j);
-        const double raw = allowed ? raw_score(device, b, h, i, j) : -INFINITY;
-        to[j] = allowed ? ota_plain_rounded(device->narrow, score(r, b, h, i, j, raw)) : -INFINITY;
+        to[j] = allowed ? score(r, b, h, i, j, raw_score(r, b, h, i, j)) : -INFINITY;
     }
 }
 
