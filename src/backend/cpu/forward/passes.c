@@ -84,8 +84,7 @@ static void log_chunk(void *context, int64_t chunk, int worker) {
     const ota_head *head = state->head;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
-    double *column = state->partial + chunk * state->padded_columns;
+    double *column = cleared_chunk(state, state->partial, chunk);
     const double k = log2_e / job->t;
     if (state->narrow) {
         head->kernels->f32->rows_and_columns(&(ota_kernels_f32_log_round){
@@ -154,8 +153,7 @@ static void column_sums_chunk(void *context, int64_t chunk, int worker) {
     const ota_head *head = state->head;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    clear_chunk(state, state->relaxed, chunk);
-    double *column = state->relaxed + chunk * state->padded_columns;
+    double *column = cleared_chunk(state, state->relaxed, chunk);
     const double k = log2_e / job->t;
     if (state->narrow) {
         head->kernels->f32->columns_sum(ota_row_at_f32(state->scores, state->stride, first),
@@ -262,10 +260,8 @@ static void rows_chunk(void *context, int64_t chunk, int worker) {
     const double rho = head->row_strength;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
-    clear_chunk(state, state->relaxed, chunk);
-    double *column = state->partial + chunk * state->padded_columns,
-           *relaxed = state->relaxed + chunk * state->padded_columns;
+    double *column = cleared_chunk(state, state->partial, chunk),
+           *relaxed = cleared_chunk(state, state->relaxed, chunk);
     const bool two_sided = job->omega > 1.0 || job->omega < 1.0;
     for (int64_t i = first; i < last; i++) {
         ota_row_found found;

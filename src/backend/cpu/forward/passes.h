@@ -10,9 +10,11 @@
 /* Column sums below these no longer carry a full significand of the terms that made them; f64, f32. */
 static const double least_sum[2] = {1.0e-280, 1.0e-28};
 
-static inline void clear_chunk(const ota_passes *state, double *partial, int64_t chunk) {
-    for (int64_t j = 0; j < state->padded_columns; j++)
-        partial[chunk * state->padded_columns + j] = 0.0;
+/* The chunk's part of `partial`, all 0. */
+static inline double *cleared_chunk(const ota_passes *state, double *partial, int64_t chunk) {
+    double *part = partial + chunk * state->padded_columns;
+    for (int64_t j = 0; j < state->padded_columns; j++) part[j] = 0.0;
+    return part;
 }
 
 static inline const float *ota_row_at_f32(const void *matrix, int64_t stride, int64_t row) {

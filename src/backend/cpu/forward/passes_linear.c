@@ -149,8 +149,7 @@ static void linear_chunk(void *context, int64_t chunk, int worker) {
     const ota_head *head = state->head;
     int64_t first, last;
     ota_chunk_rows(state, chunk, &first, &last);
-    clear_chunk(state, state->partial, chunk);
-    double *column = state->partial + chunk * state->padded_columns;
+    double *column = cleared_chunk(state, state->partial, chunk);
     const double *sink = head->sink > -INFINITY ? state->scaled_sink + first : NULL;
     if (state->narrow) {
         head->kernels->f32->linear_round(
