@@ -105,13 +105,6 @@ int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool
     return code;
 }
 
-int tool_parse_real(const tool_flag *flag, const char *text, void *field, tool_error *error) {
-    tool_real *real = field;
-    if (!tool_number(text, &real->value)) return refuse_value(flag, text, "a number", error);
-    real->given = true;
-    return 0;
-}
-
 int tool_parse_positive(const tool_flag *flag, const char *text, void *field, tool_error *error) {
     tool_real *real = field;
     if (!tool_number(text, &real->value) || !(real->value > 0.0)) {

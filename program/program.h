@@ -113,17 +113,17 @@ struct tool_command {
 typedef struct tool_flag tool_flag;
 struct tool_flag {
     const char *name;
-    char letter;          /* short form, or 0 */
-    bool optional;        /* its value may be left out; then it must follow an = */
+    int (*parse)(const tool_flag *flag, const char *text, void *field, tool_error *error);
+    size_t offset;     /* of its field in tool_settings */
+    unsigned commands; /* bits of the subcommands that take it */
+    int group;         /* index into tool_groups */
+    const char *help;
     const char *form;     /* "T[,T...]"; NULL: takes no value */
     const char *choices;  /* words separated by blanks, for checks and completions, or NULL */
     const char *standard; /* default in words, or NULL */
-    const char *help;
-    unsigned commands; /* bits of the subcommands that take it */
-    int group;         /* index into tool_groups */
-    bool in_method;    /* may stand in the braces of a method */
-    size_t offset;     /* of its field in tool_settings */
-    int (*parse)(const tool_flag *flag, const char *text, void *field, tool_error *error);
+    char letter;          /* short form, or 0 */
+    bool optional;        /* its value may be left out; then it must follow an = */
+    bool in_method;       /* may stand in the braces of a method */
 };
 
 extern const tool_command tool_commands[];
@@ -169,7 +169,6 @@ int tool_parse_switch(const tool_flag *flag, const char *text, void *field, tool
 int tool_parse_text(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_list(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_choice(const tool_flag *flag, const char *text, void *field, tool_error *error);
-int tool_parse_real(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_positive(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_count(const tool_flag *flag, const char *text, void *field, tool_error *error);
 int tool_parse_natural(const tool_flag *flag, const char *text, void *field, tool_error *error);

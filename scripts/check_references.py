@@ -107,8 +107,8 @@ class Repository:
         """Collects the names and flags that a file of code defines, and its comments."""
         if path.endswith((".c", ".h", ".cu")):
             code, comments = split_c(self.text(path))
-            # A row of a table of flags: its name, then its letter or 0.
-            rows = re.findall(r'\{\s*"([a-z][a-z0-9-]*)",\s*(?:0|\'.\'),', code)
+            # A row of a table of flags: how it is parsed, then its name.
+            rows = re.findall(r'\bFLAG\(\w+,\s*"([a-z][a-z0-9-]*)",', code)
             self.flags.update("--" + word for word in rows)
         elif path.endswith(".py"):
             code, comments = split_python(self.text(path))
@@ -228,7 +228,7 @@ def check(root: Path) -> list[str]:
 
 SOUND = {
     "include/otattn.h": "/* See engine/rows.c and docs/guide.md */ int ota_solve(void); enum { OTA_OK };\n",
-    "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ flag f = {"causal", 0, x};\n',
+    "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ FLAG(text, "causal", x);\n',
     "engine/rows.h": "// S/tau and forward/backward are no paths\n",
     "dev": "#!/bin/sh\n# engine/rows.c\nexec --seconds\n",
     "tool.py": '"""Reads engine/rows.h."""\nx = add("--only")  # rows.c\n',
