@@ -91,6 +91,8 @@ struct trial {
     bool planted;      /* the fault has been planted */
     const char *model; /* what --model names, or NULL: a small one of random weights */
     const statement_host *host;
+    void (*end)(void *kept); /* called after the draw where it is not NULL */
+    void *kept;
 };
 
 static inline double uniform(trial *t) {

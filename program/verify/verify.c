@@ -97,7 +97,9 @@ static double measure(verification *v, const statement_check *check, int64_t rep
     for (int draw = 0; draw == 0 || draw < check->draws; draw++) {
         v->trial.draw = draw;
         v->trial.used = 0;
+        v->trial.end = NULL;
         const double value = check->measure(&v->trial);
+        if (v->trial.end != NULL) v->trial.end(v->trial.kept);
         if (draw == 0)
             worst = value;
         else

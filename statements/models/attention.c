@@ -118,21 +118,20 @@ static ota_status check_point(void *user, const ota_capture *capture, ota_error 
 
 /* Patterns, mixed values and sums of the stream at every layer. */
 static double layers_by_parts(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    layer l = {.t = t, .c = &c};
-    const int64_t wide = c.count * c.facts.heads * (c.facts.head_width + c.count);
-    for (int k = 0; k < POINTS; k++) l.held[k] = numbers(t, wide + c.count * c.facts.width);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    layer l = {.t = t, .c = c};
+    const int64_t wide = c->count * c->facts.heads * (c->facts.head_width + c->count);
+    for (int k = 0; k < POINTS; k++) l.held[k] = numbers(t, wide + c->count * c->facts.width);
     const ota_model_run run = {.size = sizeof run,
-                               .ids = c.ids,
+                               .ids = c->ids,
                                .batch = 1,
-                               .count = c.count,
+                               .count = c->count,
                                .wanted = is_point,
                                .capture = check_point,
                                .user = &l};
-    if (ota_session_run(c.session, &run, NULL) != OTA_OK || l.layers != c.facts.layers)
+    if (ota_session_run(c->session, &run, NULL) != OTA_OK || l.layers != c->facts.layers)
         l.most = NAN;
-    statement_close_checkpoint(&c);
     return l.most;
 }
 
@@ -159,23 +158,22 @@ static double probe_error(trial *t, const checkpoint *c, const float *words, con
 }
 
 static double probe_rows(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const int64_t d = c.facts.width, V = c.facts.vocabulary, states = c.facts.layers + 1;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t d = c->facts.width, V = c->facts.vocabulary, states = c->facts.layers + 1;
     float *words = take(t, (size_t)(V * d) * sizeof *words),
           *raw = take(t, (size_t)(states * d) * sizeof *raw),
           *lens = take(t, (size_t)(states * d) * sizeof *lens);
     double most = NAN;
-    if (statement_run_checkpoint(t, &c) &&
-        ota_model_probe_rows(c.model, 0, V, words, NULL) == OTA_OK) {
+    if (statement_run_checkpoint(t, c) &&
+        ota_model_probe_rows(c->model, 0, V, words, NULL) == OTA_OK) {
         for (int64_t l = 0; l < states; l++)
-            memcpy(raw + l * d, c.states + (l * c.count + c.count - 1) * d,
+            memcpy(raw + l * d, c->states + (l * c->count + c->count - 1) * d,
                    (size_t)d * sizeof *raw);
-        most = probe_error(t, &c, words, raw);
-        if (ota_session_probe_inputs(c.session, raw, states, lens))
-            most = worse(most, probe_error(t, &c, words, lens));
+        most = probe_error(t, c, words, raw);
+        if (ota_session_probe_inputs(c->session, raw, states, lens))
+            most = worse(most, probe_error(t, c, words, lens));
     }
-    statement_close_checkpoint(&c);
     return most;
 }
 

@@ -263,7 +263,21 @@ ota_status statement_model_kind_of(const char *path, statement_model_kind *kind,
     return status;
 }
 
-bool statement_open_checkpoint(trial *t, checkpoint *c) {
+static void close_checkpoint(void *kept) {
+    checkpoint *c = kept;
+    ota_session_free(c->session);
+    ota_model_free(c->model);
+    if (c->weights != NULL) free(c->weights[0].data);
+    free(c->weights);
+    free(c);
+}
+
+checkpoint *statement_checkpoint(trial *t) {
+    /* Not the trial's memory, which a large model may use up. */
+    checkpoint *c = calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    t->end = close_checkpoint;
+    t->kept = c;
     *c = (checkpoint){.facts.size = sizeof c->facts, .count = COUNT};
     bool opened;
     if (t->model != NULL) {
@@ -276,18 +290,7 @@ bool statement_open_checkpoint(trial *t, checkpoint *c) {
     }
     c->ids = take(t, COUNT * sizeof *c->ids);
     for (int k = 0; opened && k < COUNT; k++) c->ids[k] = below(t, c->facts.vocabulary);
-    if (!opened) statement_close_checkpoint(c);
-    return opened;
-}
-
-void statement_close_checkpoint(checkpoint *c) {
-    ota_session_free(c->session);
-    ota_model_free(c->model);
-    if (c->weights != NULL) free(c->weights[0].data);
-    free(c->weights);
-    c->session = NULL;
-    c->model = NULL;
-    c->weights = NULL;
+    return opened ? c : NULL;
 }
 
 bool statement_move_checkpoint(trial *t, checkpoint *c, double step) {

@@ -12,26 +12,23 @@
 /* ---- forward ---- */
 
 static double forward_error(trial *t, bool logits) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width, states = c.facts.layers + 1;
-    double *h = numbers(t, states * size), *final = numbers(t, size), most = NAN;
-    statement_gpt2_formula(t, &c, c.ids, c.count, NULL, h, final);
-    if (statement_run_checkpoint(t, &c)) {
-        most = 0.0;
-        for (int64_t l = 0; l < states && !logits; l++) {
-            double *ours = statement_widened(t, c.states + l * size, size);
-            most = worse(most, statement_relative(seen(t, ours, size), h + l * size, size));
-        }
-        const int64_t words = c.count * c.facts.vocabulary;
-        double *z = numbers(t, words);
-        float *z32 = take(t, (size_t)words * sizeof *z32);
-        statement_logits_formula(&c, final, c.count, z);
-        (void)ota_session_logits(c.session, c.final, c.count, 0, z32, NULL);
-        if (logits)
-            most = statement_relative(seen(t, statement_widened(t, z32, words), words), z, words);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width, states = c->facts.layers + 1;
+    double *h = numbers(t, states * size), *final = numbers(t, size), most = 0.0;
+    statement_gpt2_formula(t, c, c->ids, c->count, NULL, h, final);
+    if (!statement_run_checkpoint(t, c)) return NAN;
+    for (int64_t l = 0; l < states && !logits; l++) {
+        double *ours = statement_widened(t, c->states + l * size, size);
+        most = worse(most, statement_relative(seen(t, ours, size), h + l * size, size));
     }
-    statement_close_checkpoint(&c);
+    const int64_t words = c->count * c->facts.vocabulary;
+    double *z = numbers(t, words);
+    float *z32 = take(t, (size_t)words * sizeof *z32);
+    statement_logits_formula(c, final, c->count, z);
+    (void)ota_session_logits(c->session, c->final, c->count, 0, z32, NULL);
+    if (logits)
+        most = statement_relative(seen(t, statement_widened(t, z32, words), words), z, words);
     return most;
 }
 
@@ -42,38 +39,34 @@ static double forward_logits(trial *t) { return forward_error(t, true); }
 
 /* Both probes of all states against loops on the same states. */
 static double probes(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    double most = NAN;
-    if (statement_run_checkpoint(t, &c)) {
-        const int64_t rows = (c.facts.layers + 1) * c.count, words = rows * c.facts.vocabulary;
-        double *h = statement_widened(t, c.states, rows * c.facts.width), *z = numbers(t, words),
-               *normed = numbers(t, rows * c.facts.width);
-        statement_final_norm_formula(&c, h, rows, normed);
-        most = 0.0;
-        for (int lens = 0; lens < 2; lens++) {
-            statement_logits_formula(&c, lens == 1 ? normed : h, rows, z);
-            double *ours =
-                statement_widened(t, statement_probe_checkpoint(t, &c, lens == 1), words);
-            most = worse(most, statement_relative(seen(t, ours, words), z, words));
-        }
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    double most = 0.0;
+    if (!statement_run_checkpoint(t, c)) return NAN;
+    const int64_t rows = (c->facts.layers + 1) * c->count, words = rows * c->facts.vocabulary;
+    double *h = statement_widened(t, c->states, rows * c->facts.width), *z = numbers(t, words),
+           *normed = numbers(t, rows * c->facts.width);
+    statement_final_norm_formula(c, h, rows, normed);
+    for (int lens = 0; lens < 2; lens++) {
+        statement_logits_formula(c, lens == 1 ? normed : h, rows, z);
+        double *ours = statement_widened(t, statement_probe_checkpoint(t, c, lens == 1), words);
+        most = worse(most, statement_relative(seen(t, ours, words), z, words));
     }
-    statement_close_checkpoint(&c);
     return most;
 }
 
 /* Common exports hold LN_f(h) as the last state. By the raw probe their first layers - 1 transitions are those
  * of the states; the last one is not: transitions that differ where they should not, and the reverse. */
 static double exported_transitions(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
     double wrong = NAN;
-    if (statement_run_checkpoint(t, &c)) {
-        const int64_t V = c.facts.vocabulary, n = c.count, layers = c.facts.layers;
-        float *raw = statement_probe_checkpoint(t, &c, false);
-        memcpy(c.states + layers * n * c.facts.width, c.final,
-               (size_t)(n * c.facts.width) * sizeof(float));
-        float *exported = statement_probe_checkpoint(t, &c, false);
+    if (statement_run_checkpoint(t, c)) {
+        const int64_t V = c->facts.vocabulary, n = c->count, layers = c->facts.layers;
+        float *raw = statement_probe_checkpoint(t, c, false);
+        memcpy(c->states + layers * n * c->facts.width, c->final,
+               (size_t)(n * c->facts.width) * sizeof(float));
+        float *exported = statement_probe_checkpoint(t, c, false);
         wrong = 0.0;
         for (int64_t l = 0; l < layers; l++) {
             double tv[2] = {0.0, 0.0};
@@ -90,7 +83,6 @@ static double exported_transitions(trial *t) {
             wrong += (seen_number(t, tv[1]) == tv[0]) != (l + 1 < layers);
         }
     }
-    statement_close_checkpoint(&c);
     return wrong;
 }
 
@@ -126,13 +118,12 @@ static double parameters_counted(trial *t) {
 
 /* Parameters the library counts less V d + C d + layers (12 d^2 + 13 d) + 2 d. */
 static double parameters_of_checkpoint(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const double d = (double)c.facts.width;
-    const double formula = (double)(c.facts.vocabulary + c.facts.positions) * d +
-                           (double)c.facts.layers * (12.0 * d * d + 13.0 * d) + 2.0 * d;
-    const double counted = (double)c.facts.parameters;
-    statement_close_checkpoint(&c);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const double d = (double)c->facts.width;
+    const double formula = (double)(c->facts.vocabulary + c->facts.positions) * d +
+                           (double)c->facts.layers * (12.0 * d * d + 13.0 * d) + 2.0 * d;
+    const double counted = (double)c->facts.parameters;
     return fabs(seen_number(t, counted) - formula);
 }
 
@@ -231,14 +222,14 @@ static double accepted_damage(trial *t, const char *path, int64_t header) {
 }
 
 static double container(trial *t, bool damage) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     char folder[PATH_MAX], path[PATH_MAX + 32];
     double value = NAN;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
+    if (c == NULL) return NAN;
     statement_tensor *arrays = take(t, ARRAYS * sizeof *arrays);
-    if (statement_run_checkpoint(t, &c) && statement_make_folder(folder)) {
+    if (statement_run_checkpoint(t, c) && statement_make_folder(folder)) {
         (void)snprintf(path, sizeof path, "%s/states.safetensors", folder);
-        if (write_container(t, &c, path, arrays)) {
+        if (write_container(t, c, path, arrays)) {
             int64_t header = 0;
             for (int64_t k = 0; k < 8; k++) {
                 const int byte = put_byte(path, k, 0);
@@ -249,7 +240,6 @@ static double container(trial *t, bool damage) {
         }
         statement_remove_folder(folder);
     }
-    statement_close_checkpoint(&c);
     return value;
 }
 
@@ -273,19 +263,18 @@ static bool run_with_exit(checkpoint *c, double threshold, int64_t transitions, 
 
 /* theta = 1: bits of final states that change, and tokens that miss a layer. */
 static double exit_at_one(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width;
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width;
     float *plain = take(t, (size_t)size * sizeof *plain),
           *ours = take(t, (size_t)size * sizeof *ours);
-    int64_t *layers = take(t, (size_t)c.count * sizeof *layers);
+    int64_t *layers = take(t, (size_t)c->count * sizeof *layers);
     double changed = NAN;
-    if (run_with_exit(&c, 0.0, 0, plain, NULL) && run_with_exit(&c, 1.0, 1, ours, layers)) {
+    if (run_with_exit(c, 0.0, 0, plain, NULL) && run_with_exit(c, 1.0, 1, ours, layers)) {
         changed = different_bits(seen(t, statement_widened(t, ours, size), size),
                                  statement_widened(t, plain, size), size);
-        for (int64_t i = 0; i < c.count; i++) changed += layers[i] != c.facts.layers;
+        for (int64_t i = 0; i < c->count; i++) changed += layers[i] != c->facts.layers;
     }
-    statement_close_checkpoint(&c);
     return changed;
 }
 
@@ -330,30 +319,29 @@ static double middle_threshold(trial *t, const checkpoint *c, const double *h) {
 /* Layers used, agreement and change of nll of a run against those of the formula; NaN where no token left. */
 static double exit_by_formula(trial *t) {
     enum { TRANSITIONS = 2 };
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const int64_t size = c.count * c.facts.width, words = c.count * c.facts.vocabulary;
-    double *h = numbers(t, (c.facts.layers + 1) * size), *final = numbers(t, size), most = NAN,
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t size = c->count * c->facts.width, words = c->count * c->facts.vocabulary;
+    double *h = numbers(t, (c->facts.layers + 1) * size), *final = numbers(t, size), most = NAN,
            *z[3] = {numbers(t, words), numbers(t, words), NULL};
-    int64_t *layers = take(t, (size_t)c.count * sizeof *layers);
+    int64_t *layers = take(t, (size_t)c->count * sizeof *layers);
     float *ours = take(t, (size_t)size * sizeof *ours), *z32 = take(t, (size_t)words * sizeof *z32);
-    statement_gpt2_formula(t, &c, c.ids, c.count, NULL, h, final);
-    statement_logits_formula(&c, final, c.count, z[0]);
-    formula_exit exit = {middle_threshold(t, &c, h), TRANSITIONS,
-                         take(t, (size_t)c.count * sizeof *layers)};
-    statement_gpt2_formula(t, &c, c.ids, c.count, &exit, h, final);
-    statement_logits_formula(&c, final, c.count, z[1]);
-    if (run_with_exit(&c, exit.threshold, TRANSITIONS, ours, layers) &&
-        ota_session_logits(c.session, ours, c.count, 0, z32, NULL) == OTA_OK) {
+    statement_gpt2_formula(t, c, c->ids, c->count, NULL, h, final);
+    statement_logits_formula(c, final, c->count, z[0]);
+    formula_exit exit = {middle_threshold(t, c, h), TRANSITIONS,
+                         take(t, (size_t)c->count * sizeof *layers)};
+    statement_gpt2_formula(t, c, c->ids, c->count, &exit, h, final);
+    statement_logits_formula(c, final, c->count, z[1]);
+    if (run_with_exit(c, exit.threshold, TRANSITIONS, ours, layers) &&
+        ota_session_logits(c->session, ours, c->count, 0, z32, NULL) == OTA_OK) {
         z[2] = seen(t, statement_widened(t, z32, words), words);
-        const exit_cost is = cost_of(&c, z[2], z[0], layers);
-        const exit_cost should = cost_of(&c, z[1], z[0], exit.layers);
+        const exit_cost is = cost_of(c, z[2], z[0], layers);
+        const exit_cost should = cost_of(c, z[1], z[0], exit.layers);
         most = worse(fabs(is.layers - should.layers), fabs(is.agreement - should.agreement));
         most = worse(most, fabs(is.nll - should.nll));
         most = worse(most, statement_relative(z[2], z[1], words));
-        if (should.layers >= (double)c.facts.layers) most = NAN;
+        if (should.layers >= (double)c->facts.layers) most = NAN;
     }
-    statement_close_checkpoint(&c);
     return most;
 }
 

@@ -37,9 +37,8 @@ typedef struct checkpoint {
         *final; /* of statement_run_checkpoint: h, and the last one after the last norm */
 } checkpoint;
 
-/* A checkpoint with `count` random ids. False, and nothing to close, where anything fails. */
-bool statement_open_checkpoint(trial *t, checkpoint *c);
-void statement_close_checkpoint(checkpoint *c);
+/* A checkpoint with `count` random ids, open until the draw ends; NULL where anything fails. */
+checkpoint *statement_checkpoint(trial *t);
 /* The weights a step further: to every tensor `step` times its own size is added in a random direction; for the
  * session and the model it is a checkpoint of its own. Only a random one moves. */
 bool statement_move_checkpoint(trial *t, checkpoint *c, double step);

@@ -237,16 +237,16 @@ static double windows_counted(trial *t) {
 /* A batch of a whole sequence and one cut to `kept` tokens, whatever stands in the padding, against the sequences
  * alone: states of real positions that have other bits. */
 static double padding_unseen(trial *t) {
-    checkpoint c;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    const int64_t n = c.count, d = c.facts.width, kept = 3 + below(t, n - 4);
+    checkpoint *c = statement_checkpoint(t);
+    if (c == NULL) return NAN;
+    const int64_t n = c->count, d = c->facts.width, kept = 3 + below(t, n - 4);
     int64_t *ids = take(t, (size_t)(2 * n) * sizeof *ids);
     const int64_t lengths[2] = {n, kept};
     float *states[2];
     double different = 0.0;
     for (int fill = 0; fill < 2; fill++) {
-        for (int64_t k = 0; k < 2 * n; k++) ids[k] = c.ids[k % n];
-        for (int64_t k = n + kept; k < 2 * n; k++) ids[k] = below(t, c.facts.vocabulary);
+        for (int64_t k = 0; k < 2 * n; k++) ids[k] = c->ids[k % n];
+        for (int64_t k = n + kept; k < 2 * n; k++) ids[k] = below(t, c->facts.vocabulary);
         states[fill] = take(t, (size_t)(2 * n * d) * sizeof(float));
         const ota_model_run run = {.size = sizeof run,
                                    .ids = ids,
@@ -254,12 +254,11 @@ static double padding_unseen(trial *t) {
                                    .count = n,
                                    .lengths = lengths,
                                    .states = states[fill]};
-        if (ota_session_run(c.session, &run, NULL) != OTA_OK) different = NAN;
+        if (ota_session_run(c->session, &run, NULL) != OTA_OK) different = NAN;
     }
     const int64_t real = (n + kept) * d;
     different += different_bits(seen(t, statement_widened(t, states[0], real), real),
                                 statement_widened(t, states[1], real), real);
-    statement_close_checkpoint(&c);
     return different;
 }
 

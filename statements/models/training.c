@@ -114,11 +114,11 @@ static uint8_t *events_of(trial *t, const lens_run *r, double tail, double tv) {
 
 /* The histogram of their lengths, at tail 1 and at tail 0.9: counts that differ. */
 static double run_lengths(trial *t) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     lens_run r;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
+    if (c == NULL) return NAN;
     double different = NAN;
-    if (open_lens(t, &c, &r)) {
+    if (open_lens(t, c, &r)) {
         different = 0.0;
         const double tv = middle_tv(t, &r), tails[] = {1.0, 0.9};
         for (int k = 0; k < 2; k++) {
@@ -136,23 +136,22 @@ static double run_lengths(trial *t) {
             if (k == 0 && e.events == 0.0) different = NAN;
         }
     }
-    statement_close_checkpoint(&c);
     return different;
 }
 
 /* The same ids twice, once more in a session of two threads: bits of tails and TV that change. */
 static double same_events(trial *t) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     lens_run first, again;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
+    if (c == NULL) return NAN;
     double changed = NAN;
-    if (open_lens(t, &c, &first)) {
+    if (open_lens(t, c, &first)) {
         const ota_session_options options = {
-            .size = sizeof options, .batch = 2, .tokens = c.count, .threads = 2};
-        ota_session_free(c.session);
-        c.session = NULL;
-        if (ota_session_create(&c.session, c.model, &options, NULL) == OTA_OK &&
-            open_lens(t, &c, &again)) {
+            .size = sizeof options, .batch = 2, .tokens = c->count, .threads = 2};
+        ota_session_free(c->session);
+        c->session = NULL;
+        if (ota_session_create(&c->session, c->model, &options, NULL) == OTA_OK &&
+            open_lens(t, c, &again)) {
             changed = 0.0;
             for (int64_t k = 0; k < first.layers * first.count; k++) {
                 const ota_transition *a = &first.transitions[k], *b = &again.transitions[k];
@@ -162,7 +161,6 @@ static double same_events(trial *t) {
             }
         }
     }
-    statement_close_checkpoint(&c);
     return changed;
 }
 
@@ -171,10 +169,10 @@ static double same_events(trial *t) {
 /* R_l from both sides: residual at the shifts returned, and mean of the walk returned, on f64 differences; the
  * largest distance from the R_l reported, relative. */
 static double residuals_certified(trial *t) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     lens_run r;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    double most = open_lens(t, &c, &r) ? 0.0 : NAN;
+    if (c == NULL) return NAN;
+    double most = open_lens(t, c, &r) ? 0.0 : NAN;
     for (int64_t l = 0; most == most && l < r.layers; l++) {
         const int64_t n = r.count, V = r.vocabulary, words = n * V;
         const size_t used = t->used;
@@ -204,18 +202,17 @@ static double residuals_certified(trial *t) {
         most = worse(most, fabs(reported - walk) / residual);
         t->used = used;
     }
-    statement_close_checkpoint(&c);
     return most;
 }
 
 /* Steps down, and later-above-earlier pairs less the reverse, of R_l over l: off by. */
 static double residual_trend(trial *t) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     lens_run r;
     double residuals[LAYERS_MOST], off = NAN;
     ota_trend trend;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
-    if (open_lens(t, &c, &r) && residuals_of(&r, residuals) &&
+    if (c == NULL) return NAN;
+    if (open_lens(t, c, &r) && residuals_of(&r, residuals) &&
         ota_trend_of(residuals, r.layers, &trend, NULL) == OTA_OK) {
         double decreases = 0.0, score = 0.0;
         for (int64_t l = 1; l < r.layers; l++) {
@@ -226,7 +223,6 @@ static double residual_trend(trial *t) {
         off = fabs(seen_number(t, (double)trend.decreases) - decreases);
         off = worse(off, fabs((double)trend.score - score));
     }
-    statement_close_checkpoint(&c);
     return off;
 }
 
@@ -280,16 +276,15 @@ static bool tables_of(trial *t, const lens_run *r, double tv, double *library, d
 /* Five checkpoints of a model whose weights move; thresholds are the first one's. `tables` [CHECKPOINTS][TABLE];
  * the largest difference from the loops. */
 static double tables_by_checkpoint(trial *t, double tables[CHECKPOINTS][TABLE]) {
-    checkpoint c;
+    checkpoint *c = statement_checkpoint(t);
     lens_run r;
     double most = 0.0, tv = 0.0;
-    if (!statement_open_checkpoint(t, &c)) return NAN;
+    if (c == NULL) return NAN;
     memset(tables, 0, CHECKPOINTS * sizeof *tables);
     for (int k = 0; most == most && k < CHECKPOINTS; k++) {
         double loops[TABLE] = {0.0};
         const size_t used = t->used;
-        const bool ready =
-            (k == 0 || statement_move_checkpoint(t, &c, 0.2)) && open_lens(t, &c, &r);
+        const bool ready = (k == 0 || statement_move_checkpoint(t, c, 0.2)) && open_lens(t, c, &r);
         if (ready && k == 0) tv = middle_tv(t, &r);
         if (ready && tables_of(t, &r, tv, tables[k], loops))
             most = worse(most, farthest(seen(t, tables[k], TABLE), loops, TABLE));
@@ -297,7 +292,6 @@ static double tables_by_checkpoint(trial *t, double tables[CHECKPOINTS][TABLE]) 
             most = NAN;
         t->used = used;
     }
-    statement_close_checkpoint(&c);
     return most;
 }
 
