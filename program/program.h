@@ -99,6 +99,9 @@ typedef struct tool_context {
 
 /* ---- the two tables (table.c) ---- */
 
+/* A subcommand: returns an exit code. */
+typedef int tool_run(tool_context *context);
+
 struct tool_command {
     const char *name;
     const char *operands; /* "SCORES", "QUERY KEY [VALUE]", "" */
@@ -106,7 +109,7 @@ struct tool_command {
     const char *summary;  /* one line, no full stop */
     const char *details;  /* paragraphs for --help and the man page */
     const char *example;
-    int (*run)(tool_context *context);
+    tool_run *run;
     unsigned bit; /* in tool_flag.commands */
 };
 
@@ -135,26 +138,9 @@ extern const int tool_group_count;
 
 const tool_command *tool_find_command(const char *name);
 
-int tool_attend(tool_context *context);
-int tool_plan(tool_context *context);
-int tool_compare(tool_context *context);
-int tool_assign(tool_context *context);
-int tool_hamming(tool_context *context);
-int tool_align(tool_context *context);
-int tool_certify(tool_context *context);
-int tool_demo(tool_context *context);
-int tool_bench(tool_context *context);
-int tool_doctor(tool_context *context);
-int tool_help(tool_context *context);
-int tool_completions(tool_context *context);
-int tool_verify(tool_context *context);
-int tool_tokenize(tool_context *context);
-int tool_info(tool_context *context);
-int tool_capture(tool_context *context);
-int tool_perplexity(tool_context *context);
-int tool_generate(tool_context *context);
-int tool_analyze(tool_context *context);
-int tool_report_command(tool_context *context);
+tool_run tool_attend, tool_plan, tool_compare, tool_assign, tool_hamming, tool_align, tool_certify,
+    tool_demo, tool_bench, tool_doctor, tool_help, tool_completions, tool_verify, tool_tokenize,
+    tool_info, tool_capture, tool_perplexity, tool_generate, tool_analyze, tool_report_command;
 
 /* ---- flags.c ---- */
 

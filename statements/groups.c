@@ -1,59 +1,40 @@
 /* The tables of checks, about in the order of the requirements: a file of checks is a row here. */
 #include "check.h"
 
-extern const statement_group statement_checks_rows;
-extern const statement_group statement_checks_conventions;
-extern const statement_group statement_checks_plans;
-extern const statement_group statement_checks_scaling;
-extern const statement_group statement_checks_custom;
-extern const statement_group statement_checks_hamming;
-extern const statement_group statement_checks_alignment;
-extern const statement_group statement_checks_geometry;
-extern const statement_group statement_checks_gradients;
-extern const statement_group statement_checks_certificates;
-extern const statement_group statement_checks_bounds;
-extern const statement_group statement_checks_saturation;
-extern const statement_group statement_checks_masks;
-extern const statement_group statement_checks_layers;
-extern const statement_group statement_checks_layernorm;
-extern const statement_group statement_checks_metrics;
-extern const statement_group statement_checks_evolution;
-extern const statement_group statement_checks_models;
-extern const statement_group statement_checks_gpt2;
-extern const statement_group statement_checks_exits;
-extern const statement_group statement_checks_model_attention;
-extern const statement_group statement_checks_model_text;
-extern const statement_group statement_checks_layers_of_model;
-extern const statement_group statement_checks_training;
-extern const statement_group statement_checks_numerics;
-extern const statement_group statement_checks_examples;
+extern const statement_group statement_checks_rows, statement_checks_conventions,
+    statement_checks_plans, statement_checks_scaling, statement_checks_custom,
+    statement_checks_hamming, statement_checks_geometry, statement_checks_gradients,
+    statement_checks_certificates, statement_checks_bounds, statement_checks_saturation,
+    statement_checks_alignment, statement_checks_masks, statement_checks_layers,
+    statement_checks_layernorm, statement_checks_metrics, statement_checks_evolution,
+    statement_checks_numerics, statement_checks_examples, statement_checks_models,
+    statement_checks_gpt2, statement_checks_exits, statement_checks_model_attention,
+    statement_checks_model_text, statement_checks_layers_of_model, statement_checks_training;
 
-const statement_group *const statement_groups[] = {
-    &statement_checks_rows,
-    &statement_checks_conventions,
-    &statement_checks_plans,
-    &statement_checks_scaling,
-    &statement_checks_custom,
-    &statement_checks_hamming,
-    &statement_checks_geometry,
-    &statement_checks_gradients,
-    &statement_checks_certificates,
-    &statement_checks_bounds,
-    &statement_checks_saturation,
-    &statement_checks_alignment,
-    &statement_checks_masks,
-    &statement_checks_layers,
-    &statement_checks_layernorm,
-    &statement_checks_metrics,
-    &statement_checks_evolution,
-    &statement_checks_numerics,
-    &statement_checks_examples,
-    &statement_checks_models,
-    &statement_checks_gpt2,
-    &statement_checks_exits,
-    &statement_checks_model_attention,
-    &statement_checks_model_text,
-    &statement_checks_layers_of_model,
-    &statement_checks_training,
-};
+const statement_group *const statement_groups[] = {&statement_checks_rows,
+                                                   &statement_checks_conventions,
+                                                   &statement_checks_plans,
+                                                   &statement_checks_scaling,
+                                                   &statement_checks_custom,
+                                                   &statement_checks_hamming,
+                                                   &statement_checks_geometry,
+                                                   &statement_checks_gradients,
+                                                   &statement_checks_certificates,
+                                                   &statement_checks_bounds,
+                                                   &statement_checks_saturation,
+                                                   &statement_checks_alignment,
+                                                   &statement_checks_masks,
+                                                   &statement_checks_layers,
+                                                   &statement_checks_layernorm,
+                                                   &statement_checks_metrics,
+                                                   &statement_checks_evolution,
+                                                   &statement_checks_numerics,
+                                                   &statement_checks_examples,
+                                                   &statement_checks_models,
+                                                   &statement_checks_gpt2,
+                                                   &statement_checks_exits,
+                                                   &statement_checks_model_attention,
+                                                   &statement_checks_model_text,
+                                                   &statement_checks_layers_of_model,
+                                                   &statement_checks_training};
 const int statement_group_count = (int)(sizeof statement_groups / sizeof statement_groups[0]);
