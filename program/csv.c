@@ -1,6 +1,7 @@
 /* Text made in memory and written whole; tables by RFC 4180, where a value that does not exist is an empty cell. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,4 +50,17 @@ void tool_csv_number(tool_text *csv, double value) {
 void tool_csv_line(tool_text *csv) {
     (void)fputc('\n', csv->stream);
     csv->begun = false;
+}
+
+void tool_csv_row(tool_text *csv, const char *types, ...) {
+    va_list list;
+    va_start(list, types);
+    for (; *types != '\0'; types++) {
+        if (*types == 'w')
+            tool_csv_word(csv, va_arg(list, const char *));
+        else
+            tool_csv_number(csv, va_arg(list, double));
+    }
+    va_end(list);
+    tool_csv_line(csv);
 }

@@ -217,6 +217,8 @@ void tool_csv_word(tool_text *csv, const char *text);
 /* Shortest; empty where it is not finite. */
 void tool_csv_number(tool_text *csv, double value);
 void tool_csv_line(tool_text *csv);
+/* A line: a letter a cell, w a word, n a number (double). */
+void tool_csv_row(tool_text *csv, const char *types, ...);
 
 /* ---- progress.c: a line on stderr, only on a terminal and after two seconds ---- */
 

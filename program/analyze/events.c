@@ -140,33 +140,22 @@ static void write_event(const saturation *s, tool_text *csv, int64_t l, int64_t 
     const int64_t id = id_at(r, t, ids);
     char text[256];
     run_spell(r, id, text, sizeof text);
-    tool_csv_number(csv, (double)(t / s->tv.unit));
-    tool_csv_number(csv, (double)(r->settings.first + l));
-    tool_csv_number(csv, (double)(t % s->tv.unit));
-    tool_csv_number(csv, (double)id);
-    tool_csv_word(csv, text);
-    tool_csv_word(csv, class_text(class_of(r, id)));
-    tool_csv_number(csv, 1 - at(&s->tail, l, t));
-    tool_csv_number(csv, at(&s->tail, l, t));
-    tool_csv_number(csv, at(&s->tail, l + 1, t));
-    tool_csv_number(csv, at(&s->tv, l, t));
-    tool_csv_number(csv, at(&s->moved, l, t));
-    tool_csv_number(csv, at(&s->logits, l, t));
-    tool_csv_line(csv);
+    tool_csv_row(csv, "nnnnwwnnnnnn", (double)(t / s->tv.unit), (double)(r->settings.first + l),
+                 (double)(t % s->tv.unit), (double)id, text, class_text(class_of(r, id)),
+                 1 - at(&s->tail, l, t), at(&s->tail, l, t), at(&s->tail, l + 1, t),
+                 at(&s->tv, l, t), at(&s->moved, l, t), at(&s->logits, l, t));
 }
 
 static int write_list(const saturation *s) {
-    static const char *const heads[] = {
-        "window",          "layer", "position",   "id", "token",       "class",
-        "max_probability", "tail",  "tail_after", "tv", "relative_l2", "max_logit_change"};
     tool_text csv;
     int64_t *ids = malloc((size_t)s->tv.unit * sizeof *ids);
     int code = tool_text_begin(&csv, &s->r->context->error);
     if (ids == NULL)
         code = tool_fail(&s->r->context->error, TOOL_EXIT_LIMIT, "there is no memory left");
-    for (size_t k = 0; code == 0 && k < sizeof heads / sizeof *heads; k++)
-        tool_csv_word(&csv, heads[k]);
-    if (code == 0) tool_csv_line(&csv);
+    if (code == 0)
+        (void)fputs("window,layer,position,id,token,class,max_probability,tail,tail_after,tv,"
+                    "relative_l2,max_logit_change\n",
+                    csv.stream);
     for (int64_t t = 0; code == 0 && t < s->tokens; t++)
         for (int64_t l = 0; s->hit[t] != 0 && l < s->transitions; l++)
             if (s->events[l * s->tokens + t] != 0) write_event(s, &csv, l, t, ids);
@@ -259,14 +248,9 @@ static int write_table4(const saturation *s) {
     tool_text csv;
     const int code = tool_text_begin(&csv, &s->r->context->error);
     if (code != 0) return code;
-    tool_csv_word(&csv, "Property");
-    tool_csv_word(&csv, "Value");
-    tool_csv_line(&csv);
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        tool_csv_word(&csv, rows[k].property);
-        tool_csv_number(&csv, rows[k].value);
-        tool_csv_line(&csv);
-    }
+    (void)fputs("Property,Value\n", csv.stream);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        tool_csv_row(&csv, "wn", rows[k].property, rows[k].value);
     return run_csv_end(s->r, &csv, "table4", 0);
 }
 

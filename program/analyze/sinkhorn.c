@@ -105,34 +105,24 @@ static int write_rows(run *r, const run_table_of *rounds, const run_table_of *pr
         for (int64_t k = 0; k < marks; k++) share += values[k] / (double)marks;
         const int64_t count = pick(rounds, place, values);
         if (count > 0) (void)ota_summary_of(values, count, &s, NULL);
-        const double cells[] = {epsilons[e],
-                                tolerances[t],
-                                s.mean,
-                                s.deviation,
-                                s.maximum,
-                                (double)marks,
-                                share,
-                                (double)(marks - count),
-                                e == 0 ? most_possible[t] : (double)NAN};
-        for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) tool_csv_number(csv, cells[k]);
-        tool_csv_line(csv);
+        tool_csv_row(csv, "nnnnnnnnn", epsilons[e], tolerances[t], s.mean, s.deviation, s.maximum,
+                     (double)marks, share, (double)(marks - count),
+                     e == 0 ? most_possible[t] : (double)NAN);
     }
     free(values);
     return 0;
 }
 
 int run_write_table5(run *r) {
-    static const char *const words[] = {"epsilon",         "Tolerance",       "Mean Iterations",
-                                        "Std Dev",         "Max Iterations",  "pairs",
-                                        "predicted share", "not predictable", "most possible"};
     run_table_of rounds = {.values = NULL}, predicted = rounds;
     tool_text csv;
     int code = tool_text_begin(&csv, &r->context->error);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS, &rounds);
     if (code == 0) code = run_table_load(r, 0, 0, COLUMN_ROUNDS_PREDICTED, &predicted);
-    for (size_t k = 0; code == 0 && k < sizeof words / sizeof *words; k++)
-        tool_csv_word(&csv, words[k]);
-    if (code == 0) tool_csv_line(&csv);
+    if (code == 0)
+        (void)fputs("epsilon,Tolerance,Mean Iterations,Std Dev,Max Iterations,pairs,"
+                    "predicted share,not predictable,most possible\n",
+                    csv.stream);
     if (code == 0) code = write_rows(r, &rounds, &predicted, &csv);
     run_table_free(&rounds);
     run_table_free(&predicted);

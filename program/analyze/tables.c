@@ -105,14 +105,9 @@ static void write_exponent(run *r, int probe, const run_table_of *table, tool_te
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char text[64];
         (void)snprintf(text, sizeof text, "%.3g", rows[k].value);
-        tool_csv_word(csv, rows[k].name);
-        tool_csv_word(csv, isfinite(rows[k].value) ? text : "");
-        tool_csv_word(csv, probe == 0 ? "final_norm" : "raw");
-        tool_csv_number(csv, rows[k].value);
-        tool_csv_number(csv, rows[k].error);
-        for (int c = 0; c < 2; c++) tool_csv_number(csv, (double)NAN);
-        tool_csv_number(csv, (double)law.count);
-        tool_csv_line(csv);
+        tool_csv_row(csv, "wwwnnnnn", rows[k].name, isfinite(rows[k].value) ? text : "",
+                     probe == 0 ? "final_norm" : "raw", rows[k].value, rows[k].error, (double)NAN,
+                     (double)NAN, (double)law.count);
     }
     (void)r;
 }
@@ -189,21 +184,16 @@ static int write_table3(run *r) {
 }
 
 static int write_table2(run *r) {
-    static const char *const words[] = {"Model",      "Parameters", "Layers",  "Hidden",
-                                        "Heads",      "Head Dim",   "FFN Dim", "KV Heads",
-                                        "Vocabulary", "Positions"};
     const ota_model_facts *f = &r->facts;
-    const int64_t numbers[] = {f->parameters, f->layers,     f->width,
-                               f->heads,      f->head_width, f->inner,
-                               f->kv_heads,   f->vocabulary, f->positions};
     tool_text csv;
     int code = tool_text_begin(&csv, &r->context->error);
-    if (code == 0) code = write_words(&csv, WORDS(words));
     if (code == 0) {
-        tool_csv_word(&csv, model_name(r));
-        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-            tool_csv_number(&csv, (double)numbers[k]);
-        tool_csv_line(&csv);
+        (void)fputs("Model,Parameters,Layers,Hidden,Heads,Head Dim,FFN Dim,KV Heads,Vocabulary,"
+                    "Positions\n",
+                    csv.stream);
+        tool_csv_row(&csv, "wnnnnnnnnn", model_name(r), (double)f->parameters, (double)f->layers,
+                     (double)f->width, (double)f->heads, (double)f->head_width, (double)f->inner,
+                     (double)f->kv_heads, (double)f->vocabulary, (double)f->positions);
     }
     return run_csv_end(r, &csv, "table2", code);
 }

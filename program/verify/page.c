@@ -34,16 +34,10 @@ static int write_checks(verification *v, const char *path) {
     (void)fputs("id,form,claim,value,relation,tolerance,expected,holds,seconds\n", csv.stream);
     for (int k = 0; k < v->count; k++) {
         const outcome *o = &v->outcomes[k];
-        tool_csv_word(&csv, o->check->id);
-        tool_csv_word(&csv, tool_form_text(o->check));
-        tool_csv_word(&csv, o->check->claim);
-        tool_csv_number(&csv, o->value);
-        tool_csv_word(&csv, tool_relation_text(o->check));
-        tool_csv_number(&csv, o->check->tolerance);
-        tool_csv_word(&csv, !o->check->printed ? "true" : "false");
-        tool_csv_word(&csv, o->holds ? "true" : "false");
-        tool_csv_number(&csv, o->seconds);
-        tool_csv_line(&csv);
+        tool_csv_row(&csv, "wwwnwnwwn", o->check->id, tool_form_text(o->check), o->check->claim,
+                     o->value, tool_relation_text(o->check), o->check->tolerance,
+                     !o->check->printed ? "true" : "false", o->holds ? "true" : "false",
+                     o->seconds);
     }
     return write_text(v, &csv, 0, path);
 }
@@ -118,16 +112,13 @@ static int write_points(verification *v, const statement_study *study, const stu
     tool_text csv;
     const int code = tool_text_begin(&csv, &v->context->error);
     if (code != 0) return code;
-    for (int k = 0; k < 3; k++) tool_csv_word(&csv, study->fields[k]);
-    tool_csv_line(&csv);
+    tool_csv_row(&csv, "www", study->fields[0], study->fields[1], study->fields[2]);
     for (int k = 0; k < points->count; k++) {
-        tool_csv_word(&csv, points->series[k]);
-        if (points->label[k] != NULL)
-            tool_csv_word(&csv, points->label[k]);
+        const char *label = points->label[k];
+        if (label != NULL)
+            tool_csv_row(&csv, "wwn", points->series[k], label, points->y[k]);
         else
-            tool_csv_number(&csv, points->x[k]);
-        tool_csv_number(&csv, points->y[k]);
-        tool_csv_line(&csv);
+            tool_csv_row(&csv, "wnn", points->series[k], points->x[k], points->y[k]);
     }
     return write_text(v, &csv, 0, path);
 }
