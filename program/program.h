@@ -249,9 +249,9 @@ bool tool_colour(FILE *stream);
 int tool_load(tool_context *context, const char *field, const char *spec, ota_type type,
               const tool_array **array);
 void tool_store_free(tool_store *store);
-/* 64-byte aligned memory for `label`, NULL for size 0; the caller frees it. Refused, with exit 5, when the
- * machine has no such amount left. */
-int tool_memory(tool_context *context, size_t size, const char *label, void **out);
+/* 64-byte aligned memory for `label`, NULL for size 0, into the pointer at `out`; the caller frees it. Refused, with
+ * exit 5, when the machine has no such amount left. */
+int tool_memory(tool_context *context, size_t size, const char *label, void *out);
 
 /* ---- text.c ---- */
 
@@ -350,6 +350,8 @@ void tool_solution_free(tool_solution *solution);
 int tool_solution_verdict(tool_context *context, const tool_problem *problem,
                           const tool_solution *solution);
 json_t *tool_certificate_json(const ota_certificate *certificate);
+/* Its errors, receivers and rows, a line each. */
+void tool_certificate_print(FILE *stream, const ota_certificate *certificate);
 json_t *tool_problem_json(const tool_problem *problem);
 json_t *tool_solution_json(tool_context *context, const tool_problem *problem,
                            const tool_solution *solution);
@@ -375,9 +377,14 @@ void tool_gradients_free(tool_gradients *gradients);
 typedef struct ota_model ota_model;
 typedef struct ota_session ota_session;
 typedef struct ota_tokenizer ota_tokenizer;
+typedef struct ota_model_facts ota_model_facts;
 
 /* The model that the first operand names, in a folder, a file or the hub cache. */
 int tool_model_open(tool_context *context, ota_model **model);
+/* Opens that model, calls `use` and closes it. */
+typedef int tool_model_use(tool_context *context, const ota_model *model,
+                           const ota_model_facts *facts);
+int tool_with_model(tool_context *context, tool_model_use *use);
 /* A session by the flags: methods, temperature, rounds, window, sink, threads. Its warning, if any, is
  * passed on. `cache` 0: none. */
 int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,

@@ -13,12 +13,10 @@
 
 static int take(run *r, size_t count, size_t size, void *out) {
     size_t bytes;
-    void *memory = NULL;
     if (__builtin_mul_overflow(count, size, &bytes))
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "a buffer is larger than any memory");
-    const int code = tool_memory(r->context, bytes, "the measurement", &memory);
+    const int code = tool_memory(r->context, bytes, "the measurement", out);
     r->work->bytes += bytes;
-    memcpy(out, &memory, sizeof memory);
     return code;
 }
 

@@ -17,10 +17,12 @@ struct tool_store {
     size_t count;
 };
 
-int tool_memory(tool_context *context, size_t size, const char *label, void **out) {
+int tool_memory(tool_context *context, size_t size, const char *label, void *out) {
     static const tool_limits none;
-    *out = NULL;
-    return size == 0 ? 0 : tool_allocate(size, &none, label, out, &context->error);
+    void *memory = NULL;
+    const int code = size == 0 ? 0 : tool_allocate(size, &none, label, &memory, &context->error);
+    memcpy(out, &memory, sizeof memory);
+    return code;
 }
 
 static char *copy_text(const char *text) {

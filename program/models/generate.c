@@ -189,9 +189,10 @@ static int read_sizes(generation *g, const ota_model_facts *facts, int64_t batch
     return 0;
 }
 
-static int generate(generation *g, const ota_model *model, const ota_model_facts *facts) {
+static int generate(tool_context *context, const ota_model *model, const ota_model_facts *facts) {
+    generation kept = {.context = context, .width = facts->width, .vocabulary = facts->vocabulary};
+    generation *g = &kept;
     tool_tokens tokens;
-    void *states = NULL, *logits = NULL, *ids = NULL, *layers = NULL;
     int code = tool_tokens_load(g->context, model, true, &tokens);
     g->prompt = tokens.ids;
     g->prompt_count = tokens.count;
@@ -204,37 +205,23 @@ static int generate(generation *g, const ota_model *model, const ota_model_facts
                                  &g->session);
     if (code == 0)
         code = tool_memory(g->context, (size_t)(g->prompt_count * g->width) * sizeof(float),
-                           "states", &states);
+                           "states", &g->states);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)g->vocabulary * sizeof(float), "logits", &logits);
+        code = tool_memory(g->context, (size_t)g->vocabulary * sizeof(float), "logits", &g->logits);
     if (code == 0)
-        code = tool_memory(g->context, (size_t)g->wanted * sizeof(int64_t), "tokens", &ids);
+        code = tool_memory(g->context, (size_t)g->wanted * sizeof(int64_t), "tokens", &g->ids);
     if (code == 0)
-        code =
-            tool_memory(g->context, (size_t)g->prompt_count * sizeof(int64_t), "layers", &layers);
-    g->states = states;
-    g->logits = logits;
-    g->ids = ids;
-    g->layers = layers;
+        code = tool_memory(g->context, (size_t)g->prompt_count * sizeof(int64_t), "layers",
+                           &g->layers);
     if (code == 0) code = run_steps(g);
     if (code == 0) code = print_result(g);
-    free(states);
-    free(logits);
-    free(ids);
-    free(layers);
+    free(g->states);
+    free(g->logits);
+    free(g->ids);
+    free(g->layers);
     tool_tokens_free(&tokens);
     ota_session_free(g->session);
     return code;
 }
 
-int tool_generate(tool_context *context) {
-    ota_model *model;
-    ota_model_facts facts = {.size = sizeof facts};
-    int code = tool_model_open(context, &model);
-    if (code != 0) return code;
-    (void)ota_model_describe(model, &facts, NULL);
-    generation g = {.context = context, .width = facts.width, .vocabulary = facts.vocabulary};
-    code = generate(&g, model, &facts);
-    ota_model_free(model);
-    return code;
-}
+int tool_generate(tool_context *context) { return tool_with_model(context, generate); }

@@ -35,6 +35,17 @@ int tool_model_open(tool_context *context, ota_model **model) {
     return status < 0 ? tool_fail_status(context, status, &error) : 0;
 }
 
+int tool_with_model(tool_context *context, tool_model_use *use) {
+    ota_model *model;
+    ota_model_facts facts = {.size = sizeof facts};
+    int code = tool_model_open(context, &model);
+    if (code != 0) return code;
+    (void)ota_model_describe(model, &facts, NULL);
+    code = use(context, model, &facts);
+    ota_model_free(model);
+    return code;
+}
+
 static int read_window(tool_context *context, int64_t window[2]) {
     double sides[2];
     const char *text = context->settings.window;

@@ -202,21 +202,19 @@ static int refuse_model(tool_context *context, const ota_model_facts *facts) {
 }
 
 static int make_exit(score *s, int64_t layers) {
-    void *states = NULL, *used = NULL;
     s->exit.model_layers = layers;
     if (s->exit.threshold <= 0) return 0;
-    int code =
-        tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states", &states);
-    if (code == 0)
-        code = tool_memory(s->context, (size_t)s->window * sizeof(int64_t), "layers", &used);
-    s->exit.states = states;
-    s->exit.layers = used;
-    return code;
+    const int code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float),
+                                 "states", &s->exit.states);
+    if (code != 0) return code;
+    return tool_memory(s->context, (size_t)s->window * sizeof(int64_t), "layers", &s->exit.layers);
 }
 
-static int score_model(score *s, const ota_model *model, const ota_model_facts *facts) {
+static int score_model(tool_context *context, const ota_model *model,
+                       const ota_model_facts *facts) {
+    score kept = {.context = context, .width = facts->width, .vocabulary = facts->vocabulary};
+    score *s = &kept;
     tool_tokens tokens;
-    void *states = NULL, *logits = NULL;
     int code = refuse_model(s->context, facts);
     if (code != 0) return code;
     code = tool_tokens_load(s->context, model, false, &tokens);
@@ -232,16 +230,14 @@ static int score_model(score *s, const ota_model *model, const ota_model_facts *
     if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
     if (code == 0)
         code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
-                           &states);
+                           &s->states);
     if (code == 0)
         code = tool_memory(s->context, (size_t)(ROWS * s->vocabulary) * sizeof(float), "logits",
-                           &logits);
-    s->states = states;
-    s->logits = logits;
+                           &s->logits);
     if (code == 0) code = run_windows(s);
     if (code == 0) code = print_result(s, facts->head);
-    free(states);
-    free(logits);
+    free(s->states);
+    free(s->logits);
     free(s->exit.states);
     free(s->exit.layers);
     tool_tokens_free(&tokens);
@@ -249,14 +245,4 @@ static int score_model(score *s, const ota_model *model, const ota_model_facts *
     return code;
 }
 
-int tool_perplexity(tool_context *context) {
-    ota_model *model;
-    ota_model_facts facts = {.size = sizeof facts};
-    int code = tool_model_open(context, &model);
-    if (code != 0) return code;
-    (void)ota_model_describe(model, &facts, NULL);
-    score s = {.context = context, .width = facts.width, .vocabulary = facts.vocabulary};
-    code = score_model(&s, model, &facts);
-    ota_model_free(model);
-    return code;
-}
+int tool_perplexity(tool_context *context) { return tool_with_model(context, score_model); }

@@ -96,17 +96,12 @@ static int load(tool_context *context, alignment *x) {
 
 static int allocate(tool_context *context, alignment *x) {
     const size_t rows = (size_t)x->rows, columns = (size_t)x->columns;
-    void *memory[4] = {NULL, NULL, NULL, NULL};
     const size_t sizes[4] = {rows * sizeof(double), columns * sizeof(double),
                              rows * sizeof(int64_t), rows * sizeof(int64_t)};
+    void *const to[4] = {&x->row_shift, &x->column_shift, &x->cycle_rows, &x->cycle_columns};
     int code = 0;
-    for (int k = 0; k < 4 && code == 0; k++) {
-        code = tool_memory(context, sizes[k], "the shifts", &memory[k]);
-    }
-    x->row_shift = memory[0];
-    x->column_shift = memory[1];
-    x->cycle_rows = memory[2];
-    x->cycle_columns = memory[3];
+    for (int k = 0; k < 4 && code == 0; k++)
+        code = tool_memory(context, sizes[k], "the shifts", to[k]);
     return code;
 }
 

@@ -76,11 +76,9 @@ static int find_common_mass(tool_context *context, judgement *j) {
         most = fmax(most, sum);
     }
     if (!(most > 0.0) || most - least > 1e-3 * most || fabs(most - 1.0) <= 1e-2) return 0;
-    void *memory;
     const int code =
-        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &memory);
+        tool_memory(context, (size_t)of->queries * sizeof(double), "row-mass", &j->row_mass);
     if (code != 0) return code;
-    j->row_mass = memory;
     j->common_mass = 0.5 * (least + most);
     /* 1/n is what was meant where the sum is that to rounding. */
     const double fair = 1.0 / (double)of->queries;
@@ -230,14 +228,9 @@ static int print_json(tool_context *context, const judgement *j) {
 }
 
 static int print_text(const judgement *j) {
-    const ota_certificate *c = &j->certificate;
     (void)printf("judged as   %s\n", j->method);
     (void)printf("distance    %.3g of the mass from that method's own plan\n", j->distance);
-    (void)printf("errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
-    if (isfinite(c->gap)) (void)printf(", gap %.2g", c->gap);
-    (void)printf("\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
-                 c->receiver_max, c->receiver_min, c->delta);
-    (void)printf("rows        entropy %.4g nats, support %.4g keys\n", c->entropy, c->support);
+    tool_certificate_print(stdout, &j->certificate);
     if (j->fit_count == 0) return 0;
     (void)printf("\n%-56s %10s %10s\n", "method", "distance", "explains");
     for (int64_t k = 0; k < j->fit_count; k++) {

@@ -40,10 +40,8 @@ static int load_distribution(tool_context *context, const char *field, const cha
         return tool_refuse_flag(context, field, "divide the array by its sum",
                                 "the entries of %s sum to %.9g, not to 1", field, total);
     }
-    void *memory;
-    code = tool_memory(context, array->count * sizeof(double), field, &memory);
+    code = tool_memory(context, array->count * sizeof(double), field, out);
     if (code != 0) return code;
-    *out = memory;
     *size = (int64_t)array->count;
     for (size_t k = 0; k < array->count; k++) {
         (*out)[k] = tool_element(array->data, array->type, k) / total;
@@ -98,12 +96,9 @@ static int solve(tool_context *context, distributions *d) {
     ota_hamming_solver solver;
     int code = find_solver(context, &solver);
     if (code != 0) return code;
-    void *scalings[2] = {NULL, NULL};
-    for (int k = 0; k < 2 && code == 0; k++) {
-        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &scalings[k]);
-    }
-    d->u = scalings[0];
-    d->v = scalings[1];
+    code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->u);
+    if (code == 0)
+        code = tool_memory(context, (size_t)d->size * sizeof(double), "the scalings", &d->v);
     if (code != 0) return code;
     ota_error error = {.message = ""};
     ota_hamming_result result;

@@ -338,6 +338,15 @@ static const char *format_bytes(size_t bytes, char *text, size_t size) {
     return text;
 }
 
+void tool_certificate_print(FILE *stream, const ota_certificate *c) {
+    (void)fprintf(stream, "errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
+    if (isfinite(c->gap)) (void)fprintf(stream, ", gap %.2g", c->gap);
+    (void)fprintf(stream, "\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
+                  c->receiver_max, c->receiver_min, c->delta);
+    (void)fprintf(stream, "rows        entropy %.4g nats, support %.4g keys\n", c->entropy,
+                  c->support);
+}
+
 void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solution *s) {
     char time[40], bytes[40];
     (void)fprintf(stream, "method      %s\n", p->method);
@@ -349,12 +358,7 @@ void tool_solution_print(FILE *stream, const tool_problem *p, const tool_solutio
                   p->batch, p->heads, p->queries, p->keys, p->width, tool_type_name(p->type));
     const ota_certificate *c = &s->certificate;
     if (s->certified) {
-        (void)fprintf(stream, "errors      rows %.2g, columns %.2g", c->row_error, c->column_error);
-        if (isfinite(c->gap)) (void)fprintf(stream, ", gap %.2g", c->gap);
-        (void)fprintf(stream, "\nreceiver    most %.4g, least %.4g of a fair share, Delta %.3g\n",
-                      c->receiver_max, c->receiver_min, c->delta);
-        (void)fprintf(stream, "rows        entropy %.4g nats, support %.4g keys\n", c->entropy,
-                      c->support);
+        tool_certificate_print(stream, c);
     } else {
         (void)fprintf(stream, "errors      not judged above 2^28 pairs; --certify does it\n");
     }
