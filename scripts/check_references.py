@@ -228,7 +228,7 @@ def check(root: Path) -> list[str]:
 
 SOUND = {
     "include/otattn.h": "/* See engine/rows.c and docs/guide.md */ int ota_solve(void); enum { OTA_OK };\n",
-    "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ flag f = FLAG(text, "causal", x);\n',
+    "engine/rows.c": '/* Rows, as ota_solve wants them (rows.h); ota_so* */ FLAG(text, "causal", x);\n',
     "engine/rows.h": "// S/tau and forward/backward are no paths\n",
     "dev": "#!/bin/sh\n# engine/rows.c\nexec --seconds\n",
     "tool.py": '"""Reads engine/rows.h."""\nx = add("--only")  # rows.c\n',

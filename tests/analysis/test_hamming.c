@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "analysis_random.h"
 #include "held_memory.h"
 #include "otattn_analysis.h"
 #include "spec.h"
@@ -16,15 +17,6 @@
 enum { SMALL = 40, VOCABULARY = 50257 };
 
 static const double u64 = 0x1p-53;
-
-static double uniform(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(*state >> 11) + 0.5) * 0x1p-53;
-}
-
-static double normal(uint64_t *state) {
-    return sqrt(-2.0 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
-}
 
 static void random_softmax(uint64_t *state, double spread, double *p, int64_t size) {
     double total = 0.0;

@@ -11,32 +11,9 @@
 #include <cmocka.h>
 
 #include "held_memory.h"
+#include "layer_support.h"
 #include "otattn_analysis.h"
 #include "spec.h"
-
-static const double u64 = 0x1p-53;
-
-static double uniform(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(*state >> 11) + 0.5) * 0x1p-53;
-}
-
-static double normal(uint64_t *state) {
-    return sqrt(-2.0 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
-}
-
-static void fill(uint64_t *state, double *x, int64_t count, double spread) {
-    for (int64_t i = 0; i < count; i++) x[i] = spread * normal(state);
-}
-
-static double largest_difference(const double *x, const double *y, int64_t count) {
-    double largest = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        if (isnan(x[i]) || isnan(y[i])) return NAN;
-        largest = fmax(largest, fabs(x[i] - y[i]));
-    }
-    return largest;
-}
 
 /* Derivative of value(context) along the number at `place`, of fourth order in the step. */
 static double derivative(double (*value)(void *context), void *context, double *place,
@@ -699,14 +676,6 @@ static void chain_rule(void **unused) {
 }
 
 /* ---- bad input ------------------------------------------------------------------------------ */
-
-#define REFUSED(call, status, name)                                                                \
-    do {                                                                                           \
-        memset(&error, 0, sizeof error);                                                           \
-        assert_int_equal((call), (status));                                                        \
-        assert_string_equal(error.field, (name));                                                  \
-        assert_true(error.message[0] != '\0' && error.hint[0] != '\0');                            \
-    } while (0)
 
 static void bad_input(void **unused) {
     (void)unused;

@@ -253,23 +253,22 @@ static void check_cell(const cell *c) {
 
 static void test_rows_alone(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof rows_alone / sizeof rows_alone[0]; k++)
-        check_cell(&rows_alone[k]);
+    CHECK_CELLS(rows_alone);
 }
 
 static void test_coupled_columns(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof coupled / sizeof coupled[0]; k++) check_cell(&coupled[k]);
+    CHECK_CELLS(coupled);
 }
 
 static void test_rows_in_order(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof in_order / sizeof in_order[0]; k++) check_cell(&in_order[k]);
+    CHECK_CELLS(in_order);
 }
 
 static void test_rounds(void **state) {
     (void)state;
-    for (size_t k = 0; k < sizeof in_rounds / sizeof in_rounds[0]; k++) check_cell(&in_rounds[k]);
+    CHECK_CELLS(in_rounds);
 }
 
 /* As many keys as lanes and panels hold, so that nothing that is read or written past the end is padding. */

@@ -62,13 +62,7 @@ static void every_range_agrees_with_the_reference(void **unused) {
             vary(&rules[turn % RULES], turn / RULES % TEMPERATURE_COUNT, 9000 + (uint64_t)turn);
         draw(&x, &w);
         expect(&x);
-        const char *kernel;
-        for (int k = 0; (kernel = ota_kernel_name(k)) != NULL; k++) {
-            if (k > 0) clear_outputs(&x, &x.arrays);
-            x.options.cpu = kernel;
-            solve(&x);
-            judge(&x);
-        }
+        judge_every_level(&x);
         put_away(&x);
     }
     spec_check("CETA-06 CETA-07 TOT-08 DER-02 ELA-09 TOT-107", worst_ratio, 1.0);

@@ -116,4 +116,8 @@ static inline bool decided(const recipe *want) {
     return found;
 }
 
+/* What a test does with every cell of a table; check_cell is the test's own. */
+#define CHECK_CELLS(table)                                                                         \
+    for (size_t k = 0; k < sizeof(table) / sizeof(table)[0]; k++) check_cell(&(table)[k])
+
 #endif
