@@ -110,14 +110,18 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/method.c
     src/regularisers/check.c
     src/regularisers/regularisers.c
-    src/solvers/adjoint.c
     src/solvers/anderson.c
-    src/solvers/assignment.c
-    src/solvers/assignment_sparse.c
     src/solvers/column_updates.c
     src/solvers/coupled.c
-    src/solvers/hard.c
+    src/solvers/derivatives/adjoint.c
+    src/solvers/derivatives/unrolled.c
+    src/solvers/derivatives/unrolled_along.c
+    src/solvers/derivatives/unrolled_kernel.c
     src/solvers/interior.c
+    src/solvers/matching/assignment.c
+    src/solvers/matching/assignment_sparse.c
+    src/solvers/matching/hard.c
+    src/solvers/matching/transport.c
     src/solvers/newton.c
     src/solvers/newton_columns.c
     src/solvers/newton_system.c
@@ -127,10 +131,6 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/sinkhorn.c
     src/solvers/solver.c
     src/solvers/stored_rounds.c
-    src/solvers/transport.c
-    src/solvers/unrolled.c
-    src/solvers/unrolled_along.c
-    src/solvers/unrolled_kernel.c
     src/terms/dense.c
     src/terms/per_head.c
     src/terms/relative.c
@@ -146,18 +146,18 @@ set(OTATTN_REFERENCE_SOURCES
 
 # Compiled per instruction-set level; the level is the word after kernels_ in the name.
 set(OTATTN_KERNEL_SOURCES
-    src/backend/cpu/kernels/kernels_amx_bf16.c
-    src/backend/cpu/kernels/kernels_avx2_f32.c
-    src/backend/cpu/kernels/kernels_avx2_f64.c
-    src/backend/cpu/kernels/kernels_avx512_f32.c
-    src/backend/cpu/kernels/kernels_avx512_f64.c
-    src/backend/cpu/kernels/kernels_avx512bf16_bf16.c
-    src/backend/cpu/kernels/kernels_neon_f32.c
-    src/backend/cpu/kernels/kernels_neon_f64.c
-    src/backend/cpu/kernels/kernels_portable_bf16.c
-    src/backend/cpu/kernels/kernels_portable_f32.c
-    src/backend/cpu/kernels/kernels_portable_f64.c
-    src/backend/cpu/kernels/kernels_portable_tiles.c)
+    src/backend/cpu/kernels/levels/kernels_amx_bf16.c
+    src/backend/cpu/kernels/levels/kernels_avx2_f32.c
+    src/backend/cpu/kernels/levels/kernels_avx2_f64.c
+    src/backend/cpu/kernels/levels/kernels_avx512_f32.c
+    src/backend/cpu/kernels/levels/kernels_avx512_f64.c
+    src/backend/cpu/kernels/levels/kernels_avx512bf16_bf16.c
+    src/backend/cpu/kernels/levels/kernels_neon_f32.c
+    src/backend/cpu/kernels/levels/kernels_neon_f64.c
+    src/backend/cpu/kernels/levels/kernels_portable_bf16.c
+    src/backend/cpu/kernels/levels/kernels_portable_f32.c
+    src/backend/cpu/kernels/levels/kernels_portable_f64.c
+    src/backend/cpu/kernels/levels/kernels_portable_tiles.c)
 
 set(OTATTN_ANALYSIS_SOURCES
     analysis/couplings/birkhoff.c

@@ -122,7 +122,7 @@ typedef struct ota_host_algebra {
     /* Weights p of one row s with bias h (NULL: 0), mass mu; p may be s. */
     void (*row_solve)(const ota_row_parameters *row, const double *s, const double *h,
                       int64_t count, double mu, double *p, ota_row_found *found);
-    /* The system of implicit gradients (solvers/adjoint.h), on slopes w [rows][ldw] of either type, sums in f64:
+    /* The system of implicit gradients (solvers/derivatives/adjoint.h), on slopes w [rows][ldw] of either type, sums in f64:
        mean_i = (w_i . x) / den_i, 0 where den_i is not above 0; y_j += w_ij (x_j - mean_i) */
     void (*centred_product_f32)(const float *w, int64_t ldw, int64_t rows, int64_t columns,
                                 const double *x, const double *den, double *mean, double *y);

@@ -5,7 +5,7 @@
 
 #include "backend/gradient.h"
 #include "plan.h"
-#include "solvers/adjoint.h"
+#include "solvers/derivatives/adjoint.h"
 
 /* Fixed rounds of the head at work on their kernel, and the memory of rounds on scores. */
 typedef struct ota_rounds_space {
@@ -90,7 +90,7 @@ void ota_sums_of_masses(const ota_backward_job *job, const ota_mass_rule *rule);
 /* backward_prefix.c: dL/dS of all leading blocks into space->gradient, P stays in the seat's plan. */
 ota_status ota_backward_prefix(ota_backward_job *job);
 
-/* Vectors of one block's system, as in solvers/adjoint.h. */
+/* Vectors of one block's system, as in solvers/derivatives/adjoint.h. */
 typedef struct ota_block_parts {
     double *mu, *nu, *den, *right_of_rows, *right, *extra, *f, *upstream;
 } ota_block_parts;

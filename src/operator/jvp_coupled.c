@@ -1,5 +1,5 @@
 /* Tangents of coupled columns. Tolerance mode solves the system of jvp.h by the conjugate gradients of
- * backward on the semi-dual; fixed rounds move their updates one after another (solvers/unrolled_along.c);
+ * backward on the semi-dual; fixed rounds move their updates one after another (solvers/derivatives/unrolled_along.c);
  * prefix solves every leading block again and keeps its last row [DER-04, DER-12..15].
  *
  *     right_j = sum_i w_ij (U_ij - row_right_i / den_i) - tau dC_j,   row_right_i = sum_j w_ij U_ij - tau dR_i

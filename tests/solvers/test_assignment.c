@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "backend/cpu/kernels/kernels.h"
-#include "solvers/combinatorial.h"
+#include "solvers/matching/combinatorial.h"
 #include "spec.h"
 
 static double unit_draw(uint64_t *state) {

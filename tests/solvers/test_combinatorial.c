@@ -19,7 +19,7 @@
 
 #include "problem/feasible.h"
 #include "backend/cpu/kernels/kernels.h"
-#include "solvers/combinatorial.h"
+#include "solvers/matching/combinatorial.h"
 #include "spec.h"
 
 #ifndef COMBINATORIAL_TRIALS

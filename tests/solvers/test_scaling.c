@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "dice.h"
-#include "solvers/adjoint.h"
+#include "solvers/derivatives/adjoint.h"
 #include "base/extrapolation.h"
 #include "solvers/scaling.h"
 #include "spec.h"

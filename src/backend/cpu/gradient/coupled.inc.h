@@ -1,5 +1,5 @@
 /* What rows need of each other, body of coupled_f32.c and coupled_f64.c: online rows replayed and reversed; for coupled
- * columns the slopes w [n][m] in T, or scores and U in f64, for the linear algebra of solvers/adjoint.h. */
+ * columns the slopes w [n][m] in T, or scores and U in f64, for the linear algebra of solvers/derivatives/adjoint.h. */
 #include "pairs.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Fixed rounds on a stored kernel, body of rounds_f32.c and rounds_f64.c: run again and reversed by the formulas of
- * solvers/unrolled_kernel.c. K = exp((S - m) / t) 2^lift [queries][dense_stride] lies where forward has it. The last
+ * solvers/derivatives/unrolled_kernel.c. K = exp((S - m) / t) 2^lift [queries][dense_stride] lies where forward has it. The last
  * row update needs no pairs of its own:
  *
  *     a_i = dL/dout_i . out_i / mu_i     t f'_i = mu_i a_i     t g'_j = V_j . (P^T dL/dout)_j - (P^T a)_j */

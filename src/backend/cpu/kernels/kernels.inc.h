@@ -2,7 +2,7 @@
  *
  *     #define OTA_REAL_F64                  (f64 only)
  *     #define OTA_TABLE ota_avx2_f64        the table this file defines
- *     #include "vector_avx2.h"
+ *     #include "backend/cpu/kernels/words/vector_avx2.h"
  *     #include "kernels.inc.h"
  *
  * and one for bf16 defines OTA_PAIRS instead of OTA_REAL_F64: operands of the products are then pairs of bf16,

@@ -16,7 +16,7 @@
 #define OTA_ADJOINT_H
 
 #include "backend/gradient.h"
-#include "solver.h"
+#include "solvers/solver.h"
 
 typedef struct ota_adjoint {
     /* given */

@@ -97,7 +97,7 @@ static inline void vec_accumulate(double *to, vec x) {
 #ifdef OTA_PAIRS
 #include "pairs_avx512.h"
 #endif
-#include "operand.h"
+#include "backend/cpu/kernels/operand.h"
 #include "vector_weave.h"
 
 /* Pieces of 16 bytes of woven vectors change places. */

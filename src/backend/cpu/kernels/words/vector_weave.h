@@ -3,7 +3,7 @@
 #ifndef OTA_VECTOR_WEAVE_H
 #define OTA_VECTOR_WEAVE_H
 
-#include "operand.h"
+#include "backend/cpu/kernels/operand.h"
 
 enum { WEAVE = 16 / sizeof(real) }; /* numbers in a piece */
 

@@ -14,7 +14,7 @@
 #ifndef OTA_VECTOR_TILE_H
 #define OTA_VECTOR_TILE_H
 
-#include "operand.h"
+#include "backend/cpu/kernels/operand.h"
 
 /* Products and exponentials want the same units: nothing is gained by forming scores ahead. */
 enum { TILE_AHEAD = 0 };

@@ -2,5 +2,5 @@
 #define OTA_PAIRS
 #define OTA_TILES
 #define OTA_TABLE ota_portable_tiles
-#include "vector_portable.h"
-#include "kernels.inc.h"
+#include "backend/cpu/kernels/words/vector_portable.h"
+#include "backend/cpu/kernels/kernels.inc.h"

@@ -11,7 +11,7 @@
 #ifndef OTA_TILES_PORTABLE_H
 #define OTA_TILES_PORTABLE_H
 
-#include "operand.h"
+#include "backend/cpu/kernels/operand.h"
 
 enum { TILE_SIDE = 16 };
 

@@ -6,7 +6,7 @@
 #ifndef OTA_TILES_AMX_H
 #define OTA_TILES_AMX_H
 
-#include "operand.h"
+#include "backend/cpu/kernels/operand.h"
 
 enum { TILE_SIDE = 16 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "combinatorial.h"
-#include "solver.h"
+#include "solvers/solver.h"
 
 static const char *not_hard(const ota_resolved *r) {
     if (r->problem.regulariser != OTA_HARD)
