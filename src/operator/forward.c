@@ -28,19 +28,19 @@ typedef struct attempt {
 static char *sentence_of(const attempt *a) { return a->run->sentences[a->head.index]; }
 
 /* Why a streamed plan, which has no stored scores to go on with, gives up. */
-static ota_status give_up(const attempt *a, ota_rounds_end end) {
+static ota_status give_up(const attempt *a, ota_outcome end) {
     static const struct {
         ota_status status;
         const char *why;
     } words[] = {
-        [OTA_ROUNDS_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
-        [OTA_ROUNDS_COARSE] = {OTA_TOL_UNREACHABLE,
-                               "the tolerance is below what the arithmetic of rounds reaches"},
-        [OTA_ROUNDS_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
-        [OTA_ROUNDS_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
-        [OTA_ROUNDS_INFEASIBLE] = {OTA_INFEASIBLE, "some mass has no place"},
-        [OTA_ROUNDS_NONFINITE] = {OTA_NONFINITE,
-                                  "the scores hold NaN or +inf and the columns couple all rows"},
+        [OTA_LOST] = {OTA_NOT_CONVERGED, "the sums of a round left the range of the type"},
+        [OTA_COARSE] = {OTA_TOL_UNREACHABLE,
+                        "the tolerance is below what the arithmetic of rounds reaches"},
+        [OTA_SLOW] = {OTA_NOT_CONVERGED, "the rounds converge too slowly"},
+        [OTA_SPENT] = {OTA_NOT_CONVERGED, "max_rounds rounds did not meet the tolerance"},
+        [OTA_NO_PLACE] = {OTA_INFEASIBLE, "some mass has no place"},
+        [OTA_NOT_NUMBERS] = {OTA_NONFINITE,
+                             "the scores hold NaN or +inf and the columns couple all rows"},
     };
     (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                    "head %" PRId64 ": %s; without workspace_limit, stored scores would go on",
@@ -121,7 +121,7 @@ static ota_status solve_stored(attempt *a) {
 }
 
 /* Rounds on a kernel. True: the head is done, or the run was stopped. */
-static bool run_rounds(attempt *a, ota_warm_start *warm, ota_rounds_end *end) {
+static bool run_rounds(attempt *a, ota_warm_start *warm, ota_outcome *end) {
     const ota_plan *plan = a->plan;
     const ota_course *course = &plan->course;
     const bool tries = ota_ladder_tries_f32(course->ladder);
@@ -135,12 +135,12 @@ static bool run_rounds(attempt *a, ota_warm_start *warm, ota_rounds_end *end) {
     const bool partial = !course->stored && s->allow_partial;
     ota_status stopped = OTA_OK;
     *end = ota_stored_rounds_run(&a->head, &rule, partial, warm, &stopped);
-    if (*end == OTA_ROUNDS_STOPPED) {
+    if (*end == OTA_STOPPED) {
         status->result.status = stopped;
         return true;
     }
-    const bool spent = *end == OTA_ROUNDS_SPENT && partial;
-    if (*end != OTA_ROUNDS_DONE && !spent) return false;
+    const bool spent = *end == OTA_SPENT && partial;
+    if (*end != OTA_MET && *end != OTA_RAN && !spent) return false;
     status->result.rounds = a->head.rounds;
     status->result.column_error = a->head.column_error;
     status->temperature_reached = a->head.temperature_reached;
@@ -172,7 +172,7 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     if (head->warm) load_start(a);
     if (ota_run_interrupted(a->run)) return true;
     if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
-    ota_rounds_end end = OTA_ROUNDS_LOST;
+    ota_outcome end = OTA_LOST;
     const bool done = course->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
     if (!done) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);

@@ -7,7 +7,7 @@
 
 #include "problem/feasible.h"
 #include "base/extrapolation.h"
-#include "solver.h"
+#include "rounds.h"
 
 /* What else of the workspace a method uses. */
 typedef enum ota_needs {
@@ -95,16 +95,6 @@ void ota_constant_mode(ota_coupled *state);
 void ota_update_columns(ota_coupled *state, double t, double omega);
 
 /* ---- methods -------------------------------------------------------------------------------- */
-
-/* What a method's loop came to; the rounds are in head->rounds and g in head->g. */
-typedef enum ota_outcome {
-    OTA_MET,     /* the residual fell below the tolerance */
-    OTA_RAN,     /* the fixed number of rounds was run */
-    OTA_SLOW,    /* gave up early: another method should go on */
-    OTA_SPENT,   /* out of rounds, or no way down */
-    OTA_STOPPED, /* cancelled or past the deadline: see `stopped` */
-    OTA_HOPELESS /* unusable pairs or no feasible plan: the head's sentence says so */
-} ota_outcome;
 
 /* impatient: return OTA_SLOW as soon as the rate says that many rounds are needed. */
 ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped);

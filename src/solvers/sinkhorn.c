@@ -1,5 +1,4 @@
-/* The Sinkhorn family: one loop for exact, relaxed, capped and elastic columns, linear or log
- * domain.
+/* Rounds on stored scores, linear or log domain, for all column rules with an update (the loop: rounds.h).
  *
  *     round k:   f_i = row update,   g_j <- marginal update of L_j = LSE_i((S_ij + f_i) / t_k)
  *
@@ -16,27 +15,23 @@
 
 #include <string.h>
 
-enum {
-    STALL_ROUNDS =
-        50,          /* numeric policy 3.7: less than 10 % in so many rounds asks for the support */
-    IMPATIENCE = 40, /* predicted rounds beyond which another method is cheaper */
-    SETTLED_ROUNDS = 6 /* rounds before the rate says anything */
-};
+enum { IMPATIENCE = 40 }; /* predicted rounds beyond which another method is cheaper */
 
-static const double stall_ratio = 0.9;
 /* Two rates in a row this close (in units of 1 - rate) are the asymptotic one. */
 static const double rate_spread = 0.05;
 /* A relaxed iterate is not monotone; this much above the best it is called diverging. */
 static const double relaxed_growth = 30.0;
 
 typedef struct rounds {
+    ota_rounds now;
     ota_coupled *state;
     const ota_settings *settings;
     double t, omega; /* omega: one-sided, as given */
     double both;     /* two-sided; 1: off */
-    double residual, last, rate, last_rate, best, marker;
-    int64_t round, judged; /* judged: when `both` was last set */
+    double last_rate;
+    int64_t judged; /* when `both` was last set */
     bool from_columns, to_columns, no_more_both;
+    bool impatient; /* ends as soon as the rate says that many rounds are needed */
 } rounds;
 
 static double stage(const rounds *r, int64_t round) {
@@ -80,43 +75,32 @@ static double stale_row_error(const ota_coupled *state, double t) {
     return head->mass > 0.0 ? error / head->mass : error;
 }
 
-/* Rounds still needed at the measured rate. */
-static double rounds_ahead(const rounds *r) {
-    if (!(r->rate < 1.0)) return INFINITY;
-    return r->rate > 0.0 ? log(r->settings->tolerance / r->residual) / log(r->rate) : 0.0;
-}
-
-static void watch_rate(rounds *r) {
-    r->last_rate = r->rate;
-    r->rate = r->last > 0.0 ? r->residual / r->last : 0.0;
-    r->last = r->residual;
-}
-
 /* The rate of plain rounds, sigma_2^2, from the settled rate: relaxed by omega a mode of rate q has
  * (rate + omega - 1)^2 = rate omega^2 q. */
 static double plain_rate(const rounds *r) {
-    const double lifted = r->rate + r->both - 1.0;
-    return lifted * lifted / (r->rate * r->both * r->both);
+    const double rate = r->now.rate, lifted = rate + r->both - 1.0;
+    return lifted * lifted / (rate * r->both * r->both);
 }
 
 /* Starts, sharpens or gives up the two-sided relaxation. */
 static void adapt(rounds *r) {
     if (!r->settings->relaxation_auto || r->no_more_both) return;
-    if (r->both > 1.0 && !(r->residual <= relaxed_growth * r->best)) {
+    const double rate = r->now.rate;
+    if (r->both > 1.0 && !(r->now.residual <= relaxed_growth * r->now.best)) {
         r->both = 1.0;
         r->no_more_both = true;
         memcpy(r->state->head->g, r->state->best, (size_t)r->state->pass.columns * sizeof(double));
         return;
     }
-    const bool settled = r->round >= r->judged + SETTLED_ROUNDS && r->rate < 1.0 && r->rate > 0.0 &&
-                         fabs(r->rate - r->last_rate) < rate_spread * (1.0 - r->rate);
+    const bool settled = r->now.round >= r->judged + OTA_ROUNDS_SETTLED && rate < 1.0 &&
+                         rate > 0.0 && fabs(rate - r->last_rate) < rate_spread * (1.0 - rate);
     /* A relaxed rate at omega - 1 is what the best omega gives: nothing left to sharpen. */
-    if (!settled || r->rate < r->both - 1.0 + rate_spread * (2.0 - r->both)) return;
+    if (!settled || rate < r->both - 1.0 + rate_spread * (2.0 - r->both)) return;
     const double plain = plain_rate(r);
     const double omega = plain < 1.0 ? 2.0 / (1.0 + sqrt(1.0 - plain)) : r->both;
     if (!(omega > r->both)) return;
     r->both = omega;
-    r->judged = r->round;
+    r->judged = r->now.round;
     r->state->pass.domain = OTA_DOMAIN_ROWS;
 }
 
@@ -126,16 +110,16 @@ static bool met(rounds *r) {
     ota_head *head = state->head;
     const double tolerance = r->settings->tolerance;
     const double scaling = r->settings->tolerance_scaling;
-    if (scaling > 0.0 && (r->round == 0 || spread_of_change(state) > scaling)) return false;
+    if (scaling > 0.0 && (r->now.round == 0 || spread_of_change(state) > scaling)) return false;
     if (r->to_columns) {
-        if (r->round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
+        if (r->now.round == 0 || !(stale_row_error(state, r->t) <= tolerance)) return false;
         memcpy(head->f, state->pass.old_f, (size_t)state->pass.rows * sizeof *head->f);
         head->final_update = OTA_FINAL_POTENTIALS;
         if (ota_measure(state) <= tolerance) return true;
         head->final_update = OTA_FINAL_ROWS;
         return false;
     }
-    if (!(r->residual <= tolerance)) return false;
+    if (!(r->now.residual <= tolerance)) return false;
     if (ota_measure(state) <= tolerance) return true;
     /* The kernel's rounding hid what is left. */
     if (state->pass.domain == OTA_DOMAIN_LINEAR) state->pass.domain = OTA_DOMAIN_LOG;
@@ -143,8 +127,8 @@ static bool met(rounds *r) {
 }
 
 static void remember(rounds *r) {
-    if (!(r->residual < r->best)) return;
-    r->best = r->residual;
+    if (!(r->now.residual < r->now.best)) return;
+    r->now.best = r->now.residual;
     memcpy(r->state->best, r->state->head->g, (size_t)r->state->pass.columns * sizeof(double));
 }
 
@@ -155,35 +139,24 @@ static void begin(rounds *r) {
     r->to_columns = head->end == OTA_SIDE_COLUMNS;
     r->both = 1.0;
     r->omega = r->settings->relaxation;
-    r->best = INFINITY;
-    r->marker = INFINITY;
     const bool idle = r->settings->fixed && r->settings->rounds == 0;
     if (r->from_columns && (!idle || r->to_columns)) {
         for (int64_t i = 0; i < head->rows; i++) head->f[i] = head->mu[i] > 0.0 ? 0.0 : -INFINITY;
         ota_column_pass(r->state, r->t);
         ota_update_columns(r->state, r->t, r->omega);
-        r->round = r->to_columns ? 0 : 1;
+        r->now.round = r->to_columns ? 0 : 1;
     }
 }
 
-static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
-    ota_coupled *state = r->state;
-    ota_head *head = state->head;
+/* The printed order that starts on columns and ends on rows cools between them. */
+static bool cools_late(const rounds *r) {
+    return r->settings->fixed && r->from_columns && !r->to_columns;
+}
+
+/* What the fixed number of rounds leaves. */
+static ota_outcome finish(rounds *r) {
+    ota_head *head = r->state->head;
     const int64_t asked = r->settings->rounds;
-    const bool late = r->from_columns && !r->to_columns;
-    for (; r->round < asked; r->round++) {
-        *stopped = ota_coupled_tick(state, r->round, r->residual);
-        if (*stopped != OTA_OK) return OTA_STOPPED;
-        const double t = stage(r, r->round);
-        if (!late) cool(r, t);
-        ota_row_pass(state, r->t, 1.0);
-        r->residual = ota_column_residual(state);
-        if (late && r->t > t) {
-            cool(r, t);
-            ota_column_pass(state, t);
-        }
-        ota_update_columns(state, r->t, r->omega);
-    }
     head->rounds = asked;
     head->temperature_reached = r->t;
     if (r->to_columns && (asked > 0 || r->from_columns)) {
@@ -191,42 +164,70 @@ static ota_outcome run_fixed(rounds *r, ota_status *stopped) {
     } else {
         cool(r, head->tau);
     }
-    (void)ota_measure(state);
+    (void)ota_measure(r->state);
     return OTA_RAN;
 }
 
-ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped) {
+static ota_outcome pass(void *domain) {
+    rounds *r = domain;
+    if (r->settings->fixed && r->now.round >= r->settings->rounds) return finish(r);
+    if (!cools_late(r)) cool(r, stage(r, r->now.round));
+    ota_row_pass(r->state, r->t, r->both);
+    return OTA_GO_ON;
+}
+
+static ota_outcome judge(void *domain) {
+    rounds *r = domain;
+    ota_coupled *state = r->state;
     ota_head *head = state->head;
-    rounds r = {.state = state, .settings = head->settings, .residual = INFINITY};
-    begin(&r);
-    if (r.settings->fixed) return run_fixed(&r, stopped);
-    for (;; r.round++) {
-        const double t = stage(&r, r.round);
-        cool(&r, t);
-        ota_row_pass(state, t, r.both);
-        if (!(t > head->tau)) {
-            ota_constant_mode(state);
-            r.residual = ota_column_residual(state);
-            head->rounds = r.round;
-            head->temperature_reached = t;
-            remember(&r);
-            watch_rate(&r);
-            if (met(&r)) return OTA_MET;
-            if (isnan(r.residual)) return OTA_SPENT;
-            adapt(&r);
-            if (impatient && r.round >= SETTLED_ROUNDS && rounds_ahead(&r) > IMPATIENCE)
-                return OTA_SLOW;
-            if (r.round % STALL_ROUNDS == 0) {
-                if (r.best > stall_ratio * r.marker && !ota_coupled_search(state))
-                    return OTA_HOPELESS;
-                r.marker = r.best;
-            }
-        }
-        if (r.round >= r.settings->max_rounds) return OTA_SPENT;
-        *stopped = ota_coupled_tick(state, r.round, r.residual);
-        if (*stopped != OTA_OK) return OTA_STOPPED;
-        ota_update_columns(state, t, r.both > 1.0 ? r.both : r.omega);
+    if (r->settings->fixed) {
+        r->now.residual = ota_column_residual(state);
+        return OTA_GO_ON;
     }
+    if (!(r->t > head->tau)) {
+        ota_constant_mode(state);
+        r->last_rate = r->now.rate;
+        ota_rounds_note(&r->now, ota_column_residual(state));
+        head->rounds = r->now.round;
+        head->temperature_reached = r->t;
+        remember(r);
+        if (met(r)) return OTA_MET;
+        if (isnan(r->now.residual)) return OTA_SPENT;
+        adapt(r);
+        if (r->impatient && r->now.round >= OTA_ROUNDS_SETTLED &&
+            ota_rounds_ahead(&r->now, r->settings->tolerance) > IMPATIENCE)
+            return OTA_SLOW;
+        if (r->now.round % OTA_ROUNDS_STALL == 0 && ota_rounds_stand_still(&r->now) &&
+            !ota_coupled_search(state))
+            return OTA_HOPELESS;
+    }
+    return r->now.round >= r->settings->max_rounds ? OTA_SPENT : OTA_GO_ON;
+}
+
+static ota_status tick(void *domain) {
+    const rounds *r = domain;
+    return ota_coupled_tick(r->state, r->now.round, r->now.residual);
+}
+
+static ota_outcome update(void *domain) {
+    rounds *r = domain;
+    const double t = stage(r, r->now.round);
+    if (cools_late(r) && r->t > t) {
+        cool(r, t);
+        ota_column_pass(r->state, t);
+    }
+    ota_update_columns(r->state, r->t, r->both > 1.0 ? r->both : r->omega);
+    return OTA_GO_ON;
+}
+
+ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped) {
+    static const ota_round_passes on_scores = {pass, judge, tick, update};
+    rounds r = {.now = ota_rounds_begin(0),
+                .state = state,
+                .settings = state->head->settings,
+                .impatient = impatient};
+    begin(&r);
+    return ota_rounds_run(&on_scores, &r, &r.now, stopped);
 }
 
 /* ---- table rows ------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* Rounds on a stored kernel: the loop (stored_rounds.h).
+/* Rounds on a stored kernel (stored_rounds.h; the loop: rounds.h).
  *
  *     round: u_i = mu_i / (sum_j K_ij v_j + sink_i),  c_j = sum_i u_i K_ij,  v by scaling.h
  *
@@ -14,12 +14,9 @@
 #include "base/extrapolation.h"
 
 enum {
-    SETTLED = 6, /* rounds before the rate says that another method is cheaper */
-    AHEAD = 3,   /* plain rounds that are cheaper than a start of the extrapolation */
-    SHARE = 150, /* rounds after which another method is cheaper, or one per key */
-    STALL = 50   /* less than 10 % in so many rounds: the general solver looks for the reason */
+    AHEAD = 3,  /* plain rounds that are cheaper than a start of the extrapolation */
+    SHARE = 150 /* rounds after which another method is cheaper, or one per key */
 };
-static const double stall_ratio = 0.9;
 /* Rounds in f32 warm-start those in f64 down to the tolerance or this share of f32's floor; from a floor as high as
  * this they lead nowhere. */
 static const double warm_floor = 0.0625, warm_worst = 0.01;
@@ -27,9 +24,15 @@ static const double warm_floor = 0.0625, warm_worst = 0.01;
 static const double least_temperature = 1.0e-30;
 
 typedef struct progress {
+    ota_rounds now;
+    ota_head *head;
+    const ota_rounds_rule *rule;
+    ota_scaling *scaling;
+    ota_warm_start *from;
     ota_extrapolation history;
     double *before; /* g before a step */
-    double floor, residual, last, best, marker;
+    double floor;
+    bool form;    /* the next pass forms the kernel anew */
     bool allowed; /* to extrapolate */
     bool slow;    /* plain rounds */
     bool warming; /* f32 for f64: the potentials are all that is wanted */
@@ -45,22 +48,22 @@ static bool turn(ota_head *head, bool form) {
 
 /* After a round, to a tolerance: is the plan of these u and v within it? Where f32 warms up, is there nothing left
  * that it could do? */
-static bool within(ota_head *head, ota_scaling *scaling, progress *at) {
+static bool within(progress *at) {
+    ota_head *head = at->head;
     const double asked = head->settings->tolerance;
     const double tolerance = at->warming ? asked : asked - at->floor;
     const double goal = at->warming ? fmax(warm_floor * at->floor, asked) : tolerance;
-    const double growth = ota_scaling_constant(scaling);
+    const double growth = ota_scaling_constant(at->scaling);
     double *u = head->kernel.u;
     for (int64_t i = 0; i < head->rows && (growth > 1.0 || growth < 1.0); i++) u[i] /= growth;
-    at->last = at->residual;
-    at->residual = ota_scaling_residual(scaling);
-    if (at->residual <= goal) return true;
-    if (at->warming && at->residual <= at->floor && at->residual > at->last) return true;
-    const double rate = at->residual / at->last, ahead = log(tolerance / at->residual);
-    const bool soon = rate < 1.0 && ahead / log(rate) < (at->allowed ? AHEAD : SHARE);
-    at->slow |= head->rounds >= (at->allowed ? 1 : SETTLED) && !soon;
+    ota_rounds_note(&at->now, ota_scaling_residual(at->scaling));
+    const double residual = at->now.residual;
+    if (residual <= goal) return true;
+    if (at->warming && residual <= at->floor && residual > at->now.last) return true;
+    const bool soon = ota_rounds_ahead(&at->now, tolerance) < (at->allowed ? AHEAD : SHARE);
+    at->slow |= head->rounds >= (at->allowed ? 1 : OTA_ROUNDS_SETTLED) && !soon;
     at->accelerated = at->slow && at->allowed;
-    at->best = fmin(at->best, at->residual);
+    at->now.best = fmin(at->now.best, residual);
     return false;
 }
 
@@ -76,34 +79,36 @@ static bool may_extrapolate(const ota_head *head, const ota_rounds_rule *rule) {
 }
 
 /* Has the residual stood still, or has the head had its share of rounds? */
-static bool is_slow(const ota_head *head, progress *at, bool named) {
+static bool is_slow(progress *at) {
+    const ota_head *head = at->head;
+    const bool named = at->rule->named;
     if (!named && at->slow && !at->allowed) return true;
     if (!named && head->rounds > SHARE && head->rounds > head->columns) return true;
-    if (head->rounds % STALL != STALL - 1) return false;
-    const bool stalled = at->best > stall_ratio * at->marker;
-    at->marker = at->best;
-    return stalled;
+    /* The first rounds are not judged: the kernel has a floor of its own to find. */
+    if (head->rounds % OTA_ROUNDS_STALL != OTA_ROUNDS_STALL - 1) return false;
+    return ota_rounds_stand_still(&at->now);
 }
 
 /* One column update, extrapolated once plain rounds have shown to be slow. */
-static ota_scaling_state advance(ota_head *head, ota_scaling *scaling, progress *at) {
+static ota_scaling_state advance(progress *at) {
+    ota_head *head = at->head;
     const size_t bytes = (size_t)head->columns * sizeof *head->g;
-    if (!at->accelerated) return ota_scaling_step(scaling);
-    if (at->extrapolated && !(at->residual <= at->last)) {
+    if (!at->accelerated) return ota_scaling_step(at->scaling);
+    if (at->extrapolated && !(at->now.residual <= at->now.last)) {
         memcpy(head->g, at->history.plain, bytes);
         ota_extrapolation_forget(&at->history);
         at->extrapolated = false;
-        at->residual = INFINITY;
-        return ota_scaling_restore(scaling);
+        at->now.residual = INFINITY;
+        return ota_scaling_restore(at->scaling);
     }
-    ota_scaling_potentials(scaling);
+    ota_scaling_potentials(at->scaling);
     memcpy(at->before, head->g, bytes);
-    const ota_scaling_state state = ota_scaling_step(scaling);
+    const ota_scaling_state state = ota_scaling_step(at->scaling);
     if (state == OTA_SCALING_LOST) return state;
-    ota_scaling_potentials(scaling);
+    ota_scaling_potentials(at->scaling);
     at->extrapolated = ota_extrapolate(&at->history, at->before, head->g, head->columns,
                                        ota_head_rule(head)->ceiling);
-    return at->extrapolated ? ota_scaling_restore(scaling) : state;
+    return at->extrapolated ? ota_scaling_restore(at->scaling) : state;
 }
 
 /* g = 0, what the caller gives, or what rounds in f32 left. True: the kernel has to absorb it. */
@@ -132,66 +137,88 @@ static bool is_fine(ota_head *head, const ota_rounds_rule *rule, progress *at) {
     return at->warming;
 }
 
-/* Rounds until they are done or the tolerance is met. DONE leaves u or v for the final row update. */
-static ota_rounds_end run(ota_head *head, const ota_rounds_rule *rule, ota_scaling *scaling,
-                          ota_warm_start *from, ota_status *stopped) {
+/* ---- the passes of rounds.h ----------------------------------------------------------------------- */
+
+static ota_outcome pass(void *domain) {
+    progress *at = domain;
+    ota_head *head = at->head;
     ota_kernel_state *kernel = &head->kernel;
-    const ota_settings *settings = head->settings;
-    progress at = {.residual = INFINITY, .best = INFINITY, .marker = INFINITY, .slow = from->slow};
+    const bool last = head->settings->fixed && at->now.round >= head->settings->rounds;
+    head->rounds = at->now.round;
+    kernel->first = head->rounds == at->from->rounds;
+    if (last && !at->form) return OTA_RAN;
+    if (!turn(head, at->form))
+        return kernel->nonfinite ? OTA_NOT_NUMBERS : kernel->infeasible ? OTA_NO_PLACE : OTA_LOST;
+    if (kernel->first) {
+        at->scaling->used = kernel->masked ? kernel->used : NULL;
+        if (!ota_scaling_begin(at->scaling)) return OTA_NO_PLACE;
+    }
+    return last ? OTA_RAN : OTA_GO_ON;
+}
+
+static ota_outcome judge(void *domain) {
+    progress *at = domain;
+    ota_head *head = at->head;
+    ota_kernel_state *kernel = &head->kernel;
+    if (!kernel->careful) return OTA_GO_ON;
+    if (kernel->first && !is_fine(head, at->rule, at)) return OTA_COARSE;
+    kernel->met = within(at);
+    if (isnan(at->now.residual)) return OTA_LOST;
+    const bool slow = !kernel->met && !at->rule->last_resort && is_slow(at);
+    const bool spent = head->rounds >= head->settings->max_rounds;
+    if (at->warming && (kernel->met || slow || spent)) {
+        *at->from = (ota_warm_start){.given = true, .slow = at->slow, .rounds = head->rounds};
+        return OTA_WARM;
+    }
+    return kernel->met ? OTA_MET : slow ? OTA_SLOW : spent ? OTA_SPENT : OTA_GO_ON;
+}
+
+static ota_status tick(void *domain) {
+    const progress *at = domain;
+    ota_head *head = at->head;
+    const ota_status stopped = ota_interrupted(head->settings);
+    if (stopped != OTA_OK || head->tell == NULL) return stopped;
+    ota_scaling_potentials(at->scaling);
+    ota_scaling_measure(at->scaling);
+    head->tell(head->tell_context, head->rounds, head->column_error);
+    return OTA_OK;
+}
+
+static ota_outcome update(void *domain) {
+    progress *at = domain;
+    const ota_scaling_state state = advance(at);
+    if (state == OTA_SCALING_LOST) return OTA_LOST;
+    at->form = state == OTA_SCALING_OUTSIDE;
+    if (!at->form) return OTA_GO_ON;
+    /* Differences of a caller's scores may need more than a in the kernel's type carries. */
+    if (at->rule->of_matrix && !at->warming) return OTA_COARSE;
+    if (!at->extrapolated) ota_scaling_potentials(at->scaling);
+    ota_scaling_absorb(at->scaling);
+    at->head->kernel.has_absorbed = true;
+    return OTA_GO_ON;
+}
+
+/* Rounds until they are done or the tolerance is met, which leaves u or v for the final row update. */
+static ota_outcome run(ota_head *head, const ota_rounds_rule *rule, ota_scaling *scaling,
+                       ota_warm_start *from, ota_status *stopped) {
+    static const ota_round_passes on_kernel = {pass, judge, tick, update};
+    ota_kernel_state *kernel = &head->kernel;
+    progress at = {.now = ota_rounds_begin(from->rounds),
+                   .head = head,
+                   .rule = rule,
+                   .scaling = scaling,
+                   .from = from,
+                   .form = true,
+                   .slow = from->slow};
     if (kernel->careful) {
         ota_extrapolation_place(&at.history, kernel->history, head->stride);
         at.before = kernel->history + OTA_ANDERSON_VECTORS * head->stride;
     }
-    bool form = true;
-    for (head->rounds = from->rounds;; head->rounds++) {
-        const bool last = settings->fixed && head->rounds >= settings->rounds;
-        kernel->first = head->rounds == from->rounds;
-        if (!last || form) {
-            if (!turn(head, form))
-                return kernel->nonfinite    ? OTA_ROUNDS_NONFINITE
-                       : kernel->infeasible ? OTA_ROUNDS_INFEASIBLE
-                                            : OTA_ROUNDS_LOST;
-            if (kernel->first) {
-                scaling->used = kernel->masked ? kernel->used : NULL;
-                if (!ota_scaling_begin(scaling)) return OTA_ROUNDS_INFEASIBLE;
-            }
-        }
-        if (last) return OTA_ROUNDS_DONE;
-        if (kernel->careful) {
-            if (kernel->first && !is_fine(head, rule, &at)) return OTA_ROUNDS_COARSE;
-            kernel->met = within(head, scaling, &at);
-            if (isnan(at.residual)) return OTA_ROUNDS_LOST;
-            const bool slow = !kernel->met && !rule->last_resort && is_slow(head, &at, rule->named);
-            const bool spent = head->rounds >= settings->max_rounds;
-            if (at.warming && (kernel->met || slow || spent)) {
-                *from = (ota_warm_start){.given = true, .slow = at.slow, .rounds = head->rounds};
-                return OTA_ROUNDS_WARM;
-            }
-            if (kernel->met) return OTA_ROUNDS_DONE;
-            if (slow) return OTA_ROUNDS_SLOW;
-            if (spent) return OTA_ROUNDS_SPENT;
-        }
-        *stopped = ota_interrupted(settings);
-        if (*stopped != OTA_OK) return OTA_ROUNDS_STOPPED;
-        if (head->tell != NULL) {
-            ota_scaling_potentials(scaling);
-            ota_scaling_measure(scaling);
-            head->tell(head->tell_context, head->rounds, head->column_error);
-        }
-        const ota_scaling_state state = advance(head, scaling, &at);
-        if (state == OTA_SCALING_LOST) return OTA_ROUNDS_LOST;
-        form = state == OTA_SCALING_OUTSIDE;
-        if (!form) continue;
-        /* Differences of a caller's scores may need more than a in the kernel's type carries. */
-        if (rule->of_matrix && !at.warming) return OTA_ROUNDS_COARSE;
-        if (!at.extrapolated) ota_scaling_potentials(scaling);
-        ota_scaling_absorb(scaling);
-        kernel->has_absorbed = true;
-    }
+    return ota_rounds_run(&on_kernel, &at, &at.now, stopped);
 }
 
-ota_rounds_end ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, bool partial,
-                                     ota_warm_start *from, ota_status *stopped) {
+ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, bool partial,
+                                  ota_warm_start *from, ota_status *stopped) {
     ota_kernel_state *kernel = &head->kernel;
     ota_scaling scaling = {.head = head,
                            .target = kernel->target,
@@ -199,14 +226,13 @@ ota_rounds_end ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule
                            .scaling = kernel->scaling,
                            .absorbed = kernel->absorbed};
     kernel->careful = !head->settings->fixed;
-    if (head->tau < least_temperature || head->tau > 1.0 / least_temperature)
-        return OTA_ROUNDS_LOST;
+    if (head->tau < least_temperature || head->tau > 1.0 / least_temperature) return OTA_LOST;
     kernel->has_absorbed = start(head, &scaling, from->given);
-    const ota_rounds_end end = run(head, rule, &scaling, from, stopped);
-    if (end == OTA_ROUNDS_WARM) ota_scaling_potentials(&scaling);
-    if (end != OTA_ROUNDS_DONE && !(partial && end == OTA_ROUNDS_SPENT)) return end;
+    const ota_outcome end = run(head, rule, &scaling, from, stopped);
+    if (end == OTA_WARM) ota_scaling_potentials(&scaling);
+    if (end != OTA_MET && end != OTA_RAN && !(partial && end == OTA_SPENT)) return end;
     ota_scaling_potentials(&scaling);
-    if (!head->backend->kernel_emit(head)) return OTA_ROUNDS_LOST;
+    if (!head->backend->kernel_emit(head)) return OTA_LOST;
     ota_scaling_measure(&scaling);
     head->temperature_reached = head->tau;
     return end;

@@ -1,22 +1,10 @@
 /* stored_rounds.h: Sinkhorn rounds of one head on a stored kernel K = exp(S / tau), a fixed number or to a tolerance. The
- * passes over K are the backend's (kernel_round, kernel_emit), the column side is scaling.h, the loop is here. */
+ * passes over K are the backend's (kernel_round, kernel_emit), the column side is scaling.h, the loop is rounds.h. */
 #ifndef OTA_STORED_ROUNDS_H
 #define OTA_STORED_ROUNDS_H
 
+#include "rounds.h"
 #include "scaling.h"
-
-/* What came of rounds on a kernel. */
-typedef enum ota_rounds_end {
-    OTA_ROUNDS_DONE,
-    OTA_ROUNDS_STOPPED,    /* cancelled or late */
-    OTA_ROUNDS_WARM,       /* f32 has come as near as it can, f64 goes on from there */
-    OTA_ROUNDS_LOST,       /* sums left the range of the type */
-    OTA_ROUNDS_COARSE,     /* the type's arithmetic cannot certify what is asked */
-    OTA_ROUNDS_SLOW,       /* another method is cheaper */
-    OTA_ROUNDS_SPENT,      /* max_rounds */
-    OTA_ROUNDS_INFEASIBLE, /* some mass has no place */
-    OTA_ROUNDS_NONFINITE   /* scores that are NaN or infinite */
-} ota_rounds_end;
 
 /* What rounds in f32 leave for those in f64, besides g. */
 typedef struct ota_warm_start {
@@ -34,9 +22,9 @@ typedef struct ota_rounds_rule {
     bool of_matrix;   /* the scores are the caller's: f32 ends when potentials must be absorbed */
 } ota_rounds_rule;
 
-/* Runs the rounds of `head`, from g = start (warm: head->g). DONE leaves everything written but the sums of chunks
+/* Runs the rounds of `head`, from g = start (warm: head->g). MET and RAN leave everything written but the sums of chunks
  * (backend->gather); STOPPED leaves the status in *stopped, WARM leaves g and `from`. `partial`: SPENT still emits. */
-ota_rounds_end ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, bool partial,
-                                     ota_warm_start *from, ota_status *stopped);
+ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, bool partial,
+                                  ota_warm_start *from, ota_status *stopped);
 
 #endif
