@@ -131,6 +131,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/sinkhorn.c
     src/solvers/solver.c
     src/solvers/stored_rounds.c
+    src/solvers/support_search.c
     src/terms/dense.c
     src/terms/per_head.c
     src/terms/relative.c

@@ -276,9 +276,9 @@ def attention(
     enable_gqa : bool
         Several query heads share a key head.
     method : str or Regulariser
-        ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C, bounded:LO,HI,
-        elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces. A
-        `Regulariser` is one of your own, on free columns.
+        ``REGULARISER[/COLUMNS]``: softmax, entmax:A, sparsemax, hard; free, exact, relaxed:R, capped:C,
+        bounded:LO,HI, elastic:L,STEPS, prefix, online:C; also ``ceta``, ``assignment`` and options in braces.
+        A `Regulariser` is one of your own, on free columns.
     temperature : float or array, shape (heads,)
         Divides the scores.
     rounds, max_rounds : int, optional

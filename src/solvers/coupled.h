@@ -18,6 +18,9 @@ typedef enum ota_needs {
     OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
 } ota_needs;
 
+/* What the sentences of infeasible heads advise. */
+#define OTA_WAYS_OUT "relaxed, capped or online columns can be met"
+
 enum {
     OTA_NEWTON_VECTORS = 12,
     OTA_NEWTON_DENSE = 1024, /* keys up to which the Hessian is formed and factored */

@@ -106,8 +106,8 @@ static recipe vary(const cell *c, ota_type type, mask where, added what, uint64_
     if (w.matrix) w.key_heads = w.heads;
     w.cost = below(&d, 6) == 0;
     /* Where narrow arithmetic chooses by comparison, only exact scores have one answer. */
-    const bool stored = has_columns(c->method, "exact") ||
-                        has_columns(c->method, "capped") || has_columns(c->method, "bounded");
+    const bool stored = has_columns(c->method, "exact") || has_columns(c->method, "capped") ||
+                        has_columns(c->method, "bounded");
     w.whole_numbers = strcmp(c->method, "argmax") == 0 || strcmp(c->method, "hard/online:2") == 0 ||
                       (strncmp(c->method, "hard", 4) == 0 && stored && below(&d, 2) == 0);
     if (w.whole_numbers && what == SOFTCAP) w.added = NOTHING;

@@ -28,7 +28,9 @@ METHODS = [
     "entmax:1.5/exact",
     "entmax:1.5/capped:1.3",
 ]
-COUPLED = [m for m in METHODS if any(word in m for word in ("exact", "relaxed", "capped", "bounded", "elastic"))]
+COUPLED = [
+    m for m in METHODS if any(word in m for word in ("exact", "relaxed", "capped", "bounded", "elastic"))
+]
 CHECK = {"eps": 1e-5, "atol": 1e-7, "rtol": 1e-5}
 TIGHT = 1e-13
 

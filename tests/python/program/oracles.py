@@ -109,9 +109,7 @@ def capped(S: np.ndarray, allowed: np.ndarray, tau: float, cap: float) -> np.nda
     return scaling(S, allowed, tau, lambda g, c: np.minimum(0.0, g + tau * (np.log(cap) - c)))
 
 
-def bounded(
-    S: np.ndarray, allowed: np.ndarray, tau: float, lower: float, upper: float
-) -> np.ndarray:
+def bounded(S: np.ndarray, allowed: np.ndarray, tau: float, lower: float, upper: float) -> np.ndarray:
     """g < 0 only where a key has its largest sum, g > 0 only where it has its least one, else 0."""
     with np.errstate(divide="ignore"):
         low, high = np.log(lower * shares(allowed)), np.log(upper * shares(allowed))
