@@ -134,7 +134,8 @@ static void note_leak(ota_session *session) {
         const ota_problem *problem = &session->methods[k].problem;
         const bool leaks =
             problem->columns == OTA_COLUMNS_EXACT || problem->columns == OTA_COLUMNS_RELAXED ||
-            problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ELASTIC;
+            problem->columns == OTA_COLUMNS_CAPPED || problem->columns == OTA_COLUMNS_ELASTIC ||
+            problem->columns == OTA_COLUMNS_BOUNDED;
         if (!leaks || !session->model->architecture->causal) continue;
         (void)ota_method_name(problem, name, sizeof name);
         (void)snprintf(session->warning, sizeof session->warning,

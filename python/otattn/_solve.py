@@ -54,7 +54,7 @@ _GRADIENTS = _offsets(c.Gradients)
 _TANGENTS = _offsets(c.Tangents)
 _TERM_ARRAY = c.Term.array.offset
 _SUPPORT_ARRAY = c.Support.array.offset
-_COUPLED = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED)
+_COUPLED = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED, c.COLUMNS_BOUNDED)
 _CORNERS = {"top_left": c.TOP_LEFT, "bottom_right": c.BOTTOM_RIGHT}
 # Gradients by operand, where the names differ or the operand is no term.
 _GRADIENT_FIELDS = {

@@ -38,7 +38,13 @@ METHODS = (
     "entmax:1.5/capped:2",
 )
 # Column rules under which a later query may change an earlier row.
-_LEAKING = (c.COLUMNS_EXACT, c.COLUMNS_RELAXED, c.COLUMNS_CAPPED, c.COLUMNS_ELASTIC)
+_LEAKING = (
+    c.COLUMNS_EXACT,
+    c.COLUMNS_RELAXED,
+    c.COLUMNS_CAPPED,
+    c.COLUMNS_ELASTIC,
+    c.COLUMNS_BOUNDED,
+)
 
 
 def implementation_name(method: str, prefix: str = "otattn_") -> str:

@@ -89,6 +89,10 @@ def test_causal_models_and_columns(tokens: Any) -> None:
     otattn.hf.register()
     network = model("gpt2")
     ids = tokens["input_ids"]
+    otattn.hf.register("softmax/bounded:0,2")
+    network.set_attn_implementation("otattn_softmax-bounded:0,2")
+    with torch.no_grad(), pytest.warns(UserWarning, match="later tokens change earlier outputs"):
+        network(ids)
     network.set_attn_implementation("otattn_softmax-capped:2")
     otattn.hf._warn_of_leaks.cache_clear()
     with torch.no_grad(), pytest.warns(UserWarning, match="later tokens change earlier outputs") as caught:
