@@ -235,7 +235,9 @@ def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     q = (z - level).clamp(min=0.0) ** power
     p = q / q.sum(dim, True)
     if x.requires_grad:
-        moving = level + (p * x).sum(dim, True) - (p * z).sum(dim, True)
+        # The slope of <p, x> with nothing added to the level: entries at the threshold feel its last bit.
+        mean = (p * x).sum(dim, True)
+        moving = level + (mean - mean.detach())
         # A power below 1 has an infinite slope at 0, where the weight stays 0.
         inside = p > 0
         q = ((x - moving).where(inside, x.new_ones(())) ** power).where(inside, x.new_zeros(()))
