@@ -1,11 +1,15 @@
 """Times otattn beside the libraries people use today, turn by turn in one run.
 
-    peers.py PROGRAM [--repeat N] [--threads N] [--csv FILE] [--only NAME]
+    peers.py PROGRAM [--repeat N] [--threads N] [--csv FILE] [--only NAME] [--before PROGRAM]
 
 Each row alternates `PROGRAM bench` (fastest of three inside, answers checked against plain loops there)
 with the peer's own call on data of the same shape, N times, and prints the fastest of each and their
 ratio: above 1, otattn is faster. Machines are noisy: only the ratio means something. The CSV also holds
 the machine and what its units reach in the same run: fused products, and reads of the row's matrix.
+
+With --before, the peer of every row is another build of the program itself: what a change of the library
+cost or gained on the rows that the peers are held against. The ratio is that of the fastest turns; the
+median of the ratios turn by turn stands beside it.
 
 Plain transport stops at rounds or at an error: a peer that stops by a norm of its own is given, before it
 is timed, the least number of rounds (in tens) after which the l1 error of its columns is the same.
@@ -17,6 +21,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -404,6 +409,22 @@ def our_assignment(program: str, row: Row, threads: int) -> Timed:
     return Timed(found["seconds"] * 1e9 / pairs, abs(found["gap"] / found["value"]))
 
 
+def against_before(program: str, before: str, rows: list[Row], repeat: int, threads: int) -> None:
+    """Prints a line for each row that differs in more than its peer; the two programs take turns."""
+    print(f"{'row':22} {'shape':13} {'now ns':>10} {'before ns':>10} {'ratio':>6} {'median':>7}", flush=True)
+    once = {(row.name, row.method, row.shape, row.dtype): row for row in rows}
+    for row in once.values():
+        turns = [
+            [ours(which, row, threads).nanoseconds for which in ((program, before), (before, program))[k % 2]]
+            for k in range(repeat)
+        ]
+        pairs = [pair if k % 2 == 0 else pair[::-1] for k, pair in enumerate(turns)]
+        now, then = (min(side) for side in zip(*pairs, strict=True))
+        median = statistics.median(b / a for a, b in pairs)
+        shape = "x".join(map(str, row.shape))
+        print(f"{row.name:22} {shape:13} {now:10.3f} {then:10.3f} {then / now:5.2f}x {median:6.2f}x", flush=True)
+
+
 def machine() -> str:
     """Model and number of processors, as far as the system says."""
     found = platform.processor() or platform.machine()
@@ -423,11 +444,16 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--csv")
     parser.add_argument("--only", default="")
+    parser.add_argument("--before", metavar="PROGRAM")
     options = parser.parse_args()
     wanted = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     # The libraries read these when they are loaded, which NumPy's is already.
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
+    rows = [row for row in ROWS if options.only in row.name]
+    if options.before:
+        against_before(options.program, options.before, rows, options.repeat, options.threads)
+        return 0
     import torch
 
     torch.set_num_threads(options.threads)
@@ -436,7 +462,7 @@ def main() -> int:
     print(box, flush=True)
     head = f"{'row':22} {'shape':13} {'otattn ns':>10} {'peer ns':>9} {'ratio':>6}  {'error':>7}  peer"
     print(head, flush=True)
-    for row in (r for r in ROWS if options.only in r.name):
+    for row in rows:
         call = row.prepare(row.shape)
         timed: list[Timed] = []
 

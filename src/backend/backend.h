@@ -23,6 +23,7 @@
 #include "columns/columns.h"
 #include "costs.h"
 #include "otattn.h"
+#include "product.h"
 #include "problem/problem.h"
 #include "regularisers/regularisers.h"
 
@@ -75,7 +76,8 @@ static inline void ota_put(const ota_array *a, int64_t batch, int64_t head, int6
 
 typedef struct ota_row_parameters {
     const struct ota_kernels *kernels; /* the CPU backend's level; others leave it NULL */
-    double order;                      /* 1 softmax, 0 hard, else alpha > 1 */
+    const ota_regulariser_row *regulariser;
+    double order; /* alpha, a number of the formulas of entmax */
     double tau;
     double sink;              /* -inf: none */
     double row_strength;      /* INFINITY: sums are exact */
@@ -108,9 +110,8 @@ typedef struct ota_host_algebra {
     /* column[j] += factor p[j] */
     void (*accumulate)(const double *p, int64_t count, double factor, double *column);
     void (*multiply)(double *p, int64_t count, double factor);
-    /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w] */
-    void (*apply)(const double *p, int64_t ldp, const double *v, int64_t ldv, int64_t rows,
-                  int64_t keys, int64_t width, double *out, int64_t ldo);
+    /* out += p v */
+    void (*apply)(const double *p, const double *v, const ota_product *sizes, double *out);
     /* p_j = 2^((s_j + h_j - shift) c); returns the sum */
     double (*exponentials)(const double *s, const double *h, int64_t count, double shift, double c,
                            double *p);
@@ -190,9 +191,10 @@ typedef struct ota_head {
     bool narrow; /* scores are f32, else f64 */
     const void *
         scores; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
-    int64_t stride;        /* >= columns, multiple of 16; the padding is -inf */
-    double tau;            /* final temperature */
-    double order;          /* 1: entropy, 0: hard, > 1: Tsallis alpha */
+    int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
+    double tau;     /* final temperature */
+    const ota_regulariser_row *regulariser;
+    double order;          /* alpha, a number of the formulas of entmax */
     double sink;           /* logit, -inf = none */
     const double *mu;      /* [rows], 0 for empty rows (all forbidden) */
     const double *nu;      /* [columns] T: what the rule asks for, or the most that it allows */
@@ -234,10 +236,6 @@ typedef struct ota_head {
 
 static inline const ota_column_rule_row *ota_head_rule(const ota_head *head) {
     return ota_column_rule_of(head->rule);
-}
-
-static inline const ota_regulariser_row *ota_head_regulariser(const ota_head *head) {
-    return ota_regulariser_of_order(head->order);
 }
 
 static inline ota_column_parameters ota_head_parameters(const ota_head *head, int64_t j) {

@@ -5,7 +5,8 @@
 
 ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t head) {
     const ota_problem *p = &r->problem;
-    return (ota_row_parameters){.order = r->order,
+    return (ota_row_parameters){.regulariser = ota_regulariser_of(p->regulariser),
+                                .order = r->order,
                                 .tau = ota_head_temperature(r, head),
                                 .sink = ota_head_sink(r, head),
                                 .row_strength =
@@ -17,6 +18,7 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
     const ota_problem *p = &r->problem;
     const ota_row_parameters row = ota_row_parameters_of(r, index % r->heads);
     return (ota_head){.tau = row.tau,
+                      .regulariser = row.regulariser,
                       .order = row.order,
                       .sink = row.sink,
                       .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,

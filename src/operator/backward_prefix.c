@@ -94,7 +94,7 @@ static void spread(ota_backward_job *job, const ota_head *block, const ota_block
             const double g = w[j] * ((i == last ? v->upstream[j] : 0.0) - a[i] - b[j]) / tau;
             s->gradient[i * stride + j] += g;
             temperature -= g * x;
-            if (order > 1.0 && k * x > 0.0)
+            if (block->regulariser->thresholded && k * x > 0.0)
                 by_order += g * tau * k * x * (1.0 - log(k * x)) / (k * k);
         }
     }
@@ -158,6 +158,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .scores = s->matrix,
                      .stride = stride,
                      .tau = job->parameters.tau,
+                     .regulariser = job->parameters.regulariser,
                      .order = job->parameters.order,
                      .sink = -INFINITY,
                      .mu = v.mu,

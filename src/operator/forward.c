@@ -75,7 +75,7 @@ static ota_status judge_scores(const attempt *a, bool finite) {
         }
     }
     const double floor = residual_floor(a);
-    if (ota_head_regulariser(head)->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
+    if (head->regulariser->smooth && !s->fixed && s->tolerance < 2.0 * floor) {
         (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
                        "head %" PRId64 ": tolerance %.3g is below %.3g, twice what %s arithmetic "
                        "reaches at this range of scores and temperature",

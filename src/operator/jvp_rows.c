@@ -17,7 +17,7 @@ double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double
     if (parameters->custom != NULL)
         return parameters->custom->slope(parameters->custom->user,
                                          ota_custom_argument(s, f, parameters->tau));
-    return parameters->order > 1.0 ? pow(p, 2.0 - parameters->order) : p;
+    return parameters->regulariser->thresholded ? pow(p, 2.0 - parameters->order) : p;
 }
 
 /* U - dS: the temperature and the order move the weight of a pair whose scores and potentials stand still. */
@@ -28,7 +28,7 @@ static double by_parameters(const ota_tangent_job *job, double s, double f, doub
     if (!cools && !bends) return 0.0;
     if (parameters->custom != NULL)
         return -ota_custom_argument(s, f, parameters->tau) * job->temperature;
-    if (!(parameters->order > 1.0)) return -log(p) * job->temperature;
+    if (!parameters->regulariser->thresholded) return -log(p) * job->temperature;
     const double k = parameters->order - 1.0, power = pow(p, k);
     const double moved =
         bends ? parameters->tau * power * (1.0 - k * log(p)) / (k * k) * job->order : 0.0;
@@ -79,7 +79,7 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
 static bool uses_broken(const ota_tangent_job *job, const double *s, const double *p) {
     for (int64_t j = 0; j < job->base.plan->resolved.keys; j++) {
         if (!job->space->broken[j] || !(s[j] > -INFINITY)) continue;
-        if (job->base.parameters.order <= 1.0 || p[j] > 0.0) return true;
+        if (!job->base.parameters.regulariser->thresholded || p[j] > 0.0) return true;
     }
     return false;
 }
@@ -102,11 +102,10 @@ void ota_tangents_put(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     }
     const ota_host_algebra *algebra = plan->course.algebra;
     memset(w->out, 0, (size_t)(rows * width) * sizeof(double));
-    algebra->apply(w->change, stride, job->space->values, width, rows, m, width, w->out, width);
-    if (ota_array_present(&job->along->values)) {
-        algebra->apply(w->weights, stride, job->space->values_along, width, rows, m, width, w->out,
-                       width);
-    }
+    const ota_product sizes = {rows, m, width, stride, width, width};
+    algebra->apply(w->change, job->space->values, &sizes, w->out);
+    if (ota_array_present(&job->along->values))
+        algebra->apply(w->weights, job->space->values_along, &sizes, w->out);
     for (int64_t k = 0; k < rows; k++) {
         if (!uses_broken(job, w->scores + k * stride, w->weights + k * stride)) continue;
         for (int64_t c = 0; c < width; c++) w->out[k * width + c] = (double)NAN;
@@ -215,8 +214,8 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     space->bad[query] = found.nonfinite;
     for (int64_t j = 0; j < m; j++) {
         /* A key without capacity gives what it gains to the first row that would use it. */
-        const bool never =
-            !shut[j] && s[j] > -INFINITY && (base->parameters.order <= 1.0 || s[j] + f > 0.0);
+        const bool never = !shut[j] && s[j] > -INFINITY &&
+                           (!base->parameters.regulariser->thresholded || s[j] + f > 0.0);
         const bool closes = shut[j] && !(job->space->room[j] > 0.0);
         shut[j] = closes || never;
         if (shut[j]) moved -= left[j];

@@ -92,14 +92,14 @@ static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int
     if (width == 0) return;
     algebra_of(job)->read_rows(&r->problem.queries, base->batch, base->head, first, rows,
                                w->queries, width);
-    algebra->apply(w->queries, width, s->keys, stride, rows, width, m, w->scores, stride);
-    if (ota_array_present(&job->along->keys)) {
-        algebra->apply(w->queries, width, s->keys_along, stride, rows, width, m, w->along, stride);
-    }
+    const ota_product sizes = {rows, width, m, width, stride, stride};
+    algebra->apply(w->queries, s->keys, &sizes, w->scores);
+    if (ota_array_present(&job->along->keys))
+        algebra->apply(w->queries, s->keys_along, &sizes, w->along);
     if (!ota_array_present(&job->along->queries)) return;
     algebra_of(job)->read_rows(&job->along->queries, base->batch, base->head, first, rows,
                                w->queries_along, width);
-    algebra->apply(w->queries_along, width, s->keys, stride, rows, width, m, w->along, stride);
+    algebra->apply(w->queries_along, s->keys, &sizes, w->along);
 }
 
 /* dZ -> dB of a row; z: the raw products. */

@@ -51,8 +51,11 @@ static int64_t units_sum(int64_t count, const int64_t *units) {
     return sum;
 }
 
-ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu, bool capped,
-                        double tolerance, int64_t *supply, int64_t *demand, ota_units *units) {
+ota_status ota_units_of(const ota_masses *masses, int64_t *supply, int64_t *demand,
+                        ota_units *units) {
+    const int64_t n = masses->n, m = masses->m;
+    const double *mu = masses->mu, *nu = masses->nu, tolerance = masses->tolerance;
+    const bool capped = masses->capped;
     *units = (ota_units){0};
     if (!masses_valid(n, mu, false) || !masses_valid(m, nu, capped)) return OTA_EINVAL;
     double supplied = sum_of(n, mu);
@@ -249,8 +252,8 @@ static void block_from(flow_graph *graph, int64_t row) {
 
 static int64_t least_of(const flow_graph *graph, int64_t j) {
     const ota_feasible_problem *problem = graph->problem;
-    if (!problem->capped || !(problem->floor > 0.0) || j >= problem->floored) return 0;
-    return ota_units_least(&graph->units, graph->demand[j], problem->nu[j], problem->floor);
+    if (!problem->masses.capped || !(problem->floor > 0.0) || j >= problem->floored) return 0;
+    return ota_units_least(&graph->units, graph->demand[j], problem->masses.nu[j], problem->floor);
 }
 
 /* Ships what it can of the demand that is left. */
@@ -274,7 +277,7 @@ static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64
     memcpy(graph->supply_left, graph->supply, (size_t)graph->n * sizeof(int64_t));
     memset(graph->flow, 0, (size_t)graph->n * (size_t)graph->m * sizeof(int64_t));
     *missing = 0;
-    if (graph->problem->capped && graph->problem->floor > 0.0) {
+    if (graph->problem->masses.capped && graph->problem->floor > 0.0) {
         for (int64_t j = 0; j < graph->m; j++) graph->demand_left[j] = least_of(graph, j);
         const ota_status status = augment(graph, watch);
         if (status != OTA_OK) return status;
@@ -289,7 +292,7 @@ static ota_status maximise_flow(flow_graph *graph, const ota_watch *watch, int64
 
 /* May a column give up some of its sum? */
 static bool above_floor(const flow_graph *graph, int64_t j, int64_t slack) {
-    if (!graph->problem->capped || !(graph->problem->floor > 0.0)) return true;
+    if (!graph->problem->masses.capped || !(graph->problem->floor > 0.0)) return true;
     const int64_t sum = graph->demand[j] - graph->demand_left[j];
     return sum - least_of(graph, j) > slack;
 }
@@ -405,19 +408,18 @@ static bool all_touched(flow_graph *graph, bool capped) {
 
 ota_status ota_feasible(const ota_feasible_problem *problem, uint8_t *usable, int32_t *order,
                         ota_feasible_counts *counts, void *workspace) {
-    int64_t n = problem->n;
-    int64_t m = problem->m;
+    int64_t n = problem->masses.n;
+    int64_t m = problem->masses.m;
     size_t bytes = ota_feasible_workspace(n, m);
     if (bytes == SIZE_MAX) return OTA_EOVERFLOW;
     ota_arena arena = {.base = workspace, .size = bytes};
     flow_graph graph = {.n = n, .m = m, .problem = problem, .support = problem->support};
     graph_layout(&graph, &arena, n, m);
 
-    ota_status status = ota_units_of(n, problem->mu, m, problem->nu, problem->capped,
-                                     problem->tolerance, graph.supply, graph.demand, &graph.units);
+    ota_status status = ota_units_of(&problem->masses, graph.supply, graph.demand, &graph.units);
     const ota_units units = graph.units;
     if (status != OTA_OK) return status;
-    if (!all_touched(&graph, problem->capped)) return OTA_INFEASIBLE;
+    if (!all_touched(&graph, problem->masses.capped)) return OTA_INFEASIBLE;
     int64_t missing;
     status = maximise_flow(&graph, &problem->watch, &missing);
     if (status != OTA_OK) return status;

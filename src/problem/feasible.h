@@ -33,11 +33,18 @@ typedef struct ota_units {
     int64_t allowance; /* max(rounding, tolerance * total): a smaller shortfall is none */
 } ota_units;
 
-/* Turns mu [n] and nu [m] into supply [n] and demand [m]. A positive mass is at least one unit. Exact
+typedef struct ota_masses {
+    int64_t n, m;
+    const double *mu, *nu; /* [n], [m]; capacities, +inf allowed, when capped */
+    bool capped;
+    double tolerance; /* relative; 0: rounding alone */
+} ota_masses;
+
+/* Turns mu and nu into supply [n] and demand [m]. A positive mass is at least one unit. Exact
  * columns are scaled to the rows' total when the totals differ by at most `tolerance` relative; capped
  * ones may be +inf. OTA_EINVAL (negative, NaN, infinite), OTA_INFEASIBLE (totals) or OTA_OK. */
-ota_status ota_units_of(int64_t n, const double *mu, int64_t m, const double *nu, bool capped,
-                        double tolerance, int64_t *supply, int64_t *demand, ota_units *units);
+ota_status ota_units_of(const ota_masses *masses, int64_t *supply, int64_t *demand,
+                        ota_units *units);
 
 /* The least sum of a column of mass nu and `demand` units under a floor, in units. */
 int64_t ota_units_least(const ota_units *units, int64_t demand, double nu, double floor);
@@ -50,14 +57,10 @@ static inline bool ota_units_matter(int64_t flow, int64_t supply, int64_t demand
 }
 
 typedef struct ota_feasible_problem {
-    int64_t n, m;
+    ota_masses masses;
     const uint8_t *support; /* [n][m], not 0 = allowed */
-    const double *mu;       /* [n] */
-    const double *nu;       /* [m]; capacities, +inf allowed, when capped */
-    bool capped;
-    double floor;     /* least sum of a capped column, in units of nu, */
-    int64_t floored;  /* of the first so many */
-    double tolerance; /* relative; 0: rounding alone */
+    double floor;           /* least sum of a capped column, in units of nu, */
+    int64_t floored;        /* of the first so many */
     ota_watch watch;
 } ota_feasible_problem;
 

@@ -16,7 +16,3 @@ const ota_regulariser_row *ota_regulariser_of(ota_regulariser kind) {
     assert((size_t)kind < sizeof rows / sizeof rows[0]);
     return &rows[kind];
 }
-
-const ota_regulariser_row *ota_regulariser_of_order(double order) {
-    return &rows[order > 1.0 ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD];
-}

@@ -22,7 +22,5 @@ typedef struct ota_regulariser_row {
 } ota_regulariser_row;
 
 const ota_regulariser_row *ota_regulariser_of(ota_regulariser kind);
-/* The row of a resolved alpha, of the library's own regularisers. */
-const ota_regulariser_row *ota_regulariser_of_order(double order);
 
 #endif

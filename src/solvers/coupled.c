@@ -243,8 +243,7 @@ static ota_status check_masses(ota_coupled *state) {
 /* Linear or log: the kernel must keep every entry; centring halves the range where it can. */
 static ota_domain domain_of(ota_coupled *state, bool linear) {
     const ota_head *head = state->head;
-    if (head->row_strength < INFINITY || !ota_head_regulariser(head)->exponential)
-        return OTA_DOMAIN_ROWS;
+    if (head->row_strength < INFINITY || !head->regulariser->exponential) return OTA_DOMAIN_ROWS;
     if (!linear || state->pass.kernel == NULL) return OTA_DOMAIN_LOG;
     return head->backend->linear_range(&state->pass) < linear_range[state->pass.narrow] * head->tau
                ? OTA_DOMAIN_LINEAR
@@ -366,7 +365,7 @@ static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regul
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     head->method = ota_solver_newton.name;
-    if (ota_head_regulariser(head)->thresholded) return ota_newton_run(state, stopped);
+    if (head->regulariser->thresholded) return ota_newton_run(state, stopped);
     head->method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
@@ -379,8 +378,7 @@ static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
 }
 
 static ota_status solve_auto(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->settings, ota_head_regulariser(head)), true,
-                             run_auto);
+    return ota_coupled_solve(head, needs_of(head->settings, head->regulariser), true, run_auto);
 }
 
 static size_t auto_workspace(const ota_head_shape *shape) {

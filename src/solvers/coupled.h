@@ -78,6 +78,7 @@ static inline void ota_column_pass(ota_coupled *state, double t) {
 static inline ota_row_parameters ota_coupled_rows(const ota_coupled *state, double t) {
     const ota_head *head = state->head;
     return (ota_row_parameters){.kernels = head->kernels,
+                                .regulariser = head->regulariser,
                                 .order = head->order,
                                 .tau = t,
                                 .sink = head->sink,

@@ -130,7 +130,7 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     ota_coupled *state = n->state;
     const ota_head *head = state->head;
     const ota_host_algebra *algebra = head->algebra;
-    const bool thresholded = ota_head_regulariser(head)->thresholded;
+    const bool thresholded = head->regulariser->thresholded;
     const double keep =
         head->row_strength < INFINITY ? head->row_strength / (head->row_strength + n->t) : 1.0;
     double *leak = state->pass.partial + chunk * state->pass.padded_columns,
@@ -181,9 +181,13 @@ static void link_block(void *context, int64_t block, int worker) {
     double *to = state->hessian + first * state->pass.padded_columns;
     for (int64_t j = first; j < last; j++)
         memset(state->hessian + j * state->pass.padded_columns, 0, (size_t)last * sizeof *to);
-    state->head->algebra->apply(state->across + first * length, length, state->weights,
-                                state->pass.stride, last - first, state->pass.rows, last, to,
-                                state->pass.padded_columns);
+    const ota_product sizes = {.rows = last - first,
+                               .keys = state->pass.rows,
+                               .width = last,
+                               .ldp = length,
+                               .ldv = state->pass.stride,
+                               .ldo = state->pass.padded_columns};
+    state->head->algebra->apply(state->across + first * length, state->weights, &sizes, to);
 }
 
 void ota_newton_links(ota_coupled *state) {
@@ -548,7 +552,7 @@ static unsigned needs_of(const ota_regulariser_row *regulariser) {
 }
 
 static ota_status solve(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(ota_head_regulariser(head)), false, ota_newton_run);
+    return ota_coupled_solve(head, needs_of(head->regulariser), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_head_shape *shape) {

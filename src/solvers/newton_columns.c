@@ -86,7 +86,7 @@ static void update_task(void *context, int64_t task, int worker) {
 }
 
 void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
-    if (ota_head_regulariser(state->head)->exponential) {
+    if (state->head->regulariser->exponential) {
         ota_column_pass(state, t);
         ota_update_columns(state, t, 1.0);
         return;

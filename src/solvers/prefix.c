@@ -85,10 +85,14 @@ static double block_masses(const ota_head *head, const prefix_memory *memory, in
 static ota_status solve_prefix(ota_head *head) {
     ota_arena arena = {.base = head->workspace, .size = SIZE_MAX};
     prefix_memory memory;
-    lay_out(&arena, &memory, NULL, ota_head_regulariser(head), head->rows, head->stride);
-    const ota_solver *inner = inner_solver(ota_head_regulariser(head));
-    const ota_row_parameters parameters = {head->kernels, head->order, head->tau,
-                                           head->sink,    INFINITY,    NULL};
+    lay_out(&arena, &memory, NULL, head->regulariser, head->rows, head->stride);
+    const ota_solver *inner = inner_solver(head->regulariser);
+    const ota_row_parameters parameters = {.kernels = head->kernels,
+                                           .regulariser = head->regulariser,
+                                           .order = head->order,
+                                           .tau = head->tau,
+                                           .sink = head->sink,
+                                           .row_strength = INFINITY};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);

@@ -114,7 +114,7 @@ static bool search_by_peeling(ota_coupled *state) {
         say_infeasible(head);
         return false;
     }
-    if (unusable == 0 || ota_head_regulariser(head)->thresholded) return true;
+    if (unusable == 0 || head->regulariser->thresholded) return true;
     head->unusable = unusable;
     const int64_t allowed = count_allowed(state);
     const bool identity =
@@ -137,7 +137,7 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
     ota_head *head = state->head;
     const bool sink = head->sink > -INFINITY, balanced = ota_head_rule(head)->balanced;
     const int64_t width = state->pass.columns + 1, columns = state->pass.columns + (sink ? 1 : 0);
-    const bool tsallis = ota_head_regulariser(head)->thresholded, least = head->floor > 0.0,
+    const bool tsallis = head->regulariser->thresholded, least = head->floor > 0.0,
                wanted = balanced || least || tsallis;
     double total = 0.0;
     for (int64_t j = 0; j < state->pass.columns; j++) {
@@ -152,15 +152,11 @@ static bool search_by_flow(ota_coupled *state, bool *done) {
         }
     }
     const ota_feasible_problem problem = {
-        .n = state->pass.rows,
-        .m = columns,
+        .masses = {state->pass.rows, columns, head->mu, state->pass.column_lse, !balanced,
+                   head->mass_tolerance},
         .support = state->allowed,
-        .mu = head->mu,
-        .nu = state->pass.column_lse,
-        .capped = !balanced,
         .floor = head->floor,
         .floored = state->pass.columns,
-        .tolerance = head->mass_tolerance,
         .watch = {.interrupted = ota_interrupted, .settings = head->settings}};
     ota_feasible_counts counts = {0};
     const ota_status status =

@@ -675,7 +675,8 @@ static void NAME(test_keep)(void **state) {
             for (int64_t at = 0; at < got * width; at++)
                 gathered[at] = v[where[at / width] * width + at % width];
             for (int64_t w = 0; w < width; w++) row[w] = 0;
-            kernels->apply(kept, got, gathered, width, 1, got, width, row, width);
+            const ota_product sizes = {1, got, width, got, width, width};
+            kernels->apply(kept, gathered, &sizes, row);
             assert_true(NAME(same)(row, out, width));
             T *q = NAME(normals)(&all, &from, width, 1), *dot = NAME(room)(&all, count);
             kernels->dots(q, v, width, count, width, dot);
@@ -738,7 +739,8 @@ static void NAME(test_products)(void **state) {
                 }
                 for (int64_t w = 0; w < width; w++) out[r * width + w] = 1;
             }
-            kernels->apply(s, lds, k, width, rows, keys, width, out, width);
+            const ota_product sizes = {rows, keys, width, lds, width, width};
+            kernels->apply(s, k, &sizes, out);
             for (int64_t r = 0; r < rows; r++) {
                 for (int64_t w = 0; w < width; w++) {
                     long double exact = 1, size = 1;

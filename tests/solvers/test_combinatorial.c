@@ -667,13 +667,7 @@ static ota_status judge(int64_t n, int64_t m, const uint8_t *support, const doub
                         const double *nu, bool capped, uint8_t *usable,
                         ota_feasible_counts *counts) {
     void *work = work_of(ota_feasible_workspace(n, m));
-    ota_feasible_problem problem = {.n = n,
-                                    .m = m,
-                                    .support = support,
-                                    .mu = mu,
-                                    .nu = nu,
-                                    .capped = capped,
-                                    .tolerance = 1e-12};
+    ota_feasible_problem problem = {.masses = {n, m, mu, nu, capped, 1e-12}, .support = support};
     int32_t order[2 * SMALL + 1];
     const bool ordered = n <= SMALL && m <= SMALL;
     ota_status status = ota_feasible(&problem, usable, ordered ? order : NULL, counts, work);
@@ -904,7 +898,7 @@ static void cancelling_is_heard(void **state) {
                                .g = g};
     assert_int_equal(ota_transport_solve(&transport, work), OTA_CANCELLED);
     ota_feasible_problem feasible = {
-        .n = SIZE, .m = SIZE, .support = support, .mu = mu, .nu = mu, .watch = watch};
+        .masses = {SIZE, SIZE, mu, mu, false, 0.0}, .support = support, .watch = watch};
     ota_feasible_counts counts;
     assert_int_equal(ota_feasible(&feasible, NULL, NULL, &counts, work), OTA_CANCELLED);
     free(work);

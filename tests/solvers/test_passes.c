@@ -83,6 +83,7 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
                          .narrow = narrow,
                          .stride = STRIDE,
                          .tau = 0.7,
+                         .regulariser = ota_regulariser_of(OTA_SOFTMAX),
                          .order = 1.0,
                          .sink = -INFINITY,
                          .row_strength = INFINITY,
@@ -453,6 +454,7 @@ static void tsallis_columns(void **unused) {
     static const double column_orders[] = {1.25, 1.5, 2.0, 3.0};
     for (int k = 0; k < 24; k++) {
         bench *b = set_up((uint64_t)(200 + k), false, OTA_NEEDS_NEWTON);
+        b->head.regulariser = ota_regulariser_of(OTA_ENTMAX);
         const double order = b->head.order = column_orders[k % 4], power = 1.0 / (order - 1.0);
         const double t = k < 12 ? 0.7 : 0.02;
         const double rho = b->head.strength = k < 12 ? 1.2 : 0.9;

@@ -27,11 +27,16 @@ typedef struct request {
     double mu;
 } request;
 
+static const ota_regulariser_row *regulariser_of(double order) {
+    return ota_regulariser_of(order > 1.0 ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD);
+}
+
 static request draw_request(dice *d, int order, int k) {
     static const double masses[] = {1.0, 0.3, 2.5};
     request r = {.count = counts[k % COUNTS], .mu = masses[k % 3]};
     r.parameters =
         (ota_row_parameters){.kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+                             .regulariser = regulariser_of(orders[order]),
                              .order = orders[order],
                              .tau = k % 5 < 2 ? 0.4 : 1.5,
                              .sink = k % 4 < 2 ? -INFINITY : 0.8 * normal(d),
@@ -42,7 +47,7 @@ static request draw_request(dice *d, int order, int k) {
 /* The weight of one key by the definition, and what a weight says of its argument: y for p > 0. */
 static double weight_of(const ota_row_parameters *parameters, double lifted) {
     const double y = lifted / parameters->tau;
-    if (!(parameters->order > 1.0)) return exp(y);
+    if (!parameters->regulariser->thresholded) return exp(y);
     return y > 0.0 ? pow((parameters->order - 1.0) * y, 1.0 / (parameters->order - 1.0)) : 0.0;
 }
 

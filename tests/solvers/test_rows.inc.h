@@ -140,6 +140,7 @@ static void NAME(test_long_lists)(void **state) {
         const int64_t count = k % 3 == 0 ? LONG : 70 + k % 60;
         ota_row_parameters parameters = {
             .kernels = ota_kernels_choose(k % 2 == 0 ? "portable" : NULL),
+            .regulariser = regulariser_of(order),
             .order = order,
             .tau = size * (k % 5 == 0 ? 0.3 : 1.0),
             .sink = k % 7 == 0 ? height + size * normal(&d) : -INFINITY,
@@ -225,6 +226,7 @@ static void NAME(test_custom)(void **state) {
     for (int k = 0; k < 84; k++) {
         dice d = {.state = (uint64_t)(4000 + k)};
         request r = draw_request(&d, 0, k);
+        r.parameters.regulariser = ota_regulariser_of(OTA_CUSTOM);
         r.parameters.custom = &custom;
         NAME(row) x;
         NAME(draw)(&x, &d, r.count);
@@ -253,7 +255,7 @@ static void NAME(test_hard)(void **state) {
         const bool lifted = k >= 4;
         const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
         const ota_row_parameters parameters = {
-            ota_kernels_choose(NULL), 0.0, 1.0, sink, INFINITY, NULL};
+            ota_kernels_choose(NULL), regulariser_of(0.0), 0.0, 1.0, sink, INFINITY, NULL};
         const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
         T p[5];
         ota_row_found found;
@@ -318,6 +320,7 @@ static void NAME(test_used_up)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
         const ota_row_parameters parameters = {ota_kernels_choose(NULL),
+                                               regulariser_of(order < 0 ? 0.0 : orders[order]),
                                                order < 0 ? 0.0 : orders[order],
                                                1.0,
                                                -INFINITY,
@@ -350,6 +353,7 @@ static void NAME(test_edges)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
         ota_row_parameters parameters = {ota_kernels_choose(NULL),
+                                         regulariser_of(order < 0 ? 0.0 : orders[order]),
                                          order < 0 ? 0.0 : orders[order],
                                          1.0,
                                          -INFINITY,

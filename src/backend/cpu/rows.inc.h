@@ -327,14 +327,12 @@ static void hard_row(const ota_row_parameters *parameters, const real *s, const 
 
 void WORD(ota_row_solve)(const ota_row_parameters *parameters, const real *s, const real *h,
                          int64_t count, double mu, real *p, ota_row_found *found) {
-    if (parameters->custom != NULL)
-        custom_row(parameters, s, h, count, mu, p, found);
-    else if (parameters->order > 1.0)
-        entmax_row(parameters, s, h, count, mu, p, found);
-    else if (parameters->order > 0.0)
-        softmax_row(parameters, s, h, count, mu, p, found);
-    else
-        hard_row(parameters, s, h, count, mu, p, found);
+    switch (parameters->regulariser->kind) {
+    case OTA_SOFTMAX: softmax_row(parameters, s, h, count, mu, p, found); return;
+    case OTA_ENTMAX: entmax_row(parameters, s, h, count, mu, p, found); return;
+    case OTA_HARD: hard_row(parameters, s, h, count, mu, p, found); return;
+    case OTA_CUSTOM: custom_row(parameters, s, h, count, mu, p, found); return;
+    }
 }
 
 void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, const real *h,
@@ -347,7 +345,7 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
         fill(p, count, 0.0);
         return;
     }
-    if (parameters->order > 1.0) {
+    if (parameters->regulariser->thresholded) {
         const double k = (parameters->order - 1.0) / parameters->tau;
         const ota_powers_operands row = {.s = s,
                                          .h = h,
@@ -384,7 +382,7 @@ static double open_keys(const ota_row_parameters *parameters, const real *s, int
     *sink = 0.0;
     if (top <= -INFINITY) return INFINITY;
     const bool has_sink = parameters->sink > -INFINITY;
-    if (parameters->order > 1.0) {
+    if (parameters->regulariser->thresholded) {
         const double k = (parameters->order - 1.0) / parameters->tau,
                      power = 1.0 / (parameters->order - 1.0);
         threshold_search search = threshold_begin(mass, power, (double)count + 1.0);
@@ -478,7 +476,7 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
         found->infeasible = true;
         return;
     }
-    if (parameters->order <= 0.0) {
+    if (parameters->regulariser->kind == OTA_HARD) {
         online_hard(parameters, s, count, mu, remaining, p, scratch, found);
         return;
     }

@@ -21,11 +21,10 @@ static void multiply(double *p, int64_t count, double factor) {
     for (int64_t j = 0; j < count; j++) p[j] *= factor;
 }
 
-static void apply(const double *p, int64_t ldp, const double *v, int64_t ldv, int64_t rows,
-                  int64_t keys, int64_t width, double *out, int64_t ldo) {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t j = 0; j < keys; j++)
-            accumulate(v + j * ldv, width, p[r * ldp + j], out + r * ldo);
+static void apply(const double *p, const double *v, const ota_product *is, double *out) {
+    for (int64_t r = 0; r < is->rows; r++) {
+        for (int64_t j = 0; j < is->keys; j++)
+            accumulate(v + j * is->ldv, is->width, p[r * is->ldp + j], out + r * is->ldo);
     }
 }
 

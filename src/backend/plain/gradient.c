@@ -96,7 +96,7 @@ static double slope(const ota_row_parameters *rule, double s, double f, double p
     if (!(p > 0.0)) return 0.0;
     if (rule->custom != NULL)
         return rule->custom->slope(rule->custom->user, ota_custom_argument(s, f, rule->tau));
-    return rule->order > 1.0 ? pow(p, 2.0 - rule->order) : p;
+    return rule->regulariser->thresholded ? pow(p, 2.0 - rule->order) : p;
 }
 
 /* The row is bad where it could not be computed, or a key with weight has a value that is not finite. */
@@ -206,8 +206,9 @@ static void reverse_online(ota_backward_job *job) {
         space->a[i] = space->bad[i] ? NAN : mean_of(job, at->total, at->sum, 0.0);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < r->keys; j++) {
-            const bool first = space->shut[j] < 0 && at->s[j] > -INFINITY &&
-                               (job->parameters.order <= 1.0 || at->s[j] + space->f[i] > 0.0);
+            const bool first =
+                space->shut[j] < 0 && at->s[j] > -INFINITY &&
+                (!job->parameters.regulariser->thresholded || at->s[j] + space->f[i] > 0.0);
             if (space->shut[j] == i || first) space->b[j] = at->u[j] - space->a[i];
         }
     }
@@ -320,7 +321,7 @@ static void add_parameters(const ota_backward_job *job, int64_t i, double x, dou
     const double k = rule->order - 1.0;
     if (!(p > 0.0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) return;
     sums[OTA_SUM_TEMPERATURE] -= g * (x + job->space->f[i]) / rule->tau;
-    if (k > 0.0 && rule->custom == NULL)
+    if (rule->regulariser->kind == OTA_ENTMAX)
         sums[OTA_SUM_ORDER] += g * rule->tau * pow(p, k) * (1.0 - k * log(p)) / (k * k);
 }
 

@@ -80,7 +80,7 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
     const int64_t batch = place->batch, head = place->number;
     const int64_t key_head = head / (r->heads / r->key_heads);
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
-    const bool entropy = r->order > 0.0 && !(r->order > 1.0);
+    const bool entropy = ota_regulariser_of(r->problem.regulariser)->exponential;
     const bool has_out = ota_array_present(&a->out);
     const bool wrong = found->nonfinite || (has_out && meets_nonfinite(place, key_head, p));
     ota_head_status *status = place->status;

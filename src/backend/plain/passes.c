@@ -37,8 +37,11 @@ double ota_plain_column_lse(const double *s, int64_t stride, int64_t rows, const
 static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_are) {
     ota_head *head = passes->head;
     const double rho = head->row_strength;
-    const ota_row_parameters row = {
-        .order = head->order, .tau = t, .sink = head->sink, .row_strength = rho};
+    const ota_row_parameters row = {.regulariser = head->regulariser,
+                                    .order = head->order,
+                                    .tau = t,
+                                    .sink = head->sink,
+                                    .row_strength = rho};
     double *p = passes->scratch;
     memcpy(passes->potential, head->g, (size_t)passes->columns * sizeof *head->g);
     for (int64_t j = 0; j < passes->columns; j++) passes->column[j] = 0.0;
@@ -68,7 +71,7 @@ void ota_plain_row_pass(ota_passes *passes, double t, double omega) {
     memcpy(passes->old_f, head->f, (size_t)passes->rows * sizeof *passes->old_f);
     solve_rows(passes, t, omega, false);
     passes->temperature = t;
-    if (!(head->order > 1.0)) {
+    if (!head->regulariser->thresholded) {
         ota_plain_column_pass(passes, t);
         return;
     }

@@ -245,16 +245,15 @@ static void solve_hard(const ota_row_parameters *row, double top, int64_t count,
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
                          int64_t count, double mu, double *p, ota_row_found *found) {
     const double top = lift(row, s, h, count, p);
-    const bool softmax = row->custom == NULL && row->order > 0.0 && !(row->order > 1.0);
-    const bool hard = row->custom == NULL && !(row->order > 0.0);
+    const ota_regulariser kind = row->regulariser->kind;
     if (is_settled(top, mu, count, p, found)) return;
-    if (softmax)
+    if (kind == OTA_SOFTMAX)
         solve_softmax(row, top, count, mu, p, found);
-    else if (hard)
+    else if (kind == OTA_HARD)
         solve_hard(row, top, count, mu, p, found);
     else if (!(mu > 0.0))
         fill(p, count, 0.0);
-    else if (row->custom != NULL)
+    else if (kind == OTA_CUSTOM)
         solve_custom(row, top, count, mu, p, found);
     else
         solve_entmax(row, top, count, mu, p, found);
@@ -273,14 +272,14 @@ static double weight_at(const ota_row_parameters *row, double x, double f) {
 /* softmax p_j = e^((x_j + f) / tau) */
 void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const double *h,
                            int64_t count, double f, double *p, ota_row_found *found) {
-    const double top = lift(row, s, h, count, p), tau = row->tau, alpha = row->order;
+    const double top = lift(row, s, h, count, p), tau = row->tau;
     if (is_settled(top, 1.0, count, p, found)) return;
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);
         return;
     }
-    if (row->custom != NULL || alpha > 1.0) {
+    if (row->regulariser->thresholded) {
         for (int64_t j = 0; j < count; j++) p[j] = weight_at(row, p[j], f);
         found->sink = weight_at(row, row->sink, f);
         scale_weights(p, count, 1.0, found);

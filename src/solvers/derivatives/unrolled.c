@@ -130,8 +130,12 @@ static void rows_forward(void *context, int64_t chunk, int worker) {
     const pass_job *job = context;
     const ota_head *head = job->u->head;
     const ota_step *step = job->step;
-    const ota_row_parameters parameters = {head->kernels,      1.0, step->t, head->sink,
-                                           head->row_strength, NULL};
+    const ota_row_parameters parameters = {.kernels = head->kernels,
+                                           .regulariser = head->regulariser,
+                                           .order = head->order,
+                                           .tau = step->t,
+                                           .sink = head->sink,
+                                           .row_strength = head->row_strength};
     double *p = part(job->u->row_scratch, head, chunk);
     int64_t first, last;
     ota_adjoint_rows(head->rows, chunk, &first, &last);

@@ -125,8 +125,9 @@ static ota_status load_masses(transport_tree *tree, const ota_transport *problem
     if (problem->sink != -INFINITY) {
         tree->capacity[m] = problem->capped ? INFINITY : balance > 0.0 ? balance : 0.0;
     }
-    ota_status status = ota_units_of(n, tree->mass, m + 1, tree->capacity, problem->capped,
-                                     problem->tolerance, tree->supply, tree->demand, &tree->units);
+    const ota_masses masses = {
+        n, m + 1, tree->mass, tree->capacity, problem->capped, problem->tolerance};
+    ota_status status = ota_units_of(&masses, tree->supply, tree->demand, &tree->units);
     if (status != OTA_OK) return status;
     /* Without rows a unit is nothing, and any least sum too much. */
     for (int64_t j = 0; j < m && tree->least != NULL && tree->units.total == 0; j++) {

@@ -18,7 +18,8 @@ void apply_rows(const row_block *b, int64_t low, int64_t high, const real *p, in
         int64_t ld;
         const real *v =
             strip_of(values, b->batch, key_head_of(b), at, count, b->worker->strip, &ld);
-        KERNELS(device)->apply(p + (at - low), stride, v, ld, rows, count, width, out, width);
+        const ota_product sizes = {rows, count, width, stride, ld, width};
+        KERNELS(device)->apply(p + (at - low), v, &sizes, out);
     }
 }
 
@@ -52,10 +53,11 @@ static void apply_weights(const row_block *b, const real *p, int64_t stride, int
                           real *out) {
     const ota_device *device = b->w->device;
     const int64_t m = device->key_count, width = device->values_width;
+    const ota_product sizes = {rows, m, width, stride, width, width};
     if (ota_device_is_in_place(device))
         apply_rows(b, 0, m, p, stride, rows, out);
     else
-        KERNELS(device)->apply(p, stride, b->packed->values, width, rows, m, width, out, width);
+        KERNELS(device)->apply(p, b->packed->values, &sizes, out);
 }
 
 real *coupling_in_place(const cpu_run *w, int64_t batch, int64_t head, int64_t first) {

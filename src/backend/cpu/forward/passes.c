@@ -292,7 +292,7 @@ static void rows_pass(ota_passes *state, double t, double omega) {
             const double g = ota_rounded(state, j);
             state->column_lse[j] = g > -INFINITY ? log(state->column_lse[j]) - g / t : -INFINITY;
         }
-    } else if (!levels_from_sums(state, t) && ota_head_regulariser(state->head)->exponential) {
+    } else if (!levels_from_sums(state, t) && state->head->regulariser->exponential) {
         ota_cpu_column_pass(state, t);
     }
 }

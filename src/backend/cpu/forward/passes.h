@@ -28,6 +28,7 @@ static inline const double *ota_row_at_f64(const void *matrix, int64_t stride, i
 /* The rule of rows at temperature t. */
 static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
     return (ota_row_parameters){.kernels = head->kernels,
+                                .regulariser = head->regulariser,
                                 .order = head->order,
                                 .tau = t,
                                 .sink = head->sink,

@@ -64,8 +64,9 @@ void reverse_online(ota_backward_job *job) {
             bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, w->slope);
         space->row_mass[index * r->queries + i] = space->a[i];
         for (int64_t j = 0; j < m; j++) {
-            const bool first = space->shut[j] < 0 && s[j] > (real)-INFINITY &&
-                               (job->parameters.order <= 1.0 || (double)s[j] + space->f[i] > 0.0);
+            const bool first =
+                space->shut[j] < 0 && s[j] > (real)-INFINITY &&
+                (!job->parameters.regulariser->thresholded || (double)s[j] + space->f[i] > 0.0);
             if (space->shut[j] != i && !first) continue;
             space->b[j] = (double)u[j] - space->a[i];
             ((real *)space->own->advantage)[j] = (real)space->b[j];
@@ -104,7 +105,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double sink = sink_slope(job, i, &rest);
     const double sum = KERNELS(device)->slope_sums(slope, u, m, &total);
     carried = total;
-    if (r->order > 1.0 || job->parameters.custom != NULL)
+    if (job->parameters.regulariser->thresholded)
         (void)KERNELS(device)->slope_sums(p, u, m, &carried);
     space->dense[0][i] = total + sink;   /* den             */
     space->dense[1][i] = sum;            /* row_right       */

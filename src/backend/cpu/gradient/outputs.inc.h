@@ -106,20 +106,19 @@ static void row_parameters(const ota_backward_job *job, int64_t query, const rea
     ota_backward_space *space = job->space;
     const double tau = job->parameters.tau, order = job->parameters.order, f = space->f[query];
     const real *h = job->biased ? space->own->bias : NULL;
+    const bool entmax = job->parameters.regulariser->kind == OTA_ENTMAX;
     double *sums = space->row_sums + query * OTA_ROW_SUMS, rest, temperature = 0.0, by_order = 0.0;
     for (int64_t j = 0; j < job->device->resolved->keys; j++) {
         const double g = (double)gradient[j];
         if (!(p[j] > (real)0) || (!(g > 0.0) && !(g < 0.0) && !isnan(g))) continue;
         temperature -= g * ((double)s[j] + f + (h == NULL ? 0.0 : (double)h[j])) / tau;
-        if (order > 1.0 && job->parameters.custom == NULL)
-            by_order += g * tau * order_slope((double)p[j], order);
+        if (entmax) by_order += g * tau * order_slope((double)p[j], order);
     }
     const double w = sink_slope(job, query, &rest);
     if (w > 0.0) {
         const double g = -w * space->a[query] / tau;
         temperature -= g * (job->parameters.sink + f) / tau;
-        if (order > 1.0 && job->parameters.custom == NULL)
-            by_order += g * tau * order_slope(rest, order);
+        if (entmax) by_order += g * tau * order_slope(rest, order);
         sums[OTA_SUM_SINK] = g;
     }
     if (space->bad[query]) temperature = by_order = sums[OTA_SUM_SINK] = (double)NAN;
@@ -383,9 +382,14 @@ void rows_task(void *context, int64_t block, int worker) {
             slopes_block(job, &w, first, rows, block, solved);
         if (out != NULL) {
             memset(out, 0, (size_t)(rows * r->width) * sizeof *out);
-            KERNELS(device)->apply((const real *)w.upstream + low, stride,
-                                   (const real *)space->own->keys + low * r->width, r->width, rows,
-                                   high > low ? high - low : 0, r->width, out, r->width);
+            const ota_product sizes = {.rows = rows,
+                                       .keys = high > low ? high - low : 0,
+                                       .width = r->width,
+                                       .ldp = stride,
+                                       .ldv = r->width,
+                                       .ldo = r->width};
+            KERNELS(device)->apply((const real *)w.upstream + low,
+                                   (const real *)space->own->keys + low * r->width, &sizes, out);
         }
     }
     for (int64_t k = 0; job->mode == OTA_BACKWARD_FREE && k < rows; k++)

@@ -156,7 +156,7 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int6
         }
         return;
     }
-    if (job->parameters.order > 1.0) {
+    if (job->parameters.regulariser->thresholded) {
         const double k = (job->parameters.order - 1.0) / tau;
         const ota_powers_operands row = {.s = s,
                                          .h = h,
@@ -247,7 +247,7 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
         *weight = custom->weight(custom->user, at);
         return *weight > 0.0 ? custom->slope(custom->user, at) : 0.0;
     }
-    if (order > 1.0) {
+    if (job->parameters.regulariser->thresholded) {
         const double y = (order - 1.0) * x / job->parameters.tau;
         if (!(y > 0.0)) return 0.0;
         *weight = pow(y, 1.0 / (order - 1.0));
@@ -263,7 +263,8 @@ double sink_slope(const ota_backward_job *job, int64_t query, double *weight) {
 bool uses_nonfinite(const ota_backward_job *job, const real *s, const real *p) {
     for (int64_t k = 0; k < packed_of(job)->nonfinite_count; k++) {
         const int64_t j = packed_of(job)->nonfinite_keys[k];
-        if (s[j] > (real)-INFINITY && (job->parameters.order <= 1.0 || p[j] > (real)0)) return true;
+        if (s[j] > (real)-INFINITY && (!job->parameters.regulariser->thresholded || p[j] > (real)0))
+            return true;
     }
     return false;
 }

@@ -143,8 +143,8 @@ void advantages(void *context, int64_t block, int worker) {
         pack_rows(&job->arrays->out, job->batch, job->head, first, rows, out, width);
     } else {
         memset(out, 0, (size_t)(rows * width) * sizeof *out);
-        KERNELS(device)->apply(w.weights, stride, packed_of(job)->values, width, rows, r->keys,
-                               width, out, width);
+        const ota_product sizes = {rows, r->keys, width, stride, width, width};
+        KERNELS(device)->apply(w.weights, packed_of(job)->values, &sizes, out);
     }
     for (int64_t k = 0; k < rows; k++) {
         const real *gradient = (const real *)w.gradients + k * width;

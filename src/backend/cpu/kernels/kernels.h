@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "backend/product.h"
 #include "base/integers.h"
 
 /* Sizes every level shares, so that packing and results do not depend on more than the level. */
@@ -189,9 +190,8 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
                          int64_t width, T *s, int64_t lds);                                                        \
         /* s[j] = q . k_j, keys k[j*ldk + w] as they lie */                                                        \
         void (*dots)(const T *q, const T *k, int64_t ldk, int64_t count, int64_t width, T *s);                     \
-        /* out[r*ldo + w] += sum_j p[r*ldp + j] v[j*ldv + w]; p = 0 still multiplies: v must be finite */          \
-        void (*apply)(const T *p, int64_t ldp, const T *v, int64_t ldv, int64_t rows,                              \
-                      int64_t keys, int64_t values_width, T *out, int64_t ldo);                                    \
+        /* out += p v; p = 0 still multiplies: v must be finite                            */                      \
+        void (*apply)(const T *p, const T *v, const ota_product *sizes, T *out);                                   \
         /* max_j (s_j + h_j); h may be NULL; -inf when empty; NaN if any is NaN */                                 \
         T (*maximum)(const T *s, const T *h, int64_t count);                                                       \
         /* min_j s_j over s_j > -inf, +inf when there is none, and how many are -inf */                            \

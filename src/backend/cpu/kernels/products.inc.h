@@ -55,23 +55,22 @@ static void products(const real *q, const real *packed_keys, int64_t rows, int64
 }
 
 /* Runs of 64 keys are added up over 1024 keys in a block of their own before they join `out`. */
-static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_t rows,
-                  int64_t keys, int64_t values_width, real *out, int64_t ldo) {
+static void apply(const real *p, const real *v, const ota_product *is, real *out) {
     enum { GROUP = 16 * RUN };
     real ones[OTA_ROW_BLOCK];
     real block[OTA_ROW_BLOCK * OTA_PANEL];
     for (int i = 0; i < OTA_ROW_BLOCK; i++) ones[i] = 1;
-    for (int64_t row = 0; row < rows; row += OTA_ROW_BLOCK) {
-        int64_t height = ota_int_min(OTA_ROW_BLOCK, rows - row);
-        for (int64_t w = 0; w < values_width; w += OTA_PANEL) {
-            int64_t columns = ota_int_min(OTA_PANEL, values_width - w);
-            for (int64_t group = 0; group < keys; group += GROUP) {
-                int64_t last = ota_int_min(group + GROUP, keys);
+    for (int64_t row = 0; row < is->rows; row += OTA_ROW_BLOCK) {
+        int64_t height = ota_int_min(OTA_ROW_BLOCK, is->rows - row);
+        for (int64_t w = 0; w < is->width; w += OTA_PANEL) {
+            int64_t columns = ota_int_min(OTA_PANEL, is->width - w);
+            for (int64_t group = 0; group < is->keys; group += GROUP) {
+                int64_t last = ota_int_min(group + GROUP, is->keys);
                 for (int64_t j = group; j < last; j += RUN) {
-                    tile_product(&(tile_operands){.a = p + row * ldp + j,
-                                                  .lda = ldp,
-                                                  .b = v + j * ldv + w,
-                                                  .ldb = ldv,
+                    tile_product(&(tile_operands){.a = p + row * is->ldp + j,
+                                                  .lda = is->ldp,
+                                                  .b = v + j * is->ldv + w,
+                                                  .ldb = is->ldv,
                                                   .rows = height,
                                                   .columns = columns,
                                                   .length = ota_int_min(RUN, last - j),
@@ -80,7 +79,7 @@ static void apply(const real *p, int64_t ldp, const real *v, int64_t ldv, int64_
                                                   .factor = j == group ? NULL : ones});
                 }
                 for (int64_t r = 0; r < height; r++) {
-                    real *to = out + (row + r) * ldo + w;
+                    real *to = out + (row + r) * is->ldo + w;
                     for (int64_t l = 0; l < columns; l++) to[l] += block[r * OTA_PANEL + l];
                 }
             }
