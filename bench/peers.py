@@ -422,7 +422,9 @@ def against_before(program: str, before: str, rows: list[Row], repeat: int, thre
         now, then = (min(side) for side in zip(*pairs, strict=True))
         median = statistics.median(b / a for a, b in pairs)
         shape = "x".join(map(str, row.shape))
-        print(f"{row.name:22} {shape:13} {now:10.3f} {then:10.3f} {then / now:5.2f}x {median:6.2f}x", flush=True)
+        print(
+            f"{row.name:22} {shape:13} {now:10.3f} {then:10.3f} {then / now:5.2f}x {median:6.2f}x", flush=True
+        )
 
 
 def machine() -> str:

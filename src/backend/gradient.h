@@ -12,6 +12,7 @@
 #define OTA_BACKEND_GRADIENT_H
 
 #include "backend.h"
+#include "terms/terms.h"
 
 enum { OTA_BACKWARD_PARTIALS = 4 };
 

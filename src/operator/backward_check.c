@@ -160,19 +160,13 @@ static void shape_of(const ota_plan *plan, int shape, int64_t want[4], bool one[
 
 ota_status ota_check_of_term(const ota_plan *plan, const ota_array *a, const char *noun, int t,
                              bool input, ota_error *error) {
-    static const char *const fields[] = {[OTA_TERM_DENSE] = "bias",
-                                         [OTA_TERM_ALIBI] = "alibi",
-                                         [OTA_TERM_RELATIVE] = "relative_bias",
-                                         [OTA_TERM_RELATIVE_INSIDE] = "relative_bias",
-                                         [OTA_TERM_SOFTCAP] = "softcap",
-                                         [OTA_TERM_SINK] = "sink"};
     const ota_resolved *r = &plan->resolved;
     const ota_term *term = t == r->term_count ? &r->sink : &r->terms[t];
     const bool none[4] = {false};
     int64_t shape[4] = {1, 1, 1, 1};
-    if (ota_array_present(&term->array) && term->kind != OTA_TERM_SOFTCAP)
+    if (ota_array_present(&term->array) && ota_term_form_of(term) != OTA_TERM_SATURATES)
         memcpy(shape, term->array.size, sizeof shape);
-    return check_one(a, noun, fields[term->kind], shape, none, input, error);
+    return check_one(a, noun, ota_term_of(term->kind)->name, shape, none, input, error);
 }
 
 ota_status ota_check_of_field(const ota_plan *plan, const ota_arrays *arrays, const ota_array *a,
@@ -274,16 +268,16 @@ static ota_status check_reserved(const ota_plan *plan, ota_error *error) {
         const ota_term_sum *sum = &plan->backward->terms[t];
         const int64_t *size = r->terms[t].array.size;
         int64_t count = 0, length = 0;
-        if (r->terms[t].kind == OTA_TERM_DENSE && !sum->direct) {
+        const ota_term_form form = ota_term_form_of(&r->terms[t]);
+        if (form == OTA_TERM_ADDS_PAIRS && !sum->direct) {
             count = size[0] * size[1] * size[2] * size[3];
             length = size[2] == 1 ? size[3] : 0;
-        } else if (r->terms[t].kind == OTA_TERM_DENSE) {
+        } else if (form == OTA_TERM_ADDS_PAIRS) {
             count = size[0] == r->batch && size[1] == r->heads && size[2] == r->queries &&
                             size[3] == r->keys
                         ? 0
                         : -1;
-        } else if (r->terms[t].kind == OTA_TERM_RELATIVE ||
-                   r->terms[t].kind == OTA_TERM_RELATIVE_INSIDE) {
+        } else if (form == OTA_TERM_ADDS_DIFFERENCES) {
             length = size[3];
             count = size[1] * size[3];
         }

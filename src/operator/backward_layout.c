@@ -31,13 +31,13 @@ static void take_term(ota_plan *plan, ota_term_sum *sum, const ota_term *term) {
     const ota_resolved *r = &plan->resolved;
     ota_arena *a = &plan->arena;
     *sum = (ota_term_sum){0};
-    if (term->kind == OTA_TERM_DENSE) {
+    if (ota_term_form_of(term) == OTA_TERM_ADDS_PAIRS) {
         const int64_t *size = term->array.size;
         sum->direct = size[0] == r->batch && size[1] == r->heads && size[2] == r->queries &&
                       size[3] == r->keys;
         sum->count = sum->direct ? 0 : size[0] * size[1] * size[2] * size[3];
         if (!sum->direct && size[2] == 1) sum->length = size[3];
-    } else if (term->kind == OTA_TERM_RELATIVE || term->kind == OTA_TERM_RELATIVE_INSIDE) {
+    } else if (ota_term_form_of(term) == OTA_TERM_ADDS_DIFFERENCES) {
         sum->length = term->array.size[3];
         sum->count = term->array.size[1] * sum->length;
     }

@@ -112,9 +112,10 @@ void ota_sums_write(ota_plan *plan, const ota_gradients *want) {
     for (int t = 0; t < r->term_count; t++) {
         const ota_array *to = ota_gradient_of_term(r, want, t);
         if (to == NULL) continue;
-        if (r->terms[t].kind == OTA_TERM_ALIBI)
+        const ota_term_form form = ota_term_form_of(&r->terms[t]);
+        if (form == OTA_TERM_FALLS)
             put_heads(to, s->alibi, r->heads);
-        else if (r->terms[t].kind == OTA_TERM_SOFTCAP)
+        else if (form == OTA_TERM_SATURATES)
             put_number(to, s->softcap);
         else if (!s->terms[t].direct)
             put_matrix(to, s->terms[t].sum);

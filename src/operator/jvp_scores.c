@@ -110,11 +110,11 @@ static void bend(const ota_tangent_job *job, int64_t query, const double *z, dou
     const ota_array *inside_along = NULL;
     double cap_along = 0.0;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) {
             softcap = &r->terms[t];
             cap_along = ota_tangent_number(ota_tangent_of_term(r, job->along, t), 0);
         }
-        if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
+        if (!ota_term_is_inside(&r->terms[t])) continue;
         inside = &r->terms[t];
         inside_along = ota_tangent_of_term(r, job->along, t);
     }
@@ -137,15 +137,15 @@ static void add_terms(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
     const int64_t batch = job->base.batch, head = job->base.head;
     for (int t = 0; t < r->term_count; t++) {
         const ota_array *a = ota_tangent_of_term(r, job->along, t);
-        if (a == NULL) continue;
-        const ota_term_kind kind = r->terms[t].kind;
-        const double slope = kind == OTA_TERM_ALIBI ? ota_tangent_number(a, head) : 0.0;
+        if (a == NULL || ota_term_is_inside(&r->terms[t])) continue;
+        const ota_term_form form = ota_term_form_of(&r->terms[t]);
+        const double slope = form == OTA_TERM_FALLS ? ota_tangent_number(a, head) : 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
-            if (kind == OTA_TERM_ALIBI)
+            if (form == OTA_TERM_FALLS)
                 along[j] -= slope * fabs((double)(query + r->offset - j));
-            else if (kind == OTA_TERM_RELATIVE)
+            else if (form == OTA_TERM_ADDS_DIFFERENCES)
                 along[j] += ota_array_get(a, 0, head, 0, query + r->keys - 1 - j);
-            else if (kind == OTA_TERM_DENSE)
+            else if (form == OTA_TERM_ADDS_PAIRS)
                 along[j] += ota_array_get(a, batch, head, query, j);
         }
     }

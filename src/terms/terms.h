@@ -31,6 +31,15 @@ typedef struct ota_term_row {
 /* terms.c; NULL: no such kind */
 const ota_term_row *ota_term_of(ota_term_kind kind);
 
+/* Of a term that has been checked. */
+static inline ota_term_form ota_term_form_of(const ota_term *term) {
+    return ota_term_of(term->kind)->form;
+}
+
+static inline bool ota_term_is_inside(const ota_term *term) {
+    return ota_term_of(term->kind)->inside;
+}
+
 /* The rows. */
 extern const ota_term_row ota_term_dense, ota_term_alibi, ota_term_relative,
     ota_term_relative_inside, ota_term_softcap, ota_term_sink;

@@ -283,12 +283,12 @@ static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j
     const ota_resolved *r = job->resolved;
     const ota_array *to = ota_gradient_of_term(r, job->want, t), *a = &r->terms[t].array;
     const ota_term_sum *sums = &job->space->terms[t];
-    const ota_term_kind kind = r->terms[t].kind;
-    if (to == NULL || kind == OTA_TERM_SOFTCAP) return;
-    if (kind == OTA_TERM_ALIBI)
+    const ota_term_form form = ota_term_form_of(&r->terms[t]);
+    if (to == NULL || form == OTA_TERM_SATURATES) return;
+    if (form == OTA_TERM_FALLS)
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_ALIBI] -=
             g * fabs((double)(i + r->offset - j));
-    else if (kind != OTA_TERM_DENSE) /* of differences */
+    else if (form == OTA_TERM_ADDS_DIFFERENCES)
         sums->partial[i - j + r->keys - 1] += g;
     else if (sums->direct)
         ota_array_set(to, job->batch, job->head, i, j, g);
@@ -303,9 +303,8 @@ static double through_terms(const ota_backward_job *job, int64_t i, int64_t j, d
     const ota_resolved *r = job->resolved;
     for (int t = r->term_count - 1; t >= 0; t--) {
         const ota_term *term = &r->terms[t];
-        const bool inside = term->kind == OTA_TERM_RELATIVE_INSIDE;
-        add_to_term(job, t, i, j, inside ? g * r->scale : g);
-        if (term->kind != OTA_TERM_SOFTCAP || !(g < 0.0 || g > 0.0)) continue;
+        add_to_term(job, t, i, j, ota_term_is_inside(term) ? g * r->scale : g);
+        if (ota_term_form_of(term) != OTA_TERM_SATURATES || !(g < 0.0 || g > 0.0)) continue;
         const double z = ota_plain_product(r, job->batch, job->head, i, j) / term->value;
         const double value = tanh(z), left = (1.0 - value) * (1.0 + value);
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_SOFTCAP] += g * (value - z * left);

@@ -12,6 +12,8 @@
  * The sink is one more key with x = sink. */
 #include "plain.h"
 
+#include "terms/terms.h"
+
 #include <math.h>
 
 /* ---- scores ------------------------------------------------------------------------------------- */
@@ -33,7 +35,7 @@ static double plus(double s, double addend) {
 
 /* The raw score with what is added before the scale. */
 static double scaled(const ota_resolved *r, int64_t h, int64_t difference, double s) {
-    const bool inside = r->term_count > 0 && r->terms[0].kind == OTA_TERM_RELATIVE_INSIDE;
+    const bool inside = r->term_count > 0 && ota_term_is_inside(&r->terms[0]);
     if (inside) s += ota_array_get(&r->terms[0].array, 0, h, 0, difference);
     return s * r->scale;
 }
@@ -48,15 +50,19 @@ static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int6
     double s = scaled(r, h, difference, raw);
     for (const ota_term *term = r->terms; term < r->terms + r->term_count; term++) {
         const ota_array *a = &term->array;
-        if (term->kind == OTA_TERM_SOFTCAP)
+        if (ota_term_is_inside(term)) continue;
+        switch (ota_term_form_of(term)) {
+        case OTA_TERM_SATURATES:
             s = s <= -INFINITY ? s : term->value * tanh(s / term->value);
-        else if (term->kind == OTA_TERM_ALIBI)
+            break;
+        case OTA_TERM_FALLS:
             s -= (ota_array_present(a) ? ota_array_get(a, 0, 0, 0, h) : term->value) *
                  fabs((double)away);
-        else if (term->kind == OTA_TERM_RELATIVE)
-            s += ota_array_get(a, 0, h, 0, difference);
-        else if (term->kind == OTA_TERM_DENSE)
-            s = plus(s, ota_array_get(a, b, h, i, j));
+            break;
+        case OTA_TERM_ADDS_DIFFERENCES: s += ota_array_get(a, 0, h, 0, difference); break;
+        case OTA_TERM_ADDS_PAIRS: s = plus(s, ota_array_get(a, b, h, i, j)); break;
+        case OTA_TERM_ADDS_KEY: break;
+        }
     }
     for (int k = 0; k < r->support_count; k++) {
         if (r->supports[k].kind == OTA_SUPPORT_ADDITIVE)

@@ -38,7 +38,8 @@ static void take_worker(ota_device *device, ota_backward_worker *w) {
     const size_t real = ota_device_real(device);
     const int64_t block = OTA_BLOCK_ROWS * strip_stride(device);
     bool softcap = false;
-    for (int t = 0; t < r->term_count; t++) softcap |= r->terms[t].kind == OTA_TERM_SOFTCAP;
+    for (int t = 0; t < r->term_count; t++)
+        softcap |= ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES;
     w->scores = ota_arena_take(a, (size_t)block, real);
     w->upstream = ota_arena_take(a, (size_t)block, real);
     w->weights = ota_arena_take(a, (size_t)block, real);
@@ -165,7 +166,8 @@ static bool may_list(const ota_backward_job *job) {
         if (ota_array_present(whole[k])) return false;
     }
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP || ota_gradient_of_term(r, want, t) != NULL)
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES ||
+            ota_gradient_of_term(r, want, t) != NULL)
             return false;
     }
     return ota_array_present(&want->out_grad) && device->values_width > 0;

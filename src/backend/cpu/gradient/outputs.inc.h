@@ -47,11 +47,11 @@ static void through_terms(const ota_backward_job *job, real *raw, int64_t query,
     const ota_term *inside = NULL, *softcap = NULL;
     int inside_at = 0, softcap_at = 0;
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP) {
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES) {
             softcap = &r->terms[t];
             softcap_at = t;
         }
-        if (r->terms[t].kind != OTA_TERM_RELATIVE_INSIDE) continue;
+        if (!ota_term_is_inside(&r->terms[t])) continue;
         inside = &r->terms[t];
         inside_at = t;
     }
@@ -79,19 +79,20 @@ static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chun
     for (int t = 0; t < r->term_count; t++) {
         const ota_term *term = &r->terms[t];
         const ota_term_sum *sums = &space->terms[t];
-        if (ota_gradient_of_term(r, job->want, t) == NULL) continue;
-        if (term->kind == OTA_TERM_ALIBI) {
+        const ota_term_form form = ota_term_form_of(term);
+        if (ota_gradient_of_term(r, job->want, t) == NULL || ota_term_is_inside(term)) continue;
+        if (form == OTA_TERM_FALLS) {
             double along = 0.0;
             for (int64_t j = 0; j < m; j++)
                 along -= (double)gradient[j] * fabs((double)(query + r->offset - j));
             space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = along;
-        } else if (term->kind == OTA_TERM_RELATIVE) {
+        } else if (form == OTA_TERM_ADDS_DIFFERENCES) {
             double *sum = sums->partial + chunk * sums->length + query + m - 1;
             for (int64_t j = 0; j < m; j++) sum[-j] += (double)gradient[j];
-        } else if (term->kind == OTA_TERM_DENSE && sums->direct) {
+        } else if (form == OTA_TERM_ADDS_PAIRS && sums->direct) {
             unpack_rows(ota_gradient_of_term(r, job->want, t), job->batch, job->head, query, 1,
                         gradient, m);
-        } else if (term->kind == OTA_TERM_DENSE) {
+        } else if (form == OTA_TERM_ADDS_PAIRS) {
             const bool own_row = term->array.size[2] != 1, own_key = term->array.size[3] != 1;
             double *to = own_row ? ota_term_slice(job, t) + query * term->array.size[3]
                                  : sums->partial + chunk * sums->length;

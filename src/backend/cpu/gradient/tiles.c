@@ -182,7 +182,8 @@ bool ota_tiles_fit(const ota_backward_job *job) {
         if (ota_array_present(others[k])) return false;
     }
     for (int t = 0; t < r->term_count; t++) {
-        if (r->terms[t].kind == OTA_TERM_SOFTCAP || ota_gradient_of_term(r, want, t) != NULL)
+        if (ota_term_form_of(&r->terms[t]) == OTA_TERM_SATURATES ||
+            ota_gradient_of_term(r, want, t) != NULL)
             return false;
     }
     return !r->has_sink || ota_gradient_of_term(r, want, r->term_count) == NULL;
