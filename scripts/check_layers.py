@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from pathlib import Path
+
+from planted import self_test
 
 # Folders of src/ and how high they stand; folders of the same height do not see each other.
 HEIGHTS = {
@@ -211,26 +212,9 @@ SOUND = {
 }
 
 
-def self_test() -> int:
-    failed = 0
-    for name, text, word in [("", "", ""), *PLANTS]:
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for path, content in {**SOUND, **({name: text} if name else {})}.items():
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / path).write_text(content, encoding="utf-8")
-            defects = check(root)
-            found = [defect for defect in defects if name in defect and word in defect]
-            if len(defects) != bool(name) or len(found) != bool(name):
-                failed += 1
-                print(f"planted {name or 'nothing'}: expected {word!r}, got {defects}")
-    print(f"layers self-test: {len(PLANTS) + 1 - failed} of {len(PLANTS) + 1} as expected")
-    return 1 if failed else 0
-
-
 def main() -> int:
     if sys.argv[1:] == ["--self-test"]:
-        return self_test()
+        return self_test("layers", check, SOUND, PLANTS)
     root = Path(sys.argv[-1] if len(sys.argv) > 1 else ".").resolve()
     includes_only = "--includes" in sys.argv
     defects = check_includes(root, find_files(root)) if includes_only else check(root)

@@ -18,11 +18,12 @@ import io
 import os
 import re
 import sys
-import tempfile
 import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from planted import self_test
 
 # Documents that tell what was: the names in them may be gone. Their links are checked.
 HISTORY = {"CHANGELOG.md", "docs/development/trials.md"}
@@ -240,51 +241,33 @@ SOUND = {
 }
 # A defect planted in a sound tree: file, what is added to it, and a word of the complaint it must cause.
 PLANTS = [
-    ("README.md", "[x](docs/gone.md)", "docs/gone.md, which does not exist"),
-    ("docs/guide.md", "[x](#no-such)", "#no-such, which has no such heading"),
-    ("README.md", "[x](docs/guide.md#look)", "#look, which has no such heading"),
-    ("CHANGELOG.md", "![x](gone.png)", "gone.png, which does not exist"),
-    ("README.md", "`gone.c`", "gone.c is no file or folder"),
-    ("README.md", "`wrong/rows.c`", "wrong/rows.c is no file or folder"),
-    ("README.md", "`engine/gone`", "engine/gone is no file or folder"),
-    ("README.md", "`gone_function(x)`", "gone_function is no name"),
-    ("README.md", "`gone/`", "gone/ is no file or folder"),
-    ("README.md", "`{rows,gone}.c`", "{rows,gone}.c is no file or folder"),
-    ("README.md", "`engine/gone*.inc.h`", "engine/gone*.inc.h is no file or folder"),
-    ("README.md", "`ota_gone(x)`", "ota_gone is no name"),
-    ("README.md", "```c\nota_gone();\n```", "ota_gone is no name"),
-    ("README.md", "`OTA_GONE_*`", "OTA_GONE_* is no name"),
-    ("README.md", "`--gone 3`", "--gone is no flag"),
-    ("README.md", "```sh\nbuild/otattn y \\\n  --gone\n```", "--gone is no flag"),
-    ("engine/rows.c", "/* as in gone.inc.h */", "gone.inc.h is no file or folder"),
+    ("README.md", "[x](docs/gone.md)\n", "docs/gone.md, which does not exist"),
+    ("docs/guide.md", "[x](#no-such)\n", "#no-such, which has no such heading"),
+    ("README.md", "[x](docs/guide.md#look)\n", "#look, which has no such heading"),
+    ("CHANGELOG.md", "![x](gone.png)\n", "gone.png, which does not exist"),
+    ("README.md", "`gone.c`\n", "gone.c is no file or folder"),
+    ("README.md", "`wrong/rows.c`\n", "wrong/rows.c is no file or folder"),
+    ("README.md", "`engine/gone`\n", "engine/gone is no file or folder"),
+    ("README.md", "`gone_function(x)`\n", "gone_function is no name"),
+    ("README.md", "`gone/`\n", "gone/ is no file or folder"),
+    ("README.md", "`{rows,gone}.c`\n", "{rows,gone}.c is no file or folder"),
+    ("README.md", "`engine/gone*.inc.h`\n", "engine/gone*.inc.h is no file or folder"),
+    ("README.md", "`ota_gone(x)`\n", "ota_gone is no name"),
+    ("README.md", "```c\nota_gone();\n```\n", "ota_gone is no name"),
+    ("README.md", "`OTA_GONE_*`\n", "OTA_GONE_* is no name"),
+    ("README.md", "`--gone 3`\n", "--gone is no flag"),
+    ("README.md", "```sh\nbuild/otattn y \\\n  --gone\n```\n", "--gone is no flag"),
+    ("engine/rows.c", "/* as in gone.inc.h */\n", "gone.inc.h is no file or folder"),
     ("engine/rows.h", '// "x" engine/gone', "engine/gone is no file or folder"),
-    ("engine/rows.h", "/* ota_gone */", "ota_gone is no name"),
-    ("tool.py", "# gone.py", "gone.py is no file or folder"),
-    ("dev", "# docs/gone.md", "docs/gone.md is no file or folder"),
+    ("engine/rows.h", "/* ota_gone */\n", "ota_gone is no name"),
+    ("tool.py", "# gone.py\n", "gone.py is no file or folder"),
+    ("dev", "# docs/gone.md\n", "docs/gone.md is no file or folder"),
 ]
-
-
-def self_test() -> int:
-    failed = 0
-    for name, addition, word in [("", "", ""), *PLANTS]:
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for path, content in SOUND.items():
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / path).write_text(
-                    content + (addition + "\n" if path == name else ""), encoding="utf-8"
-                )
-            defects = check(root)
-            if len(defects) != bool(name) or not all(name in d and word in d for d in defects):
-                failed += 1
-                print(f"planted {addition or 'nothing'}: expected {word!r}, got {defects}")
-    print(f"references self-test: {len(PLANTS) + 1 - failed} of {len(PLANTS) + 1} as expected")
-    return 1 if failed else 0
 
 
 def main() -> int:
     if sys.argv[1:] == ["--self-test"]:
-        return self_test()
+        return self_test("references", check, SOUND, PLANTS)
     defects = check(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve())
     print("\n".join(defects) if defects else "references: every file, flag, function and anchor exists")
     return 1 if defects else 0

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
+
+from planted import self_test
 
 MOST_LINES, MOST_FILES, MOST_PARAMETERS = 600, 27, 8
 FOLDERS = ("src", "program", "statements", "analysis", "models", "bench")
@@ -88,25 +89,9 @@ SOUND = {
 }
 
 
-def self_test() -> int:
-    failed = 0
-    for name, text, word in [("", "", ""), *PLANTS]:
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for path, content in {**SOUND, **({name: text} if name else {})}.items():
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / path).write_text(content, encoding="utf-8")
-            defects = check(root)
-            if len(defects) != bool(name) or not all(word in defect for defect in defects):
-                failed += 1
-                print(f"planted {name or 'nothing'}: expected {word!r}, got {defects}")
-    print(f"sizes self-test: {len(PLANTS) + 1 - failed} of {len(PLANTS) + 1} as expected")
-    return 1 if failed else 0
-
-
 def main() -> int:
     if sys.argv[1:] == ["--self-test"]:
-        return self_test()
+        return self_test("sizes", check, SOUND, PLANTS)
     defects = check(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve())
     print("\n".join(defects) if defects else "sizes: every file, folder and function is within the plan")
     return 1 if defects else 0
