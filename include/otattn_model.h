@@ -145,7 +145,16 @@ typedef struct ota_model_run {
        with exits. */
     const float *residual;
     int64_t start_layer;
+    /* [batch, count], or NULL: a token stops once its likeliest next token was this one behind
+       `exit_transitions` blocks in a row, whatever its probability; not together with `exit_threshold`.
+       With the predictions of the whole run: an oracle, which shows what a threshold leaves unused. [TOT-119] */
+    const int64_t *exit_targets;
 } ota_model_run;
+
+/* Do tokens of this run stop early? */
+static inline int ota_model_run_exits(const ota_model_run *run) {
+    return run->exit_threshold > 0 || run->exit_targets != NULL;
+}
 
 OTA_API ota_status ota_session_run(ota_session *session, const ota_model_run *run,
                                    ota_error *error);

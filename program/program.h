@@ -389,8 +389,14 @@ int tool_with_model(tool_context *context, tool_model_use *use);
  * passed on. `cache` 0: none. */
 int tool_session_open(tool_context *context, const ota_model *model, int64_t batch, int64_t tokens,
                       int64_t cache, ota_session **session);
-/* --exit THETA,K [TOT-119]: 0 and 0 where it was not given. */
-int tool_read_exit(tool_context *context, double *threshold, int64_t *transitions);
+/* --exit THETA,K or oracle,K [TOT-119]. */
+typedef struct tool_exit {
+    double threshold; /* 0: not given, or the oracle */
+    int64_t transitions;
+    bool oracle; /* a token stops once it predicts what the whole run predicts */
+} tool_exit;
+static inline bool tool_exits(const tool_exit *is) { return is->oracle || is->threshold > 0; }
+int tool_read_exit(tool_context *context, tool_exit *found);
 /* The tokenizer of what the first operand names; NULL in *tokenizer is a failure. */
 int tool_tokenizer_open(tool_context *context, ota_tokenizer **tokenizer);
 

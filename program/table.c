@@ -389,8 +389,8 @@ const tool_flag tool_flags[] = {
          "N", .standard = "the context: no overlap"),
     FLAG(text, "exit", exit, PERPLEXITY | GENERATE, TEXTS,
          "a token stops at the layer where its largest probability has been above THETA for K (1) "
-         "layers",
-         "THETA[,K]"),
+         "layers; with `oracle`, where it has predicted what the whole model predicts",
+         "THETA[,K]|oracle[,K]"),
     FLAG(text, "prompt", prompt, GENERATE, TEXTS, "what to continue", "TEXT",
          .standard = "the operand, else standard input"),
     FLAG(natural, "tokens", tokens, GENERATE, TEXTS, "how many tokens to add", "N", .letter = 'n',

@@ -2,7 +2,8 @@
  *
  *     p_max = 1 / sum_w exp(logit_w - max logit) > threshold
  *
- * has held behind as many blocks in a row as the run sets. Its state [width] is kept: layers that it does not
+ * has held behind as many blocks in a row as the run sets; or, where the run gives targets, behind the block where its
+ * likeliest token has been its target. Its state [width] is kept: layers that it does not
  * reach make its key and value from it, so what other tokens see is what a run token by token shows them. */
 #include <math.h>
 #include <stdlib.h>
@@ -47,12 +48,14 @@ void ota_session_free_exits(ota_session *s) {
     s->exits = (ota_exits){0};
 }
 
-static double largest_probability(const float *logits, int64_t count) {
-    float most = logits[0];
-    for (int64_t k = 1; k < count; k++) most = logits[k] > most ? logits[k] : most;
+/* Would token `row` of the run stop behind one such block? */
+static bool is_settled(const ota_model_run *run, int64_t row, const float *logits, int64_t count) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < count; k++) best = logits[k] > logits[best] ? k : best;
+    if (run->exit_targets != NULL) return best == run->exit_targets[row];
     double sum = 0;
-    for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - most);
-    return 1 / sum;
+    for (int64_t k = 0; k < count; k++) sum += (double)expf(logits[k] - logits[best]);
+    return 1 / sum > run->exit_threshold;
 }
 
 /* Tokens `rows` of the run, whose states stand one behind another in `spare`. */
@@ -63,9 +66,9 @@ static ota_status judge(ota_session *s, const int64_t *rows, int64_t count, int6
     const int64_t wanted = s->run->exit_transitions > 1 ? s->run->exit_transitions : 1;
     const ota_status status = ota_session_logits(s, s->spare, count, 1, e->logits, s->error);
     for (int64_t k = 0; status == OTA_OK && k < count; k++) {
-        const double most = largest_probability(e->logits + k * words, words);
         const int64_t row = rows[k];
-        e->streak[row] = most > s->run->exit_threshold ? e->streak[row] + 1 : 0;
+        const bool settled = is_settled(s->run, row, e->logits + k * words, words);
+        e->streak[row] = settled ? e->streak[row] + 1 : 0;
         if (e->streak[row] < wanted) continue;
         memcpy(e->states + row * width, s->x + row * width, (size_t)width * sizeof *s->x);
         e->layers[row] = layer + 1;

@@ -288,7 +288,7 @@ static ota_status pass_block(ota_session *s, int64_t layer) {
 }
 
 static ota_status run_blocks(ota_session *s) {
-    const bool exits = s->run->exit_threshold > 0;
+    const bool exits = ota_model_run_exits(s->run);
     ota_status status = OTA_OK;
     if (exits) status = ota_session_exits_begin(s);
     for (int64_t layer = s->run->start_layer; status == OTA_OK && layer < s->model->config.layers;
@@ -340,7 +340,7 @@ static ota_status check_start(const ota_session *s, const ota_model_run *run, ot
     if (run->residual == NULL && run->start_layer > 0)
         return ota_refuse(error, OTA_EINVAL, "start_layer is %lld, and residual is NULL",
                           (long long)run->start_layer);
-    if (run->residual != NULL && (s->options.cache > 0 || run->exit_threshold > 0))
+    if (run->residual != NULL && (s->options.cache > 0 || ota_model_run_exits(run)))
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "a run from a residual stream has neither a cache nor exits");
     return OTA_OK;
@@ -363,10 +363,13 @@ static ota_status check_run(const ota_session *s, const ota_model_run *run, ota_
                           (long long)run->first, (long long)s->cached, (long long)s->options.cache);
     if (s->options.cache > 0 && run->lengths != NULL)
         return ota_refuse(error, OTA_UNSUPPORTED, "a cache holds sequences of one length only");
-    if (run->exit_threshold > 0 && run->capture != NULL)
+    if (run->exit_threshold > 0 && run->exit_targets != NULL)
+        return ota_refuse(error, OTA_EINVAL,
+                          "the run has an exit_threshold and exit_targets; leave one out");
+    if (ota_model_run_exits(run) && run->capture != NULL)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "captures are of whole runs, not of tokens that stop early");
-    if (run->exit_threshold > 0 && s->model->head == OTA_HEAD_ABSENT)
+    if (ota_model_run_exits(run) && s->model->head == OTA_HEAD_ABSENT)
         return ota_refuse(error, OTA_UNSUPPORTED,
                           "tokens stop by their logits, and the checkpoint has no head");
     const ota_status status = check_start(s, run, error);

@@ -21,8 +21,8 @@ typedef struct generation {
     float *states, *logits;
     const ota_tokenizer *tokenizer; /* NULL: ids are printed */
     uint64_t seed;
-    double threshold; /* of --exit; 0: none */
-    int64_t transitions, model_layers, layers_used;
+    tool_exit exit;
+    int64_t model_layers, layers_used;
     int64_t *layers; /* [prompt_count] that each token of a step went through */
     double prefill_seconds, decode_seconds;
 } generation;
@@ -89,8 +89,8 @@ static int step(generation *g, const int64_t *ids, int64_t first, int64_t count)
                                .count = count,
                                .first = first,
                                .states = g->states,
-                               .exit_threshold = g->threshold,
-                               .exit_transitions = g->transitions,
+                               .exit_threshold = g->exit.threshold,
+                               .exit_transitions = g->exit.transitions,
                                .layers = g->layers};
     ota_status status = ota_session_run(g->session, &run, &error);
     if (status >= 0)
@@ -131,8 +131,9 @@ static json_t *ids_json(const int64_t *ids, int64_t count) {
 
 /* On stderr: standard output holds the text and nothing else. */
 static void print_exit(const generation *g) {
-    (void)fprintf(stderr, "exit %g, %" PRId64 ": %.2f of %" PRId64 " layers used\n", g->threshold,
-                  g->transitions, (double)g->layers_used / (double)g->made, g->model_layers);
+    (void)fprintf(stderr, "exit %g, %" PRId64 ": %.2f of %" PRId64 " layers used\n",
+                  g->exit.threshold, g->exit.transitions, (double)g->layers_used / (double)g->made,
+                  g->model_layers);
 }
 
 static int print_result(const generation *g) {
@@ -147,17 +148,17 @@ static int print_result(const generation *g) {
         if (g->tokenizer != NULL && decode(g, g->ids, g->made, &text, &size) == 0)
             (void)json_object_set_new(object, "text", json_stringn(text, (size_t)size));
         free(text);
-        if (g->threshold > 0)
+        if (tool_exits(&g->exit))
             (void)json_object_set_new(
                 object, "exit",
-                json_pack("{s:o, s:I, s:I, s:o}", "threshold", tool_json_real(g->threshold),
-                          "transitions", (json_int_t)g->transitions, "layers",
+                json_pack("{s:o, s:I, s:I, s:o}", "threshold", tool_json_real(g->exit.threshold),
+                          "transitions", (json_int_t)g->exit.transitions, "layers",
                           (json_int_t)g->model_layers, "layers_used",
                           tool_json_real((double)g->layers_used / (double)g->made)));
         (void)json_object_set(object, "warnings", g->context->warnings);
         return tool_print_json(stdout, object);
     }
-    if (g->threshold > 0) print_exit(g);
+    if (tool_exits(&g->exit)) print_exit(g);
     if (g->tokenizer != NULL) {
         (void)putchar('\n');
         return 0;
@@ -199,7 +200,10 @@ static int generate(tool_context *context, const ota_model *model, const ota_mod
     g->tokenizer = tokens.tokenizer;
     g->model_layers = facts->layers;
     if (code == 0) code = read_sizes(g, facts, tokens.batch);
-    if (code == 0) code = tool_read_exit(g->context, &g->threshold, &g->transitions);
+    if (code == 0) code = tool_read_exit(g->context, &g->exit);
+    if (code == 0 && g->exit.oracle)
+        code = tool_refuse_flag(g->context, "exit", "give a threshold, or measure with perplexity",
+                                "--exit oracle needs the end of a text that is not written yet");
     if (code == 0)
         code = tool_session_open(g->context, model, 1, g->prompt_count, g->prompt_count + g->wanted,
                                  &g->session);

@@ -104,20 +104,29 @@ int tool_session_open(tool_context *context, const ota_model *model, int64_t bat
     return 0;
 }
 
-int tool_read_exit(tool_context *context, double *threshold, int64_t *transitions) {
+int tool_read_exit(tool_context *context, tool_exit *found) {
+    static const char oracle[] = "oracle";
     double values[2] = {0, 1};
     const char *text = context->settings.exit;
-    const int count = text != NULL ? tool_numbers(text, values, 2) : 0;
-    *threshold = 0;
-    *transitions = 0;
+    *found = (tool_exit){0};
     if (text == NULL) return 0;
+    found->oracle = strncmp(text, oracle, sizeof oracle - 1) == 0;
+    const char *rest = found->oracle ? text + sizeof oracle - 1 : text;
+    int count;
+    if (!found->oracle) {
+        count = tool_numbers(text, values, 2);
+    } else {
+        values[0] = 1;
+        count = *rest == '\0' ? 1 : *rest == ',' ? tool_numbers(rest + 1, values + 1, 1) : 0;
+    }
     if (count < 1 || !(values[0] > 0 && values[0] <= 1) || !(values[1] >= 1 && values[1] < 1e9) ||
         (double)(int64_t)values[1] < values[1])
         return tool_refuse_flag(context, "exit",
-                                "write --exit THETA,K: a probability, and a whole number of layers",
+                                "write --exit THETA,K: a probability, or the word oracle, and a "
+                                "whole number of layers",
                                 "--exit '%.80s' is no threshold and number of transitions", text);
-    *threshold = values[0];
-    *transitions = (int64_t)values[1];
+    found->threshold = found->oracle ? 0 : values[0];
+    found->transitions = (int64_t)values[1];
     return 0;
 }
 

@@ -4,7 +4,7 @@
  *
  * Windows of `context` tokens start `stride` apart; each predicts the tokens that no window before it
  * has predicted, all but its first. Bits per byte count the bytes of predicted tokens only. With --exit
- * every window runs twice, with tokens that stop early and without, to say what stopping costs. */
+ * every window runs twice, without and with tokens that stop early, to say what stopping costs. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,10 +19,11 @@ enum { ROWS = 32 }; /* of logits at a time */
 
 /* The same tokens by whole runs. */
 typedef struct exit_score {
-    double threshold; /* 0: no --exit */
-    int64_t transitions, model_layers;
-    float *states;   /* [window, width] */
-    int64_t *layers; /* [window] that each token went through */
+    tool_exit rule;
+    int64_t model_layers;
+    float *states;    /* [window, width] */
+    int64_t *layers;  /* [window] that each token went through */
+    int64_t *targets; /* [window] what each token predicts */
     double sum;
     int64_t layers_used, agreed;
 } exit_score;
@@ -79,11 +80,11 @@ static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
     for (int64_t t = first; t + 1 < last; t += ROWS) {
         const int64_t rows = last - 1 - t < ROWS ? last - 1 - t : ROWS, at = t - begin;
         int code = predict_rows(s, s->states + at * s->width, s->ids + t + 1, rows, best, &s->sum);
-        if (code == 0 && s->exit.threshold > 0)
+        if (code == 0 && tool_exits(&s->exit.rule))
             code = predict_rows(s, s->exit.states + at * s->width, s->ids + t + 1, rows, whole,
                                 &s->exit.sum);
         if (code != 0) return code;
-        for (int64_t k = 0; s->exit.threshold > 0 && k < rows; k++) {
+        for (int64_t k = 0; tool_exits(&s->exit.rule) && k < rows; k++) {
             s->exit.layers_used += s->exit.layers[at + k];
             s->exit.agreed += best[k] == whole[k];
         }
@@ -92,23 +93,38 @@ static int predict(score *s, int64_t begin, int64_t first, int64_t last) {
     return s->tokenizer != NULL ? count_bytes(s, first + 1, last) : 0;
 }
 
-static int run_window(score *s, int64_t begin, int64_t end) {
+/* What the whole run predicts behind every token of the window. */
+static int find_targets(score *s, int64_t count) {
     ota_error error = {0};
-    ota_model_run run = {.size = sizeof run,
-                         .ids = s->ids + begin,
-                         .batch = 1,
-                         .count = end - begin,
-                         .states = s->states,
-                         .exit_threshold = s->exit.threshold,
-                         .exit_transitions = s->exit.transitions,
-                         .layers = s->exit.layers};
-    ota_status status = ota_session_run(s->session, &run, &error);
-    if (status >= 0 && s->exit.threshold > 0) {
-        run.states = s->exit.states;
-        run.exit_threshold = 0;
-        run.layers = NULL;
-        status = ota_session_run(s->session, &run, &error);
+    for (int64_t t = 0; t < count; t += ROWS) {
+        const int64_t rows = ota_int_min(ROWS, count - t);
+        const ota_status status = ota_session_logits(s->session, s->exit.states + t * s->width,
+                                                     rows, 0, s->logits, &error);
+        if (status < 0) return tool_fail_status(s->context, status, &error);
+        for (int64_t k = 0; k < rows; k++)
+            (void)nll_of(s->logits + k * s->vocabulary, s->vocabulary, 0, &s->exit.targets[t + k]);
     }
+    return 0;
+}
+
+static int run_window(score *s, int64_t begin, int64_t end) {
+    const tool_exit *rule = &s->exit.rule;
+    ota_error error = {0};
+    ota_model_run run = {
+        .size = sizeof run, .ids = s->ids + begin, .batch = 1, .count = end - begin};
+    ota_status status = OTA_OK;
+    if (tool_exits(rule)) {
+        run.states = s->exit.states;
+        status = ota_session_run(s->session, &run, &error);
+        const int code = status >= 0 && rule->oracle ? find_targets(s, run.count) : 0;
+        if (code != 0) return code;
+        run.exit_threshold = rule->threshold;
+        run.exit_transitions = rule->transitions;
+        run.exit_targets = rule->oracle ? s->exit.targets : NULL;
+        run.layers = s->exit.layers;
+    }
+    run.states = s->states;
+    if (status >= 0) status = ota_session_run(s->session, &run, &error);
     return status < 0 ? tool_fail_status(s->context, status, &error) : 0;
 }
 
@@ -153,9 +169,11 @@ static int read_sizes(score *s, int64_t positions) {
 static json_t *exit_json(const score *s, double nll) {
     const exit_score *e = &s->exit;
     const double count = (double)s->predicted, layers = (double)e->layers_used / count;
-    return json_pack("{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "threshold",
-                     tool_json_real(e->threshold), "transitions", (json_int_t)e->transitions,
-                     "layers", (json_int_t)e->model_layers, "layers_used", tool_json_real(layers),
+    return json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "rule",
+                     e->rule.oracle ? "oracle" : "threshold", "threshold",
+                     e->rule.oracle ? json_null() : tool_json_real(e->rule.threshold),
+                     "transitions", (json_int_t)e->rule.transitions, "layers",
+                     (json_int_t)e->model_layers, "layers_used", tool_json_real(layers),
                      "layers_saved", tool_json_real(1 - layers / (double)e->model_layers),
                      "agreement", tool_json_real((double)e->agreed / count), "nll_whole",
                      tool_json_real(e->sum / count), "nll_change",
@@ -165,9 +183,11 @@ static json_t *exit_json(const score *s, double nll) {
 static void print_exit(const score *s, double nll) {
     const exit_score *e = &s->exit;
     const double count = (double)s->predicted;
-    (void)printf("exit %g, %" PRId64 ": %.2f of %" PRId64
+    char rule[32] = "oracle";
+    if (!e->rule.oracle) (void)snprintf(rule, sizeof rule, "%g", e->rule.threshold);
+    (void)printf("exit %s, %" PRId64 ": %.2f of %" PRId64
                  " layers used, top-1 of whole runs kept by %.2f %%, nll %+.6f\n",
-                 e->threshold, e->transitions, (double)e->layers_used / count, e->model_layers,
+                 rule, e->rule.transitions, (double)e->layers_used / count, e->model_layers,
                  100 * (double)e->agreed / count, nll - e->sum / count);
 }
 
@@ -178,7 +198,7 @@ static int print_result(const score *s, const char *head) {
         (void)printf("perplexity %.4f per token (nll %.6f), %" PRId64 " tokens in %" PRId64
                      " windows of %" PRId64 ", stride %" PRId64 "\n",
                      exp(nll), nll, s->predicted, s->windows, s->window, s->stride);
-        if (s->exit.threshold > 0) print_exit(s, nll);
+        if (tool_exits(&s->exit.rule)) print_exit(s, nll);
         if (s->bytes > 0) (void)printf("%.4f bits per byte\n", bits);
         return 0;
     }
@@ -188,7 +208,7 @@ static int print_result(const score *s, const char *head) {
                   tool_json_real(exp(nll)), "bits_per_byte", tool_json_real(bits), "tokens",
                   (json_int_t)s->predicted, "windows", (json_int_t)s->windows, "context",
                   (json_int_t)s->window, "stride", (json_int_t)s->stride, "head", head);
-    if (s->exit.threshold > 0) (void)json_object_set_new(object, "exit", exit_json(s, nll));
+    if (tool_exits(&s->exit.rule)) (void)json_object_set_new(object, "exit", exit_json(s, nll));
     (void)json_object_set(object, "warnings", s->context->warnings);
     return tool_print_json(stdout, object);
 }
@@ -203,11 +223,13 @@ static int refuse_model(tool_context *context, const ota_model_facts *facts) {
 
 static int make_exit(score *s, int64_t layers) {
     s->exit.model_layers = layers;
-    if (s->exit.threshold <= 0) return 0;
-    const int code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float),
-                                 "states", &s->exit.states);
-    if (code != 0) return code;
-    return tool_memory(s->context, (size_t)s->window * sizeof(int64_t), "layers", &s->exit.layers);
+    if (!tool_exits(&s->exit.rule)) return 0;
+    const size_t counts = (size_t)s->window * sizeof(int64_t);
+    int code = tool_memory(s->context, (size_t)(s->window * s->width) * sizeof(float), "states",
+                           &s->exit.states);
+    if (code == 0) code = tool_memory(s->context, counts, "layers", &s->exit.layers);
+    if (code == 0) code = tool_memory(s->context, counts, "targets", &s->exit.targets);
+    return code;
 }
 
 static int score_model(tool_context *context, const ota_model *model,
@@ -225,7 +247,7 @@ static int score_model(tool_context *context, const ota_model *model,
         code = tool_refuse_flag(s->context, "ids", "give one text, [count]",
                                 "--ids holds %" PRId64 " sequences", tokens.batch);
     if (code == 0) code = read_sizes(s, facts->positions);
-    if (code == 0) code = tool_read_exit(s->context, &s->exit.threshold, &s->exit.transitions);
+    if (code == 0) code = tool_read_exit(s->context, &s->exit.rule);
     if (code == 0) code = make_exit(s, facts->layers);
     if (code == 0) code = tool_session_open(s->context, model, 1, s->window, 0, &s->session);
     if (code == 0)
@@ -240,6 +262,7 @@ static int score_model(tool_context *context, const ota_model *model,
     free(s->logits);
     free(s->exit.states);
     free(s->exit.layers);
+    free(s->exit.targets);
     tool_tokens_free(&tokens);
     ota_session_free(s->session);
     return code;
