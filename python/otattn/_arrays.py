@@ -11,7 +11,7 @@ import numpy as np
 from . import _repeat
 from . import _structs as c
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
-from ._settings import Settings
+from ._settings import EXTRA, Settings
 from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
 from ._threads import thread_limit
@@ -25,7 +25,7 @@ _TYPES: dict[Any, int] = {
 }
 _FLOATS = (c.F64, c.F32, c.F16, c.BF16)
 # No operand behind query, key and value.
-_ABSENT = (None,) * 14
+_ABSENT = (None,) * EXTRA
 
 
 def type_of(dtype: Any) -> int:
@@ -126,12 +126,12 @@ def operands_of(
         return view_of(x)
 
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (row_mass, column_mass, lengths, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, start, seed) = extra[9:]
     sizes = (heads, queries, keys)
     total = 1
     for size in batch:
         total *= size
-    found: list[Operand] = [None] * 14
+    found: list[Operand] = [None] * EXTRA
     if mask is not None:
         mask = _ready(foreign("attn_mask", mask))
         if mask.dtype != np.bool_:
@@ -145,7 +145,7 @@ def operands_of(
         if x is not None:
             x = _wide(name, x)
             found[k] = float(x) if x.ndim == 0 else lend(fold_heads(name, x, heads))
-    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap)):
+    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap), (9, "lower", lower), (10, "upper", upper)):
         if x is not None:
             if x.size != 1:
                 raise ValueError(f"{name} has shape {shape_text(x)}, wanted one number")
@@ -155,7 +155,7 @@ def operands_of(
         if strength.shape != (keys,):
             raise ValueError(f"strength has shape {shape_text(strength)}, wanted one number or ({keys},)")
         found[8] = lend(strength.reshape((1, 1, 1, keys)))
-    for k, name, x, length in ((9, "row_mass", row_mass, queries), (10, "column_mass", column_mass, keys)):
+    for k, name, x, length in ((11, "row_mass", row_mass, queries), (12, "column_mass", column_mass, keys)):
         if x is not None:
             found[k] = lend(fold_vector(name, _wide(name, x), total, heads, length))
     if lengths is not None:
@@ -165,16 +165,16 @@ def operands_of(
                 f"key_lengths has type {lengths.dtype} and shape {shape_text(lengths)}, "
                 f"wanted integers ({total},)"
             )
-        found[11] = lend(lengths.astype(np.int64, copy=False).reshape((1, 1, 1, total)))
+        found[13] = lend(lengths.astype(np.int64, copy=False).reshape((1, 1, 1, total)))
     if start is not None:
         start = _wide("start_potential", start)
         whole = np.broadcast_to(
             fold_vector("start_potential", start, total, heads, keys), (total, heads, 1, keys)
         )
-        found[12] = lend(whole)
+        found[14] = lend(whole)
     if seed is not None:
         drawn = int(np.random.randint(0, 1 << 63, dtype=np.int64)) if seed[0] is None else seed[0]
-        found[13] = (drawn, seed[1])
+        found[15] = (drawn, seed[1])
     return tuple(found)
 
 

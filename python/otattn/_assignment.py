@@ -9,7 +9,7 @@ import numpy as np
 from ._arrays import floating, operands_of, run_on, view_of
 from ._aux import NO_AUX
 from ._errors import Infeasible
-from ._settings import Settings
+from ._settings import EXTRA, PLACES, Settings
 from ._solve import Job
 
 
@@ -20,8 +20,9 @@ def _chosen_columns(matrix: Any, settings: Settings) -> Any:
     keep: list[Any] = []
     numbers = np.arange(1.0, columns + 1.0)
     # Default masses would leave a column without any allowed pair out of the problem.
-    extra = (None,) * 10 + (np.ones(columns),) + (None,) * 3
-    others = operands_of(extra, (1,), 1, rows, columns, keep)
+    extra: list[Any] = [None] * EXTRA
+    extra[PLACES["column_mass"] - 3] = np.ones(columns)
+    others = operands_of(tuple(extra), (1,), 1, rows, columns, keep)
     views = view_of(matrix[None, None]), None, view_of(numbers[None, None, :, None])
     out, _, _ = run_on(Job(settings, (*views, *others)), None, NO_AUX, "out", np.dtype(np.float64), (), [])
     return out.reshape(rows).astype(np.int64) - 1

@@ -35,6 +35,12 @@ def _static(name: str, value: Any) -> float | None:
     return number(name, value)
 
 
+def _bound(name: str, value: float | None) -> float | None:
+    if value is not None and not value >= 0.0:
+        raise ValueError(f"{name} is {value!r}, wanted 0 or more")
+    return value
+
+
 @functools.lru_cache(maxsize=512)
 def _settings(
     method: str,
@@ -47,6 +53,8 @@ def _settings(
     alpha: float | None,
     cap: float | None,
     strength: float | None,
+    lower: float | None,
+    upper: float | None,
     rows: str,
     axis: str,
     cost: bool,
@@ -99,6 +107,8 @@ def _settings(
         alpha,
         cap,
         strength,
+        _bound("lower", lower),
+        _bound("upper", upper),
         rows,
         axis,
         bool(cost),
@@ -142,6 +152,8 @@ def prepare(
     alpha: Any = None,
     cap: Any = None,
     strength: Any = None,
+    lower: Any = None,
+    upper: Any = None,
     row_mass: Any = None,
     column_mass: Any = None,
     bias: Any = None,
@@ -177,6 +189,8 @@ def prepare(
         _static("alpha", alpha),
         _static("cap", cap),
         _static("strength", strength),
+        _static("lower", lower),
+        _static("upper", upper),
         rows,
         axis,
         cost,
@@ -201,6 +215,8 @@ def prepare(
         array_or_none(alpha),
         array_or_none(cap),
         array_or_none(strength),
+        array_or_none(lower),
+        array_or_none(upper),
         row_mass,
         column_mass,
         key_lengths,
@@ -236,6 +252,8 @@ def attention(
     softcap: float = 0.0,
     sink: Any = None,
     return_aux: Any = None,
+    lower: Any = None,
+    upper: Any = None,
     causal_align: str = "top_left",
     key_lengths: Any = None,
     relative_bias: Any = None,
@@ -288,6 +306,8 @@ def attention(
     alpha, cap, strength : float or scalar tensor, optional
         Override the numbers of the method, and get gradients as tensors: order of entmax, cap of capped and
         online columns (units of mass), rho of relaxed ones (units of scores) or lambda of elastic ones.
+    lower, upper : float or scalar tensor, optional
+        Likewise the bounds of bounded columns, in units of a key's mass: 0 <= lower <= upper, upper > 0.
     row_mass, column_mass : array, shape ([[batch,] heads,] queries) and (..., keys), optional
         Default 1 a query, and their total spread evenly over the usable keys.
     bias : array broadcasting to (..., heads, queries, keys), optional
@@ -358,6 +378,7 @@ def attention(
         and type(temperature) is float
         and dropout_p == 0.0
         and return_aux is alpha is cap is strength is row_mass is column_mass is None
+        and lower is upper is None
         and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
         and softcap == 0.0
         and not (relative_inside or cost or allow_partial or prune or strict)
@@ -400,6 +421,8 @@ def attention(
         alpha,
         cap,
         strength,
+        lower,
+        upper,
         row_mass,
         column_mass,
         bias,
@@ -480,6 +503,8 @@ def coupling(
     window: tuple[int, int] | None = None,
     sink: Any = None,
     return_aux: Any = None,
+    lower: Any = None,
+    upper: Any = None,
     causal_align: str = "top_left",
     rows: str = "hard",
     axis: str = "rows",
@@ -529,6 +554,8 @@ def coupling(
         _static("alpha", alpha),
         _static("cap", cap),
         _static("strength", strength),
+        _static("lower", lower),
+        _static("upper", upper),
         rows,
         axis,
         cost,
@@ -553,6 +580,8 @@ def coupling(
         array_or_none(alpha),
         array_or_none(cap),
         array_or_none(strength),
+        array_or_none(lower),
+        array_or_none(upper),
         row_mass,
         column_mass,
         None,

@@ -20,7 +20,7 @@ import numpy as np
 from . import _structs as c
 from ._arrays import output_shape
 from ._library import library
-from ._settings import OPERANDS, Settings
+from ._settings import DIFFERENTIABLE, OPERANDS, UNBATCHED, Settings
 from ._solve import (
     _ARRAYS,
     _GRADIENTS,
@@ -44,8 +44,6 @@ _SMALL = 1 << 20
 _TYPES = {"float64": c.F64, "float32": c.F32, "bfloat16": c.BF16, "float16": c.F16, "bool": c.BOOL}
 _SEED = OPERANDS.index("dropout_seed")
 # A batch of these cannot be folded into the batch dimension.
-_LOOPED = OPERANDS[5:12] + OPERANDS[14:15]
-_DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
 _ARRAY_BYTES = ctypes.sizeof(c.Array)
 UPSTREAM = ("out", "coupling", "receiver")
 
@@ -300,7 +298,7 @@ def _mapped(run: Callable[..., Any], looped: Callable[[Sequence[bool]], bool], n
         first = arrays[0].shape[1:] if batched[0] else arrays[0].shape
         folded = []
         for name, x, is_moving in zip(names, arrays, batched, strict=True):
-            if name in _LOOPED:
+            if name in UNBATCHED:
                 folded.append(x)
                 continue
             x = x if is_moving else jnp.broadcast_to(x, (size, *x.shape))
@@ -314,7 +312,7 @@ def _mapped(run: Callable[..., Any], looped: Callable[[Sequence[bool]], bool], n
 
 def _any_looped(names: Sequence[str], batched: Sequence[bool], seed: Any) -> bool:
     # What dropout drops depends on the place in the batch.
-    return seed is not None or any(b and name in _LOOPED for name, b in zip(names, batched, strict=True))
+    return seed is not None or any(b and name in UNBATCHED for name, b in zip(names, batched, strict=True))
 
 
 @functools.lru_cache(maxsize=512)
@@ -376,7 +374,7 @@ def _solve_backward(static: Static, left: Any, gradients: tuple[Any, ...]) -> An
     present, kept = left
     given = dict(zip(static.names, gradients, strict=True))
     upstream = tuple(name for name in UPSTREAM if name in given)
-    wanted = tuple(name for name in static.operands if name in _DIFFERENTIABLE)
+    wanted = tuple(name for name in static.operands if name in DIFFERENTIABLE)
     fixed = Backward(static, wanted, upstream, _kept_of(static)[1])
     arriving = [given[name] for name in upstream]
     found = dict(zip(wanted, _differentiator(fixed)(*present, *arriving, *kept), strict=True))

@@ -12,7 +12,7 @@ from ._arrays import expand, operands_of, output_shape, run_on, triple, view_of
 from ._attention import prepare
 from ._aux import NO_AUX, request_of
 from ._library import library
-from ._settings import OPERANDS
+from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS
 from ._shapes import fold
 from ._solve import Handle, Job, View
 
@@ -107,7 +107,7 @@ class Plan:
         out_grad : array, shape of out, optional
         coupling_grad : array, shape (..., heads, queries, keys), optional
         wrt : names among query, key, value, bias, sink, alibi_slopes, relative_bias, temperature, alpha, cap,
-            strength, row_mass and column_mass
+            strength, lower, upper, row_mass and column_mass
 
         Returns
         -------
@@ -136,7 +136,7 @@ class Plan:
         wanted: dict[str, View] = {}
         for name in wrt:
             if name not in OPERANDS:
-                raise ValueError(f"wrt has {name!r}, wanted names among {', '.join(OPERANDS[:14])}")
+                raise ValueError(f"wrt has {name!r}, wanted names among {', '.join(DIFFERENTIABLE)}")
             shape, dtype = self._gradient_shape(name)
             results[name] = np.zeros(shape, dtype)
             wanted[name] = view_of(results[name])
@@ -151,8 +151,9 @@ class Plan:
         tangents : dict
             Name to the direction of that argument, an array of the argument's shape (a number where that is
             one): query, key, value, bias, sink, alibi_slopes, relative_bias, temperature, alpha, cap,
-            strength, row_mass, column_mass. What is absent stands still. ``scores``, (..., heads, queries,
-            keys), is a direction of the final scores themselves. Units are those of the argument.
+            strength, lower, upper, row_mass, column_mass. What is absent stands still. ``scores``,
+            (..., heads, queries, keys), is a direction of the final scores themselves. Units are those of the
+            argument.
         coupling : bool
             Also return the derivative of the weights P.
 
@@ -204,9 +205,9 @@ class Plan:
             return view_of(x)
 
         batch, heads, queries, keys, _, _ = self._job.sizes
-        allowed = ("scores", *OPERANDS[:3], *OPERANDS[4:14])
+        allowed = ("scores", *DIFFERENTIABLE)
         found: dict[str, View] = {}
-        rest: list[Any] = [None] * 14
+        rest: list[Any] = [None] * EXTRA
         moved: list[Any] = [np.broadcast_to(np.zeros((), self._dtype), shape) for shape in self._shapes]
         for name, value in tangents.items():
             if name not in allowed:

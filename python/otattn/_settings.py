@@ -24,6 +24,8 @@ OPERANDS = (
     "alpha",
     "cap",
     "strength",
+    "lower",
+    "upper",
     "row_mass",
     "column_mass",
     "key_lengths",
@@ -31,6 +33,15 @@ OPERANDS = (
     "dropout_seed",
 )
 PLACES = {name: k for k, name in enumerate(OPERANDS)}
+# How many stand behind query, key and value.
+EXTRA = len(OPERANDS) - 3
+DIFFERENTIABLE = tuple(
+    name for name in OPERANDS if name not in ("attn_mask", "key_lengths", "start_potential", "dropout_seed")
+)
+# Numbers of a method, one for the whole call.
+NUMBERS = ("alpha", "cap", "lower", "upper")
+# Operands that have no batch dimension which a further one could join.
+UNBATCHED = ("relative_bias", "alibi_slopes", "sink", "temperature", *NUMBERS, "strength", "key_lengths")
 # The outputs of a solve, in the order and by the names of ota_arrays.
 OUTPUTS = (
     "out",
@@ -60,6 +71,8 @@ class Settings(NamedTuple):
     alpha: float | None = None
     cap: float | None = None
     strength: float | None = None
+    lower: float | None = None
+    upper: float | None = None
     rows: str = "hard"
     axis: str = "rows"
     cost: bool = False

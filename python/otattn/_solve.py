@@ -65,6 +65,8 @@ _GRADIENT_FIELDS = {
     "alpha": "order",
     "cap": "cap",
     "strength": "strength",
+    "lower": "lower",
+    "upper": "upper",
     "row_mass": "row_mass",
     "column_mass": "column_mass",
     # Of tangents only.
@@ -98,6 +100,10 @@ def _template(settings: Settings) -> tuple[c.Problem, c.Options]:
         problem.cap = _allowed("cap", settings.cap, capped, settings)
     if settings.strength is not None:
         _set_strength(problem, settings.strength, settings)
+    for name in ("lower", "upper"):
+        bound = getattr(settings, name)
+        if bound is not None:
+            _set_bound(problem, name, bound, settings)
     problem.cost = int(settings.cost)
     problem.corner = _CORNERS[settings.corner]
     word, _, amount = settings.rows.partition(":")
@@ -139,6 +145,12 @@ def _set_strength(problem: c.Problem, value: float, settings: Settings) -> None:
         setattr(problem, "lambda", value)
         return
     problem.strength = _allowed("strength", value, problem.columns == c.COLUMNS_RELAXED, settings)
+
+
+def _set_bound(problem: c.Problem, name: str, value: float, settings: Settings) -> None:
+    if problem.columns != c.COLUMNS_BOUNDED:
+        raise ValueError(f"{name} is given, but the method {settings.method!r} has none")
+    setattr(problem, name, value)
 
 
 def columns_of(settings: Settings) -> int:
@@ -194,7 +206,7 @@ class Job:
         options = c.Options.from_buffer_copy(options_template)
         options.gradients, options.threads = int(gradients), thread_limit()
         (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
-        (alpha, cap, strength, row_mass, column_mass, lengths, start, seed) = operands[9:]
+        (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, start, seed) = operands[9:]
         assert isinstance(query, tuple)
         self.settings, self.start, self.operands = settings, start, operands
         # Kept, since the struct only points at its functions.
@@ -255,6 +267,9 @@ class Job:
             _pack(problem, _PROBLEM["lambdas"], *strength)
         elif strength is not None:
             _set_strength(problem, strength, settings)
+        for name, bound in (("lower", lower), ("upper", upper)):
+            if isinstance(bound, float):
+                _set_bound(problem, name, bound, settings)
         if isinstance(row_mass, tuple):
             _pack(problem, _PROBLEM["row_mass"], *row_mass)
         if isinstance(column_mass, tuple):
@@ -264,7 +279,7 @@ class Job:
             problem.dropout = settings.dropout
             problem.dropout_seed, problem.dropout_offset = (x & _WORD for x in seed)
         self.problem, self.options = problem, options
-        shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:15])
+        shapes = tuple(x[1:6] if isinstance(x, tuple) else x for x in operands[:-2])
         self.key = (settings, gradients, options.threads, shapes)
 
     def reraise(self) -> None:

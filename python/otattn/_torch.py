@@ -19,7 +19,7 @@ from ._aux import AuxOutput, Potentials, RowStats, outputs_of, request_of
 from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._regulariser import regulariser_named
-from ._settings import OPERANDS, PLACES, Settings, settings_of, text_of
+from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, text_of
 from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 from ._solve import (
     Info,
@@ -51,7 +51,6 @@ _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _COUNT = len(OPERANDS)
 # No operand behind query, key, value and mask.
 NOTHING = (None,) * (_COUNT - 4)
-_DIFFERENTIABLE = OPERANDS[:3] + OPERANDS[4:14]
 _FACTS = 6 + len(Certificate._fields)
 
 _operands = ", ".join(f"Tensor {name}" if name == "query" else f"Tensor? {name}" for name in OPERANDS)
@@ -61,7 +60,7 @@ _library.define(
     f"gradients({_operands}, Tensor? out_grad, Tensor? coupling_grad, Tensor? receiver_grad, "
     "Tensor? out, Tensor? saved, str settings, str wanted) -> Tensor[]"
 )
-_tangents = ", ".join(f"Tensor? {name}_tangent" for name in _DIFFERENTIABLE)
+_tangents = ", ".join(f"Tensor? {name}_tangent" for name in DIFFERENTIABLE)
 _library.define(f"tangents({_operands}, {_tangents}, str settings, str outputs) -> Tensor[]")
 
 
@@ -244,7 +243,7 @@ def _backward(
     wanted = [
         name
         for name, needed, x in zip(OPERANDS, ctx.needs_input_grad, operands, strict=False)
-        if needed and x is not None and name in _DIFFERENTIABLE
+        if needed and x is not None and name in DIFFERENTIABLE
     ]
     results: list[Tensor | None] = [None] * (_COUNT + 2)
     upstream = [given.get(name) for name in ("out", "coupling", "receiver")]
@@ -265,7 +264,7 @@ def _tangents_cpu(*arguments: Any) -> list[Tensor]:
     job = Job(settings_of(text), [_operand(x) for x in operands], gradients=True)
     names = ["row_potential", "column_potential"]
     kept = dict(zip(names, _allocate(names, operands[0], job.sizes), strict=True))
-    given = {name: x for name, x in zip(_DIFFERENTIABLE, tangents, strict=True) if x is not None}
+    given = {name: x for name, x in zip(DIFFERENTIABLE, tangents, strict=True) if x is not None}
     results = _tangents_fake(*arguments)
     differentiate_along(
         job,
@@ -289,7 +288,7 @@ def _along(ctx: Any, tangents: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
     ]
     wanted = [name for name in ("out", "coupling", "receiver") if name in ctx.names]
     fields = dict.fromkeys("out" if name == "out" else "coupling" for name in wanted)
-    places = [PLACES[name] for name in _DIFFERENTIABLE]
+    places = [PLACES[name] for name in DIFFERENTIABLE]
     moved = torch.ops.otattn.tangents(
         *ctx.saved_tensors[:_COUNT], *(given[k] for k in places), ctx.text, ",".join(fields)
     )
@@ -422,12 +421,12 @@ def _operands_of(
 ) -> list[Tensor | None]:
     """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (row_mass, column_mass, lengths, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, start, seed) = extra[9:]
     heads, queries, keys = sizes
     total = 1
     for size in batch:
         total *= size
-    found: list[Tensor | None] = [None] * 14
+    found: list[Tensor | None] = [None] * EXTRA
     if bias is not None:
         found[1] = fold_pairs("bias", _floating("bias", bias), batch, sizes, _expand)
     if mask is not None:
@@ -446,7 +445,7 @@ def _operands_of(
         if x is not None:
             x = _wide(name, x, like)
             found[k] = x.reshape(()) if x.numel() == 1 else fold_heads(name, x, heads)
-    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap)):
+    for k, name, x in ((6, "alpha", alpha), (7, "cap", cap), (9, "lower", lower), (10, "upper", upper)):
         if x is not None:
             found[k] = _scalar(name, _wide(name, x, like))
     if strength is not None:
@@ -456,7 +455,7 @@ def _operands_of(
             if strength.shape == (keys,) and keys > 1
             else _scalar("strength", strength)
         )
-    for k, name, x, length in ((9, "row_mass", row_mass, queries), (10, "column_mass", column_mass, keys)):
+    for k, name, x, length in ((11, "row_mass", row_mass, queries), (12, "column_mass", column_mass, keys)):
         if x is not None:
             found[k] = fold_vector(name, _wide(name, x, like), total, heads, length)
     if lengths is not None:
@@ -466,13 +465,13 @@ def _operands_of(
                 f"key_lengths has type {lengths.dtype} and shape {shape_text(lengths)}, "
                 f"wanted integers ({total},)"
             )
-        found[11] = lengths.to(torch.int64).reshape((1, 1, 1, total))
+        found[13] = lengths.to(torch.int64).reshape((1, 1, 1, total))
     if start is not None:
         start = fold_vector("start_potential", _wide("start_potential", start, like), total, heads, keys)
-        found[12] = start.expand(total, heads, 1, keys)
+        found[14] = start.expand(total, heads, 1, keys)
     if seed is not None:
         # One draw: under torch.compile it is part of the graph.
-        found[13] = (
+        found[15] = (
             torch.randint(-(1 << 63), (1 << 63) - 1, (2,))
             if seed[0] is None
             else torch.tensor([_signed(seed[0]), _signed(seed[1])])

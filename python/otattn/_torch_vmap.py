@@ -7,23 +7,13 @@ from typing import Any
 
 import torch
 
-from ._settings import OPERANDS, PLACES
+from ._settings import OPERANDS, PLACES, UNBATCHED
 
 Tensor = torch.Tensor
 
 _COUNT = len(OPERANDS)
 # A batch of these cannot be folded into the batch dimension.
-_LOOPED = (
-    "relative_bias",
-    "alibi_slopes",
-    "sink",
-    "temperature",
-    "alpha",
-    "cap",
-    "strength",
-    "key_lengths",
-    "dropout_seed",
-)
+_LOOPED = (*UNBATCHED, "dropout_seed")
 
 
 def _one_by_one(op: Callable[..., list[Tensor]], size: int, dims: Any, arguments: Any) -> Any:

@@ -16,11 +16,11 @@ from . import _jax_callback, _jax_ffi
 from ._attention import prepare
 from ._aux import EVERYTHING, NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
 from ._regulariser import Regulariser
-from ._settings import OPERANDS
+from ._settings import NUMBERS, OPERANDS, PLACES
 from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
 
 # Arguments that are arrays, or numbers that may be traced.
-_ARRAYS = OPERANDS[3:16]
+_ARRAYS = OPERANDS[3 : PLACES["start_potential"] + 1]
 _FLOATS = ("float64", "float32", "bfloat16", "float16")
 
 
@@ -52,8 +52,8 @@ def attention(
         Then the result is ``(out, AuxOutput)``. `certificate` is not offered and `info` is None. The coupling
         and the received mass have derivatives.
     method, **arguments
-        As in `otattn.attention`. Arrays among them (bias, temperature, alpha, cap, strength, masses, sink,
-        slopes) may be traced and get gradients; everything else is static.
+        As in `otattn.attention`. Arrays among them (bias, temperature, alpha, cap, strength, lower, upper,
+        masses, sink, slopes) may be traced and get gradients; everything else is static.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def _parted(given: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str,
     arrays = {name: jnp.asarray(x) for name, x in given.items() if x is not None}
     static: dict[str, Any] = {}
     for name, x in arguments.items():
-        number = name in ("temperature", "alpha", "cap", "strength") and not hasattr(x, "shape")
+        number = name in ("temperature", "strength", *NUMBERS) and not hasattr(x, "shape")
         if name not in _ARRAYS or number:
             static[name] = x
         elif x is not None:

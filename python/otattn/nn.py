@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ._attention import attention
 from ._aux import AuxRequest
 
-_LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0}
+_LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 
 
 class Attention(nn.Module):
@@ -24,11 +24,12 @@ class Attention(nn.Module):
         Weights that are returned are those before dropout.
     method : str
         As in `otattn.attention`.
-    temperature, alpha, cap, strength : float, optional
+    temperature, alpha, cap, strength, lower, upper : float, optional
         As in `otattn.attention`.
     learn : tuple of str
-        Names among temperature (one a head), alpha, cap and strength that become parameters of the module
-        ``log_temperature``, ``log_alpha`` (alpha = 1 + exp), ``log_cap``, ``log_strength``.
+        Names among temperature (one a head), alpha, cap, strength, lower and upper that become parameters of
+        the module ``log_temperature``, ``log_alpha`` (alpha = 1 + exp), ``log_cap``, ``log_strength``,
+        ``log_lower``, ``log_upper``.
     **arguments
         Others of `otattn.attention`: rounds, tolerance, max_rounds, window, softcap, ...
 
@@ -65,6 +66,8 @@ class Attention(nn.Module):
         alpha: float | None = None,
         cap: float | None = None,
         strength: float | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
         learn: tuple[str, ...] = (),
         **arguments: Any,
     ) -> None:
@@ -98,7 +101,14 @@ class Attention(nn.Module):
         else:
             self.register_parameter("in_proj_bias", None)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **where)
-        numbers = {"temperature": temperature, "alpha": alpha, "cap": cap, "strength": strength}
+        numbers = {
+            "temperature": temperature,
+            "alpha": alpha,
+            "cap": cap,
+            "strength": strength,
+            "lower": lower,
+            "upper": upper,
+        }
         self.fixed = {
             name: value for name, value in numbers.items() if value is not None and name not in learn
         }

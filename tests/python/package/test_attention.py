@@ -228,6 +228,14 @@ def test_masses_and_parameters(rng: np.random.Generator) -> None:
         otattn.attention(q, q, v, method="relaxed:9", strength=0.3),
         otattn.attention(q, q, v, method="relaxed:0.3"),
     )
+    assert np.array_equal(
+        otattn.attention(q, q, v, method="bounded:0.2,9", lower=0.8, upper=1.3),
+        otattn.attention(q, q, v, method="bounded:0.8,1.3"),
+    )
+    assert np.array_equal(
+        otattn.attention(q, q, v, method="bounded:0.8,1.3", lower=0.0),
+        otattn.attention(q, q, v, method="bounded:0,1.3"),
+    )
     assert np.array_equal(otattn.attention(q, q, v, method="ceta", rounds=0), otattn.attention(q, q, v))
 
 
@@ -296,6 +304,11 @@ REFUSED: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (ValueError, r"temperature has shape \(3,\)", {"temperature": np.ones(3)}),
     (ValueError, "alpha is given, but the method 'softmax' has none", {"alpha": 1.5}),
     (ValueError, "cap is 0.0", {"cap": 0.0, "method": "capped:1"}),
+    (ValueError, "lower is -0.5, wanted 0 or more", {"lower": -0.5, "method": "bounded:0,1"}),
+    (ValueError, "lower is given, but the method 'capped:1' has none", {"lower": 0.5, "method": "capped:1"}),
+    (ValueError, "upper is given, but the method 'softmax' has none", {"upper": 1.5}),
+    (ValueError, r"upper has shape \(2,\)", {"upper": np.ones(2), "method": "bounded:0,1"}),
+    (ValueError, "lower", {"lower": 2.0, "method": "bounded:0,1"}),
     (ValueError, "tolerance is -1.0", {"tolerance": -1.0}),
     (ValueError, "rounds is -1", {"rounds": -1}),
     (ValueError, "window", {"window": (1, 2, 3)}),

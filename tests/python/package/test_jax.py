@@ -139,7 +139,7 @@ def test_coupling_statistics_and_their_gradients(method: str, rng: np.random.Gen
     assert sums.coupling is None and sums.certificate is None and sums.receiver is not None
 
 
-@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "softmax/online:2"])
+@pytest.mark.parametrize("method", ["softmax", "softmax/exact", "softmax/online:2", "softmax/bounded:0,9"])
 def test_every_operand_against_the_callback(method: str, rng: np.random.Generator) -> None:
     """The same numbers as Python called back, and the same gradients: two ways to the library."""
     x, pairs = arrays(rng)
@@ -156,6 +156,8 @@ def test_every_operand_against_the_callback(method: str, rng: np.random.Generato
         values["sink"] = rng.standard_normal(4)
     else:
         values["column_mass"] = np.full(6, 0.75)
+    if "bounded" in method:
+        values |= {"lower": np.float64(0.9), "upper": np.float64(1.1)}
     static = {"enable_gqa": True, "method": method, "tolerance": 1e-12, "causal_align": "bottom_right"}
     given = {name: jnp.asarray(y) for name, y in values.items()}
     upstream = rng.standard_normal((2, 4, 5, 3))

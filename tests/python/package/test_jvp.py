@@ -95,6 +95,24 @@ def test_masses_and_numbers(rng: np.random.Generator) -> None:
     assert np.abs(plan.jvp({"scores": scores}) - by_bias.jvp({"bias": scores})).max() <= 1e-11
 
 
+def test_bounds(rng: np.random.Generator) -> None:
+    """Bounds so tight that columns lie on both."""
+    x = 2.0 * rng.standard_normal((1, 1, 6, 3))
+    values: dict[str, Any] = {"lower": 0.9, "upper": 1.05}
+    directions = {"lower": 0.7, "upper": 1.0}
+    options = {"method": "softmax/bounded:0.5,2", "tolerance": 1e-13}
+    plan = otattn.Plan(x, x, x, gradients=True, **values, **options)
+    _, aux = plan.forward(x, x, x, return_aux=otattn.AuxRequest(receiver=True))
+    spec.check("DER-02", max(0.9 - aux.receiver.min(), aux.receiver.max() - 1.05), 1e-11)
+    assert aux.receiver.min() <= 0.9 + 1e-9 and aux.receiver.max() >= 1.05 - 1e-9
+    expected = differences(lambda at: otattn.attention(x, x, x, **at, **options), values, directions)
+    spec.check("DER-02", np.abs(plan.jvp(directions) - expected).max(), 2e-7)
+    upstream = rng.standard_normal(x.shape)
+    found = plan.backward(out_grad=upstream, wrt=["lower", "upper"])
+    along = 0.7 * found["lower"] + found["upper"]
+    spec.check("DER-02", abs(along - np.vdot(upstream, plan.jvp(directions))), 1e-10)
+
+
 def test_refusals(rng: np.random.Generator) -> None:
     x = rng.standard_normal((1, 1, 4, 3))
     plan = otattn.Plan(x, x, x, gradients=True)

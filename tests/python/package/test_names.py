@@ -1,8 +1,11 @@
-"""Every name that the package settled on exists, has the settled order of arguments, and behaves."""
+"""Every name that the package settled on exists, has the settled order of arguments, and behaves; importing
+the package is quick and drags nothing in."""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -134,3 +137,23 @@ def test_a_partial_plan_is_returned_with_a_warning(rng: np.random.Generator) -> 
     with pytest.warns(otattn.PartialWarning):
         out = otattn.attention(x, x, x, allow_partial=True, **options)
     assert np.isfinite(out).all()
+
+
+IMPORTING = """
+import sys, time
+import numpy
+begin = time.process_time()
+import otattn
+heavy = {"torch", "jax", "transformers", "scipy", "altair"}
+print(time.process_time() - begin, *sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_import() -> None:
+    found = []
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
+        seconds, *dragged = done.stdout.split()
+        assert dragged == []
+        found.append(float(seconds))
+    assert min(found) <= 0.060

@@ -68,11 +68,16 @@ def test_unbatched_self_attention_and_causal() -> None:
         ("entmax:1.5", ("temperature", "alpha")),
         ("softmax/capped:2", ("cap",)),
         ("softmax/relaxed:1", ("strength", "temperature")),
+        ("softmax/bounded:0.5,2", ("lower", "upper")),
     ],
 )
 def test_learned_numbers_get_gradients(method: str, learn: tuple[str, ...]) -> None:
     torch.manual_seed(1)
-    start = {name: value for name, value in (("cap", 1.2), ("strength", 0.7)) if name in learn}
+    start = {
+        name: value
+        for name, value in (("cap", 1.2), ("strength", 0.7), ("lower", 0.95), ("upper", 1.05))
+        if name in learn
+    }
     layer = otattn.nn.Attention(8, 2, method=method, learn=learn, dtype=torch.float64, **start)
     x = torch.randn(6, 2, 8, dtype=torch.float64)
     out, _ = layer(x, x, x)

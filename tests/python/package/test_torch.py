@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from otattn import _torch as operators
-from otattn._settings import Settings, text_of
+from otattn._settings import DIFFERENTIABLE, EXTRA, Settings, text_of
 from torch.autograd import gradcheck
 from torch.library import opcheck
 
@@ -74,6 +74,9 @@ PARAMETERS: list[tuple[str, str, torch.Tensor]] = [
     ("softmax/online:2", "cap", number(1.4)),
     ("softmax/relaxed:2", "strength", number(0.7)),
     ("softmax/elastic:0.5,3", "strength", number(0.6)),
+    ("softmax/bounded:0.5,2", "lower", number(0.9)),
+    ("softmax/bounded:0.5,2", "upper", number(1.1)),
+    ("entmax:1.5/bounded:0.5,2", "upper", number(1.1)),
     ("softmax", "sink", number(0.3)),
     ("entmax:1.5", "sink", torch.tensor([0.3, -0.2], dtype=torch.float64, requires_grad=True)),
     ("softmax/relaxed:2", "alibi_slopes", torch.tensor([0.3, 0.1], dtype=torch.float64, requires_grad=True)),
@@ -120,7 +123,7 @@ def test_masked_rows_have_zero_gradients() -> None:
 
 def operands(method: str, parameter: bool) -> tuple[Any, ...]:
     q, k, v = tensors(3, 1, 2, 4, 3)
-    rest: list[Any] = [None] * 14
+    rest: list[Any] = [None] * EXTRA
     if parameter:
         rest[5] = number(0.9)
     return (q, k, v, *rest, text_of(Settings(method=method, tolerance=TIGHT)), "out,coupling,saved")
@@ -139,7 +142,7 @@ def test_opcheck_of_the_gradients(method: str) -> None:
     plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arrays]
     arguments = (*plain, torch.ones(1, 2, 4, 3, dtype=torch.float64), *[None] * 4, text, "query,key,value")
     opcheck(torch.ops.otattn.gradients.default, arguments)
-    tangents = [torch.ones_like(x) for x in plain[:3]] + [None] * 10
+    tangents = [torch.ones_like(x) for x in plain[:3]] + [None] * (len(DIFFERENTIABLE) - 3)
     opcheck(torch.ops.otattn.tangents.default, (*plain, *tangents, text, "out,coupling"))
 
 
