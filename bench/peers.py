@@ -1,11 +1,14 @@
 """Times otattn beside the libraries people use today, turn by turn in one run.
 
-    peers.py PROGRAM [--repeat N] [--threads N] [--csv FILE] [--only NAME] [--before PROGRAM]
+    peers.py PROGRAM [--repeat N] [--threads N] [--csv FILE] [--only NAME] [--up-to N]
+        [--before PROGRAM]
 
 Each row alternates `PROGRAM bench` (fastest of three inside, answers checked against plain loops there)
 with the peer's own call on data of the same shape, N times, and prints the fastest of each and their
 ratio: above 1, otattn is faster. Machines are noisy: only the ratio means something. The CSV also holds
 the machine and what its units reach in the same run: fused products, and reads of the row's matrix.
+
+--only takes the rows whose name holds NAME, --up-to those of at most N queries and keys.
 
 With --before, the peer of every row is another build of the program itself: what a change of the library
 cost or gained on the rows that the peers are held against. The ratio is that of the fastest turns; the
@@ -446,13 +449,14 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--csv")
     parser.add_argument("--only", default="")
+    parser.add_argument("--up-to", type=int, default=1 << 30, metavar="N")
     parser.add_argument("--before", metavar="PROGRAM")
     options = parser.parse_args()
     wanted = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     # The libraries read these when they are loaded, which NumPy's is already.
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
-    rows = [row for row in ROWS if options.only in row.name]
+    rows = [row for row in ROWS if options.only in row.name and max(row.shape) <= options.up_to]
     if options.before:
         against_before(options.program, options.before, rows, options.repeat, options.threads)
         return 0

@@ -252,12 +252,12 @@ static void kernel_turn(ota_backward_job *job) { each_chunk(job, tasks_of(job)->
 
 static void kernel_reverse(ota_backward_job *job) {
     ota_backward_space *s = job->space;
-    const int lift = lift_of(job);
-    for (int64_t i = 0; i < job->resolved->queries; i++) s->a[i] = ldexp(s->a[i], -lift);
+    const double lowered = ldexp(1.0, -lift_of(job));
+    for (int64_t i = 0; i < job->resolved->queries; i++) s->a[i] *= lowered;
     each_chunk(job, tasks_of(job)->reverse);
     double *sums = s->partial[0];
     for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++, sums += s->lane) {
-        for (int64_t j = 0; j < job->resolved->keys; j++) sums[j] = ldexp(sums[j], -lift);
+        for (int64_t j = 0; j < job->resolved->keys; j++) sums[j] *= lowered;
     }
 }
 

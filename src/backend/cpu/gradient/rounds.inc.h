@@ -54,7 +54,8 @@ static void turn_rows(const ota_backward_job *job, int64_t chunk, int64_t first,
                               .sink = job->parameters.sink > -INFINITY ? space->top + first : NULL,
                               .u = u,
                               .column = space->partial[0] + chunk * space->lane});
-    for (int64_t k = 0; k < rows; k++) u[k] = ldexp(u[k], REAL_LIFT);
+    const double lift = ldexp(1.0, REAL_LIFT);
+    for (int64_t k = 0; k < rows; k++) u[k] *= lift;
 }
 
 static void clear_part(const ota_backward_job *job, int which, int64_t chunk) {
