@@ -74,7 +74,8 @@ typedef struct tool_settings {
     const char *text;
     bool no_special, plain, decode, count, pieces;
     const char *compared;
-    const char *windows, *sampling, *layers, *saturation, *store, *temperatures;
+    const char *windows, *sampling, *layers, *saturation, *store, *temperatures,
+        *probe_temperatures;
     bool resume;
 } tool_settings;
 

@@ -188,6 +188,10 @@ const tool_flag tool_flags[] = {
     FLAG(text, "temperatures", temperatures, ANALYZE, METHOD,
          "run the same windows at these attention temperatures as well (temperatures.csv)",
          "T,T,...", .standard = "none"),
+    FLAG(text, "probe-temperatures", probe_temperatures, ANALYZE, METHOD,
+         "read the same states with the probe's logits divided by these as well "
+         "(probe_temperatures.csv)",
+         "T,T,...", .standard = "none"),
     FLAG(text, "layers", layers, ANALYZE, METHOD, "measure layers A to B, counted from 0", "A-B",
          .standard = "all"),
     FLAG(text, "saturation", saturation, ANALYZE, METHOD,

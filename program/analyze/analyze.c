@@ -107,24 +107,32 @@ static int read_methods(tool_context *context, run_settings *s) {
     return 0;
 }
 
-static int read_temperatures(tool_context *context, run_settings *s) {
-    const char *text = context->settings.temperatures;
-    double factors[VARIANTS_MOST / 2 - 1];
+enum { TEMPERATURES_MOST = VARIANTS_MOST / 4 - 1 };
+
+/* One line a number; of attention's temperatures, or with `probe` of the probe's. */
+static int read_temperatures(tool_context *context, const char *text, bool probe, run_settings *s) {
+    const char *flag = probe ? "probe-temperatures" : "temperatures";
+    double factors[TEMPERATURES_MOST];
     if (text == NULL) return 0;
-    const int count = tool_numbers(text, factors, VARIANTS_MOST / 2 - 1);
+    const int count = tool_numbers(text, factors, TEMPERATURES_MOST);
     for (int k = 0; k < count; k++) {
         if (!(factors[k] > 0) || !isfinite(factors[k]))
-            return tool_refuse_flag(context, "temperatures", NULL, "%g is no temperature",
-                                    factors[k]);
-        const bool again = factors[k] == 1 && context->settings.temperature == NULL;
+            return tool_refuse_flag(context, flag, NULL, "%g is no temperature", factors[k]);
+        const bool again = factors[k] == 1 && (probe || context->settings.temperature == NULL);
         run_variant *one = add_variant(s, again);
-        one->temperature = factors[k];
+        *(probe ? &one->probe_temperature : &one->temperature) = factors[k];
         tool_format_real(factors[k], one->name, 32);
     }
     if (count >= 1) return 0;
-    return tool_refuse_flag(context, "temperatures", "such as 0.5,0.7,1,1.4,2",
-                            "--temperatures '%.80s' is no list of at most %d numbers", text,
-                            VARIANTS_MOST / 2 - 1);
+    return tool_refuse_flag(context, flag, "such as 0.5,0.7,1,1.4,2",
+                            "--%s '%.80s' is no list of at most %d numbers", flag, text,
+                            TEMPERATURES_MOST);
+}
+
+const run_variant *run_variant_of(const run_settings *settings, int source) {
+    const run_variant *variant = settings->variant;
+    while (variant->source != source) variant++;
+    return variant;
 }
 
 static int read_settings(run *r) {
@@ -133,7 +141,10 @@ static int read_settings(run *r) {
     if (code == 0) code = read_layers(r->context, &r->facts, s);
     if (code == 0) code = read_saturation(r->context, s);
     if (code == 0) code = read_methods(r->context, s);
-    if (code == 0) code = read_temperatures(r->context, s);
+    const tool_settings *given = &r->context->settings;
+    if (code == 0) code = read_temperatures(r->context, given->temperatures, false, s);
+    s->temperatures = s->lines;
+    if (code == 0) code = read_temperatures(r->context, given->probe_temperatures, true, s);
     return code;
 }
 
@@ -191,7 +202,8 @@ static json_t *settings_json(const run *r) {
         {"saturation_tv", json_real(s->tv)},
         {"store", json_string(s->half ? "f16" : "f32")},
         {"methods", names_json(r, 1, s->methods)},
-        {"temperatures", names_json(r, s->methods, s->lines)},
+        {"temperatures", names_json(r, s->methods, s->temperatures)},
+        {"probe_temperatures", names_json(r, s->temperatures, s->lines)},
     };
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);

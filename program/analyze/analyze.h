@@ -29,9 +29,10 @@ enum { VARIANTS_MOST = 32, PROBES_MOST = 2 };
  * changes, and are measured by the probe with the final norm alone. */
 typedef struct run_variant {
     char name[160];
-    const char *method; /* of all layers, over what --method says; NULL: only that */
-    double temperature; /* factor, over what --temperature says; 0: only that */
-    int source;         /* the variant of records: 0 also where it would be the run itself again */
+    const char *method;       /* of all layers, over what --method says; NULL: only that */
+    double temperature;       /* factor, over what --temperature says; 0: only that */
+    double probe_temperature; /* divides the probe's logits; 0: 1 */
+    int source; /* the variant of records: 0 also where it would be the run itself again */
 } run_variant;
 
 typedef struct run_settings {
@@ -43,10 +44,14 @@ typedef struct run_settings {
     bool half;           /* states are rounded to f16 */
     int variants;        /* of records */
     int lines;           /* of `variant` */
-    int methods;         /* lines 1 ... methods - 1 are methods, the rest temperatures */
+    int methods;         /* lines 1 ... methods - 1 are methods, */
+    int temperatures;    /* those before this one attention's temperatures, the rest the probe's */
     run_variant variant[VARIANTS_MOST];
     char *method_text[VARIANTS_MOST / 2]; /* storage of the variants' methods */
 } run_settings;
+
+/* The first line with these records. */
+const run_variant *run_variant_of(const run_settings *settings, int source);
 
 /* ---- windows.c ---- */
 

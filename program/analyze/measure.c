@@ -50,6 +50,9 @@ static void fill_lens(run *r, int probe, const float *states, run_lens *lens) {
     else
         memcpy(lens->inputs, states, (size_t)(n * w->width) * sizeof *states);
     ota_session_probe(session, lens->inputs, n, lens->logits);
+    const double temperature = run_variant_of(&r->settings, w->variant)->probe_temperature;
+    const float factor = (float)(1.0 / (temperature > 0 ? temperature : 1.0));
+    for (int64_t k = 0; temperature > 0 && k < n * w->vocabulary; k++) lens->logits[k] *= factor;
 }
 
 static void *row_memory(const run *r, int ring, int64_t i) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "results.h"
+#include "src/base/integers.h"
 
 /* The last part of the model's path. */
 static const char *model_name(const run *r) {
@@ -82,17 +83,19 @@ static int write_ranges(run *r, int probe, const run_table_of *table, tool_text 
     return 0;
 }
 
-/* R against depth on a log-log scale, layers counted from 1. */
-static void write_exponent(run *r, int probe, const run_table_of *table, tool_text *csv) {
+/* R against depth on a log-log scale, layers counted from 1. The transition out of state 0 is left out: with a tied
+ * head the embedding of a token predicts the token itself, so that step is one of its own kind. */
+static void write_exponent(const run *r, int probe, const run_table_of *table, tool_text *csv) {
     ota_power_law law = {.exponent = (double)NAN, .error = (double)NAN};
     ota_trend trend = {.tau = (double)NAN};
     double depths[1024], means[1024];
-    const int64_t count = table->parts < 1024 ? table->parts : 1024;
-    for (int64_t l = 0; l < count; l++) {
-        depths[l] = (double)(l + 1);
-        means[l] = 0;
+    const int64_t from = r->settings.first == 0 ? 1 : 0;
+    const int64_t count = ota_int_min(table->parts - from, 1024);
+    for (int64_t k = 0; k < count; k++) {
+        depths[k] = (double)(r->settings.first + from + k + 1);
+        means[k] = 0;
         for (int64_t w = 0; w < table->windows; w++)
-            means[l] += table->values[w * table->parts + l] / (double)table->windows;
+            means[k] += table->values[w * table->parts + from + k] / (double)table->windows;
     }
     (void)ota_power_law_of(depths, means, count, &law, NULL);
     (void)ota_trend_of(means, count, &trend, NULL);
@@ -109,7 +112,6 @@ static void write_exponent(run *r, int probe, const run_table_of *table, tool_te
                      probe == 0 ? "final_norm" : "raw", rows[k].value, rows[k].error, (double)NAN,
                      (double)NAN, (double)law.count);
     }
-    (void)r;
 }
 
 static int write_table1(run *r) {

@@ -67,8 +67,7 @@ static int take_buffers(run *r) {
 
 /* The flags' session, with the variant's method or temperature over them. */
 static int open_session(run *r, int variant) {
-    const run_variant *v = r->settings.variant;
-    while (v->source != variant) v++;
+    const run_variant *v = run_variant_of(&r->settings, variant);
     tool_settings *settings = &r->context->settings;
     const tool_settings kept = *settings;
     char temperature[32];

@@ -1,5 +1,5 @@
-/* The same text under several methods (methods.csv) and attention temperatures (temperatures.csv): one
- * chart a column of numbers. The columns that have a row below get its words, the others their name. */
+/* The same text under several methods (methods.csv), attention temperatures (temperatures.csv) and temperatures of
+ * the probe (probe_temperatures.csv): one chart a column of numbers, ends of intervals left out. The columns that have a row below get its words, the others their name. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,6 +46,9 @@ static const layout layouts[] = {
     {"temperatures", "temperature", "temperatures", "points", "Attention's temperature",
      "The same text with every attention score divided by one more factor: a hotter attention "
      "looks wider.",
+     true},
+    {"probe_temperatures", "temperature", "temperatures", "points", "The probe's temperature",
+     "The same states read with the logits divided by one more factor; attention is as it was.",
      true},
 };
 
@@ -116,6 +119,17 @@ static void add_chart(run_page *page, const layout *as, const char *name) {
     tool_cells_free(cells);
 }
 
+static bool ends_with(const char *text, const char *tail) {
+    const size_t length = strlen(text), size = strlen(tail);
+    return length >= size && strcmp(text + length - size, tail) == 0;
+}
+
+static bool is_charted(const run_table *table, const layout *as, size_t column) {
+    const char *name = table->columns[column];
+    return strcmp(name, as->key) != 0 && !ends_with(name, "_low") && !ends_with(name, "_high") &&
+           is_plain(name) && is_numeric(table, column);
+}
+
 static void add_layout(run_page *page, const layout *as) {
     const run_table *table = NULL;
     for (int run = page->count - 1; run >= 0; run--) {
@@ -128,9 +142,8 @@ static void add_layout(run_page *page, const layout *as) {
     tool_report_text(page->report, as->text);
     tool_report_grid_begin(page->report, 2);
     for (size_t column = 0; column < table->column_count && charts < CHARTS_MOST; column++) {
-        const char *name = table->columns[column];
-        if (strcmp(name, as->key) == 0 || !is_plain(name) || !is_numeric(table, column)) continue;
-        add_chart(page, as, name);
+        if (!is_charted(table, as, column)) continue;
+        add_chart(page, as, table->columns[column]);
         charts++;
     }
     tool_report_grid_end(page->report);

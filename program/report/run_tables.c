@@ -27,6 +27,7 @@ static const struct {
     {"events", "Saturation events, one by one."},
     {"methods", "The same text under several methods."},
     {"temperatures", "The same text with attention at several temperatures."},
+    {"probe_temperatures", "The same states with the probe's logits at several temperatures."},
     {"compare", "Differences of two runs."},
 };
 enum { KNOWN = sizeof known / sizeof known[0] };

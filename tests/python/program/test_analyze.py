@@ -6,6 +6,7 @@ size of the measure, and those that count ranks to what one pair out of order in
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import json
 import os
@@ -395,9 +396,53 @@ def test_temperature_one_is_the_run(place: Path) -> None:
     assert float(rows[2][tv_at]) == 0 and float(rows[1][tv_at]) > 0 and float(rows[3][tv_at]) > 0
 
 
+def read_table(place: Path, run: str, name: str) -> dict[str, dict[str, float]]:
+    with (place / run / "tables" / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {row["temperature"]: {k: float(v or "nan") for k, v in row.items()} for row in rows}
+
+
+def test_probe_temperatures(place: Path) -> None:
+    """The probe alone is hotter or colder: states, attention and drift stay, predictions do not."""
+    words = [*WORDS[:5], "4x48", "--saturation", "0.05,0.9"]
+    answer(place, *words, "--probe-temperatures", "0.5,1,4", "-o", "probe")
+    rows = read_table(place, "probe", "probe_temperatures")
+    assert [*rows] == ["0.5", "1", "4"]
+    cold, plain, hot = rows.values()
+    for name in ("relative_l2", "cosine", "row_entropy", "receiver_max"):
+        spec.check("TOT-35", max(abs(x[name] - plain[name]) for x in rows.values()), 0)
+    spec.check_true(
+        "TOT-35",
+        cold["saturated_states"] > hot["saturated_states"]
+        and cold["saturated_states"] >= plain["saturated_states"] >= hot["saturated_states"],
+    )
+    assert cold["tv"] > plain["tv"] > hot["tv"] and plain["output_tv"] == 0 < cold["output_tv"]
+    for row in rows.values():
+        for name in ("nll_per_token", "tv", "relative_l2", "saturation", "saturated_states"):
+            assert row[f"{name}_low"] <= row[name] + 1e-12 and row[name] <= row[f"{name}_high"] + 1e-12
+
+
+def test_the_embedding_does_not_count_as_saturated(place: Path) -> None:
+    """State 0 of a tied head predicts its own token; the share is counted over the states behind layers."""
+    answer(place, *WORDS[:5], "4x48", "--saturation", "0.02,0.9", "--temperatures", "1", "-o", "behind")
+    share = read_table(place, "behind", "temperatures")["1"]["saturated_states"]
+    tails = []
+    for layers in ("0-1", "1-1"):
+        answer(
+            place, *WORDS[:5], "4x48", "--saturation", "0.02,0.9", "--temperatures", "1", "--layers", layers,
+            "-o", f"some{layers}",
+        )  # fmt: skip
+        tails.append(read_table(place, f"some{layers}", "temperatures")["1"]["saturated_states"])
+    # States 1 and 2, by the run from the embedding on and by the run that begins behind it.
+    spec.check("TOT-35", abs(tails[0] - tails[1]), 0)
+    assert share > 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "field"),
     [
+        (["--probe-temperatures", "1,-2"], 2, "probe-temperatures"),
+        (["--probe-temperatures", "x"], 2, "probe-temperatures"),
         (["--windows", "4"], 2, "windows"),
         (["--windows", "4x65"], 2, "windows"),
         (["--layers", "2-1"], 2, "layers"),
