@@ -86,16 +86,16 @@ static run_variant *add_variant(run_settings *s, bool again) {
 
 static int read_methods(tool_context *context, run_settings *s) {
     const char *text = context->settings.methods;
-    char *words[VARIANTS_MOST / 2];
+    char *words[METHODS_MOST];
     const bool plain = context->settings.model_methods.count == 0;
     (void)snprintf(add_variant(s, false)->name, sizeof s->variant[0].name, "%s",
                    plain ? "softmax" : "--method");
     s->methods = 1;
     if (text == NULL) return 0;
-    const int count = tool_split_methods(text, words, VARIANTS_MOST / 2);
+    const int count = tool_split_methods(text, words, METHODS_MOST);
     if (count < 1)
         return tool_refuse_flag(context, "methods", NULL, "--methods names none, or more than %d",
-                                VARIANTS_MOST / 2);
+                                METHODS_MOST);
     for (int k = 0; k < count; k++) {
         s->method_text[k] = words[k];
         if (plain && strcmp(words[k], "softmax") == 0) continue;
@@ -106,8 +106,6 @@ static int read_methods(tool_context *context, run_settings *s) {
     s->methods = s->lines;
     return 0;
 }
-
-enum { TEMPERATURES_MOST = VARIANTS_MOST / 4 - 1 };
 
 /* One line a number; of attention's temperatures, or with `probe` of the probe's. */
 static int read_temperatures(tool_context *context, const char *text, bool probe, run_settings *s) {
@@ -412,7 +410,7 @@ static int analyze(tool_context *context) {
         run_measure_close(r);
         run_folder_close(&r->folder);
         run_text_free(&r->text);
-        for (int k = 0; k < VARIANTS_MOST / 2; k++) free(r->settings.method_text[k]);
+        for (int k = 0; k < METHODS_MOST; k++) free(r->settings.method_text[k]);
     } else {
         code = tool_fail(&context->error, TOOL_EXIT_LIMIT, "there is no memory left");
         code = together(code);

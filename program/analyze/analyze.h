@@ -23,7 +23,12 @@
 
 /* ---- settings of a run ---- */
 
-enum { VARIANTS_MOST = 32, PROBES_MOST = 2 };
+enum {
+    METHODS_MOST = 16,
+    TEMPERATURES_MOST = 15, /* of attention, and again of the probe */
+    VARIANTS_MOST = 1 + METHODS_MOST + 2 * TEMPERATURES_MOST,
+    PROBES_MOST = 2
+};
 
 /* One way to run the windows. Variant 0 is the run itself: everything is measured. The others answer what
  * changes, and are measured by the probe with the final norm alone. */
@@ -47,7 +52,7 @@ typedef struct run_settings {
     int methods;         /* lines 1 ... methods - 1 are methods, */
     int temperatures;    /* those before this one attention's temperatures, the rest the probe's */
     run_variant variant[VARIANTS_MOST];
-    char *method_text[VARIANTS_MOST / 2]; /* storage of the variants' methods */
+    char *method_text[METHODS_MOST]; /* storage of the variants' methods */
 } run_settings;
 
 /* The first line with these records. */
