@@ -29,7 +29,8 @@ class Attention(nn.Module):
     learn : tuple of str
         Names among temperature (one a head), alpha, cap, strength, lower and upper that become parameters of
         the module ``log_temperature``, ``log_alpha`` (alpha = 1 + exp), ``log_cap``, ``log_strength``,
-        ``log_lower``, ``log_upper``.
+        ``log_lower``, ``log_upper``. They start at the number given here, which must be more than 0 (alpha:
+        1), or at 1, 1.5, 2, 1, 0.5 and 2.
     **arguments
         Others of `otattn.attention`: rounds, tolerance, max_rounds, window, softcap, ...
 
@@ -116,8 +117,13 @@ class Attention(nn.Module):
         for name in learn:
             if name not in _LEARNABLE:
                 raise ValueError(f"learn has {name!r}, wanted names among {', '.join(_LEARNABLE)}")
-            value = numbers[name] if numbers[name] is not None else _LEARNABLE[name]
-            start = torch.tensor(float(value or 0.0) - (1.0 if name == "alpha" else 0.0)).log()
+            chosen = numbers[name]
+            value = _LEARNABLE[name] if chosen is None else float(chosen)
+            least = 1.0 if name == "alpha" else 0.0
+            # The logarithm of 0 is a point that no step of training leaves.
+            if not value > least:
+                raise ValueError(f"{name} is {value!r}, wanted more than {least:g} to learn it")
+            start = torch.tensor(value - least).log()
             start = start.expand(num_heads).clone() if name == "temperature" else start
             self.register_parameter(f"log_{name}", nn.Parameter(start.to(**where)))
         self._reset()

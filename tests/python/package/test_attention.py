@@ -308,7 +308,7 @@ REFUSED: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (ValueError, "lower is given, but the method 'capped:1' has none", {"lower": 0.5, "method": "capped:1"}),
     (ValueError, "upper is given, but the method 'softmax' has none", {"upper": 1.5}),
     (ValueError, r"upper has shape \(2,\)", {"upper": np.ones(2), "method": "bounded:0,1"}),
-    (ValueError, "lower", {"lower": 2.0, "method": "bounded:0,1"}),
+    (ValueError, "lower is 2, wanted 0 <= it <= 1", {"lower": 2.0, "method": "bounded:0,1"}),
     (ValueError, "tolerance is -1.0", {"tolerance": -1.0}),
     (ValueError, "rounds is -1", {"rounds": -1}),
     (ValueError, "window", {"window": (1, 2, 3)}),

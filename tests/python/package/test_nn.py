@@ -112,8 +112,13 @@ def test_refusals() -> None:
         ({"add_zero_attn": True}, "add_zero_attn"),
         ({"add_bias_kv": True}, "add_bias_kv"),
         ({"learn": ("speed",)}, "learn"),
+        ({"learn": ("lower",), "lower": 0.0}, "lower is 0.0, wanted more than 0 to learn it"),
+        ({"learn": ("alpha",), "alpha": 1.0}, "alpha is 1.0, wanted more than 1 to learn it"),
+        ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 0"),
     ):
         with pytest.raises(ValueError, match=name):
             otattn.nn.Attention(8, 2, **arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="embed_dim is 8"):
         otattn.nn.Attention(8, 3)
+    # A bound of 0 that is not learned stands.
+    assert otattn.nn.Attention(8, 2, method="softmax/bounded:0.5,2", lower=0.0).numbers() == {"lower": 0.0}
