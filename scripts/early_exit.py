@@ -106,7 +106,7 @@ def figure(rows: list[dict[str, Any]], title: str) -> dict[str, Any]:
         "encoding": {
             "x": {"field": "layers_saved", "type": "quantitative", "title": "share of layers saved"},
             "y": {"field": "nll_change", "type": "quantitative",
-                  "scale": {"type": "symlog", "constant": 0.01},
+                  "scale": {"type": "symlog", "constant": 0.01, "nice": False},
                   "title": "change of nll per token, nats (symlog)"},
             "color": {"field": "K", "type": "nominal", "title": None},
             "order": {"field": "layers_saved"},
