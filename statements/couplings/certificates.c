@@ -137,63 +137,6 @@ static double hull(trial *t) {
     return fmax(0.0, seen_number(t, excess));
 }
 
-/* min sum |residual| of sum_j w_j v_j = x, sum_j w_j = 1, w >= 0: 0 where x is in the hull of the `count` rows of v.
- * The first phase of the simplex method with Bland's rule, which cannot cycle. */
-enum { LP_KEYS = 6, LP_WIDTH = 2, LP_ROWS = LP_WIDTH + 1 };
-static double distance_from_hull(const double *v, const double *x) {
-    double a[LP_ROWS][LP_KEYS + 1], cost[LP_KEYS + 1] = {0.0};
-    int basis[LP_ROWS]; /* keys, or LP_KEYS + row: the row's residual */
-    for (int i = 0; i < LP_ROWS; i++) {
-        const double right = i < LP_WIDTH ? x[i] : 1.0, sign = right < 0.0 ? -1.0 : 1.0;
-        for (int j = 0; j < LP_KEYS; j++)
-            a[i][j] = sign * (i < LP_WIDTH ? v[j * LP_WIDTH + i] : 1.0);
-        a[i][LP_KEYS] = sign * right;
-        basis[i] = LP_KEYS + i;
-        for (int j = 0; j <= LP_KEYS; j++) cost[j] -= a[i][j];
-    }
-    for (int in = 0; in < LP_KEYS;) {
-        int out = -1;
-        for (in = 0; in < LP_KEYS && !(cost[in] < -1e-13); in++) continue;
-        for (int i = 0; in < LP_KEYS && i < LP_ROWS; i++) {
-            if (!(a[i][in] > 1e-13)) continue;
-            const double less =
-                out < 0 ? -1.0 : a[i][LP_KEYS] / a[i][in] - a[out][LP_KEYS] / a[out][in];
-            if (less < 0.0 || (!(less > 0.0) && basis[i] < basis[out])) out = i;
-        }
-        if (in == LP_KEYS || out < 0) break;
-        const double pivot = a[out][in], price = cost[in];
-        for (int j = 0; j <= LP_KEYS; j++) a[out][j] /= pivot;
-        for (int j = 0; j <= LP_KEYS; j++) cost[j] -= price * a[out][j];
-        for (int i = 0; i < LP_ROWS; i++) {
-            const double factor = a[i][in];
-            for (int j = 0; i != out && j <= LP_KEYS; j++) a[i][j] -= factor * a[out][j];
-        }
-        basis[out] = in;
-    }
-    return -cost[LP_KEYS];
-}
-
-/* Rows of P V by the linear program, six methods. */
-static double hull_program(trial *t) {
-    static const char *const methods[] = {"softmax",   "ceta",       "elastic:0.5,3",
-                                          "sparsemax", "capped:1.5", "hard/exact"};
-    head *h = statement_head(t, N, LP_KEYS, normals(t, N * LP_KEYS, 2.0));
-    h->values = normals(t, LP_KEYS * LP_WIDTH, 1.0);
-    h->values_width = LP_WIDTH;
-    statement_solve(t, h, methods[t->draw], 0.5, 0.0);
-    double most = h->status < 0 ? NAN : 0.0;
-    for (int i = 0; i < N; i++)
-        most = worse(most, distance_from_hull(h->values, h->out + i * LP_WIDTH));
-    return most;
-}
-
-/* A corner of the box of a triangle is in the box and outside of the hull. */
-static double hull_is_no_box(trial *t) {
-    const double v[LP_KEYS * LP_WIDTH] = {0, 0, 1, 0, 0, 1, 0.2, 0.2, 0.5, 0.1, 0.1, 0.5};
-    double x[LP_WIDTH] = {0.9, 0.9};
-    return distance_from_hull(v, seen(t, x, LP_WIDTH));
-}
-
 static double hull_formula(trial *t) {
     double *v = normals(t, N * WIDTH, 1.0), *out = normals(t, N * WIDTH, 1.0);
     double excess = NAN, formula = 0.0;
@@ -529,9 +472,6 @@ static const statement_check rows[] = {
     AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, N * 1e-13, 12),
     AT_MOST("CETA-12", "... and at finite t against (c - 1)^T V / n", mean_shift_identity, 1e-15),
     AT_MOST("CETA-13", "P V outside the box of V, six methods", hull, 4e-15, 6),
-    AT_MOST("CETA-13", "rows of P V outside the hull of V by a linear program", hull_program, 1e-12,
-            6),
-    AT_LEAST("CETA-13", "... which tells the hull from the box", hull_is_no_box, 0.7),
     AT_MOST("CETA-13", "the excess against its definition", hull_formula, 1e-15, 20),
     AT_MOST("CETA-14", "expansion of a fixed plan", plan_nonexpansive, 1.0 + 1e-14, 40),
     AT_MOST("CETA-14", "... against loops", plan_nonexpansion_formula, 1e-14, 40),
@@ -540,7 +480,7 @@ static const statement_check rows[] = {
     AT_MOST("CETA-15", "... against loops", residual_nonexpansion_formula, 1e-14, 40),
     PRINTED_AT_MOST("CETA-15", "expansion of X -> P(X) X, were Thm 8 about it", full_map, 1.0, 60),
     AT_MOST("CETA-16", "||P-Q||_1 over (n/tau) sup|S-T|, minus 1; the bound's formula",
-            printed_score_bound, 1e-12, 1000),
+            printed_score_bound, 1e-12, 60),
     PRINTED_AT_LEAST("CETA-16", "the bound stays out of reach: 1 - best ratio (E17)",
                      bound_not_attained, 1e-3),
     PRINTED_AT_LEAST("CETA-16", "softmax lacks this stability: excess over the bound (E17)",
