@@ -169,19 +169,13 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
     out->support = counted > 0.0 ? support / counted : 0.0;
     out->minimum = isinf(least) ? 0.0 : least;
 
-    /* Padding, which no row may use, is no key that could receive: it changes none of these [TOT-48]. */
-    int64_t keys = 0, counted_keys = 0;
-    for (int64_t j = 0; j < k->m; j++) keys += k->used[j];
-    const double share = keys > 0 ? k->mass / (double)keys : 0.0;
+    const double share = k->m > 0 ? k->mass / (double)k->m : 0.0;
     for (int64_t j = 0; j < k->m; j++) {
         const double c = ota_judge_total(k->column[j]);
         const double received = share > 0.0 ? c / share : 0.0;
-        if (k->used[j] || c < 0.0 || c > 0.0) {
-            const bool first = counted_keys++ == 0;
-            out->receiver_max = first ? received : fmax(out->receiver_max, received);
-            out->receiver_min = first ? received : fmin(out->receiver_min, received);
-            out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
-        }
+        out->receiver_max = j == 0 ? received : fmax(out->receiver_max, received);
+        out->receiver_min = j == 0 ? received : fmin(out->receiver_min, received);
+        out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
         if (k->rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&primal, k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
     }
