@@ -52,7 +52,7 @@ function(otattn_embed target)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
 endfunction()
 
-# Everything the reports and the demo need, and the chart library when there is one.
+# Everything the reports, the demo and the statements need, and the chart library when there is one.
 function(otattn_embed_report target charts)
     set(root "${PROJECT_SOURCE_DIR}")
     set(pairs
@@ -61,7 +61,10 @@ function(otattn_embed_report target charts)
         "maps.js=${root}/program/report/maps.js"
         "theme.json=${root}/program/report/theme.json"
         "NOTICE.txt=${root}/program/report/NOTICE.txt"
-        "demo.safetensors=${root}/data/demo/minilm.safetensors")
+        "demo.safetensors=${root}/data/demo/minilm.safetensors"
+        "demo/vocab.json=${root}/data/demo/model/vocab.json"
+        "demo/merges.txt=${root}/data/demo/model/merges.txt"
+        "demo/paragraph.txt=${root}/data/demo/paragraph.txt")
     file(GLOB figures CONFIGURE_DEPENDS "${root}/program/report/figures/*.vl.json")
     foreach(figure IN LISTS figures)
         get_filename_component(name "${figure}" NAME)

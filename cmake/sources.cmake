@@ -258,9 +258,11 @@ set(OTATTN_TOKENIZER_SOURCES
 set(OTATTN_STATEMENTS_SOURCES
     statements/couplings/alignment.c
     statements/couplings/certificates.c
+    statements/couplings/cold.c
     statements/couplings/conventions.c
     statements/couplings/examples.c
     statements/couplings/gradients.c
+    statements/couplings/hull.c
     statements/couplings/masks.c
     statements/couplings/numerics.c
     statements/couplings/plans.c

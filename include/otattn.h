@@ -614,14 +614,15 @@ typedef struct ota_certificate {
     double primal; /* sum P C + tau R(P) (+ rho KL(c | nu) ...), units of S */
     /* of the same problem at the potentials; NaN: elastic, prefix, online */
     double dual;
-    double gap;                        /* primal - dual */
-    double value;                      /* <P, C> - tau H(P) [LIT-22] */
-    double entropy;                    /* mean over rows of H(P_i / mu_i), nats */
-    double support;                    /* mean number of positive weights per row */
-    double receiver_max, receiver_min; /* column sums in units of sum mu / keys [CETA-19] */
-    double delta;                      /* max_j |c_j - nu_j| / (sum mu / keys) [CETA-20] */
-    double minimum;                    /* smallest P_ij on the support (negative = defect) */
-    double outside;                    /* largest |P_ij| outside the support (must be 0) */
+    double gap;     /* primal - dual */
+    double value;   /* <P, C> - tau H(P) [LIT-22] */
+    double entropy; /* mean over rows of H(P_i / mu_i), nats */
+    double support; /* mean number of positive weights per row */
+    /* column sums in units of sum mu / usable keys, of keys that mass may reach [CETA-19, TOT-48] */
+    double receiver_max, receiver_min;
+    double delta;   /* max_j |c_j - nu_j| / (sum mu / usable keys) [CETA-20] */
+    double minimum; /* smallest P_ij on the support, rows with mass (negative = defect) */
+    double outside; /* largest |P_ij| outside the support (must be 0) */
     int64_t empty_rows, nonfinite_rows;
 } ota_certificate;
 

@@ -330,10 +330,10 @@ double statement_row_change(const double *a, const double *b, int64_t rows, int6
  * columns <= 20. */
 double statement_leading(const double *a, int64_t rows, int64_t columns, double *x);
 /* couplings/examples.c: the scores of example C.4 [3][4], the layers of C.3 [2][3], [3][3]; least processor time of
- * several forward calls on 8 rows of `size` keys, or of 4 balanced rounds of size x size. */
+ * several forward calls on 8 rows of `size` keys, or on size x size in so many balanced rounds. */
 extern const double statement_example_scores[12], statement_example_first_layer[6],
     statement_example_second_layer[9];
-double statement_forward_seconds(trial *t, int64_t size, bool balanced);
+double statement_forward_seconds(trial *t, int64_t size, int64_t rounds);
 /* The least sum of cost[i][order[i]] over all permutations, by trying them; n <= 8. */
 double statement_best_permutation(const double *cost, int64_t n, int64_t *order);
 

@@ -1,4 +1,5 @@
-/* What statements measure of the program, or borrow from it: its containers of arrays and its windows of a text.
+/* What statements measure of the program, or borrow from it: its containers of arrays, its windows of a
+ * text, the demo's vocabulary.
  * The program fills the table (program/verify/host.c); statements call nothing else of it. */
 #ifndef OTATTN_STATEMENTS_HOST_H
 #define OTATTN_STATEMENTS_HOST_H
@@ -33,6 +34,8 @@ typedef struct statement_host {
                           bool header_only);
     /* One tensor of such a file, into allocated memory that the caller frees. */
     bool (*read_tensor)(const char *path, const char *name, statement_tensor *tensor);
+    /* A file that the program carries: "demo/vocab.json", "demo/merges.txt", "demo/paragraph.txt". */
+    const char *(*file_of)(const char *name, size_t *size);
     /* count elements of `type` as f32. */
     void (*to_f32)(const void *from, ota_type type, float *to, size_t count);
     /* At most `wanted` windows of `tokens` from the beginning: their ids [wanted][tokens] and lengths [wanted].

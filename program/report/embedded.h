@@ -1,5 +1,5 @@
 /* Files that the build puts into the program as bytes (cmake/embed_files.cmake): the report's style,
- * script, theme and figures, the demo's data, and the chart library when the build was given one. */
+ * script, theme and figures, the demo's data, vocabulary and text, and the chart library when the build was given one. */
 #ifndef OTATTN_PROGRAM_REPORT_EMBEDDED_H
 #define OTATTN_PROGRAM_REPORT_EMBEDDED_H
 

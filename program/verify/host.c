@@ -1,7 +1,9 @@
-/* What the statements of statements/ measure of the program: its safetensors files and its windows of a text. */
+/* What the statements of statements/ measure of the program: its safetensors files, its windows of a text, the
+ * files it carries. */
 #include <stdlib.h>
 
 #include "program/analyze/results.h"
+#include "program/report/embedded.h"
 #include "results.h"
 
 static bool write_tensors(const char *path, const statement_tensor *tensors, int count,
@@ -39,6 +41,12 @@ static bool read_tensor(const char *path, const char *name, statement_tensor *te
     return true;
 }
 
+static const char *file_of(const char *name, size_t *size) {
+    const tool_embedded *file = tool_embedded_find(name);
+    *size = file == NULL ? 0 : file->size;
+    return file == NULL ? "" : (const char *)file->bytes;
+}
+
 static void to_f32(const void *from, ota_type type, float *to, size_t count) {
     tool_convert(from, type, to, OTA_F32, count);
 }
@@ -63,4 +71,5 @@ static int64_t windows_of(const statement_text *from, int64_t wanted, int64_t to
     return count;
 }
 
-const statement_host tool_statement_host = {write_tensors, read_tensor, to_f32, windows_of};
+const statement_host tool_statement_host = {write_tensors, read_tensor, file_of, to_f32,
+                                            windows_of};

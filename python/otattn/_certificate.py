@@ -36,9 +36,9 @@ class Certificate(NamedTuple):
     support: float = math.nan
     """Mean number of positive weights of a row."""
     receiver_max: float = math.nan
-    """Largest column sum, in units of total mass / keys."""
+    """Largest column sum, in units of total mass / keys that mass may reach."""
     receiver_min: float = math.nan
-    """Smallest column sum, in the same units."""
+    """Smallest column sum of such a key, in the same units."""
     delta: float = math.nan
     """Largest distance of a column sum from its mass, in the same units."""
     minimum: float = math.nan

@@ -135,7 +135,7 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
                 out->outside = fmax(out->outside, fabs(p));
                 continue;
             }
-            least = fmin(least, p);
+            if (mu > 0.0 || p < 0.0) least = fmin(least, p);
             positive += p > 0.0;
             if (!(p > 0.0) && !(p < 0.0)) continue;
             ota_judge_add(&primal, -p * k->s[j]);
@@ -169,16 +169,22 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
     out->support = counted > 0.0 ? support / counted : 0.0;
     out->minimum = isinf(least) ? 0.0 : least;
 
-    const double share = k->m > 0 ? k->mass / (double)k->m : 0.0;
+    /* Keys that no mass can reach, such as padding, take no share of it [TOT-48]. */
+    int64_t reached = 0;
+    for (int64_t j = 0; j < k->m; j++) reached += k->used[j];
+    const double share = reached > 0 ? k->mass / (double)reached : 0.0;
+    double most = 0.0, fewest = INFINITY;
     for (int64_t j = 0; j < k->m; j++) {
         const double c = ota_judge_total(k->column[j]);
         const double received = share > 0.0 ? c / share : 0.0;
-        out->receiver_max = j == 0 ? received : fmax(out->receiver_max, received);
-        out->receiver_min = j == 0 ? received : fmin(out->receiver_min, received);
+        most = fmax(most, received);
+        if (k->used[j]) fewest = fmin(fewest, received);
         out->delta = fmax(out->delta, share > 0.0 ? fabs(c - k->nu[j]) / share : 0.0);
         if (k->rule == OTA_COLUMNS_RELAXED)
             ota_judge_add(&primal, k->r->problem.strength * ota_judge_divergence(c, k->target[j]));
     }
+    out->receiver_max = most;
+    out->receiver_min = reached > 0 ? fewest : 0.0;
     out->primal = ota_judge_total(primal);
     const bool known = k->has_g || (k->from_coupling && !lost && ota_judge_recover_potentials(k));
     const bool pruned = known && k->component != NULL;

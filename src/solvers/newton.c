@@ -466,6 +466,11 @@ static void keep_best(newton *n, progress *kept, int64_t taken) {
     memcpy(state->best, state->head->g, (size_t)state->pass.columns * sizeof *state->best);
 }
 
+/* A start that the caller gave is kept while steps from it pay: falling temperatures begin at g = 0. */
+static bool start_pays(const newton *n, bool slow) {
+    return n->state->head->warm && !slow && n->residual <= stage_residual;
+}
+
 /* Steps at temperature t until the residual is `enough`. Where Newton steps no longer pay, column
  * updates take turns with them. */
 static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_status *stopped) {
@@ -487,7 +492,7 @@ static ota_outcome settle(newton *n, double t, double enough, int64_t most, ota_
             evaluate(n);
         }
         if (isnan(n->residual) || head->rounds >= n->most) return OTA_SPENT;
-        if (taken >= most) return OTA_SLOW;
+        if (taken >= most && !start_pays(n, alternate)) return OTA_SLOW;
         if (last_stage && kept.best < near_residual && taken > kept.marked + STALLED)
             return OTA_SPENT;
         *stopped = ota_coupled_tick(state, head->rounds, n->residual);

@@ -1,4 +1,4 @@
-/* Group D, whole couplings: what a plan keeps and how far it moves with its scores and values [CETA-10..23,
+/* Group D, whole couplings: what a plan keeps and how far it moves with its scores and values [CETA-10..12, 14..23,
  * DER-17..19]. S, T, P, Q [n][n], V, W [n][width]; R(S - T) is the gauge residual. */
 #include "statements/check.h"
 
@@ -124,34 +124,6 @@ static double mean_shift_identity(trial *t) {
     return most;
 }
 
-/* Excess of P V outside the box of V, of six methods. */
-static double hull(trial *t) {
-    static const char *const methods[] = {"softmax",   "ceta",       "elastic:0.5,3",
-                                          "sparsemax", "capped:1.5", "hard/exact"};
-    head *h = statement_head(t, N, N, normals(t, PAIRS, 2.0));
-    h->values = normals(t, N * WIDTH, 1.0);
-    h->values_width = WIDTH;
-    statement_solve(t, h, methods[t->draw], 0.5, 0.0);
-    double excess = NAN;
-    (void)ota_hull_excess(h->out, h->values, N, N, WIDTH, &excess, NULL);
-    return fmax(0.0, seen_number(t, excess));
-}
-
-static double hull_formula(trial *t) {
-    double *v = normals(t, N * WIDTH, 1.0), *out = normals(t, N * WIDTH, 1.0);
-    double excess = NAN, formula = 0.0;
-    (void)ota_hull_excess(out, v, N, N, WIDTH, &excess, NULL);
-    for (int at = 0; at < N * WIDTH; at++) {
-        double low = HUGE_VAL, high = -HUGE_VAL;
-        for (int j = 0; j < N; j++) {
-            low = fmin(low, v[j * WIDTH + at % WIDTH]);
-            high = fmax(high, v[j * WIDTH + at % WIDTH]);
-        }
-        formula = fmax(formula, fmax(low - out[at], out[at] - high));
-    }
-    return fabs(seen_number(t, excess) - formula);
-}
-
 /* ||T(X) - T(Y)|| / ||X - Y|| of a fixed plan; `formula`: its distance from loops. */
 static double nonexpansion(trial *t, bool residual, bool formula) {
     const double alpha = residual ? uniform(t) : 1.0;
@@ -239,6 +211,8 @@ static double printed_score_bound(trial *t) {
     const double bound = seen_too(t, x->bounds.printed);
     most = worse(most, fabs(bound - N / x->tau * sup) / bound);
     most = worse(most, x->l1 / bound - 1.0);
+    /* Nothing moves by more than 2 n, so a bound of as much says nothing. */
+    if ((sup >= 2.0 * x->tau) != (bound >= 2.0 * N)) most = HUGE_VAL;
     return most;
 }
 
@@ -471,16 +445,14 @@ static const statement_check rows[] = {
     AT_MOST("CETA-11", "|receiver mass - 1|", equal_receivers, N * 1e-12, 12),
     AT_MOST("CETA-12", "mean(P V) - mean(V), converged", mean_kept, N * 1e-13, 12),
     AT_MOST("CETA-12", "... and at finite t against (c - 1)^T V / n", mean_shift_identity, 1e-15),
-    AT_MOST("CETA-13", "P V outside the box of V, six methods", hull, 4e-15, 6),
-    AT_MOST("CETA-13", "the excess against its definition", hull_formula, 1e-15, 20),
     AT_MOST("CETA-14", "expansion of a fixed plan", plan_nonexpansive, 1.0 + 1e-14, 40),
     AT_MOST("CETA-14", "... against loops", plan_nonexpansion_formula, 1e-14, 40),
     AT_MOST("CETA-15", "expansion of (1-a) X + a P X, P fixed", residual_nonexpansive, 1.0 + 1e-14,
             40),
     AT_MOST("CETA-15", "... against loops", residual_nonexpansion_formula, 1e-14, 40),
     PRINTED_AT_MOST("CETA-15", "expansion of X -> P(X) X, were Thm 8 about it", full_map, 1.0, 60),
-    AT_MOST("CETA-16", "||P-Q||_1 over (n/tau) sup|S-T|, minus 1; the bound's formula",
-            printed_score_bound, 1e-12, 60),
+    AT_MOST("CETA-16", "||P-Q||_1 over (n/tau) sup|S-T|, minus 1, 1000 pairs; vacuous at sup 2 tau",
+            printed_score_bound, 1e-12, 1000),
     PRINTED_AT_LEAST("CETA-16", "the bound stays out of reach: 1 - best ratio (E17)",
                      bound_not_attained, 1e-3),
     PRINTED_AT_LEAST("CETA-16", "softmax lacks this stability: excess over the bound (E17)",

@@ -1,5 +1,5 @@
 /* Group J and the studies: the sources' worked examples and the experiments that the errata settle [TOT-19, 103,
- * 113..117, CETA-31..33, ELA-16..19, LIT-33, BLOG-04]. S, P [n][m]. */
+ * 113..117, CETA-31..33, ELA-17, 18, LIT-33, BLOG-04]. S, P [n][m]. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <time.h>
@@ -230,91 +230,6 @@ static double elastic_against_relaxed(trial *t, bool near) {
 static double elastic_near_relaxed(trial *t) { return elastic_against_relaxed(t, true); }
 static double elastic_not_relaxed(trial *t) { return elastic_against_relaxed(t, false); }
 
-/* ---- annealing ---- */
-
-static double rounds_to(trial *t, double *cost, double tau, double start, double tolerance) {
-    head *h = statement_head(t, 64, 64, cost);
-    h->problem.cost = 1;
-    h->options.solver = "sinkhorn";
-    h->options.max_rounds = 100000;
-    h->options.anneal_start = start;
-    statement_solve(t, h, "softmax/exact", tau, tolerance);
-    return h->status == OTA_OK ? (double)h->result.rounds : (double)NAN;
-}
-
-/* Rounds with annealing over rounds without, U[0,1] costs, n = 64, 1e-6. */
-static double annealed_over_direct(trial *t) {
-    double least = HUGE_VAL;
-    static const double taus[] = {0.05, 0.02};
-    for (int k = 0; k < 2; k++) {
-        double *cost = uniforms(t, 64 * 64, 0.0, 1.0);
-        const double ratio =
-            rounds_to(t, cost, taus[k], 1.0, 1e-6) / rounds_to(t, cost, taus[k], 0.0, 1e-6);
-        least = fmin(least, seen_too(t, ratio));
-    }
-    return least;
-}
-
-enum { STAGES = 60, SIDE = 32 };
-
-/* eps from 1 to .01 in STAGES stages, one elastic round each, by loops; g kept, or v = exp(g/eps) kept. */
-static void annealed_by_loops(const double *cost, double lambda, bool keep_v, double *p) {
-    double g[SIDE] = {0.0};
-    const double factor = pow(0.01, 1.0 / (STAGES - 1));
-    double tau = 1.0;
-    for (int stage = 0; stage <= STAGES; stage++) {
-        double column[SIDE] = {0.0}, row[SIDE];
-        for (int i = 0; i < SIDE; i++) {
-            for (int j = 0; j < SIDE; j++) row[j] = g[j] - cost[i * SIDE + j];
-            softmax_formula(row, SIDE, tau, p + i * SIDE);
-            for (int j = 0; j < SIDE; j++) column[j] += p[i * SIDE + j];
-        }
-        if (stage == STAGES) return;
-        for (int j = 0; j < SIDE; j++) g[j] -= lambda * tau * log(column[j]);
-        const double next = stage + 1 < STAGES ? fmax(0.01, tau * factor) : tau;
-        for (int j = 0; keep_v && j < SIDE; j++) g[j] *= next / tau;
-        tau = next;
-    }
-}
-
-static head *annealed(trial *t, double *cost, const char *method, bool keep_v) {
-    head *h = statement_head(t, SIDE, SIDE, cost);
-    h->problem.cost = 1;
-    h->options.anneal_start = 1.0;
-    h->options.anneal_factor = pow(0.01, 1.0 / (STAGES - 1));
-    h->options.anneal_keep_scaling = keep_v;
-    statement_solve(t, h, method, 0.01, 0.0);
-    return h;
-}
-
-static double annealed_elastic(trial *t) {
-    static const char *const methods[] = {"elastic:0.25,60", "elastic:0.5,60", "elastic:1,60"};
-    static const double lambdas[] = {0.25, 0.5, 1.0};
-    double most = 0.0, *p = numbers(t, SIDE * SIDE);
-    for (int k = 0; k < 6; k++) {
-        double *cost = uniforms(t, SIDE * SIDE, 0.0, 1.0);
-        head *h = annealed(t, cost, methods[k % 3], k >= 3);
-        annealed_by_loops(cost, lambdas[k % 3], k >= 3, p);
-        most = worse(most, farthest(h->p, p, SIDE * SIDE));
-    }
-    return most;
-}
-
-/* Imbalance with g kept less that with v kept, lambda .25, .5, 1: g kept is always nearer. */
-static double kept_potentials(trial *t) {
-    static const char *const methods[] = {"elastic:0.25,60", "elastic:0.5,60", "elastic:1,60"};
-    double least = HUGE_VAL, mean[2][3] = {{0.0}};
-    for (int trials = 0; trials < 6; trials++) {
-        double *cost = uniforms(t, SIDE * SIDE, 0.0, 1.0);
-        for (int k = 0; k < 6; k++) {
-            mean[k / 3][k % 3] +=
-                annealed(t, cost, methods[k % 3], k >= 3)->certificate.delta / 6.0;
-        }
-    }
-    for (int k = 0; k < 3; k++) least = fmin(least, mean[1][k] - mean[0][k]);
-    return seen_too(t, least);
-}
-
 /* ---- gallery, the post, complexity, rates ---- */
 
 static double gallery(trial *t) {
@@ -353,14 +268,14 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-double statement_forward_seconds(trial *t, int64_t size, bool balanced) {
+double statement_forward_seconds(trial *t, int64_t size, int64_t rounds) {
     const size_t used = t->used;
-    const int64_t n = balanced ? size : 8;
-    double least = HUGE_VAL, *s = normals(t, n * size, 1.0), *p = numbers(t, n * size);
+    const int64_t n = rounds > 0 ? size : 8;
+    double least = HUGE_VAL, *s = uniforms(t, n * size, -2.0, 2.0), *p = numbers(t, n * size);
     ota_problem problem = {.size = sizeof problem};
     problem.scores = ota_array_of(s, OTA_F64, 1, 1, n, size);
-    if (balanced) problem.columns = OTA_COLUMNS_EXACT;
-    const ota_options options = {.size = sizeof options, .threads = 1, .rounds = balanced ? 4 : 0};
+    if (rounds > 0) problem.columns = OTA_COLUMNS_EXACT;
+    const ota_options options = {.size = sizeof options, .threads = 1, .rounds = rounds};
     ota_arrays arrays = {.size = sizeof arrays};
     arrays.coupling = ota_array_of(p, OTA_F64, 1, 1, n, size);
     ota_plan *plan = NULL;
@@ -375,15 +290,30 @@ double statement_forward_seconds(trial *t, int64_t size, bool balanced) {
     return least;
 }
 
-/* |log-log slope of time against V - what it must be|, over a factor of 8 in V; best of three tries. */
+/* Least squares slope of y against x. */
+static double slope_of(const double *x, const double *y, int count) {
+    const double mean_x = sum_of(x, count) / count, mean_y = sum_of(y, count) / count;
+    double up = 0.0, square = 0.0;
+    for (int k = 0; k < count; k++) {
+        up += (x[k] - mean_x) * (y[k] - mean_y);
+        square += (x[k] - mean_x) * (x[k] - mean_x);
+    }
+    return up / square;
+}
+
+/* |slope of log time against log V - what it must be| over four V: of rows, or of one balanced round, what eight more
+ * rounds add. Other work on the machine only adds time, so the best of a few tries counts. */
 static double complexity(trial *t, bool balanced) {
-    const int64_t small = balanced ? 128 : 8192;
-    double least = HUGE_VAL;
-    for (int trials = 0; trials < 3; trials++) {
-        const double slope = log(statement_forward_seconds(t, 8 * small, balanced) /
-                                 statement_forward_seconds(t, small, balanced)) /
-                             log(8.0);
-        least = fmin(least, fabs(slope - (balanced ? 2.0 : 1.0)));
+    double least = HUGE_VAL, keys[4], seconds[4];
+    for (int tries = 0; tries < 8 && !(least <= 0.1); tries++) {
+        for (int k = 0; k < 4; k++) {
+            const int64_t size = balanced ? (int64_t)128 << k : (int64_t)1024 << 2 * k;
+            double time = statement_forward_seconds(t, size, balanced ? 12 : 0);
+            if (balanced) time = (time - statement_forward_seconds(t, size, 4)) / 8.0;
+            keys[k] = log((double)size);
+            seconds[k] = log(time);
+        }
+        least = fmin(least, fabs(slope_of(keys, seconds, 4) - (balanced ? 2.0 : 1.0)));
     }
     return seen_number(t, least);
 }
@@ -425,9 +355,8 @@ static double synthetic_rate(trial *t) {
 
 static const statement_check rows[] = {
     AT_MOST("TOT-19", "8 softmax rows of V keys: |log-log slope of time - 1|", semi_relaxed_cost,
-            0.35),
-    AT_MOST("TOT-19", "four balanced rounds, V x V: |log-log slope of time - 2|", balanced_cost,
-            0.35),
+            0.15),
+    AT_MOST("TOT-19", "a balanced round, V x V: |log-log slope of time - 2|", balanced_cost, 0.15),
     AT_MOST("TOT-103", "measured rate over sigma_2^2, minus 1", empirical_rate, 0.02),
     AT_MOST("TOT-103", "rate of a geometric history", synthetic_rate, 1e-13, 20),
     AT_MOST("TOT-113", "Z of example C.4", example_totals, 5e-9),
@@ -445,17 +374,12 @@ static const statement_check rows[] = {
             1e-12),
     AT_MOST("CETA-31", "... exact", collapse_exact, N * 1e-12),
     AT_MOST("CETA-32", "two permutations: ||P-Q||_1 - 2n tanh(a/2)", two_permutations, 1e-10),
-    AT_LEAST("ELA-16", "rounds annealed over direct at eps .05, .02, 1e-6", annealed_over_direct,
-             0.8),
     AT_MOST("ELA-17", "golden elastic plan and its imbalance", golden_elastic, 1e-14),
     AT_MOST("ELA-17", "imbalance falls along T; last step over its predicted rate, minus 1",
             elastic_sweep, 0.02),
     AT_MOST("ELA-18", "distance to the nearest relaxed plan over softmax - exact",
             elastic_near_relaxed, 0.11),
     AT_LEAST("ELA-18", "... which it is not: distance in l1/n", elastic_not_relaxed, 1e-3),
-    AT_MOST("ELA-19", "60 stages from eps 1 to .01 by loops, g kept and v kept", annealed_elastic,
-            1e-10),
-    AT_LEAST("ELA-19", "imbalance with v kept less that with g kept", kept_potentials, 0.05),
     AT_MOST("LIT-33", "softmax, sparsemax, entmax, ALiBi on (1, .5, .2, -1)", gallery, 1e-14),
     AT_MOST("BLOG-04", "column and row softmax of the post's 2 x 2", post_demonstration, 5e-5),
     AT_LEAST("CETA-33", "raised key: softmax imbalance grows to (n - 1), share reached",

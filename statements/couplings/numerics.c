@@ -1,5 +1,10 @@
 /* Transport at Hamming cost (group B) and the numerical rules of group I [TOT-15..18, TOT-105..112, DER-05,
  * DER-26..28]. p, q [V]; S, P [n][m]. */
+#define _POSIX_C_SOURCE 200809L
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "statements/check.h"
 
 enum { N = 10, M = 10, VOCABULARY = 50257 };
@@ -383,6 +388,79 @@ static double streaming_memory(trial *t) {
     return seen_number(t, bytes);
 }
 
+/* Bytes by which the peak of this process's memory has grown, in KiB where the system is not Apple's. */
+static double peak_bytes(void) {
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0) return NAN;
+#ifdef __APPLE__
+    return (double)used.ru_maxrss;
+#else
+    return 1024.0 * (double)used.ru_maxrss;
+#endif
+}
+
+/* What `work` on `size` keys adds to the resident memory of a process of its own, its arrays included, per key. */
+static double resident_bytes(trial *t, int64_t size, bool (*work)(int64_t size)) {
+    int ends[2];
+    double bytes = NAN;
+    if (pipe(ends) != 0) return NAN;
+    const pid_t child = fork();
+    if (child == 0) {
+        const double before = peak_bytes();
+        const double grown = work(size) ? peak_bytes() - before : (double)NAN;
+        _exit(write(ends[1], &grown, sizeof grown) != (ssize_t)sizeof grown);
+    }
+    (void)close(ends[1]);
+    if (child < 0 || read(ends[0], &bytes, sizeof bytes) != (ssize_t)sizeof bytes) bytes = NAN;
+    (void)close(ends[0]);
+    if (child > 0) (void)waitpid(child, NULL, 0);
+    return seen_number(t, bytes / (double)size);
+}
+
+/* Outputs of softmax on keys of width 1; every value is 1, so every output is. */
+static bool attend_streaming(int64_t size) {
+    float *x = malloc((size_t)size * sizeof *x), *v = malloc((size_t)size * sizeof *v);
+    float *out = malloc((size_t)size * sizeof *out);
+    bool right = x != NULL && v != NULL && out != NULL;
+    for (int64_t k = 0; right && k < size; k++) {
+        x[k] = (float)(k % 17) / 8.0F;
+        v[k] = 1.0F;
+    }
+    const ota_array keys = ota_array_of(x, OTA_F32, 1, 1, size, 1);
+    const ota_problem problem = {.size = sizeof problem, .queries = keys, .keys = keys};
+    const ota_options options = {.size = sizeof options, .threads = 1};
+    const ota_arrays arrays = {.size = sizeof arrays,
+                               .values = ota_array_of(v, OTA_F32, 1, 1, size, 1),
+                               .out = ota_array_of(out, OTA_F32, 1, 1, size, 1)};
+    right = right && ota_attend(&problem, &options, &arrays, NULL, NULL) == OTA_OK;
+    for (int64_t k = 0; right && k < size; k++) right = fabsf(out[k] - 1.0F) < 1e-5F;
+    free(x);
+    free(v);
+    free(out);
+    return right;
+}
+
+static bool solve_hamming(int64_t size) {
+    double *p = malloc((size_t)(4 * size) * sizeof *p), *q = p + size;
+    ota_hamming_result result = {.rounds = 0};
+    bool right = p != NULL;
+    for (int64_t k = 0; right && k < size; k++) {
+        p[k] = 1.0 / (double)size;
+        q[k] = 2.0 * ((double)k + 0.5) / (double)size / (double)size;
+    }
+    for (int solver = 0; right && solver < 2; solver++) {
+        right =
+            ota_hamming(p, q, size, 0.5, solver == 0 ? OTA_HAMMING_NEWTON : OTA_HAMMING_SINKHORN,
+                        1e-8, 0, q + size, q + 2 * size, &result, NULL) >= 0;
+    }
+    free(p);
+    return right && fabs(result.marginal_error) < 1e-6;
+}
+
+/* A matrix would be 32 KiB a key, or 2 MiB. */
+static double resident_softmax(trial *t) { return resident_bytes(t, 8192, attend_streaming); }
+static double resident_hamming(trial *t) { return resident_bytes(t, 262144, solve_hamming); }
+
 static double rows_of_all_methods(trial *t) {
     static const char *const methods[] = {
         "softmax",    "softmax/exact", "relaxed:1", "capped:1.2",       "elastic:.5,4", "prefix",
@@ -455,6 +533,10 @@ static const statement_check rows[] = {
     AT_MOST("TOT-110", "1 - p_max of 1e-30, relative", tail_masses, 1e-12, 20),
     AT_MOST("TOT-111", "different bits between 1, 2 and 3 threads", thread_counts, 0.0),
     AT_MOST("TOT-112", "bytes a key of a softmax plan, n = m = 65536", streaming_memory, 1024.0),
+    AT_MOST("TOT-112", "resident bytes a key that softmax adds to a process, n = m = 8192",
+            resident_softmax, 1024.0),
+    AT_MOST("TOT-112", "resident bytes a symbol that Hamming transport adds, V = 262144",
+            resident_hamming, 1024.0),
     AT_MOST("DER-26", "row error of twelve methods", rows_of_all_methods, 4 * M * ROUNDOFF),
     AT_MOST("DER-27", "mean shift from the columns reached, two ways", reached_marginals, 1e-14),
     AT_MOST("DER-28", "Newton steps for p = q, V = 50257", equal_pairs_steps, 5.0),

@@ -156,37 +156,6 @@ static double assignment_value(trial *t) {
     return fabs(dot(cost, h->p, N * M) - statement_best_permutation(cost, N, NULL));
 }
 
-/* Costs with a gap of 3 between the best permutation and the rest. */
-static double annealed_to_assignment(trial *t) {
-    double *s = normals(t, N * M, 0.3);
-    int64_t *order = shuffled(t, N);
-    for (int i = 0; i < N; i++) s[i * M + order[i]] += 3.0;
-    head *soft = statement_plan(t, N, M, s, "softmax/exact", 0.05, 1e-10);
-    head *hard = statement_plan(t, N, M, s, "hard/exact", 0.0, 0.0);
-    return farthest(soft->p, hard->p, N * M);
-}
-
-/* The printed limit is a permutation; with all costs equal it is not. */
-static double farthest_from_permutation(const double *p) {
-    double most = 0.0;
-    for (int k = 0; k < N * M; k++) most = worse(most, fmin(fabs(p[k]), fabs(p[k] - 1.0)));
-    return most;
-}
-
-static double equal_costs_permutation(trial *t) {
-    head *h = statement_plan(t, N, M, numbers(t, N * M), "softmax/exact", 1e-3, 1e-10);
-    return farthest_from_permutation(h->p);
-}
-
-static double equal_costs(trial *t) {
-    double most = 0.0;
-    for (int k = 0; k < 4; k++) {
-        head *h = statement_plan(t, N, M, numbers(t, N * M), "softmax/exact", pow(10.0, -k), 1e-10);
-        for (int i = 0; i < N * M; i++) most = worse(most, fabs(h->p[i] - 1.0 / M));
-    }
-    return most;
-}
-
 /* ---- the rest of CETA's first section ---- */
 
 static double head_output(trial *t) {
@@ -407,10 +376,6 @@ static const statement_check rows[] = {
     AT_MOST("ELA-01", "case 2 against plain scaling", exact_against_scaling, 1e-10),
     AT_MOST("ELA-01", "case 3 against every permutation", assignment_value, 1e-12, 20),
     AT_MOST("ELA-03", "plan against plain scaling", exact_against_scaling, 1e-10),
-    AT_MOST("ELA-04", "eps = .05 against a unique assignment", annealed_to_assignment, 1e-8),
-    AT_MOST("ELA-04", "equal costs: 1/n at every eps", equal_costs, 1e-14),
-    PRINTED_AT_MOST("ELA-04", "equal costs: the limit is a permutation (E20)",
-                    equal_costs_permutation, 1e-8),
     AT_LEAST("ELA-06", "mass of a favoured key of 32 under softmax", starved_keys, 3.0),
     AT_MOST("ELA-06", "|mass - 1| of every key, doubly stochastic", fed_keys, 1e-9),
     AT_MOST("DER-01", "golden relaxed plan", golden_relaxed, 2e-14),

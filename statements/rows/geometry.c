@@ -171,12 +171,9 @@ static double advantage_signs(trial *t) {
 }
 
 /* Draws of (u_k - b) grad log p_k: the mean's distance from -dL/ds in standard errors. */
-static double reinforce(trial *t) {
+static double mean_of_draws(trial *t, const double *p, const double *u, const double *gradient) {
     enum { DRAWS = 20000 };
-    double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0), gradient[M];
     double sum[M] = {0.0}, square[M] = {0.0}, most = 0.0;
-    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
-    seen(t, gradient, M);
     for (int draw = 0; draw < DRAWS; draw++) {
         double left = uniform(t);
         int k = 0;
@@ -192,6 +189,16 @@ static double reinforce(trial *t) {
         most = worse(most, fabs(sum[j] + gradient[j]) / error);
     }
     return most;
+}
+
+/* One of 2,000 right samples has a mean further off than 4 in one of M keys, so a second one is drawn then; a gradient
+ * that is wrong misses both. */
+static double reinforce(trial *t) {
+    double *p = distribution(t, M, 1.0), *u = normals(t, M, 1.0), gradient[M];
+    if (ota_advantage(p, u, M, 1.0, NULL, gradient, NULL) < 0) return NAN;
+    seen(t, gradient, M);
+    const double once = mean_of_draws(t, p, u, gradient);
+    return once <= 4.0 ? once : mean_of_draws(t, p, u, gradient);
 }
 
 /* Any baseline b has the same expectation, summed exactly. */
@@ -466,7 +473,7 @@ static const statement_check rows[] = {
     AT_MOST("LIT-18", "Jacobian symmetric, semi-definite, J 1 = 0", jacobian_laws, 1e-15, TRIALS),
     AT_MOST("LIT-19", "A = u - E u, sum p A = 0", advantage_mean, 4e-15, TRIALS),
     AT_MOST("LIT-19", "descent steps without the sign of A", advantage_signs, 0.0),
-    AT_MOST("LIT-20", "20000 score-function draws: standard errors from -dL/ds", reinforce, 6.0),
+    AT_MOST("LIT-20", "20000 score-function draws: standard errors from -dL/ds", reinforce, 4.0),
     AT_MOST("LIT-20", "any baseline: expectation against -dL/ds", reinforce_baselines, 2e-15,
             TRIALS),
     AT_MOST("LIT-20", "variance with baseline E u over that with 0", baseline_variance, 0.5),

@@ -343,6 +343,33 @@ static void measures_of_a_plan(void **unused) {
 
 /* Exact columns on a block-triangular support: the pairs off the diagonal blocks are on no feasible
  * plan and leave the dual, which the plan then attains. Pairs pruned without need do not. */
+/* Two padded keys and two padded queries, by length and by mass 0: every number of the certificate stays. */
+static void padding_changes_no_number(void **unused) {
+    (void)unused;
+    static const char *const methods[] = {"softmax", "ceta", "capped:1.2", "relaxed:1"};
+    const double mu[5] = {1.0, 1.0, 1.0, 0.0, 0.0};
+    int64_t length = 3;
+    for (int k = 0; k < 4; k++) {
+        double padded[25];
+        fill(padded, 25, 3.0);
+        for (int i = 0; i < 3; i++)
+            memcpy(padded + 5 * i, golden_scores + 3 * i, 3 * sizeof *padded);
+        const ota_certificate alone = plan_of(0, golden_scores, 3, 3, methods[k])->certificate;
+        stage *t = stage_make(0, padded, 5, 5, methods[k]);
+        with_row_mass(t, mu);
+        with_support(t, (ota_support){.kind = OTA_SUPPORT_LENGTHS,
+                                      .array = ota_array_of(&length, OTA_I64, 1, 1, 1, 1)});
+        solve(t);
+        const ota_certificate *c = &t->certificate;
+        spec_check("TOT-48 CETA-19", fabs(c->receiver_max - alone.receiver_max), 1e-9);
+        spec_check("TOT-48 CETA-19", fabs(c->receiver_min - alone.receiver_min), 1e-9);
+        spec_check("TOT-48 CETA-20", fabs(c->delta - alone.delta), 1e-9);
+        spec_check("TOT-48", fabs(c->minimum - alone.minimum), 1e-9);
+        spec_check("TOT-48", fabs(c->entropy - alone.entropy), 1e-9);
+        spec_check("TOT-48", fabs(c->primal - alone.primal), 1e-8);
+    }
+}
+
 static void pruned_pairs_leave_the_dual(void **unused) {
     (void)unused;
     enum { N = 9, WIDTH = 3 };
@@ -434,6 +461,7 @@ int main(void) {
         cmocka_unit_test(wrong_plans_are_seen),
         cmocka_unit_test(weak_duality),
         cmocka_unit_test(measures_of_a_plan),
+        cmocka_unit_test(padding_changes_no_number),
         cmocka_unit_test(pruned_pairs_leave_the_dual),
         cmocka_unit_test(refusals),
     };
