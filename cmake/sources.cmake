@@ -273,6 +273,7 @@ set(OTATTN_STATEMENTS_SOURCES
     statements/layers/layernorm.c
     statements/layers/layers.c
     statements/models/attention.c
+    statements/models/descent.c
     statements/models/folder.c
     statements/models/formula.c
     statements/models/models.c

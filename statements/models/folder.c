@@ -150,8 +150,11 @@ static bool hold_weights(weight *weights, int count) {
 }
 
 static bool open_session(checkpoint *c) {
-    const ota_session_options options = {
-        .size = sizeof options, .batch = 2, .tokens = c->count, .threads = 1};
+    const ota_session_options options = {.size = sizeof options,
+                                         .batch = 2,
+                                         .tokens = c->count,
+                                         .threads = 1,
+                                         .temperature = c->temperature};
     return ota_session_create(&c->session, c->model, &options, NULL) == OTA_OK;
 }
 
@@ -278,7 +281,7 @@ checkpoint *statement_checkpoint(trial *t) {
     if (c == NULL) return NULL;
     t->end = close_checkpoint;
     t->kept = c;
-    *c = (checkpoint){.facts.size = sizeof c->facts, .count = COUNT};
+    *c = (checkpoint){.facts.size = sizeof c->facts, .count = COUNT, .temperature = 1.0};
     bool opened;
     if (t->model != NULL) {
         opened = open_named(t, c);
@@ -293,21 +296,20 @@ checkpoint *statement_checkpoint(trial *t) {
     return opened ? c : NULL;
 }
 
-bool statement_move_checkpoint(trial *t, checkpoint *c, double step) {
-    const model_sizes sizes = {c->facts.layers, c->facts.heads, c->facts.width, c->facts.vocabulary,
-                               c->facts.positions};
-    for (int k = 0; k < c->weight_count; k++) {
-        const weight *w = &c->weights[k];
-        double square = 0.0;
-        for (int64_t j = 0; j < w->count; j++) square += (double)w->data[j] * w->data[j];
-        const double size = step * sqrt(square / (double)w->count);
-        for (int64_t j = 0; j < w->count; j++) w->data[j] += (float)(size * normal(t));
-    }
+bool statement_reopen_checkpoint(trial *t, checkpoint *c) {
+    const model_sizes sizes = sizes_of(c);
     ota_session_free(c->session);
     ota_model_free(c->model);
     c->session = NULL;
     c->model = NULL;
     return open_written(t, c, &sizes);
+}
+
+bool statement_heat_checkpoint(checkpoint *c, double temperature) {
+    ota_session_free(c->session);
+    c->session = NULL;
+    c->temperature = temperature;
+    return open_session(c);
 }
 
 /* ---- running ---- */

@@ -1,4 +1,4 @@
-/* GPT-2 from its definition, in f64 by plain loops, on the weights of a checkpoint [TOT-68, 119]:
+/* GPT-2 from its definition, in f64 by plain loops, on the weights of a checkpoint [TOT-35, 68, 119, 120]:
  *
  *     h^0 = E[id] + P[t]
  *     h' = h + O attention(LN_1 h),   h^(l+1) = h' + D gelu(U LN_2 h')           z = E LN_f(h)
@@ -8,16 +8,19 @@
 
 #include "models.h"
 
-static const float *weight_of(const checkpoint *c, const char *name) {
+weight *statement_weight(const checkpoint *c, int64_t layer, const char *part) {
+    char name[64];
+    if (layer < 0)
+        (void)snprintf(name, sizeof name, "%s", part);
+    else
+        (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s", layer, part);
     for (int k = 0; k < c->weight_count; k++)
-        if (strcmp(c->weights[k].name, name) == 0) return c->weights[k].data;
+        if (strcmp(c->weights[k].name, name) == 0) return &c->weights[k];
     return NULL;
 }
 
-static const float *layer_weight(const checkpoint *c, int64_t layer, const char *part) {
-    char name[64];
-    (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s", layer, part);
-    return weight_of(c, name);
+static const float *data_of(const checkpoint *c, int64_t layer, const char *part) {
+    return statement_weight(c, layer, part)->data;
 }
 
 static void norm(const checkpoint *c, const double *x, int64_t count, const float *gain,
@@ -42,20 +45,27 @@ static void linear(const double *x, int64_t count, const float *matrix, const fl
     }
 }
 
+void statement_pattern_formula(const checkpoint *c, const double *merged, int64_t head, int64_t i,
+                               double *p) {
+    const int64_t d = c->facts.width, width = d / c->facts.heads, at = head * width;
+    for (int64_t j = 0; j <= i; j++)
+        p[j] =
+            dot(merged + i * 3 * d + at, merged + j * 3 * d + d + at, width) / sqrt((double)width);
+    softmax_formula(p, i + 1, c->temperature, p);
+}
+
 /* One row of queries, keys, values a token, [count][3 width], to mixed [count][width]. */
 static void attend(trial *t, const checkpoint *c, const double *merged, int64_t count,
                    double *mixed) {
-    const int64_t d = c->facts.width, head = d / c->facts.heads;
-    double *s = numbers(t, count), *p = numbers(t, count);
+    const int64_t d = c->facts.width, width = d / c->facts.heads;
+    double *p = numbers(t, count);
     memset(mixed, 0, (size_t)(count * d) * sizeof *mixed);
-    for (int64_t at = 0; at < d; at += head) {
+    for (int64_t head = 0; head < c->facts.heads; head++) {
+        const int64_t at = head * width;
         for (int64_t i = 0; i < count; i++) {
+            statement_pattern_formula(c, merged, head, i, p);
             for (int64_t j = 0; j <= i; j++)
-                s[j] = dot(merged + i * 3 * d + at, merged + j * 3 * d + d + at, head) /
-                       sqrt((double)head);
-            softmax_formula(s, i + 1, 1.0, p);
-            for (int64_t j = 0; j <= i; j++)
-                for (int64_t k = 0; k < head; k++)
+                for (int64_t k = 0; k < width; k++)
                     mixed[i * d + at + k] += p[j] * merged[j * 3 * d + 2 * d + at + k];
         }
     }
@@ -65,39 +75,45 @@ static double gelu(double x) {
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979324) * (x + 0.044715 * x * x * x)));
 }
 
-typedef struct rows_of {
-    double *wide, *normed, *part; /* [count][4 width], [count][width] */
-} rows_of;
+block_parts statement_block_parts(trial *t, const checkpoint *c, int64_t count) {
+    const int64_t size = count * c->facts.width;
+    return (block_parts){.normed = {numbers(t, size), numbers(t, size)},
+                         .merged = numbers(t, 3 * size),
+                         .mixed = numbers(t, size),
+                         .middle = numbers(t, size),
+                         .inner = numbers(t, 4 * size),
+                         .active = numbers(t, 4 * size),
+                         .part = numbers(t, size)};
+}
 
-/* after = block(before). */
-static void block(trial *t, const checkpoint *c, int64_t layer, const double *before, int64_t count,
-                  const rows_of *r, double *after) {
+void statement_block_formula(trial *t, const checkpoint *c, int64_t layer, const double *before,
+                             int64_t count, const block_parts *r, double *after) {
     const int64_t d = c->facts.width, size = count * d;
-    norm(c, before, count, layer_weight(c, layer, "ln_1.weight"),
-         layer_weight(c, layer, "ln_1.bias"), r->normed);
-    linear(r->normed, count, layer_weight(c, layer, "attn.c_attn.weight"),
-           layer_weight(c, layer, "attn.c_attn.bias"), d, 3 * d, r->wide);
-    attend(t, c, r->wide, count, r->normed);
-    linear(r->normed, count, layer_weight(c, layer, "attn.c_proj.weight"),
-           layer_weight(c, layer, "attn.c_proj.bias"), d, d, r->part);
-    for (int64_t k = 0; k < size; k++) after[k] = before[k] + r->part[k];
-    norm(c, after, count, layer_weight(c, layer, "ln_2.weight"),
-         layer_weight(c, layer, "ln_2.bias"), r->normed);
-    linear(r->normed, count, layer_weight(c, layer, "mlp.c_fc.weight"),
-           layer_weight(c, layer, "mlp.c_fc.bias"), d, 4 * d, r->wide);
-    for (int64_t k = 0; k < 4 * size; k++) r->wide[k] = gelu(r->wide[k]);
-    linear(r->wide, count, layer_weight(c, layer, "mlp.c_proj.weight"),
-           layer_weight(c, layer, "mlp.c_proj.bias"), 4 * d, d, r->part);
-    for (int64_t k = 0; k < size; k++) after[k] += r->part[k];
+    norm(c, before, count, data_of(c, layer, "ln_1.weight"), data_of(c, layer, "ln_1.bias"),
+         r->normed[0]);
+    linear(r->normed[0], count, data_of(c, layer, "attn.c_attn.weight"),
+           data_of(c, layer, "attn.c_attn.bias"), d, 3 * d, r->merged);
+    attend(t, c, r->merged, count, r->mixed);
+    linear(r->mixed, count, data_of(c, layer, "attn.c_proj.weight"),
+           data_of(c, layer, "attn.c_proj.bias"), d, d, r->part);
+    for (int64_t k = 0; k < size; k++) r->middle[k] = before[k] + r->part[k];
+    norm(c, r->middle, count, data_of(c, layer, "ln_2.weight"), data_of(c, layer, "ln_2.bias"),
+         r->normed[1]);
+    linear(r->normed[1], count, data_of(c, layer, "mlp.c_fc.weight"),
+           data_of(c, layer, "mlp.c_fc.bias"), d, 4 * d, r->inner);
+    for (int64_t k = 0; k < 4 * size; k++) r->active[k] = gelu(r->inner[k]);
+    linear(r->active, count, data_of(c, layer, "mlp.c_proj.weight"),
+           data_of(c, layer, "mlp.c_proj.bias"), 4 * d, d, r->part);
+    for (int64_t k = 0; k < size; k++) after[k] = r->middle[k] + r->part[k];
 }
 
 void statement_final_norm_formula(const checkpoint *c, const double *x, int64_t count, double *y) {
-    norm(c, x, count, weight_of(c, "ln_f.weight"), weight_of(c, "ln_f.bias"), y);
+    norm(c, x, count, data_of(c, -1, "ln_f.weight"), data_of(c, -1, "ln_f.bias"), y);
 }
 
 void statement_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z) {
     const int64_t d = c->facts.width, vocabulary = c->facts.vocabulary;
-    const float *words = weight_of(c, "wte.weight");
+    const float *words = data_of(c, -1, "wte.weight");
     for (int64_t i = 0; i < count; i++) {
         for (int64_t j = 0; j < vocabulary; j++) {
             double sum = 0.0;
@@ -113,15 +129,15 @@ double statement_most_probable(const double *z, int64_t vocabulary) {
 
 /* Stopped tokens get their state back, and others may stop. */
 static void leave(trial *t, const checkpoint *c, int64_t layer, int64_t count, formula_exit *exit,
-                  int64_t *streak, const double *before, double *after, const rows_of *r) {
+                  int64_t *streak, const double *before, double *after, const block_parts *r) {
     const int64_t d = c->facts.width, last = c->facts.layers;
     double *z = numbers(t, c->facts.vocabulary);
     for (int64_t i = 0; i < count; i++) {
         if (exit->layers[i] < last) {
             memcpy(after + i * d, before + i * d, (size_t)d * sizeof *after);
         } else if (layer + 1 < last) {
-            statement_final_norm_formula(c, after + i * d, 1, r->normed);
-            statement_logits_formula(c, r->normed, 1, z);
+            statement_final_norm_formula(c, after + i * d, 1, r->normed[0]);
+            statement_logits_formula(c, r->normed[0], 1, z);
             const double most = statement_most_probable(z, c->facts.vocabulary);
             streak[i] = most > exit->threshold ? streak[i] + 1 : 0;
             if (streak[i] >= exit->transitions) exit->layers[i] = layer + 1;
@@ -132,8 +148,8 @@ static void leave(trial *t, const checkpoint *c, int64_t layer, int64_t count, f
 void statement_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, int64_t count,
                             formula_exit *exit, double *h, double *final) {
     const int64_t d = c->facts.width, size = count * d, layers = c->facts.layers;
-    const float *words = weight_of(c, "wte.weight"), *places = weight_of(c, "wpe.weight");
-    const rows_of r = {numbers(t, 4 * size), numbers(t, size), numbers(t, size)};
+    const float *words = data_of(c, -1, "wte.weight"), *places = data_of(c, -1, "wpe.weight");
+    const block_parts r = statement_block_parts(t, c, count);
     int64_t *streak = take(t, (size_t)count * sizeof *streak);
     const size_t used = t->used;
     for (int64_t i = 0; i < count; i++)
@@ -142,7 +158,7 @@ void statement_gpt2_formula(trial *t, const checkpoint *c, const int64_t *ids, i
     for (int64_t i = 0; exit != NULL && i < count; i++) exit->layers[i] = layers;
     for (int64_t layer = 0; layer < layers; layer++) {
         double *before = h + layer * size, *after = before + size;
-        block(t, c, layer, before, count, &r, after);
+        statement_block_formula(t, c, layer, before, count, &r, after);
         if (exit != NULL) leave(t, c, layer, count, exit, streak, before, after, &r);
         t->used = used;
     }

@@ -30,6 +30,7 @@ typedef struct checkpoint {
     ota_session *session;
     ota_model_facts facts;
     bool unscaled, scaled_by_layer; /* scores: not over sqrt(d_h); over the layer's number, too */
+    double temperature;             /* of attention, on top; 1 at first */
     weight *weights;
     int weight_count;
     int64_t count, *ids;
@@ -39,9 +40,10 @@ typedef struct checkpoint {
 
 /* A checkpoint with `count` random ids, open until the draw ends; NULL where anything fails. */
 checkpoint *statement_checkpoint(trial *t);
-/* The weights a step further: to every tensor `step` times its own size is added in a random direction; for the
- * session and the model it is a checkpoint of its own. Only a random one moves. */
-bool statement_move_checkpoint(trial *t, checkpoint *c, double step);
+/* The weights as they are now, in a model and a session of their own, as of another checkpoint. */
+bool statement_reopen_checkpoint(trial *t, checkpoint *c);
+/* A session whose attention is at this temperature. */
+bool statement_heat_checkpoint(checkpoint *c, double temperature);
 /* Fills states and final. */
 bool statement_run_checkpoint(trial *t, checkpoint *c);
 /* logits of all states by the probe: of the states themselves, or after the last norm. */
@@ -57,6 +59,22 @@ bool statement_write_gpt2(trial *t, const char *folder, const model_sizes *sizes
                           const weight *weights, int count);
 
 /* ---- GPT-2 by its definition ---- */
+
+/* A weight of a block, or for layer -1 of none: "wte.weight". */
+weight *statement_weight(const checkpoint *c, int64_t layer, const char *part);
+
+/* What a block makes on its way: LN_1 x; q, k, v [count][3 width]; P v; x'; LN_2 x'; U LN_2 x' and its gelu
+ * [count][4 width]; what it adds. Others [count][width]. */
+typedef struct block_parts {
+    double *normed[2], *merged, *mixed, *middle, *inner, *active, *part;
+} block_parts;
+
+block_parts statement_block_parts(trial *t, const checkpoint *c, int64_t count);
+void statement_block_formula(trial *t, const checkpoint *c, int64_t layer, const double *before,
+                             int64_t count, const block_parts *r, double *after);
+/* Weights p [i + 1] of token i in one head. */
+void statement_pattern_formula(const checkpoint *c, const double *merged, int64_t head, int64_t i,
+                               double *p);
 
 /* What leaves early: a token stops behind block l < layers once p_max > threshold held behind `transitions`
  * blocks in a row; its state stays, and the layers above make key and value from it. threshold 0: none. */
@@ -75,6 +93,10 @@ void statement_final_norm_formula(const checkpoint *c, const double *x, int64_t 
 void statement_logits_formula(const checkpoint *c, const double *x, int64_t count, double *z);
 /* p_max = max softmax(z). */
 double statement_most_probable(const double *z, int64_t vocabulary);
+
+/* descent.c: one step down the gradient of the mean nll of windows ids [windows][count], by a share `rate` of every
+ * tensor's size, on the weights in memory; false without memory. */
+bool statement_descend(trial *t, checkpoint *c, const int64_t *ids, int64_t windows, double rate);
 
 /* max |a - b| / max |b|. */
 double statement_relative(const double *a, const double *b, int64_t count);
