@@ -305,7 +305,7 @@ static double slope_of(const double *x, const double *y, int count) {
  * rounds add. Other work on the machine only adds time, so the best of a few tries counts. */
 static double complexity(trial *t, bool balanced) {
     double least = HUGE_VAL, keys[4], seconds[4];
-    for (int tries = 0; tries < 8 && !(least <= 0.1); tries++) {
+    for (int tries = 0; tries < 40 && !(least <= 0.1); tries++) {
         for (int k = 0; k < 4; k++) {
             const int64_t size = balanced ? (int64_t)128 << k : (int64_t)1024 << 2 * k;
             double time = statement_forward_seconds(t, size, balanced ? 12 : 0);
