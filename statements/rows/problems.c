@@ -95,7 +95,7 @@ static double least_rise_of_a_move(trial *t) {
 
 /* Variance of the differences of default-scaled scores of two keys, over 2: Q and K are standard. */
 static double score_variance(trial *t) {
-    enum { QUERIES = 512, KEYS = 1024, WIDTH = 512 };
+    enum { QUERIES = 512, KEYS = 512, WIDTH = 512 };
     head *h = statement_attention_head(t, QUERIES, KEYS, WIDTH, normals(t, QUERIES * WIDTH, 1.0),
                                        normals(t, KEYS * WIDTH, 1.0));
     statement_solve(t, h, "softmax", 1.0, 0.0);
