@@ -29,9 +29,9 @@ typedef struct rounds {
     double t, omega; /* omega: one-sided, as given */
     double both;     /* two-sided; 1: off */
     double last_rate;
-    double
-        steady; /* least that two neighbouring residuals were below: at the best omega the slowest mode changes
-                       its sign once, and one residual says nothing */
+    /* Least that two neighbouring residuals were below: at the best omega the slowest mode changes its sign once,
+     * and one residual says nothing. */
+    double steady;
     int64_t judged; /* when `both` was last set */
     bool from_columns, to_columns, no_more_both;
     bool impatient; /* ends as soon as the rate says that many rounds are needed */
