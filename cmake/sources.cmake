@@ -266,6 +266,7 @@ set(OTATTN_STATEMENTS_SOURCES
     statements/couplings/masks.c
     statements/couplings/numerics.c
     statements/couplings/plans.c
+    statements/couplings/rates.c
     statements/couplings/solvers.c
     statements/groups.c
     statements/head.c

@@ -202,6 +202,38 @@ void statement_sinkhorn_formula(const double *s, int64_t n, int64_t m, double ta
     }
 }
 
+int64_t statement_lengthened_rounds(double *s, int64_t n, double lambda, double tolerance,
+                                    int64_t most, double *g, double *errors) {
+    enum { MOST = 512 };
+    double moved[MOST];
+    ota_problem problem = {.size = sizeof problem, .columns = OTA_COLUMNS_EXACT};
+    problem.scores = ota_array_of(s, OTA_F64, 1, 1, n, n);
+    const ota_options options = {.size = sizeof options,
+                                 .threads = 1,
+                                 .solver = "log",
+                                 .rounds = 1,
+                                 .relaxation = 0.5 * lambda};
+    ota_arrays arrays = {.size = sizeof arrays};
+    arrays.start_potential = vector(g, n);
+    arrays.column_potential = vector(moved, n);
+    ota_plan *plan = NULL;
+    int64_t count = 0;
+    errors[0] = NAN;
+    if (n <= MOST) (void)ota_plan_create(&plan, &problem, 0, &options, NULL);
+    while (plan != NULL && count < most && ota_forward(plan, &arrays, NULL, NULL) >= 0) {
+        errors[count] = 0.0;
+        for (int64_t j = 0; j < n; j++) {
+            /* c = exp(-(change of g) / (lambda / 2)) */
+            const double change = moved[j] - g[j];
+            errors[count] = worse(errors[count], fabs(expm1(-2.0 * change / lambda)));
+        }
+        if (errors[count++] <= tolerance || count == most) break;
+        for (int64_t j = 0; j < n; j++) g[j] += 2.0 * (moved[j] - g[j]);
+    }
+    ota_plan_free(plan);
+    return count > 0 ? count : 1;
+}
+
 double statement_softmax_distance(const double *z, const double *w, int64_t m, double temperature) {
     long double sum = 0.0L;
     double p[64], q[64];

@@ -19,7 +19,7 @@ enum { IMPATIENCE = 40 }; /* predicted rounds beyond which another method is che
 
 /* Two rates in a row this close (in units of 1 - rate) are the asymptotic one. */
 static const double rate_spread = 0.05;
-/* A relaxed iterate is not monotone; this much above the best it is called diverging. */
+/* A relaxed iterate is not monotone; this much above what it had come down to it is called diverging. */
 static const double relaxed_growth = 30.0;
 
 typedef struct rounds {
@@ -29,6 +29,9 @@ typedef struct rounds {
     double t, omega; /* omega: one-sided, as given */
     double both;     /* two-sided; 1: off */
     double last_rate;
+    /* Least that two neighbouring residuals were below: at the best omega the slowest mode changes its sign once,
+     * and one residual says nothing. */
+    double steady;
     int64_t judged; /* when `both` was last set */
     bool from_columns, to_columns, no_more_both;
     bool impatient; /* ends as soon as the rate says that many rounds are needed */
@@ -86,7 +89,8 @@ static double plain_rate(const rounds *r) {
 static void adapt(rounds *r) {
     if (!r->settings->relaxation_auto || r->no_more_both) return;
     const double rate = r->now.rate;
-    if (r->both > 1.0 && !(r->now.residual <= relaxed_growth * r->now.best)) {
+    r->steady = fmin(r->steady, fmax(r->now.residual, r->now.last));
+    if (r->both > 1.0 && !(r->now.residual <= relaxed_growth * r->steady)) {
         r->both = 1.0;
         r->no_more_both = true;
         memcpy(r->state->head->g, r->state->best, (size_t)r->state->pass.columns * sizeof(double));
@@ -138,6 +142,7 @@ static void begin(rounds *r) {
     r->from_columns = head->start == OTA_SIDE_COLUMNS;
     r->to_columns = head->end == OTA_SIDE_COLUMNS;
     r->both = 1.0;
+    r->steady = INFINITY;
     r->omega = r->settings->relaxation;
     const bool idle = r->settings->fixed && r->settings->rounds == 0;
     if (r->from_columns && (!idle || r->to_columns)) {

@@ -310,111 +310,6 @@ static double path_at_four(trial *t) {
     return path_distance(t, "elastic:0.25,16", "elastic:0.05,80");
 }
 
-/* ---- rates ---- */
-
-typedef struct scaled {
-    double *log_kernel, *p, *f, *g, *errors;
-    ota_scaling_run run;
-    ota_coupling_spectrum spectrum;
-    double rate;
-} scaled;
-
-enum { SIZE = 16, ROUNDS = 3000 };
-
-static scaled *scale(trial *t, double *log_kernel, double rows, double columns) {
-    scaled *x = take(t, sizeof *x);
-    double *ones = numbers(t, SIZE);
-    for (int j = 0; j < SIZE; j++) ones[j] = 1.0;
-    x->log_kernel = log_kernel;
-    x->p = numbers(t, SIZE * SIZE);
-    x->f = numbers(t, SIZE);
-    x->g = numbers(t, SIZE);
-    x->errors = numbers(t, ROUNDS);
-    x->run = (ota_scaling_run){.row_relaxation = rows,
-                               .column_relaxation = columns,
-                               .tolerance = 1e-11,
-                               .most = ROUNDS,
-                               .errors = x->errors};
-    x->rate = NAN;
-    if (ota_scaling(log_kernel, ones, ones, SIZE, SIZE, &x->run, x->f, x->g, NULL) < 0) return x;
-    for (int k = 0; k < SIZE * SIZE; k++) {
-        x->p[k] = exp(log_kernel[k] + x->f[k / SIZE] + x->g[k % SIZE]);
-    }
-    (void)ota_coupling_spectrum_of(x->p, SIZE, SIZE, 0, &x->spectrum, NULL);
-    (void)ota_rate_measured(x->errors, x->run.rounds, &x->rate, NULL);
-    x->rate = seen_number(t, x->rate);
-    return x;
-}
-
-/* A kernel whose sigma_2^2 is near 1: two blocks with a weak link. */
-static double *slow_kernel(trial *t, double link) {
-    double *s = normals(t, SIZE * SIZE, 1.0);
-    for (int k = 0; k < SIZE * SIZE; k++)
-        s[k] -= (k / SIZE < SIZE / 2) != (k % SIZE < SIZE / 2) ? link : 0.0;
-    return s;
-}
-
-static double rate_ratio(trial *t, double lambda) {
-    scaled *x = scale(t, slow_kernel(t, 2.0), 1.0, lambda);
-    const double predicted = fmax(fabs(1.0 - lambda * (1.0 - x->spectrum.second)),
-                                  fabs(1.0 - lambda * (1.0 - x->spectrum.least)));
-    return fabs(x->rate / predicted - 1.0);
-}
-
-static double predicted_rates(trial *t) {
-    double most = 0.0;
-    static const double lambdas[] = {0.3, 0.6, 1.0};
-    for (int k = 0; k < 3; k++) most = worse(most, rate_ratio(t, lambdas[k]));
-    return most;
-}
-
-static double rate_formula(trial *t) {
-    const double second = uniform(t), least = second * uniform(t), lambda = 2.0 * uniform(t);
-    const double formula =
-        fmax(fabs(1.0 - lambda * (1.0 - second)), fabs(1.0 - lambda * (1.0 - least)));
-    return fabs(seen_number(t, ota_rate_one_sided(lambda, second, least)) - formula);
-}
-
-static double best_one_sided_formula(trial *t) {
-    double most = 0.0;
-    const double second = uniform(t), least = second * uniform(t);
-    double rate = NAN;
-    const double lambda = seen_number(t, ota_best_one_sided(second, least, &rate));
-    most = worse(most, fabs(lambda - 2.0 / (2.0 - second - least)));
-    most = worse(most, fabs(rate - (second - least) / (2.0 - second - least)));
-    return most;
-}
-
-/* Rounds without and with the best lambda on a slow kernel, over log(rate) / log(sigma_2^2). Rounds also pay
- * for where each run begins. */
-static double one_sided_speed_up(trial *t) {
-    double *s = slow_kernel(t, 3.0);
-    scaled *plain = scale(t, s, 1.0, 1.0);
-    double rate = NAN;
-    const double lambda = ota_best_one_sided(plain->spectrum.second, plain->spectrum.least, &rate);
-    scaled *fast = scale(t, s, 1.0, lambda);
-    const double saved = log(fast->rate) / log(plain->rate);
-    return fabs(saved * log(plain->spectrum.second) / log(rate) - 1.0);
-}
-
-static double best_two_sided_formula(trial *t) {
-    double most = 0.0;
-    const double second = uniform(t);
-    double rate = NAN;
-    const double omega = seen_number(t, ota_best_two_sided(second, &rate));
-    most = worse(most, fabs(omega - 2.0 / (1.0 + sqrt(1.0 - second))));
-    most = worse(most, fabs(rate - (omega - 1.0)));
-    return most;
-}
-
-static double two_sided_speed_up(trial *t) {
-    double *s = slow_kernel(t, 3.0);
-    scaled *plain = scale(t, s, 1.0, 1.0);
-    const double omega = ota_best_two_sided(plain->spectrum.second, NULL);
-    scaled *fast = scale(t, s, omega, omega);
-    return (double)plain->run.rounds / (double)fast->run.rounds;
-}
-
 /* ---- relaxed and Newton ---- */
 
 static double relaxed_near_exact(trial *t) {
@@ -467,15 +362,6 @@ static const statement_check rows[] = {
     AT_MOST("ELA-13", "one lambda per key: only keys with one are scaled", lambda_per_key, 1e-11),
     AT_MOST("DER-06", "plans of equal lambda T = 1, l1/n", path_at_one, 1.6e-2, 4),
     AT_MOST("DER-06", "plans of equal lambda T = 4, l1/n", path_at_four, 3.6e-3, 4),
-    AT_MOST("DER-07", "|measured/predicted - 1| of the rate", predicted_rates, 0.02),
-    AT_MOST("DER-07", "predicted rate against its formula", rate_formula, 1e-15, 50),
-    AT_MOST("DER-08", "best lambda and its rate against their formulas", best_one_sided_formula,
-            1e-14, 50),
-    AT_MOST("DER-08", "rounds saved by it on a slow kernel over the rates' logarithms, minus 1",
-            one_sided_speed_up, 0.2),
-    AT_MOST("DER-09", "best omega and its rate against their formulas", best_two_sided_formula,
-            1e-14, 50),
-    AT_LEAST("DER-09", "rounds saved by it on a slow kernel, factor", two_sided_speed_up, 2.0),
     AT_MOST("DER-10", "column sums are exp(-g/rho)", relaxed_stationarity, 1e-11, 12),
     AT_MOST("DER-10", "rounds at lambda = .999, stopped on the plan", relaxed_near_exact, 150.0),
 };

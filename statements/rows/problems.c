@@ -20,6 +20,35 @@ static double weights_against_formula(trial *t) {
     return most;
 }
 
+/* ELA's case 1: costs C given as costs, temperature eps, columns free. exp(-C/eps) over its row's sum, the relative
+ * error over u (8 + 3 range/eps). */
+static double cost_weights(trial *t) {
+    enum { KEYS = 33, RANGE = 20 };
+    double most = 0.0, scores[KEYS], formula[KEYS];
+    const double epsilon = between(t, 0.3, 3.0);
+    head *h = statement_head(t, N, KEYS, uniforms(t, (int64_t)N * KEYS, -0.5 * RANGE, 0.5 * RANGE));
+    h->problem.cost = 1;
+    statement_solve(t, h, "softmax", epsilon, 0.0);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < KEYS; j++) scores[j] = -h->scores[i * KEYS + j];
+        softmax_formula(scores, KEYS, epsilon, formula);
+        for (int j = 0; j < KEYS; j++)
+            most = worse(most, fabs(h->p[i * KEYS + j] / formula[j] - 1.0));
+    }
+    return seen_too(t, most / (ROUNDOFF * (8.0 + 3.0 * RANGE / epsilon)));
+}
+
+/* Bits of the plan of costs C that differ from those of scores -C. */
+static double cost_is_minus_score(trial *t) {
+    double *cost = scores_of(t, N, M, t->draw % CHARACTERS), *s = copy_of(t, cost, N * M);
+    const double epsilon = between(t, 0.3, 3.0);
+    for (int k = 0; k < N * M; k++) s[k] = -s[k];
+    head *h = statement_head(t, N, M, cost);
+    h->problem.cost = 1;
+    statement_solve(t, h, "softmax", epsilon, 0.0);
+    return different_bits(h->p, statement_plan(t, N, M, s, "softmax", epsilon, 0.0)->p, N * M);
+}
+
 static double weights_of_huge_scores(trial *t) {
     double most = 0.0;
     head *h = statement_plan(t, N, M, uniforms(t, N * M, -1e4, 1e4), "softmax", 1.0, 0.0);
@@ -542,7 +571,8 @@ static const statement_check rows[] = {
     AT_MOST("TOT-10", "the two entropy conventions differ by tau mass", entropy_conventions, 1e-13),
     AT_MOST("TOT-11", "receiver distribution of example C.4", effective_target, 1e-6),
     AT_MOST("TOT-11", "receiver distribution sums to 1", effective_target_sum, 1e-15),
-    AT_MOST("ELA-02", "case 1 is the row softmax of -C", weights_against_formula,
-            ROUNDOFF *(8 + 3 * 20), 20),
+    AT_MOST("ELA-02", "case 1, given costs: exp(-C/eps) over its row, relative over u (8 + 60/eps)",
+            cost_weights, 1.0, 20),
+    AT_MOST("ELA-02", "different bits between costs C and scores -C", cost_is_minus_score, 0.0, 12),
 };
 CHECK_GROUP(statement_checks_rows, rows);
