@@ -114,6 +114,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/column_updates.c
     src/solvers/coupled.c
     src/solvers/derivatives/adjoint.c
+    src/solvers/derivatives/adjoint_direct.c
     src/solvers/derivatives/unrolled.c
     src/solvers/derivatives/unrolled_along.c
     src/solvers/derivatives/unrolled_kernel.c

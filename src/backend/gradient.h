@@ -37,6 +37,8 @@ typedef enum ota_row_sum {
 enum {
     OTA_ADJOINT_CHUNKS = 32,
     OTA_ADJOINT_VECTORS = 6,
+    /* Most columns of a system that elimination may solve: columns^2 numbers a walker. */
+    OTA_ADJOINT_DIRECT = 512,
     OTA_KERNEL_ROUNDS = 64 /* most rounds that become inner dimensions */
 };
 
@@ -103,6 +105,7 @@ typedef struct ota_backward_space {
     double *slopes;   /* the same shape, prefix only                       */
     double *dense[8]; /* vectors of lane                                   */
     double *vectors;  /* OTA_ADJOINT_VECTORS of lane                       */
+    double *couplings; /* [columns][columns], NULL beyond OTA_ADJOINT_DIRECT */
     unsigned char *held;
     ota_kernel_view kernel;
     struct ota_gradient_scratch *own;   /* the backend's */

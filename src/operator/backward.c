@@ -116,6 +116,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .partial = s->partial[0],
                          .more = s->partial[1],
                          .vectors = s->vectors,
+                         .couplings = s->couplings,
                          .a = plan->course.transposed ? s->b : s->a,
                          .b = plan->course.transposed ? s->a : s->b};
 }

@@ -59,6 +59,8 @@ static void take_coupled(ota_plan *plan, ota_backward_space *s, ota_backward_mod
         s->dense[k] = ota_arena_take(a, (size_t)s->lane, sizeof(double));
     s->vectors = ota_arena_take_rows(a, s->lane, OTA_ADJOINT_VECTORS, sizeof(double));
     s->held = ota_arena_take(a, (size_t)s->lane, 1);
+    if (mode != OTA_BACKWARD_UNROLLED && m <= OTA_ADJOINT_DIRECT)
+        s->couplings = ota_arena_take_rows(a, m, m, sizeof(double));
     if (mode != OTA_BACKWARD_UNROLLED) return;
     const size_t steps = ota_unrolled_steps(r), numbers = ota_unrolled_numbers(r, n, m);
     if (steps == SIZE_MAX || numbers == SIZE_MAX) {

@@ -139,6 +139,7 @@ ota_status ota_prefix_system(ota_backward_job *job, const ota_head *block, const
                           .partial = s->partial[0],
                           .more = s->partial[1],
                           .vectors = s->vectors,
+                          .couplings = s->couplings,
                           .a = s->a,
                           .b = s->b};
     const ota_status status = ota_adjoint_solve(&system);

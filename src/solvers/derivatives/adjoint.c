@@ -1,4 +1,4 @@
-/* Conjugate gradients on the semi-dual system of adjoint.h:
+/* Conjugate gradients on the semi-dual system of adjoint.h, and elimination (adjoint_direct.c) where they stop short:
  *
  *     (H b)_j = sum_i w_ij (b_j - (w b)_i / den_i) + extra_j b_j = right_j,    a_i = (row_right_i - (w b)_i) / den_i
  *
@@ -86,8 +86,9 @@ static double inner(const double *x, const double *y, int64_t count) {
     return sum;
 }
 
-/* residue = right - H b, exactly as it is now; returns its relative size. */
-static double measure(ota_adjoint *s, const double *weight, double *residue, double *scratch) {
+/* residue = right - H b, exactly as it is now; returns its relative size, *alone to the right side only. */
+static double measure(ota_adjoint *s, const double *weight, double *residue, double *scratch,
+                      double *alone) {
     double scale = s->scale;
     product(s, s->b, scratch);
     for (int64_t j = 0; j < s->columns; j++) {
@@ -95,6 +96,7 @@ static double measure(ota_adjoint *s, const double *weight, double *residue, dou
         scale += OTA_OFFSET_SHARE * weight[j] * fabs(s->b[j]);
     }
     const double left = absolute_sum(residue, s->columns);
+    *alone = left > 0.0 ? left / s->scale : left;
     return left > 0.0 ? left / scale : left;
 }
 
@@ -102,6 +104,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
     const int64_t count = s->columns;
     double *diagonal = s->vectors, *residue = diagonal + s->stride, *search = residue + s->stride;
     double *image = search + s->stride, *best = image + s->stride, *weight = best + s->stride;
+    double alone;
     const double goal = s->narrow ? goal_narrow : goal_wide;
     memset(s->b, 0, (size_t)count * sizeof *s->b);
     s->amplification = 0.0;
@@ -110,7 +113,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
         weight[j] = s->held[j] ? 0.0 : sum_of_chunks(s->more, s->stride, j);
         diagonal[j] = s->held[j] ? 0.0 : sum_of_chunks(s->partial, s->stride, j) + s->extra[j];
     }
-    s->residual = measure(s, weight, residue, image);
+    s->residual = measure(s, weight, residue, image, &alone);
     for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
         const double before = s->residual;
         double now = 0.0, smallest = before * s->scale;
@@ -154,9 +157,20 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             now = next;
         }
         memcpy(s->b, best, (size_t)count * sizeof *best);
-        s->residual = measure(s, weight, residue, image);
+        s->residual = measure(s, weight, residue, image, &alone);
         /* Rounding is all that is left. */
         if (!(s->residual < 0.5 * before)) break;
+    }
+    /* Offsets of parts that exchange almost nothing may have outgrown what they are offsets of. */
+    if (s->couplings != NULL && s->most_amplified <= 0.0 && !(alone <= s->enough)) {
+        const double before = alone;
+        memcpy(diagonal, s->b, (size_t)count * sizeof *diagonal);
+        ota_adjoint_eliminate(s, weight, s->couplings, search, best, residue);
+        s->residual = measure(s, weight, residue, image, &alone);
+        if (!(alone < before)) {
+            memcpy(s->b, diagonal, (size_t)count * sizeof *s->b);
+            s->residual = measure(s, weight, residue, image, &alone);
+        }
     }
     /* The last product was that of b. */
     for (int64_t i = 0; i < s->rows; i++)

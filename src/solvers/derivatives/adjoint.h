@@ -36,6 +36,7 @@ typedef struct ota_adjoint {
     ota_pool *pool;
     double *partial, *more; /* [OTA_ADJOINT_CHUNKS][stride] */
     double *vectors;        /* OTA_ADJOINT_VECTORS of stride */
+    double *couplings; /* [columns][columns], or NULL: conjugate gradients have the last word */
     /* found */
     double *a, *b; /* [rows], [columns] */
     double residual;
@@ -45,6 +46,10 @@ typedef struct ota_adjoint {
 
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
 ota_status ota_adjoint_solve(ota_adjoint *system);
+
+/* b of the system by elimination, on `weight` = sum_i w_ij; the rest is scratch [columns], c [columns][columns]. */
+void ota_adjoint_eliminate(const ota_adjoint *system, const double *weight, double *c,
+                           double *ground, double *total, double *right);
 
 /* ---- unrolled ------------------------------------------------------------------------------- */
 

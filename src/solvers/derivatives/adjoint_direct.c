@@ -1,0 +1,78 @@
+/* The system of adjoint.h by elimination, for plans so near a permutation that conjugate gradients lose them.
+ *
+ * H is the Laplacian of a graph of keys with the couplings  c_jk = sum_i w_ij w_ik / den_i  and the ground, which holds
+ * what the sink, soft rows and columns, and held keys take. Where a plan falls into parts that exchange almost nothing,
+ * eigenvalues of H reach from 1 to rounding. Elimination keeps every coupling a sum of products of positive numbers
+ * (Grassmann, Taksar and Heyman 1985), nothing cancels, and each key's multiplier is as accurate as the couplings,
+ * whatever their sizes. A key that keeps less than `severed` of its weight is the last of its part: its offset moves
+ * no weight of the plan and is 0. */
+#include "adjoint.h"
+
+#include <string.h>
+
+static const double severed = 1.0e-15;
+/* What rounding leaves of den_i - sum_j w_ij. */
+static const double rounded_away = 1.0e-13;
+
+static double slope_at(const ota_adjoint *s, int64_t i, int64_t j) {
+    const int64_t place = i * s->stride + j;
+    return s->narrow ? (double)((const float *)s->slopes)[place]
+                     : ((const double *)s->slopes)[place];
+}
+
+/* Row i's part of couplings c [columns][columns], below the diagonal, and of the ground. */
+static void couple_row(const ota_adjoint *s, int64_t i, double *c, double *ground) {
+    const int64_t count = s->columns;
+    const double den = s->den[i];
+    double free = 0.0, apart;
+    for (int64_t j = 0; j < count; j++) free += slope_at(s, i, j);
+    apart = den - free > rounded_away * den ? den - free : 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (s->held[j]) apart += slope_at(s, i, j);
+    }
+    for (int64_t j = 0; j < count; j++) {
+        const double share = s->held[j] ? 0.0 : slope_at(s, i, j) / den;
+        if (!(share > 0.0)) continue;
+        ground[j] += share * apart;
+        for (int64_t k = 0; k < j; k++) {
+            if (!s->held[k]) c[j * count + k] += share * slope_at(s, i, k);
+        }
+    }
+}
+
+/* Key j out of the keys before it: they inherit its couplings, ground and right side in shares. */
+static void eliminate(int64_t j, int64_t count, double total, double *c, double *ground,
+                      double *right) {
+    const double *own = c + j * count;
+    for (int64_t k = 0; k < j; k++) {
+        const double share = own[k] / total;
+        if (!(share > 0.0)) continue;
+        right[k] += share * right[j];
+        ground[k] += share * ground[j];
+        for (int64_t l = 0; l < k; l++) c[k * count + l] += share * own[l];
+    }
+}
+
+void ota_adjoint_eliminate(const ota_adjoint *s, const double *weight, double *c, double *ground,
+                           double *total, double *right) {
+    const int64_t count = s->columns;
+    memset(c, 0, (size_t)(count * count) * sizeof *c);
+    for (int64_t j = 0; j < count; j++) {
+        ground[j] = s->held[j] ? 0.0 : s->extra[j];
+        right[j] = s->held[j] ? 0.0 : s->right[j];
+    }
+    for (int64_t i = 0; i < s->rows; i++) {
+        if (s->den[i] > 0.0) couple_row(s, i, c, ground);
+    }
+    for (int64_t j = count - 1; j >= 0; j--) {
+        total[j] = ground[j];
+        for (int64_t k = 0; k < j; k++) total[j] += c[j * count + k];
+        if (!(total[j] > severed * weight[j])) total[j] = 0.0;
+        if (total[j] > 0.0) eliminate(j, count, total[j], c, ground, right);
+    }
+    for (int64_t j = 0; j < count; j++) {
+        double sum = right[j];
+        for (int64_t k = 0; k < j; k++) sum += c[j * count + k] * s->b[k];
+        s->b[j] = total[j] > 0.0 ? sum / total[j] : 0.0;
+    }
+}
