@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from layers import Block
-from loop import Batch, parser, run_all
+from loop import Batch, classified, parser, run_all
 from torch import Tensor, nn
 
 METHODS = [
@@ -136,6 +136,9 @@ class Clouds:
 
     def batch(self, generator: torch.Generator, size: int) -> Batch:
         return draw(max(1, size // len(SOLIDS)), self.points, self.noise, generator)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return classified(outputs, targets)
 
     def evaluate(self, model: nn.Module, last: bool) -> dict[str, float]:
         inputs, labels = self.test

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from layers import Block
-from loop import Batch, parser, run_all
+from loop import Batch, classified, parser, run_all
 from torch import Tensor, nn
 
 METHODS = ["torch", "softmax", "entmax:1.5", "softmax/online:4", "softmax/prefix"]
@@ -123,6 +123,9 @@ class Language:
         starts = torch.randint(len(self.train) - self.context, (size, 1), generator=generator)
         windows = self.train[starts + torch.arange(self.context + 1)]
         return windows[:, :-1], windows[:, 1:]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return classified(outputs, targets)
 
     def evaluate(self, model: nn.Module, last: bool) -> dict[str, float]:
         text = self.rest if last else self.rest[: self.judged]

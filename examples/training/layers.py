@@ -5,18 +5,58 @@ A block maps tokens X of shape (batch, tokens, width): X + attention(norm X), th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import otattn
 import torch
 from torch import Tensor, nn
 
 
-def attention_layer(method: str, width: int, heads: int) -> nn.Module:
+class Spelling(NamedTuple):
+    """A method as the programs write it: `METHOD [learn=NAME,...] [harden=T]`."""
+
+    method: str
+    learn: tuple[str, ...]
+    """Numbers of the method that are parameters of the model, as `learn` of otattn.nn.Attention."""
+    harden: float
+    """The temperature at the last step; it falls from 1 geometrically."""
+
+
+def spelling(text: str) -> Spelling:
+    method, *words = text.split(" ")
+    given = dict(word.split("=", 1) for word in words)
+    learn = tuple(given.pop("learn").split(",")) if "learn" in given else ()
+    harden = float(given.pop("harden", 1.0))
+    if given:
+        raise ValueError(f"{text!r} has {', '.join(given)}, wanted learn=NAME,... or harden=TEMPERATURE")
+    return Spelling(method, learn, harden)
+
+
+def attention_layer(text: str, width: int, heads: int) -> nn.Module:
     """otattn.nn.Attention, or for the word torch the module that it replaces."""
-    if method == "torch":
+    if text == "torch":
         return nn.MultiheadAttention(width, heads, batch_first=True)
-    return otattn.nn.Attention(width, heads, batch_first=True, method=method)
+    method, learn, harden = spelling(text)
+    layer = otattn.nn.Attention(width, heads, batch_first=True, method=method, learn=learn)
+    layer.harden = harden
+    return layer
+
+
+def harden(model: nn.Module, share: float) -> None:
+    """Sets the temperature of the layers that harden, after a share of all steps."""
+    for layer in model.modules():
+        if isinstance(layer, otattn.nn.Attention) and getattr(layer, "harden", 1.0) != 1.0:
+            layer.fixed["temperature"] = layer.harden**share
+
+
+def learned(model: nn.Module) -> dict[str, list[float]]:
+    """What `learn=` made of the numbers, by layer and name: one a head, or one."""
+    return {
+        f"{place}.{name}": layer.numbers()[name].detach().reshape(-1).tolist()
+        for place, layer in model.named_modules()
+        if isinstance(layer, otattn.nn.Attention)
+        for name in layer.learn
+    }
 
 
 class Block(nn.Module):

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import otattn
 import torch
+from layers import harden, learned
 from torch import Tensor, nn
 
 Batch = tuple[Tensor, Tensor]
@@ -36,7 +37,14 @@ class Task(Protocol):
 
     def batch(self, generator: torch.Generator, size: int) -> Batch: ...
 
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor: ...
+
     def evaluate(self, model: nn.Module, last: bool) -> dict[str, float]: ...
+
+
+def classified(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The cross entropy of logits (..., classes) and numbers of classes (...)."""
+    return nn.functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
 def parser(
@@ -45,7 +53,12 @@ def parser(
     """The flags that all programs take, with a program's own defaults."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument(
-        "--method", nargs="+", default=methods, metavar="M", help="methods of otattn.attention, or torch"
+        "--method",
+        nargs="+",
+        default=methods,
+        metavar="M",
+        help="methods of otattn.attention, or torch; 'M learn=NAME,...' learns its numbers, 'M harden=T' "
+        "lets its temperature fall from 1 to T",
     )
     made.add_argument("--seeds", type=int, default=3, help="run seeds 0 to SEEDS - 1")
     made.add_argument("--steps", type=int, default=steps)
@@ -177,11 +190,12 @@ class Run:
         rate = self.options.rate * min(20.0 * share, 0.5 * (1.0 + math.cos(math.pi * share)))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        harden(self.model, share)
         self.model.train()
         inputs, targets = self.task.batch(self.generator, self.options.batch)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.options.autocast):
-            logits = self.model(inputs)
-        loss = nn.functional.cross_entropy(logits.float().flatten(0, -2), targets.flatten())
+            outputs = self.model(inputs)
+        loss = self.task.loss(outputs.float(), targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -199,6 +213,7 @@ class Run:
                 "ms": 1e3 * statistics.median(walls),
                 "cpu_ms": 1e3 * statistics.median(cpus),
                 **found,
+                **({"learned": numbers} if (numbers := learned(self.model)) else {}),
             }
         )
         shown = " ".join(f"{name} {value:.4g}" for name, value in found.items())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from layers import Block
-from loop import Batch, parser, run_all
+from loop import Batch, classified, parser, run_all
 from torch import Tensor, nn
 
 METHODS = [
@@ -150,6 +150,9 @@ class Vision:
         pixels = self.framed[chosen[:, None, None], rows[:, :, None], columns[:, None, :]]
         noise = self.sizes.noise * torch.randn(tuple(pixels.shape), generator=generator)
         return pixels + noise, self.images.labels[chosen]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return classified(outputs, targets)
 
     def evaluate(self, model: nn.Module, last: bool) -> dict[str, float]:
         pixels, labels = self.images.test_pixels, self.images.test_labels

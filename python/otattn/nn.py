@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from ._attention import attention
 from ._aux import AuxRequest
 
+# Where the learned number is 1 + exp of its parameter, and not exp.
+_ABOVE_ONE = ("alpha", "cap", "upper")
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
 
 
@@ -28,9 +30,10 @@ class Attention(nn.Module):
         As in `otattn.attention`.
     learn : tuple of str
         Names among temperature (one a head), alpha, cap, strength, lower and upper that become parameters of
-        the module ``log_temperature``, ``log_alpha`` (alpha = 1 + exp), ``log_cap``, ``log_strength``,
-        ``log_lower``, ``log_upper``. They start at the number given here, which must be more than 0 (alpha:
-        1), or at 1, 1.5, 2, 1, 0.5 and 2.
+        the module ``log_temperature``, ``log_alpha``, ``log_cap``, ``log_strength``, ``log_lower``,
+        ``log_upper``: logarithms of what the number is above 1 (alpha, cap, upper: caps below 1 leave no
+        plan) or above 0. They start at the number given here, which must be above that, or at 1, 1.5, 2, 1,
+        0.5 and 2.
     **arguments
         Others of `otattn.attention`: rounds, tolerance, max_rounds, window, softcap, ...
 
@@ -119,7 +122,7 @@ class Attention(nn.Module):
                 raise ValueError(f"learn has {name!r}, wanted names among {', '.join(_LEARNABLE)}")
             chosen = numbers[name]
             value = _LEARNABLE[name] if chosen is None else float(chosen)
-            least = 1.0 if name == "alpha" else 0.0
+            least = 1.0 if name in _ABOVE_ONE else 0.0
             # The logarithm of 0 is a point that no step of training leaves.
             if not value > least:
                 raise ValueError(f"{name} is {value!r}, wanted more than {least:g} to learn it")
@@ -141,7 +144,7 @@ class Attention(nn.Module):
         """The method's numbers as they stand: fixed floats and learned tensors, by name."""
         found: dict[str, Any] = dict(self.fixed)
         for name in self.learn:
-            found[name] = getattr(self, f"log_{name}").exp() + (1.0 if name == "alpha" else 0.0)
+            found[name] = getattr(self, f"log_{name}").exp() + (1.0 if name in _ABOVE_ONE else 0.0)
         return found
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -224,6 +224,11 @@ static void test_nearly_permutations(void **state) {
     for (int turn = 0; turn < 120; turn++) {
         double s[A * A], u[A * A], p[A * A], gradient[A * A];
         for (int k = 0; k < A * A; k++) s[k] = spreads[turn % 6] * normal(&d);
+        memset(u, 0, sizeof u);
+        assert_int_equal(score_gradient("softmax/exact", 1.0, 0, A, A, s, u, p, gradient), OTA_OK);
+        /* A loss that the permutation satisfies: nothing is left of the right side but what the parts exchange. */
+        for (int k = 0; k < A * A; k++) u[k] = p[k] - (p[k] > 0.5);
+        assert_int_equal(score_gradient("softmax/exact", 1.0, 0, A, A, s, u, p, gradient), OTA_OK);
         for (int k = 0; k < A * A; k++) u[k] = normal(&d);
         assert_int_equal(score_gradient("softmax/exact", 1.0, 0, A, A, s, u, p, gradient), OTA_OK);
         for (int i = 0; i < A; i++) {

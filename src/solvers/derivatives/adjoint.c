@@ -86,18 +86,25 @@ static double inner(const double *x, const double *y, int64_t count) {
     return sum;
 }
 
-/* residue = right - H b, exactly as it is now; returns its relative size, *alone to the right side only. */
-static double measure(ota_adjoint *s, const double *weight, double *residue, double *scratch,
-                      double *alone) {
+/* NaN stays NaN. */
+static double share_of(double left, double scale) {
+    if (left > 0.0) return left / scale;
+    return left < 0.0 ? 0.0 : left;
+}
+
+/* residue = right - H b, exactly as it is now; returns its relative size beyond `dropped`, *alone to the right side
+ * only. */
+static double measure(ota_adjoint *s, const double *weight, double dropped, double *residue,
+                      double *scratch, double *alone) {
     double scale = s->scale;
     product(s, s->b, scratch);
     for (int64_t j = 0; j < s->columns; j++) {
         residue[j] = s->held[j] ? 0.0 : s->right[j] - scratch[j];
         scale += OTA_OFFSET_SHARE * weight[j] * fabs(s->b[j]);
     }
-    const double left = absolute_sum(residue, s->columns);
-    *alone = left > 0.0 ? left / s->scale : left;
-    return left > 0.0 ? left / scale : left;
+    const double left = absolute_sum(residue, s->columns) - dropped;
+    *alone = share_of(left, s->scale);
+    return share_of(left, scale);
 }
 
 ota_status ota_adjoint_solve(ota_adjoint *s) {
@@ -113,7 +120,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
         weight[j] = s->held[j] ? 0.0 : sum_of_chunks(s->more, s->stride, j);
         diagonal[j] = s->held[j] ? 0.0 : sum_of_chunks(s->partial, s->stride, j) + s->extra[j];
     }
-    s->residual = measure(s, weight, residue, image, &alone);
+    s->residual = measure(s, weight, 0.0, residue, image, &alone);
     for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
         const double before = s->residual;
         double now = 0.0, smallest = before * s->scale;
@@ -157,7 +164,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             now = next;
         }
         memcpy(s->b, best, (size_t)count * sizeof *best);
-        s->residual = measure(s, weight, residue, image, &alone);
+        s->residual = measure(s, weight, 0.0, residue, image, &alone);
         /* Rounding is all that is left. */
         if (!(s->residual < 0.5 * before)) break;
     }
@@ -165,11 +172,12 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
     if (s->couplings != NULL && s->most_amplified <= 0.0 && !(alone <= s->enough)) {
         const double before = alone;
         memcpy(diagonal, s->b, (size_t)count * sizeof *diagonal);
-        ota_adjoint_eliminate(s, weight, s->couplings, search, best, residue);
-        s->residual = measure(s, weight, residue, image, &alone);
+        const double dropped =
+            ota_adjoint_eliminate(s, weight, s->couplings, search, best, residue);
+        s->residual = measure(s, weight, dropped, residue, image, &alone);
         if (!(alone < before)) {
             memcpy(s->b, diagonal, (size_t)count * sizeof *s->b);
-            s->residual = measure(s, weight, residue, image, &alone);
+            s->residual = measure(s, weight, 0.0, residue, image, &alone);
         }
     }
     /* The last product was that of b. */

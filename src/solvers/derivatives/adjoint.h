@@ -47,9 +47,10 @@ typedef struct ota_adjoint {
 /* OTA_OK, OTA_NOT_CONVERGED (residual above `enough`), OTA_CANCELLED or OTA_TIMEOUT. */
 ota_status ota_adjoint_solve(ota_adjoint *system);
 
-/* b of the system by elimination, on `weight` = sum_i w_ij; the rest is scratch [columns], c [columns][columns]. */
-void ota_adjoint_eliminate(const ota_adjoint *system, const double *weight, double *c,
-                           double *ground, double *total, double *right);
+/* b of the system by elimination, on `weight` = sum_i w_ij; the rest is scratch [columns], c [columns][columns].
+ * Returns how much of the right side was dropped with offsets that move no weight. */
+double ota_adjoint_eliminate(const ota_adjoint *system, const double *weight, double *c,
+                             double *ground, double *total, double *right);
 
 /* ---- unrolled ------------------------------------------------------------------------------- */
 

@@ -114,7 +114,7 @@ def test_refusals() -> None:
         ({"learn": ("speed",)}, "learn"),
         ({"learn": ("lower",), "lower": 0.0}, "lower is 0.0, wanted more than 0 to learn it"),
         ({"learn": ("alpha",), "alpha": 1.0}, "alpha is 1.0, wanted more than 1 to learn it"),
-        ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 0"),
+        ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 1"),
     ):
         with pytest.raises(ValueError, match=name):
             otattn.nn.Attention(8, 2, **arguments)  # type: ignore[arg-type]
