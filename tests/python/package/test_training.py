@@ -201,3 +201,84 @@ def test_tokens_are_the_patches(example: Callable[[str], ModuleType]) -> None:
     assert seen[0].shape == (1, 16, 4) and seen[1].shape == (1, 16, 48)
     # Patches of 2 x 2, row by row.
     assert seen[0][0, [0, 1, 4]].tolist() == [[0, 1, 8, 9], [2, 3, 10, 11], [16, 17, 24, 25]]
+
+
+@pytest.fixture
+def tasks(example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The tasks that separate methods, judged on eight sets each."""
+    module = example("tasks")
+    real = module.held_out
+    monkeypatch.setattr(module, "held_out", lambda draw, sets=8: real(draw, 8))
+    return module
+
+
+@pytest.mark.parametrize("name", ["sort", "match", "hubs", "sinks", "noise", "outliers"])
+def test_tasks_with_every_method(tasks: ModuleType, tmp_path: Path, name: str) -> None:
+    assert tasks.main([*SMALL, "--steps", "2", "--task", name, "--folder", str(tmp_path)])
+    folders = sorted((tmp_path / name).iterdir())
+    assert len(folders) == len(tasks.methods(name))
+    for folder in folders:
+        head, *rows = records(tmp_path, name, folder.name)
+        assert rows[-1]["step"] == 2 and 0.0 <= rows[-1]["accuracy"] <= 1.0
+        named = {place.rsplit(".", 1)[-1] for place in rows[-1].get("learned", {})}
+        assert named == set(tasks.spelling(head["method"]).learn)
+
+
+def test_answers_of_the_tasks(tasks: ModuleType) -> None:
+    generator = torch.Generator().manual_seed(3)
+    numbers, order = tasks.sort().batch(generator, 4)
+    assert torch.equal(numbers[..., 0].gather(1, order), numbers[..., 0].sort(1).values)
+    points, place = tasks.match().batch(generator, 200)
+    moved = points[:, 1].gather(1, place[..., None].expand(-1, -1, 3)) - points[:, 0]
+    # 9600 draws of deviation 0.3.
+    assert moved.std().item() == pytest.approx(0.3, abs=0.01)
+    packed, label = tasks.hubs().batch(generator, 4)
+    assert torch.equal(packed[:, 16:32, 8:].argmax(-1), label) and packed.shape == (4, 40, 16)
+    packed, _ = tasks.noise().batch(generator, 4)
+    assert packed.shape == (4, 32, 6)
+    tokens, answer = tasks.sinks().batch(generator, 2)
+    assert (answer[:, 0] == -100).all()
+    for sequence, wanted in zip(tokens, answer, strict=True):
+        seen: dict[float, int] = {}
+        for token, found in zip(sequence[1:], wanted[1:].tolist(), strict=True):
+            key = token[0].item()
+            assert found == seen.get(key, 4)
+            seen[key] = int(token[12:].argmax())
+    cloud, _ = tasks.outliers().batch(generator, 64)
+    # Outside the ball of the clouds lie most of a quarter of the points, and few of the others.
+    assert (cloud.square().sum(-1) > 4.0).double().mean().item() == pytest.approx(0.24, abs=0.05)
+
+
+def test_rows_of_a_plan_are_trained_by_squares(tasks: ModuleType) -> None:
+    task, wanted = tasks.sort(), torch.tensor([[0, 2, 1]])
+    assert task.loss(torch.eye(3)[wanted], wanted).item() == 0.0
+    assert task.loss(torch.full((1, 3, 3), 1.0 / 3.0), wanted).item() == pytest.approx(2.0 / 3.0)
+
+
+def test_spelled_methods(example: Callable[[str], ModuleType]) -> None:
+    layers = example("layers")
+    found = layers.spelling("softmax/elastic:0.5,4{anneal=4:0.5:1} learn=strength,temperature harden=0.1")
+    assert found == ("softmax/elastic:0.5,4{anneal=4:0.5:1}", ("strength", "temperature"), 0.1)
+    with pytest.raises(ValueError, match="learns"):
+        layers.spelling("softmax learns=temperature")
+    model = layers.Block("softmax harden=0.25", 8, 2)
+    x = torch.randn(1, 4, 8)
+    before = model.weights(x)
+    layers.harden(model, 0.5)
+    assert model.attention.fixed["temperature"] == pytest.approx(0.5)
+    assert torch.allclose(model.weights(x).log().softmax(-1), before.log().mul(2.0).softmax(-1), atol=1e-6)
+
+
+def test_differences_by_seed(example: Callable[[str], ModuleType]) -> None:
+    compare = example("compare")
+    rows = [
+        {"task": "t", "method": method, "seed": seed, "step": 1, "steps": 1, "accuracy": value}
+        for method, values in (("softmax", (0.5, 0.6, 0.7)), ("other", (0.6, 0.7, 0.8)))
+        for seed, value in enumerate(values)
+    ]
+    rows.append({"task": "t", "method": "broken", "seed": 0, "failed": "why"})
+    shown = compare.table(rows, "t", "accuracy", "softmax")
+    # Every seed gains 0.1, so the interval has no width, whatever the seeds differ by.
+    assert "| `other` | 3 | 0.700 ± 0.100 | **+0.1000 (+0.1000 to +0.1000)** | – |" in shown
+    assert "| `broken` | 1 failed | – | – | – |" in shown
+    assert compare.difference([0.1, -0.1, 0.2]) == "+0.0667 (-0.3128 to +0.4461)"
