@@ -28,15 +28,59 @@ def last_steps(rows: list[dict[str, Any]], task: str) -> dict[str, dict[int, dic
     return found
 
 
+def half_width(values: list[float]) -> float:
+    """Of Student's interval at 95 %; NaN for fewer than two values."""
+    if len(values) < 2:
+        return math.nan
+    quantile = float(scipy.stats.t.ppf(0.975, len(values) - 1))
+    return quantile * statistics.stdev(values) / math.sqrt(len(values))
+
+
 def difference(values: list[float]) -> str:
     """Mean and interval; bold where the interval leaves out 0."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
+    mean, half = statistics.fmean(values), half_width(values)
+    if math.isnan(half):
         return f"{mean:+.4f}"
-    quantile = float(scipy.stats.t.ppf(0.975, len(values) - 1))
-    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
     text = f"{mean:+.4f} ({mean - half:+.4f} to {mean + half:+.4f})"
     return f"**{text}**" if abs(mean) > half else text
+
+
+def paired(found: dict[str, dict[int, dict[str, Any]]], method: str, metric: str, base: str) -> list[float]:
+    """The measure less that of the base, for every seed that both have."""
+    ours, theirs = found[method], found.get(base, {})
+    return [
+        row[metric] - theirs[seed][metric]
+        for seed, row in ours.items()
+        if metric in row and metric in theirs.get(seed, {})
+    ]
+
+
+def differences(rows: list[dict[str, Any]], metric: str, base: str) -> list[dict[str, Any]]:
+    """{task, method, mean, low, high} of every method that was run with two or more seeds of the base's."""
+    made = []
+    for task in sorted({row["task"] for row in rows}):
+        found = last_steps(rows, task)
+        for method in found:
+            values = paired(found, method, metric, base)
+            if method == base or len(values) < 2:
+                continue
+            mean, half = statistics.fmean(values), half_width(values)
+            made.append(
+                {"task": task, "method": method, "mean": mean, "low": mean - half, "high": mean + half}
+            )
+    return made
+
+
+def learned_numbers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """{task, method, label, value} of every learned number at the last steps."""
+    return [
+        {"task": task, "method": method, "label": f"{place.rsplit('.', 1)[-1]} of {method}", "value": value}
+        for task in sorted({row["task"] for row in rows})
+        for method, seeds in last_steps(rows, task).items()
+        for row in seeds.values()
+        for place, values in row.get("learned", {}).items()
+        for value in values
+    ]
 
 
 def learned(rows: list[dict[str, Any]]) -> str:
@@ -56,16 +100,14 @@ def table(rows: list[dict[str, Any]], task: str, metric: str, base: str) -> str:
     ]
     for method, seeds in found.items():
         failed = [row for row in seeds.values() if "failed" in row]
-        whole = {seed: row for seed, row in seeds.items() if "failed" not in row and metric in row}
+        whole = [row for row in seeds.values() if "failed" not in row and metric in row]
         if not whole:
             lines.append(f"| `{method}` | {len(failed)} failed | – | – | – |")
             continue
-        both = [seed for seed in whole if seed in found.get(base, {}) and metric in found[base][seed]]
-        other = "–" if method == base or not both else ""
-        pairs = [whole[seed][metric] - found[base][seed][metric] for seed in both]
+        pairs = paired(found, method, metric, base)
         count = f"{len(whole)}" + (f", {len(failed)} failed" if failed else "")
-        cells = [count, spread([row[metric] for row in whole.values()])]
-        cells += [other or difference(pairs), learned(list(whole.values())) or "–"]
+        cells = [count, spread([row[metric] for row in whole])]
+        cells += ["–" if method == base or not pairs else difference(pairs), learned(whole) or "–"]
         lines.append(f"| `{method}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

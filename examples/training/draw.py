@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import vl_convert
+from compare import differences, learned_numbers
 from loop import read
 
 HERE = Path(__file__).parent
@@ -25,12 +26,16 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("docs"))
     options = parser.parse_args()
     rows = [row for row in read(options.folder) if "failed" not in row]
+    derived = {"differences": differences(rows, "accuracy", "softmax"), "learned": learned_numbers(rows)}
     theme = json.loads((HERE.parents[1] / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
     for path in sorted((HERE / "figures").glob("*.vl.json")):
         specification: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         name = path.name.removesuffix(".vl.json")
         task = specification["data"]["name"]
-        found = [row for row in rows if row["task"].split("-")[0] == task]
+        if task in derived:
+            found = derived[task]
+        else:
+            found = [row for row in rows if row["task"].split("-")[0] == task]
         if not found:
             continue
         specification["datasets"] = {task: found}
