@@ -27,6 +27,7 @@ typedef struct certificate {
     double bound, printed, residual; /* residual NaN: masked pairs */
     double ratio;                    /* l1 / bound; 0 where both vanish */
     double output_change, output_bound, output_printed;
+    double diameter; /* largest distance of two values: no row of weights moves an output by more */
 } certificate;
 
 static int load_scores(tool_context *context, matrices *x) {
@@ -218,7 +219,7 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
     c->bound = pick_bound(problem->columns, &bounds);
     c->printed = bounds.printed;
     c->ratio = c->bound > 0.0 ? c->change.l1 / c->bound : 0.0;
-    c->output_change = c->output_bound = c->output_printed = (double)NAN;
+    c->output_change = c->output_bound = c->output_printed = c->diameter = (double)NAN;
     if (x->values == NULL) return OTA_OK;
     const double *v = values_of(x, x->values, head), *w = values_of(x, x->other, head);
     ota_output_bounds outputs;
@@ -227,6 +228,7 @@ static ota_status certify_head(const matrices *x, const ota_problem *problem, co
     c->output_change = output_change(x, p + at, q + at, v, w);
     c->output_bound = pick_output_bound(problem->columns, &bounds, &outputs);
     c->output_printed = outputs.printed;
+    c->diameter = outputs.diameter;
     return OTA_OK;
 }
 
@@ -244,7 +246,8 @@ static void set_figures(json_t *object, const certificate *c) {
                 {"jeffreys", c->change.jeffreys},
                 {"output_change", c->output_change},
                 {"output_bound", c->output_bound},
-                {"output_bound_printed", c->output_printed}};
+                {"output_bound_printed", c->output_printed},
+                {"values_diameter", c->diameter}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
         (void)json_object_set_new(object, rows[k].name, tool_json_real(rows[k].value));
 }
@@ -285,6 +288,8 @@ static int report(tool_context *context, const tool_problem *problem, const matr
                  c->output_change);
     (void)printf("bound            %.9g\n", c->output_bound);
     (void)printf("bound, printed   %.9g\n", c->output_printed);
+    (void)printf("diameter         %.9g   of W, the most that weights alone can move a row\n",
+                 c->diameter);
     return 0;
 }
 
