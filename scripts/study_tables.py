@@ -1,11 +1,13 @@
-"""Prints tables 1 to 5 of `otattn analyze` runs side by side in Markdown, or the claims of their source.
+"""Prints tables 1 to 5 of `otattn analyze` runs and the receivers of their layers side by side in Markdown,
+or the claims of their source.
 
     study_tables.py NAME=RUN NAME=RUN ... [--claims]
 
 RUN is a folder that analyze wrote. A cell is what the run's table has, rounded to three digits; a dash
 stands where a run has no such number (one window has no sd, no event has no mean). Table 1 and the claims
-are about the final_norm probe. --claims prints one line for each thing that the source says, with what every
-run measured.
+are about the final_norm probe. Receivers are the masses r of each head's busiest key, means over windows,
+1 being a fair share; Delta of a window, the largest |mass - 1| of a key, is r - 1 for r >= 2, else at most 1.
+--claims prints one line for each thing that the source says, with what every run measured.
 """
 
 from __future__ import annotations
@@ -92,6 +94,18 @@ def table5(runs: dict[str, Path]) -> None:
         predicted = ", ".join(short(other[k]["predicted share"]) for other in found.values())
         rows.append([row["epsilon"], row["Tolerance"], *cells, predicted, short(row["most possible"])])
     print_table(["ε", "tolerance", *runs, "share predicted", "most possible"], rows)
+
+
+def receivers(runs: dict[str, Path]) -> None:
+    found: dict[str, dict[int, list[float]]] = {name: {} for name in runs}
+    for name, run in runs.items():
+        for row in read(run, "attention"):
+            found[name].setdefault(int(row["layer"]), []).append(float(row["receiver_max"]))
+    rows = []
+    for layer in sorted({layer for layers in found.values() for layer in layers}):
+        heads = [layers.get(layer, [math.nan]) for layers in found.values()]
+        rows.append([str(layer), *(f"{short(sum(r) / len(r))} ({short(max(r))})" for r in heads)])
+    print_table(["layer", *runs], rows)
 
 
 # ---- claims -----------------------------------------------------------------------------------------
@@ -181,6 +195,8 @@ def main() -> None:
     side_by_side(runs, "table4", "Property", lambda row: row["Value"])
     print("Table 5: Sinkhorn rounds on neighbouring predictions: mean ± sd, most\n")
     table5(runs)
+    print("Receivers: mass of the busiest key, mean over heads (most)\n")
+    receivers(runs)
 
 
 if __name__ == "__main__":
