@@ -375,7 +375,7 @@ def figure(rows: Figures, title: str) -> dict[str, Any]:
             "width": 140,
             "height": 130,
             "layer": [
-                {"mark": {"type": "line", "point": {"size": 12}, "strokeWidth": 1.5},
+                {"mark": {"type": "line", "strokeWidth": 1.5, "aria": False},
                  "encoding": {
                      "x": {"field": "layer", "type": "quantitative",
                            "axis": {"tickMinStep": 1, "tickCount": 5}},
@@ -383,7 +383,9 @@ def figure(rows: Figures, title: str) -> dict[str, Any]:
                            "axis": {"format": ".0e", "tickCount": 5}, "title": None},
                      "color": {"field": "what", "type": "nominal", "sort": series, "title": None,
                                "legend": {"orient": "bottom"}}}},
-                {"mark": {"type": "rule", "strokeDash": [4, 3]}, "encoding": {"y": {"datum": 1}}},
+                # One rule a facet, not one a number.
+                {"transform": [{"filter": "datum.layer == 0 && datum.what == 'printed bound'"}],
+                 "mark": {"type": "rule", "strokeDash": [4, 3]}, "encoding": {"y": {"datum": 1}}},
             ],
         },
         "resolve": {"scale": {"y": "shared"}},
