@@ -378,7 +378,7 @@ def figure(rows: Figures, title: str) -> dict[str, Any]:
                 {"mark": {"type": "line", "strokeWidth": 1.5, "aria": False},
                  "encoding": {
                      "x": {"field": "layer", "type": "quantitative",
-                           "axis": {"tickMinStep": 1, "tickCount": 5}},
+                           "axis": {"tickMinStep": 1, "tickCount": 4}},
                      "y": {"field": "share", "type": "quantitative", "scale": {"type": "log"},
                            "axis": {"format": ".0e", "tickCount": 5}, "title": None},
                      "color": {"field": "what", "type": "nominal", "sort": series, "title": None,
