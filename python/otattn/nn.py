@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,9 +12,16 @@ from torch import Tensor, nn
 from ._attention import attention
 from ._aux import AuxRequest
 
-# Where the learned number is 1 + exp of its parameter, and not exp.
-_ABOVE_ONE = ("alpha", "cap", "upper")
 _LEARNABLE = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
+
+
+def _range(name: str, method: str) -> tuple[float, float]:
+    """The open interval that a learned number stays in: where there is a plan."""
+    if name in ("alpha", "cap", "upper"):
+        return 1.0, math.inf
+    if name == "lower":
+        return 0.0, 1.0
+    return 0.0, 2.0 if name == "strength" and "elastic" in method else math.inf
 
 
 class Attention(nn.Module):
@@ -31,9 +39,10 @@ class Attention(nn.Module):
     learn : tuple of str
         Names among temperature (one a head), alpha, cap, strength, lower and upper that become parameters of
         the module ``log_temperature``, ``log_alpha``, ``log_cap``, ``log_strength``, ``log_lower``,
-        ``log_upper``: logarithms of what the number is above 1 (alpha, cap, upper: caps below 1 leave no
-        plan) or above 0. They start at the number given here, which must be above that, or at 1, 1.5, 2, 1,
-        0.5 and 2.
+        ``log_upper``. Each stays where there is a plan: the logarithm is that of what the number is above 1
+        (alpha, cap, upper) or above 0, and for lower, below 1, and the strength of elastic columns, below 2,
+        that over what is left. They start at the number given here, which must be inside, or at 1, 1.5, 2,
+        1, 0.5 and 2.
     **arguments
         Others of `otattn.attention`: rounds, tolerance, max_rounds, window, softcap, ...
 
@@ -122,11 +131,12 @@ class Attention(nn.Module):
                 raise ValueError(f"learn has {name!r}, wanted names among {', '.join(_LEARNABLE)}")
             chosen = numbers[name]
             value = _LEARNABLE[name] if chosen is None else float(chosen)
-            least = 1.0 if name in _ABOVE_ONE else 0.0
+            least, most = _range(name, method)
             # The logarithm of 0 is a point that no step of training leaves.
-            if not value > least:
-                raise ValueError(f"{name} is {value!r}, wanted more than {least:g} to learn it")
-            start = torch.tensor(value - least).log()
+            if not least < value < most:
+                wanted = f"more than {least:g}" + ("" if most == math.inf else f" and less than {most:g}")
+                raise ValueError(f"{name} is {value!r}, wanted {wanted} to learn it")
+            start = torch.tensor((value - least) / (1.0 if most == math.inf else most - value)).log()
             start = start.expand(num_heads).clone() if name == "temperature" else start
             self.register_parameter(f"log_{name}", nn.Parameter(start.to(**where)))
         self._reset()
@@ -144,7 +154,9 @@ class Attention(nn.Module):
         """The method's numbers as they stand: fixed floats and learned tensors, by name."""
         found: dict[str, Any] = dict(self.fixed)
         for name in self.learn:
-            found[name] = getattr(self, f"log_{name}").exp() + (1.0 if name in _ABOVE_ONE else 0.0)
+            (least, most), number = _range(name, self.method), getattr(self, f"log_{name}")
+            number = number.exp() if most == math.inf else (most - least) * number.sigmoid()
+            found[name] = least + number
         return found
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -61,6 +61,9 @@ def test_unbatched_self_attention_and_causal() -> None:
     assert (expected - ours(x, x, x, is_causal=True)[0]).abs().max() <= 1e-13
 
 
+STARTS = {"temperature": 1.0, "alpha": 1.5, "cap": 2.0, "strength": 1.0, "lower": 0.5, "upper": 2.0}
+
+
 @pytest.mark.parametrize(
     ("method", "learn"),
     [
@@ -68,6 +71,7 @@ def test_unbatched_self_attention_and_causal() -> None:
         ("entmax:1.5", ("temperature", "alpha")),
         ("softmax/capped:2", ("cap",)),
         ("softmax/relaxed:1", ("strength", "temperature")),
+        ("softmax/elastic:0.5,4", ("strength",)),
         ("softmax/bounded:0.5,2", ("lower", "upper")),
     ],
 )
@@ -84,6 +88,8 @@ def test_learned_numbers_get_gradients(method: str, learn: tuple[str, ...]) -> N
     out.square().sum().backward()
     for name in learn:
         gradient = getattr(layer, f"log_{name}").grad
+        number = layer.numbers()[name].detach()
+        assert torch.allclose(number, torch.full_like(number, start.get(name, STARTS[name])), atol=1e-6)
         assert gradient is not None and (gradient != 0).any()
     again = otattn.nn.Attention(8, 2, method=method, learn=learn, dtype=torch.float64)
     again.load_state_dict(layer.state_dict())
@@ -112,8 +118,13 @@ def test_refusals() -> None:
         ({"add_zero_attn": True}, "add_zero_attn"),
         ({"add_bias_kv": True}, "add_bias_kv"),
         ({"learn": ("speed",)}, "learn"),
-        ({"learn": ("lower",), "lower": 0.0}, "lower is 0.0, wanted more than 0 to learn it"),
+        ({"learn": ("lower",), "lower": 0.0}, "lower is 0.0, wanted more than 0 and less than 1 to"),
         ({"learn": ("alpha",), "alpha": 1.0}, "alpha is 1.0, wanted more than 1 to learn it"),
+        ({"learn": ("cap",), "cap": 1.0}, "cap is 1.0, wanted more than 1 to learn it"),
+        (
+            {"learn": ("strength",), "strength": 2.0, "method": "softmax/elastic:0.5,4"},
+            "strength is 2.0, wanted more than 0 and less than 2 to",
+        ),
         ({"learn": ("upper",), "upper": float("nan")}, "upper is nan, wanted more than 1"),
     ):
         with pytest.raises(ValueError, match=name):
