@@ -23,6 +23,11 @@ METHODS = [
     "softmax/exact{rounds=1}",
     "softmax/exact{rounds=2}",
     "softmax/exact{rounds=10}",
+    "softmax/elastic:0.5,4",
+    "softmax/elastic:0.5,4{anneal=4:0.5:1}",
+    "softmax/elastic:0.5,4 learn=strength,temperature",
+    "entmax:1.5 learn=alpha",
+    "softmax/capped:2 learn=cap",
 ]
 
 POOLS = 4

@@ -116,12 +116,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=Path("build/training"))
     parser.add_argument("--task", nargs="+", help="of those in the folder (all)")
-    parser.add_argument("--metric", default="accuracy")
+    parser.add_argument("--metric", help="of the table (bits of text, else accuracy)")
     parser.add_argument("--base", default="softmax")
     options = parser.parse_args()
     rows = read(options.folder)
     for task in options.task or sorted({row["task"] for row in rows}):
-        print(f"{task}\n\n{table(rows, task, options.metric, options.base)}\n")
+        text = any("bits" in row for row in rows if row["task"] == task)
+        metric = options.metric or ("bits" if text else "accuracy")
+        print(f"{task}\n\n{table(rows, task, metric, options.base)}\n")
 
 
 if __name__ == "__main__":

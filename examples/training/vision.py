@@ -31,6 +31,11 @@ METHODS = [
     "softmax/exact",
     "softmax/relaxed:1",
     "softmax/capped:2",
+    "softmax/elastic:0.5,4",
+    "softmax/elastic:0.5,4{anneal=4:0.5:1}",
+    "softmax/elastic:0.5,4 learn=strength,temperature",
+    "entmax:1.5 learn=alpha",
+    "softmax/capped:2 learn=cap",
 ]
 
 
