@@ -66,6 +66,34 @@ static bool stored_as_half(double *h, int64_t width, double *stored, uint16_t *h
     return true;
 }
 
+/* ---- what analyze makes of logits: transitions, and which of them are events ---- */
+
+typedef struct walk {
+    ota_transition *transitions; /* [states - 1][positions] */
+    ota_event_summary events;    /* at 1e-4 and 1e-10 */
+} walk;
+
+/* logits [states][positions][size]; false where the library refuses. */
+static bool walk_of(trial *t, const float *logits, int64_t states, int64_t positions, int64_t size,
+                    walk *w) {
+    const int64_t count = (states - 1) * positions;
+    const float **rows = take(t, (size_t)states * sizeof *rows);
+    uint8_t *events = take(t, (size_t)count);
+    w->transitions = take(t, (size_t)count * sizeof *w->transitions);
+    for (int64_t l = 0; l < states; l++) rows[l] = logits + l * positions * size;
+    const ota_evolution evolution = {.size = sizeof evolution,
+                                     .states = states,
+                                     .positions = positions,
+                                     .vocabulary = size,
+                                     .logits = rows,
+                                     .transitions = w->transitions,
+                                     .threads = 1};
+    if (ota_evolve(&evolution, NULL) != OTA_OK) return false;
+    for (int64_t k = 0; k < count; k++)
+        events[k] = (uint8_t)ota_transition_saturated(&w->transitions[k], 1e-4, 1e-10);
+    return ota_events_of(events, states - 1, positions, NULL, NULL, &w->events, NULL) == OTA_OK;
+}
+
 typedef struct stored_logits {
     double rms, tv; /* of the logits' error over its prediction; total variation it causes */
 } stored_logits;
@@ -75,6 +103,7 @@ static stored_logits stored_error(trial *t) {
     enum { WIDE = 768, SYMBOLS = 400 };
     double *h = normals(t, WIDE, 1.0), *stored = numbers(t, WIDE), *z = numbers(t, SYMBOLS),
            *w = numbers(t, SYMBOLS);
+    float *logits = take(t, (size_t)(2 * SYMBOLS) * sizeof *logits);
     const double norm = sqrt(dot(h, h, WIDE));
     for (int k = 0; k < WIDE; k++) h[k] *= 150.0 / norm;
     double spacing = 0.0;
@@ -95,8 +124,12 @@ static stored_logits stored_error(trial *t) {
         x.rms += (w[j] - z[j]) * (w[j] - z[j]) / SYMBOLS;
     }
     x.rms = sqrt(x.rms) / (3.0 * sqrt(spacing));
-    ota_divergence d;
-    if (ota_divergence_of_logits(z, w, OTA_F64, SYMBOLS, 1.0, &d, NULL) >= 0) x.tv = d.tv;
+    for (int j = 0; j < SYMBOLS; j++) {
+        logits[j] = (float)z[j];
+        logits[SYMBOLS + j] = (float)w[j];
+    }
+    walk step;
+    if (walk_of(t, logits, 2, 1, SYMBOLS, &step)) x.tv = step.transitions->tv;
     return x;
 }
 
@@ -105,18 +138,21 @@ static double stored_tv(trial *t) { return seen_too(t, stored_error(t).tv); }
 
 /* ---- counting ---- */
 
-/* Calls for every transition of runs through the given depths; each is a move of 1, so their sum counts. */
-static double transitions(int64_t samples, const int *depths, int count) {
+/* Events of runs through the given depths in which no state moves and all are sure: every transition is one. */
+static double transitions(trial *t, int64_t samples, const int *depths, int count) {
     double sum = 0.0;
-    for (int64_t sample = 0; sample < samples; sample++) {
-        for (int d = 0; d < count; d++) {
-            for (int l = 0; l < depths[d]; l++) {
-                const double before = l, after = l + 1;
-                ota_state_change change;
-                if (ota_state_change_of(&before, &after, OTA_F64, 1, &change, NULL) < 0) return NAN;
-                sum += change.norm_change;
-            }
+    for (int d = 0; d < count; d++) {
+        const size_t used = t->used;
+        const int64_t states = depths[d] + 1;
+        float *logits = take(t, (size_t)(states * samples * 2) * sizeof *logits);
+        for (int64_t k = 0; k < states * samples; k++) {
+            logits[2 * k] = 60.0F;
+            logits[2 * k + 1] = 0.0F;
         }
+        walk w;
+        if (!walk_of(t, logits, states, samples, 2, &w)) return NAN;
+        sum += (double)w.events.events;
+        t->used = used;
     }
     return sum;
 }
@@ -124,13 +160,12 @@ static double transitions(int64_t samples, const int *depths, int count) {
 static const int three_depths[] = {12, 24, 48}, four_depths[] = {12, 24, 36, 48};
 
 static double transitions_counted(trial *t) {
-    const double all = seen_number(t, transitions(500, three_depths, 3));
-    return worse(fabs(all - 42000.0), fabs(transitions(40, four_depths, 4) - 4800.0));
+    const double all = seen_number(t, transitions(t, 500, three_depths, 3));
+    return worse(fabs(all - 42000.0), fabs(transitions(t, 40, four_depths, 4) - 4800.0));
 }
 
 static double transitions_printed(trial *t) {
-    (void)t;
-    return fabs(transitions(500, three_depths, 3) - 4800.0);
+    return fabs(transitions(t, 500, three_depths, 3) - 4800.0);
 }
 
 /* ---- table 1 ---- */
@@ -138,10 +173,9 @@ static double transitions_printed(trial *t) {
 /* R/sqrt(V) of every layer and sample from the gauge, then mean and deviation by range of layers, against
  * loops over plain residuals of moves v + kappa + r whose R is known: r is +-x in a checkerboard cycle. */
 static double table_one(trial *t) {
-    enum { LAYERS = 12, SAMPLES = 10, N = 2, RANGES = 3 };
-    double most = 0.0, residuals[RANGES][4 * SAMPLES];
-    int counts[RANGES] = {0}, made[RANGES] = {0};
-    double known[RANGES][4 * SAMPLES];
+    enum { LAYERS = 14, SAMPLES = 10, N = 2, RANGES = 4 };
+    double most = 0.0, residuals[LAYERS * SAMPLES], known[LAYERS * SAMPLES];
+    static const int64_t begins[RANGES + 1] = {0, 4, 8, 12, LAYERS};
     for (int l = 0; l < LAYERS; l++) {
         for (int sample = 0; sample < SAMPLES; sample++) {
             double move[N * V], x = between(t, 0.1, 1.0) * (1.0 + l),
@@ -153,50 +187,77 @@ static double table_one(trial *t) {
             }
             ota_gauge_result gauge;
             if (ota_gauge(move, NULL, OTA_F64, N, V, NULL, NULL, &gauge, NULL) < 0) return NAN;
-            residuals[l / 4][counts[l / 4]++] = gauge.per_sqrt_columns;
-            known[l / 4][made[l / 4]++] = x / sqrt(V);
+            residuals[l * SAMPLES + sample] = gauge.per_sqrt_columns;
+            known[l * SAMPLES + sample] = x / sqrt(V);
         }
     }
+    int64_t begin, end;
+    if (ota_depth_range(RANGES, LAYERS, &begin, &end)) return NAN;
     for (int range = 0; range < RANGES; range++) {
+        const int64_t first = begins[range] * SAMPLES, count = begins[range + 1] * SAMPLES - first;
         double mean = 0.0, square = 0.0;
-        ota_summary summary;
-        if (ota_summary_of(residuals[range], counts[range], &summary, NULL) < 0) return NAN;
-        for (int k = 0; k < made[range]; k++) mean += known[range][k] / made[range];
-        for (int k = 0; k < made[range]; k++)
-            square += (known[range][k] - mean) * (known[range][k] - mean);
-        most = worse(most, fabs(seen_number(t, summary.mean) - mean));
-        most = worse(most, fabs(summary.deviation - sqrt(square / (made[range] - 1))));
+        ota_figure figure;
+        /* Layers are counted from 1, the last one of a range included. */
+        if (!ota_depth_range(range, LAYERS, &begin, &end)) return NAN;
+        if (ota_figure_of(residuals + (begin - 1) * SAMPLES, (end - begin + 1) * SAMPLES, 0, 0, 1,
+                          &figure, NULL) < 0) {
+            return NAN;
+        }
+        for (int64_t k = first; k < first + count; k++) mean += known[k] / (double)count;
+        for (int64_t k = first; k < first + count; k++)
+            square += (known[k] - mean) * (known[k] - mean);
+        most = worse(most, fabs(seen_number(t, figure.mean) - mean));
+        most = worse(most, fabs(figure.deviation - sqrt(square / ((double)count - 1.0))));
     }
     return most;
 }
 
 /* ---- scaling: final R/sqrt(V) of tables 1 and 3, .31, .79, 1.30 at 12, 24, 48 layers ---- */
 
-/* log2 of the growth per doubling of depth, by the slope of a history that grows evenly from one to the other:
- * the slope is taken over its last half, seven steps. */
-static double exponent(double from, double to, double doublings) {
-    double history[14], rate = NAN;
-    for (int k = 0; k < 14; k++) history[k] = from * pow(to / from, (k - 6) / 7.0);
-    (void)ota_rate_measured(history, 14, &rate, NULL);
-    return 7.0 * log2(rate) / doublings;
-}
-
 static double exponents(trial *t) {
-    double most = fabs(seen_number(t, exponent(0.31, 0.79, 1.0)) - log(0.79 / 0.31) / log(2.0));
-    most = worse(most, fabs(exponent(0.31, 0.79, 1.0) - 1.35) - 0.005);
-    most = worse(most, fabs(exponent(0.79, 1.30, 1.0) - 0.72) - 0.005);
-    return worse(most, fabs(exponent(0.31, 1.30, 2.0) - 1.03) - 0.005);
+    const double first = seen_number(t, ota_scaling_exponent(12.0, 0.31, 24.0, 0.79));
+    double most = fabs(first - log(0.79 / 0.31) / log(2.0));
+    most = worse(most, fabs(first - 1.35) - 0.005);
+    most = worse(most, fabs(ota_scaling_exponent(24.0, 0.79, 48.0, 1.30) - 0.72) - 0.005);
+    return worse(most, fabs(ota_scaling_exponent(12.0, 0.31, 48.0, 1.30) - 1.03) - 0.005);
 }
 
 static double overall_exponent(trial *t) {
     (void)t;
-    return exponent(0.31, 1.30, 2.0);
+    return ota_scaling_exponent(12.0, 0.31, 48.0, 1.30);
 }
 
-/* Parameters of the smallest and the largest model of table 2, in powers of ten. */
+/* The exponent that analyze prints, of c depth^e (1 + noise), against least squares of logarithms by loops. */
+static double fitted_exponent(trial *t) {
+    enum { LAYERS = 11 };
+    double depths[LAYERS], values[LAYERS], sums[4] = {0.0};
+    const double power = between(t, -1.5, 2.0);
+    for (int l = 0; l < LAYERS; l++) {
+        depths[l] = 1.0 + l;
+        values[l] = pow(depths[l], power) * exp(0.1 * normal(t));
+        const double x = log(depths[l]), y = log(values[l]);
+        sums[0] += x / LAYERS;
+        sums[1] += y / LAYERS;
+        sums[2] += x * x / LAYERS;
+        sums[3] += x * y / LAYERS;
+    }
+    ota_power_law law;
+    if (ota_power_law_of(depths, values, LAYERS, &law, NULL) < 0) return NAN;
+    return fabs(seen_number(t, law.exponent) -
+                (sums[3] - sums[0] * sums[1]) / (sums[2] - sums[0] * sums[0]));
+}
+
+/* Numbers of a GPT-2 of that many layers and that width: embeddings of 50,257 words and 1,024 places, in each layer four
+ * matrices of attention, two of four times the width, their biases and two norms, and the last norm. */
+static double parameters(double layers, double width) {
+    return (50257.0 + 1024.0) * width + layers * (12.0 * width * width + 13.0 * width) +
+           2.0 * width;
+}
+
+/* The smallest and the largest model of table 2, in powers of ten. */
 static double orders_of_magnitude(trial *t) {
     (void)t;
-    return log10(1557611200.0 / 124439808.0);
+    return log10(parameters(48.0, 1600.0) / parameters(12.0, 768.0));
 }
 
 /* ---- table 3 ---- */
@@ -230,58 +291,68 @@ static double table_three(trial *t) {
 
 /* 1 - p_max near `tail`, every logit moved: TV is at least the change of p_max, by what it falls short. */
 static double saturated_steps(trial *t) {
-    double *z = normals(t, V, 1.0), *w = copy_of(t, z, V);
-    const double size = pow(10.0, between(t, -6.0, 0.5)), top = between(t, 10.0, 60.0);
-    z[4] += top;
-    w[4] += top;
-    for (int j = 0; j < V; j++) w[j] += size * normal(t);
-    ota_saturation x;
-    if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
-    const double tv = seen_number(t, x.tv / fabs(x.tail_after - x.tail_before));
-    return 1.0 - tv;
+    float *z = take(t, (size_t)(2 * V) * sizeof *z);
+    const double size = pow(10.0, between(t, -4.0, 0.5)), top = between(t, 10.0, 60.0);
+    for (int j = 0; j < V; j++) {
+        z[j] = (float)(normal(t) + (j == 4 ? top : 0.0));
+        z[V + j] = z[j] + (float)(size * normal(t));
+    }
+    walk w;
+    if (!walk_of(t, z, 2, 1, V, &w)) return NAN;
+    const ota_transition *x = w.transitions;
+    return 1.0 - seen_number(t, x->tv / fabs(x->tail_after - x->tail_before));
 }
 
-/* Share of transitions that are events, by counting the layers that were made sure. */
+/* Events among transitions, by counting the layers that were made sure; as table 4 does, with layers and runs. */
 static double event_frequency(trial *t) {
     enum { SAMPLES = 60, LAYERS = 10 };
-    double found = 0.0, made = 0.0;
-    for (int sample = 0; sample < SAMPLES; sample++) {
-        double *z = normals(t, LAYERS * V, 1.0);
-        bool last = false;
-        for (int l = 0; l < LAYERS; l++) {
-            const bool sure = uniform(t) < 0.3;
-            if (sure) z[l * V + 2] += 60.0;
-            made += last && sure;
-            last = sure;
-        }
-        for (int l = 0; l + 1 < LAYERS; l++) {
-            ota_saturation x;
-            if (ota_saturation_of(z + l * V, z + (l + 1) * V, OTA_F64, V, 1.0, &x, NULL) < 0)
-                return NAN;
-            found += ota_saturation_event(&x, 1e-4, 1e-10);
+    float *z = take(t, (size_t)(LAYERS * SAMPLES * V) * sizeof *z);
+    double made = 0.0, runs = 0.0, first = LAYERS, last = 0.0;
+    bool before[SAMPLES] = {false}, running[SAMPLES] = {false};
+    for (int l = 0; l < LAYERS; l++) {
+        for (int sample = 0; sample < SAMPLES; sample++) {
+            float *row = z + ((int64_t)l * SAMPLES + sample) * V;
+            const bool sure = uniform(t) < 0.3, event = before[sample] && sure;
+            for (int j = 0; j < V; j++) row[j] = (float)(normal(t) + (sure && j == 2 ? 60.0 : 0.0));
+            made += event;
+            runs += event && !running[sample];
+            if (event) first = fmin(first, l);
+            if (event) last = fmax(last, l);
+            running[sample] = event;
+            before[sample] = sure;
         }
     }
-    return fabs(seen_number(t, found) - made);
+    walk w;
+    if (!walk_of(t, z, LAYERS, SAMPLES, V, &w)) return NAN;
+    const ota_event_summary *e = &w.events;
+    double most = fabs(seen_number(t, (double)e->events) - made);
+    most = worse(most, fabs((double)e->runs - runs));
+    most = worse(most, fabs((double)e->first_layer - first));
+    most = worse(most, fabs((double)e->last_layer - last));
+    return worse(most, fabs(e->frequency * (LAYERS - 1) * SAMPLES - made) > 1e-9 ? 1.0 : 0.0);
 }
 
 /* Table 4: p_max = .99994 and TV = 8.3e-11 while logits move by up to 18.7. The least TV of such steps. */
 static double table_four(trial *t) {
+    enum { STEPS = 200 };
     double least = HUGE_VAL;
-    for (int trials = 0; trials < 200; trials++) {
-        double *z = normals(t, V, 1.0), *w = numbers(t, V), rest = 0.0;
-        for (int j = 1; j < V; j++) rest += exp(z[j]);
-        z[0] = log(rest * 0.99994 / 6e-5);
-        /* Moves of every size below 18.7 that leave p_max what it is. */
-        double moved = 0.0;
+    float *z = take(t, (size_t)(2 * STEPS * V) * sizeof *z);
+    for (int step = 0; step < STEPS; step++) {
+        float *before = z + (int64_t)step * V, *after = before + (int64_t)STEPS * V;
+        double rest = 0.0, moved = 0.0;
         for (int j = 1; j < V; j++) {
-            w[j] = z[j] + fmax(-18.7, fmin(18.7, 4.3 * normal(t)));
-            moved += exp(w[j]);
+            before[j] = (float)normal(t);
+            /* Moves of every size below 18.7 that leave p_max what it is. */
+            after[j] = before[j] + (float)fmax(-18.7, fmin(18.7, 4.3 * normal(t)));
+            rest += exp((double)before[j]);
+            moved += exp((double)after[j]);
         }
-        w[0] = z[0] + log(moved / rest);
-        ota_saturation x;
-        if (ota_saturation_of(z, w, OTA_F64, V, 1.0, &x, NULL) < 0) return NAN;
-        least = fmin(least, x.tv);
+        before[0] = (float)log(rest * 0.99994 / 6e-5);
+        after[0] = (float)log(moved * 0.99994 / 6e-5);
     }
+    walk w;
+    if (!walk_of(t, z, 2, STEPS, V, &w)) return NAN;
+    for (int step = 0; step < STEPS; step++) least = fmin(least, w.transitions[step].tv);
     return least;
 }
 
@@ -409,7 +480,7 @@ static const statement_check rows[] = {
     AT_MOST("TOT-69", "rms logit error of f16 states over its prediction, minus 1", stored_rms,
             0.25),
     AT_LEAST("TOT-69", "total variation it alone causes, unsaturated", stored_tv, 1e-6),
-    AT_MOST("TOT-70", "500 x (12+24+48) = 42000, 40 x (12+24+36+48) = 4800, by calls",
+    AT_MOST("TOT-70", "500 x (12+24+48) = 42000, 40 x (12+24+36+48) = 4800, all events",
             transitions_counted, 0.0),
     PRINTED_AT_MOST("TOT-70", "500 samples have 4800 transitions: off by (E8)", transitions_printed,
                     0.0),
@@ -419,10 +490,13 @@ static const statement_check rows[] = {
     AT_MOST("TOT-85", "exponents 1.35, .72, 1.03 of the printed residuals", exponents, 1e-14),
     PRINTED_AT_MOST("TOT-85", "growth with depth is sublinear: overall exponent (E7)",
                     overall_exponent, 1.0),
+    AT_MOST("TOT-85", "exponent over layers against least squares by loops", fitted_exponent, 1e-12,
+            20),
     AT_MOST("TOT-86", "mean, sd, p95, p99, skewness, excess kurtosis by loops", table_three, 1e-12),
     AT_MOST("TOT-87", "1 - TV / |change of p_max|, 500 saturated steps", saturated_steps, 1e-6,
             500),
-    AT_MOST("TOT-87", "events counted in 60 random stacks, off by", event_frequency, 0.0),
+    AT_MOST("TOT-87", "events, their runs, first and last layer in 60 random stacks, off by",
+            event_frequency, 0.0),
     PRINTED_AT_MOST("TOT-87", "p_max .99994, logits moving 18.7: least TV (E10)", table_four,
                     1e-10),
     AT_MOST("TOT-89", "violations of the probe bound in 1000 f32 steps", violations, 0.0),
