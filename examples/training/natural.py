@@ -58,7 +58,7 @@ SIZES = Sizes(
     model_rates=(0.03, 0.1, 0.3),
     model_shares=(1 / 64, 1 / 16, 1 / 4, 1.0, 4.0),
     model_steps=300,
-    model_tuning=2,
+    model_tuning=1,
 )
 
 
