@@ -9,7 +9,7 @@ model        digits with SGD; the gradient that reaches the scores of every laye
              multiplied by a share of its own
 
 Both rules run the whole grid on tuning seeds; the best point of each, by the mean logarithm of the last loss,
-is then run on other seeds, whose differences are paired. FOLDER/natural/PROBLEM/0.jsonl has every run.
+is then run on other seeds, whose differences are paired. FOLDER/natural/PROBLEM.jsonl has every run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Sizes(NamedTuple):
     model_tuning: int
 
 
-# Both grids were written down before anything was run. A natural step is about as many times longer than a
+# Both grids were written down before anything was run, but for the two smallest shares: they were added for
+# both rules when the best natural point lay at the edge. A natural step is about as many times longer than a
 # plain one as there are keys: the grids reach over more than that.
 SIZES = Sizes(
     seeds=5,
@@ -56,8 +57,8 @@ SIZES = Sizes(
     fit_steps=200,
     fit_tuning=5,
     model_rates=(0.03, 0.1, 0.3),
-    model_shares=(1 / 64, 1 / 16, 1 / 4, 1.0, 4.0),
-    model_steps=300,
+    model_shares=(1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0, 4.0),
+    model_steps=150,
     model_tuning=1,
 )
 
@@ -172,7 +173,7 @@ class Model:
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(seed)
         model = self.made(rule, point.share)
-        optimizer = torch.optim.SGD(model.parameters(), lr=point.rate, momentum=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), lr=point.rate, momentum=0.9, fused=True)
         at, curve, losses = [], [], []
         for step in range(1, self.steps + 1):
             inputs, targets = self.task.batch(generator, 32)
@@ -196,13 +197,22 @@ class Model:
         return found
 
 
+def records(folder: Path) -> list[dict[str, Any]]:
+    """Every run below the folder together with the configuration of its problem."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((folder / "natural").glob("*.jsonl")):
+        facts, *runs = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        rows += [{**facts, **run} for run in runs]
+    return rows
+
+
 class Ledger:
     """The runs of a problem that are done, on disk."""
 
     def __init__(self, folder: Path, problem: Problem) -> None:
-        self.path = folder / "natural" / problem.name / "0.jsonl"
+        self.path = folder / "natural" / f"{problem.name}.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.facts = {"task": "natural", "problem": problem.name, "tuning": problem.tuning, **problem.facts}
+        self.facts = {"problem": problem.name, "tuning": problem.tuning, **problem.facts}
         # As they will be read again.
         self.facts = json.loads(json.dumps(self.facts))
         self.runs: list[dict[str, Any]] = []

@@ -125,7 +125,7 @@ def test_a_stopped_comparison_goes_on(example: Callable[[str], ModuleType], tmp_
         natural.time.monotonic = real
     assert natural.run(sizes, stopped, math.inf)
     for problem in ("fit-even", "fit-wrong", "model"):
-        first, second = (folder / "natural" / problem / "0.jsonl" for folder in (whole, stopped))
+        first, second = (folder / "natural" / f"{problem}.jsonl" for folder in (whole, stopped))
         assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
     # From rows that start on a wrong key, where p (u - E_p u) all but vanishes, the natural step is longer.
     ledger = natural.Ledger(whole, natural.Fit("wrong", sizes))
