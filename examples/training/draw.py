@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import natural
 import vl_convert
 from compare import differences, learned_numbers
 from loop import read
@@ -26,7 +27,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("docs"))
     options = parser.parse_args()
     rows = [row for row in read(options.folder) if "failed" not in row]
-    derived = {"differences": differences(rows, "accuracy", "softmax"), "learned": learned_numbers(rows)}
+    derived = {
+        "differences": differences(rows, "accuracy", "softmax"),
+        "learned": learned_numbers(rows),
+        "natural": natural.records(options.folder),
+    }
     theme = json.loads((HERE.parents[1] / "program/report/theme.json").read_text(encoding="utf-8"))["light"]
     for path in sorted((HERE / "figures").glob("*.vl.json")):
         specification: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
