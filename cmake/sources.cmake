@@ -186,6 +186,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers/block_change.c
     analysis/layers/compose.c
     analysis/layers/layers.c
+    analysis/layers/rmsnorm.c
     analysis/rows/bounds.c
     analysis/rows/geometry.c
     analysis/rows/hamming.c
@@ -205,6 +206,7 @@ set(OTATTN_SPECTRA_SOURCES
 set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
 set(OTATTN_MODEL_SOURCES
     models/checkpoint/architecture.c
+    models/checkpoint/attention_weights.c
     models/checkpoint/bind.c
     models/checkpoint/checkpoint.c
     models/checkpoint/config.c
