@@ -298,6 +298,8 @@ set(OTATTN_STATEMENTS_SOURCES
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     program/analyze/analyze.c
+    program/analyze/bounds.c
+    program/analyze/bounds_tables.c
     program/analyze/columns.c
     program/analyze/events.c
     program/analyze/example.c
