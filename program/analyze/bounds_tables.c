@@ -78,7 +78,10 @@ static int write_coherence(run *r, tool_text *csv) {
         add(&t, numbers);
     }
     if (code == 0) {
-        tool_csv_row(csv, "nwww", (double)NAN, "coherence", "TOT-42", "");
+        tool_csv_number(csv, (double)NAN);
+        tool_csv_word(csv, "coherence");
+        tool_csv_word(csv, "TOT-42");
+        tool_csv_word(csv, "");
         write_tally(csv, &t);
     }
     run_table_free(&measured);
