@@ -874,8 +874,8 @@ typedef struct ota_projected {
     const double *v;     /* [tokens, heads * value_width] */
 } ota_projected;
 
-/* ota_attention_change of two such runs: the same bounds, for they speak of Q, K, V and W_O alone. Of `layer`
- * sizes, output weights and method are used. [TOT-54, 55] */
+/* ota_attention_change of two such runs: the same bounds, for they speak of Q, K, V and W_O alone. Of `layer`,
+ * whose weights must all be there, sizes, output weights and bias, and method are used. [TOT-54, 55] */
 OTA_API ota_status ota_projected_change(const ota_attention_layer *layer,
                                         const ota_projected *before, const ota_projected *after,
                                         int64_t tokens, double *workspace, ota_change *output,
