@@ -774,6 +774,18 @@ static void refusals(void **unused) {
                                           workspace, &change, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "context");
+    const ota_projected none = {.x = s.x[0]};
+    assert_int_equal(
+        ota_projected_change(&s.layer, &none, &none, MOST, workspace, &change, NULL, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "q");
+    const ota_residual sizeless = {.rms = 1};
+    assert_int_equal(ota_projected_block_change(&s.layer, &sizeless, &none, &none, MOST, workspace,
+                                                &change, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "residual");
+    assert_int_equal(ota_rmsnorm(s.x[0], 1, WIDTH, NULL, 0.0, s.x[1], NULL, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "epsilon");
     free(workspace);
 }
 
