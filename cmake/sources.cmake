@@ -186,6 +186,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers/block_change.c
     analysis/layers/compose.c
     analysis/layers/layers.c
+    analysis/layers/rmsnorm.c
     analysis/rows/bounds.c
     analysis/rows/geometry.c
     analysis/rows/hamming.c
@@ -205,6 +206,7 @@ set(OTATTN_SPECTRA_SOURCES
 set(OTATTN_MODEL_HEADERS include/otattn_model.h include/otattn_tensors.h)
 set(OTATTN_MODEL_SOURCES
     models/checkpoint/architecture.c
+    models/checkpoint/attention_weights.c
     models/checkpoint/bind.c
     models/checkpoint/checkpoint.c
     models/checkpoint/config.c
@@ -296,6 +298,8 @@ set(OTATTN_STATEMENTS_SOURCES
 # The program without main.c, which the tests link too.
 set(OTATTN_PROGRAM_SOURCES
     program/analyze/analyze.c
+    program/analyze/bounds.c
+    program/analyze/bounds_tables.c
     program/analyze/columns.c
     program/analyze/events.c
     program/analyze/example.c

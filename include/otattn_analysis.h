@@ -686,6 +686,21 @@ OTA_API ota_status ota_layernorm_change(const double *u, const double *v, int64_
                                         const double *gamma, double epsilon, double *workspace,
                                         ota_change *change, ota_error *error);
 
+/* RMSNorm, y_i = gamma * u_i / rho_i, rho_i = sqrt(||u_i||^2 / width + epsilon): LayerNorm without the mean.
+ * u, y [rows, width], y may be u; gamma [width] or NULL; epsilon > 0; rho [rows] or NULL. [TOT-56] */
+OTA_API ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const double *gamma,
+                               double epsilon, double *y, double *rho, ota_error *error);
+/* As ota_layernorm_geometry, with sigma = rho: `parallel` is the eigenvalue on u, `perpendicular` has
+ * width - 1 directions (width at u = 0), and none has eigenvalue 0; the supremum over inputs lies at 0.
+ * [TOT-58, 59] */
+OTA_API ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma,
+                                        double epsilon, ota_layernorm_spectrum *spectrum,
+                                        ota_error *error);
+/* As ota_layernorm_change, u and v in place of c_u and c_v. [TOT-59, 60] */
+OTA_API ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width,
+                                      const double *gamma, double epsilon, ota_change *change,
+                                      ota_error *error);
+
 /* costs_ij = -(x_i + p_i) W_Q W_K^T (x_j + p_j)^T / temperature as the sum of its four terms: x, positions
  * [tokens, width], weights [width, head_width], costs [tokens, tokens]; parts [4, tokens, tokens] or NULL:
  * content-content, content-position, position-content, position-position. workspace
@@ -822,7 +837,8 @@ OTA_API int64_t ota_attention_change_workspace(const ota_attention_layer *layer,
 /* How far the layer's output and weights move from (x, context) to (x2, context2). Only for softmax with
  * free, exact or relaxed columns, rows of mass 1, no sink, no softcap and no fixed rounds, where the
  * bounds are theorems about the converged plan; anything else is OTA_UNSUPPORTED. With T = 1 / scale, tau
- * in units of which scores are measured, and osc_i the range of a row's score changes / (T tau):
+ * in units of which scores are measured, and osc_i the range of a row's score changes / (T tau), over keys with
+ * weight where columns are free:
  *
  *     output   ||y_i - y'_i||_2 <= sum_h ||W_O,h||_2 (||P_i - P'_i||_1 |V_h| + |V_h - V'_h|), |.| the
  *              spectral norm (printed) or the largest row norm (sharp)                          [TOT-54]
@@ -848,6 +864,40 @@ OTA_API ota_status ota_attention_change(const ota_attention_layer *layer, const 
 OTA_API ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm,
                                     double alpha, const double *x, const double *x2, int64_t tokens,
                                     double *workspace, ota_change *change, ota_error *error);
+
+/* Self-attention of a model as it ran: the block's input and what its projections made of it, with biases,
+ * rotated positions and whatever else in place. All heads side by side; where heads share keys and values,
+ * each has them. */
+typedef struct ota_projected {
+    const double *x;     /* [tokens, width]; read by ota_projected_block_change only */
+    const double *q, *k; /* [tokens, heads * head_width] */
+    const double *v;     /* [tokens, heads * value_width] */
+} ota_projected;
+
+/* ota_attention_change of two such runs: the same bounds, for they speak of Q, K, V and W_O alone. Of `layer`,
+ * whose weights must all be there, sizes, output weights and bias, and method are used. [TOT-54, 55] */
+OTA_API ota_status ota_projected_change(const ota_attention_layer *layer,
+                                        const ota_projected *before, const ota_projected *after,
+                                        int64_t tokens, double *workspace, ota_change *output,
+                                        ota_change *weights, ota_error *error);
+
+/* What stands around attention in a model's block. */
+typedef struct ota_residual {
+    size_t size;          /* sizeof(ota_residual) */
+    const ota_norm *norm; /* NULL: none */
+    int rms;              /* it is RMSNorm; beta is not read */
+    int behind;           /* y = N(x + A(x)), BERT's; else y = x + A(N(x)) */
+} ota_residual;
+
+/* ota_block_change of two such runs. Biases leave differences alone and rotations the norms, so q, k, v move by
+ * at most ||W|| delta as before; a norm behind the sum multiplies the bound with ||gamma||_inf / min sigma
+ * (printed) or ||gamma||_inf 2 / (sigma + sigma') (sharp) of the sums. [TOT-60] */
+OTA_API ota_status ota_projected_block_change(const ota_attention_layer *layer,
+                                              const ota_residual *residual,
+                                              const ota_projected *before,
+                                              const ota_projected *after, int64_t tokens,
+                                              double *workspace, ota_change *change,
+                                              ota_error *error);
 
 /* ||A||_2 of a [rows, columns] with `row_stride`, from above: (tr (A^T A)^k)^(1/2k) for k = 2^s, until the
  * excess is below 1e-9 of it. workspace [2 min(rows, columns)^2]; O(min^3) time a doubling. */

@@ -73,6 +73,24 @@ OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *f
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
 OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
 
+/* Attention of one block. The caller sets `size` and points at room for what it wants, f32; the rest is filled
+ * in. Products are y = x W. */
+typedef struct ota_model_attention {
+    size_t size;   /* sizeof(ota_model_attention) */
+    double scale;  /* of q k^T, at temperature 1 */
+    int rms;       /* its norm is RMSNorm, else LayerNorm */
+    int post_norm; /* the norm stands behind the sum of input and attention, else before attention */
+    float *query;  /* [width, heads * head_width] */
+    float *key,
+        *value;    /* [width, kv_heads * head_width]; head h reads group h / (heads / kv_heads) */
+    float *output; /* [heads * head_width, width] */
+    float *output_bias; /* [width]; 0 where the model has none */
+    float *norm_weight; /* [width] */
+    float *norm_bias;   /* [width]; 0 where the model has none */
+} ota_model_attention;
+OTA_API ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
+                                          ota_model_attention *attention, ota_error *error);
+
 typedef struct ota_tokenizer ota_tokenizer; /* otattn_tokenizer.h */
 
 /* The tokenizer of the checkpoint: its folder's files, or what its .gguf holds. Freed by

@@ -76,6 +76,7 @@ typedef struct tool_settings {
     const char *compared;
     const char *windows, *sampling, *layers, *saturation, *store, *temperatures,
         *probe_temperatures;
+    tool_whole bounds;
     bool resume;
 } tool_settings;
 

@@ -192,6 +192,9 @@ const tool_flag tool_flags[] = {
          "read the same states with the probe's logits divided by these as well "
          "(probe_temperatures.csv)",
          "T,T,...", .standard = "none"),
+    FLAG(natural, "bounds", bounds, ANALYZE, METHOD,
+         "hold layers of the first N windows against the bounds on them (bounds.csv, ranks.csv)",
+         "N", .standard = "none"),
     FLAG(text, "layers", layers, ANALYZE, METHOD, "measure layers A to B, counted from 0", "A-B",
          .standard = "all"),
     FLAG(text, "saturation", saturation, ANALYZE, METHOD,

@@ -1,13 +1,14 @@
 """Prints tables 1 to 5 of `otattn analyze` runs and the receivers of their layers side by side in Markdown,
-or the claims of their source.
+or the claims of their source, or bounds on their layers.
 
-    study_tables.py NAME=RUN NAME=RUN ... [--claims]
+    study_tables.py NAME=RUN NAME=RUN ... [--claims | --bounds]
 
 RUN is a folder that analyze wrote. A cell is what the run's table has, rounded to three digits; a dash
 stands where a run has no such number (one window has no sd, no event has no mean). Table 1 and the claims
 are about the final_norm probe. Receivers are the masses r of each head's busiest key, means over windows,
 1 being a fair share; Delta of a window, the largest |mass - 1| of a key, is r - 1 for r >= 2, else at most 1.
---claims prints one line for each thing that the source says, with what every run measured.
+--claims prints one line for each thing that the source says, with what every run measured. --bounds prints
+what runs with `analyze --bounds` say of their layers, and the measures of the source's E.4 by transition.
 """
 
 from __future__ import annotations
@@ -174,16 +175,109 @@ def print_claims(runs: dict[str, Path]) -> None:
     )
 
 
+# ---- --bounds ----
+
+
+def all_layers(run: Path) -> dict[tuple[str, str], dict[str, str]]:
+    return {(row["statement"], row["change"]): row for row in read(run, "bounds") if row["layer"] == ""}
+
+
+def print_bounds(runs: dict[str, Path]) -> None:
+    """Means over layers and windows of the worst token; tightness also its largest."""
+    found = {name: all_layers(run) for name, run in runs.items()}
+    keys = list(dict.fromkeys(key for rows in found.values() for key in rows))
+    sizes, tight = [], []
+    for key in keys:
+        cells = [rows[key] for rows in found.values()]
+        names = [key[0], key[1] or "–"]
+        bounds = ("measured", "sharp_bound", "printed_bound")
+        sizes.append(names + [" ≤ ".join(short(row[one]) for one in bounds if row[one]) for row in cells])
+        tight.append(names)
+        for row in cells:
+            for form in ("printed", "sharp"):
+                mean, most = row[f"{form}_tightness"], row[f"{form}_tightness_max"]
+                tight[-1].append(f"{short(mean)}, {short(most)}" if mean else "–")
+    print(
+        "Measured ≤ sharp bound ≤ printed bound (where there is a sharp one), means over layers and windows\n"
+    )
+    print_table(["statement", "change", *runs], sizes)
+    print("Tightness, measured / bound: mean and largest\n")
+    forms = [f"{name}, {form}" for name in runs for form in ("printed", "sharp")]
+    print_table(["statement", "change", *forms], tight)
+    broken = {
+        name: sum(
+            float(row[f"{form}_violations"] or 0)
+            for row in read(run, "bounds")
+            if row["layer"] != "" or row["statement"] == "coherence"
+            for form in ("printed", "sharp")
+        )
+        for name, run in runs.items()
+    }
+    print("Violations: " + ", ".join(f"{name} {short(count)}" for name, count in broken.items()) + "\n")
+
+
+def print_ranks(runs: dict[str, Path]) -> None:
+    lines: dict[str, list[str]] = {}
+
+    def put(name: str, cell: str) -> None:
+        lines.setdefault(name, []).append(cell)
+
+    for run in runs.values():
+        heads = read(run, "ranks")
+        pairs = [row for row in heads if row["two_layers"] != ""]
+        width = float(heads[0]["head_width"])
+        put("width of a head", heads[0]["head_width"])
+        put("largest rank the matrix can have", heads[0]["most"])
+        for words, column, rows in (
+            ("one layer", "one_layer", heads),
+            ("one layer, coarse", "one_layer_coarse", heads),
+            ("two layers", "two_layers", pairs),
+            ("two layers, coarse", "two_layers_coarse", pairs),
+        ):
+            ranks = [float(row[column]) for row in rows if row[column] != ""]
+            mean = sum(ranks) / len(ranks)
+            put(f"{words}: least, mean, most", f"{short(min(ranks))}, {short(mean)}, {short(max(ranks))}")
+            if rows is pairs:
+                above = sum(rank > width for rank in ranks)
+                put(f"{words}: heads above the width", f"{above} of {len(ranks)}")
+    print_table(["rank", *runs], [[name, *cells] for name, cells in lines.items()])
+
+
+E4 = [
+    *("tv", "w1", "kl", "js", "entropy_change", "top1", "top5", "top10", "top100", "spearman"),
+    *("relative_l2", "cosine", "max_coordinate_change"),
+    *("max_logit_change", "logit_correlation", "effective_temperature"),
+]
+
+
+def print_metrics(runs: dict[str, Path]) -> None:
+    figures = {name: json.loads((run / "metrics.json").read_text("utf-8")) for name, run in runs.items()}
+
+    def cell(run: str, key: str) -> str:
+        means = [one[key]["mean"] for one in figures[run]["transitions"] if one[key] is not None]
+        return f"{short(sum(means) / len(means))} ({short(min(means))} to {short(max(means))})"
+
+    print("E.4: mean over transitions (least to most of a transition)\n")
+    print_table(["metric", *runs], [[f"`{key}`", *(cell(run, key) for run in runs)] for key in E4])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", metavar="NAME=RUN")
-    parser.add_argument("--claims", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--claims", action="store_true")
+    kind.add_argument("--bounds", action="store_true")
     options = parser.parse_args()
     runs = {name: Path(run) for name, run in (pair.split("=", 1) for pair in options.runs)}
     if options.claims:
         print_claims(runs)
+        return
+    if options.bounds:
+        print_bounds(runs)
+        print_ranks(runs)
+        print_metrics(runs)
         return
     print("Table 1: R / √V\n")
     table1(runs)

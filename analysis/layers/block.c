@@ -197,11 +197,9 @@ static ota_status project(const layer_shape *s, const double *x, const double *c
     return status == OTA_OK ? ota_rope(&k, 0, a->rotary_base, error) : status;
 }
 
-ota_status ota_layer_run(const layer_shape *s, const double *x, const double *context,
-                         layer_pass *p, ota_result *result, ota_error *error) {
+ota_status ota_layer_attend(const layer_shape *s, layer_pass *p, ota_result *result,
+                            ota_error *error) {
     const ota_attention_layer *a = &s->layer;
-    ota_status status = project(s, x, context, p, error);
-    if (status != OTA_OK) return status;
     ota_problem problem = s->problem;
     problem.queries = heads_of(p->q, a->heads, s->queries, a->head_width);
     problem.keys = heads_of(p->k, a->heads, s->keys, a->head_width);
@@ -212,11 +210,17 @@ ota_status ota_layer_run(const layer_shape *s, const double *x, const double *co
         arrays.coupling = ota_array_of(p->coupling, OTA_F64, 1, a->heads, s->queries, s->keys);
     if (p->receiver != NULL)
         arrays.receiver = ota_array_of(p->receiver, OTA_F64, 1, a->heads, 1, s->keys);
-    status = ota_attend(&problem, a->options, &arrays, result, error);
+    const ota_status status = ota_attend(&problem, a->options, &arrays, result, error);
     if (status < 0 || p->out == NULL) return status;
     dense_product(p->mixed, s->value_columns, a->output_weights, a->width, a->output_bias, p->out,
                   a->width, s->queries, s->value_columns, a->width);
     return status;
+}
+
+ota_status ota_layer_run(const layer_shape *s, const double *x, const double *context,
+                         layer_pass *p, ota_result *result, ota_error *error) {
+    const ota_status status = project(s, x, context, p, error);
+    return status == OTA_OK ? ota_layer_attend(s, p, result, error) : status;
 }
 
 ota_status ota_attention_forward(const ota_attention_layer *layer, const double *x, int64_t queries,

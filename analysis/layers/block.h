@@ -40,6 +40,9 @@ layer_pass ota_layer_take_pass(double **at, const layer_shape *shape);
 /* *normalised = N(x) in `store`, or x itself when there is no norm. */
 ota_status ota_layer_normalise(const ota_norm *norm, const double *x, int64_t rows, int64_t width,
                                double *store, const double **normalised, ota_error *error);
+/* From q, k and v of the pass on. */
+ota_status ota_layer_attend(const layer_shape *shape, layer_pass *pass, ota_result *result,
+                            ota_error *error);
 ota_status ota_layer_run(const layer_shape *shape, const double *x, const double *context,
                          layer_pass *pass, ota_result *result, ota_error *error);
 

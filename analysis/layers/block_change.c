@@ -208,25 +208,63 @@ static ota_status open_two(const ota_attention_layer *layer, int64_t queries, in
     return OTA_OK;
 }
 
-/* Both solves, which have to keep every promise for the bounds to mean anything. */
+/* A solve has to keep every promise for the bounds to mean anything. */
+static ota_status check_converged(ota_status status, ota_error *error) {
+    if (status <= 0) return status;
+    return analysis_fail(error, OTA_UNSUPPORTED, "method", "let the solve converge",
+                         "the bounds are about the converged plan, but the status is %s",
+                         ota_status_word(status));
+}
+
 static ota_status run_two(two_passes *two, const double *x, const double *context, const double *x2,
                           const double *context2, ota_error *error) {
     const double *const inputs[2][2] = {{x, context}, {x2, context2}};
     layer_pass *const passes[2] = {&two->first, &two->second};
-    for (int k = 0; k < 2; k++) {
-        const ota_status status =
-            ota_layer_run(&two->shape, inputs[k][0], inputs[k][1], passes[k], NULL, error);
-        if (status < 0) return status;
-        if (status > 0) {
-            return analysis_fail(error, OTA_UNSUPPORTED, "method", "let the solve converge",
-                                 "the bounds are about the converged plan, but the status is %s",
-                                 ota_status_word(status));
+    ota_status status = OTA_OK;
+    for (int k = 0; k < 2 && status == OTA_OK; k++)
+        status = check_converged(
+            ota_layer_run(&two->shape, inputs[k][0], inputs[k][1], passes[k], NULL, error), error);
+    return status;
+}
+
+/* The same from projections that were made elsewhere. */
+static ota_status attend_two(two_passes *two, const ota_projected *before,
+                             const ota_projected *after, ota_error *error) {
+    const ota_projected *const inputs[2] = {before, after};
+    const layer_shape *s = &two->shape;
+    layer_pass *const passes[2] = {&two->first, &two->second};
+    ota_status status = OTA_OK;
+    for (int k = 0; k < 2 && status == OTA_OK; k++) {
+        const struct {
+            const char *field;
+            const double *from;
+            double *to;
+            int64_t columns;
+        } arrays[] = {{"q", inputs[k]->q, passes[k]->q, s->head_columns},
+                      {"k", inputs[k]->k, passes[k]->k, s->head_columns},
+                      {"v", inputs[k]->v, passes[k]->v, s->value_columns}};
+        for (int part = 0; part < 3 && status == OTA_OK; part++) {
+            status = ota_layer_check_input(arrays[part].from, s->queries, arrays[part].columns,
+                                           arrays[part].field, error);
+            if (status == OTA_OK)
+                memcpy(arrays[part].to, arrays[part].from,
+                       (size_t)(s->queries * arrays[part].columns) * sizeof(double));
         }
+        if (status == OTA_OK)
+            status = check_converged(ota_layer_attend(s, passes[k], NULL, error), error);
     }
-    return OTA_OK;
+    return status;
 }
 
 /* ---- one layer, from its queries, keys and values ------------------------------------------- */
+
+/* Does the key take part in the row? A row of a free plan does not feel scores of keys without weight, such as
+ * later keys under a causal mask. */
+static bool takes_part(const two_passes *two, int64_t head, int64_t i, int64_t j) {
+    const layer_shape *s = &two->shape;
+    const int64_t at = (head * s->queries + i) * s->keys + j;
+    return !two->rule->alone || two->first.coupling[at] > 0.0 || two->second.coupling[at] > 0.0;
+}
 
 /* reach_i = r_i and range_i = osc_i of one head. */
 static void score_changes(const two_passes *two, int64_t head, double *reach, double *range) {
@@ -243,6 +281,7 @@ static void score_changes(const two_passes *two, int64_t head, double *reach, do
         const double *q = a->q + i * stride + first, *q2 = b->q + i * stride + first;
         double low = (double)INFINITY, high = -(double)INFINITY;
         for (int64_t j = 0; j < s->keys; j++) {
+            if (!takes_part(two, head, i, j)) continue;
             const double change = dense_dot(q, a->k + j * stride + first, width) -
                                   dense_dot(q2, b->k + j * stride + first, width);
             low = fmin(low, change);
@@ -252,6 +291,50 @@ static void score_changes(const two_passes *two, int64_t head, double *reach, do
         reach[i] =
             rate * (key_change * dense_norm(q, width) + key_norm * dense_distance(q, q2, width));
     }
+}
+
+/* V' of the second pass becomes V' - V. */
+static void compare_layers(two_passes *two, ota_change *output, ota_change *weights) {
+    const layer_shape *s = &two->shape;
+    const int64_t width = s->layer.width, value_width = s->layer.value_width;
+    const int64_t queries = s->queries, keys = s->keys;
+    if (output != NULL) *output = (ota_change){.measured = 0.0};
+    if (weights != NULL) *weights = (ota_change){.measured = 0.0};
+    double *reach = two->rows[0], *range = two->rows[1];
+    double *printed = two->rows[2], *sharp = two->rows[3];
+    for (int64_t i = 0; i < queries; i++) printed[i] = sharp[i] = 0.0;
+    for (int64_t h = 0; h < s->layer.heads; h++) {
+        double *v = two->first.v + h * value_width, *v2 = two->second.v + h * value_width;
+        const double out_norm = ota_spectral_norm(s->layer.output_weights + h * value_width * width,
+                                                  value_width, width, width, two->squares);
+        for (int64_t j = 0; j < keys; j++) {
+            for (int64_t k = 0; k < value_width; k++)
+                v2[j * s->value_columns + k] -= v[j * s->value_columns + k];
+        }
+        const double *const values[2] = {v, v2};
+        double spectral[2], row[2];
+        for (int k = 0; k < 2; k++) {
+            spectral[k] =
+                ota_spectral_norm(values[k], keys, value_width, s->value_columns, two->squares);
+            row[k] = largest_row(values[k], keys, value_width, s->value_columns);
+        }
+        score_changes(two, h, reach, range);
+        const double worst_reach = largest_of(reach, queries);
+        const double worst_range = largest_of(range, queries);
+        for (int64_t i = 0; i < queries; i++) {
+            const int64_t at = (h * queries + i) * keys;
+            const double moved =
+                weight_distance(two->first.coupling + at, two->second.coupling + at, keys);
+            include(weights, moved, printed_weights(two->rule, queries, reach[i], worst_reach),
+                    sharp_weights(two->rule, queries, range[i], worst_range));
+            printed[i] += out_norm * (moved * spectral[0] + spectral[1]);
+            sharp[i] += out_norm * (moved * row[0] + row[1]);
+        }
+    }
+    for (int64_t i = 0; i < queries; i++)
+        include(output,
+                dense_distance(two->first.out + i * width, two->second.out + i * width, width),
+                printed[i], sharp[i]);
 }
 
 ota_status ota_attention_change(const ota_attention_layer *layer, const double *x,
@@ -265,8 +348,6 @@ ota_status ota_attention_change(const ota_attention_layer *layer, const double *
         return analysis_fail(error, OTA_EINVAL, "context", "give both contexts, or none",
                              "one context is missing, or keys differs from queries without any");
     }
-    const layer_shape *s = &two.shape;
-    const int64_t width = s->layer.width, value_width = s->layer.value_width;
     const struct {
         const char *field;
         const double *data;
@@ -276,48 +357,21 @@ ota_status ota_attention_change(const ota_attention_layer *layer, const double *
                   {"context", context == NULL ? x : context, keys},
                   {"context2", context2 == NULL ? x2 : context2, keys}};
     for (int k = 0; k < 4 && status == OTA_OK; k++)
-        status =
-            ota_layer_check_input(inputs[k].data, inputs[k].rows, width, inputs[k].field, error);
+        status = ota_layer_check_input(inputs[k].data, inputs[k].rows, two.shape.layer.width,
+                                       inputs[k].field, error);
     if (status == OTA_OK) status = run_two(&two, x, inputs[2].data, x2, inputs[3].data, error);
-    if (status != OTA_OK) return status;
-    if (output != NULL) *output = (ota_change){.measured = 0.0};
-    if (weights != NULL) *weights = (ota_change){.measured = 0.0};
-    double *reach = two.rows[0], *range = two.rows[1], *printed = two.rows[2], *sharp = two.rows[3];
-    for (int64_t i = 0; i < queries; i++) printed[i] = sharp[i] = 0.0;
-    for (int64_t h = 0; h < s->layer.heads; h++) {
-        double *v = two.first.v + h * value_width, *v2 = two.second.v + h * value_width;
-        const double out_norm = ota_spectral_norm(s->layer.output_weights + h * value_width * width,
-                                                  value_width, width, width, two.squares);
-        /* V' gives way to V' - V, whose norms are wanted. */
-        for (int64_t j = 0; j < keys; j++) {
-            for (int64_t k = 0; k < value_width; k++)
-                v2[j * s->value_columns + k] -= v[j * s->value_columns + k];
-        }
-        const double *const values[2] = {v, v2};
-        double spectral[2], row[2];
-        for (int k = 0; k < 2; k++) {
-            spectral[k] =
-                ota_spectral_norm(values[k], keys, value_width, s->value_columns, two.squares);
-            row[k] = largest_row(values[k], keys, value_width, s->value_columns);
-        }
-        score_changes(&two, h, reach, range);
-        const double worst_reach = largest_of(reach, queries);
-        const double worst_range = largest_of(range, queries);
-        for (int64_t i = 0; i < queries; i++) {
-            const int64_t at = (h * queries + i) * keys;
-            const double moved =
-                weight_distance(two.first.coupling + at, two.second.coupling + at, keys);
-            include(weights, moved, printed_weights(two.rule, queries, reach[i], worst_reach),
-                    sharp_weights(two.rule, queries, range[i], worst_range));
-            printed[i] += out_norm * (moved * spectral[0] + spectral[1]);
-            sharp[i] += out_norm * (moved * row[0] + row[1]);
-        }
-    }
-    for (int64_t i = 0; i < queries; i++)
-        include(output,
-                dense_distance(two.first.out + i * width, two.second.out + i * width, width),
-                printed[i], sharp[i]);
-    return OTA_OK;
+    if (status == OTA_OK) compare_layers(&two, output, weights);
+    return status;
+}
+
+ota_status ota_projected_change(const ota_attention_layer *layer, const ota_projected *before,
+                                const ota_projected *after, int64_t tokens, double *workspace,
+                                ota_change *output, ota_change *weights, ota_error *error) {
+    two_passes two;
+    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    if (status == OTA_OK) status = attend_two(&two, before, after, error);
+    if (status == OTA_OK) compare_layers(&two, output, weights);
+    return status;
 }
 
 /* ---- one block, from the distance of its inputs --------------------------------------------- */
@@ -331,19 +385,22 @@ typedef struct block_norms {
     double key_norm;               /* |K'| */
 } block_norms;
 
-/* rows[0], rows[1]: delta_i printed and sharp. */
-static ota_status token_changes(const two_passes *two, const ota_norm *norm, const double *x,
-                                const double *x2, ota_error *error) {
+/* rows[0], rows[1]: delta_i printed and sharp; `residual` has a norm before attention, or none. */
+static ota_status token_changes(const two_passes *two, const ota_residual *residual,
+                                const double *x, const double *x2, ota_error *error) {
     const int64_t width = two->shape.layer.width;
+    const ota_norm *norm = residual->behind ? NULL : residual->norm;
     for (int64_t i = 0; i < two->shape.queries; i++) {
         const double *u = x + i * width, *v = x2 + i * width;
         ota_change change = {.printed = dense_distance(u, v, width)};
+        ota_status status = OTA_OK;
         change.sharp = change.printed;
-        if (norm != NULL) {
-            const ota_status status = ota_layernorm_change(u, v, width, norm->gamma, norm->epsilon,
-                                                           two->tokens, &change, error);
-            if (status != OTA_OK) return status;
-        }
+        if (norm != NULL)
+            status = residual->rms ? ota_rmsnorm_change(u, v, width, norm->gamma, norm->epsilon,
+                                                        &change, error)
+                                   : ota_layernorm_change(u, v, width, norm->gamma, norm->epsilon,
+                                                          two->tokens, &change, error);
+        if (status != OTA_OK) return status;
         two->rows[0][i] = change.printed;
         two->rows[1][i] = change.sharp;
     }
@@ -377,60 +434,125 @@ static block_norms norms_of(const two_passes *two, int64_t head) {
     return n;
 }
 
-ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm, double alpha,
-                            const double *x, const double *x2, int64_t tokens, double *workspace,
-                            ota_change *change, ota_error *error) {
-    two_passes two;
-    const double *normalised[2];
-    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
-    if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", error);
-    if (status != OTA_OK) return status;
-    const layer_shape *s = &two.shape;
-    const int64_t width = s->layer.width;
-    status = ota_layer_check_input(x, tokens, width, "x", error);
-    if (status == OTA_OK) status = ota_layer_check_input(x2, tokens, width, "x2", error);
-    if (status == OTA_OK)
-        status =
-            ota_layer_normalise(norm, x, tokens, width, two.normalised[0], &normalised[0], error);
-    if (status == OTA_OK)
-        status =
-            ota_layer_normalise(norm, x2, tokens, width, two.normalised[1], &normalised[1], error);
-    if (status == OTA_OK)
-        status = run_two(&two, normalised[0], normalised[0], normalised[1], normalised[1], error);
-    if (status == OTA_OK) status = token_changes(&two, norm, x, x2, error);
-    if (status != OTA_OK) return status;
-    double *const reach[2] = {two.rows[2], two.rows[3]}, *const bound[2] = {two.rows[4],
-                                                                            two.rows[5]};
+/* bound [2][tokens]: what the sum x + alpha A moves at most, printed and sharp. */
+static void bound_sums(const two_passes *two, double alpha, const double *x, const double *x2,
+                       double *const bound[2]) {
+    const layer_shape *s = &two->shape;
+    const int64_t width = s->layer.width, tokens = s->queries;
+    double *const reach[2] = {two->rows[2], two->rows[3]};
     for (int64_t i = 0; i < tokens; i++)
         bound[0][i] = bound[1][i] = dense_distance(x + i * width, x2 + i * width, width);
     for (int64_t h = 0; h < s->layer.heads; h++) {
-        const block_norms n = norms_of(&two, h);
+        const block_norms n = norms_of(two, h);
         double worst[2];
         for (int form = 0; form < 2; form++) {
             for (int64_t i = 0; i < tokens; i++) {
-                const double *q = two.first.q + i * s->head_columns + h * s->layer.head_width;
+                const double *q = two->first.q + i * s->head_columns + h * s->layer.head_width;
                 reach[form][i] = head_rate(s, h) * (dense_norm(q, s->layer.head_width) * n.key *
                                                         n.token_change[form] +
-                                                    n.key_norm * n.query * two.rows[form][i]);
+                                                    n.key_norm * n.query * two->rows[form][i]);
             }
             worst[form] = largest_of(reach[form], tokens);
         }
         for (int64_t i = 0; i < tokens; i++) {
             const double moved[2] = {
-                printed_weights(two.rule, tokens, reach[0][i], worst[0]),
-                sharp_weights(two.rule, tokens, 2.0 * reach[1][i], 2.0 * worst[1])};
+                printed_weights(two->rule, tokens, reach[0][i], worst[0]),
+                sharp_weights(two->rule, tokens, 2.0 * reach[1][i], 2.0 * worst[1])};
             for (int form = 0; form < 2; form++)
                 bound[form][i] +=
                     fabs(alpha) * n.out * (moved[form] * n.values[form] + n.value_change[form]);
         }
     }
-    *change = (ota_change){.measured = 0.0};
-    for (int64_t i = 0; i < tokens; i++) {
-        double measured = 0.0;
-        for (int64_t k = i * width; k < (i + 1) * width; k++)
-            measured =
-                hypot(measured, (x[k] - x2[k]) + alpha * (two.first.out[k] - two.second.out[k]));
-        include(change, measured, bound[0][i], bound[1][i]);
+}
+
+/* A token's sums u, v through the norm behind them: how far the results are apart, and in `factor` how much
+ * farther than ||u - v|| they can be, printed and sharp. `room` [2 width]. */
+static ota_status pass_norm(const ota_residual *residual, const double *u, const double *v,
+                            int64_t width, double *room, double factor[2], double *measured,
+                            ota_error *error) {
+    const ota_norm *n = residual->norm;
+    const double *const sums[2] = {u, v};
+    double scale[2], largest = n->gamma == NULL ? 1.0 : 0.0;
+    for (int k = 0; k < 2; k++) {
+        double *y = room + k * width;
+        const ota_status status =
+            residual->rms
+                ? ota_rmsnorm(sums[k], 1, width, n->gamma, n->epsilon, y, &scale[k], error)
+                : ota_layernorm(sums[k], 1, width, n->gamma, NULL, n->epsilon, y, &scale[k], error);
+        if (status != OTA_OK) return status;
     }
+    for (int64_t k = 0; n->gamma != NULL && k < width; k++)
+        largest = fmax(largest, fabs(n->gamma[k]));
+    factor[0] = largest / fmin(scale[0], scale[1]);
+    factor[1] = largest * 2.0 / (scale[0] + scale[1]);
+    *measured = dense_distance(room, room + width, width);
     return OTA_OK;
+}
+
+/* Outputs of attention become outputs of the block. */
+static ota_status compare_blocks(two_passes *two, const ota_residual *residual, double alpha,
+                                 const double *x, const double *x2, ota_change *change,
+                                 ota_error *error) {
+    const int64_t width = two->shape.layer.width, tokens = two->shape.queries;
+    double *const bound[2] = {two->rows[4], two->rows[5]};
+    ota_status status = token_changes(two, residual, x, x2, error);
+    if (status != OTA_OK) return status;
+    bound_sums(two, alpha, x, x2, bound);
+    *change = (ota_change){.measured = 0.0};
+    for (int64_t i = 0; i < tokens && status == OTA_OK; i++) {
+        double measured = 0.0, factor[2] = {1.0, 1.0};
+        double *u = two->first.out + i * width, *v = two->second.out + i * width;
+        for (int64_t k = 0; k < width; k++) {
+            measured =
+                hypot(measured, (x[i * width + k] - x2[i * width + k]) + alpha * (u[k] - v[k]));
+            u[k] = x[i * width + k] + alpha * u[k];
+            v[k] = x2[i * width + k] + alpha * v[k];
+        }
+        if (residual->behind && residual->norm != NULL)
+            status = pass_norm(residual, u, v, width, two->tokens, factor, &measured, error);
+        include(change, measured, factor[0] * bound[0][i], factor[1] * bound[1][i]);
+    }
+    return status;
+}
+
+ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *norm, double alpha,
+                            const double *x, const double *x2, int64_t tokens, double *workspace,
+                            ota_change *change, ota_error *error) {
+    two_passes two;
+    const ota_residual residual = {.size = sizeof residual, .norm = norm};
+    const double *const inputs[2] = {x, x2}, *normalised[2];
+    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    if (status == OTA_OK) status = analysis_check_finite(&alpha, 1, "alpha", error);
+    for (int k = 0; k < 2 && status == OTA_OK; k++) {
+        const int64_t width = two.shape.layer.width;
+        status = ota_layer_check_input(inputs[k], tokens, width, k == 0 ? "x" : "x2", error);
+        if (status == OTA_OK)
+            status = ota_layer_normalise(norm, inputs[k], tokens, width, two.normalised[k],
+                                         &normalised[k], error);
+    }
+    if (status == OTA_OK)
+        status = run_two(&two, normalised[0], normalised[0], normalised[1], normalised[1], error);
+    if (status == OTA_OK) status = compare_blocks(&two, &residual, alpha, x, x2, change, error);
+    return status;
+}
+
+ota_status ota_projected_block_change(const ota_attention_layer *layer,
+                                      const ota_residual *residual, const ota_projected *before,
+                                      const ota_projected *after, int64_t tokens, double *workspace,
+                                      ota_change *change, ota_error *error) {
+    two_passes two;
+    ota_residual r = {.size = sizeof r};
+    if (residual->size == 0 || residual->size > sizeof r) {
+        return analysis_fail(error, OTA_EINVAL, "residual", "set size to sizeof(ota_residual)",
+                             "residual->size is %zu", residual->size);
+    }
+    memcpy(&r, residual, residual->size);
+    ota_status status = open_two(layer, tokens, tokens, workspace, &two, error);
+    const ota_projected *const inputs[2] = {before, after};
+    for (int k = 0; k < 2 && status == OTA_OK; k++)
+        status = ota_layer_check_input(inputs[k]->x, tokens, two.shape.layer.width, "x", error);
+    if (status == OTA_OK) status = attend_two(&two, before, after, error);
+    if (status == OTA_OK)
+        status = compare_blocks(&two, &r, 1.0, before->x, after->x, change, error);
+    return status;
 }

@@ -133,12 +133,28 @@ const run_variant *run_variant_of(const run_settings *settings, int source) {
     return variant;
 }
 
+/* The statements are about softmax at the model's own temperature. */
+static int read_bounds(tool_context *context, run_settings *s) {
+    const tool_settings *given = &context->settings;
+    s->bounds = given->bounds.given ? given->bounds.value : 0;
+    const char *other = given->model_methods.count > 0 ? "method"
+                        : given->temperature != NULL   ? "temperature"
+                        : given->window != NULL        ? "window"
+                        : given->sink != NULL          ? "sink"
+                                                       : NULL;
+    if (s->bounds == 0 || other == NULL) return 0;
+    return tool_refuse_flag(context, "bounds", "leave one of the two out",
+                            "--bounds is about the model's own attention, which --%s changes",
+                            other);
+}
+
 static int read_settings(run *r) {
     run_settings *s = &r->settings;
     int code = read_windows(r->context, &r->facts, s);
     if (code == 0) code = read_layers(r->context, &r->facts, s);
     if (code == 0) code = read_saturation(r->context, s);
     if (code == 0) code = read_methods(r->context, s);
+    if (code == 0) code = read_bounds(r->context, s);
     const tool_settings *given = &r->context->settings;
     if (code == 0) code = read_temperatures(r->context, given->temperatures, false, s);
     s->temperatures = s->lines;
@@ -205,6 +221,7 @@ static json_t *settings_json(const run *r) {
     };
     for (size_t k = 0; k < sizeof members / sizeof *members; k++)
         (void)json_object_set_new(object, members[k].name, members[k].value);
+    if (s->bounds > 0) (void)json_object_set_new(object, "bounds", json_integer(s->bounds));
     return object;
 }
 
@@ -258,7 +275,8 @@ run_shape run_shape_of(const run *r, int64_t index) {
                        .heads = r->facts.heads,
                        .tokens = r->text.windows[index].count,
                        .probes = r->probes,
-                       .variants = r->settings.variants};
+                       .variants = r->settings.variants,
+                       .bounds = r->settings.bounds > 0};
 }
 
 static int shape_record(run *r, int64_t index, run_record *record) {

@@ -4,6 +4,7 @@
  *   columns.c   which numbers a window yields, where     record.c   one file a window
  *   states.c    a window through the model               measure.c  its numbers
  *   sinkhorn.c  rounds of Table 5                        work.c     its memory, its order
+ *   bounds.c    bounds on layers, ranks of heads         bounds_tables.c  their tables
  *   example.c   one window for pictures                  figures.c  numbers of all windows -> figures
  *   metrics.c tables.c events.c variants.c   what is written
  *
@@ -47,6 +48,7 @@ typedef struct run_settings {
     int64_t first, last; /* states measured */
     double tail, tv;     /* a saturation event: both 1 - p_max below tail, tv below tv */
     bool half;           /* states are rounded to f16 */
+    int64_t bounds;      /* windows whose layers are held against their bounds; 0: none */
     int variants;        /* of records */
     int lines;           /* of `variant` */
     int methods;         /* lines 1 ... methods - 1 are methods, */
@@ -90,6 +92,28 @@ void run_text_free(run_text *text);
 /* Of Table 5 (sinkhorn.c). */
 enum { PAIRS = 4, PAIR_EPSILONS = 3, PAIR_TOLERANCES = 3 };
 
+/* Of bounds.c: a statement about a layer whose input changes in one way, and its five numbers. */
+enum { BOUND_ROUNDING, BOUND_STEP, BOUND_CHANGES };
+enum {
+    BOUND_JACOBIAN, /* of the norm; no change of the input */
+    BOUND_NORM,
+    BOUND_WEIGHTS,
+    BOUND_OUTPUT,
+    BOUND_BLOCK,
+    BOUND_STATEMENTS
+};
+enum { BOUND_ROWS = 1 + (BOUND_STATEMENTS - 1) * BOUND_CHANGES };
+enum {
+    BOUND_MEASURED,
+    BOUND_PRINTED,
+    BOUND_SHARP,
+    BOUND_PRINTED_RATIO,
+    BOUND_SHARP_RATIO,
+    BOUND_NUMBERS
+};
+/* Ranks of a head's log-ratios, alone and behind the same head of the layer before, at two tolerances. */
+enum { RANK_ONE, RANK_ONE_COARSE, RANK_TWO, RANK_TWO_COARSE, RANKS };
+
 typedef enum run_scope {
     PER_STATE_TOKEN,      /* [S, n] */
     PER_TRANSITION_TOKEN, /* [S - 1, n] */
@@ -97,7 +121,9 @@ typedef enum run_scope {
     PER_TRANSITION,       /* [S - 1] */
     PER_HEAD,             /* [S - 1, heads] */
     PER_TOKEN,            /* [n] */
-    PER_PAIR              /* [PAIRS, PAIR_EPSILONS, PAIR_TOLERANCES] */
+    PER_PAIR,             /* [PAIRS, PAIR_EPSILONS, PAIR_TOLERANCES] */
+    PER_BOUND,            /* [S - 1, BOUND_ROWS, BOUND_NUMBERS], with --bounds */
+    PER_RANK              /* [S - 1, heads, RANKS], with --bounds */
 } run_scope;
 
 typedef enum run_column {
@@ -149,6 +175,8 @@ typedef enum run_column {
     COLUMN_OUTPUT_L2,
     COLUMN_ROUNDS,
     COLUMN_ROUNDS_PREDICTED,
+    COLUMN_BOUNDS,
+    COLUMN_RANKS,
     COLUMNS
 } run_column;
 
@@ -164,6 +192,7 @@ extern const run_column_row run_columns[COLUMNS];
 typedef struct run_shape {
     int64_t states, heads, tokens;
     int probes, variants;
+    bool bounds;
 } run_shape;
 
 /* Numbers of one column. */

@@ -56,6 +56,8 @@ const run_column_row run_columns[COLUMNS] = {
     [COLUMN_OUTPUT_L2] = {"output_l2", PER_TOKEN, ONCE, EVERY},
     [COLUMN_ROUNDS] = {"rounds", PER_PAIR, ONCE, FIRST},
     [COLUMN_ROUNDS_PREDICTED] = {"rounds_predicted", PER_PAIR, ONCE, FIRST},
+    [COLUMN_BOUNDS] = {"bounds", PER_BOUND, ONCE, FIRST},
+    [COLUMN_RANKS] = {"ranks", PER_RANK, ONCE, FIRST},
 };
 
 int64_t run_column_size(const run_shape *shape, run_column column) {
@@ -68,6 +70,8 @@ int64_t run_column_size(const run_shape *shape, run_column column) {
     case PER_HEAD: return moves * shape->heads;
     case PER_TOKEN: return tokens;
     case PER_PAIR: return (int64_t)PAIRS * PAIR_EPSILONS * PAIR_TOLERANCES;
+    case PER_BOUND: return shape->bounds ? moves * BOUND_ROWS * BOUND_NUMBERS : 0;
+    case PER_RANK: return shape->bounds ? moves * shape->heads * RANKS : 0;
     }
     return 0;
 }

@@ -53,6 +53,8 @@ int run_write_tables(run *r);
 int run_write_events(run *r, json_t **events);
 /* sinkhorn.c */
 int run_write_table5(run *r);
+/* bounds_tables.c: bounds.csv and ranks.csv with --bounds */
+int run_write_bounds(run *r);
 /* variants.c: methods.csv and temperatures.csv where there are any */
 int run_write_variants(run *r);
 

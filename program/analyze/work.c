@@ -11,7 +11,7 @@
 
 /* ---- memory ---- */
 
-static int take(run *r, size_t count, size_t size, void *out) {
+int run_take(run *r, size_t count, size_t size, void *out) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
         return tool_fail(&r->context->error, TOOL_EXIT_LIMIT, "a buffer is larger than any memory");
@@ -23,9 +23,9 @@ static int take(run *r, size_t count, size_t size, void *out) {
 static int take_lens(run *r, bool inputs, run_lens *lens) {
     const struct run_work *w = r->work;
     const size_t n = (size_t)w->tokens;
-    int code = take(r, n * (size_t)w->vocabulary, sizeof(float), &lens->logits);
-    if (code == 0 && inputs) code = take(r, n * (size_t)w->width, sizeof(float), &lens->inputs);
-    if (code == 0) code = take(r, n, sizeof(ota_evolve_row), &lens->rows);
+    int code = run_take(r, n * (size_t)w->vocabulary, sizeof(float), &lens->logits);
+    if (code == 0 && inputs) code = run_take(r, n * (size_t)w->width, sizeof(float), &lens->inputs);
+    if (code == 0) code = run_take(r, n, sizeof(ota_evolve_row), &lens->rows);
     return code;
 }
 
@@ -42,24 +42,24 @@ static int take_buffers(run *r) {
     const size_t workers = (size_t)r->executor.threads;
     w->row_bytes = ota_size_round_up(ota_evolve_row_bytes(w->vocabulary), 64);
     w->scratch_bytes = ota_size_round_up(ota_evolve_scratch_bytes(w->vocabulary), 64);
-    int code = take(r, states * n * d, sizeof(float), &w->states);
-    if (code == 0) code = take(r, n * d, sizeof(float), &w->final_state);
+    int code = run_take(r, states * n * d, sizeof(float), &w->states);
+    if (code == 0) code = run_take(r, n * d, sizeof(float), &w->final_state);
     if (code == 0) code = take_lens(r, true, &w->first);
     if (code == 0) code = take_lens(r, true, &w->final);
     for (int k = 0; code == 0 && k < RING; k++) {
         code = take_lens(r, true, &w->ring[k]);
-        if (code == 0) code = take(r, n, w->row_bytes, &w->row_memory[k]);
+        if (code == 0) code = run_take(r, n, w->row_bytes, &w->row_memory[k]);
     }
     if (code == 0 && r->settings.variants > 1) code = take_lens(r, false, &w->baseline);
     if (code == 0 && r->settings.variants > 1)
-        code = take(r, n * d, sizeof(float), &w->baseline_state);
-    if (code == 0) code = take(r, workers, w->scratch_bytes, &w->scratch);
-    if (code == 0) code = take(r, workers * 2 * words, sizeof(double), &w->wide);
-    if (code == 0) code = take(r, (size_t)PAIRS * 2 * words, sizeof(double), &w->pairs);
-    if (code == 0) code = take(r, words, sizeof(double), &w->shift);
-    if (code == 0) code = take(r, words, sizeof(double), &w->shift_sum);
-    if (code == 0) code = take(r, n, sizeof(double), &w->residual);
-    if (code == 0) code = take(r, n, sizeof(double), &w->residual_sum);
+        code = run_take(r, n * d, sizeof(float), &w->baseline_state);
+    if (code == 0) code = run_take(r, workers, w->scratch_bytes, &w->scratch);
+    if (code == 0) code = run_take(r, workers * 2 * words, sizeof(double), &w->wide);
+    if (code == 0) code = run_take(r, (size_t)PAIRS * 2 * words, sizeof(double), &w->pairs);
+    if (code == 0) code = run_take(r, words, sizeof(double), &w->shift);
+    if (code == 0) code = run_take(r, words, sizeof(double), &w->shift_sum);
+    if (code == 0) code = run_take(r, n, sizeof(double), &w->residual);
+    if (code == 0) code = run_take(r, n, sizeof(double), &w->residual_sum);
     return code;
 }
 
@@ -139,7 +139,8 @@ int run_measure_open(run *r, int64_t tokens) {
         return tool_refuse_flag(r->context, "threads", NULL, "%d threads are more than %d",
                                 r->executor.threads, WORKERS_MOST);
     code = count_probes(r);
-    return code == 0 ? take_buffers(r) : code;
+    if (code == 0) code = take_buffers(r);
+    return code == 0 && r->settings.bounds > 0 ? run_bounds_open(r) : code;
 }
 
 size_t run_measure_bytes(const run *r) {
@@ -170,6 +171,7 @@ void run_measure_close(run *r) {
     free(w->shift_sum);
     free(w->residual);
     free(w->residual_sum);
+    run_bounds_close(r);
     free(w);
 }
 
@@ -180,6 +182,7 @@ int run_measure(run *r, run_record *record) {
     for (int v = 0; code == 0 && v < record->shape.variants; v++) {
         code = run_states(r, record, v);
         if (code == 0) code = run_measure_states(r);
+        if (code == 0 && v == 0 && record->index < r->settings.bounds) code = run_bounds_measure(r);
         const int probes = v == 0 ? record->shape.probes : 1;
         for (int probe = 0; code == 0 && probe < probes; probe++)
             code = run_measure_probe(r, probe);

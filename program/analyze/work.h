@@ -35,7 +35,8 @@ struct run_work {
     float *baseline_state;
     float *pooled; /* [layers, heads, cells, cells] of the example, or NULL */
     int64_t cells;
-    double *pairs; /* [PAIRS, 2, V]: distributions of Table 5 */
+    double *pairs;             /* [PAIRS, 2, V]: distributions of Table 5 */
+    struct run_bounds *bounds; /* bounds.c; NULL without --bounds */
     run_trouble trouble[WORKERS_MOST];
 
     /* of the variant at hand */
@@ -45,6 +46,8 @@ struct run_work {
     char last_state[64]; /* capture point of the last state */
 };
 
+/* Adds to the bytes of the measurement. */
+int run_take(run *r, size_t count, size_t size, void *out);
 /* run(body, index) on the session's threads; the status of the lowest index that failed. */
 int run_tasks(run *r, int64_t count, ota_status (*body)(run *, int64_t, int, ota_error *));
 /* Where state `state` of the model lies. */
@@ -56,6 +59,10 @@ int run_measure_states(run *r);
 /* sinkhorn.c: keeps the pairs that belong to the transition; counts rounds between those kept. */
 void run_pairs_keep(run *r, int64_t transition, const run_lens *before, const run_lens *after);
 int run_pairs_measure(run *r);
+/* bounds.c: memory, taken once; the layers of variant 0 against their bounds. */
+int run_bounds_open(run *r);
+void run_bounds_close(run *r);
+int run_bounds_measure(run *r);
 /* Everything behind a probe. */
 int run_measure_probe(run *r, int probe);
 

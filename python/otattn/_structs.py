@@ -702,6 +702,24 @@ class AttentionMeans(ctypes.Structure):
     )
 
 
+class Projected(ctypes.Structure):
+    _fields_ = (
+        ("x", ctypes.c_void_p),
+        ("q", ctypes.c_void_p),
+        ("k", ctypes.c_void_p),
+        ("v", ctypes.c_void_p),
+    )
+
+
+class Residual(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("norm", ctypes.c_void_p),
+        ("rms", ctypes.c_int),
+        ("behind", ctypes.c_int),
+    )
+
+
 class EvolveRow(ctypes.Structure):
     _fields_ = (
         ("logits", ctypes.c_void_p),
@@ -900,6 +918,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_attention_outputs": AttentionOutputs,
     "ota_norm": Norm,
     "ota_attention_means": AttentionMeans,
+    "ota_projected": Projected,
+    "ota_residual": Residual,
     "ota_evolve_row": EvolveRow,
     "ota_transition": Transition,
     "ota_prediction": Prediction,
@@ -1007,6 +1027,9 @@ CALLS = {
     "ota_layernorm_jacobian": "ipldpp",
     "ota_layernorm_geometry": "iplpdppp",
     "ota_layernorm_change": "ipplpdppp",
+    "ota_rmsnorm": "ipllpdppp",
+    "ota_rmsnorm_geometry": "iplpdpp",
+    "ota_rmsnorm_change": "ipplpdpp",
     "ota_absolute_costs": "ippllppldpppp",
     "ota_relative_costs": "iplpllpdipp",
     "ota_alibi_bias": "idlllipp",
@@ -1021,6 +1044,8 @@ CALLS = {
     "ota_attention_change_workspace": "lpll",
     "ota_attention_change": "ipppppllpppp",
     "ota_block_change": "ippdpplppp",
+    "ota_projected_change": "ippplpppp",
+    "ota_projected_block_change": "ipppplppp",
     "ota_spectral_norm": "dplllp",
     "ota_evolve_row_bytes": "zl",
     "ota_evolve_scratch_bytes": "zl",

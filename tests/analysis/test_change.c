@@ -403,6 +403,190 @@ static void a_block_has_the_bounds_of_the_formula(void **unused) {
     }
 }
 
+/* ---- runs of models ------------------------------------------------------------------------- */
+
+static ota_projected projected_of(const double *x, const pass *p) {
+    return (ota_projected){.x = x, .q = p->q, .k = p->k, .v = p->v};
+}
+
+/* What the layer projects itself and what it is given lead to the same. */
+static void a_layer_as_it_ran_has_the_same_bounds(void **unused) {
+    (void)unused;
+    uint64_t state = 5;
+    setting s;
+    pass a, b;
+    for (int trial = 0; trial < 12; trial++) {
+        draw(&state, methods[trial % 3], trial / 3, &s);
+        run(&s, s.x[0], s.x[0], &a);
+        run(&s, s.x[1], s.x[1], &b);
+        const ota_projected before = projected_of(s.x[0], &a), after = projected_of(s.x[1], &b);
+        ota_change output, weights, wanted_output, wanted_weights, block, wanted_block;
+        double *const workspace = poisoned(&s);
+        const ota_residual residual = {.size = sizeof residual};
+        assert_int_equal(ota_projected_change(&s.layer, &before, &after, MOST, workspace, &output,
+                                              &weights, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_projected_block_change(&s.layer, &residual, &before, &after, MOST,
+                                                    workspace, &block, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_attention_change(&s.layer, s.x[0], NULL, s.x[1], NULL, MOST, MOST,
+                                              workspace, &wanted_output, &wanted_weights, NULL),
+                         OTA_OK);
+        expected_block(&s, NULL, 1.0, &a, &b, &wanted_block);
+        compare("TOT-54", &output, &wanted_output);
+        compare("TOT-55", &weights, &wanted_weights);
+        compare("TOT-60", &block, &wanted_block);
+        /* Far below a large epsilon both norms only divide by its root. */
+        double ones[WIDTH];
+        for (int f = 0; f < WIDTH; f++) ones[f] = 1e9;
+        const ota_norm flat = {ones, NULL, 1e18};
+        const ota_residual behind = {.size = sizeof behind, .norm = &flat, .rms = 1, .behind = 1};
+        assert_int_equal(ota_projected_block_change(&s.layer, &behind, &before, &after, MOST,
+                                                    workspace, &block, NULL),
+                         OTA_OK);
+        compare("TOT-60", &block, &wanted_block);
+        free(workspace);
+    }
+}
+
+/* Norms of all four places: outputs by hand, and within the bounds. */
+static void norms_before_and_behind_attention(void **unused) {
+    (void)unused;
+    uint64_t state = 6;
+    setting s;
+    pass a, b;
+    for (int trial = 0; trial < 16; trial++) {
+        draw(&state, methods[0], trial, &s);
+        const ota_norm norm = {s.gamma, s.beta, 1e-3};
+        const bool rms = trial % 2 == 1, behind = trial % 4 > 1;
+        double inside[TWO][MOST * WIDTH], sums[TWO][MOST * WIDTH];
+        memcpy(inside, s.x, sizeof inside);
+        for (int k = 0; k < TWO && !behind; k++) {
+            if (rms)
+                (void)ota_rmsnorm(s.x[k], MOST, WIDTH, s.gamma, 1e-3, inside[k], NULL, NULL);
+            else
+                (void)ota_layernorm(s.x[k], MOST, WIDTH, s.gamma, s.beta, 1e-3, inside[k], NULL,
+                                    NULL);
+        }
+        run(&s, inside[0], inside[0], &a);
+        run(&s, inside[1], inside[1], &b);
+        for (int k = 0; k < MOST * WIDTH; k++) {
+            sums[0][k] = s.x[0][k] + a.out[k];
+            sums[1][k] = s.x[1][k] + b.out[k];
+        }
+        for (int k = 0; k < TWO && behind; k++) {
+            if (rms)
+                (void)ota_rmsnorm(sums[k], MOST, WIDTH, s.gamma, 1e-3, sums[k], NULL, NULL);
+            else
+                (void)ota_layernorm(sums[k], MOST, WIDTH, s.gamma, s.beta, 1e-3, sums[k], NULL,
+                                    NULL);
+        }
+        double moved = 0.0;
+        for (int i = 0; i < MOST; i++)
+            moved = fmax(moved, apart(sums[0] + i * WIDTH, sums[1] + i * WIDTH, WIDTH));
+        const ota_projected before = projected_of(s.x[0], &a), after = projected_of(s.x[1], &b);
+        const ota_residual residual = {
+            .size = sizeof residual, .norm = &norm, .rms = rms, .behind = behind};
+        double *const workspace = poisoned(&s);
+        ota_change block;
+        assert_int_equal(ota_projected_block_change(&s.layer, &residual, &before, &after, MOST,
+                                                    workspace, &block, NULL),
+                         OTA_OK);
+        spec_check("TOT-60", off(block.measured, moved), 1e-9);
+        spec_check("TOT-60", fmax(block.printed_ratio, block.sharp_ratio), 1.0);
+        assert_true(block.sharp_ratio >= block.printed_ratio && block.printed_ratio > 0.0);
+        free(workspace);
+    }
+}
+
+/* Under a causal mask a row's range of score changes is over the keys it sees. */
+static void masked_keys_are_left_out_of_ranges(void **unused) {
+    (void)unused;
+    uint64_t state = 7;
+    setting s;
+    pass a, b;
+    const ota_support causal = {.kind = OTA_SUPPORT_CAUSAL};
+    for (int trial = 0; trial < 8; trial++) {
+        draw(&state, methods[0], 0, &s);
+        s.method.supports = &causal;
+        s.method.support_count = 1;
+        run(&s, s.x[0], s.x[0], &a);
+        run(&s, s.x[1], s.x[1], &b);
+        double sharp = 0.0;
+        for (int h = 0; h < HEADS; h++) {
+            for (int i = 0; i < MOST; i++) {
+                double low = INFINITY, high = -INFINITY;
+                for (int j = 0; j <= i; j++) {
+                    const int q = i * QUERY + h * HEAD, k = j * QUERY + h * HEAD;
+                    const double change =
+                        (dot(a.q + q, a.k + k, HEAD) - dot(b.q + q, b.k + k, HEAD)) / sqrt(HEAD);
+                    low = fmin(low, change);
+                    high = fmax(high, change);
+                }
+                sharp = fmax(sharp, 2.0 * tanh(0.25 * (high - low)));
+            }
+        }
+        double *const workspace = poisoned(&s);
+        const ota_projected before = projected_of(s.x[0], &a), after = projected_of(s.x[1], &b);
+        ota_change weights;
+        assert_int_equal(
+            ota_projected_change(&s.layer, &before, &after, MOST, workspace, NULL, &weights, NULL),
+            OTA_OK);
+        spec_check("TOT-55", off(weights.sharp, sharp), SLACK);
+        spec_check("TOT-55", weights.sharp_ratio, 1.0);
+        free(workspace);
+    }
+}
+
+/* RMSNorm against LayerNorm of (u, -u), whose mean is 0 and whose sigma is rho, and against its Jacobian. */
+static void the_norm_without_a_mean(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    for (int trial = 0; trial < 40; trial++) {
+        double token[TWO][2 * WIDTH], gamma[2 * WIDTH], y[WIDTH], both[2 * WIDTH], rho, sigma;
+        double workspace[4 * WIDTH], jacobian[WIDTH * WIDTH];
+        const double epsilon = decade(&state, -6.0, 1.0);
+        for (int f = 0; f < WIDTH; f++) {
+            gamma[f] = gamma[WIDTH + f] = normal(&state);
+            for (int k = 0; k < TWO; k++) {
+                token[k][f] = normal(&state);
+                token[k][WIDTH + f] = -token[k][f];
+            }
+        }
+        const double *const g = trial % 4 == 0 ? NULL : gamma;
+        assert_int_equal(ota_rmsnorm(token[0], 1, WIDTH, g, epsilon, y, &rho, NULL), OTA_OK);
+        assert_int_equal(
+            ota_layernorm(token[0], 1, 2 * WIDTH, g, NULL, epsilon, both, &sigma, NULL), OTA_OK);
+        spec_check("TOT-56", off(rho, sigma), 1e-14);
+        for (int f = 0; f < WIDTH; f++) spec_check("TOT-56", fabs(y[f] - both[f]), 1e-14);
+        ota_change change, wanted;
+        assert_int_equal(ota_rmsnorm_change(token[0], token[1], WIDTH, g, epsilon, &change, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_layernorm_change(token[0], token[1], 2 * WIDTH, g, epsilon, workspace,
+                                              &wanted, NULL),
+                         OTA_OK);
+        spec_check("TOT-59,TOT-60", off(change.measured * sqrt(2.0), wanted.measured), 1e-13);
+        spec_check("TOT-59,TOT-60", off(change.printed_ratio, wanted.printed_ratio), 1e-13);
+        spec_check("TOT-59,TOT-60", off(change.sharp_ratio, wanted.sharp_ratio), 1e-13);
+        ota_layernorm_spectrum spectrum;
+        assert_int_equal(ota_rmsnorm_geometry(token[0], WIDTH, g, epsilon, &spectrum, NULL),
+                         OTA_OK);
+        for (int i = 0; i < WIDTH; i++)
+            for (int k = 0; k < WIDTH; k++)
+                jacobian[i * WIDTH + k] =
+                    (g == NULL ? 1.0 : g[i]) *
+                    ((i == k ? 1.0 : 0.0) - token[0][i] * token[0][k] / (rho * rho * WIDTH)) / rho;
+        spec_check("TOT-59", off(spectrum.exact, spectral(jacobian, WIDTH, WIDTH, WIDTH)), 1e-8);
+        double along = 0.0;
+        for (int k = 0; k < WIDTH; k++)
+            along += jacobian[k] / (g == NULL ? 1.0 : g[0]) * token[0][k];
+        spec_check("TOT-58", off(spectrum.parallel, along / token[0][0]), 1e-9);
+        assert_int_equal(spectrum.perpendicular_count, WIDTH - 1);
+        spec_check("TOT-58", off(spectrum.perpendicular, 1.0 / rho), 1e-14);
+        spec_check("TOT-59", spectrum.exact / spectrum.printed, 1.0 + 1e-12);
+    }
+}
+
 /* ---- what calls may touch, and what they refuse ---------------------------------------------- */
 
 enum { GUARDS = 64 };
@@ -590,6 +774,18 @@ static void refusals(void **unused) {
                                           workspace, &change, NULL, &error),
                      OTA_EINVAL);
     assert_string_equal(error.field, "context");
+    const ota_projected none = {.x = s.x[0]};
+    assert_int_equal(
+        ota_projected_change(&s.layer, &none, &none, MOST, workspace, &change, NULL, &error),
+        OTA_EINVAL);
+    assert_string_equal(error.field, "q");
+    const ota_residual sizeless = {.rms = 1};
+    assert_int_equal(ota_projected_block_change(&s.layer, &sizeless, &none, &none, MOST, workspace,
+                                                &change, &error),
+                     OTA_EINVAL);
+    assert_string_equal(error.field, "residual");
+    assert_int_equal(ota_rmsnorm(s.x[0], 1, WIDTH, NULL, 0.0, s.x[1], NULL, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "epsilon");
     free(workspace);
 }
 
@@ -597,6 +793,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_the_bounds_of_the_formula),
         cmocka_unit_test(a_block_has_the_bounds_of_the_formula),
+        cmocka_unit_test(a_layer_as_it_ran_has_the_same_bounds),
+        cmocka_unit_test(norms_before_and_behind_attention),
+        cmocka_unit_test(masked_keys_are_left_out_of_ranges),
+        cmocka_unit_test(the_norm_without_a_mean),
         cmocka_unit_test(workspaces_are_kept_to),
         cmocka_unit_test(every_call_looks_at_its_own_method),
         cmocka_unit_test(refusals),

@@ -454,6 +454,45 @@ static void test_start_at_layer(void **state) {
     ota_model_free(model);
 }
 
+/* Merged and input-major as GPT-2 has them; other forms are seen through `analyze --bounds`. */
+static void test_attention_of_a_block(void **state) {
+    (void)state;
+    checkpoint c;
+    float query[WIDTH * WIDTH], key[WIDTH * WIDTH], value[WIDTH * WIDTH], output[WIDTH * WIDTH];
+    float bias[WIDTH], gamma[WIDTH], beta[WIDTH];
+    draw_checkpoint(&c);
+    write_model(&c);
+    ota_model *model = open_model();
+    ota_model_attention a = {.size = sizeof a,
+                             .query = query,
+                             .key = key,
+                             .value = value,
+                             .output = output,
+                             .output_bias = bias,
+                             .norm_weight = gamma,
+                             .norm_bias = beta};
+    assert_int_equal(ota_model_attention_of(model, 1, &a, NULL), OTA_OK);
+    const float *const merged = get_piece(&c, "h.%d.attn.c_attn.weight", 1);
+    for (int i = 0; i < WIDTH; i++)
+        for (int k = 0; k < WIDTH; k++) {
+            assert_true(query[i * WIDTH + k] == merged[i * 3 * WIDTH + k]);
+            assert_true(key[i * WIDTH + k] == merged[i * 3 * WIDTH + WIDTH + k]);
+            assert_true(value[i * WIDTH + k] == merged[i * 3 * WIDTH + 2 * WIDTH + k]);
+        }
+    assert_memory_equal(output, get_piece(&c, "h.%d.attn.c_proj.weight", 1), sizeof output);
+    assert_memory_equal(bias, get_piece(&c, "h.%d.attn.c_proj.bias", 1), sizeof bias);
+    assert_memory_equal(gamma, get_piece(&c, "h.%d.ln_1.weight", 1), sizeof gamma);
+    assert_memory_equal(beta, get_piece(&c, "h.%d.ln_1.bias", 1), sizeof beta);
+    assert_true(a.rms == 0 && a.post_norm == 0 && a.scale == 0.5);
+    ota_error error = {0};
+    assert_int_equal(ota_model_attention_of(model, LAYERS, &a, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "layer is 2"));
+    a.size = 0;
+    assert_int_equal(ota_model_attention_of(model, 0, &a, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "sizeof(ota_model_attention)"));
+    ota_model_free(model);
+}
+
 static void refuse_options(const ota_model *model, ota_session_options options, ota_status wanted,
                            const char *part) {
     ota_session *session;
@@ -614,9 +653,15 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_forward),        IN_FOLDER(test_cache),         IN_FOLDER(test_captures),
-        IN_FOLDER(test_start_at_layer), IN_FOLDER(test_exits),         IN_FOLDER(test_door),
-        IN_FOLDER(test_methods_file),   IN_FOLDER(test_damaged_files),
+        IN_FOLDER(test_forward),
+        IN_FOLDER(test_cache),
+        IN_FOLDER(test_captures),
+        IN_FOLDER(test_start_at_layer),
+        IN_FOLDER(test_attention_of_a_block),
+        IN_FOLDER(test_exits),
+        IN_FOLDER(test_door),
+        IN_FOLDER(test_methods_file),
+        IN_FOLDER(test_damaged_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

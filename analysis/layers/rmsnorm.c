@@ -1,0 +1,137 @@
+/* RMSNorm, the norm of Llama's blocks, with its geometry. u [d] a token:
+ *
+ *     rho = sqrt(||u||^2 / d + epsilon),   N(u) = gamma * u / rho
+ *     J = (I - u u^T / (rho^2 d)) / rho:   epsilon / rho^3 on u, 1 / rho on the d - 1 directions across it
+ *
+ * LayerNorm is this map behind u -> u - mean, so its bounds hold with u in place of c: (u, sqrt(d epsilon)) / rho
+ * is a point of the sphere of radius sqrt(d) in R^(d+1), hence
+ *
+ *     ||N(u) - N(v)|| <= ||gamma||_inf 2 ||u - v|| / (rho_u + rho_v) <= ||gamma||_inf ||u - v|| / min rho
+ *
+ * ||Gamma J||^2 is the largest eigenvalue of (Gamma^2 - w w^T) / rho^2, w = sqrt(1 - kept^2) gamma * u / ||u||
+ * and kept = epsilon / rho^2, found by bisection: with D = Gamma^2 - level, as many eigenvalues are above the
+ * level as D has, less one if 1 - w^T D^-1 w < 0 (inertia of a bordered matrix). [TOT-56, 58..60] */
+#include "otattn_analysis.h"
+
+#include <float.h>
+
+#include "analysis/analysis.h"
+#include "dense.h"
+
+static ota_status check_norm(const double *u, int64_t rows, int64_t width, const double *gamma,
+                             double epsilon, ota_error *error) {
+    int64_t count;
+    ota_status status = analysis_check_size(rows, 1, "rows", error);
+    if (status == OTA_OK) status = analysis_check_size(width, 1, "width", error);
+    if (status != OTA_OK) return status;
+    if (!(epsilon > 0.0) || isinf(epsilon)) {
+        return analysis_fail(error, OTA_EINVAL, "epsilon", "choose a finite number above 0",
+                             "epsilon is %g", epsilon);
+    }
+    if (__builtin_mul_overflow(rows, width, &count)) {
+        return analysis_fail(error, OTA_EOVERFLOW, "u", "give fewer rows",
+                             "u has %" PRId64 " x %" PRId64 " entries", rows, width);
+    }
+    if (gamma != NULL) status = analysis_check_finite(gamma, width, "gamma", error);
+    return status == OTA_OK ? analysis_check_finite(u, count, "u", error) : status;
+}
+
+static double entry(const double *gamma, int64_t k) { return gamma == NULL ? 1.0 : gamma[k]; }
+
+static double largest_entry(const double *gamma, int64_t width) {
+    double largest = 0.0;
+    for (int64_t k = 0; k < width; k++) largest = fmax(largest, fabs(entry(gamma, k)));
+    return largest;
+}
+
+static double root_of(const double *u, int64_t width, double epsilon) {
+    return hypot(dense_norm(u, width) / sqrt((double)width), sqrt(epsilon));
+}
+
+ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const double *gamma,
+                       double epsilon, double *y, double *rho, ota_error *error) {
+    const ota_status status = check_norm(u, rows, width, gamma, epsilon, error);
+    if (status != OTA_OK) return status;
+    for (int64_t i = 0; i < rows; i++) {
+        const double root = root_of(u + i * width, width, epsilon);
+        for (int64_t k = 0; k < width; k++)
+            y[i * width + k] = entry(gamma, k) * (u[i * width + k] / root);
+        if (rho != NULL) rho[i] = root;
+    }
+    return OTA_OK;
+}
+
+/* Are all eigenvalues of Gamma^2 - along^2 (gamma * u) (gamma * u)^T at most `level`? */
+static bool all_below(const double *gamma, const double *u, double along, int64_t width,
+                      double level) {
+    double sum = 0.0;
+    int64_t above = 0;
+    for (int64_t k = 0; k < width; k++) {
+        const double g = entry(gamma, k), w = along * g * u[k];
+        /* On a pole the level moves up by its last bits. */
+        double distance = g * g - level;
+        if (fabs(distance) < DBL_EPSILON * level) distance = -DBL_EPSILON * level;
+        if (distance == 0.0) continue;
+        above += distance > 0.0;
+        sum += w * w / distance;
+    }
+    return above - (1.0 - sum < 0.0 ? 1 : 0) <= 0;
+}
+
+static double deflated_norm(const double *gamma, const double *u, double along, int64_t width) {
+    const double largest = largest_entry(gamma, width);
+    double low = 0.0, high = largest * largest;
+    for (int step = 0; step < 100 && high - low > DBL_EPSILON * high; step++) {
+        const double middle = 0.5 * (low + high);
+        if (all_below(gamma, u, along, width, middle)) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    return sqrt(high);
+}
+
+ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma, double epsilon,
+                                ota_layernorm_spectrum *spectrum, ota_error *error) {
+    const ota_status status = check_norm(u, 1, width, gamma, epsilon, error);
+    if (status != OTA_OK) return status;
+    const double rho = root_of(u, width, epsilon), length = dense_norm(u, width);
+    const double kept = epsilon / rho / rho, largest = largest_entry(gamma, width);
+    const bool zero = !(length > 0.0);
+    *spectrum = (ota_layernorm_spectrum){
+        .sigma = rho,
+        .parallel = zero ? (double)NAN : kept / rho,
+        .perpendicular = 1.0 / rho,
+        .perpendicular_count = zero ? width : width - 1,
+        .printed = largest / rho,
+        .exact = largest / rho,
+        .global_printed = largest / sqrt(epsilon),
+        .global_exact = largest / sqrt(epsilon),
+    };
+    if (zero) return OTA_OK;
+    /* In one dimension no difference of near numbers is needed; 1 - kept^2 is lost / rho^4. */
+    const double mean = length * length / (double)width;
+    const double lost = mean * (2.0 * epsilon + mean) / (rho * rho) / (rho * rho);
+    spectrum->exact = width == 1 ? kept * largest / rho
+                                 : deflated_norm(gamma, u, sqrt(lost) / length, width) / rho;
+    return OTA_OK;
+}
+
+ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, const double *gamma,
+                              double epsilon, ota_change *change, ota_error *error) {
+    ota_status status = check_norm(u, 1, width, gamma, epsilon, error);
+    if (status == OTA_OK) status = check_norm(v, 1, width, NULL, epsilon, error);
+    if (status != OTA_OK) return status;
+    const double rho = root_of(u, width, epsilon), rho_v = root_of(v, width, epsilon);
+    const double apart = dense_distance(u, v, width), largest = largest_entry(gamma, width);
+    double measured = 0.0;
+    for (int64_t k = 0; k < width; k++)
+        measured = hypot(measured, entry(gamma, k) * (u[k] / rho - v[k] / rho_v));
+    *change = (ota_change){.measured = measured,
+                           .printed = largest / fmin(rho, rho_v) * apart,
+                           .sharp = largest * 2.0 / (rho + rho_v) * apart};
+    change->printed_ratio = change->printed > 0.0 ? measured / change->printed : 0.0;
+    change->sharp_ratio = change->sharp > 0.0 ? measured / change->sharp : 0.0;
+    return OTA_OK;
+}

@@ -1,0 +1,74 @@
+/* The matrices of a block's attention as y = x W, whatever order, type and grouping the file keeps them in.
+ *
+ *   separate   W_Q | W_K | W_V, each [out, in] or, input-major, [in, out]
+ *   merged     one matrix whose outputs are q | k | v, side by side */
+#include "model.h"
+#include "models/kernels/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Outputs first ... first + count - 1 of a linear layer, to out [inputs, count]. */
+static ota_status decode_outputs(const ota_weight *w, int64_t first, int64_t count, float *out,
+                                 ota_error *error) {
+    float *row = malloc((size_t)w->columns * sizeof *row);
+    if (row == NULL) return ota_refuse(error, OTA_ENOMEM, "no memory is left for a row of weights");
+    const int64_t bytes = w->columns / w->type->block * w->type->bytes;
+    void (*decode)(const unsigned char *, float *, int64_t) =
+        ota_ops_named(NULL)->decode[ota_element_index(w->type)];
+    const int64_t from = w->input_major ? 0 : first;
+    const int64_t rows = w->input_major ? w->rows : count;
+    for (int64_t i = 0; i < rows; i++) {
+        decode(w->data + (from + i) * bytes, row, w->columns);
+        if (w->input_major)
+            memcpy(out + i * count, row + first, (size_t)count * sizeof *out);
+        else
+            for (int64_t k = 0; k < w->columns; k++) out[k * count + i] = row[k];
+    }
+    free(row);
+    return OTA_OK;
+}
+
+static void copy_vector(const ota_weight *w, float absent, float *out, int64_t count) {
+    if (out == NULL) return;
+    for (int64_t k = 0; k < count; k++) out[k] = ota_weight_present(w) ? w->values[k] : absent;
+}
+
+ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
+                                  ota_model_attention *attention, ota_error *error) {
+    const ota_config *config = &model->config;
+    if (attention->size != sizeof *attention)
+        return ota_refuse(error, OTA_EINVAL, "size is %zu, set it to sizeof(ota_model_attention)",
+                          attention->size);
+    if (layer < 0 || layer >= config->layers)
+        return ota_refuse(error, OTA_EINVAL, "layer is %lld, and the model has %lld layers",
+                          (long long)layer, (long long)config->layers);
+    const ota_weight *w = model->blocks[layer].weights;
+    const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
+    const int64_t width = config->sizes[OTA_SIZE_WIDTH];
+    const bool merged = ota_weight_present(&w[OTA_MERGED]);
+    const struct {
+        const ota_weight *weight;
+        int64_t first, count;
+        float *out;
+    } matrices[] = {
+        {&w[merged ? OTA_MERGED : OTA_QUERY], 0, query, attention->query},
+        {&w[merged ? OTA_MERGED : OTA_KEY], merged ? query : 0, key, attention->key},
+        {&w[merged ? OTA_MERGED : OTA_VALUE], merged ? query + key : 0, key, attention->value},
+        {&w[OTA_OUTPUT], 0, width, attention->output},
+    };
+    attention->rms = model->architecture->rms;
+    attention->post_norm = model->architecture->post_norm;
+    attention->scale = config->unscaled ? 1.0 : 1.0 / __builtin_sqrt((double)config->head_width);
+    if (config->scaled_by_layer) attention->scale /= (double)(layer + 1);
+    for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
+        if (matrices[k].out == NULL) continue;
+        const ota_status status = decode_outputs(matrices[k].weight, matrices[k].first,
+                                                 matrices[k].count, matrices[k].out, error);
+        if (status != OTA_OK) return status;
+    }
+    copy_vector(&w[OTA_OUTPUT_BIAS], 0.0F, attention->output_bias, width);
+    copy_vector(&w[OTA_NORM_1], 1.0F, attention->norm_weight, width);
+    copy_vector(&w[OTA_NORM_1_BIAS], 0.0F, attention->norm_bias, width);
+    return OTA_OK;
+}
