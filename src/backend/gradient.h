@@ -100,11 +100,11 @@ typedef struct ota_backward_space {
     double order, row_strength, softcap;
     double parameters[OTA_RULE_PARAMETERS]; /* of the column rule */
     /* coupled */
-    double *matrix;   /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
-    double *gradient; /* the same shape: dL/dP, then dL/dS                 */
-    double *slopes;   /* the same shape, prefix only                       */
-    double *dense[8]; /* vectors of lane                                   */
-    double *vectors;  /* OTA_ADJOINT_VECTORS of lane                       */
+    double *matrix;    /* [dense_rows][dense_stride] f64: scores; slopes, of T where implicit */
+    double *gradient;  /* the same shape: dL/dP, then dL/dS                 */
+    double *slopes;    /* the same shape, prefix only                       */
+    double *dense[8];  /* vectors of lane                                   */
+    double *vectors;   /* OTA_ADJOINT_VECTORS of lane                       */
     double *couplings; /* [columns][columns], NULL beyond OTA_ADJOINT_DIRECT */
     unsigned char *held;
     ota_kernel_view kernel;

@@ -219,7 +219,7 @@ def test_layers_against_their_bounds(tmp_path: Path, name: str) -> None:
         for row in (r for r in ranks if r["layer"] == str(number)):
             head = int(row["head"])
             alone = [rank(log_ratios(p[head], name != "bert")) for p in kernels[number]]
-            spec.check("TOT-61", abs(float(row["one_layer"]) - np.mean(alone)), 0)
+            spec.check("TOT-61", abs(float(row["one_layer"]) - float(np.mean(alone))), 0)
             spec.check("TOT-61", float(row["one_layer"]) - layer.width, 0)
             if number == 0:
                 assert row["two_layers"] == ""
@@ -227,7 +227,7 @@ def test_layers_against_their_bounds(tmp_path: Path, name: str) -> None:
             pairs = zip(kernels[number], kernels[number - 1], strict=True)
             both = [rank(log_ratios(p[head] @ q[head], name != "bert")) for p, q in pairs]
             assert max(both) == int(row["most"]) > layer.width
-            spec.check("TOT-61 TOT-62", abs(float(row["two_layers"]) - np.mean(both)), 0)
+            spec.check("TOT-61 TOT-62", abs(float(row["two_layers"]) - float(np.mean(both))), 0)
     for row in rows:
         for form in ("printed", "sharp"):
             if row[f"{form}_violations"] != "":
