@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from safetensors import safe_open
 from sink_surgery import NUMERIC, RefusedError, write_picture
 from study_tables import print_table, short
 
-Array = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
 Figures = list[dict[str, Any]]
 KEYS = ("length", "layer", "method", "change")
 MEASURED = {"plan": ("l1", "bound", "bound_printed"),
