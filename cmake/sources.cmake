@@ -260,6 +260,7 @@ set(OTATTN_TOKENIZER_SOURCES
 # What `otattn verify` measures.
 set(OTATTN_STATEMENTS_SOURCES
     statements/couplings/alignment.c
+    statements/couplings/blocked.c
     statements/couplings/certificates.c
     statements/couplings/cold.c
     statements/couplings/conventions.c
