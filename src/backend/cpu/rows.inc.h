@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "base/fault.h"
 #include "real.h"
 #include "threshold.h"
 
@@ -79,7 +78,7 @@ static void softmax_row(const ota_row_parameters *parameters, const real *s, con
                             ? exp((parameters->sink / 2.0 - shift / 2.0) / (parameters->tau / 2.0))
                             : 0.0;
     sum += sink;
-    found->lse = log(sum) + OTA_FAULT(LOG_TEMPERATURE, shift / parameters->tau, shift);
+    found->lse = log(sum) + shift / parameters->tau;
     if (!(mu > 0.0)) {
         fill(p, count, 0.0);
         return;
