@@ -10,6 +10,10 @@ set(OTATTN_BASE_SOURCES
     src/base/status.c
     src/base/threads.c)
 
+# Of builds with OTATTN_FAULTS.
+set(OTATTN_FAULT_SOURCES
+    src/base/fault.c)
+
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
@@ -384,6 +388,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/transport/problem_flags.c
     program/transport/solve.c
     program/transport/solve_command.c
+    program/verify/faults.c
     program/verify/host.c
     program/verify/page.c
     program/verify/sizes.c

@@ -4,7 +4,8 @@ base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <
 solvers and operator see src/backend/*.h and nothing of a folder below it
 judge: base, problem and otattn.h only, so that it can disagree
 analysis, models, statements, program, examples, python: public headers, their own folder, and
-    analysis and models src/base, program statements, program and statements src/base/integers.h
+    analysis and models src/base, program statements, program and statements src/base/integers.h,
+    program src/base/fault.h
 tests, fuzz, bench: anything
 
 check_layers.py [REPOSITORY]     judges a checkout
@@ -36,7 +37,7 @@ OUTSIDE = {
     "analysis": ("src/base/",),
     "models": ("src/base/",),
     "statements": ("src/base/integers.h",),
-    "program": ("statements/", "src/base/integers.h"),
+    "program": ("statements/", "src/base/integers.h", "src/base/fault.h"),
     "examples": (),
     "python": (),
 }

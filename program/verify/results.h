@@ -28,6 +28,9 @@ typedef struct verification {
     id_outcome *ids;
     int id_count;
     double seconds;
+    /* faults.c: of the faults of the product, which outcomes noticed which, [fault_count][count]. */
+    bool *fault_noticed;
+    int fault_count, faults_missed, fault_checks;
 } verification;
 
 /* Is the id among those that --only names? */
@@ -35,6 +38,10 @@ bool tool_check_chosen(const tool_context *context, const char *id);
 /* The start of a sequence of random numbers, of its own for every name, seed and repeat. */
 uint64_t tool_check_dice(const tool_context *context, const char *id, const char *name,
                          int64_t repeat);
+/* The worst value of the check's draws. `fault`: what --self-test puts the first output off by, or 0. */
+double tool_check_measure(verification *v, const statement_check *check, int64_t repeat,
+                          double fault);
+bool tool_check_holds(const statement_check *check, double value);
 const char *tool_relation_text(const statement_check *check);
 const char *tool_form_text(const statement_check *check);
 
@@ -48,6 +55,13 @@ bool tool_ends_with(const char *path, const char *end);
 int tool_check_sizes(tool_context *context);
 /* What a study is run with. */
 study_sizes tool_study_sizes(const tool_context *context, const statement_study *study);
+
+/* faults.c: plants every fault of the product in turn and measures the chosen checks; nothing where none is compiled in.
+ * Returns 0 or the exit code. */
+int tool_faults_run(verification *v);
+void tool_faults_print(const verification *v);
+void tool_faults_json(const verification *v, json_t *object);
+void tool_faults_free(verification *v);
 
 /* host.c */
 extern const statement_host tool_statement_host;

@@ -4,7 +4,8 @@
  * out as its row expects: a corrected form holds, a printed form that the errata refute does not.
  *
  * --self-test runs the corrected checks with the first output of the library put off by ten times the
- * tolerance (by one where the tolerance is 0): an id that does not notice has no check worth its name. */
+ * tolerance (by one where the tolerance is 0): an id that does not notice has no check worth its name. A build with
+ * OTATTN_FAULTS then plants the faults of src/base/fault.h in the product, one after another (faults.c). */
 #define _POSIX_C_SOURCE 200809L
 
 #include <fnmatch.h>
@@ -85,11 +86,12 @@ uint64_t tool_check_dice(const tool_context *context, const char *id, const char
     return x ^ (x >> 32);
 }
 
-static bool holds(const statement_check *check, double value) {
+bool tool_check_holds(const statement_check *check, double value) {
     return check->at_least ? value >= check->tolerance : value <= check->tolerance;
 }
 
-static double measure(verification *v, const statement_check *check, int64_t repeat, double fault) {
+double tool_check_measure(verification *v, const statement_check *check, int64_t repeat,
+                          double fault) {
     v->trial.dice = tool_check_dice(v->context, check->id, check->claim, repeat);
     v->trial.fault = fault;
     v->trial.planted = false;
@@ -113,8 +115,8 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
     const statement_check *check = o->check;
     o->right = true;
     for (int64_t k = 0; k < repeats && o->right && *v->context->cancel == 0; k++) {
-        const double value = measure(v, check, k, 0.0);
-        const bool this_holds = holds(check, value);
+        const double value = tool_check_measure(v, check, k, 0.0);
+        const bool this_holds = tool_check_holds(check, value);
         const bool further = check->at_least ? !(value >= o->value) : !(value <= o->value);
         o->right = this_holds != check->printed;
         /* A value that came out wrong is the one to show. */
@@ -127,8 +129,8 @@ static void run_check(verification *v, outcome *o, int64_t repeats) {
 static void plant_fault(verification *v, const statement_check *check) {
     if (check->printed) return;
     const double size = check->tolerance > 0.0 ? 10.0 * check->tolerance : 1.0;
-    const double value = measure(v, check, 0, check->at_least ? -size : size);
-    if (v->trial.planted && !holds(check, value)) id_of(v, check->id)->noticed++;
+    const double value = tool_check_measure(v, check, 0, check->at_least ? -size : size);
+    if (v->trial.planted && !tool_check_holds(check, value)) id_of(v, check->id)->noticed++;
 }
 
 static int run_all(verification *v) {
@@ -161,8 +163,10 @@ static int run_all(verification *v) {
     tool_progress_end(&progress);
     v->count = done;
     v->context->interrupted = *v->context->cancel != 0;
+    int code = 0;
+    if (settings->self_test && !v->context->interrupted) code = tool_faults_run(v);
     v->seconds = (double)(tool_now_ns() - begun) * 1e-9;
-    return 0;
+    return code;
 }
 
 /* ---- showing ---- */
@@ -208,6 +212,7 @@ static json_t *verification_json(const verification *v) {
             (void)json_array_append_new(rows, row);
         }
         (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v));
+        tool_faults_json(v, object);
     } else {
         for (int k = 0; k < v->count; k++) {
             (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
@@ -229,6 +234,7 @@ static void print_self_test(const verification *v) {
     }
     (void)printf("%d of %d ids notice a fault of ten times their tolerance\n", ids_noticed(v),
                  v->id_count);
+    tool_faults_print(v);
 }
 
 static void print_table(const verification *v) {
@@ -263,6 +269,11 @@ static int conclude(verification *v) {
                          self_test ? "%d of %d ids do not notice a planted fault"
                                    : "%d of %d ids did not come out as expected",
                          v->id_count - right, v->id_count);
+    } else if (v->faults_missed > 0 && !context->interrupted) {
+        context->status = "wrong";
+        code = tool_fail(&context->error, TOOL_EXIT_NUMERIC,
+                         "%d of %d faults planted in the product are noticed by no id",
+                         v->faults_missed, v->fault_count);
     }
     const char *path = context->settings.out;
     if (code == 0 && path != NULL && !self_test && !context->interrupted) {
@@ -292,5 +303,6 @@ int tool_verify(tool_context *context) {
     free(v.trial.memory);
     free(v.outcomes);
     free(v.ids);
+    tool_faults_free(&v);
     return code;
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "certificate_head.h"
 
 /* ---- measures ------------------------------------------------------------------------------- */
@@ -130,7 +131,7 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
         double positive = 0.0;
         for (int64_t j = 0; j < k->m; j++) {
             const double p = k->p[j];
-            ota_judge_add(&k->column[j], p);
+            ota_judge_add(&k->column[j], OTA_FAULT(CERTIFICATE_ROWS, p, i + 1 < k->n ? p : 0.0));
             if (!(k->s[j] > -INFINITY)) {
                 out->outside = fmax(out->outside, fabs(p));
                 continue;

@@ -6,6 +6,7 @@
  *     block     j in the block of p: blocks of `left` positions, or of the sizes given */
 #include <inttypes.h>
 
+#include "base/fault.h"
 #include "masks.h"
 #include "problem/check.h"
 
@@ -20,7 +21,8 @@ static ota_status check_causal(const ota_resolved *r, ota_support *s, ota_error 
 static void causal_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                          int64_t *begin, int64_t *end) {
     (void)s, (void)batch, (void)begin;
-    *end = ota_int_min(*end, query + r->offset + 1);
+    *end = ota_int_min(*end, OTA_FAULT(CAUSAL_EDGE, query + r->offset + 1,
+                                       query + r->offset + 1 + (query % 64 == 63)));
 }
 
 static ota_status check_window(const ota_resolved *r, ota_support *s, ota_error *error) {

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fault.h"
+
 static ota_column_sums sums_of(const ota_coupled *state) {
     const ota_head *head = state->head;
     return (ota_column_sums){.count = state->pass.columns,
@@ -19,7 +21,8 @@ void ota_update_columns(ota_coupled *state, double t, double omega) {
     double *g = head->g;
     ota_column_step step = {0};
     memcpy(state->pass.previous, g, (size_t)state->pass.columns * sizeof *g);
-    for (int64_t j = 0; j < state->pass.columns; j++) {
+    for (int64_t j = 0; j < OTA_FAULT(COLUMN_UPDATE, state->pass.columns, state->pass.columns - 1);
+         j++) {
         if (j == 0 || head->lambdas != NULL) step = ota_head_step(head, j, t);
         /* Closed keys, keys without a row and lambda = 0 keep what they have. */
         if (!(g[j] > -INFINITY) || !(state->pass.column_lse[j] > -INFINITY) || !(step.gain > 0.0))

@@ -5,15 +5,16 @@
  * layers, models) have no such variant. */
 #include "statements/check.h"
 
-enum { N = 97, M = 131, D = 40, E = 24 };
+/* Widths that are no multiple of 8 either. */
+enum { N = 97, M = 131, D = 43, E = 27 };
 
 static const double float_roundoff = 0x1p-24;
 
 typedef struct blocked {
     float *q, *k, *v, *out;
     float *out_grad, *q_grad, *k_grad, *v_grad;
-    double *s, *p, *columns; /* columns: sums of P over the share N / M */
-    double unit, f[N], g[M]; /* f, g: potentials */
+    double *s, *p, *columns;         /* columns: sums of P over the share N / M */
+    double unit, f[N], g[M], lse[N]; /* f, g: potentials */
     ota_problem problem;
     ota_options options;
     ota_support supports[2];
@@ -71,6 +72,7 @@ static blocked *run(trial *t, blocked *b, const char *method, bool pull) {
     arrays.out = ota_array_of(b->out, OTA_F32, 1, 1, N, E);
     arrays.coupling = ota_array_of(b->p, OTA_F64, 1, 1, N, M);
     arrays.row_potential = ota_array_of(b->f, OTA_F64, 1, 1, 1, N);
+    arrays.lse = ota_array_of(b->lse, OTA_F64, 1, 1, 1, N);
     arrays.column_potential = ota_array_of(b->g, OTA_F64, 1, 1, 1, M);
     want.out_grad = ota_array_of(b->out_grad, OTA_F32, 1, 1, N, E);
     want.queries = ota_array_of(b->q_grad, OTA_F32, 1, 1, N, D);
@@ -102,6 +104,41 @@ static double softmax_weights(trial *t) {
             most = worse(most, fabs(b->p[i * M + j] / formula[j] - 1.0) / b->unit);
     }
     return most;
+}
+
+/* The same with queries and keys in f64, whose kernels are others: `unit` is then that of f64. S of the formula is off by the
+ * rounding of sums of D products in f64 itself, which the 4 B / tau of `unit` covers. */
+static double softmax_weights_wide(trial *t) {
+    double formula[M], most = 0.0;
+    const double tau = between(t, 0.5, 2.0);
+    blocked *b = blocked_head(t, tau);
+    double *q = numbers(t, N * D), *k = numbers(t, M * D);
+    for (int at = 0; at < N * D; at++) q[at] = (double)b->q[at];
+    for (int at = 0; at < M * D; at++) k[at] = (double)b->k[at];
+    b->problem.queries = ota_array_of(q, OTA_F64, 1, 1, N, D);
+    b->problem.keys = ota_array_of(k, OTA_F64, 1, 1, M, D);
+    b->unit *= ROUNDOFF / float_roundoff;
+    if (run(t, b, "softmax", false) == NULL) return NAN;
+    for (int i = 0; i < N; i++) {
+        softmax_formula(b->s + (int64_t)i * M, M, tau, formula);
+        for (int j = 0; j < M; j++)
+            most = worse(most, fabs(b->p[i * M + j] / formula[j] - 1.0) / b->unit);
+    }
+    return most;
+}
+
+/* The log-sum-exp that the library returns beside the weights: its absolute error is at most the relative one of a sum of
+ * weights. */
+static double row_lse(trial *t) {
+    double most = 0.0;
+    const double tau = between(t, 0.5, 2.0);
+    blocked *b = run(t, blocked_head(t, tau), "softmax", false);
+    if (b == NULL) return NAN;
+    for (int i = 0; i < N; i++) {
+        const double formula = log_sum_exp(b->s + (int64_t)i * M, M, tau);
+        most = worse(most, fabs(b->lse[i] - formula) / b->unit);
+    }
+    return seen_too(t, most);
 }
 
 /* p_j = max(0, (alpha - 1) s_j - x)^(1 / (alpha - 1)) of the sum 1, by bisection. */
@@ -337,6 +374,9 @@ static double exact_gradients(trial *t) { return gradients(t, "softmax/exact", t
 static const statement_check rows[] = {
     AT_MOST("LIT-01", "f32, 97 x 131: weights, relative, over u (8 + 4 B / tau)", softmax_weights,
             1.0, 3),
+    AT_MOST("LIT-01", "f64, 97 x 131: weights, relative, over u (8 + 4 B / tau)",
+            softmax_weights_wide, 1.0, 3),
+    AT_MOST("LIT-02", "f32, 97 x 131: lse of every row over u (8 + 4 B / tau)", row_lse, 1.0, 3),
     AT_MOST("LIT-14", "f32, 97 x 131: sparsemax, entmax:1.5, over 2 u (8 + 4 B)", sparse_weights,
             1.0, 4),
     AT_MOST("LIT-12", "f32, 97 x 131: ALiBi weights over u (8 + 4 B)", alibi_weights, 1.0, 2),

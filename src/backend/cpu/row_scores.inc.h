@@ -3,6 +3,7 @@
  *     S = softcap(scale (raw + inside)) + alibi + relative + dense + additive,   -inf where not allowed */
 #include <math.h>
 
+#include "base/fault.h"
 #include "base/half.h"
 #include "masks/masks.h"
 #include "problem/problem.h"
@@ -93,7 +94,8 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
         const real slope =
             (real)(ota_array_present(&term->array) ? ota_array_get(&term->array, 0, 0, 0, at->head)
                                                    : term->value);
-        const int64_t distance = at->query + r->offset - at->first;
+        const int64_t distance =
+            at->query + r->offset - OTA_FAULT(ALIBI_PIECE, at->first, at->first % PIECE);
         for (int64_t k = 0; k < count; k++) {
             const int64_t away = distance - k;
             s[k] -= slope * (real)(away < 0 ? -away : away);

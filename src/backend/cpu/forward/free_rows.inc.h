@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fault.h"
+
 /* ---- rows alone ------------------------------------------------------------------------------- */
 
 /* An entmax row as a list of keys; its output is formed from the list unless most keys are on it. `row`, the
@@ -149,7 +151,7 @@ static void fuse_block(const row_block *b, ota_head_status *status) {
             for (int64_t q = 0; q < block.values_width; q++)
                 out[k * block.values_width + q] = (real)NAN;
         } else if (weight > 0.0) {
-            if (logs) found.lse = log(weight) + peak / tau;
+            if (logs) found.lse = log(weight) + OTA_FAULT(LOG_TEMPERATURE, peak / tau, peak);
             if (logs && mu > 0.0) found.potential = tau * log(mu / weight) - peak;
             if (sink > -INFINITY) found.sink = exp((sink - peak) / tau) * (mu / weight);
         } else {

@@ -24,16 +24,19 @@ static void panel_products(const element *q, const element *panel, int64_t rows,
                            real *out, int64_t ldo, const real *ones) {
     int64_t w = 0;
     do {
-        tile_product(&(tile_operands){.a = q + w,
-                                      .lda = width,
-                                      .b = panel + w * OTA_PANEL,
-                                      .ldb = OTA_PANEL,
-                                      .rows = rows,
-                                      .columns = OTA_PANEL,
-                                      .length = ota_int_min(RUN / HELD, width - w),
-                                      .out = out,
-                                      .ldo = ldo,
-                                      .factor = w == 0 ? NULL : ones});
+        tile_product(&(tile_operands){
+            .a = q + w,
+            .lda = width,
+            .b = panel + w * OTA_PANEL,
+            .ldb = OTA_PANEL,
+            .rows = rows,
+            .columns = OTA_PANEL,
+            .length =
+                OTA_FAULT_OF(real, WIDTH_TAIL, ota_int_min(RUN / HELD, width - w),
+                             ota_int_min(RUN / HELD, width - w - (width > 8 && width % 8 != 0))),
+            .out = out,
+            .ldo = ldo,
+            .factor = w == 0 ? NULL : ones});
         w += RUN / HELD;
     } while (w < width);
 }
@@ -146,7 +149,8 @@ static ALWAYS_INLINE real row_weights(real *x, bool whole, int64_t low, int64_t 
             vec s = lanes_between(vec_load(x + j), j, low, high);
             vec p = vec_exp2_down(vec_mul(vec_sub(s, shift), factor));
             vec_store(x + j, p);
-            sum = vec_add(sum, p);
+            sum = vec_add(
+                sum, OTA_FAULT_OF(real, TILE_TAIL, p, j + LANES > high && j > 0 ? vec_set(0) : p));
         }
     }
     return vec_reduce_add(sum);
@@ -321,7 +325,8 @@ static void attend_tile(const attend_block *b, attend_state *state, score_tile *
                              .length = elements_of(ota_int_min(RUN, keys - j)),
                              .out = state->out + low * state->ld,
                              .ldo = state->ld,
-                             .factor = j == 0 ? state->rescale + low : state->ones});
+                             .factor = j == 0 ? state->rescale + low
+                                              : OTA_FAULT_OF(real, KEY_RUNS, state->ones, NULL)});
     }
 }
 

@@ -150,7 +150,9 @@ static void gradient_rows(const gradient_block *b, gradient_state *state) {
         gradient_slopes(b, state, row, from, to);
     }
     gradient_operands(state, low, high, b->key_count);
-    int64_t length = elements_of(high - low), element_row = low / HELD;
+    int64_t length = elements_of(
+        OTA_FAULT_OF(real, GRADIENT_ROWS, high - low, high - low - (high - low > HELD)));
+    int64_t element_row = low / HELD;
     add_turned(state, state->weights_turned, state->upstream_right + element_row * b->values_width,
                b->values_width, length, b->key_count, b->values_grad);
     add_turned(state, state->slopes_turned, state->queries_right + element_row * b->width, b->width,

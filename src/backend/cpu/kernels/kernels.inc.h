@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "base/exp2.h"
+#include "base/fault.h"
 #include "kernels.h"
 
 #ifdef OTA_REAL_F64

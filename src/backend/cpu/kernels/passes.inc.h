@@ -72,7 +72,8 @@ static double exponentials(const real *s, const real *h, int64_t count, real shi
                 vec x = vec_sub(load_scores(s, h, j, lanes, gain), from);
                 vec weight = vec_exp2(vec_mul(x, factor));
                 store_lanes(p + j, weight, lanes);
-                part = vec_add(part, weight);
+                part = vec_add(part, OTA_FAULT_OF(real, ROW_TAIL, weight,
+                                                  lanes < LANES && j > 0 ? vec_set(0) : weight));
             }
             sum = vec_add(sum, part);
         }
@@ -287,7 +288,8 @@ static ALWAYS_INLINE void linear_group(int count, bool reverse, fetch ahead,
                 linear_dots(count, at.kernel, at.ldk, at.v, j, LANES, part);
             if (run + SHORT >= end && full < end)
                 linear_dots(count, at.kernel, at.ldk, at.v, full, end - full, part);
-            UNROLL for (int i = 0; i < count; i++) sum[i] = vec_add(sum[i], part[i]);
+            UNROLL for (int i = 0; i < count; i++) sum[i] =
+                vec_add(sum[i], OTA_FAULT(KERNEL_ROUND, part[i], run > 0 ? vec_set(0) : part[i]));
         }
         UNROLL for (int i = 0; i < count; i++) row_sum[i] = (double)vec_reduce_add(sum[i]);
         /* A sum of one part carries no rest. */

@@ -67,16 +67,17 @@ static void apply(const real *p, const real *v, const ota_product *is, real *out
             for (int64_t group = 0; group < is->keys; group += GROUP) {
                 int64_t last = ota_int_min(group + GROUP, is->keys);
                 for (int64_t j = group; j < last; j += RUN) {
-                    tile_product(&(tile_operands){.a = p + row * is->ldp + j,
-                                                  .lda = is->ldp,
-                                                  .b = v + j * is->ldv + w,
-                                                  .ldb = is->ldv,
-                                                  .rows = height,
-                                                  .columns = columns,
-                                                  .length = ota_int_min(RUN, last - j),
-                                                  .out = block,
-                                                  .ldo = OTA_PANEL,
-                                                  .factor = j == group ? NULL : ones});
+                    tile_product(&(tile_operands){
+                        .a = p + row * is->ldp + j,
+                        .lda = is->ldp,
+                        .b = v + j * is->ldv + w,
+                        .ldb = is->ldv,
+                        .rows = height,
+                        .columns = columns,
+                        .length = ota_int_min(RUN, last - j),
+                        .out = block,
+                        .ldo = OTA_PANEL,
+                        .factor = j == group ? NULL : OTA_FAULT_OF(real, KEY_RUNS, ones, NULL)});
                 }
                 for (int64_t r = 0; r < height; r++) {
                     real *to = out + (row + r) * is->ldo + w;

@@ -68,16 +68,18 @@ static void apply_turned(const real *p, int64_t ldp, const real *x, int64_t rows
     for (int j = 0; j < OTA_KEY_TILE; j++) ones[j] = 1;
     for (int64_t j = 0; j < keys; j += OTA_KEY_TILE) {
         for (int64_t i = 0; i < rows; i += RUN) {
-            tile_product_turned(&(tile_operands){.a = p + i * ldp + j,
-                                                 .lda = ldp,
-                                                 .b = x + i * width,
-                                                 .ldb = width,
-                                                 .rows = ota_int_min(OTA_KEY_TILE, keys - j),
-                                                 .columns = width,
-                                                 .length = ota_int_min(RUN, rows - i),
-                                                 .out = out + j * width,
-                                                 .ldo = width,
-                                                 .factor = ones});
+            tile_product_turned(&(tile_operands){
+                .a = p + i * ldp + j,
+                .lda = ldp,
+                .b = x + i * width,
+                .ldb = width,
+                .rows = ota_int_min(OTA_KEY_TILE, keys - j),
+                .columns = width,
+                .length = OTA_FAULT_OF(real, GRADIENT_ROWS, ota_int_min(RUN, rows - i),
+                                       ota_int_min(RUN, rows - i) - (rows > 1 && i + RUN >= rows)),
+                .out = out + j * width,
+                .ldo = width,
+                .factor = ones});
         }
     }
 }
