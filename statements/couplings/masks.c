@@ -419,7 +419,6 @@ static const statement_check rows[] = {
     AT_MOST("DER-24", "window, strided, block: all usable, solved", total_support, 1e-10),
     AT_MOST("CETA-26", "rows 1 and caps kept by prefix, capped, relaxed, online", causal_variants,
             1e-9),
-    AT_MOST("CETA-26", "leak of prefix transport", leak_of_prefix, 0.0),
     AT_MOST("CETA-26", "leak of online caps", leak_of_online, 0.0),
     AT_MOST("CETA-26", "leak of block-wise windows into earlier blocks", leak_of_blocks, 1e-8),
     AT_MOST("DER-23", "leak of causal softmax", leak_of_softmax, 0.0),

@@ -107,6 +107,22 @@ static double stationarity(trial *t) {
     return fmax(0.0, kkt_spread(h, tau));
 }
 
+/* Queries and keys, C = -Q K^T and temperature T: scores of the library's own. */
+static double attention_stationarity(trial *t) {
+    enum { WIDTH = 11 };
+    const double temperature = between(t, 1.0, 6.0);
+    double *q = normals(t, N * WIDTH, 1.0), *k = normals(t, M * WIDTH, 1.0);
+    head *h = statement_attention_head(t, N, M, WIDTH, q, k);
+    h->problem.scale = 1.0;
+    statement_solve(t, h, "softmax", temperature, 0.0);
+    h->scores = numbers(t, N * M);
+    for (int i = 0; i < N; i++) {
+        for (int j = 0; j < M; j++)
+            h->scores[i * M + j] = dot(q + (int64_t)i * WIDTH, k + (int64_t)j * WIDTH, WIDTH);
+    }
+    return fmax(0.0, kkt_spread(h, temperature));
+}
+
 static double least_rise_of_a_move(trial *t) {
     double least = HUGE_VAL;
     head *h = statement_plan(t, 1, M, normals(t, M, 1.0), "softmax", 1.0, 0.0);
@@ -557,7 +573,8 @@ static const statement_check rows[] = {
             "Table 1, ALiBi too: regulariser, support, entropy, mean distance by formulas",
             comparison_table, 1e-12),
     AT_MOST("TOT-01", "optimal value is sum_i (alpha_i - tau)", dual_value, 1e-13, 20),
-    AT_MOST("TOT-01", "stationarity on every pair", stationarity, 1e-12, 30),
+    AT_MOST("TOT-01", "stationarity on every pair of Q, K, C = -Q K^T", attention_stationarity,
+            1e-12, 30),
     AT_MOST("TOT-02", "rows carry mu, and P/mu is softmax", source_marginal, 4e-15),
     AT_MOST("TOT-03", "rows renormalise on the support", masked_rows, 1e-14, 10),
     AT_MOST("TOT-03", "weight outside the support, and miscounted empty rows", weight_outside_mask,
