@@ -79,6 +79,32 @@ def layernorm_change(u: Any, v: Any, gamma: Any = None, epsilon: float = 1e-5) -
     return record(found)
 
 
+def rmsnorm(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> tuple[Any, Any]:
+    """RMSNorm of rows (rows, width) with gamma (width,), and rho (rows,). [TOT-56]"""
+    dims = Dims()
+    u, gamma = dims("u", u, "rows width"), _maybe(dims, "gamma", gamma, "width")
+    y, rho = np.empty_like(u), np.empty(dims["rows"])
+    call("rmsnorm", u, *u.shape, gamma, epsilon, y, rho)
+    return y, rho
+
+
+def rmsnorm_geometry(u: Any, gamma: Any = None, epsilon: float = 1e-5) -> Record:
+    """Spectrum and norms of RMSNorm's Jacobian at u (width,). [TOT-58, 59]"""
+    dims, found = Dims(), c.LayernormSpectrum()
+    u, gamma = dims("u", u, "width"), _maybe(dims, "gamma", gamma, "width")
+    call("rmsnorm_geometry", u, len(u), gamma, epsilon, found)
+    return record(found)
+
+
+def rmsnorm_change(u: Any, v: Any, gamma: Any = None, epsilon: float = 1e-5) -> Record:
+    """||N(u) - N(v)|| of two tokens (width,) under RMSNorm, and its bounds. [TOT-59, 60]"""
+    dims, found = Dims(), c.Change()
+    u, v = dims("u", u, "width"), dims("v", v, "width")
+    gamma = _maybe(dims, "gamma", gamma, "width")
+    call("rmsnorm_change", u, v, len(u), gamma, epsilon, found)
+    return record(found)
+
+
 def absolute_costs(
     x: Any, positions: Any, query_weights: Any, key_weights: Any, temperature: float = 1.0
 ) -> tuple[Any, Any]:
@@ -344,6 +370,74 @@ class AttentionLayer:
         call("block_change", self._layer, given, alpha, x, x2, len(x), space, found)
         del keep
         return record(found)
+
+    def projected_change(
+        self, before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]
+    ) -> tuple[Record, Record]:
+        """As `change`, from what the projections of a model made, biases and rotations included. [TOT-54, 55]
+
+        Parameters
+        ----------
+        before, after : tuple of array
+            q, k (tokens, heads * head_width), v (tokens, heads * value_width) of two runs; heads that share
+            keys and values have copies.
+        """
+        dims, output, weights = self._dims(), c.Change(), c.Change()
+        first, keep = self._projected(dims, before)
+        second, also = self._projected(dims, after)
+        tokens = dims["tokens"]
+        space = self._space(tokens, tokens, True)
+        call("projected_change", self._layer, first, second, tokens, space, output, weights)
+        del keep, also
+        return record(output), record(weights)
+
+    def projected_block_change(
+        self,
+        before: tuple[Any, Any, Any],
+        after: tuple[Any, Any, Any],
+        x: Any,
+        x2: Any,
+        norm: tuple[Any, Any, float] | None = None,
+        rms: bool = False,
+        behind: bool = False,
+    ) -> Record:
+        """As `block_change`, from two runs as in `projected_change` and their inputs. [TOT-60]
+
+        Parameters
+        ----------
+        before, after : tuple of array
+            As in `projected_change`.
+        x, x2 : array, shape (tokens, width)
+        norm : tuple, optional
+            gamma, beta, epsilon.
+        rms : bool
+            The norm is RMSNorm, and beta is not read.
+        behind : bool
+            The norm stands behind the sum, as in BERT.
+        """
+        dims, found, residual = self._dims(), c.Change(), c.Residual()
+        first, keep = self._projected(dims, before, x)
+        second, also = self._projected(dims, after, x2)
+        given, norms = self._norm(norm)
+        residual.size = ctypes.sizeof(residual)
+        residual.norm = None if given is None else ctypes.addressof(given)
+        residual.rms, residual.behind = rms, behind
+        tokens = dims["tokens"]
+        space = self._space(tokens, tokens, True)
+        call("projected_block_change", self._layer, residual, first, second, tokens, space, found)
+        del keep, also, norms
+        return record(found)
+
+    def _projected(self, dims: Dims, run: tuple[Any, Any, Any], x: Any = None) -> tuple[Any, Any]:
+        layer, made = self._layer, c.Projected()
+        dims.sizes["projected"] = layer.heads * layer.head_width
+        dims.sizes["valued"] = layer.heads * layer.value_width
+        arrays = [_maybe(dims, "x", x, "tokens width")]
+        letters = ("tokens projected", "tokens projected", "tokens valued")
+        arrays += [dims(name, a, shape) for name, a, shape in zip("qkv", run, letters, strict=True)]
+        for name, a in zip("xqkv", arrays, strict=True):
+            setattr(made, name, None if a is None else a.ctypes.data)
+        return made, arrays
 
     def _dims(self) -> Dims:
         dims = Dims()

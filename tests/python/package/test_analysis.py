@@ -269,6 +269,17 @@ def test_layernorm(rng: np.random.Generator) -> None:
     close(J, right)
     spectrum = analysis.layernorm_geometry(u[0], gamma)
     close(spectrum.exact, np.linalg.norm(np.diag(gamma) @ J, 2), 1e-6)
+    y, rho = analysis.rmsnorm(u, gamma)
+    close(y, gamma * u / np.sqrt((u**2).mean(1, keepdims=True) + 1e-5), ids="TOT-56")
+    close(rho, np.sqrt((u**2).mean(1) + 1e-5))
+    rms = torch.autograd.functional.jacobian(
+        lambda t: torch.nn.functional.rms_norm(t, (6,), torch.from_numpy(gamma), 1e-5), torch.from_numpy(u[0])
+    )
+    close(analysis.rmsnorm_geometry(u[0], gamma).exact, np.linalg.norm(rms, 2), 1e-6, "TOT-59")
+    change = analysis.rmsnorm_change(u[0], u[1], gamma)
+    close(change.measured, np.linalg.norm(y[0] - y[1]))
+    assert change.measured <= change.sharp <= change.printed * (1 + 1e-12)
+    y = analysis.layernorm(u, gamma, beta)[0]
     change = analysis.layernorm_change(u[0], u[1], gamma)
     close(change.measured, np.linalg.norm(y[0] - y[1]))
     assert change.measured <= change.sharp
@@ -319,6 +330,14 @@ def test_layers(rng: np.random.Generator) -> None:
     assert output.measured <= output.sharp and weights.measured <= weights.sharp
     moved = layer.block_change(x, x2, 0.5, (None, None, 1e-5))
     assert moved.measured <= moved.sharp
+    # The same runs by their projections, heads side by side.
+    runs = [tuple(a @ w for w in (wq, wk, wv)) for a in (x, x2)]
+    for by_weights, by_runs in zip((output, weights), layer.projected_change(*runs), strict=True):
+        close(by_runs.measured, by_weights.measured)
+        close(by_runs.sharp, by_weights.sharp, 1e-8, "TOT-55")
+    moved = layer.projected_block_change(*runs, x, x2)
+    close(moved.measured, np.linalg.norm(x + found.out - x2 - layer.forward(x2).out, axis=1).max())
+    assert moved.measured <= moved.sharp <= moved.printed
     kept = 0.7 * x + 0.3 * found.coupling[0] @ x
     close(analysis.identity_core(found.coupling[0], x, 0.3), kept, 1e-9, "CETA-28")
     close(analysis.spectral_norm(wq), np.linalg.norm(wq, 2), 1e-8)

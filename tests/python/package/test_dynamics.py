@@ -29,6 +29,7 @@ def example() -> Iterator[Callable[[str], ModuleType]]:
     yield importlib.import_module
     sys.path.remove(str(EXAMPLES))
     torch.set_num_threads(threads)
+    otattn.set_num_threads(0)
 
 
 def test_traces_of_every_method(example: Callable[[str], ModuleType], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import otattn
 import pytest
 import torch
 
@@ -30,6 +31,7 @@ def example() -> Iterator[Callable[[str], ModuleType]]:
     yield importlib.import_module
     sys.path.remove(str(EXAMPLES))
     torch.set_num_threads(threads)
+    otattn.set_num_threads(0)
 
 
 def records(folder: Path, task: str, method: str = "softmax") -> list[dict[str, Any]]:
