@@ -14,6 +14,9 @@ set(OTATTN_BASE_SOURCES
 set(OTATTN_FAULT_SOURCES
     src/base/fault.c)
 
+set(OTATTN_LIBRARY_HEADERS
+    include/otattn.h)
+
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c

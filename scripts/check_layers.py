@@ -1,7 +1,8 @@
 """Fails when an include points upward, a folder is unknown, or the list of sources is not the folders.
 
 base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <- operator
-solvers and operator see src/backend/*.h and nothing of a folder below it
+solvers, operator and batches see src/backend/*.h and nothing of a folder below it
+batches: as high as the operator; each of its calls has a public header of its own
 judge: base, problem and otattn.h only, so that it can disagree
 analysis, models, statements, program, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h,
@@ -31,7 +32,10 @@ HEIGHTS = {
     "backend": 3,
     "solvers": 4,
     "operator": 5,
+    "batches": 5,
 }
+# The public headers of the library itself.
+LIBRARY_HEADERS = {"otattn.h", "otattn_assignment.h", "otattn_maxsim.h", "otattn_normalize.h"}
 # A folder outside src/ : what it may see besides public headers and itself.
 OUTSIDE = {
     "analysis": ("src/base/",),
@@ -87,7 +91,7 @@ def judge_source(path: str, target: str) -> str | None:
         return None if own == "operator" else "only the operator may call the judge"
     if own is None or own == other:
         return None
-    if other == "backend" and target.count("/") > 2 and own in ("solvers", "operator"):
+    if other == "backend" and target.count("/") > 2 and own in ("solvers", "operator", "batches"):
         return "goes behind the seam: a backend is known by src/backend/*.h only"
     if HEIGHTS[other] >= HEIGHTS[own]:
         return f"points upward, from {own} to {other}"
@@ -117,8 +121,8 @@ def check_includes(root: Path, files: list[str]) -> list[str]:
         for match in INCLUDE.finditer(text):
             quote, name = match.groups()
             if is_public(name, root):
-                if top == "src" and name != "otattn.h":
-                    defects.append(f"{path}: includes {name}; the library knows otattn.h only")
+                if top == "src" and name not in LIBRARY_HEADERS:
+                    defects.append(f"{path}: includes {name}, which is of another library")
                 continue
             target = resolve(path, name, root)
             if target is None:
@@ -176,9 +180,11 @@ PLANTS = [
     ("src/judge/scores.h", '#include "backend/cpu/kernels.h"\n', "the judge may not see"),
     ("src/judge/dual.h", '#include "solvers/solver.h"\n', "the judge may not see"),
     ("src/operator/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
+    ("src/batches/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
+    ("src/batches/plan.h", '#include "operator/plan.h"\n', "points upward"),
     ("src/solvers/kernels.h", '#include "backend/cpu/kernels.h"\n', "behind the seam"),
     ("src/solvers/worse.h", '#include "judge/certificate.h"\n', "only the operator"),
-    ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "knows otattn.h only"),
+    ("src/base/worse.h", "#  include <otattn_analysis.h>\n", "of another library"),
     ("src/helpers/new.h", "\n", "unknown place"),
     ("src/stray.h", "\n", "unknown place"),
     ("misc/new.h", "\n", "unknown folder"),
