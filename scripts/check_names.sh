@@ -11,15 +11,17 @@ complain() {
     failed=1
 }
 
-declared=$(grep -ohE 'OTA_API [^;{]*\(' include/otattn.h | grep -oE 'ota_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
+# The headers of the library, as cmake/sources.cmake lists them.
+mapfile -t headers < <(sed -n '/OTATTN_LIBRARY_HEADERS/,/)/p' cmake/sources.cmake | grep -oE 'include/[a-z_]+\.h')
+declared=$(grep -ohE 'OTA_API [^;{]*\(' "${headers[@]}" | grep -oE 'ota_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u)
 exported=$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $3}' | sed 's/@.*//' | sort -u)
 
 # What a header declares is there, and nothing else is.
 while read -r name; do
-    [ -z "$name" ] || complain "$shared lacks $name, which include/otattn.h declares"
+    [ -z "$name" ] || complain "$shared lacks $name, which a public header declares"
 done < <(comm -23 <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"))
 while read -r name; do
-    [ -z "$name" ] || complain "$shared exports $name, which include/otattn.h does not declare"
+    [ -z "$name" ] || complain "$shared exports $name, which no public header declares"
 done < <(comm -13 <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"))
 
 # Names shared between files carry the prefix, so that a static link meets no stranger.
