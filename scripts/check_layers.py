@@ -35,7 +35,13 @@ HEIGHTS = {
     "batches": 5,
 }
 # The public headers of the library itself.
-LIBRARY_HEADERS = {"otattn.h", "otattn_assignment.h", "otattn_bounded.h", "otattn_maxsim.h", "otattn_normalize.h"}
+LIBRARY_HEADERS = {
+    "otattn.h",
+    "otattn_assignment.h",
+    "otattn_bounded.h",
+    "otattn_maxsim.h",
+    "otattn_normalize.h",
+}
 # A folder outside src/ : what it may see besides public headers and itself.
 OUTSIDE = {
     "analysis": ("src/base/",),

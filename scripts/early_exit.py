@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from model_arguments import model_parser, parse_model
 from sink_surgery import write_picture
 
 FIELDS = (
@@ -141,26 +142,14 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model")
-    parser.add_argument("text", nargs="?")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--program", default="build/otattn")
-    parser.add_argument("--ids", help="token ids, .npy, in the place of TEXT")
+    parser = model_parser(__doc__)
     parser.add_argument("--tokens", type=int, default=5000, help="to predict, at least")
     parser.add_argument("--context", type=int, default=512, help="tokens of a window")
     parser.add_argument("--thresholds", type=float, nargs="*", default=[0.5, 0.9, 0.99, 0.999, 0.9999])
     parser.add_argument("--transitions", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--title", help="of the figure; the name of the model's folder or file")
-    parser.add_argument("--svg", action="store_true", help="draw the figure, too")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     parser.add_argument("--threads", type=int, default=1, help="of a run")
-    args = parser.parse_args()
-    if (args.text is None) == (args.ids is None):
-        parser.error("give TEXT or --ids")
-    args.output.mkdir(parents=True, exist_ok=True)
+    args = parse_model(parser)
     ids = args.output / "ids.npy"
     np.save(ids, load_ids(args))
     rows = run(args, ids)

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from model_arguments import model_parser, parse_model
 from numpy.typing import NDArray
 from safetensors import safe_open
 from sink_surgery import NUMERIC, RefusedError, write_picture
@@ -406,29 +407,17 @@ def main() -> None:
     def listed(convert: Any) -> Any:
         return lambda text: [convert(word) for word in text.split(",") if word]
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model")
-    parser.add_argument("text", nargs="?")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--program", default="build/otattn")
-    parser.add_argument("--ids", help="token ids, .npy, in the place of TEXT")
+    parser = model_parser(__doc__)
     parser.add_argument("--lengths", type=listed(int), default=[64, 128, 256, 512], help="tokens of a window")
     parser.add_argument("--windows", type=int, default=2, help="of each length")
     parser.add_argument("--roundings", type=listed(str), default=["bf16", "f16", "int8"])
     parser.add_argument("--temperatures", type=listed(str), default=["0.99", "1.01"])
     parser.add_argument("--methods", type=listed(str), help="softmax and one more, see above")
     parser.add_argument("--safe", type=float, default=0.01, help="a share that is no harm")
-    parser.add_argument("--title", help="of the figure; the name of the model's folder or file")
-    parser.add_argument("--svg", action="store_true", help="draw the figure, too")
     parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    if (args.text is None) == (args.ids is None):
-        parser.error("give TEXT or --ids")
+    args = parse_model(parser)
     args.lengths.sort()
     args.changes = [*args.roundings, *(f"temperature={factor}" for factor in args.temperatures)]
-    args.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         program = Program(args, folder)
         args.methods = chosen_methods(program, args.methods)

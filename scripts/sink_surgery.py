@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from model_arguments import model_parser, parse_model
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
@@ -413,14 +414,7 @@ def print_methods(plain: Row, rows: list[Row], methods: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("model")
-    parser.add_argument("text", nargs="?")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--program", default="build/otattn")
-    parser.add_argument("--ids", help="token ids, .npy, in the place of TEXT")
+    parser = model_parser(__doc__)
     parser.add_argument("--windows", type=int, default=2, help="to choose by")
     parser.add_argument("--report", type=int, default=8, help="windows to report")
     parser.add_argument("--tokens", type=int, default=128, help="of a window")
@@ -428,13 +422,8 @@ def main() -> None:
     parser.add_argument("--heads", type=int, help="how many are swept one by one; all")
     parser.add_argument("--methods", nargs="*", default=SWEEP)
     parser.add_argument("--budgets", type=float, nargs="*", default=[0.02, 0.05, 0.1, 0.15, 0.2, 0.3])
-    parser.add_argument("--title", help="of the figures; the name of the model's folder or file")
-    parser.add_argument("--svg", action="store_true", help="draw the figures, too")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
-    args = parser.parse_args()
-    if (args.text is None) == (args.ids is None):
-        parser.error("give TEXT or --ids")
-    args.output.mkdir(parents=True, exist_ok=True)
+    args = parse_model(parser)
     windows = load_windows(args)
     model = Model(args.program, args.model, windows[: args.windows])
     held_out = Model(args.program, args.model, windows[args.windows :])

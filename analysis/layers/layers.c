@@ -19,6 +19,7 @@
 
 #include "analysis/analysis.h"
 #include "dense.h"
+#include "norm.h"
 
 /* ---- LayerNorm ------------------------------------------------------------------------------ */
 
@@ -58,14 +59,6 @@ static double centre(const double *u, int64_t width, double epsilon, double *c) 
     return hypot(dense_norm(c, width) / sqrt((double)width), sqrt(epsilon));
 }
 
-static double entry(const double *gamma, int64_t k) { return gamma == NULL ? 1.0 : gamma[k]; }
-
-static double largest_entry(const double *gamma, int64_t width) {
-    double largest = 0.0;
-    for (int64_t k = 0; k < width; k++) largest = fmax(largest, fabs(entry(gamma, k)));
-    return largest;
-}
-
 ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const double *gamma,
                          const double *beta, double epsilon, double *y, double *sigma,
                          ota_error *error) {
@@ -76,7 +69,7 @@ ota_status ota_layernorm(const double *u, int64_t rows, int64_t width, const dou
         double *row = y + i * width;
         const double s = centre(u + i * width, width, epsilon, row);
         for (int64_t k = 0; k < width; k++)
-            row[k] = row[k] / s * entry(gamma, k) + (beta == NULL ? 0.0 : beta[k]);
+            row[k] = row[k] / s * norm_entry(gamma, k) + (beta == NULL ? 0.0 : beta[k]);
         if (sigma != NULL) sigma[i] = s;
     }
     return OTA_OK;
@@ -101,13 +94,13 @@ ota_status ota_layernorm_backward(const double *u, int64_t rows, int64_t width, 
         double mean = 0.0, along = 0.0;
         for (int64_t k = 0; k < width; k++) {
             a[k] /= sigma;
-            mean += entry(gamma, k) * g[k] / (double)width;
-            along += entry(gamma, k) * g[k] * a[k] / (double)width;
+            mean += norm_entry(gamma, k) * g[k] / (double)width;
+            along += norm_entry(gamma, k) * g[k] * a[k] / (double)width;
             if (dgamma != NULL) dgamma[k] += g[k] * a[k];
             if (dbeta != NULL) dbeta[k] += g[k];
         }
         for (int64_t k = 0; k < width; k++)
-            a[k] = (entry(gamma, k) * g[k] - mean - a[k] * along) / sigma;
+            a[k] = (norm_entry(gamma, k) * g[k] - mean - a[k] * along) / sigma;
     }
     return OTA_OK;
 }
@@ -135,7 +128,7 @@ static bool all_below(const double *gamma, const double *c, double along, int64_
     double aa = 0.0, ab = 0.0, bb = 0.0;
     int64_t above = 0;
     for (int64_t k = 0; k < width; k++) {
-        const double g = entry(gamma, k), a = g / sqrt((double)width), b = along * g * c[k];
+        const double g = norm_entry(gamma, k), a = g / sqrt((double)width), b = along * g * c[k];
         /* On a pole the level moves up by its last bits. */
         double distance = g * g - level;
         if (fabs(distance) < DBL_EPSILON * level) distance = -DBL_EPSILON * level;
@@ -150,21 +143,6 @@ static bool all_below(const double *gamma, const double *c, double along, int64_
     return above + positive - 2 <= 0;
 }
 
-/* ||Gamma (I - 1 1^T / d - along^2 c c^T)^(1/2)||_2, the upper end of the last bracket. */
-static double deflated_norm(const double *gamma, const double *c, double along, int64_t width) {
-    const double largest = largest_entry(gamma, width);
-    double low = 0.0, high = largest * largest;
-    for (int step = 0; step < 100 && high - low > DBL_EPSILON * high; step++) {
-        const double middle = 0.5 * (low + high);
-        if (all_below(gamma, c, along, width, middle)) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    return sqrt(high);
-}
-
 ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *gamma,
                                   double epsilon, double *workspace,
                                   ota_layernorm_spectrum *spectrum, ota_error *error) {
@@ -177,7 +155,7 @@ ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *
     const double length = dense_norm(c, width), variance = length * length / size;
     const bool flat = width == 1 || length <= size * 0x1p-53 * largest;
     const double kept = epsilon / sigma / sigma;
-    const double gamma_largest = largest_entry(gamma, width);
+    const double gamma_largest = norm_largest_entry(gamma, width);
     *spectrum = (ota_layernorm_spectrum){
         .sigma = sigma,
         .parallel = flat ? (double)NAN : kept / sigma,
@@ -189,15 +167,16 @@ ota_status ota_layernorm_geometry(const double *u, int64_t width, const double *
     if (width == 1) return OTA_OK;
     if (width == 2) {
         /* 1^perp is one line, and no difference of near numbers is needed. */
-        const double across = hypot(entry(gamma, 0), entry(gamma, 1)) / sqrt(2.0);
+        const double across = hypot(norm_entry(gamma, 0), norm_entry(gamma, 1)) / sqrt(2.0);
         spectrum->exact = (flat ? 1.0 : kept) / sigma * across;
         spectrum->global_exact = across / sqrt(epsilon);
         return OTA_OK;
     }
     /* J^2 = (I - 1 1^T / d - (1 - kept^2) c c^T / ||c||^2) / sigma^2 */
     const double lost = variance * (2.0 * epsilon + variance) / (sigma * sigma) / (sigma * sigma);
-    spectrum->exact = deflated_norm(gamma, c, flat ? 0.0 : sqrt(lost) / length, width) / sigma;
-    spectrum->global_exact = deflated_norm(gamma, c, 0.0, width) / sqrt(epsilon);
+    spectrum->exact =
+        norm_deflated(all_below, gamma, c, flat ? 0.0 : sqrt(lost) / length, width) / sigma;
+    spectrum->global_exact = norm_deflated(all_below, gamma, c, 0.0, width) / sqrt(epsilon);
     return OTA_OK;
 }
 
@@ -211,8 +190,8 @@ ota_status ota_layernorm_change(const double *u, const double *v, int64_t width,
     double *c = workspace, *other = workspace + width, measured = 0.0;
     const double sigma = centre(u, width, epsilon, c), sigma_v = centre(v, width, epsilon, other);
     for (int64_t k = 0; k < width; k++)
-        measured = hypot(measured, entry(gamma, k) * (c[k] / sigma - other[k] / sigma_v));
-    const double largest = largest_entry(gamma, width);
+        measured = hypot(measured, norm_entry(gamma, k) * (c[k] / sigma - other[k] / sigma_v));
+    const double largest = norm_largest_entry(gamma, width);
     *change =
         (ota_change){.measured = measured,
                      .printed = largest / fmin(sigma, sigma_v) * dense_distance(u, v, width),

@@ -17,6 +17,7 @@
 
 #include "analysis/analysis.h"
 #include "dense.h"
+#include "norm.h"
 
 static ota_status check_norm(const double *u, int64_t rows, int64_t width, const double *gamma,
                              double epsilon, ota_error *error) {
@@ -36,14 +37,6 @@ static ota_status check_norm(const double *u, int64_t rows, int64_t width, const
     return status == OTA_OK ? analysis_check_finite(u, count, "u", error) : status;
 }
 
-static double entry(const double *gamma, int64_t k) { return gamma == NULL ? 1.0 : gamma[k]; }
-
-static double largest_entry(const double *gamma, int64_t width) {
-    double largest = 0.0;
-    for (int64_t k = 0; k < width; k++) largest = fmax(largest, fabs(entry(gamma, k)));
-    return largest;
-}
-
 static double root_of(const double *u, int64_t width, double epsilon) {
     return hypot(dense_norm(u, width) / sqrt((double)width), sqrt(epsilon));
 }
@@ -55,7 +48,7 @@ ota_status ota_rmsnorm(const double *u, int64_t rows, int64_t width, const doubl
     for (int64_t i = 0; i < rows; i++) {
         const double root = root_of(u + i * width, width, epsilon);
         for (int64_t k = 0; k < width; k++)
-            y[i * width + k] = entry(gamma, k) * (u[i * width + k] / root);
+            y[i * width + k] = norm_entry(gamma, k) * (u[i * width + k] / root);
         if (rho != NULL) rho[i] = root;
     }
     return OTA_OK;
@@ -67,7 +60,7 @@ static bool all_below(const double *gamma, const double *u, double along, int64_
     double sum = 0.0;
     int64_t above = 0;
     for (int64_t k = 0; k < width; k++) {
-        const double g = entry(gamma, k), w = along * g * u[k];
+        const double g = norm_entry(gamma, k), w = along * g * u[k];
         /* On a pole the level moves up by its last bits. */
         double distance = g * g - level;
         if (fabs(distance) < DBL_EPSILON * level) distance = -DBL_EPSILON * level;
@@ -78,26 +71,12 @@ static bool all_below(const double *gamma, const double *u, double along, int64_
     return above - (1.0 - sum < 0.0 ? 1 : 0) <= 0;
 }
 
-static double deflated_norm(const double *gamma, const double *u, double along, int64_t width) {
-    const double largest = largest_entry(gamma, width);
-    double low = 0.0, high = largest * largest;
-    for (int step = 0; step < 100 && high - low > DBL_EPSILON * high; step++) {
-        const double middle = 0.5 * (low + high);
-        if (all_below(gamma, u, along, width, middle)) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    return sqrt(high);
-}
-
 ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *gamma, double epsilon,
                                 ota_layernorm_spectrum *spectrum, ota_error *error) {
     const ota_status status = check_norm(u, 1, width, gamma, epsilon, error);
     if (status != OTA_OK) return status;
     const double rho = root_of(u, width, epsilon), length = dense_norm(u, width);
-    const double kept = epsilon / rho / rho, largest = largest_entry(gamma, width);
+    const double kept = epsilon / rho / rho, largest = norm_largest_entry(gamma, width);
     const bool zero = !(length > 0.0);
     *spectrum = (ota_layernorm_spectrum){
         .sigma = rho,
@@ -113,8 +92,9 @@ ota_status ota_rmsnorm_geometry(const double *u, int64_t width, const double *ga
     /* In one dimension no difference of near numbers is needed; 1 - kept^2 is lost / rho^4. */
     const double mean = length * length / (double)width;
     const double lost = mean * (2.0 * epsilon + mean) / (rho * rho) / (rho * rho);
-    spectrum->exact = width == 1 ? kept * largest / rho
-                                 : deflated_norm(gamma, u, sqrt(lost) / length, width) / rho;
+    spectrum->exact = width == 1
+                          ? kept * largest / rho
+                          : norm_deflated(all_below, gamma, u, sqrt(lost) / length, width) / rho;
     return OTA_OK;
 }
 
@@ -124,10 +104,10 @@ ota_status ota_rmsnorm_change(const double *u, const double *v, int64_t width, c
     if (status == OTA_OK) status = check_norm(v, 1, width, NULL, epsilon, error);
     if (status != OTA_OK) return status;
     const double rho = root_of(u, width, epsilon), rho_v = root_of(v, width, epsilon);
-    const double apart = dense_distance(u, v, width), largest = largest_entry(gamma, width);
+    const double apart = dense_distance(u, v, width), largest = norm_largest_entry(gamma, width);
     double measured = 0.0;
     for (int64_t k = 0; k < width; k++)
-        measured = hypot(measured, entry(gamma, k) * (u[k] / rho - v[k] / rho_v));
+        measured = hypot(measured, norm_entry(gamma, k) * (u[k] / rho - v[k] / rho_v));
     *change = (ota_change){.measured = measured,
                            .printed = largest / fmin(rho, rho_v) * apart,
                            .sharp = largest * 2.0 / (rho + rho_v) * apart};

@@ -93,11 +93,9 @@ static blocked *run(trial *t, blocked *b, const char *method, bool pull) {
 
 /* ---- rows ---- */
 
-static double softmax_weights(trial *t) {
+/* Relative errors of the weights against the formula, in units of the bound. */
+static double softmax_errors(const blocked *b, double tau) {
     double formula[M], most = 0.0;
-    const double tau = between(t, 0.5, 2.0);
-    blocked *b = run(t, blocked_head(t, tau), "softmax", false);
-    if (b == NULL) return NAN;
     for (int i = 0; i < N; i++) {
         softmax_formula(b->s + (int64_t)i * M, M, tau, formula);
         for (int j = 0; j < M; j++)
@@ -106,10 +104,15 @@ static double softmax_weights(trial *t) {
     return most;
 }
 
+static double softmax_weights(trial *t) {
+    const double tau = between(t, 0.5, 2.0);
+    blocked *b = run(t, blocked_head(t, tau), "softmax", false);
+    return b == NULL ? NAN : softmax_errors(b, tau);
+}
+
 /* The same with queries and keys in f64, whose kernels are others: `unit` is then that of f64. S of the formula is off by the
  * rounding of sums of D products in f64 itself, which the 4 B / tau of `unit` covers. */
 static double softmax_weights_wide(trial *t) {
-    double formula[M], most = 0.0;
     const double tau = between(t, 0.5, 2.0);
     blocked *b = blocked_head(t, tau);
     double *q = numbers(t, N * D), *k = numbers(t, M * D);
@@ -118,13 +121,7 @@ static double softmax_weights_wide(trial *t) {
     b->problem.queries = ota_array_of(q, OTA_F64, 1, 1, N, D);
     b->problem.keys = ota_array_of(k, OTA_F64, 1, 1, M, D);
     b->unit *= ROUNDOFF / float_roundoff;
-    if (run(t, b, "softmax", false) == NULL) return NAN;
-    for (int i = 0; i < N; i++) {
-        softmax_formula(b->s + (int64_t)i * M, M, tau, formula);
-        for (int j = 0; j < M; j++)
-            most = worse(most, fabs(b->p[i * M + j] / formula[j] - 1.0) / b->unit);
-    }
-    return most;
+    return run(t, b, "softmax", false) == NULL ? NAN : softmax_errors(b, tau);
 }
 
 /* The log-sum-exp that the library returns beside the weights: its absolute error is at most the relative one of a sum of

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
+import otattn
 import pytest
+import torch
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples/training"
 # What is shared with the tests of the program: requirement ids, the generator of dropout.
 sys.path.insert(0, str(ROOT / "tests/python/support"))
 
@@ -26,3 +32,14 @@ def root() -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[Callable[[str], ModuleType]]:
+    """Loads a program of the examples by name, as a script beside the others sees it."""
+    sys.path.insert(0, str(EXAMPLES))
+    threads = torch.get_num_threads()
+    yield importlib.import_module
+    sys.path.remove(str(EXAMPLES))
+    torch.set_num_threads(threads)
+    otattn.set_num_threads(0)

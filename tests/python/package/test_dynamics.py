@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,19 +15,6 @@ import pytest
 import spec
 import torch
 from otattn import analysis
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples/training"
-
-
-@pytest.fixture(scope="module")
-def example() -> Iterator[Callable[[str], ModuleType]]:
-    """Loads a program of the examples by name, as a script beside the others sees it."""
-    sys.path.insert(0, str(EXAMPLES))
-    threads = torch.get_num_threads()
-    yield importlib.import_module
-    sys.path.remove(str(EXAMPLES))
-    torch.set_num_threads(threads)
-    otattn.set_num_threads(0)
 
 
 def test_traces_of_every_method(example: Callable[[str], ModuleType], tmp_path: Path) -> None:

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import otattn
 import pytest
 import torch
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples/training"
 SMALL = ["--seeds", "1", "--batch", "8", "--evaluations", "2"]
 TINY_TEXT = ["--context", "16", "--width", "16", "--depth", "1", "--heads", "2", "--judged", "200"]
 TINY_TEXT += ["--strings", "3", "--rows", "32"]
 SIZES = {"width": 16, "heads": 2, "dropout": 0.0, "strings": 3, "rows": 32, "string_dropout": 0.2}
-
-
-@pytest.fixture(scope="module")
-def example() -> Iterator[Callable[[str], ModuleType]]:
-    """Loads a program of the examples by name, as a script beside the others sees it."""
-    sys.path.insert(0, str(EXAMPLES))
-    threads = torch.get_num_threads()
-    yield importlib.import_module
-    sys.path.remove(str(EXAMPLES))
-    torch.set_num_threads(threads)
-    otattn.set_num_threads(0)
 
 
 def records(folder: Path, task: str, method: str = "softmax") -> list[dict[str, Any]]:
