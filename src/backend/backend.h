@@ -22,6 +22,7 @@
 #include "base/base.h"
 #include "columns/columns.h"
 #include "costs.h"
+#include "matching.h"
 #include "otattn.h"
 #include "product.h"
 #include "problem/problem.h"
@@ -149,6 +150,7 @@ typedef struct ota_host_algebra {
                        int64_t begin, int64_t end, double *row);
     /* how the search for a matching reads rows of scores: f64, f32 */
     const ota_costs *costs[2];
+    const ota_match_passes *match; /* NULL: matchings go by candidates alone */
 } ota_host_algebra;
 
 /* ---- one head in flight ------------------------------------------------------------------------ */

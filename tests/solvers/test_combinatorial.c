@@ -112,6 +112,7 @@ static ota_status assign(int64_t n, int64_t m, const double *scores, int64_t str
     ota_assignment problem = {
         .n = n, .m = m, .scores = scores, .stride = stride, .match = match, .f = f, .g = g};
     problem.costs = ota_kernels_choose(NULL)->f64->costs;
+    problem.passes = ota_kernels_choose(NULL)->f64->match;
     problem.watch.interrupted = count_question;
     ota_status status = ota_assignment_solve(&problem, work);
     free(work);
@@ -879,6 +880,7 @@ static void cancelling_is_heard(void **state) {
                                  .scores = scores,
                                  .stride = SIZE,
                                  .costs = ota_kernels_choose(NULL)->f64->costs,
+                                 .passes = ota_kernels_choose(NULL)->f64->match,
                                  .watch = watch,
                                  .match = match,
                                  .f = f,

@@ -384,7 +384,8 @@ ota_host_algebra ota_cpu_algebra(const ota_kernels *kernels) {
                               .centred_product_f64 = f64->centred_product,
                               .slope_diagonal_f32 = f32->slope_diagonal,
                               .slope_diagonal_f64 = f64->slope_diagonal,
-                              .costs = {f64->costs, f32->costs}};
+                              .costs = {f64->costs, f32->costs},
+                              .match = f64->match};
 }
 
 ota_status ota_cpu_create(const ota_layout *layout, ota_device **out, ota_error *error) {

@@ -1,17 +1,11 @@
 /* assignment.c: maximum-score matching by shortest augmenting paths [ELA-14, LIT-06].
  *
- * The shorter side plays the rows; every one of them must be matched. Problems of many columns are
- * assignment_sparse.c's; this is the search over all pairs of a small one, in the manner of Jonker and
- * Volgenant: (1) column reduction (square problems only: a long-side column that stays unmatched must
- * keep v = 0), (2) two sweeps in which an unmatched row bids for its cheapest column, lowering v by the
- * margin to its second cheapest, (3) for each row left, Dijkstra on the reduced costs to the nearest
- * unmatched column.
+ * The shorter side plays the rows; every one of them must be matched. Small problems and wide ones go over all pairs
+ * (dense.c), large ones over a few candidates of every row (assignment_sparse.c).
  *
  * At the end f_i = -max_j (S_ij + g_j) is taken from the scores themselves, so that rounding inside the
  * search can only show as slack on matched pairs, that is in the duality gap. */
 #include "assignment.h"
-
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 6, STEPS_PER_QUESTION = 256 };
 
 static size_t take_pairs(ota_arena *arena, size_t rows, size_t columns) {
     size_t pairs = 0;
@@ -24,8 +18,7 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
     state->columns = ota_int_max(n, m);
     state->padded = ota_padded(state->columns);
     const size_t rows = (size_t)state->rows, padded = (size_t)state->padded;
-    const bool sparse = ota_matching_is_sparse(state->columns);
-    const size_t open = sparse ? padded + rows : padded;
+    const size_t open = padded + rows;
     state->turned = NULL;
     if (n > m)
         state->turned = ota_arena_take(arena, take_pairs(arena, rows, padded),
@@ -40,11 +33,8 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
     state->column_of = ota_arena_take(arena, rows, sizeof(int64_t));
     state->waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     state->next_waiting = ota_arena_take(arena, rows, sizeof(int64_t));
-    if (!sparse) {
-        state->cost = ota_arena_take(arena, take_pairs(arena, rows, padded), sizeof(double));
-        state->open_price = ota_arena_take(arena, padded, sizeof(double));
-        return;
-    }
+    if (ota_match_pays(state->rows, state->columns, OTA_DENSE_WIDE))
+        ota_match_layout(&state->dense, arena, state->rows, state->columns);
     const size_t candidates = take_pairs(arena, rows, OTA_CANDIDATES);
     state->candidate_cost = ota_arena_take(arena, candidates, sizeof(double));
     state->candidate = ota_arena_take(arena, candidates, sizeof(int32_t));
@@ -61,7 +51,7 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
 }
 
 size_t ota_assignment_workspace(int64_t n, int64_t m, bool narrow) {
-    if (n < 0 || m < 0 || n > INT64_MAX - OTA_LANES || m > INT64_MAX - OTA_LANES) return SIZE_MAX;
+    if (n < 0 || m < 0 || n > INT32_MAX - OTA_LANES || m > INT32_MAX - OTA_LANES) return SIZE_MAX;
     ota_arena arena = {0};
     ota_matching state;
     state_layout(&state, &arena, n, m, narrow);
@@ -102,254 +92,29 @@ static ota_status survey(ota_matching *state) {
     return OTA_OK;
 }
 
-static void form_costs(ota_matching *state) {
+static ota_status search_densely(ota_matching *state, const ota_assignment *problem) {
+    ota_match *dense = &state->dense;
     for (int64_t i = 0; i < state->rows; i++) {
-        double *cost = state->cost + i * state->padded;
+        double *cost = dense->cost + i * dense->padded;
         const ota_score_row row = ota_matching_row(state, i);
         state->read->form(&row, cost);
-        for (int64_t j = state->columns; j < state->padded; j++) cost[j] = INFINITY;
+        for (int64_t j = state->columns; j < dense->padded; j++) cost[j] = INFINITY;
     }
+    const ota_status status = ota_match_solve(dense, problem->passes, &problem->watch);
+    for (int64_t i = 0; i < state->rows; i++) state->column_of[i] = dense->column_of[i];
+    for (int64_t j = 0; j < state->columns; j++) {
+        state->row_of[j] = dense->row_of[j];
+        state->price[j] = dense->price[j];
+    }
+    return status;
 }
 
-typedef struct two_lowest {
-    double first, second;
-    int64_t where, second_where; /* -1 when there is no finite one */
-} two_lowest;
-
-static int64_t locate(const double *cost, const double *price, int64_t count, double value,
-                      int64_t skip) {
-    for (int64_t j = 0; j < count; j++) {
-        if (cost[j] - price[j] == value && j != skip) return j;
-    }
-    return -1;
-}
-
-static two_lowest find_two(const double *restrict cost, const double *restrict price, int64_t count,
-                           int64_t padded) {
-    double first[OTA_LANES];
-    double second[OTA_LANES];
-    for (int l = 0; l < OTA_LANES; l++) first[l] = second[l] = INFINITY;
-    for (int64_t j = 0; j < padded; j += OTA_LANES) {
-        for (int l = 0; l < OTA_LANES; l++) {
-            double reduced = cost[j + l] - price[j + l];
-            double larger = reduced < first[l] ? first[l] : reduced;
-            first[l] = reduced < first[l] ? reduced : first[l];
-            second[l] = larger < second[l] ? larger : second[l];
-        }
-    }
-    two_lowest found = {INFINITY, INFINITY, -1, -1};
-    for (int l = 0; l < OTA_LANES; l++) {
-        double larger = first[l] < found.first ? found.first : first[l];
-        found.first = first[l] < found.first ? first[l] : found.first;
-        found.second = larger < found.second ? larger : found.second;
-        found.second = second[l] < found.second ? second[l] : found.second;
-    }
-    if (found.first < INFINITY) found.where = locate(cost, price, count, found.first, -1);
-    if (found.second < INFINITY)
-        found.second_where = locate(cost, price, count, found.second, found.where);
-    return found;
-}
-
-/* Square only: v_j = min_i c_ij, each column's row takes it if still unmatched; a row that is nobody
- * else's then gives up its margin, which makes its column cheaper for later bids. */
-static ota_status reduce_columns(ota_matching *state) {
-    int64_t size = state->rows;
-    for (int64_t j = 0; j < state->padded; j++) {
-        state->distance[j] = INFINITY;
-        state->before[j] = 0;
-    }
-    for (int64_t i = 0; i < size; i++) {
-        const double *restrict cost = state->cost + i * state->padded;
-        double *restrict lowest = state->distance;
-        int64_t *restrict who = state->before;
-        for (int64_t j = 0; j < state->padded; j++) {
-            bool better = cost[j] < lowest[j];
-            who[j] = better ? i : who[j];
-            lowest[j] = better ? cost[j] : lowest[j];
-        }
-    }
-    int64_t *wins = state->waiting;
-    for (int64_t i = 0; i < size; i++) wins[i] = 0;
-    for (int64_t j = size - 1; j >= 0; j--) {
-        if (state->distance[j] == INFINITY) return OTA_INFEASIBLE;
-        state->price[j] = state->distance[j];
-        int64_t i = state->before[j];
-        if (wins[i]++ > 0) continue;
-        state->column_of[i] = j;
-        state->row_of[j] = i;
-    }
-    for (int64_t i = 0; i < size; i++) {
-        if (wins[i] != 1) continue;
-        int64_t own = state->column_of[i];
-        double kept = state->price[own];
-        state->price[own] = -INFINITY;
-        double margin =
-            ota_lowest_reduced(state->cost + i * state->padded, state->price, state->padded);
-        state->price[own] = kept;
-        if (margin < INFINITY && margin > 0.0) state->price[own] = kept - margin;
-    }
-    return OTA_OK;
-}
-
-/* One sweep of bids; returns how many rows still wait, in next_waiting. Prices only fall, but with costs
- * of very different size by very little at a time, hence the limit: what is left is for the paths. */
-static int64_t bid(ota_matching *state, int64_t count) {
-    int64_t left = 0;
-    int64_t limit = count * BIDS_PER_ROW;
-    int64_t *waiting = state->waiting;
-    for (int64_t k = 0; k < count;) {
-        int64_t i = waiting[k++];
-        if (limit-- <= 0) {
-            state->next_waiting[left++] = i;
-            continue;
-        }
-        two_lowest found =
-            find_two(state->cost + i * state->padded, state->price, state->columns, state->padded);
-        int64_t j = found.where;
-        int64_t loser = state->row_of[j];
-        bool falls = false;
-        if (found.second_where < 0) {
-            if (loser >= 0) {
-                state->next_waiting[left++] = i;
-                continue;
-            }
-        } else {
-            double price = state->price[j] - (found.second - found.first);
-            falls = price < state->price[j];
-            if (falls) {
-                state->price[j] = price;
-            } else if (loser >= 0) {
-                j = found.second_where;
-                loser = state->row_of[j];
-            }
-        }
-        state->column_of[i] = j;
-        state->row_of[j] = i;
-        if (loser < 0) continue;
-        state->column_of[loser] = -1;
-        if (falls) {
-            waiting[--k] = loser;
-        } else {
-            state->next_waiting[left++] = loser;
-        }
-    }
-    return left;
-}
-
-/* Lowers the distances of open columns through row i, whose own u makes `offset`; their new minimum. */
-static double relax(ota_matching *state, int64_t i, double offset) {
-    const double *restrict cost = state->cost + i * state->padded;
-    const double *restrict price = state->open_price;
-    double *restrict distance = state->distance;
-    int64_t *restrict before = state->before;
-    double lane[OTA_LANES];
-    for (int l = 0; l < OTA_LANES; l++) lane[l] = INFINITY;
-    for (int64_t j = 0; j < state->padded; j += OTA_LANES) {
-        for (int l = 0; l < OTA_LANES; l++) {
-            double through = cost[j + l] - price[j + l] - offset;
-            double now = distance[j + l];
-            before[j + l] = through < now ? i : before[j + l];
-            now = through < now ? through : now;
-            distance[j + l] = now;
-            lane[l] = now < lane[l] ? now : lane[l];
-        }
-    }
-    return ota_lanes_lowest(lane);
-}
-
-/* Moves all columns at distance `nearest` to `reached`; an unmatched one among them, or -1. */
-static int64_t collect(ota_matching *state, double nearest, int64_t *count) {
-    const double *distance = state->distance;
-    int64_t old = *count;
-    for (int64_t j = 0; j < state->padded; j += OTA_LANES) {
-        int any = 0;
-        for (int l = 0; l < OTA_LANES; l++) any |= distance[j + l] == nearest;
-        if (!any) continue;
-        for (int64_t k = j; k < j + OTA_LANES; k++) {
-            if (distance[k] != nearest) continue;
-            if (state->row_of[k] < 0) {
-                *count = old;
-                return k;
-            }
-            state->reached[(*count)++] = k;
-        }
-    }
-    for (int64_t k = old; k < *count; k++) {
-        int64_t j = state->reached[k];
-        state->final_distance[j] = nearest;
-        state->distance[j] = INFINITY;
-        state->open_price[j] = -INFINITY;
-    }
-    return -1;
-}
-
-static ota_status augment(ota_matching *state, int64_t start, const ota_watch *watch) {
-    for (int64_t j = 0; j < state->padded; j++) {
-        state->distance[j] = INFINITY;
-        state->open_price[j] = state->price[j];
-        state->before[j] = start;
-    }
-    double nearest = relax(state, start, 0.0);
-    int64_t count = 0;
-    int64_t scanned = 0;
-    int64_t end;
-    for (;;) {
-        if (nearest == INFINITY) return OTA_INFEASIBLE;
-        end = collect(state, nearest, &count);
-        if (end >= 0) break;
-        double lowest = INFINITY;
-        for (; scanned < count; scanned++) {
-            int64_t j = state->reached[scanned];
-            int64_t i = state->row_of[j];
-            double own = state->cost[i * state->padded + j] - state->price[j];
-            lowest = relax(state, i, own - nearest);
-            if (scanned % STEPS_PER_QUESTION == 0) {
-                ota_status status = ota_watch_ask(watch);
-                if (status != OTA_OK) return status;
-            }
-        }
-        nearest = lowest;
-    }
-    for (int64_t k = 0; k < count; k++) {
-        int64_t j = state->reached[k];
-        double change = state->final_distance[j] - nearest;
-        if (change < 0.0) state->price[j] += change;
-    }
-    for (int64_t j = end;;) {
-        int64_t i = state->before[j];
-        int64_t given_up = state->column_of[i];
-        state->row_of[j] = i;
-        state->column_of[i] = j;
-        if (i == start) return OTA_OK;
-        j = given_up;
-    }
-}
-
-static ota_status search_densely(ota_matching *state, const ota_watch *watch) {
-    form_costs(state);
-    if (state->rows == state->columns) {
-        const ota_status status = reduce_columns(state);
-        if (status != OTA_OK) return status;
-    }
-    int64_t left = 0;
-    for (int64_t i = 0; i < state->rows; i++) {
-        if (state->column_of[i] < 0) state->next_waiting[left++] = i;
-    }
-    for (int sweep = 0; sweep < BIDDING_SWEEPS && left > 0; sweep++) {
-        int64_t *swap = state->waiting;
-        state->waiting = state->next_waiting;
-        state->next_waiting = swap;
-        left = bid(state, left);
-    }
-    for (int64_t k = 0; k < left; k++) {
-        const ota_status status = augment(state, state->next_waiting[k], watch);
-        if (status != OTA_OK) return status;
-    }
-    return OTA_OK;
+static bool is_dense(const ota_matching *state, const ota_assignment *problem) {
+    return problem->passes != NULL && ota_match_pays(state->rows, state->columns, OTA_DENSE_WIDE);
 }
 
 static void write_potentials(const ota_matching *state, const ota_assignment *problem) {
-    const bool turned = state->turned != NULL, sparse = ota_matching_is_sparse(state->columns);
+    const bool turned = state->turned != NULL, sparse = !is_dense(state, problem);
     double *f = turned ? problem->g : problem->f, *g = turned ? problem->f : problem->g;
     for (int64_t j = 0; j < state->columns; j++) g[j] = state->price[j] / state->factor;
     for (int64_t i = 0; i < state->rows; i++) {
@@ -385,8 +150,8 @@ ota_status ota_assignment_solve(const ota_assignment *problem, void *workspace) 
         state.row_of[j] = -1;
     }
     for (int64_t i = 0; i < state.rows; i++) state.column_of[i] = -1;
-    status = ota_matching_is_sparse(state.columns) ? ota_assignment_sparse(&state, &problem->watch)
-                                                   : search_densely(&state, &problem->watch);
+    status = is_dense(&state, problem) ? search_densely(&state, problem)
+                                       : ota_assignment_sparse(&state, &problem->watch);
     if (status == OTA_OK) write_potentials(&state, problem);
     return status;
 }

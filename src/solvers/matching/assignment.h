@@ -1,5 +1,5 @@
-/* assignment.h: what the two searches for a matching share (assignment.c: over all pairs, for few columns;
- * assignment_sparse.c: over a few candidates of every row).
+/* assignment.h: the state of a search for a matching (assignment.c), most of it for the one over a few candidates of every
+ * row (assignment_sparse.c).
  *
  *     costs   c_ij = top_i - S_ij >= 0, top_i = max_j S_ij       [rows][columns], the shorter side is rows
  *     duals   c_ij - u_i - v_j >= 0, with equality on matched pairs;  rows < columns: v_j = 0 where unmatched
@@ -12,9 +12,10 @@
 #include "base/base.h"
 #include "backend/costs.h"
 #include "combinatorial.h"
+#include "dense.h"
 
-/* Candidates kept of one row at most, and columns from which the sparse search pays. */
-enum { OTA_CANDIDATES = 192, OTA_SPARSE_FROM = 128 };
+/* Candidates kept of one row at most, and pairs of a wide problem that go over a dense matrix: 8 MB. */
+enum { OTA_CANDIDATES = 192, OTA_DENSE_WIDE = 1 << 20 };
 
 typedef struct ota_matching {
     int64_t rows, columns, padded;
@@ -33,9 +34,7 @@ typedef struct ota_matching {
     int64_t *row_of;        /* [columns] matched row or -1 */
     int64_t *column_of;     /* [rows] matched column or -1 */
     int64_t *waiting, *next_waiting; /* [rows] */
-    /* the search over all pairs */
-    double *cost;       /* [rows][padded], +inf = forbidden or padding */
-    double *open_price; /* [padded] v, or -inf once the column is reached for good */
+    ota_match dense;                 /* the search over all pairs, where that pays */
     /* the search on candidates; `distance` and what the heap holds go on with rows whose list may grow */
     double *candidate_cost;   /* [rows][OTA_CANDIDATES] */
     int32_t *candidate;       /* the same shape: columns */
@@ -56,10 +55,6 @@ static inline ota_score_row ota_matching_row(const ota_matching *state, int64_t 
                            .count = state->columns,
                            .top = state->top[i],
                            .factor = state->factor};
-}
-
-static inline bool ota_matching_is_sparse(int64_t columns) {
-    return columns >= OTA_SPARSE_FROM && columns <= INT32_MAX;
 }
 
 /* Matches every row; prices are 0 and nothing is matched at first. OTA_OK, OTA_INFEASIBLE or what the watch

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "backend/matching.h"
 #include "base/integers.h"
 #include "otattn.h"
 #include "problem/feasible.h"
@@ -32,7 +33,8 @@ typedef struct ota_assignment {
     const void *scores; /* [n][stride], f64 or, where `narrow`, f32 */
     int64_t stride;     /* >= m */
     bool narrow;
-    const ota_costs *costs; /* how rows of `scores` are read */
+    const ota_costs *costs;         /* how rows of `scores` are read */
+    const ota_match_passes *passes; /* over dense matrices of costs; NULL: by candidates always */
     ota_watch watch;
     int64_t *match; /* out [n]: the row's column, -1 = unassigned (only when n > m) */
     double *f, *g;  /* out [n], [m] */

@@ -120,6 +120,7 @@ static ota_status solve_assignment(ota_head *head) {
                               .stride = head->stride,
                               .narrow = head->narrow,
                               .costs = head->algebra->costs[head->narrow],
+                              .passes = head->algebra->match,
                               .watch = {ota_interrupted, head->settings},
                               .match = match,
                               .f = head->f,

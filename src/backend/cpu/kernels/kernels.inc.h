@@ -11,7 +11,7 @@
  * This part holds what the others stand on: 2^t and the reading of scores. power.inc.h has x^p, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
- * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane. Fused products are written out
+ * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings. Fused products are written out
  * (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
@@ -181,6 +181,9 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "adjoint.inc.h"
 #include "lanes.inc.h"
 #include "costs.inc.h"
+#ifdef OTA_REAL_F64
+#include "match.inc.h"
+#endif
 
 const kernel_table OTA_TABLE = {
     .attend = attend,
@@ -223,6 +226,9 @@ const kernel_table OTA_TABLE = {
     .lanes_in = lanes_in,
     .lanes_out = lanes_out,
     .costs = &costs,
+#ifdef OTA_REAL_F64
+    .match = &match_passes,
+#endif
 };
 #endif
 

@@ -96,6 +96,7 @@ static inline vmask mask_and(vmask a, vmask b) { return OP(and)(a, b); }
 static inline int64_t mask_count(vmask mask) {
     return __builtin_popcount((unsigned)OP(movemask)(mask));
 }
+static inline unsigned mask_bits(vmask mask) { return (unsigned)OP(movemask)(mask); }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(blendv)(no, yes, mask); }
 /* The set bits of four, lowest first. */
 static const int32_t SET_BITS[16][4] __attribute__((aligned(16))) = {
@@ -145,6 +146,10 @@ static inline real vec_reduce_max(vec x) {
     __m128d two = _mm_max_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
     return _mm_cvtsd_f64(_mm_max_sd(two, _mm_unpackhi_pd(two, two)));
 }
+static inline real vec_reduce_min(vec x) {
+    __m128d two = _mm_min_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+    return _mm_cvtsd_f64(_mm_min_sd(two, _mm_unpackhi_pd(two, two)));
+}
 #else
 static inline real vec_reduce_add(vec x) {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -155,6 +160,11 @@ static inline real vec_reduce_max(vec x) {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+static inline real vec_reduce_min(vec x) {
+    __m128 four = _mm_min_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    __m128 two = _mm_min_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_min_ss(two, _mm_movehdup_ps(two)));
 }
 #endif
 static inline vec vec_round(vec x) {

@@ -56,6 +56,7 @@ static inline vmask mask_equal(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_EQ
 static inline vmask mask_above(vec a, vec b) { return COMPARE(cmp)(a, b, _CMP_GT_OQ); }
 static inline vmask mask_and(vmask a, vmask b) { return (vmask)(a & b); }
 static inline int64_t mask_count(vmask mask) { return __builtin_popcount(mask); }
+static inline unsigned mask_bits(vmask mask) { return mask; }
 static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(mask_blend)(mask, no, yes); }
 /* The compressing store to memory is slow on some processors; through a register it is not. */
 static inline void vec_keep(real *to, vmask mask, vec x) {
@@ -74,6 +75,7 @@ static inline void mask_places(int32_t *to, vmask mask, int32_t first) {
 }
 static inline real vec_reduce_add(vec x) { return OP(reduce_add)(x); }
 static inline real vec_reduce_max(vec x) { return OP(reduce_max)(x); }
+static inline real vec_reduce_min(vec x) { return OP(reduce_min)(x); }
 static inline vec vec_round(vec x) {
     return OP(roundscale)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

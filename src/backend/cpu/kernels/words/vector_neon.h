@@ -67,6 +67,11 @@ static inline vec vec_select(vmask mask, vec yes, vec no) { return OP(vbsl)(mask
 static inline vmask mask_equal(vec a, vec b) { return OP(vceq)(a, b); }
 static inline vmask mask_above(vec a, vec b) { return OP(vcgt)(a, b); }
 static inline vmask mask_and(vmask a, vmask b) { return MASK(vand)(a, b); }
+static inline unsigned mask_bits(vmask mask) {
+    unsigned bits = 0;
+    for (int lane = 0; lane < LANES; lane++) bits |= ((unsigned)mask[lane] & 1u) << lane;
+    return bits;
+}
 /* The instructions for maxima answer NaN for NaN on either side; the words promise b. */
 static inline vec vec_max(vec a, vec b) { return vec_select(mask_above(a, b), a, b); }
 static inline vec vec_min(vec a, vec b) { return vec_select(mask_above(b, a), a, b); }
@@ -74,6 +79,11 @@ static inline real vec_reduce_max(vec x) {
     real top = x[0];
     for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
     return top;
+}
+static inline real vec_reduce_min(vec x) {
+    real least = x[0];
+    for (int lane = 1; lane < LANES; lane++) least = x[lane] < least ? x[lane] : least;
+    return least;
 }
 static inline vec vec_round(vec x) { return OP(vrndn)(x); }
 /* x with its subnormal lanes lifted by all digits of the fraction, which `lift` counts. */

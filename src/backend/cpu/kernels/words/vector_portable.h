@@ -13,10 +13,11 @@
  *     vec_max, vec_min               a > b ? a : b and a < b ? a : b: b when either is NaN
  *     mask_range(low, high)          lanes low <= lane < high
  *     mask_nan, mask_equal, mask_above, mask_and, mask_count
+ *     mask_bits(mask)               lane l as bit l
  *     vec_select(mask, yes, no)
  *     vec_keep(to, mask, x)          the lanes of the mask, moved together; writes LANES elements
  *     mask_places(to, mask, first)   first + lane of each lane of the mask; writes LANES int32
- *     vec_reduce_add, vec_reduce_max one fixed order per level
+ *     vec_reduce_add, vec_reduce_max, vec_reduce_min one fixed order per level
  *     vec_round                      nearest integer, ties to even, for |x| below half the fraction
  *     vec_scale(x, n)                x 2^n for integers |n| <= 200 (f32) or 1200 (f64), x within
  *                                    [1/2, 2], rounded once; overflow gives inf, underflow subnormals
@@ -119,6 +120,11 @@ static inline int64_t mask_count(vmask mask) {
     for (int lane = 0; lane < LANES; lane++) count -= mask[lane];
     return count;
 }
+static inline unsigned mask_bits(vmask mask) {
+    unsigned bits = 0;
+    for (int lane = 0; lane < LANES; lane++) bits |= ((unsigned)mask[lane] & 1u) << lane;
+    return bits;
+}
 static inline void vec_keep(real *to, vmask mask, vec x) {
     real lane[LANES];
     vec_store(lane, x);
@@ -146,6 +152,11 @@ static inline real vec_reduce_max(vec x) {
     real top = x[0];
     for (int lane = 1; lane < LANES; lane++) top = x[lane] > top ? x[lane] : top;
     return top;
+}
+static inline real vec_reduce_min(vec x) {
+    real least = x[0];
+    for (int lane = 1; lane < LANES; lane++) least = x[lane] < least ? x[lane] : least;
+    return least;
 }
 static inline vec vec_round(vec x) { return x + vec_set(MAGIC) - vec_set(MAGIC); }
 /* The integer n lands in the low bits of the fraction; the shift makes it an exponent. */

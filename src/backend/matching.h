@@ -1,0 +1,39 @@
+/* matching.h: passes of the search for a least-cost matching of rows to columns, rows <= columns, over a dense matrix.
+ *
+ *     cost c_ij, +inf = forbidden, |c_ij| < 2^900 elsewhere      reduced cost c_ij - v_j
+ *
+ * Every row is matched in the end with the column that is cheapest at the prices v; v_j = 0 where a column stays
+ * unmatched and rows < columns. All that is looked for are minima, and the first of equals is taken, so every level
+ * of instructions takes the same steps. */
+#ifndef OTA_BACKEND_MATCHING_H
+#define OTA_BACKEND_MATCHING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { OTA_MATCH_LANES = 8 };
+
+typedef struct ota_match {
+    int64_t rows, columns, padded; /* columns rounded up to OTA_MATCH_LANES */
+    double *cost;                  /* [rows][padded], +inf in the padding */
+    double *price;                 /* [padded] v, 0 at first */
+    double *distance;              /* [padded] scratch */
+    double *kept, *final, *offset; /* [rows] scratch */
+    int32_t *row_of;               /* [padded] matched row, -1 at first */
+    int32_t *column_of;            /* [rows] matched column, -1 at first */
+    int32_t *waiting, *next;       /* [rows] unmatched rows */
+    int32_t *reached;              /* [rows] scratch */
+} ota_match;
+
+typedef struct ota_match_passes {
+    /* Square matrices, nothing matched: v_j = min_i c_ij, and a column goes to its cheapest row where that is still free.
+       How many rows wait, in `next`; -1: a column has no allowed pair. */
+    int64_t (*reduce)(ota_match *match);
+    /* The `count` rows of `waiting` bid: each takes its cheapest column, whose price falls by the margin to its second
+       cheapest, and the row that had it bids on. `bids` at most, then rows only wait. How many still do, in `next`. */
+    int64_t (*bid)(ota_match *match, int64_t count, int64_t bids);
+    /* The shortest path from unmatched row `start` to an unmatched column; false: there is none. */
+    bool (*augment)(ota_match *match, int32_t start);
+} ota_match_passes;
+
+#endif

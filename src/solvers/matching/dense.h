@@ -1,0 +1,31 @@
+/* dense.h: a matching over all pairs of a dense matrix of costs (backend/matching.h), for the solver of hard plans and
+ * for calls that have many small matrices. */
+#ifndef OTA_DENSE_H
+#define OTA_DENSE_H
+
+#include "backend/matching.h"
+#include "base/base.h"
+#include "problem/feasible.h"
+
+/* Pairs of a problem up to which the dense matrix is the faster way: 1.5 MB. */
+enum { OTA_DENSE_PAIRS = 3 << 16 };
+
+/* Is a dense matrix faster than a few candidates a row? Of few rows and many columns nearly every row gets its first choice,
+ * and one pass over the matrix is all there is: `wide` pairs of such a problem at most. */
+static inline bool ota_match_pays(int64_t rows, int64_t columns, int64_t wide) {
+    if (rows <= 0 || columns > INT32_MAX - OTA_MATCH_LANES) return false;
+    const int64_t pairs = columns <= wide / rows ? rows * columns : INT64_MAX;
+    return pairs <= (2 * rows <= columns ? wide : OTA_DENSE_PAIRS);
+}
+
+/* Takes the arrays of a search from an arena; rows <= columns < 2^31. */
+void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns);
+
+/* The same search again, for fewer rows or columns, in the memory of a larger one. */
+void ota_match_resize(ota_match *match, int64_t rows, int64_t columns);
+
+/* Matches every row by `cost`, which stays. OTA_OK, OTA_INFEASIBLE or what the watch said. */
+ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,
+                           const ota_watch *watch);
+
+#endif
