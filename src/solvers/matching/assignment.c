@@ -34,7 +34,8 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
     state->waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     state->next_waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     if (ota_match_pays(state->rows, state->columns, OTA_DENSE_WIDE))
-        ota_match_layout(&state->dense, arena, state->rows, state->columns);
+        ota_match_layout(&state->dense, arena, state->rows, state->columns,
+                         state->rows * ota_int_round_up(state->columns, OTA_MATCH_LANES));
     const size_t candidates = take_pairs(arena, rows, OTA_CANDIDATES);
     state->candidate_cost = ota_arena_take(arena, candidates, sizeof(double));
     state->candidate = ota_arena_take(arena, candidates, sizeof(int32_t));

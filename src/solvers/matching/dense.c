@@ -6,11 +6,10 @@
 
 enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 4 };
 
-void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns) {
+void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
+                      int64_t pairs) {
     const int64_t padded = ota_int_round_up(columns, OTA_MATCH_LANES);
-    size_t pairs = 0;
-    if (!ota_size_mul((size_t)rows, (size_t)padded, &pairs)) arena->overflowed = true;
-    match->cost = ota_arena_take(arena, pairs, sizeof(double));
+    match->cost = ota_arena_take(arena, (size_t)pairs, sizeof(double));
     match->price = ota_arena_take(arena, (size_t)padded, sizeof(double));
     match->distance = ota_arena_take(arena, (size_t)padded, sizeof(double));
     match->row_of = ota_arena_take(arena, (size_t)padded, sizeof(int32_t));

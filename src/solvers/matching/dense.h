@@ -18,10 +18,11 @@ static inline bool ota_match_pays(int64_t rows, int64_t columns, int64_t wide) {
     return pairs <= (2 * rows <= columns ? wide : OTA_DENSE_PAIRS);
 }
 
-/* Takes the arrays of a search from an arena; rows <= columns < 2^31. */
-void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns);
+/* Takes the arrays of a search from an arena: rows <= columns < 2^31, and at most `pairs` of rows and padded columns. */
+void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
+                      int64_t pairs);
 
-/* The same search again, for fewer rows or columns, in the memory of a larger one. */
+/* A smaller problem in the same memory. */
 void ota_match_resize(ota_match *match, int64_t rows, int64_t columns);
 
 /* Matches every row by `cost`, which stays. OTA_OK, OTA_INFEASIBLE or what the watch said. */

@@ -1,0 +1,90 @@
+/* otattn_assignment.h: assignment problems, one or thousands of them in a call.
+ *
+ *     minimise  sum_ij P_ij c_ij   over  P in {0, 1},  rows and columns at most once,  min(rows, columns) pairs
+ *
+ * which is attention's "assignment" method (hard rows, exact or capped columns [ELA-14, LIT-06]) on matrices of any size and
+ * layout, without a plan. A problem of up to some 200,000 pairs, or a wide one of up to 4 million, is solved over all pairs
+ * by shortest augmenting paths after column reduction and bidding (Jonker and Volgenant); a larger one over a few
+ * candidates of every row, exactly all the same. Sums are in f64 whatever the type of the costs. The answer is the same for
+ * any number of threads and any level of instructions; which of several optima it is, is the order of operations'.
+ *
+ *     ota_assigner *assigner;
+ *     ota_error error;
+ *     double costs[3 * 3] = {4, 1, 3,  2, 0, 5,  3, 2, 2};
+ *     int64_t column_of[3];                                                    becomes 1, 0, 2
+ *     ota_assignments batch = {.size = sizeof batch, .count = 1, .rows = 3, .columns = 3, .costs = costs, .type = OTA_F64,
+ *                              .row_stride = 3, .column_stride = 1, .column_of = column_of};
+ *     if (ota_assigner_create(&assigner, NULL, &error) < 0 || ota_assign(assigner, &batch, &error) < 0) puts(error.message);
+ *     ota_assigner_free(assigner);
+ */
+#ifndef OTATTN_ASSIGNMENT_H
+#define OTATTN_ASSIGNMENT_H
+
+#include "otattn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Threads and working memory, which grows with the largest problem seen and is used again: calls on problems no larger than
+ * earlier ones allocate nothing. One call at a time. */
+typedef struct ota_assigner ota_assigner;
+
+/* Of `options` are read threads, executor and cpu; NULL: all defaults. *assigner is NULL on failure. */
+OTA_API ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *options,
+                                       ota_error *error);
+/* NULL is fine. */
+OTA_API void ota_assigner_free(ota_assigner *assigner);
+/* Bytes that it holds now. */
+OTA_API size_t ota_assigner_bytes(const ota_assigner *assigner);
+
+/* A batch. Problem p has rows x columns costs: `rows`, `columns` for all, or, where given, rows_of[p], columns_of[p]. Its
+ * element (i, j) lies at
+ *
+ *     costs + p problem_stride + i row_stride + j column_stride               of equal problems
+ *     costs + offsets[p] + i columns_of[p] + j                                of a ragged batch
+ *
+ * +inf forbids a pair (-inf where `maximize`); NaN and the other infinity are refused. Outputs lie one problem behind the
+ * other; NULL: not wanted. All arrays are the caller's, for the call. */
+typedef struct ota_assignments {
+    size_t size; /* sizeof(ota_assignments) */
+    int64_t count;
+    int64_t rows, columns;
+    const void *costs;
+    ota_type type;                                     /* OTA_F64 or OTA_F32, naturally aligned */
+    int64_t problem_stride, row_stride, column_stride; /* elements, any sign */
+    /* [count] each; all three or none */
+    const int64_t *rows_of, *columns_of, *offsets;
+    int maximize; /* not 0: the dearest pairs */
+    /* > 0 stands for a limit at `cost_limit`: pairs that cost as much or more stay apart, and every pair that is left
+       out costs the limit. Not with `maximize`. */
+    int limited;
+    double cost_limit;
+    const int *cancel;   /* as in ota_options */
+    int64_t deadline_ns; /* as in ota_options */
+
+    int64_t *column_of; /* out [rows] of each problem: the row's column, -1 where it has none */
+    int64_t *row_of;    /* out [columns]: the column's row or -1 */
+    /* out [min(rows, columns)]: the pairs by rising row; with a limit -1 behind the last pair */
+    int64_t *pair_row, *pair_column;
+    int64_t *pairs; /* out [count]: how many pairs */
+    double *value;  /* out [count]: the sum of their costs */
+    /* out [rows], [columns]: prices u, v with u_i + v_j <= c_ij (>= where `maximize`), equality on pairs, and v_j
+       <= 0 (>= 0), 0 for unmatched ones, of the longer side */
+    double *row_potential, *column_potential;
+    /* out [count]: a lower (upper) bound on the value, formed by code of its own from costs and prices; with a limit on
+       value + cost_limit (min(rows, columns) - pairs). Needs both potentials. */
+    double *bound;
+    ota_status *status; /* out [count]: OTA_OK, OTA_INFEASIBLE, OTA_NONFINITE */
+} ota_assignments;
+
+/* Solves all problems. OTA_OK; OTA_INFEASIBLE where a problem has no min(rows, columns) allowed pairs that fit together and
+ * OTA_NONFINITE where one holds NaN or the wrong infinity, both with the number of the first such problem in `error`: its
+ * outputs are -1 and NaN, the others' are right. EINVAL, ENOMEM, EOVERFLOW, CANCELLED, TIMEOUT. */
+OTA_API ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch,
+                              ota_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,584 @@
+/* Assignment problems, many in a call (otattn_assignment.h): small ones over dense matrices in a worker's memory, large ones
+ * by the search of the operator. Whatever the way, a worker solves a whole problem, so threads change no bit. */
+#include "assignment.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/batch_kernels.h"
+#include "problem/check.h"
+#include "solvers/matching/combinatorial.h"
+#include "solvers/matching/dense.h"
+
+enum {
+    WIDE_PAIRS = 1 << 22, /* of a wide problem that goes over a dense matrix: 32 MB */
+    CHUNKS_A_THREAD = 8,
+    CHUNK_MOST = 64,
+    TURN_BLOCK = 8
+};
+
+/* What the largest problems of a batch need. */
+typedef struct needs {
+    int64_t rows, columns, pairs; /* of dense searches: shorter side, longer side, padded pairs */
+    size_t search, copy;          /* bytes for the operator's search and for costs in its order */
+    int64_t sides;                /* longer side of what it searches */
+} needs;
+
+typedef struct worker {
+    ota_arena arena;
+    ota_match match;
+    void *search, *copy;
+    int64_t *match_of;
+    double *f, *g; /* [sides] each */
+    int64_t wrong; /* the first problem of its that failed, -1: none */
+    ota_status status, stopped;
+} worker;
+
+struct ota_assigner {
+    ota_pool *pool;
+    ota_batch_kernels kernels;
+    needs has;
+    worker *workers;
+    int threads;
+    int64_t *places, room; /* [3][room] where outputs of a ragged batch begin */
+};
+
+/* ---- the assigner --------------------------------------------------------------------------- */
+
+void ota_assigner_free(ota_assigner *assigner) {
+    if (assigner == NULL) return;
+    for (int k = 0; assigner->workers != NULL && k < assigner->threads; k++)
+        ota_arena_release(&assigner->workers[k].arena);
+    ota_pool_free(assigner->pool);
+    free(assigner->workers);
+    free(assigner->places);
+    free(assigner);
+}
+
+size_t ota_assigner_bytes(const ota_assigner *assigner) {
+    if (assigner == NULL) return 0;
+    size_t bytes = sizeof *assigner + (size_t)assigner->threads * sizeof(worker) +
+                   3 * (size_t)assigner->room * sizeof(int64_t);
+    for (int k = 0; k < assigner->threads; k++) bytes += assigner->workers[k].arena.size;
+    return bytes;
+}
+
+ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *options,
+                               ota_error *error) {
+    if (assigner == NULL)
+        return ota_fail(error, OTA_EINVAL, "assigner", "give a place for it", "assigner is NULL");
+    *assigner = NULL;
+    ota_options own;
+    TRY(ota_check_sized(&own, sizeof own, options, options == NULL ? 0 : options->size,
+                        "options.size", error));
+    if (own.threads < 0 || own.threads > OTA_THREADS_MAX) {
+        return ota_fail(error, OTA_EINVAL, "threads", "0 takes all processors",
+                        "threads is %d, wanted 0 to %d", own.threads, OTA_THREADS_MAX);
+    }
+    ota_assigner *made = calloc(1, sizeof *made);
+    if (made == NULL) return ota_fail(error, OTA_ENOMEM, "", "", "no memory for an assigner");
+    if (!ota_batch_kernels_choose(own.cpu, &made->kernels)) {
+        free(made);
+        return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
+                        "this machine has no level '%s'", own.cpu);
+    }
+    ota_status status = ota_pool_create(&made->pool, own.threads, own.executor);
+    if (status == OTA_OK) {
+        made->threads = ota_pool_threads(made->pool);
+        made->workers = calloc((size_t)made->threads, sizeof *made->workers);
+        if (made->workers == NULL) status = OTA_ENOMEM;
+    }
+    if (status != OTA_OK) {
+        ota_assigner_free(made);
+        return ota_fail(error, status, "threads", "ask for fewer", "the threads cannot be had");
+    }
+    *assigner = made;
+    return OTA_OK;
+}
+
+static void worker_layout(worker *w, const needs *n) {
+    w->arena.used = 0;
+    ota_match_layout(&w->match, &w->arena, n->rows, n->columns, n->pairs);
+    w->search = ota_arena_take(&w->arena, n->search, 1);
+    w->copy = ota_arena_take(&w->arena, n->copy, 1);
+    w->match_of = ota_arena_take(&w->arena, (size_t)n->sides, sizeof(int64_t));
+    w->f = ota_arena_take(&w->arena, (size_t)n->sides, sizeof(double));
+    w->g = ota_arena_take(&w->arena, (size_t)n->sides, sizeof(double));
+}
+
+static bool grows(needs *has, const needs *wants) {
+    const needs old = *has;
+    has->rows = ota_int_max(old.rows, wants->rows);
+    has->columns = ota_int_max(old.columns, wants->columns);
+    has->pairs = ota_int_max(old.pairs, wants->pairs);
+    has->sides = ota_int_max(old.sides, wants->sides);
+    has->search = old.search > wants->search ? old.search : wants->search;
+    has->copy = old.copy > wants->copy ? old.copy : wants->copy;
+    return has->rows > old.rows || has->columns > old.columns || has->pairs > old.pairs ||
+           has->sides > old.sides || has->search > old.search || has->copy > old.copy;
+}
+
+/* Memory for problems that need so much, in all workers; what was there stays enough when it cannot be had. */
+static ota_status make_room(ota_assigner *assigner, const needs *wants, ota_error *error) {
+    needs has = assigner->has;
+    if (!grows(&has, wants)) return OTA_OK;
+    assigner->has = (needs){0};
+    for (int k = 0; k < assigner->threads; k++) {
+        worker *w = &assigner->workers[k];
+        ota_arena_release(&w->arena);
+        worker_layout(w, &has);
+        const ota_status status = ota_arena_allocate(&w->arena);
+        if (status != OTA_OK) {
+            return ota_fail(error, status, "", "solve fewer or smaller problems at a time",
+                            "no memory for problems of this size");
+        }
+        worker_layout(w, &has);
+    }
+    assigner->has = has;
+    return OTA_OK;
+}
+
+/* ---- the batch ------------------------------------------------------------------------------ */
+
+typedef struct job {
+    ota_assigner *assigner;
+    const ota_assignments *batch;
+    ota_settings settings; /* for the watch */
+    double limit;
+    int64_t chunk;
+    const int64_t *row_place, *column_place, *pair_place; /* ragged, or NULL */
+} job;
+
+static int64_t rows_of(const ota_assignments *batch, int64_t p) {
+    return batch->rows_of != NULL ? batch->rows_of[p] : batch->rows;
+}
+
+static int64_t columns_of(const ota_assignments *batch, int64_t p) {
+    return batch->columns_of != NULL ? batch->columns_of[p] : batch->columns;
+}
+
+static ota_cost_view view_of(const job *work, int64_t p) {
+    const ota_assignments *batch = work->batch;
+    const bool ragged = batch->offsets != NULL;
+    const int64_t first = ragged ? batch->offsets[p] : p * batch->problem_stride;
+    return (ota_cost_view){.costs = (const char *)batch->costs +
+                                    first * (int64_t)ota_type_bytes(batch->type),
+                           .type = batch->type,
+                           .rows = rows_of(batch, p),
+                           .columns = columns_of(batch, p),
+                           .row_stride = ragged ? batch->columns_of[p] : batch->row_stride,
+                           .column_stride = ragged ? 1 : batch->column_stride,
+                           .sign = batch->maximize ? -1.0 : 1.0,
+                           .limit = work->limit};
+}
+
+/* Where problem p's outputs begin. */
+typedef struct place {
+    int64_t row, column, pair;
+} place;
+
+static place place_of(const job *work, int64_t p) {
+    const ota_assignments *batch = work->batch;
+    if (work->row_place != NULL)
+        return (place){work->row_place[p], work->column_place[p], work->pair_place[p]};
+    return (place){p * batch->rows, p * batch->columns,
+                   p * ota_int_min(batch->rows, batch->columns)};
+}
+
+static needs needs_of(int64_t rows, int64_t columns, size_t element) {
+    const int64_t n = ota_int_min(rows, columns), m = ota_int_max(rows, columns);
+    if (n == 0) return (needs){0};
+    if (ota_match_pays(n, m, WIDE_PAIRS)) {
+        return (needs){.rows = n, .columns = m, .pairs = n * ota_int_round_up(m, OTA_MATCH_LANES)};
+    }
+    return (needs){.search = ota_assignment_workspace(rows, columns, element == sizeof(float)),
+                   .copy = (size_t)rows * (size_t)columns * element,
+                   .sides = m};
+}
+
+static ota_status check_shape(const ota_assignments *batch, int64_t p, needs *all,
+                              ota_error *error) {
+    const int64_t rows = rows_of(batch, p), columns = columns_of(batch, p);
+    size_t bytes;
+    if (rows < 0 || columns < 0 || (batch->offsets != NULL && batch->offsets[p] < 0)) {
+        return ota_fail(error, OTA_EINVAL, batch->offsets == NULL ? "rows" : "rows_of",
+                        "sizes and offsets are counts",
+                        "problem %" PRId64 " has %" PRId64 " rows and %" PRId64
+                        " columns, wanted none below 0, nor its offset",
+                        p, rows, columns);
+    }
+    if (rows > INT32_MAX - OTA_MATCH_LANES || columns > INT32_MAX - OTA_MATCH_LANES ||
+        !ota_size_product((const int64_t[]){rows, columns, 8, 4}, 4, &bytes)) {
+        return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
+    }
+    /* With a limit f32 costs are copied in f64, which the limit may need. */
+    const needs own =
+        needs_of(rows, columns, batch->limited ? sizeof(double) : ota_type_bytes(batch->type));
+    if (own.search == SIZE_MAX)
+        return ota_fail(error, OTA_EOVERFLOW, "rows", "", "problem %" PRId64 " is too large", p);
+    (void)grows(all, &own);
+    return OTA_OK;
+}
+
+static ota_status check_places(const ota_assignments *batch, ota_error *error) {
+    const int given =
+        (batch->rows_of != NULL) + (batch->columns_of != NULL) + (batch->offsets != NULL);
+    if (given != 0 && given != 3) {
+        return ota_fail(error, OTA_EINVAL, "offsets", "give all three or none",
+                        "rows_of, columns_of and offsets are not all there");
+    }
+    if (batch->count < 0) {
+        return ota_fail(error, OTA_EINVAL, "count", "0 is fine", "count is %" PRId64, batch->count);
+    }
+    if (!ota_is_wide(batch->type)) return ota_wrong_type("costs", batch->type, "f64 or f32", error);
+    if (batch->limited && (batch->maximize || !(batch->cost_limit < INFINITY))) {
+        return ota_fail(error, OTA_EINVAL, "cost_limit", "give a number, and minimise",
+                        batch->maximize ? "cost_limit does not go with maximize"
+                                        : "cost_limit is %g",
+                        batch->cost_limit);
+    }
+    if (batch->bound != NULL && (batch->row_potential == NULL || batch->column_potential == NULL)) {
+        return ota_fail(error, OTA_EINVAL, "bound", "ask for both potentials, too",
+                        "bound is made of row_potential and column_potential, which are not there");
+    }
+    if (batch->costs != NULL && (uintptr_t)batch->costs % ota_type_bytes(batch->type) != 0)
+        return ota_fail(error, OTA_EALIGN, "costs", "", "costs is not aligned to its type");
+    return OTA_OK;
+}
+
+/* Checks every shape, makes room, and finds where outputs of a ragged batch begin. */
+static ota_status prepare(job *work, ota_error *error) {
+    ota_assigner *assigner = work->assigner;
+    const ota_assignments *batch = work->batch;
+    const bool ragged = batch->offsets != NULL;
+    TRY(check_places(batch, error));
+    needs all = {0};
+    bool some = false;
+    for (int64_t p = 0; p < (ragged ? batch->count : ota_int_min(batch->count, 1)); p++) {
+        TRY(check_shape(batch, p, &all, error));
+        some |= rows_of(batch, p) > 0 && columns_of(batch, p) > 0;
+    }
+    if (some && batch->costs == NULL)
+        return ota_fail(error, OTA_EINVAL, "costs", "give the matrices", "costs is NULL");
+    TRY(make_room(assigner, &all, error));
+    if (!ragged) return OTA_OK;
+    if (batch->count > assigner->room) {
+        free(assigner->places);
+        assigner->room = 0;
+        size_t bytes;
+        const bool fits =
+            ota_size_product((const int64_t[]){batch->count, 3, sizeof(int64_t)}, 3, &bytes);
+        assigner->places = fits ? malloc(bytes) : NULL;
+        if (assigner->places == NULL)
+            return ota_fail(error, OTA_ENOMEM, "count", "", "no memory for a batch of this length");
+        assigner->room = batch->count;
+    }
+    int64_t *row = assigner->places, *column = row + assigner->room,
+            *pair = column + assigner->room;
+    place next = {0, 0, 0};
+    for (int64_t p = 0; p < batch->count; p++) {
+        row[p] = next.row, column[p] = next.column, pair[p] = next.pair;
+        next.row += batch->rows_of[p], next.column += batch->columns_of[p];
+        next.pair += ota_int_min(batch->rows_of[p], batch->columns_of[p]);
+    }
+    work->row_place = row, work->column_place = column, work->pair_place = pair;
+    return OTA_OK;
+}
+
+/* ---- one problem ---------------------------------------------------------------------------- */
+
+/* The problem with the shorter side as rows. */
+static ota_cost_view turned(const ota_cost_view *view) {
+    ota_cost_view other = *view;
+    other.rows = view->columns, other.columns = view->rows;
+    other.row_stride = view->column_stride, other.column_stride = view->row_stride;
+    return other;
+}
+
+/* Writes min(factor c, limit) of the view to the matrix of the search; NaN: something is not finite or very large. */
+static double take_costs(const ota_assigner *assigner, const ota_cost_view *view, double factor,
+                         const ota_match *match) {
+    const int64_t padded = match->padded;
+    const double limit = view->limit * fabs(factor);
+    double odd = 0.0;
+    if (view->column_stride == 1) {
+        const ota_costs *costs = assigner->kernels.costs[view->type == OTA_F32];
+        const int64_t bytes = view->row_stride * (int64_t)ota_type_bytes(view->type);
+        ota_cost_row row = {
+            .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
+        for (int64_t i = 0; i < view->rows; i++) {
+            row.from = (const char *)view->costs + i * bytes;
+            odd += costs->take(&row, match->cost + i * padded);
+        }
+        return odd;
+    }
+    for (int64_t block = 0; block < view->rows; block += TURN_BLOCK) {
+        const int64_t end = ota_int_min(block + TURN_BLOCK, view->rows);
+        for (int64_t j = 0; j < view->columns; j++) {
+            for (int64_t i = block; i < end; i++) {
+                const double cost = ota_cost_of(view, i, j) * factor;
+                odd += cost * 0x1p124 * 0.0;
+                match->cost[i * padded + j] = cost < limit ? cost : limit;
+            }
+        }
+        for (int64_t i = block; i < end; i++) {
+            for (int64_t j = view->columns; j < padded; j++) match->cost[i * padded + j] = INFINITY;
+        }
+    }
+    return odd;
+}
+
+/* NaN or the infinity that nothing can cost; and the largest finite cost. */
+static bool is_wrong(const ota_cost_view *view, double *largest) {
+    bool wrong = false;
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->columns; j++) {
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            wrong |= !(cost > -INFINITY);
+            if (cost < INFINITY) *largest = fmax(*largest, fabs(cost));
+        }
+    }
+    return wrong;
+}
+
+/* Prices in f, g of the worker: u + v <= sign c, of the view's rows and columns; matches in match_of. */
+typedef struct answer {
+    const int32_t *column_of, *row_of; /* of a dense search, by the shorter side; or */
+    const int64_t *match_of;           /* of the operator's, by the rows */
+    const double *price;
+    double scale;
+} answer;
+
+static ota_status search_dense(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
+                               const ota_watch *watch, answer *found) {
+    ota_match *match = &w->match;
+    ota_match_resize(match, view->rows, view->columns);
+    found->scale = 1.0;
+    if (isnan(take_costs(assigner, view, view->sign, match))) {
+        double largest = 0.0;
+        if (is_wrong(view, &largest)) return OTA_NONFINITE;
+        found->scale = ota_safe_factor(largest);
+        if (found->scale < 1.0) (void)take_costs(assigner, view, view->sign * found->scale, match);
+    }
+    found->column_of = match->column_of;
+    found->row_of = match->row_of;
+    found->price = match->price;
+    return ota_match_solve(match, assigner->kernels.match, watch);
+}
+
+static ota_status search_large(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
+                               const ota_watch *watch, answer *found) {
+    const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
+    double largest = 0.0;
+    if (is_wrong(view, &largest)) return OTA_NONFINITE;
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->columns; j++) {
+            const double score = -fmin(view->sign * ota_cost_of(view, i, j), view->limit);
+            if (narrow)
+                ((float *)w->copy)[i * view->columns + j] = (float)score;
+            else
+                ((double *)w->copy)[i * view->columns + j] = score;
+        }
+    }
+    const ota_assignment problem = {.n = view->rows,
+                                    .m = view->columns,
+                                    .scores = w->copy,
+                                    .stride = view->columns,
+                                    .narrow = narrow,
+                                    .costs = assigner->kernels.costs[narrow],
+                                    .passes = assigner->kernels.match,
+                                    .watch = *watch,
+                                    .match = w->match_of,
+                                    .f = w->f,
+                                    .g = w->g};
+    found->match_of = w->match_of;
+    return ota_assignment_solve(&problem, w->search);
+}
+
+static void write_nothing(const job *work, int64_t p, const ota_cost_view *view) {
+    const ota_assignments *batch = work->batch;
+    const place at = place_of(work, p);
+    const int64_t pairs = ota_int_min(view->rows, view->columns);
+    for (int64_t i = 0; i < view->rows; i++) {
+        if (batch->column_of != NULL) batch->column_of[at.row + i] = -1;
+        if (batch->row_potential != NULL) batch->row_potential[at.row + i] = NAN;
+    }
+    for (int64_t j = 0; j < view->columns; j++) {
+        if (batch->row_of != NULL) batch->row_of[at.column + j] = -1;
+        if (batch->column_potential != NULL) batch->column_potential[at.column + j] = NAN;
+    }
+    for (int64_t k = 0; k < pairs; k++) {
+        if (batch->pair_row != NULL) batch->pair_row[at.pair + k] = -1;
+        if (batch->pair_column != NULL) batch->pair_column[at.pair + k] = -1;
+    }
+    if (batch->pairs != NULL) batch->pairs[p] = 0;
+    if (batch->value != NULL) batch->value[p] = NAN;
+    if (batch->bound != NULL) batch->bound[p] = NAN;
+}
+
+/* The row's column in the problem as it was given, or -1. */
+static int64_t column_of_row(const answer *found, const ota_cost_view *view, int64_t i) {
+    if (found->match_of != NULL) return found->match_of[i];
+    return view->rows > view->columns ? found->row_of[i] : found->column_of[i];
+}
+
+static void write_pairs(const job *work, int64_t p, const ota_cost_view *view,
+                        const answer *found) {
+    const ota_assignments *batch = work->batch;
+    const place at = place_of(work, p);
+    const int64_t room = ota_int_min(view->rows, view->columns);
+    int64_t pairs = 0;
+    double value = 0.0;
+    for (int64_t j = 0; batch->row_of != NULL && j < view->columns; j++)
+        batch->row_of[at.column + j] = -1;
+    for (int64_t i = 0; i < view->rows; i++) {
+        int64_t j = column_of_row(found, view, i);
+        if (j >= 0 && (batch->value != NULL || work->limit < INFINITY)) {
+            const double cost = ota_cost_of(view, i, j);
+            if (cost < work->limit)
+                value += cost;
+            else if (work->limit < INFINITY)
+                j = -1;
+        }
+        if (batch->column_of != NULL) batch->column_of[at.row + i] = j;
+        if (j < 0) continue;
+        if (batch->row_of != NULL) batch->row_of[at.column + j] = i;
+        if (batch->pair_row != NULL) batch->pair_row[at.pair + pairs] = i;
+        if (batch->pair_column != NULL) batch->pair_column[at.pair + pairs] = j;
+        pairs++;
+    }
+    if (batch->pairs != NULL) batch->pairs[p] = pairs;
+    if (batch->value != NULL) batch->value[p] = value;
+    for (; pairs < room; pairs++) {
+        if (batch->pair_row != NULL) batch->pair_row[at.pair + pairs] = -1;
+        if (batch->pair_column != NULL) batch->pair_column[at.pair + pairs] = -1;
+    }
+}
+
+static void write_prices(const job *work, int64_t p, const ota_cost_view *view, const worker *w,
+                         const answer *found) {
+    const ota_assignments *batch = work->batch;
+    if (batch->row_potential == NULL && batch->column_potential == NULL) return;
+    const place at = place_of(work, p);
+    const bool tall = view->rows > view->columns;
+    double *u = batch->row_potential == NULL ? NULL : batch->row_potential + at.row;
+    double *v = batch->column_potential == NULL ? NULL : batch->column_potential + at.column;
+    if (found->match_of != NULL) {
+        for (int64_t i = 0; u != NULL && i < view->rows; i++) u[i] = view->sign * w->f[i];
+        for (int64_t j = 0; v != NULL && j < view->columns; j++) v[j] = view->sign * w->g[j];
+    } else {
+        const ota_match *match = &w->match;
+        double *shorter = tall ? v : u, *longer = tall ? u : v;
+        const double unit = view->sign / found->scale;
+        for (int64_t j = 0; longer != NULL && j < match->columns; j++)
+            longer[j] = unit * match->price[j];
+        for (int64_t i = 0; shorter != NULL && i < match->rows; i++) {
+            const int32_t j = match->column_of[i];
+            shorter[i] = unit * (match->cost[i * match->padded + j] - match->price[j]);
+        }
+    }
+    if (batch->bound != NULL) batch->bound[p] = ota_assignment_bound(view, u, v);
+}
+
+static ota_status solve_problem(const job *work, worker *w, int64_t p) {
+    const ota_assignments *batch = work->batch;
+    const ota_cost_view view = view_of(work, p);
+    const ota_watch watch = {ota_interrupted, &work->settings};
+    const int64_t n = ota_int_min(view.rows, view.columns);
+    answer found = {.scale = 1.0};
+    ota_status status = OTA_OK;
+    if (n == 0) {
+        write_nothing(work, p, &view);
+        if (batch->value != NULL) batch->value[p] = 0.0;
+        for (int64_t i = 0; batch->row_potential != NULL && i < view.rows; i++)
+            batch->row_potential[place_of(work, p).row + i] = 0.0;
+        for (int64_t j = 0; batch->column_potential != NULL && j < view.columns; j++)
+            batch->column_potential[place_of(work, p).column + j] = 0.0;
+        if (batch->bound != NULL) batch->bound[p] = 0.0;
+    } else {
+        const ota_cost_view upright = view.rows > view.columns ? turned(&view) : view;
+        if (ota_match_pays(n, ota_int_max(view.rows, view.columns), WIDE_PAIRS))
+            status = search_dense(work->assigner, w, &upright, &watch, &found);
+        else
+            status = search_large(work->assigner, w, &view, &watch, &found);
+        if (status == OTA_OK) {
+            write_pairs(work, p, &view, &found);
+            write_prices(work, p, &view, w, &found);
+        } else {
+            write_nothing(work, p, &view);
+        }
+    }
+    if (batch->status != NULL) batch->status[p] = status;
+    return status;
+}
+
+static void solve_chunk(void *context, int64_t index, int number) {
+    const job *work = context;
+    worker *w = &work->assigner->workers[number];
+    const int64_t first = index * work->chunk;
+    const int64_t end = ota_int_min(first + work->chunk, work->batch->count);
+    for (int64_t p = first; p < end; p++) {
+        const ota_status status = w->stopped == OTA_OK ? solve_problem(work, w, p) : w->stopped;
+        if (status == OTA_OK) continue;
+        if (status != OTA_INFEASIBLE && status != OTA_NONFINITE) {
+            w->stopped = status;
+        } else if (w->wrong < 0 || p < w->wrong) {
+            w->wrong = p;
+            w->status = status;
+        }
+    }
+}
+
+static ota_status explain(const job *work, int64_t p, ota_status status, ota_error *error) {
+    const ota_cost_view view = view_of(work, p);
+    if (status == OTA_NONFINITE) {
+        return ota_fail(error, status, "costs", "forbid a pair by an infinity of the other sign",
+                        "problem %" PRId64 " holds NaN or %s", p, view.sign > 0.0 ? "-inf" : "inf");
+    }
+    return ota_fail(error, status, "costs", "allow more pairs, or give cost_limit",
+                    "problem %" PRId64 " has no %" PRId64 " allowed pairs that fit together", p,
+                    ota_int_min(view.rows, view.columns));
+}
+
+ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_error *error) {
+    if (assigner == NULL)
+        return ota_fail(error, OTA_EINVAL, "assigner", "create one first", "assigner is NULL");
+    ota_assignments own;
+    TRY(ota_check_sized(&own, sizeof own, batch, batch == NULL ? 0 : batch->size, "batch.size",
+                        error));
+    if (batch == NULL)
+        return ota_fail(error, OTA_EINVAL, "batch", "give the problems", "batch is NULL");
+    job work = {.assigner = assigner,
+                .batch = &own,
+                .settings = {.cancel = own.cancel, .deadline_ns = own.deadline_ns},
+                .limit = own.limited ? own.cost_limit : (double)INFINITY};
+    TRY(prepare(&work, error));
+    work.chunk = own.count / ((int64_t)assigner->threads * CHUNKS_A_THREAD);
+    work.chunk = ota_int_max(1, ota_int_min(work.chunk, CHUNK_MOST));
+    for (int k = 0; k < assigner->threads; k++) {
+        assigner->workers[k].wrong = -1;
+        assigner->workers[k].stopped = OTA_OK;
+    }
+    ota_parallel(assigner->pool, ota_int_ceil_div(own.count, work.chunk), solve_chunk, &work);
+    int64_t wrong = -1;
+    ota_status status = OTA_OK, stopped = OTA_OK;
+    for (int k = 0; k < assigner->threads; k++) {
+        const worker *w = &assigner->workers[k];
+        if (w->stopped != OTA_OK) stopped = w->stopped;
+        if (w->wrong < 0 || (wrong >= 0 && w->wrong > wrong)) continue;
+        wrong = w->wrong;
+        status = w->status;
+    }
+    if (stopped != OTA_OK) {
+        for (int64_t p = 0; p < own.count; p++) {
+            const ota_cost_view view = view_of(&work, p);
+            write_nothing(&work, p, &view);
+            if (own.status != NULL) own.status[p] = stopped;
+        }
+        return ota_fail(error, stopped, "", "", "%s", ota_status_text(stopped));
+    }
+    return status == OTA_OK ? OTA_OK : explain(&work, wrong, status, error);
+}

@@ -1,0 +1,28 @@
+/* assignment.h: one problem of a batch (otattn_assignment.h), as its search and the judge of its prices see it. */
+#ifndef OTA_BATCH_ASSIGNMENT_H
+#define OTA_BATCH_ASSIGNMENT_H
+
+#include <stdbool.h>
+
+#include "base/base.h"
+#include "otattn_assignment.h"
+
+typedef struct ota_cost_view {
+    const void *costs;
+    ota_type type; /* OTA_F64 or OTA_F32 */
+    int64_t rows, columns, row_stride, column_stride;
+    double sign;  /* -1 where the dearest pairs are wanted: sign c is what is minimised */
+    double limit; /* pairs cost at most that; +inf: none */
+} ota_cost_view;
+
+static inline double ota_cost_of(const ota_cost_view *view, int64_t i, int64_t j) {
+    const int64_t at = i * view->row_stride + j * view->column_stride;
+    return view->type == OTA_F64 ? ((const double *)view->costs)[at]
+                                 : (double)((const float *)view->costs)[at];
+}
+
+/* A lower (upper, where sign is -1) bound on the value of the view's optimum by prices u [rows], v [columns], whatever they
+ * are. */
+double ota_assignment_bound(const ota_cost_view *view, const double *u, const double *v);
+
+#endif

@@ -1,0 +1,380 @@
+/* Assignment in batches: optimal by enumeration where that is possible and by the bound elsewhere, whatever the layout,
+ * type, level and number of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+
+#include "backend/cpu/kernels/kernels.h"
+#include "otattn_assignment.h"
+#include "spec.h"
+
+static double unit_draw(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Everything that comes back, with room for `rows` and `columns` in all. */
+typedef struct outputs {
+    int64_t *column_of, *row_of, *pair_row, *pair_column, *pairs;
+    double *value, *bound, *u, *v;
+    ota_status *status;
+} outputs;
+
+static void *take(int64_t count, size_t size) {
+    void *found = malloc((size_t)(count > 0 ? count : 1) * size);
+    assert_non_null(found);
+    memset(found, 0x5a, (size_t)(count > 0 ? count : 1) * size);
+    return found;
+}
+
+static outputs want(ota_assignments *batch, int64_t rows, int64_t columns, int64_t pairs) {
+    outputs o = {.column_of = take(rows, 8),
+                 .row_of = take(columns, 8),
+                 .pair_row = take(pairs, 8),
+                 .pair_column = take(pairs, 8),
+                 .pairs = take(batch->count, 8),
+                 .value = take(batch->count, 8),
+                 .bound = take(batch->count, 8),
+                 .u = take(rows, 8),
+                 .v = take(columns, 8),
+                 .status = take(batch->count, sizeof(ota_status))};
+    batch->column_of = o.column_of, batch->row_of = o.row_of;
+    batch->pair_row = o.pair_row, batch->pair_column = o.pair_column, batch->pairs = o.pairs;
+    batch->value = o.value, batch->bound = o.bound;
+    batch->row_potential = o.u, batch->column_potential = o.v, batch->status = o.status;
+    return o;
+}
+
+static void drop(outputs *o) {
+    free(o->column_of), free(o->row_of), free(o->pair_row), free(o->pair_column), free(o->pairs);
+    free(o->value), free(o->bound), free(o->u), free(o->v), free(o->status);
+}
+
+static ota_assigner *assigner_of(int threads, const char *level) {
+    ota_assigner *assigner = NULL;
+    const ota_options options = {.size = sizeof options, .threads = threads, .cpu = level};
+    assert_int_equal(ota_assigner_create(&assigner, &options, NULL), OTA_OK);
+    return assigner;
+}
+
+/* The least cost over all ways to give rows i ... to columns that are not in `taken`, with `left` pairs to make; a pair may
+ * be left out at `limit`. */
+static double enumerate(const double *cost, int64_t rows, int64_t columns, int64_t i,
+                        unsigned taken, double limit) {
+    if (i == rows) return 0.0;
+    double best = limit < INFINITY ? limit + enumerate(cost, rows, columns, i + 1, taken, limit)
+                                   : (double)INFINITY;
+    for (int64_t j = 0; j < columns; j++) {
+        if (taken >> j & 1u) continue;
+        const double own = cost[i * columns + j];
+        if (!(own < INFINITY)) continue;
+        best = fmin(best, own + enumerate(cost, rows, columns, i + 1, taken | 1u << j, limit));
+    }
+    return best;
+}
+
+/* Small problems of every shape against all matchings. */
+static void small_problems_are_optimal(void **unused) {
+    (void)unused;
+    enum { MOST = 5, COUNT = 20 };
+    ota_assigner *assigner = assigner_of(1, NULL);
+    uint64_t seed = 1;
+    double most = 0.0;
+    for (int64_t rows = 1; rows <= MOST; rows++) {
+        for (int64_t columns = 1; columns <= MOST; columns++) {
+            for (int kind = 0; kind < 6; kind++) {
+                double cost[COUNT * MOST * MOST], plain[MOST * MOST];
+                const bool maximize = kind == 1 || kind == 4, limited = kind == 2 || kind == 5;
+                const double sign = maximize ? -1.0 : 1.0;
+                for (int k = 0; k < COUNT * MOST * MOST; k++) {
+                    cost[k] = kind >= 3 ? floor(4.0 * unit_draw(&seed)) : unit_draw(&seed) - 0.3;
+                    if (kind == 3 && unit_draw(&seed) < 0.3) cost[k] = INFINITY;
+                }
+                ota_assignments batch = {.size = sizeof batch,
+                                         .count = COUNT,
+                                         .rows = rows,
+                                         .columns = columns,
+                                         .costs = cost,
+                                         .type = OTA_F64,
+                                         .problem_stride = rows * columns,
+                                         .row_stride = columns,
+                                         .column_stride = 1,
+                                         .maximize = maximize,
+                                         .limited = limited,
+                                         .cost_limit = limited ? (kind == 2 ? 0.2 : 1.0) : 0.0};
+                outputs o =
+                    want(&batch, COUNT * rows, COUNT * columns, COUNT * least(rows, columns));
+                (void)ota_assign(assigner, &batch, NULL);
+                for (int p = 0; p < COUNT; p++) {
+                    const double *own = cost + p * rows * columns;
+                    const bool tall = rows > columns;
+                    const int64_t n = least(rows, columns), m = tall ? rows : columns;
+                    for (int64_t i = 0; i < n; i++) {
+                        for (int64_t j = 0; j < m; j++)
+                            plain[i * m + j] = sign * own[tall ? j * columns + i : i * columns + j];
+                    }
+                    const double limit = limited ? batch.cost_limit : (double)INFINITY;
+                    const double right = enumerate(plain, n, m, 0, 0, limit);
+                    if (right == INFINITY) {
+                        assert_int_equal(o.status[p], OTA_INFEASIBLE);
+                        assert_true(isnan(o.value[p]) && isnan(o.u[p * rows]) && o.pairs[p] == 0);
+                        continue;
+                    }
+                    assert_int_equal(o.status[p], OTA_OK);
+                    double value = sign * o.value[p];
+                    if (limited) value += limit * (double)(n - o.pairs[p]);
+                    most = fmax(most, fabs(value - right));
+                    most = fmax(most, fabs(sign * o.bound[p] - right));
+                    if (!limited) assert_int_equal(o.pairs[p], n);
+                    int64_t last = -1;
+                    for (int64_t k = 0; k < o.pairs[p]; k++) {
+                        const int64_t i = o.pair_row[p * n + k], j = o.pair_column[p * n + k];
+                        assert_true(i > last);
+                        assert_int_equal(o.column_of[p * rows + i], j);
+                        assert_int_equal(o.row_of[p * columns + j], i);
+                        last = i;
+                    }
+                }
+                drop(&o);
+            }
+        }
+    }
+    spec_check("ELA-14", most, 1e-13);
+    ota_assigner_free(assigner);
+}
+
+/* One ragged batch of all sorts of shapes, the largest beyond dense matrices. */
+enum { SHAPES = 15 };
+static const int64_t SHAPE[SHAPES][2] = {{30, 30},   {0, 4},     {20, 300},  {300, 20},  {1, 1},
+                                         {64, 64},   {65, 63},   {5, 0},     {128, 128}, {7, 7},
+                                         {600, 590}, {2, 70000}, {450, 450}, {3, 100},   {33, 35}};
+
+typedef struct ragged {
+    ota_assignments batch;
+    int64_t rows[SHAPES], columns[SHAPES], offsets[SHAPES], all_rows, all_columns, all_pairs,
+        length;
+    double *wide;
+    float *narrow;
+} ragged;
+
+static void make(ragged *r, int kind, uint64_t seed) {
+    *r = (ragged){0};
+    for (int p = 0; p < SHAPES; p++) {
+        r->rows[p] = SHAPE[p][0], r->columns[p] = SHAPE[p][1], r->offsets[p] = r->length;
+        r->length += r->rows[p] * r->columns[p];
+        r->all_rows += r->rows[p], r->all_columns += r->columns[p];
+        r->all_pairs += least(r->rows[p], r->columns[p]);
+    }
+    r->wide = take(r->length, 8), r->narrow = take(r->length, 4);
+    for (int64_t k = 0; k < r->length; k++) {
+        const double draw = unit_draw(&seed);
+        r->wide[k] = kind == 0 ? (float)draw : floor(8.0 * draw);
+        r->narrow[k] = (float)r->wide[k];
+    }
+    r->batch = (ota_assignments){.size = sizeof r->batch,
+                                 .count = SHAPES,
+                                 .costs = r->wide,
+                                 .type = OTA_F64,
+                                 .rows_of = r->rows,
+                                 .columns_of = r->columns,
+                                 .offsets = r->offsets};
+}
+
+static void bounds_are_met_whatever_runs(void **unused) {
+    (void)unused;
+    for (int kind = 0; kind < 2; kind++) {
+        ragged r;
+        make(&r, kind, 5);
+        ota_assigner *one = assigner_of(1, NULL);
+        outputs first = want(&r.batch, r.all_rows, r.all_columns, r.all_pairs);
+        assert_int_equal(ota_assign(one, &r.batch, NULL), OTA_OK);
+        double gap = 0.0;
+        for (int p = 0; p < SHAPES; p++)
+            gap = fmax(gap, fabs(first.value[p] - first.bound[p]) / fmax(1.0, first.value[p]));
+        spec_check("ELA-14 LIT-06", gap, 1e-12);
+        const ota_kernels *row;
+        for (int level = 0; (row = ota_kernels_row(level)) != NULL; level++) {
+            for (int run = 0; run < 4; run++) {
+                ota_assigner *other = assigner_of(run % 2 == 0 ? 1 : 3, row->name);
+                r.batch.costs = run < 2 ? (const void *)r.wide : r.narrow;
+                r.batch.type = run < 2 ? OTA_F64 : OTA_F32;
+                outputs again = want(&r.batch, r.all_rows, r.all_columns, r.all_pairs);
+                assert_int_equal(ota_assign(other, &r.batch, NULL), OTA_OK);
+                assert_memory_equal(first.column_of, again.column_of, (size_t)r.all_rows * 8);
+                assert_memory_equal(first.row_of, again.row_of, (size_t)r.all_columns * 8);
+                assert_memory_equal(first.u, again.u, (size_t)r.all_rows * 8);
+                assert_memory_equal(first.v, again.v, (size_t)r.all_columns * 8);
+                assert_memory_equal(first.value, again.value, sizeof(double) * SHAPES);
+                drop(&again);
+                ota_assigner_free(other);
+            }
+        }
+        drop(&first);
+        free(r.wide), free(r.narrow);
+        ota_assigner_free(one);
+    }
+}
+
+/* A view with any strides is the matrix it shows, the other way round the same pairs; a second call allocates nothing. */
+static void layouts_agree(void **unused) {
+    (void)unused;
+    enum { ROWS = 23, COLUMNS = 41, COUNT = 3 };
+    double dense[COUNT * ROWS * COLUMNS], strewn[COUNT * ROWS * COLUMNS * 6];
+    uint64_t seed = 3;
+    for (size_t k = 0; k < sizeof strewn / sizeof *strewn; k++) strewn[k] = NAN;
+    ota_assigner *assigner = assigner_of(1, NULL);
+    const int64_t row_stride = -2 * COLUMNS, column_stride = 2, problem_stride = 2 * ROWS * COLUMNS;
+    const double *corner = strewn + 2 * (ROWS - 1) * COLUMNS;
+    for (int p = 0; p < COUNT; p++) {
+        for (int i = 0; i < ROWS; i++) {
+            for (int j = 0; j < COLUMNS; j++) {
+                const double cost = unit_draw(&seed);
+                dense[(p * ROWS + i) * COLUMNS + j] = cost;
+                strewn[2 * (ROWS - 1) * COLUMNS + p * problem_stride + i * row_stride +
+                       j * column_stride] = cost;
+            }
+        }
+    }
+    ota_assignments batch = {.size = sizeof batch,
+                             .count = COUNT,
+                             .rows = ROWS,
+                             .columns = COLUMNS,
+                             .costs = dense,
+                             .type = OTA_F64,
+                             .problem_stride = ROWS * COLUMNS,
+                             .row_stride = COLUMNS,
+                             .column_stride = 1};
+    outputs a = want(&batch, COUNT * ROWS, COUNT * COLUMNS, COUNT * ROWS);
+    assert_int_equal(ota_assign(assigner, &batch, NULL), OTA_OK);
+    const size_t bytes = ota_assigner_bytes(assigner);
+    ota_assignments other = batch;
+    other.costs = corner, other.problem_stride = problem_stride;
+    other.row_stride = row_stride, other.column_stride = column_stride;
+    outputs b = want(&other, COUNT * ROWS, COUNT * COLUMNS, COUNT * ROWS);
+    assert_int_equal(ota_assign(assigner, &other, NULL), OTA_OK);
+    assert_memory_equal(a.column_of, b.column_of, sizeof(int64_t) * COUNT * ROWS);
+    assert_memory_equal(a.u, b.u, sizeof(double) * COUNT * ROWS);
+    ota_assignments turned = batch;
+    turned.rows = COLUMNS, turned.columns = ROWS;
+    turned.row_stride = 1, turned.column_stride = COLUMNS;
+    outputs c = want(&turned, COUNT * COLUMNS, COUNT * ROWS, COUNT * ROWS);
+    assert_int_equal(ota_assign(assigner, &turned, NULL), OTA_OK);
+    assert_memory_equal(a.column_of, c.row_of, sizeof(int64_t) * COUNT * ROWS);
+    assert_memory_equal(a.row_of, c.column_of, sizeof(int64_t) * COUNT * COLUMNS);
+    assert_memory_equal(a.v, c.u, sizeof(double) * COUNT * COLUMNS);
+    assert_int_equal(ota_assigner_bytes(assigner), bytes);
+    drop(&a), drop(&b), drop(&c);
+    ota_assigner_free(assigner);
+}
+
+/* A problem that fails says so and leaves the others alone; very large costs are no failure. */
+static void failures_stay_their_own(void **unused) {
+    (void)unused;
+    double cost[5][4] = {{1, 2, 3, 5},
+                         {1, NAN, 2, 3},
+                         {1, INFINITY, 2, INFINITY},
+                         {1e308, -1e308, -1e308, 1e308},
+                         {1, -INFINITY, 2, 3}};
+    ota_assigner *assigner = assigner_of(2, NULL);
+    ota_assignments batch = {.size = sizeof batch,
+                             .count = 5,
+                             .rows = 2,
+                             .columns = 2,
+                             .costs = cost,
+                             .type = OTA_F64,
+                             .problem_stride = 4,
+                             .row_stride = 2,
+                             .column_stride = 1};
+    outputs o = want(&batch, 10, 10, 10);
+    ota_error error;
+    assert_int_equal(ota_assign(assigner, &batch, &error), OTA_NONFINITE);
+    assert_non_null(strstr(error.message, "problem 1 "));
+    static const ota_status wanted[] = {OTA_OK, OTA_NONFINITE, OTA_INFEASIBLE, OTA_OK,
+                                        OTA_NONFINITE};
+    assert_memory_equal(o.status, wanted, sizeof wanted);
+    assert_true(o.value[0] == 5.0 && isnan(o.value[1]) && o.column_of[2] == -1);
+    assert_true(o.column_of[6] == 1 && o.column_of[7] == 0);
+    batch.count = 1, batch.maximize = 1;
+    assert_int_equal(ota_assign(assigner, &batch, &error), OTA_OK);
+    assert_true(o.value[0] == 6.0 && o.bound[0] == 6.0);
+    const int cancel = 1;
+    batch.cancel = &cancel;
+    double many[40 * 40];
+    for (int k = 0; k < 1600; k++) many[k] = (double)((k / 40 + 1) * (k % 40 + 1));
+    outputs p = {0};
+    drop(&o);
+    batch.rows = batch.columns = batch.row_stride = 40, batch.costs = many;
+    p = want(&batch, 40, 40, 40);
+    assert_int_equal(ota_assign(assigner, &batch, &error), OTA_CANCELLED);
+    assert_int_equal(p.column_of[0], -1);
+    drop(&p);
+    ota_assigner_free(assigner);
+}
+
+static void input_is_refused(void **unused) {
+    (void)unused;
+    ota_assigner *assigner = NULL;
+    ota_error error;
+    ota_options options = {.size = sizeof options, .cpu = "mmx"};
+    assert_int_equal(ota_assigner_create(&assigner, &options, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "mmx"));
+    assigner = assigner_of(1, NULL);
+    double cost[4] = {1, 2, 3, 4};
+    const ota_assignments good = {.size = sizeof good,
+                                  .count = 1,
+                                  .rows = 2,
+                                  .columns = 2,
+                                  .costs = cost,
+                                  .type = OTA_F64,
+                                  .row_stride = 2,
+                                  .column_stride = 1};
+    ota_assignments bad = good;
+    bad.type = OTA_BF16;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    assert_string_equal(error.field, "costs");
+    bad = good, bad.rows = -1;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.rows = INT64_MAX / 2;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EOVERFLOW);
+    bad = good, bad.costs = NULL;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.limited = 1, bad.cost_limit = INFINITY;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.limited = 1, bad.cost_limit = 1.0, bad.maximize = 1;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.rows_of = &good.count;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.bound = cost;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EINVAL);
+    bad = good, bad.costs = (const char *)cost + 1;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_EALIGN);
+    bad = good, bad.count = 0, bad.costs = NULL;
+    assert_int_equal(ota_assign(assigner, &bad, &error), OTA_OK);
+    assert_int_equal(ota_assign(NULL, &good, &error), OTA_EINVAL);
+    assert_int_equal(ota_assign(assigner, NULL, &error), OTA_EINVAL);
+    ota_assigner_free(assigner);
+    ota_assigner_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_problems_are_optimal),
+        cmocka_unit_test(bounds_are_met_whatever_runs),
+        cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(failures_stay_their_own),
+        cmocka_unit_test(input_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
