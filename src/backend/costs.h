@@ -29,16 +29,7 @@ typedef struct ota_pair_list {
     int32_t count, room;
 } ota_pair_list;
 
-/* One row of costs as they come: to[j] = min(factor from[j], limit), j < count, and +inf up to `padded`. */
-typedef struct ota_cost_row {
-    const void *from;
-    int64_t count, padded;
-    double factor, limit;
-} ota_cost_row;
-
 typedef struct ota_costs {
-    /* 0 where all is finite and below 2^900, else NaN */
-    double (*take)(const ota_cost_row *row, double *to);
     ota_row_survey (*survey)(const void *scores, int64_t count);
     void (*form)(const ota_score_row *row, double *cost);
     /* price_j = min(price_j, c_j) */

@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { OTA_MATCH_LANES = 8 };
+enum { OTA_MATCH_LANES = 8 }; /* of any level, at most */
 
 typedef struct ota_match {
-    int64_t rows, columns, padded; /* columns rounded up to OTA_MATCH_LANES */
+    int64_t rows, columns, padded; /* columns, and so many more that lanes divide them */
     double *cost;                  /* [rows][padded], +inf in the padding */
     double *price;                 /* [padded] v, 0 at first */
     double *distance;              /* [padded] scratch */
@@ -25,7 +25,17 @@ typedef struct ota_match {
     int32_t *reached;              /* [rows] scratch */
 } ota_match;
 
+/* A row of costs as they come: to[j] = min(factor from[j], limit), j < count, and +inf up to `padded`. */
+typedef struct ota_match_row {
+    const void *from;
+    int64_t count, padded;
+    double factor, limit;
+} ota_match_row;
+
 typedef struct ota_match_passes {
+    int64_t lanes; /* at most OTA_MATCH_LANES */
+    /* Of f64, f32. False: some are not finite, or 2^900 and more. */
+    bool (*take[2])(const ota_match_row *row, double *to);
     /* Square matrices, nothing matched: v_j = min_i c_ij, and a column goes to its cheapest row where that is still free.
        How many rows wait, in `next`; -1: a column has no allowed pair. */
     int64_t (*reduce)(ota_match *match);

@@ -298,29 +298,29 @@ static ota_cost_view turned(const ota_cost_view *view) {
     return other;
 }
 
-/* Writes min(factor c, limit) of the view to the matrix of the search; NaN: something is not finite or very large. */
-static double take_costs(const ota_assigner *assigner, const ota_cost_view *view, double factor,
-                         const ota_match *match) {
+/* Writes min(factor c, limit) of the view to the matrix of the search; false: something is not finite or very large. */
+static bool take_costs(const ota_assigner *assigner, const ota_cost_view *view, double factor,
+                       const ota_match *match) {
     const int64_t padded = match->padded;
     const double limit = view->limit * fabs(factor);
-    double odd = 0.0;
+    bool plain = true;
     if (view->column_stride == 1) {
-        const ota_costs *costs = assigner->kernels.costs[view->type == OTA_F32];
         const int64_t bytes = view->row_stride * (int64_t)ota_type_bytes(view->type);
-        ota_cost_row row = {
+        ota_match_row row = {
             .count = view->columns, .padded = padded, .factor = factor, .limit = limit};
         for (int64_t i = 0; i < view->rows; i++) {
             row.from = (const char *)view->costs + i * bytes;
-            odd += costs->take(&row, match->cost + i * padded);
+            plain &= assigner->kernels.match->take[view->type == OTA_F32](&row,
+                                                                          match->cost + i * padded);
         }
-        return odd;
+        return plain;
     }
     for (int64_t block = 0; block < view->rows; block += TURN_BLOCK) {
         const int64_t end = ota_int_min(block + TURN_BLOCK, view->rows);
         for (int64_t j = 0; j < view->columns; j++) {
             for (int64_t i = block; i < end; i++) {
                 const double cost = ota_cost_of(view, i, j) * factor;
-                odd += cost * 0x1p124 * 0.0;
+                plain &= fabs(cost) < 0x1p900;
                 match->cost[i * padded + j] = cost < limit ? cost : limit;
             }
         }
@@ -328,7 +328,7 @@ static double take_costs(const ota_assigner *assigner, const ota_cost_view *view
             for (int64_t j = view->columns; j < padded; j++) match->cost[i * padded + j] = INFINITY;
         }
     }
-    return odd;
+    return plain;
 }
 
 /* NaN or the infinity that nothing can cost; and the largest finite cost. */
@@ -355,9 +355,9 @@ typedef struct answer {
 static ota_status search_dense(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
                                const ota_watch *watch, answer *found) {
     ota_match *match = &w->match;
-    ota_match_resize(match, view->rows, view->columns);
+    ota_match_resize(match, view->rows, view->columns, assigner->kernels.match->lanes);
     found->scale = 1.0;
-    if (isnan(take_costs(assigner, view, view->sign, match))) {
+    if (!take_costs(assigner, view, view->sign, match)) {
         double largest = 0.0;
         if (is_wrong(view, &largest)) return OTA_NONFINITE;
         found->scale = ota_safe_factor(largest);

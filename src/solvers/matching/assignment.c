@@ -95,6 +95,7 @@ static ota_status survey(ota_matching *state) {
 
 static ota_status search_densely(ota_matching *state, const ota_assignment *problem) {
     ota_match *dense = &state->dense;
+    ota_match_resize(dense, state->rows, state->columns, problem->passes->lanes);
     for (int64_t i = 0; i < state->rows; i++) {
         double *cost = dense->cost + i * dense->padded;
         const ota_score_row row = ota_matching_row(state, i);

@@ -4,7 +4,7 @@
  * for each row left, Dijkstra on the reduced costs to the nearest unmatched column. The passes are the backend's. */
 #include "dense.h"
 
-enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 4 };
+enum { BIDDING_SWEEPS = 2, BIDS_PER_ROW = 3 };
 
 void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
                       int64_t pairs) {
@@ -20,13 +20,12 @@ void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t 
     match->waiting = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->next = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
     match->reached = ota_arena_take(arena, (size_t)rows, sizeof(int32_t));
-    ota_match_resize(match, rows, columns);
 }
 
-void ota_match_resize(ota_match *match, int64_t rows, int64_t columns) {
+void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes) {
     match->rows = rows;
     match->columns = columns;
-    match->padded = ota_int_round_up(columns, OTA_MATCH_LANES);
+    match->padded = ota_int_round_up(columns, lanes);
 }
 
 ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,

@@ -22,8 +22,8 @@ static inline bool ota_match_pays(int64_t rows, int64_t columns, int64_t wide) {
 void ota_match_layout(ota_match *match, ota_arena *arena, int64_t rows, int64_t columns,
                       int64_t pairs);
 
-/* A smaller problem in the same memory. */
-void ota_match_resize(ota_match *match, int64_t rows, int64_t columns);
+/* A problem in that memory; the passes have `lanes`. */
+void ota_match_resize(ota_match *match, int64_t rows, int64_t columns, int64_t lanes);
 
 /* Matches every row by `cost`, which stays. OTA_OK, OTA_INFEASIBLE or what the watch said. */
 ota_status ota_match_solve(ota_match *match, const ota_match_passes *passes,

@@ -2,29 +2,6 @@
 
 enum { COST_LANES = 8, PICK_BLOCK = 16, TURN_BLOCK = 16 };
 
-/* What leaves 2^900 times the largest number below is infinite, and 0 times that is NaN. */
-static double cost_take(const ota_cost_row *row, double *restrict to) {
-    const real *restrict from = row->from;
-    const double factor = row->factor, limit = row->limit;
-    double odd[COST_LANES] = {0.0};
-    int64_t j = 0;
-    for (; j + COST_LANES <= row->count; j += COST_LANES) {
-        for (int l = 0; l < COST_LANES; l++) {
-            const double cost = (double)from[j + l] * factor;
-            odd[l] += cost * 0x1p124 * 0.0;
-            to[j + l] = cost < limit ? cost : limit;
-        }
-    }
-    for (; j < row->count; j++) {
-        const double cost = (double)from[j] * factor;
-        odd[0] += cost * 0x1p124 * 0.0;
-        to[j] = cost < limit ? cost : limit;
-    }
-    for (; j < row->padded; j++) to[j] = INFINITY;
-    for (int l = 1; l < COST_LANES; l++) odd[0] += odd[l];
-    return odd[0];
-}
-
 static ota_row_survey cost_survey(const void *scores, int64_t count) {
     const real *restrict row = scores;
     real high[COST_LANES], low[COST_LANES];
@@ -218,7 +195,6 @@ static void cost_turn(const void *from, int64_t rows, int64_t columns, int64_t f
 }
 
 static const ota_costs costs = {
-    .take = cost_take,
     .survey = cost_survey,
     .form = cost_form,
     .lower = cost_lower,

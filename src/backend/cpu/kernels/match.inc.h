@@ -1,6 +1,43 @@
 /* The search for a matching over all pairs of a dense matrix (backend/matching.h), in f64 alone. Pairs that attain a
  * minimum are found as bits, 64 columns at a time, without a branch a vector. */
 
+/* ---- costs as they come ---- */
+
+static bool match_take_f64(const ota_match_row *row, double *to) {
+    const double *from = row->from;
+    const vec factor = vec_set(row->factor), limit = vec_set(row->limit), zero = vec_set(0.0);
+    const int64_t count = row->count, whole = count / LANES * LANES;
+    /* 2^900 times this is infinite, and 0 times that is NaN. */
+    const vec large = vec_set(0x1p124);
+    vec odd = zero;
+    int64_t j = 0;
+    for (; j < whole; j += LANES) {
+        const vec cost = vec_mul(vec_load(from + j), factor);
+        odd = vec_fma(vec_mul(cost, large), zero, odd);
+        vec_store(to + j, vec_min(cost, limit));
+    }
+    if (j < count) {
+        const vec cost = vec_mul(vec_load_part(from + j, count - j), factor);
+        odd = vec_fma(vec_mul(cost, large), zero, odd);
+        vec_store(to + j,
+                  vec_select(mask_range(0, count - j), vec_min(cost, limit), vec_set(INFINITY)));
+        j += LANES;
+    }
+    for (; j < row->padded; j += LANES) vec_store(to + j, vec_set(INFINITY));
+    return mask_count(mask_nan(odd)) == 0;
+}
+
+static bool match_take_f32(const ota_match_row *row, double *to) {
+    const float *restrict from = row->from;
+    double *restrict wide = to;
+    for (int64_t j = 0; j < row->count; j++) wide[j] = (double)from[j];
+    ota_match_row own = *row;
+    own.from = to;
+    return match_take_f64(&own, to);
+}
+
+/* ---- the search ---- */
+
 /* x_j - v_j = value (v NULL: x_j = value) for first <= j < end, as bits from the lowest on; at most 64 columns */
 static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int64_t first,
                                           int64_t end, vec value) {
@@ -14,25 +51,27 @@ static ALWAYS_INLINE uint64_t match_equal(const double *x, const double *v, int6
 
 static int64_t match_reduce(ota_match *match) {
     const int64_t size = match->rows, padded = match->padded;
+    double *price = match->price, *cheapest = match->distance;
     /* The cheapest row of each column lies in `distance`, as a number. */
     for (int64_t j = 0; j < padded; j += LANES) {
+        const double *at = match->cost + j;
         vec least = vec_set(INFINITY), who = vec_set(0.0);
         for (int64_t i = 0; i < size; i++) {
-            const vec cost = vec_load(match->cost + i * padded + j);
+            const vec cost = vec_load(at + i * padded);
             who = vec_select(mask_above(least, cost), vec_set((double)i), who);
             least = vec_min(least, cost);
         }
-        vec_store(match->price + j, least);
-        vec_store(match->distance + j, who);
+        vec_store(price + j, least);
+        vec_store(cheapest + j, who);
     }
     for (int64_t j = size - 1; j >= 0; j--) {
-        if (!(match->price[j] < INFINITY)) return -1;
-        const int32_t i = (int32_t)match->distance[j];
+        if (!(price[j] < INFINITY)) return -1;
+        const int32_t i = (int32_t)cheapest[j];
         const bool first = match->column_of[i] < 0;
         match->column_of[i] = first ? (int32_t)j : match->column_of[i];
         match->row_of[j] = first ? i : -1;
     }
-    for (int64_t j = size; j < padded; j++) match->price[j] = 0.0;
+    for (int64_t j = size; j < padded; j++) price[j] = 0.0;
     int64_t left = 0;
     for (int64_t i = 0; i < size; i++) {
         match->next[left] = (int32_t)i;
@@ -47,30 +86,46 @@ typedef struct match_cheapest {
         column; /* of `first`: an unmatched one where `second` is as low; -1: no pair is allowed */
 } match_cheapest;
 
+/* Where several are cheapest: the first unmatched column of them, or the first. */
+static int32_t match_tied(const ota_match *match, const double *cost, double lowest) {
+    int32_t column = -1;
+    for (int64_t from = 0; from < match->padded; from += 64) {
+        const int64_t end = ota_int_min(from + 64, match->padded);
+        uint64_t bits = match_equal(cost, match->price, from, end, vec_set(lowest));
+        for (; bits != 0; bits &= bits - 1) {
+            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
+            if (match->row_of[j] < 0) return j;
+            if (column < 0) column = j;
+        }
+    }
+    return column;
+}
+
 static ALWAYS_INLINE match_cheapest match_two(const ota_match *match, const double *cost) {
-    const int64_t padded = match->padded;
-    vec first = vec_set(INFINITY), second = first;
-    for (int64_t j = 0; j < padded; j += LANES) {
-        const vec reduced = vec_sub(vec_load(cost + j), vec_load(match->price + j));
+    const double *price = match->price;
+    vec first = vec_set(INFINITY), second = first, where = vec_set(0.0), at = where;
+    for (int64_t j = 0; j < match->padded; j += LANES) {
+        const vec reduced = vec_sub(vec_load(cost + j), vec_load(price + j));
+        where = vec_select(mask_above(first, reduced), at, where);
         second = vec_min(second, vec_max(first, reduced));
         first = vec_min(first, reduced);
+        at = vec_add(at, vec_set(LANES));
     }
     const double lowest = vec_reduce_min(first);
     match_cheapest found = {.first = lowest, .second = INFINITY, .column = -1};
     if (!(lowest < INFINITY)) return found;
-    const vec value = vec_set(lowest);
-    const vmask at = mask_equal(first, value);
-    found.second = mask_count(at) > 1 ? lowest : vec_reduce_min(vec_select(at, second, first));
-    const bool tied = !(found.second > lowest);
-    for (int64_t from = 0; from < padded; from += 64) {
-        uint64_t bits =
-            match_equal(cost, match->price, from, ota_int_min(from + 64, padded), value);
-        for (; bits != 0; bits &= bits - 1) {
-            const int32_t j = (int32_t)from + __builtin_ctzll(bits);
-            if (found.column < 0 || match->row_of[j] < 0) found.column = j;
-            if (!tied || match->row_of[j] < 0) return found;
-        }
+    const vmask lanes = mask_equal(first, vec_set(lowest));
+    const unsigned bits = mask_bits(lanes);
+    found.second = vec_reduce_min(vec_select(lanes, second, first));
+    if ((bits & (bits - 1)) != 0 || !(found.second > lowest)) {
+        found.second = lowest;
+        found.column = match_tied(match, cost, lowest);
+        return found;
     }
+    const int lane = __builtin_ctz(bits);
+    double group[LANES];
+    vec_store(group, where);
+    found.column = (int32_t)group[lane] + lane;
     return found;
 }
 
@@ -106,13 +161,16 @@ static int64_t match_bid(ota_match *match, int64_t count, int64_t bids) {
 /* Lowers the distances of open columns through a row, whose own u makes `offset`; the least of them. Columns that are
  * reached have the price -inf and the distance +inf. */
 static ALWAYS_INLINE double match_relax(ota_match *match, int32_t row, double offset) {
-    const double *cost = match->cost + row * match->padded;
+    /* A store may change any pointer, as far as the compiler knows. */
+    const int64_t padded = match->padded;
+    const double *cost = match->cost + row * padded, *price = match->price;
+    double *distance = match->distance;
     const vec own = vec_set(offset);
     vec least = vec_set(INFINITY);
-    for (int64_t j = 0; j < match->padded; j += LANES) {
-        const vec reduced = vec_sub(vec_load(cost + j), vec_load(match->price + j));
-        const vec now = vec_min(vec_load(match->distance + j), vec_sub(reduced, own));
-        vec_store(match->distance + j, now);
+    for (int64_t j = 0; j < padded; j += LANES) {
+        const vec reduced = vec_sub(vec_load(cost + j), vec_load(price + j));
+        const vec now = vec_min(vec_load(distance + j), vec_sub(reduced, own));
+        vec_store(distance + j, now);
         least = vec_min(least, now);
     }
     return vec_reduce_min(least);
@@ -121,10 +179,11 @@ static ALWAYS_INLINE double match_relax(ota_match *match, int32_t row, double of
 /* Moves all columns at distance `nearest` to `reached`; an unmatched one among them, or -1. */
 static ALWAYS_INLINE int32_t match_collect(ota_match *match, double nearest, int64_t *count) {
     const vec value = vec_set(nearest);
-    const int64_t old = *count;
-    for (int64_t from = 0; from < match->padded; from += 64) {
-        const int64_t end = ota_int_min(from + 64, match->padded);
-        uint64_t bits = match_equal(match->distance, NULL, from, end, value);
+    const int64_t old = *count, padded = match->padded;
+    const double *distance = match->distance;
+    for (int64_t from = 0; from < padded; from += 64) {
+        const int64_t end = ota_int_min(from + 64, padded);
+        uint64_t bits = match_equal(distance, NULL, from, end, value);
         for (; bits != 0; bits &= bits - 1) {
             const int32_t j = (int32_t)from + __builtin_ctzll(bits);
             if (match->row_of[j] < 0) {
@@ -166,8 +225,9 @@ static void match_turn(ota_match *match, int32_t start, int32_t end, double near
 }
 
 static bool match_augment(ota_match *match, int32_t start) {
-    for (int64_t j = 0; j < match->padded; j += LANES)
-        vec_store(match->distance + j, vec_set(INFINITY));
+    double *distance = match->distance;
+    const int64_t padded = match->padded;
+    for (int64_t j = 0; j < padded; j += LANES) vec_store(distance + j, vec_set(INFINITY));
     double nearest = match_relax(match, start, 0.0);
     int64_t count = 0, scanned = 0;
     int32_t end = -1;
@@ -189,5 +249,8 @@ static bool match_augment(ota_match *match, int32_t start) {
     return end >= 0;
 }
 
-static const ota_match_passes match_passes = {
-    .reduce = match_reduce, .bid = match_bid, .augment = match_augment};
+static const ota_match_passes match_passes = {.lanes = LANES,
+                                              .take = {match_take_f64, match_take_f32},
+                                              .reduce = match_reduce,
+                                              .bid = match_bid,
+                                              .augment = match_augment};
