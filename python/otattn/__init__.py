@@ -29,7 +29,7 @@ from ._solve import Info, release_memory
 from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:
-    from ._assignment import linear_sum_assignment
+    from ._assignment import AssignmentCertificate, linear_sum_assignment
     from ._plan import Plan
     from ._show import Chart, Run, show
     from ._varlen import varlen_attention
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __version__ = f"{_c.VERSION_MAJOR}.{_c.VERSION_MINOR}.{_c.VERSION_PATCH}"
 
 __all__ = [
+    "AssignmentCertificate",
     "AuxOutput",
     "AuxRequest",
     "Certificate",
@@ -71,6 +72,7 @@ __all__ = [
 
 # Names and modules that are imported when they are first asked for.
 _LATER = {
+    "AssignmentCertificate": "._assignment",
     "Chart": "._show",
     "Plan": "._plan",
     "Run": "._show",
@@ -78,12 +80,14 @@ _LATER = {
     "show": "._show",
     "varlen_attention": "._varlen",
 }
-_MODULES = ("activations", "analysis", "flash", "hf", "jax", "nn", "ot")
+_MODULES = ("activations", "analysis", "flash", "hf", "jax", "lap", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name], __name__), name)
+        found = getattr(importlib.import_module(_LATER[name], __name__), name)
+        # The next one finds it without coming here, which takes longer than a small problem.
+        return globals().setdefault(name, found)
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module 'otattn' has no attribute {name!r}")

@@ -1,52 +1,349 @@
-"""The assignment problem under SciPy's name."""
+"""Assignment problems under SciPy's name, one or many in a call (include/otattn_assignment.h)."""
 
 from __future__ import annotations
 
+import ctypes
+import math
+import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ._arrays import floating, operands_of, run_on, view_of
-from ._aux import NO_AUX
-from ._errors import Infeasible
-from ._settings import EXTRA, PLACES, Settings
-from ._solve import Job
+from . import _structs as c
+from ._attention import _is_torch
+from ._errors import new_error, raise_status
+from ._library import library
+from ._solve import forget_by
+from ._threads import thread_limit
+
+# The fields of c.Assignments in their order, packed in one go.
+_RECORD = struct.Struct("@NqqqPiqqqPPPiidPqPPPPPPPPPP")
+assert _RECORD.size == ctypes.sizeof(c.Assignments)
+_INT = np.dtype(np.int64)
+_KINDS = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
+_OUTPUTS = (
+    "column_of",
+    "row_of",
+    "pair_row",
+    "pair_column",
+    "pairs",
+    "value",
+    "row_potential",
+    "column_potential",
+    "bound",
+    "status",
+)
 
 
-def _chosen_columns(matrix: Any, settings: Settings) -> Any:
-    """The column that each row is matched with, or -1; no plan is written: the value of column j is j + 1."""
-    matrix = floating("cost_matrix", matrix)
-    rows, columns = matrix.shape
-    keep: list[Any] = []
-    numbers = np.arange(1.0, columns + 1.0)
-    # Default masses would leave a column without any allowed pair out of the problem.
-    extra: list[Any] = [None] * EXTRA
-    extra[PLACES["column_mass"] - 3] = np.ones(columns)
-    others = operands_of(tuple(extra), (1,), 1, rows, columns, keep)
-    views = view_of(matrix[None, None]), None, view_of(numbers[None, None, :, None])
-    out, _, _ = run_on(Job(settings, (*views, *others)), None, NO_AUX, "out", np.dtype(np.float64), (), [])
-    return out.reshape(rows).astype(np.int64) - 1
+@dataclass(frozen=True)
+class AssignmentCertificate:
+    """What proves an answer: prices, and the bound that they give by code that no search shares.
+
+    Arrays have the leading batch dimension of the costs where there is one; of a ragged batch this is a list.
+
+    Attributes
+    ----------
+    value : float or array, shape (batch,)
+        The sum of the costs of the pairs.
+    bound : float or array, shape (batch,)
+        No matching costs less (more, where maximised). With `cost_limit` it bounds
+        ``value + cost_limit * (min(rows, columns) - pairs)``.
+    row_potential, column_potential : arrays, shapes (..., rows) and (..., columns)
+        u and v with ``u_i + v_j <= cost_ij`` (>= where maximised), equal on pairs.
+    gap : float or array
+        How far value and bound are apart: 0 to rounding.
+    """
+
+    value: Any
+    bound: Any
+    row_potential: Any
+    column_potential: Any
+    gap: Any
 
 
-def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any, Any]:
-    """The cheapest matching of min(rows, columns) pairs, with the signature of scipy.optimize's.
+class _Assigner:
+    """The library's threads and memory, with the record of a call. Not for two threads at once."""
+
+    __slots__ = ("error", "error_reference", "pointer", "record", "reference", "threads")
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.error, self.error_reference = new_error()
+        pointer = ctypes.c_void_p()
+        options = c.Options()
+        options.size = ctypes.sizeof(options)
+        options.threads = threads
+        status = library.ota_assigner_create(
+            ctypes.byref(pointer), ctypes.byref(options), self.error_reference
+        )
+        if status < 0:
+            raise_status(status, self.error)
+        self.pointer = pointer
+        self.record = ctypes.create_string_buffer(_RECORD.size)
+        self.reference = ctypes.byref(self.record)
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None) is not None:
+            library.ota_assigner_free(self.pointer)
+
+
+_idle: list[_Assigner] = []
+_KEPT = 4
+_SMALL = 1 << 16
+_assign = library.ota_assign
+forget_by(_idle.clear)
+
+
+def _small(cost: Any, maximize: bool) -> Any:
+    """The pairs of one matrix, by the shortest way; None where it needs a longer one."""
+    kind = _KINDS.get(cost.dtype)
+    if cost.ndim != 2 or kind is None or not _idle:
+        return None
+    flags, (rows, columns) = cost.__array_interface__, cost.shape
+    if rows * columns > _SMALL or flags["strides"] is not None or not cost.flags.aligned:
+        return None
+    assigner = _idle.pop()
+    if assigner.threads != thread_limit():
+        return None
+    size = min(rows, columns)
+    pairs = np.empty((2, size), _INT)
+    to = pairs.__array_interface__["data"][0]
+    _RECORD.pack_into(
+        assigner.record, 0, _RECORD.size, 1, rows, columns, flags["data"][0], kind, 0, columns, 1,
+        0, 0, 0, maximize, 0, 0.0, 0, 0, 0, 0, to, to + 8 * size, 0, 0, 0, 0, 0, 0,
+    )  # fmt: skip
+    status = _assign(assigner.pointer, assigner.reference, assigner.error_reference)
+    _idle.append(assigner)
+    return (pairs[0], pairs[1]) if status == 0 else None
+
+
+def _address(x: Any) -> int:
+    found: int = x.__array_interface__["data"][0]
+    return found
+
+
+def _run(inputs: tuple[Any, ...], outputs: dict[str, Any], maximize: bool, limit: float) -> int:
+    """One call; the status, with the sentence raised unless problems have statuses of their own."""
+    threads = thread_limit()
+    try:
+        assigner = _idle.pop()
+    except IndexError:
+        assigner = _Assigner(threads)
+    if assigner.threads != threads:
+        assigner = _Assigner(threads)
+    limited = limit < math.inf
+    places = [0 if (x := outputs.get(name)) is None else _address(x) for name in _OUTPUTS]
+    _RECORD.pack_into(
+        assigner.record, 0, _RECORD.size, *inputs, maximize, limited, limit if limited else 0.0, 0, 0, *places
+    )
+    status: int = _assign(assigner.pointer, assigner.reference, assigner.error_reference)
+    if status >= 0:
+        if len(_idle) < _KEPT:
+            _idle.append(assigner)
+        return status
+    if status == c.INFEASIBLE:
+        sentence = assigner.error.message.decode()
+        raise ValueError(f"cost matrix is infeasible: {sentence}; {assigner.error.hint.decode()}")
+    if status == c.NONFINITE:
+        raise ValueError(f"matrix contains invalid numeric entries: {assigner.error.message.decode()}")
+    raise_status(status, assigner.error)
+
+
+def _matrix(name: str, x: Any, dimensions: tuple[int, ...]) -> Any:
+    """The array in f64 or f32; a copy only of other types."""
+    found = np.asarray(x)
+    if found.ndim not in dimensions:
+        raise ValueError(
+            f"expected a matrix (2-D array), got a {found.ndim} array as {name}, shape {found.shape}"
+        )
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has type {found.dtype}, wanted numbers")
+    if found.dtype not in _KINDS or not found.flags.aligned or any(s % found.itemsize for s in found.strides):
+        found = found.astype(np.float64)
+    return found
+
+
+def _limit_of(cost_limit: float | None, maximize: bool) -> float:
+    limit = math.inf if cost_limit is None else float(cost_limit)
+    if math.isnan(limit) or limit == -math.inf:
+        raise ValueError(f"cost_limit is {limit}, wanted a number or inf")
+    if maximize and limit < math.inf:
+        raise ValueError("cost_limit does not go with maximize; negate the costs")
+    return limit
+
+
+def solve_equal(costs: Any, wanted: tuple[str, ...], maximize: bool, limit: float) -> dict[str, Any]:
+    """Outputs of problems [batch, rows, columns], each with the batch in front."""
+    batch, rows, columns = costs.shape
+    item = costs.itemsize
+    s = costs.strides
+    outputs = _outputs(wanted, batch, batch * rows, batch * columns, batch * min(rows, columns))
+    inputs = (
+        batch, rows, columns, _address(costs), _KINDS[costs.dtype],
+        s[0] // item, s[1] // item, s[2] // item, 0, 0, 0,
+    )  # fmt: skip
+    _run(inputs, outputs, maximize, limit)
+    widths = {"row_potential": rows, "column_of": rows, "column_potential": columns, "row_of": columns}
+    widths |= {"pair_row": min(rows, columns), "pair_column": min(rows, columns)}
+    return {name: x.reshape(batch, widths[name]) if name in widths else x for name, x in outputs.items()}
+
+
+def _outputs(wanted: tuple[str, ...], count: int, rows: int, columns: int, pairs: int) -> dict[str, Any]:
+    lengths = {"column_of": rows, "row_potential": rows, "row_of": columns, "column_potential": columns}
+    lengths |= {"pair_row": pairs, "pair_column": pairs}
+    floats = ("value", "bound", "row_potential", "column_potential")
+    return {
+        name: np.empty(lengths.get(name, count), np.float64 if name in floats else _INT) for name in wanted
+    }
+
+
+def solve_ragged(
+    flat: Any, rows: Any, columns: Any, offsets: Any, wanted: tuple[str, ...], maximize: bool, limit: float
+) -> dict[str, Any]:
+    """Outputs of a ragged batch, one problem behind the other; offsets count elements of `flat`."""
+    pairs = int(np.minimum(rows, columns).sum())
+    outputs = _outputs(wanted, len(rows), int(rows.sum()), int(columns.sum()), pairs)
+    inputs = (
+        len(rows), 0, 0, _address(flat), _KINDS[flat.dtype], 0, 0, 0,
+        _address(rows), _address(columns), _address(offsets),
+    )  # fmt: skip
+    _run(inputs, outputs, maximize, limit)
+    return outputs
+
+
+def _sizes(name: str, x: Any) -> Any:
+    found = np.asarray(x)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size > 0):
+        raise ValueError(
+            f"{name} has shape {found.shape} and type {found.dtype}, wanted a list of whole numbers"
+        )
+    found = np.ascontiguousarray(found, _INT)
+    if (found < 0).any():
+        raise ValueError(f"{name} holds {found.min()}, wanted 0 or more")
+    return found
+
+
+_PAIRS = ("pair_row", "pair_column")
+_PROOF = ("value", "bound", "row_potential", "column_potential")
+
+
+def _certificates(found: dict[str, Any], maximize: bool, limit: float, pairs: Any) -> AssignmentCertificate:
+    missing = 0.0 if limit == math.inf else limit * (pairs - found["pairs"])
+    gap = found["value"] + missing - found["bound"]
+    return AssignmentCertificate(
+        found["value"],
+        found["bound"],
+        found["row_potential"],
+        found["column_potential"],
+        -gap if maximize else gap,
+    )
+
+
+def _one(cost: Any, maximize: bool, limit: float, certificate: bool) -> tuple[Any, ...]:
+    limited = limit < math.inf
+    wanted = (*_PAIRS, *_PROOF, "pairs") if certificate else (*_PAIRS, "pairs") if limited else _PAIRS
+    found = solve_equal(cost[None], wanted, maximize, limit)
+    i, j = found["pair_row"][0], found["pair_column"][0]
+    if limited:
+        i, j = i[: found["pairs"][0]], j[: found["pairs"][0]]
+    if not certificate:
+        return i, j
+    own = {name: x[0] for name, x in found.items()}
+    return i, j, _certificates(own, maximize, limit, min(cost.shape))
+
+
+def _ragged(matrices: list[Any], maximize: bool, limit: float, certificate: bool) -> list[tuple[Any, ...]]:
+    kind = np.result_type(*(x.dtype for x in matrices)) if matrices else np.dtype(np.float64)
+    shapes = np.array([x.shape for x in matrices], _INT).reshape(-1, 2)
+    rows, columns = np.ascontiguousarray(shapes[:, 0]), np.ascontiguousarray(shapes[:, 1])
+    flat = np.concatenate([x.ravel() for x in matrices], dtype=kind) if matrices else np.empty(0, kind)
+    offsets = np.cumsum(rows * columns) - rows * columns
+    wanted = (*_PAIRS, "pairs", *(_PROOF if certificate else ()))
+    found = solve_ragged(flat, rows, columns, offsets, wanted, maximize, limit)
+    answers: list[tuple[Any, ...]] = []
+    begin, row, column = 0, 0, 0
+    for k, (n, m) in enumerate(shapes.tolist()):
+        end = begin + found["pairs"][k]
+        answer: tuple[Any, ...] = (found["pair_row"][begin:end], found["pair_column"][begin:end])
+        if certificate:
+            own = {name: found[name][k] for name in ("value", "bound", "pairs")}
+            own["row_potential"] = found["row_potential"][row : row + n]
+            own["column_potential"] = found["column_potential"][column : column + m]
+            answer += (_certificates(own, maximize, limit, min(n, m)),)
+        answers.append(answer)
+        begin, row, column = begin + min(n, m), row + n, column + m
+    return answers
+
+
+def _packed(
+    cost: Any, rows: Any, columns: Any, maximize: bool, limit: float, certificate: bool
+) -> tuple[Any, ...]:
+    flat = np.ascontiguousarray(_matrix("cost_matrix", cost, (1,)))
+    rows, columns = _sizes("rows", rows), _sizes("columns", columns)
+    if len(rows) != len(columns):
+        raise ValueError(
+            f"rows has {len(rows)} sizes and columns {len(columns)}, wanted one of each a problem"
+        )
+    if (total := int((rows * columns).sum())) != len(flat):
+        raise ValueError(f"cost_matrix has {len(flat)} costs, wanted the {total} of rows and columns")
+    offsets = np.cumsum(rows * columns) - rows * columns
+    wanted = ("pair_row", "pair_column", "pairs", *(_PROOF if certificate else ()))
+    found = solve_ragged(flat, rows, columns, offsets, wanted, maximize, limit)
+    smaller = np.minimum(rows, columns)
+    ends = np.concatenate(([0], np.cumsum(smaller)))
+    answer: tuple[Any, ...] = (found["pair_row"], found["pair_column"], ends)
+    return (*answer, _certificates(found, maximize, limit, smaller)) if certificate else answer
+
+
+def linear_sum_assignment(
+    cost_matrix: Any,
+    maximize: bool = False,
+    *,
+    rows: Any = None,
+    columns: Any = None,
+    cost_limit: float | None = None,
+    certificate: bool = False,
+) -> Any:
+    """The cheapest matching of min(rows, columns) pairs, with the signature of SciPy's, or many of them.
+
+    The interpreter lock is released; problems of a batch run on threads (`set_num_threads`), with the same
+    answers for any number.
 
     Parameters
     ----------
-    cost_matrix : array, shape (rows, columns)
-        +inf (-inf when maximising) forbids a pair.
+    cost_matrix : array, shape (rows, columns) or (batch, rows, columns), or list of matrices
+        +inf (-inf when maximising) forbids a pair. Float32 and float64 are read where they lie, whatever the
+        strides; other numbers become float64. With `rows` and `columns`, 1-D: the matrices one behind the
+        other, each row by row. Torch tensors are taken, too, and those of a GPU are moved once each way.
     maximize : bool
         Look for the dearest matching instead.
+    rows, columns : int arrays, shape (batch,)
+        The shapes of the matrices in a 1-D `cost_matrix`.
+    cost_limit : float, optional
+        Pairs that cost as much or more stay apart, and each pair that is left out counts as this cost.
+    certificate : bool
+        Return the proof, too.
 
     Returns
     -------
-    row_ind, col_ind : int64 arrays, shape (min(rows, columns),)
-        The pairs, by rising row.
+    row_ind, col_ind : int64 arrays, shape (min(rows, columns),) or (batch, min(rows, columns))
+        The pairs, by rising row; with `cost_limit` those that are left, -1 behind them in a batch. Of a list
+        of matrices, a list of such pairs; of packed ones, both arrays with the pairs of problem k at
+        ``offsets[k]`` to ``offsets[k + 1]`` and `offsets` as a third array.
+    certificate : AssignmentCertificate
+        Last, where it is wanted.
 
     Raises
     ------
     ValueError
-        For a matrix that is none, holds NaN or the other infinity, or has no matching.
+        For a matrix that is none, holds NaN or the other infinity, or has no matching, with the number of the
+        first such problem; sizes that do not fit.
+
+    Notes
+    -----
+    Jonker and Volgenant's algorithm on dense matrices, a search over few candidates of each row on large ones
+    [ELA-14, LIT-06].
 
     Examples
     --------
@@ -54,30 +351,58 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Any
     >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     (array([0, 1, 2]), array([1, 0, 2]))
     """
-    cost = np.asarray(cost_matrix)
-    if cost.ndim != 2:
-        raise ValueError(f"cost_matrix has shape {cost.shape}, wanted a matrix")
-    if cost.dtype.kind not in "fiub":
-        raise ValueError(f"cost_matrix has type {cost.dtype}, wanted numbers")
-    if cost.dtype != np.float32:  # whose matching is found without a wider copy
-        cost = cost.astype(np.float64, copy=False)
-    if np.isnan(cost).any() or (cost == (np.inf if maximize else -np.inf)).any():
-        raise ValueError("matrix contains invalid numeric entries")
-    if 0 in cost.shape:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    tall = cost.shape[0] > cost.shape[1]
-    matrix = cost.T if tall else cost
-    # Fewer rows than columns: every row has mass 1 and no column takes more.
-    method = "hard/exact" if cost.shape[0] == cost.shape[1] else "hard/capped:1"
-    try:
-        columns = _chosen_columns(matrix, Settings(method, cost=not maximize))
-    except Infeasible as error:
-        raise ValueError("cost matrix is infeasible") from error
-    if (columns < 0).any():
-        # Capped columns leave a row without any allowed pair empty, where a matching does not exist.
-        raise ValueError("cost matrix is infeasible")
-    rows = np.arange(len(matrix))
-    if not tall:
-        return rows, columns
-    order = columns.argsort()
-    return columns[order], rows[order]
+    if type(cost_matrix) is np.ndarray and cost_limit is rows is columns is None and not certificate:
+        found = _small(cost_matrix, maximize)
+        if found is not None:
+            return found
+    limit = _limit_of(cost_limit, maximize)
+    if _is_torch(cost_matrix):
+        return _from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
+    if rows is not None or columns is not None:
+        if rows is None or columns is None:
+            raise ValueError("rows and columns go together; give both")
+        return _packed(cost_matrix, rows, columns, bool(maximize), limit, certificate)
+    if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
+        if any(_is_torch(x) for x in cost_matrix):
+            return _from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
+        matrices = [_matrix(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
+        if matrices:
+            return _ragged(matrices, bool(maximize), limit, certificate)
+    cost = _matrix("cost_matrix", cost_matrix, (2, 3))
+    if cost.ndim == 2:
+        return _one(cost, bool(maximize), limit, certificate)
+    wanted = (*_PAIRS, *_PROOF, "pairs") if certificate else _PAIRS
+    found = solve_equal(cost, wanted, bool(maximize), limit)
+    answer = found["pair_row"], found["pair_column"]
+    if not certificate:
+        return answer
+    return (*answer, _certificates(found, bool(maximize), limit, min(cost.shape[1:])))
+
+
+def _from_torch(
+    cost: Any, maximize: bool, rows: Any, columns: Any, limit: float | None, certificate: bool
+) -> Any:
+    """The same of tensors: NumPy's views of them, or of a GPU's copy, and tensors back on their device."""
+    import torch
+
+    first = cost[0] if isinstance(cost, list) else cost
+    narrow = first.dtype in (torch.bfloat16, torch.float16)
+
+    def seen(x: Any) -> Any:
+        x = x.detach()
+        return (x.float() if narrow else x).cpu().numpy()
+
+    given = [seen(x) for x in cost] if isinstance(cost, list) else seen(cost)
+    sizes = [x.cpu().numpy() if _is_torch(x) else x for x in (rows, columns)]
+    found = linear_sum_assignment(
+        given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
+    )
+
+    def back(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return type(x)(back(part) for part in x)
+        if isinstance(x, AssignmentCertificate):
+            return AssignmentCertificate(*(back(getattr(x, name)) for name in x.__dataclass_fields__))
+        return torch.from_numpy(x).to(first.device) if isinstance(x, np.ndarray) else x
+
+    return back(found)

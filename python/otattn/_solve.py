@@ -13,7 +13,7 @@ import struct
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _structs as c
@@ -487,8 +487,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.new_lock)
 
 
+# Called by release_memory: what other modules keep.
+_forgetters: list[Callable[[], None]] = []
+
+
+def forget_by(call: Callable[[], None]) -> None:
+    """Has `release_memory` call this, too."""
+    _forgetters.append(call)
+
+
 def release_memory() -> None:
-    """Frees the plans that are kept for calls of shapes seen before.
+    """Frees what is kept for later calls: plans of shapes seen before, and threads and memory of assignments.
 
     Examples
     --------
@@ -496,6 +505,8 @@ def release_memory() -> None:
     >>> otattn.release_memory()
     """
     pool.clear()
+    for forget in _forgetters:
+        forget()
 
 
 def acquire(job: Job) -> Handle:

@@ -350,6 +350,38 @@ class Certificate(ctypes.Structure):
     )
 
 
+class Assignments(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("count", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("costs", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("problem_stride", ctypes.c_int64),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("rows_of", ctypes.c_void_p),
+        ("columns_of", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("maximize", ctypes.c_int),
+        ("limited", ctypes.c_int),
+        ("cost_limit", ctypes.c_double),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+        ("column_of", ctypes.c_void_p),
+        ("row_of", ctypes.c_void_p),
+        ("pair_row", ctypes.c_void_p),
+        ("pair_column", ctypes.c_void_p),
+        ("pairs", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("row_potential", ctypes.c_void_p),
+        ("column_potential", ctypes.c_void_p),
+        ("bound", ctypes.c_void_p),
+        ("status", ctypes.c_void_p),
+    )
+
+
 class HammingResult(ctypes.Structure):
     _fields_ = (
         ("status", ctypes.c_int),
@@ -888,6 +920,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_gradients": Gradients,
     "ota_tangents": Tangents,
     "ota_certificate": Certificate,
+    "ota_assignments": Assignments,
     "ota_hamming_result": HammingResult,
     "ota_gauge_options": GaugeOptions,
     "ota_gauge_arrays": GaugeArrays,
@@ -962,6 +995,10 @@ CALLS = {
     "ota_solver_name": "si",
     "ota_kernel_name": "si",
     "ota_backend_name": "si",
+    "ota_assigner_create": "ippp",
+    "ota_assigner_free": "np",
+    "ota_assigner_bytes": "zp",
+    "ota_assign": "ippp",
     "ota_hamming_matvec": "ndppl",
     "ota_hamming": "ippldidlpppp",
     "ota_hamming_errors": "ipplddlppppp",

@@ -14,7 +14,9 @@
 #include "solvers/matching/dense.h"
 
 enum {
-    WIDE_PAIRS = 1 << 22, /* of a wide problem that goes over a dense matrix: 32 MB */
+    /* of problems, and of wide ones, that go over a dense matrix: 8 and 32 MB */
+    DENSE_PAIRS = 1 << 20,
+    WIDE_PAIRS = 1 << 22,
     CHUNKS_A_THREAD = 8,
     CHUNK_MOST = 64,
     TURN_BLOCK = 8
@@ -191,7 +193,7 @@ static place place_of(const job *work, int64_t p) {
 static needs needs_of(int64_t rows, int64_t columns, size_t element) {
     const int64_t n = ota_int_min(rows, columns), m = ota_int_max(rows, columns);
     if (n == 0) return (needs){0};
-    if (ota_match_pays(n, m, WIDE_PAIRS)) {
+    if (ota_match_pays(n, m, DENSE_PAIRS, WIDE_PAIRS)) {
         return (needs){.rows = n, .columns = m, .pairs = n * ota_int_round_up(m, OTA_MATCH_LANES)};
     }
     return (needs){.search = ota_assignment_workspace(rows, columns, element == sizeof(float)),
@@ -372,11 +374,11 @@ static ota_status search_dense(const ota_assigner *assigner, worker *w, const ot
 static ota_status search_large(const ota_assigner *assigner, worker *w, const ota_cost_view *view,
                                const ota_watch *watch, answer *found) {
     const bool narrow = view->type == OTA_F32 && !(view->limit < INFINITY);
-    double largest = 0.0;
-    if (is_wrong(view, &largest)) return OTA_NONFINITE;
     for (int64_t i = 0; i < view->rows; i++) {
         for (int64_t j = 0; j < view->columns; j++) {
-            const double score = -fmin(view->sign * ota_cost_of(view, i, j), view->limit);
+            /* NaN stays NaN, which the search refuses. */
+            const double cost = view->sign * ota_cost_of(view, i, j);
+            const double score = cost > view->limit ? -view->limit : -cost;
             if (narrow)
                 ((float *)w->copy)[i * view->columns + j] = (float)score;
             else
@@ -500,7 +502,7 @@ static ota_status solve_problem(const job *work, worker *w, int64_t p) {
         if (batch->bound != NULL) batch->bound[p] = 0.0;
     } else {
         const ota_cost_view upright = view.rows > view.columns ? turned(&view) : view;
-        if (ota_match_pays(n, ota_int_max(view.rows, view.columns), WIDE_PAIRS))
+        if (ota_match_pays(n, ota_int_max(view.rows, view.columns), DENSE_PAIRS, WIDE_PAIRS))
             status = search_dense(work->assigner, w, &upright, &watch, &found);
         else
             status = search_large(work->assigner, w, &view, &watch, &found);
@@ -562,7 +564,11 @@ ota_status ota_assign(ota_assigner *assigner, const ota_assignments *batch, ota_
         assigner->workers[k].wrong = -1;
         assigner->workers[k].stopped = OTA_OK;
     }
-    ota_parallel(assigner->pool, ota_int_ceil_div(own.count, work.chunk), solve_chunk, &work);
+    const int64_t chunks = ota_int_ceil_div(own.count, work.chunk);
+    if (chunks == 1)
+        solve_chunk(&work, 0, 0);
+    else
+        ota_parallel(assigner->pool, chunks, solve_chunk, &work);
     int64_t wrong = -1;
     ota_status status = OTA_OK, stopped = OTA_OK;
     for (int k = 0; k < assigner->threads; k++) {

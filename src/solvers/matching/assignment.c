@@ -33,7 +33,7 @@ static void state_layout(ota_matching *state, ota_arena *arena, int64_t n, int64
     state->column_of = ota_arena_take(arena, rows, sizeof(int64_t));
     state->waiting = ota_arena_take(arena, rows, sizeof(int64_t));
     state->next_waiting = ota_arena_take(arena, rows, sizeof(int64_t));
-    if (ota_match_pays(state->rows, state->columns, OTA_DENSE_WIDE))
+    if (ota_match_pays(state->rows, state->columns, OTA_DENSE_PAIRS, OTA_DENSE_WIDE))
         ota_match_layout(&state->dense, arena, state->rows, state->columns,
                          state->rows * ota_int_round_up(state->columns, OTA_MATCH_LANES));
     const size_t candidates = take_pairs(arena, rows, OTA_CANDIDATES);
@@ -112,7 +112,8 @@ static ota_status search_densely(ota_matching *state, const ota_assignment *prob
 }
 
 static bool is_dense(const ota_matching *state, const ota_assignment *problem) {
-    return problem->passes != NULL && ota_match_pays(state->rows, state->columns, OTA_DENSE_WIDE);
+    return problem->passes != NULL &&
+           ota_match_pays(state->rows, state->columns, OTA_DENSE_PAIRS, OTA_DENSE_WIDE);
 }
 
 static void write_potentials(const ota_matching *state, const ota_assignment *problem) {

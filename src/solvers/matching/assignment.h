@@ -14,8 +14,8 @@
 #include "combinatorial.h"
 #include "dense.h"
 
-/* Candidates kept of one row at most, and pairs of a wide problem that go over a dense matrix: 8 MB. */
-enum { OTA_CANDIDATES = 192, OTA_DENSE_WIDE = 1 << 20 };
+/* Candidates kept of one row at most; pairs of a problem, and of a wide one, that go over a dense matrix: 1.5 and 8 MB. */
+enum { OTA_CANDIDATES = 192, OTA_DENSE_PAIRS = 3 << 16, OTA_DENSE_WIDE = 1 << 20 };
 
 typedef struct ota_matching {
     int64_t rows, columns, padded;

@@ -7,15 +7,12 @@
 #include "base/base.h"
 #include "problem/feasible.h"
 
-/* Pairs of a problem up to which the dense matrix is the faster way: 1.5 MB. */
-enum { OTA_DENSE_PAIRS = 3 << 16 };
-
-/* Is a dense matrix faster than a few candidates a row? Of few rows and many columns nearly every row gets its first choice,
- * and one pass over the matrix is all there is: `wide` pairs of such a problem at most. */
-static inline bool ota_match_pays(int64_t rows, int64_t columns, int64_t wide) {
+/* Is a dense matrix of at most `most` pairs wanted rather than a few candidates a row? Of few rows and many columns nearly
+ * every row gets its first choice, and one pass over the matrix is all there is: `wide` pairs of such a problem at most. */
+static inline bool ota_match_pays(int64_t rows, int64_t columns, int64_t most, int64_t wide) {
     if (rows <= 0 || columns > INT32_MAX - OTA_MATCH_LANES) return false;
     const int64_t pairs = columns <= wide / rows ? rows * columns : INT64_MAX;
-    return pairs <= (2 * rows <= columns ? wide : OTA_DENSE_PAIRS);
+    return pairs <= (2 * rows <= columns ? wide : most);
 }
 
 /* Takes the arrays of a search from an arena: rows <= columns < 2^31, and at most `pairs` of rows and padded columns. */
