@@ -153,7 +153,7 @@ static ota_status read_type(cursor *c, ota_tensor *one) {
         (void)ota_refuse_at(c->error, c->path, c->at - 4,
                             "ggml's tensor type %" PRIu64 " is not read", number);
         return ota_advise(c->error, OTA_UNSUPPORTED,
-                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 and Q6_K are");
+                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K and Q6_K are");
     }
     one->stored = type->word;
     one->bits = type->block == 1 ? (unsigned)(8 * type->bytes) : 0;

@@ -12,7 +12,8 @@ ALIGNMENT = 32
 # name: ggml's number, elements and bytes of a block
 TYPES = {
     "F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22),
-    "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2),
+    "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
+    "Q6_K": (14, 256, 210), "BF16": (30, 1, 2),
 }  # fmt: skip
 NAMES = {number: name for name, (number, _, _) in TYPES.items()}
 
@@ -31,6 +32,26 @@ def fifths(blocks: np.ndarray) -> np.ndarray:
     return np.unpackbits(np.ascontiguousarray(blocks), axis=1, bitorder="little").astype(np.int32) << 4
 
 
+def decode_k(block: np.ndarray, five: bool) -> list[np.float32]:
+    """The 256 values of one block of Q4_K or Q5_K, bit by bit."""
+    d, e = block[:4].view("<f2").astype(F32)
+    packed = int.from_bytes(block[4:16].tobytes(), "little")
+    values = []
+    for k in range(256):
+        part = k // 32
+        if part < 4:
+            factor, shift = packed >> (8 * part) & 63, packed >> (8 * part + 32) & 63
+        else:
+            factor = packed >> (8 * part + 32) & 15 | (packed >> (8 * (part - 4) + 6) & 3) << 4
+            shift = packed >> (8 * part + 36) & 15 | (packed >> (8 * (part - 4) + 38) & 3) << 4
+        fours = int(block[(48 if five else 16) + part // 2 * 32 + k % 32])
+        q = fours >> (4 * (part % 2)) & 15
+        if five:
+            q |= (int(block[16 + k % 32]) >> part & 1) << 4
+        values.append(d * F32(factor) * F32(q) - e * F32(shift))
+    return values
+
+
 def decode(name: str, data: bytes | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The f32 values of a tensor's bytes."""
     raw = np.frombuffer(data, np.uint8)
@@ -41,6 +62,8 @@ def decode(name: str, data: bytes | np.ndarray, shape: tuple[int, ...]) -> np.nd
     if name == "BF16":
         return (raw.view("<u2").astype(np.uint32) << 16).view(F32).reshape(shape)
     blocks = raw.reshape(-1, TYPES[name][2])
+    if name in ("Q4_K", "Q5_K"):
+        return np.array([decode_k(block, name == "Q5_K") for block in blocks], F32).reshape(shape)
     scale = halves(blocks, 208 if name == "Q6_K" else 0)
     if name == "Q8_0":
         values = scale * blocks[:, 2:].view(np.int8).astype(F32)
@@ -75,7 +98,16 @@ def draw(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> b
     if name == "BF16":
         return (values.astype(F32).view(np.uint32) >> 16).astype("<u2").tobytes()
     blocks = generator.integers(0, 256, size=(count // block, size), dtype=np.uint8)
-    spread = {"Q8_0": 600, "Q4_0": 40, "Q4_1": 40, "Q5_0": 80, "Q5_1": 80, "Q6_K": 16000}[name]
+    spread = {
+        "Q8_0": 600,
+        "Q4_0": 40,
+        "Q4_1": 40,
+        "Q5_0": 80,
+        "Q5_1": 80,
+        "Q6_K": 16000,
+        "Q4_K": 2400,
+        "Q5_K": 5000,
+    }[name]
     scale = (generator.uniform(0.2, 1, size=(len(blocks), 1)) / spread).astype("<f2").view(np.uint8)
     at = 208 if name == "Q6_K" else 0
     blocks[:, at : at + 2] = scale
@@ -83,6 +115,12 @@ def draw(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> b
         # Centred: with a common part in all weights, attention would be ill-conditioned.
         middle = {"Q4_1": 7.5, "Q5_1": 15.5}[name]
         blocks[:, 2:4] = (-middle * scale.view("<f2").astype(F32)).astype("<f2").view(np.uint8)
+    if name in ("Q4_K", "Q5_K"):
+        # Shifts by the middle of q and about the middle of the factors.
+        middle = {"Q4_K": 7.5, "Q5_K": 15.5}[name]
+        blocks[:, 2:4] = (middle * scale.view("<f2").astype(F32)).astype("<f2").view(np.uint8)
+        blocks[:, 8:12] = blocks[:, 4:8]
+        blocks[:, 12:16] = blocks[:, 12:16] & 15 | (blocks[:, 12:16] & 15) << 4
     return blocks.tobytes()
 
 

@@ -213,6 +213,8 @@ def test_rules(tmp_path: Path) -> None:
         (entry(1, 256, 20), "type 20 is not read"),
         (entry(1, 1 << 60, 0), "outside 0 to 2^48"),
         (entry(1, 250, 8), "whole blocks"),
+        (entry(1, 128, 12), "whole blocks"),
+        (entry(1, 1 << 40, 13), "goes beyond the end of the file"),
         (entry(9, 256, 0), "more than 8 dimensions"),
     ]
     for change, part in cases:
