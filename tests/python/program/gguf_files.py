@@ -133,9 +133,12 @@ def pair(key: str, value: Any) -> bytes:
         return text(key) + struct.pack("<I", 8) + text(value)
     if isinstance(value, float):
         return text(key) + struct.pack("<If", 6, value)
+    if isinstance(value, bool):
+        return text(key) + struct.pack("<IB", 7, value)
     if isinstance(value, np.ndarray):
-        data = value.astype("<i4").tobytes()
-        return text(key) + struct.pack("<IIQ", 9, 5, len(value)) + data
+        real = value.dtype.kind == "f"
+        data = value.astype("<f4" if real else "<i4").tobytes()
+        return text(key) + struct.pack("<IIQ", 9, 6 if real else 5, len(value)) + data
     if isinstance(value, list):
         return text(key) + struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(one) for one in value)
     return text(key) + struct.pack("<II", 4, value)
@@ -161,8 +164,8 @@ def write(
     path.write_bytes(pad(head) + body)
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Metadata (numbers and strings only) and decoded tensors."""
+def read(path: Path, tensors: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metadata, and the decoded tensors where they are wanted."""
     data = path.read_bytes()
     at = 24
     tensor_count, pair_count = struct.unpack("<QQ", data[8:24])
@@ -199,9 +202,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         shape = tuple(reversed([take("Q") for _ in range(take("I"))]))
         entries.append((name, shape, NAMES[take("I")], take("Q")))
     begin = (at + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    tensors = {}
-    for name, shape, kind, offset in entries:
+    decoded = {}
+    for name, shape, kind, offset in entries if tensors else ():
         _, block, size = TYPES[kind]
         count = int(np.prod(shape)) // block * size
-        tensors[name] = decode(kind, data[begin + offset : begin + offset + count], shape)
-    return pairs, tensors
+        decoded[name] = decode(kind, data[begin + offset : begin + offset + count], shape)
+    return pairs, decoded
