@@ -45,11 +45,11 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
                           (long long)layer, (long long)config->layers);
     const ota_weight *w = model->blocks[layer].weights;
     if (ota_weight_present(&w[OTA_QUERY_NORM]) || ota_weight_present(&w[OTA_NORM_1_BEHIND]))
-        return ota_refuse(
-            error, OTA_UNSUPPORTED,
-            "layer %lld has norms of queries, keys or outputs, and these matrices alone "
-            "do not say what its attention computes",
-            (long long)layer);
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "layer %lld has norms of queries, keys or outputs, so that its matrices "
+                          "alone do not say "
+                          "what its attention computes",
+                          (long long)layer);
     const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     const bool merged = ota_weight_present(&w[OTA_MERGED]);
