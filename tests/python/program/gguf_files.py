@@ -32,23 +32,22 @@ def fifths(blocks: np.ndarray) -> np.ndarray:
     return np.unpackbits(np.ascontiguousarray(blocks), axis=1, bitorder="little").astype(np.int32) << 4
 
 
-def decode_k(block: np.ndarray, five: bool) -> list[np.float32]:
-    """The 256 values of one block of Q4_K or Q5_K, bit by bit."""
-    d, e = block[:4].view("<f2").astype(F32)
-    packed = int.from_bytes(block[4:16].tobytes(), "little")
-    values = []
+def decode_k(blocks: np.ndarray, five: bool) -> np.ndarray:
+    """The values [block, 256] of blocks of Q4_K or Q5_K, element by element of a block."""
+    d, e = blocks[:, :4].copy().view("<f2").astype(F32).T
+    packed = blocks[:, 4:16]
+    values = np.empty((len(blocks), 256), F32)
     for k in range(256):
         part = k // 32
         if part < 4:
-            factor, shift = packed >> (8 * part) & 63, packed >> (8 * part + 32) & 63
+            factor, shift = packed[:, part] & 63, packed[:, part + 4] & 63
         else:
-            factor = packed >> (8 * part + 32) & 15 | (packed >> (8 * (part - 4) + 6) & 3) << 4
-            shift = packed >> (8 * part + 36) & 15 | (packed >> (8 * (part - 4) + 38) & 3) << 4
-        fours = int(block[(48 if five else 16) + part // 2 * 32 + k % 32])
-        q = fours >> (4 * (part % 2)) & 15
+            factor = packed[:, part + 4] & 15 | packed[:, part - 4] >> 6 << 4
+            shift = packed[:, part + 4] >> 4 | packed[:, part] >> 6 << 4
+        q = blocks[:, (48 if five else 16) + part // 2 * 32 + k % 32] >> (4 * (part % 2)) & 15
         if five:
-            q |= (int(block[16 + k % 32]) >> part & 1) << 4
-        values.append(d * F32(factor) * F32(q) - e * F32(shift))
+            q = q | (blocks[:, 16 + k % 32] >> part & 1) << 4
+        values[:, k] = d * factor.astype(F32) * q.astype(F32) - e * shift.astype(F32)
     return values
 
 
@@ -63,7 +62,7 @@ def decode(name: str, data: bytes | np.ndarray, shape: tuple[int, ...]) -> np.nd
         return (raw.view("<u2").astype(np.uint32) << 16).view(F32).reshape(shape)
     blocks = raw.reshape(-1, TYPES[name][2])
     if name in ("Q4_K", "Q5_K"):
-        return np.array([decode_k(block, name == "Q5_K") for block in blocks], F32).reshape(shape)
+        return decode_k(blocks, name == "Q5_K").reshape(shape)
     scale = halves(blocks, 208 if name == "Q6_K" else 0)
     if name == "Q8_0":
         values = scale * blocks[:, 2:].view(np.int8).astype(F32)
