@@ -258,6 +258,7 @@ set(OTATTN_TOKENIZER_SOURCES
     models/tokenizer/model_tokenizer.c
     models/tokenizer/normalize.c
     models/tokenizer/pretokenize.c
+    models/tokenizer/sentencepiece.c
     models/tokenizer/token_json.c
     models/tokenizer/tokenizer.c
     models/tokenizer/tokenizer_create.c
@@ -437,6 +438,7 @@ set(OTATTN_TEST_SOURCES
     tests/judge/test_judge_columns.c
     tests/models/test_model.c
     tests/models/test_row_math.c
+    tests/models/test_sentencepiece.c
     tests/models/test_tokenizer.c
     tests/models/test_tokenizer_files.c
     tests/operator/test_backward.c

@@ -1,4 +1,4 @@
-/* otattn_model.h: transformer checkpoints (GPT-2, BERT, Llama type) run with any attention method.
+/* otattn_model.h: transformer checkpoints (GPT-2, BERT, Llama, Gemma 3 type) run with any attention method.
  *
  *     ota_model *model;  ota_session *session;  ota_error error;
  *     ota_model_open(&model, "folder or file.gguf or hub name", NULL, &error);
@@ -54,7 +54,7 @@ OTA_API void ota_model_free(ota_model *model);
 
 typedef struct ota_model_facts {
     size_t size;              /* sizeof(ota_model_facts), set by the caller */
-    const char *architecture; /* "gpt2", "bert", "llama" */
+    const char *architecture; /* "gpt2", "bert", "llama", "gemma3" */
     const char *format;       /* "safetensors" or "gguf" */
     const char *path;         /* folder or file the name meant */
     const char *dtype;        /* stored type of most parameters: "F32", "Q4_1" */
@@ -73,7 +73,7 @@ OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *f
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
 OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
 
-/* Attention of one block. The caller sets `size` and points at room for what it wants, f32; the rest is filled
+/* Attention of one block; OTA_UNSUPPORTED where it has norms of queries, keys or outputs. The caller sets `size` and points at room for what it wants, f32; the rest is filled
  * in. Products are y = x W. */
 typedef struct ota_model_attention {
     size_t size;   /* sizeof(ota_model_attention) */

@@ -8,10 +8,11 @@
  *     int32_t *ids = malloc(count * sizeof *ids);
  *     ota_tokenizer_encode(tokenizer, text, size, 0, ids, count, &count, &error);
  *
- * Two models: byte-level BPE (GPT-2, SmolLM, Llama 3), for which decoding gives back every byte of any
- * text, valid UTF-8 or not, unless the file asks for a normalisation; and WordPiece (BERT), which
- * normalises: broken bytes count as U+FFFD. Ids equal those of the Python package `tokenizers` on text
- * of characters that both know.
+ * Three models: byte-level BPE (GPT-2, SmolLM, Llama 3), for which decoding gives back every byte of any
+ * text, valid UTF-8 or not, unless the file asks for a normalisation; WordPiece (BERT), which
+ * normalises: broken bytes count as U+FFFD; and the BPE of SentencePiece (Gemma), which gives back every
+ * byte of a text without U+2581, its sign for a blank. Ids equal those of the Python packages `tokenizers`
+ * and `sentencepiece` on text of characters that both know.
  *
  * A tokenizer is never changed after it is made: any number of threads may use one. The caller owns
  * texts and ids. Errors: an ota_status and, when `error` is not NULL, one sentence; for a file
@@ -54,17 +55,19 @@ typedef enum ota_piece_kind {
     OTA_PIECE_CONTROL =
         3,              /* special: matched as a whole in text, left out by OTA_DECODE_NO_SPECIAL */
     OTA_PIECE_USER = 4, /* matched as a whole in text */
-    OTA_PIECE_UNUSED = 5
+    OTA_PIECE_UNUSED = 5,
+    OTA_PIECE_BYTE = 6 /* sentencepiece: <0x00> to <0xFF>, for characters that are no piece */
 } ota_piece_kind;
 
 /* Everything is borrowed for the call. Zero means default. */
 typedef struct ota_tokenizer_parts {
     size_t size;        /* of this struct */
     const char *source; /* named in errors */
-    const char *model;  /* "bpe" (byte-level) or "wordpiece" */
-    /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3". Not for wordpiece. */
+    const char *model;  /* "bpe" (byte-level), "sentencepiece" (BPE by scores) or "wordpiece" */
+    /* How text is cut before merging: "gpt-2" (default), "smollm", "llama-3". BPE only. */
     const char *cut;
     const ota_text *pieces; /* [piece_count]; id = index. BPE: in the byte alphabet of GPT-2.
+                               SentencePiece: U+2581 stands for a blank.
                                WordPiece: with ## in front of what continues a word */
     int64_t piece_count;
     const int32_t *kinds;   /* [piece_count] of ota_piece_kind, or NULL: all normal */
@@ -72,9 +75,12 @@ typedef struct ota_tokenizer_parts {
     int64_t merge_count;
     /* Pieces set before and after every text; absent when data is NULL. */
     ota_text begin, end;
-    ota_text unknown;    /* WordPiece: for words that no pieces make; "[UNK]" when absent */
+    /* WordPiece: for words that no pieces make, "[UNK]" when absent. SentencePiece without pieces of bytes:
+       for a run of characters that are no piece. */
+    ota_text unknown;
     int keep_case;       /* WordPiece: 0 lowers the case and strips accents */
     int keep_whole_word; /* BPE: a word that is a piece is taken without merging (Llama 3) */
+    const float *scores; /* [piece_count] SentencePiece: pieces of higher scores are made first */
 } ota_tokenizer_parts;
 
 OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tokenizer_parts *parts,
@@ -85,7 +91,8 @@ OTA_API ota_status ota_tokenizer_create(ota_tokenizer **tokenizer, const ota_tok
 enum {
     /* leave out what the model's configuration puts before and after a text ([CLS], [SEP], BOS) */
     OTA_ENCODE_NO_SPECIAL = 1,
-    /* "<|endoftext|>" and the like in the text are plain characters */
+    /* "<|endoftext|>" and the like in the text are plain characters; SentencePiece's pieces of kind USER
+       stay pieces */
     OTA_ENCODE_PLAIN = 2
 };
 
@@ -108,7 +115,7 @@ OTA_API ota_status ota_tokenizer_decode(const ota_tokenizer *tokenizer, const in
 
 /* ---- the vocabulary ---- */
 
-/* "bpe" or "wordpiece". */
+/* "bpe", "sentencepiece" or "wordpiece". */
 OTA_API const char *ota_tokenizer_model(const ota_tokenizer *tokenizer);
 /* How many ids there are: 0 ... count - 1. */
 OTA_API int64_t ota_tokenizer_count(const ota_tokenizer *tokenizer);

@@ -100,16 +100,16 @@ const tool_command tool_commands[] = {
      "otattn verify --only 'CETA-*' --seed 2", tool_verify, VERIFY},
     {"tokenize", "MODEL [TEXT]", 1, 2, "a text as the token ids of a model, and back",
      "MODEL is a folder with tokenizer.json, with vocab.json and merges.txt (or encoder.json and "
-     "vocab.bpe), or with vocab.txt; or one tokenizer.json or vocab.txt. TEXT is a file, - for "
-     "standard input, which is also read when neither it nor --text is given. Prints the ids on "
-     "one line, with the special ones that the model's configuration sets around a text. --decode "
-     "goes back: for byte-level BPE every byte comes back, whatever the text was.",
+     "vocab.bpe), or with vocab.txt; or one tokenizer.json, vocab.txt or .gguf file. TEXT is a "
+     "file, - for standard input, which is also read when neither it nor --text is given. Prints "
+     "the ids on one line, with the special ones that the model's configuration sets around a "
+     "text. --decode goes back: for byte-level BPE every byte comes back, whatever the text was.",
      "otattn tokenize gpt2/ --text 'Hello world' --json", tool_tokenize, TOKENIZE},
     {"info", "MODEL", 1, 1, "what a checkpoint is",
      "Prints architecture, sizes, parameters and, with --json, every tensor of a model, from its "
      "headers alone. MODEL is a folder with config.json and model.safetensors or its shards, a "
-     ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT and Llama types are "
-     "known.",
+     ".gguf file, or the name of a model in the local hub cache. GPT-2, BERT, Llama and Gemma 3 "
+     "types are known.",
      "otattn info ./gpt2 --json", tool_info, INFO},
     {"capture", "MODEL [TEXT]", 1, 2, "arrays from inside a run of a model",
      "Runs a text, or the tokens of --ids, through the model, with any attention method in any "

@@ -110,7 +110,7 @@ def load_windows(args: argparse.Namespace, length: int) -> Array:
 def captured_layers(program: Program, ids: Array) -> Iterator[tuple[Array, Array, Array]]:
     """Of each layer: scores [windows, heads, n, n] in f32 with -inf where masked, values and outputs
     [windows, heads, n, d]."""
-    rotated = "rot_" if program.facts["architecture"] == "llama" else ""
+    rotated = "rot_" if program.facts["architecture"] in ("llama", "gemma3") else ""
     points = [f"hook_{rotated}q", f"hook_{rotated}k", "hook_v", "hook_z"]
     run = program.folder / "run.safetensors"
     words = ["--points", ",".join(f"attn.{point}" for point in points), "--threads", program.args.threads]

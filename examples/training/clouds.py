@@ -111,14 +111,14 @@ def draw(per_solid: int, points: int, noise: float, generator: torch.Generator) 
 
 
 class SetTransformer(nn.Module):
-    """Clouds (batch, points, 3) to logits (batch, solids), whatever the order of the points."""
+    """Clouds (batch, points, 3) to logits (batch, classes), whatever the order of the points."""
 
-    def __init__(self, method: str, width: int, depth: int, heads: int) -> None:
+    def __init__(self, method: str, width: int, depth: int, heads: int, classes: int = len(SOLIDS)) -> None:
         super().__init__()
         self.embed = nn.Sequential(nn.Linear(3, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         self.blocks = nn.Sequential(*(Block(method, width, heads) for _ in range(depth)))
         self.norm, self.score = nn.LayerNorm(width), nn.Linear(width, POOLS)
-        self.head = nn.Linear(POOLS * width, len(SOLIDS))
+        self.head = nn.Linear(POOLS * width, classes)
 
     def forward(self, points: Tensor) -> Tensor:
         # Steeper first features: a solid's shape lies in differences much smaller than the solid.

@@ -44,6 +44,12 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
         return ota_refuse(error, OTA_EINVAL, "layer is %lld, and the model has %lld layers",
                           (long long)layer, (long long)config->layers);
     const ota_weight *w = model->blocks[layer].weights;
+    if (ota_weight_present(&w[OTA_QUERY_NORM]) || ota_weight_present(&w[OTA_NORM_1_BEHIND]))
+        return ota_refuse(error, OTA_UNSUPPORTED,
+                          "layer %lld has norms of queries, keys or outputs, so that its matrices "
+                          "alone do not say "
+                          "what its attention computes",
+                          (long long)layer);
     const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     const bool merged = ota_weight_present(&w[OTA_MERGED]);
@@ -59,8 +65,7 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
     };
     attention->rms = model->architecture->rms;
     attention->post_norm = model->architecture->post_norm;
-    attention->scale = config->unscaled ? 1.0 : 1.0 / __builtin_sqrt((double)config->head_width);
-    if (config->scaled_by_layer) attention->scale /= (double)(layer + 1);
+    attention->scale = ota_config_scale(config, layer);
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;
         const ota_status status = decode_outputs(matrices[k].weight, matrices[k].first,

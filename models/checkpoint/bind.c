@@ -77,6 +77,7 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
     }
     const ota_tensor *one = found->tensor;
     const bool input_major = !b->gguf && (row->flags & OTA_INPUT_MAJOR) != 0;
+    const bool less_one = !b->gguf && (row->flags & OTA_LESS_ONE) != 0;
     const ota_status status = check_shape(b, row, found, input_major);
     if (status != OTA_OK) return status;
     const ota_element *type = ota_element_named(one->stored);
@@ -95,9 +96,10 @@ static ota_status bind_tensor(binder *b, const ota_tensor_row *row, int64_t laye
         b->model->parameters += one->count;
         b->by_type[type->gguf] += one->count;
         if (vector) b->vector_elements += one->count;
-    } else if (vector && weight->values == NULL) {
+    } else if (vector && (weight->values == NULL || less_one)) {
         ota_ops_named("portable")
             ->decode[ota_element_index(type)](weight->data, b->next, one->count);
+        for (int64_t k = 0; less_one && k < one->count; k++) b->next[k] += 1;
         weight->values = b->next;
         b->next += one->count;
     }

@@ -147,10 +147,32 @@ static ota_status read_scaling(const reader *r, const char *object, ota_rope_sca
     return fault != NULL ? refuse_key(r, object, fault) : status;
 }
 
+/* Of local layers and the others, where the two have settings of their own. */
+static ota_status read_two_ropes(const reader *r, ota_config *config) {
+    static const char *const names[] = {"full_attention", "sliding_attention"};
+    double *const bases[] = {&config->rope_base, &config->local_rope_base};
+    ota_rope_scaling scalings[2] = {config->rope, {.kind = OTA_ROPE_PLAIN}};
+    ota_status status = OTA_OK;
+    for (int k = 0; status == OTA_OK && k < 2; k++) {
+        const json_t *object = value_of(r, names[k]);
+        if (object == NULL) continue;
+        if (!json_is_object(object)) return refuse_key(r, names[k], "must be an object");
+        const reader inner = {.path = r->path, .tree = object, .error = r->error};
+        status = read_scaling(&inner, names[k], &scalings[k]);
+        if (status == OTA_OK) status = read_real(&inner, "rope_theta", bases[k]);
+    }
+    config->rope = scalings[0];
+    if (status != OTA_OK || scalings[1].kind == OTA_ROPE_PLAIN) return status;
+    (void)refuse_key(r, names[1], "rotary positions of local layers are not scaled");
+    return OTA_UNSUPPORTED;
+}
+
 /* Rotary settings stand at the top in older files and in an object of their own in newer ones. */
-static ota_status read_rope(const reader *r, ota_config *config) {
+static ota_status read_rope(const reader *r, bool local, ota_config *config) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     ota_status status = read_real(r, "rope_theta", &config->rope_base);
+    if (status == OTA_OK && local)
+        status = read_real(r, "rope_local_base_freq", &config->local_rope_base);
     for (size_t i = 0; status == OTA_OK && i < 2; i++) {
         const json_t *object = value_of(r, objects[i]);
         if (object == NULL) continue;
@@ -158,13 +180,32 @@ static ota_status read_rope(const reader *r, ota_config *config) {
         const reader inner = {.path = r->path, .tree = object, .error = r->error};
         status = read_scaling(&inner, objects[i], &config->rope);
         if (status == OTA_OK) status = read_real(&inner, "rope_theta", &config->rope_base);
+        if (status == OTA_OK && local) status = read_two_ropes(&inner, config);
     }
     return status;
 }
 
+/* The list of the layers' kinds, where there is one, comes before the period. */
+static ota_status read_layer_types(const reader *r, ota_config *config) {
+    const json_t *types = value_of(r, "layer_types");
+    if (types == NULL) return OTA_OK;
+    if (!json_is_array(types) || json_array_size(types) != (size_t)config->layers)
+        return refuse_key(r, "layer_types", "must be a list of one word a layer");
+    config->local_period = 0;
+    for (int64_t k = 0; k < config->layers; k++) {
+        const char *word = json_string_value(json_array_get(types, (size_t)k));
+        config->local[k] = word != NULL && strcmp(word, "sliding_attention") == 0;
+        if (!config->local[k] && (word == NULL || strcmp(word, "full_attention") != 0))
+            return refuse_key(r, "layer_types", "must hold sliding_attention or full_attention");
+    }
+    return OTA_OK;
+}
+
 /* What would change the forward pass and is not carried out is refused, not passed over. */
 static ota_status refuse_variants(const reader *r) {
-    static const char *const never[] = {"add_cross_attention", "is_decoder", "use_sliding_window"};
+    static const char *const never[] = {"add_cross_attention", "is_decoder", "use_sliding_window",
+                                        "use_bidirectional_attention"};
+    static const char *const absent[] = {"final_logit_softcapping", "attn_logit_softcapping"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
         bool set;
         const ota_status status = read_truth(r, never[i], false, &set);
@@ -173,6 +214,11 @@ static ota_status refuse_variants(const reader *r) {
             (void)refuse_key(r, never[i], "such models are not run");
             return OTA_UNSUPPORTED;
         }
+    }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        if (value_of(r, absent[i]) == NULL) continue;
+        (void)refuse_key(r, absent[i], "such models are not run");
+        return OTA_UNSUPPORTED;
     }
     const json_t *positions = value_of(r, "position_embedding_type");
     if (positions != NULL &&
@@ -188,12 +234,13 @@ static ota_status refuse_variants(const reader *r) {
 static ota_status find_architecture(const reader *r, const ota_architecture **out) {
     const json_t *type = value_of(r, "model_type");
     if (!json_is_string(type)) return refuse_key(r, "model_type", "must name the architecture");
-    *out = ota_architecture_named(json_string_value(type));
+    *out = ota_architecture_named(json_string_value(type), false);
     if (*out != NULL) return OTA_OK;
     (void)ota_refuse_at(r->error, r->path, 0,
                         "\"model_type\": the architecture \"%.40s\" is not known",
                         json_string_value(type));
-    return ota_advise(r->error, OTA_UNSUPPORTED, "gpt2, bert and llama checkpoints can be read");
+    return ota_advise(r->error, OTA_UNSUPPORTED,
+                      "gpt2, bert, llama and gemma3_text checkpoints can be read");
 }
 
 static ota_status read_tree(const reader *r, const ota_architecture **architecture,
@@ -203,9 +250,10 @@ static ota_status read_tree(const reader *r, const ota_architecture **architectu
     const ota_architecture *row = *architecture;
     for (int i = 0; status == OTA_OK && i < row->key_count; i++)
         status = read_size(r, &row->keys[i], config);
-    config->activation = row->gated ? OTA_SILU : row->post_norm ? OTA_GELU : OTA_GELU_TANH;
+    config->activation = row->activation;
     config->norm_epsilon = row->rms ? 1e-6 : row->post_norm ? 1e-12 : 1e-5;
-    config->rope_base = row->rotary ? 10000 : 0;
+    config->rope_base = row->rope_base;
+    config->local_rope_base = 10000;
     bool scaled = true;
     if (status == OTA_OK) status = refuse_variants(r);
     if (status == OTA_OK) status = read_real(r, row->epsilon_key, &config->norm_epsilon);
@@ -216,7 +264,8 @@ static ota_status read_tree(const reader *r, const ota_architecture **architectu
     if (status == OTA_OK)
         status = read_truth(r, "scale_attn_by_inverse_layer_idx", false, &config->scaled_by_layer);
     config->unscaled = !scaled;
-    if (status == OTA_OK && row->rotary) status = read_rope(r, config);
+    if (status == OTA_OK && row->rotary) status = read_rope(r, row->local, config);
+    if (status == OTA_OK && row->local) status = read_layer_types(r, config);
     return status;
 }
 
@@ -234,8 +283,15 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (config->heads % config->kv_heads != 0)
         return ota_refuse_at(error, path, 0, "%lld heads are no multiple of %lld key heads",
                              (long long)config->heads, (long long)config->kv_heads);
+    if (config->value_width != 0 && config->value_width != config->head_width)
+        return ota_refuse_at(error, path, 0,
+                             "values of %lld numbers and keys of %lld are not run together",
+                             (long long)config->value_width, (long long)config->head_width);
+    for (int64_t k = 0; config->local_period > 0 && k < config->layers; k++)
+        config->local[k] = (k + 1) % config->local_period != 0;
     if (architecture->rotary &&
-        (config->head_width % 2 != 0 || !(config->rope_base > 1) || config->rope_base > 1e12))
+        (config->head_width % 2 != 0 || !(config->rope_base > 1) || config->rope_base > 1e12 ||
+         !(config->local_rope_base > 1) || config->local_rope_base > 1e12))
         return ota_refuse_at(error, path, 0,
                              "rotary positions need an even head width and a base above 1");
     if (!(config->norm_epsilon > 0) || !(config->norm_epsilon < 1))
@@ -243,9 +299,16 @@ ota_status ota_config_finish(const ota_architecture *architecture, ota_config *c
     if (sizes[OTA_SIZE_INNER] == 0) sizes[OTA_SIZE_INNER] = 4 * width;
     sizes[OTA_SIZE_QUERY] = config->heads * config->head_width;
     sizes[OTA_SIZE_KEY] = config->kv_heads * config->head_width;
+    sizes[OTA_SIZE_HEAD] = config->head_width;
     sizes[OTA_SIZE_PAIRS] = config->head_width / 2;
     sizes[OTA_SIZE_MERGED] = sizes[OTA_SIZE_QUERY] + 2 * sizes[OTA_SIZE_KEY];
     return OTA_OK;
+}
+
+double ota_config_scale(const ota_config *config, int64_t layer) {
+    const int64_t divisor = config->query_scalar > 0 ? config->query_scalar : config->head_width;
+    const double scale = config->unscaled ? 1.0 : 1.0 / __builtin_sqrt((double)divisor);
+    return config->scaled_by_layer ? scale / (double)(layer + 1) : scale;
 }
 
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,

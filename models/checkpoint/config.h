@@ -25,6 +25,7 @@ typedef enum ota_size {
     OTA_SIZE_VOCABULARY,
     OTA_SIZE_POSITIONS,
     OTA_SIZE_TYPES,
+    OTA_SIZE_HEAD,  /* head width */
     OTA_SIZE_PAIRS, /* head width / 2: frequencies of rotary positions */
     OTA_SIZES
 } ota_size;
@@ -38,10 +39,19 @@ typedef struct ota_rope_scaling {
     double low, high, original; /* llama3: turns within the original context */
 } ota_rope_scaling;
 
+enum { OTA_LAYERS_MOST = 1024 };
+
 typedef struct ota_config {
     int64_t layers, heads, kv_heads, head_width;
+    int64_t value_width;  /* 0: head width, the only one that is run */
+    int64_t query_scalar; /* scores are divided by its root; 0: head width */
+    int64_t window;       /* keys that a local layer sees; 0: all */
+    int64_t
+        local_period; /* all layers but each so many-th are local; 0: `local` is filled already */
+    bool local[OTA_LAYERS_MOST];
     int64_t sizes[OTA_SIZES];
     double norm_epsilon, rope_base;
+    double local_rope_base; /* of local layers, not scaled */
     ota_rope_scaling rope;
     ota_activation activation;
     bool tied;             /* the head is the embedding */
@@ -54,6 +64,7 @@ typedef struct ota_config {
 typedef enum ota_role {
     OTA_NORM_1,
     OTA_NORM_1_BIAS,
+    OTA_NORM_1_BEHIND, /* of what attention adds, before it is added */
     OTA_QUERY,
     OTA_QUERY_BIAS,
     OTA_KEY,
@@ -62,10 +73,13 @@ typedef enum ota_role {
     OTA_VALUE_BIAS,
     OTA_MERGED, /* query, key and value in one */
     OTA_MERGED_BIAS,
+    OTA_QUERY_NORM, /* of each head, before rotary positions */
+    OTA_KEY_NORM,
     OTA_OUTPUT,
     OTA_OUTPUT_BIAS,
     OTA_NORM_2,
     OTA_NORM_2_BIAS,
+    OTA_NORM_2_BEHIND,
     OTA_UP,
     OTA_UP_BIAS,
     OTA_GATE,
@@ -91,8 +105,9 @@ typedef enum ota_role {
 } ota_role;
 
 enum {
-    OTA_MAY_MISS = 1,   /* the model runs without it */
-    OTA_INPUT_MAJOR = 2 /* in hub files the matrix is [in, out] */
+    OTA_MAY_MISS = 1,    /* the model runs without it */
+    OTA_INPUT_MAJOR = 2, /* in hub files the matrix is [in, out] */
+    OTA_LESS_ONE = 4     /* in hub files the vector is stored less 1 */
 };
 
 /* One tensor: names in the two formats ("%lld" is the layer; NULL: not there), shape [rows, columns]
@@ -113,9 +128,14 @@ typedef struct ota_size_key {
 } ota_size_key;
 
 typedef struct ota_architecture {
-    const char *name;            /* model_type, and general.architecture of gguf */
-    const char *const *prefixes; /* of hub tensor names, tried in order, NULL at the end */
+    const char *name, *model_type; /* general.architecture of gguf, and of hub files */
+    const char *const *prefixes;   /* of hub tensor names, tried in order, NULL at the end */
     bool rms, post_norm, rotary, gated, causal;
+    bool scaled_embedding; /* times sqrt(width) */
+    bool local;            /* some layers see a window, with rotary positions of their own */
+    bool interleaved_gguf; /* gguf files order rows of queries and keys for pairs (2k, 2k + 1) */
+    ota_activation activation; /* where the configuration names none */
+    double rope_base;          /* the same */
     const char *epsilon_key, *gguf_epsilon_key, *activation_key;
     bool tied_by_default;
     const ota_size_key *keys;
@@ -125,14 +145,16 @@ typedef struct ota_architecture {
 
 extern const ota_architecture ota_architectures[];
 extern const int ota_architecture_count;
-const ota_architecture *ota_architecture_named(const char *name);
+const ota_architecture *ota_architecture_named(const char *name, bool gguf);
+/* The factor of scores q k^T in a layer. */
+double ota_config_scale(const ota_config *config, int64_t layer);
 
 /* The kind that both formats spell so; false: none is. */
 bool ota_rope_named(const char *word, ota_rope_kind *kind);
 /* NULL, or what is wrong with the numbers. */
 const char *ota_rope_fault(const ota_rope_scaling *scaling);
-/* Of pair k, in radians a position; `divisors` [head width / 2] or NULL. */
-float ota_rope_frequency(const ota_config *config, const float *divisors, int64_t k);
+/* Of pair k, in radians a position; `divisors` [head width / 2] or NULL. `local`: in a local layer. */
+float ota_rope_frequency(const ota_config *config, bool local, const float *divisors, int64_t k);
 
 /* config.json of a folder. */
 ota_status ota_config_read(const char *path, const ota_architecture **architecture,

@@ -153,7 +153,7 @@ static ota_status read_type(cursor *c, ota_tensor *one) {
         (void)ota_refuse_at(c->error, c->path, c->at - 4,
                             "ggml's tensor type %" PRIu64 " is not read", number);
         return ota_advise(c->error, OTA_UNSUPPORTED,
-                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 and Q6_K are");
+                          "F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K and Q6_K are");
     }
     one->stored = type->word;
     one->bits = type->block == 1 ? (unsigned)(8 * type->bytes) : 0;
@@ -381,6 +381,20 @@ static ota_status read_scaling(const pair_reader *r, ota_rope_scaling *scaling) 
                          : status;
 }
 
+/* What would change the forward pass and is not carried out. */
+static ota_status refuse_variants(const pair_reader *r) {
+    static const char *const absent[] = {"final_logit_softcapping", "attn_logit_softcapping"};
+    char name[128];
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        const ota_gguf_pair *pair = find_family(r, absent[i], name);
+        if (pair == NULL) continue;
+        (void)ota_refuse_at(r->error, r->gguf->shard.path, pair->offset,
+                            "\"%s\": such models are not run", name);
+        return OTA_UNSUPPORTED;
+    }
+    return OTA_OK;
+}
+
 static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture **architecture,
                                     ota_error *error) {
     const ota_gguf_pair *pair = find_pair(gguf, "general.architecture");
@@ -390,11 +404,12 @@ static ota_status find_architecture(const ota_gguf *gguf, const ota_architecture
                              "general.architecture must name the architecture");
     const uint64_t size = number_at(gguf->shard.map + pair->offset, 8);
     if (size < sizeof name) memcpy(name, gguf->shard.map + pair->offset + 8, (size_t)size);
-    *architecture = ota_architecture_named(name);
+    *architecture = ota_architecture_named(name, true);
     if (*architecture != NULL) return OTA_OK;
     (void)ota_refuse_at(error, gguf->shard.path, pair->offset,
                         "the architecture \"%.40s\" is not known", name);
-    return ota_advise(error, OTA_UNSUPPORTED, "gpt2, bert and llama checkpoints can be read");
+    return ota_advise(error, OTA_UNSUPPORTED,
+                      "gpt2, bert, llama and gemma3 checkpoints can be read");
 }
 
 ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **architecture,
@@ -406,14 +421,18 @@ ota_status ota_gguf_config(const ota_gguf *gguf, const ota_architecture **archit
     const pair_reader r = {.gguf = gguf, .family = row->name, .error = error};
     for (int i = 0; status == OTA_OK && i < row->key_count; i++)
         status = read_size(&r, &row->keys[i], config);
-    config->activation = row->gated ? OTA_SILU : row->post_norm ? OTA_GELU : OTA_GELU_TANH;
+    config->activation = row->activation;
     config->norm_epsilon = 1e-5;
-    config->rope_base = row->rotary ? 10000 : 0;
-    config->interleaved_rope = true;
+    config->rope_base = row->rope_base;
+    config->local_rope_base = 10000;
+    config->interleaved_rope = row->interleaved_gguf;
     config->tied = true;
     if (status == OTA_OK) status = read_real(&r, row->gguf_epsilon_key, &config->norm_epsilon);
     if (status == OTA_OK && row->rotary)
         status = read_real(&r, "rope.freq_base", &config->rope_base);
+    if (status == OTA_OK && row->local)
+        status = read_real(&r, "rope.freq_base_swa", &config->local_rope_base);
+    if (status == OTA_OK) status = refuse_variants(&r);
     if (status == OTA_OK && row->rotary) status = read_scaling(&r, &config->rope);
     if (status == OTA_OK) status = count_words(gguf, config, error);
     if (status == OTA_OK) status = ota_config_finish(row, config, gguf->shard.path, error);

@@ -15,6 +15,8 @@ typedef enum ota_stored {
     OTA_STORED_Q5_0,
     OTA_STORED_Q5_1,
     OTA_STORED_Q8_0,
+    OTA_STORED_Q4_K,
+    OTA_STORED_Q5_K,
     OTA_STORED_Q6_K,
     OTA_STORED_TYPES
 } ota_stored;

@@ -119,6 +119,54 @@ static void decode_q5_1(const unsigned char *restrict data, float *restrict out,
         scale_fives(data + 8, data + 4, 0, half_value(data), half_value(data + 2), out);
 }
 
+/* Eight factors and eight shifts of 6 bits in 12 bytes: bytes 0 to 3 and 4 to 7 hold the first four factors and
+ * shifts, and in their upper two bits those of the last four, whose lower four bits are the halves of bytes 8
+ * to 11. */
+static inline void six_bits(const unsigned char *restrict packed, int k, float *factor,
+                            float *shift) {
+    unsigned s = packed[k % 4], t = packed[k % 4 + 4];
+    if (k < 4) {
+        s &= 63;
+        t &= 63;
+    } else {
+        s = (s >> 6 << 4) | (packed[k + 4] & 15U);
+        t = (t >> 6 << 4) | ((unsigned)packed[k + 4] >> 4);
+    }
+    *factor = (float)s;
+    *shift = (float)t;
+}
+
+/* d, e, the packed factors and shifts; Q5_K: 32 bytes, bit k of byte i the fifth bit of element i of the k-th
+ * 32; 4-bit values, 32 bytes for each 64 elements. */
+static inline void decode_k(const unsigned char *restrict data, const unsigned char *fifths,
+                            const unsigned char *fours, float *restrict out) {
+    const float d = half_value(data), e = half_value(data + 2);
+    for (int k = 0; k < 8; k++) {
+        float factor, shift;
+        six_bits(data + 4, k, &factor, &shift);
+        for (int side = 0; side < 32; side += 16) {
+            sixteen q, fifth;
+            memcpy(&q, fours + k / 2 * 32 + side, sizeof q);
+            q = k % 2 == 0 ? q & 15 : q >> 4;
+            if (fifths != NULL) {
+                memcpy(&fifth, fifths + side, sizeof fifth);
+                q |= ((fifth >> k) & 1) << 4;
+            }
+            scale_sixteen(&q, 0, d * factor, -(e * shift), out + 32 * k + side);
+        }
+    }
+}
+
+static void decode_q4_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 256, data += 144, out += 256)
+        decode_k(data, NULL, data + 16, out);
+}
+
+static void decode_q5_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
+    for (int64_t i = 0; i < count; i += 256, data += 176, out += 256)
+        decode_k(data, data + 16, data + 48, out);
+}
+
 /* 128 low halves, 64 bytes of upper pairs of bits, 16 scales, d. */
 static void decode_q6_k(const unsigned char *restrict data, float *restrict out, int64_t count) {
     for (int64_t i = 0; i < count; i += 256, data += 210) {

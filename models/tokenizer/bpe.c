@@ -97,8 +97,10 @@ static bool build_raw(ota_bpe *bpe, const ota_vocabulary *vocabulary) {
     raw->longest = vocabulary->longest;
     raw->begin[0] = 0;
     for (int32_t id = 0; id < vocabulary->count; id++) {
+        const ota_text piece = ota_vocabulary_text(vocabulary, id);
+        char *to = raw->bytes + raw->begin[id];
         const size_t used =
-            to_bytes(ota_vocabulary_text(vocabulary, id), raw->bytes + raw->begin[id]);
+            bpe->characters ? ota_sentencepiece_raw(bpe, id, piece, to) : to_bytes(piece, to);
         raw->begin[id + 1] = raw->begin[id] + (uint32_t)used;
     }
     return !bpe->whole_word || ota_vocabulary_index(raw);
@@ -116,7 +118,7 @@ ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
     /* A pair that is there twice has the rank of its last line, as in the peers. */
     for (size_t k = 0; k < list->count; k++)
         bpe->merges[slot_of(bpe, list->merges[k].pair)] = list->merges[k];
-    for (unsigned byte = 0; byte < 256; byte++) {
+    for (unsigned byte = 0; byte < 256 && !bpe->characters; byte++) {
         utf8proc_uint8_t letter[4];
         const utf8proc_ssize_t size = utf8proc_encode_char(ota_token_byte_character(byte), letter);
         bpe->byte_ids[byte] = ota_vocabulary_find(vocabulary, (const char *)letter, (size_t)size);
@@ -245,6 +247,21 @@ static bool lay_out(ota_token_encoder *encoder, size_t size, symbols *word) {
     return true;
 }
 
+/* The pieces that a word starts as, to ids [size]; returns how many. */
+static size_t start_bytes(const ota_tokenizer *tokenizer, const char *text, size_t size,
+                          int32_t *ids) {
+    size_t count = 0;
+    bool unknown = false;
+    for (size_t i = 0; i < size; i++) {
+        int32_t id = tokenizer->bpe.byte_ids[(unsigned char)text[i]];
+        const bool lacking = id < 0;
+        if (lacking) id = unknown && tokenizer->fuse_unknown ? -1 : tokenizer->unknown;
+        unknown = lacking;
+        if (id >= 0) ids[count++] = id;
+    }
+    return count;
+}
+
 ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t size) {
     const ota_tokenizer *tokenizer = encoder->tokenizer;
     const ota_bpe *bpe = &tokenizer->bpe;
@@ -257,14 +274,8 @@ ota_status ota_bpe_word(ota_token_encoder *encoder, const char *text, size_t siz
     }
     symbols word = {.count = 0};
     if (!lay_out(encoder, size, &word)) return ota_token_no_memory(encoder->error);
-    bool unknown = false;
-    for (size_t i = 0; i < size; i++) {
-        int32_t id = bpe->byte_ids[(unsigned char)text[i]];
-        const bool lacking = id < 0;
-        if (lacking) id = unknown && tokenizer->fuse_unknown ? -1 : tokenizer->unknown;
-        unknown = lacking;
-        if (id >= 0) word.id[word.count++] = id;
-    }
+    word.count = bpe->characters ? ota_sentencepiece_start(tokenizer, text, size, word.id)
+                                 : start_bytes(tokenizer, text, size, word.id);
     if (word.count <= SCANNED)
         merge_by_scan(bpe, &word);
     else

@@ -1,6 +1,7 @@
 /* Ids back to text.
  *
  * Byte-level BPE: the bytes that the pieces stand for, one after another; an added token is its own text.
+ * SentencePiece: the same, with a blank for every U+2581.
  * WordPiece: pieces with a blank between words; with clean-up, none before punctuation and in
  * contractions, as English is written. */
 #include <stdlib.h>
@@ -46,10 +47,10 @@ static bool append_wordpiece(const ota_tokenizer *tokenizer, ota_text piece, boo
 
 static bool append_piece(const ota_tokenizer *tokenizer, int32_t id, bool first,
                          ota_token_buffer *out) {
-    const bool added = (tokenizer->kinds[id] & OTA_TOKEN_IS_ADDED) != 0;
-    const ota_text piece = ota_vocabulary_text(
-        tokenizer->model == OTA_TOKEN_BPE && !added ? &tokenizer->bpe.raw : &tokenizer->vocabulary,
-        id);
+    const bool added = (tokenizer->kinds[id] & OTA_TOKEN_IS_ADDED) != 0,
+               raw = tokenizer->model == OTA_TOKEN_BPE && (!added || tokenizer->bpe.characters);
+    const ota_text piece =
+        ota_vocabulary_text(raw ? &tokenizer->bpe.raw : &tokenizer->vocabulary, id);
     if (tokenizer->model == OTA_TOKEN_BPE) return ota_token_append(out, piece.data, piece.size);
     return append_wordpiece(tokenizer, piece, first, out);
 }

@@ -71,6 +71,8 @@ static ota_status encode_normalized(ota_token_encoder *encoder, ota_text text, b
     ota_added_match match;
     ota_status status = OTA_OK;
     size_t at = 0;
+    /* SentencePiece's are pieces like others, not marks in the text. */
+    if (encoder->tokenizer->bpe.characters) plain = false;
     while (!plain && status == OTA_OK && ota_added_next(set, text.data, text.size, at, &match)) {
         status = encode_plain(encoder, (ota_text){text.data + at, match.begin - at});
         ota_token_put(encoder, match.id);

@@ -3,6 +3,10 @@
  *   tokenizer.ggml.model "gpt2"   .pre how text is cut   .tokens   .token_type   .merges
  *   .bos_token_id .eos_token_id, set around a text where .add_bos_token .add_eos_token say so
  *
+ *   tokenizer.ggml.model "llama"   .tokens   .scores   .token_type   .unknown_token_id   .bos_token_id
+ *   .eos_token_id as above, and .add_space_prefix, which must be false; .remove_extra_whitespaces and
+ *   .precompiled_charsmap ask for a normalisation and are refused
+ *
  *   tokenizer.ggml.model "bert"   .tokens   .token_type   .unknown_token_id   .cls_token_id, else
  *   .bos_token_id, and .seperator_token_id (so spelled), else .eos_token_id, set around every text
  *
@@ -21,6 +25,7 @@ typedef struct lists {
     ota_text *pieces, *merges;
     char *spelled; /* WordPiece: what `pieces` point into */
     int32_t *kinds;
+    float *scores;
     int64_t piece_count, merge_count, kind_count;
     ota_error *error;
 } lists;
@@ -78,7 +83,7 @@ static ota_status read_kinds(lists *l) {
         return ota_refuse(l->error, OTA_ENOMEM, "no memory is left for a tokenizer");
     for (int64_t k = 0; k < l->kind_count; k++) {
         const uint64_t kind = whole_at(at + 4 * k, 4);
-        l->kinds[k] = kind >= 1 && kind <= OTA_PIECE_UNUSED ? (int32_t)kind : OTA_PIECE_NORMAL;
+        l->kinds[k] = kind >= 1 && kind <= OTA_PIECE_BYTE ? (int32_t)kind : OTA_PIECE_NORMAL;
     }
     return OTA_OK;
 }
@@ -127,6 +132,53 @@ static ota_status make_bpe(lists *l, ota_tokenizer_parts *parts) {
                          parts->keep_whole_word != 0);
     parts->end = frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false);
     return OTA_OK;
+}
+
+/* ---- SentencePiece ---- */
+
+static ota_status read_scores(lists *l) {
+    int64_t count;
+    const unsigned char *at = find_array(l, "tokenizer.ggml.scores", OTA_GGUF_FLOAT32, &count);
+    if (at == NULL || count != l->piece_count)
+        return ota_refuse(l->error, OTA_EMISMATCH,
+                          "%s: tokenizer.ggml.scores must hold one f32 for each piece",
+                          ota_path_end(l->model->path));
+    l->scores = calloc((size_t)count + 1, sizeof *l->scores);
+    if (l->scores == NULL)
+        return ota_refuse(l->error, OTA_ENOMEM, "no memory is left for a tokenizer");
+    for (int64_t k = 0; k < count; k++) {
+        const uint32_t word = (uint32_t)whole_at(at + 4 * k, 4);
+        memcpy(&l->scores[k], &word, sizeof word);
+    }
+    return OTA_OK;
+}
+
+static ota_status make_sentencepiece(lists *l, ota_tokenizer_parts *parts) {
+    parts->model = "sentencepiece";
+    const ota_gguf_pair *prefix = find(l, "tokenizer.ggml.add_space_prefix", OTA_GGUF_TRUTH),
+                        *blanks =
+                            find(l, "tokenizer.ggml.remove_extra_whitespaces", OTA_GGUF_TRUTH);
+    const char *const name = ota_path_end(l->model->path);
+    if (prefix == NULL || l->map[prefix->offset] != 0)
+        return ota_refuse(
+            l->error, OTA_UNSUPPORTED,
+            "%s: tokenizers that put a blank in front of a text (add_space_prefix) are not run",
+            name);
+    if ((blanks != NULL && l->map[blanks->offset] != 0) ||
+        find(l, "tokenizer.ggml.precompiled_charsmap", OTA_GGUF_ARRAY) != NULL)
+        return ota_refuse(l->error, OTA_UNSUPPORTED,
+                          "%s: tokenizers that normalise a text (remove_extra_whitespaces, "
+                          "precompiled_charsmap) are not run",
+                          name);
+    if (l->kinds == NULL)
+        return ota_refuse(l->error, OTA_EMISMATCH,
+                          "%s: tokenizer.ggml.token_type must hold one i32 for each piece", name);
+    const ota_status status = read_scores(l);
+    parts->scores = l->scores;
+    parts->begin = frame(l, "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", true);
+    parts->end = frame(l, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", false);
+    parts->unknown = frame(l, "", "tokenizer.ggml.unknown_token_id", true);
+    return status;
 }
 
 /* ---- WordPiece ---- */
@@ -193,16 +245,22 @@ static ota_status make(lists *l, ota_tokenizer **tokenizer) {
     ota_tokenizer_parts parts = {.size = sizeof parts, .source = l->model->path};
     const ota_gguf_pair *model = find(l, "tokenizer.ggml.model", OTA_GGUF_STRING);
     const ota_text word = model != NULL ? text_at(l->map + model->offset) : (ota_text){"", 0};
-    const bool wordpiece = is_text(word, "bert");
-    if (!wordpiece && !is_text(word, "gpt2"))
+    static const struct {
+        const char *word;
+        ota_status (*make)(lists *, ota_tokenizer_parts *);
+    } rows[] = {{"gpt2", make_bpe}, {"llama", make_sentencepiece}, {"bert", make_wordpiece}};
+    size_t row = 0;
+    while (row < 3 && !is_text(word, rows[row].word)) row++;
+    if (row == 3)
         return ota_refuse(
             l->error, OTA_UNSUPPORTED,
-            "%s: only byte-level BPE and WordPiece tokenizers are read out of gguf files",
+            "%s: only byte-level BPE, SentencePiece's BPE and WordPiece tokenizers are "
+            "read out of gguf files",
             ota_path_end(l->model->path));
     ota_status status =
         read_texts(l, "tokenizer.ggml.tokens", 1 << 20, &l->pieces, &l->piece_count);
     if (status == OTA_OK) status = read_kinds(l);
-    if (status == OTA_OK) status = wordpiece ? make_wordpiece(l, &parts) : make_bpe(l, &parts);
+    if (status == OTA_OK) status = rows[row].make(l, &parts);
     if (status != OTA_OK) return status;
     parts.pieces = l->pieces;
     parts.piece_count = l->piece_count;
@@ -220,5 +278,6 @@ ota_status ota_model_tokenizer(const ota_model *model, ota_tokenizer **tokenizer
     free(l.spelled);
     free(l.merges);
     free(l.kinds);
+    free(l.scores);
     return status;
 }

@@ -65,6 +65,7 @@ static bool one_character(ota_normal_kind kind, int32_t character, ota_token_buf
     case OTA_NORMAL_SPACE_CHINESE:
         if (!is_chinese(character)) return put_character(out, character);
         return put_character(out, ' ') && put_character(out, character) && put_character(out, ' ');
+    case OTA_NORMAL_BLANK: return put_character(out, character == 0x2581 ? ' ' : character);
     default: return put_character(out, character);
     }
 }

@@ -171,6 +171,7 @@ ota_status ota_tokenizer_open(ota_tokenizer **tokenizer, const char *path, ota_e
 /* ---- questions ---- */
 
 const char *ota_tokenizer_model(const ota_tokenizer *tokenizer) {
+    if (tokenizer->bpe.characters) return "sentencepiece";
     return tokenizer->model == OTA_TOKEN_BPE ? "bpe" : "wordpiece";
 }
 

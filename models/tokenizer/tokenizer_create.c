@@ -52,9 +52,12 @@ static ota_status add_kinds(ota_tokenizer *tokenizer, const ota_tokenizer_parts 
     for (int64_t k = 0; k < parts->piece_count && parts->kinds != NULL && status == OTA_OK; k++) {
         const int32_t kind = parts->kinds[k];
         const bool special = kind == OTA_PIECE_CONTROL || kind == OTA_PIECE_UNKNOWN;
+        /* A blank in a piece of SentencePiece is spelled in two ways. */
+        const bool normalized = !special && tokenizer->bpe.characters;
         if (special || kind == OTA_PIECE_USER)
-            status = ota_tokenizer_add(tokenizer, (ota_added){.id = (int32_t)k, .special = special},
-                                       error);
+            status = ota_tokenizer_add(
+                tokenizer,
+                (ota_added){.id = (int32_t)k, .normalized = normalized, .special = special}, error);
     }
     return status;
 }
@@ -83,6 +86,27 @@ static ota_status make_bpe(ota_tokenizer *tokenizer, const ota_tokenizer_parts *
     return status == OTA_OK ? add_cuts(tokenizer, parts->cut, error) : status;
 }
 
+static ota_status make_sentencepiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
+                                     const char *source, ota_error *error) {
+    ota_token_merge_list merges = {0};
+    ota_token_frame found = {.count = 0};
+    if (parts->scores == NULL)
+        return ota_token_fail(error, OTA_EINVAL, source, -1,
+                              "scores is NULL, and sentencepiece needs one for each piece");
+    ota_status status = add_frame(tokenizer, parts->unknown, &found, source, error);
+    if (found.count > 0) tokenizer->unknown = found.ids[0];
+    tokenizer->bpe.characters = true;
+    (void)ota_tokenizer_normal(tokenizer, OTA_NORMAL_BLANK);
+    if (status == OTA_OK)
+        status = ota_sentencepiece_bytes(&tokenizer->bpe, &tokenizer->vocabulary, parts, error);
+    if (status == OTA_OK)
+        status = ota_sentencepiece_merges(&tokenizer->vocabulary, parts, &merges, error);
+    if (status == OTA_OK)
+        status = ota_bpe_build(&tokenizer->bpe, &tokenizer->vocabulary, &merges, error);
+    free(merges.merges);
+    return status;
+}
+
 static ota_status make_wordpiece(ota_tokenizer *tokenizer, const ota_tokenizer_parts *parts,
                                  const char *source, ota_error *error) {
     const ota_text unknown = parts->unknown.data != NULL ? parts->unknown : (ota_text){"[UNK]", 5};
@@ -98,16 +122,23 @@ static ota_status make(ota_tokenizer *tokenizer, const ota_tokenizer_parts *part
                        ota_error *error) {
     const char *source = parts->source == NULL ? "" : parts->source,
                *model = parts->model == NULL ? "" : parts->model;
-    const bool bpe = strcmp(model, "bpe") == 0;
-    if (!bpe && strcmp(model, "wordpiece") != 0)
-        return ota_token_fail(error, OTA_UNSUPPORTED, source, -1,
-                              "the tokenizer's model \"%.40s\" is not one of bpe and wordpiece",
-                              model);
-    tokenizer->model = bpe ? OTA_TOKEN_BPE : OTA_TOKEN_WORDPIECE;
+    static const struct {
+        const char *word;
+        ota_token_model model;
+        ota_status (*make)(ota_tokenizer *, const ota_tokenizer_parts *, const char *, ota_error *);
+    } rows[] = {{"bpe", OTA_TOKEN_BPE, make_bpe},
+                {"sentencepiece", OTA_TOKEN_BPE, make_sentencepiece},
+                {"wordpiece", OTA_TOKEN_WORDPIECE, make_wordpiece}};
+    size_t k = 0;
+    while (k < 3 && strcmp(model, rows[k].word) != 0) k++;
+    if (k == 3)
+        return ota_token_fail(
+            error, OTA_UNSUPPORTED, source, -1,
+            "the tokenizer's model \"%.40s\" is not one of bpe, sentencepiece and wordpiece",
+            model);
+    tokenizer->model = rows[k].model;
     ota_status status = add_pieces(tokenizer, parts, source, error);
-    if (status == OTA_OK)
-        status = bpe ? make_bpe(tokenizer, parts, source, error)
-                     : make_wordpiece(tokenizer, parts, source, error);
+    if (status == OTA_OK) status = rows[k].make(tokenizer, parts, source, error);
     if (status == OTA_OK) status = add_kinds(tokenizer, parts, error);
     if (status == OTA_OK)
         status = add_frame(tokenizer, parts->begin, &tokenizer->before, source, error);

@@ -1,7 +1,7 @@
 /* What the files of the tokenizer share.
  *
  *   text --added.c--> stretches between added tokens --normalize.c--> --pretokenize.c--> words
- *        --bpe.c | wordpiece.c--> ids
+ *        --bpe.c, sentencepiece.c | wordpiece.c--> ids
  *
  * A tokenizer is built once by tokenizer_json.c, tokenizer_lists.c or tokenizer_create.c and is constant
  * from then on; whatever changes while a text is encoded lives in ota_token_encoder. */
@@ -142,6 +142,7 @@ typedef struct ota_bpe {
     int32_t byte_ids[256]; /* -1: the vocabulary lacks the byte */
     ota_vocabulary raw;    /* pieces as the bytes they stand for */
     bool whole_word;       /* a word that is a piece is taken as it is */
+    bool characters;       /* words start as characters, not bytes: sentencepiece.c */
 } ota_bpe;
 
 typedef struct ota_token_merge_list {
@@ -159,6 +160,20 @@ ota_status ota_bpe_merge_line(const ota_vocabulary *vocabulary, ota_token_merge_
 ota_status ota_bpe_build(ota_bpe *bpe, const ota_vocabulary *vocabulary,
                          const ota_token_merge_list *list, ota_error *error);
 void ota_bpe_free(ota_bpe *bpe);
+
+/* ---- SentencePiece (sentencepiece.c) ---- */
+
+ota_status ota_sentencepiece_merges(const ota_vocabulary *vocabulary,
+                                    const ota_tokenizer_parts *parts, ota_token_merge_list *list,
+                                    ota_error *error);
+/* Fills bpe->byte_ids. */
+ota_status ota_sentencepiece_bytes(ota_bpe *bpe, const ota_vocabulary *vocabulary,
+                                   const ota_tokenizer_parts *parts, ota_error *error);
+/* The bytes that piece `id` stands for, to raw [piece.size]; returns how many. */
+size_t ota_sentencepiece_raw(const ota_bpe *bpe, int32_t id, ota_text piece, char *raw);
+/* The pieces that a text starts as, to ids [size]; returns how many. */
+size_t ota_sentencepiece_start(const ota_tokenizer *tokenizer, const char *text, size_t size,
+                               int32_t *ids);
 
 /* ---- WordPiece (wordpiece.c) ---- */
 
@@ -207,7 +222,8 @@ typedef enum ota_normal_kind {
     OTA_NORMAL_STRIP_MARKS,   /* combining marks of every kind */
     OTA_NORMAL_STRIP_ACCENTS, /* decomposes, then drops marks that take no room */
     OTA_NORMAL_CLEAN,         /* control characters go, every white space becomes a blank */
-    OTA_NORMAL_SPACE_CHINESE  /* a blank on both sides of every CJK ideograph */
+    OTA_NORMAL_SPACE_CHINESE, /* a blank on both sides of every CJK ideograph */
+    OTA_NORMAL_BLANK          /* U+2581 becomes a blank */
 } ota_normal_kind;
 
 /* `text` is valid UTF-8; the result replaces what `out` holds. False without memory. */

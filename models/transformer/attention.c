@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a plan is for, where it is not one layer's: all others, or all that see a window. */
+enum { ANY_LAYER = -1, LOCAL_LAYER = -2 };
+
 typedef struct view {
     int64_t layer, head; /* head -1: all */
     bool decoding;
@@ -73,17 +76,15 @@ void ota_session_free_plans(ota_session *s) {
 static void set_rules(ota_session *s, const view *v, ota_plan_slot *slot, ota_problem *problem) {
     const ota_config *config = &s->model->config;
     const bool causal = s->model->architecture->causal && problem->columns != OTA_COLUMNS_PREFIX;
-    double scale = config->unscaled ? 1 : 0;
-    if (config->scaled_by_layer) {
-        scale = 1 / (double)(v->layer + 1);
-        if (!config->unscaled) scale /= __builtin_sqrt((double)config->head_width);
-    }
-    problem->scale = scale;
+    problem->scale = ota_config_scale(config, v->layer);
     int64_t count = 0;
     if (causal) slot->supports[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
     if (s->windowed)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = s->window[0], .right = s->window[1]};
+    if (config->local[v->layer] && config->window > 0)
+        slot->supports[count++] =
+            (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = config->window - 1, .right = -1};
     if (s->run->lengths != NULL && !v->decoding)
         slot->supports[count++] =
             (ota_support){.kind = OTA_SUPPORT_LENGTHS,
@@ -111,7 +112,10 @@ static ota_status grow_slots(ota_session *s) {
 }
 
 static ota_status find_slot(ota_session *s, const view *v, int method, ota_plan_slot **out) {
-    const int64_t layer = s->model->config.scaled_by_layer ? v->layer : -1;
+    const ota_config *config = &s->model->config;
+    const int64_t layer = config->scaled_by_layer   ? v->layer
+                          : config->local[v->layer] ? LOCAL_LAYER
+                                                    : ANY_LAYER;
     for (int k = 0; k < s->slot_count; k++) {
         ota_plan_slot *slot = &s->slots[k];
         if (slot->method == method && slot->one_head == (v->head >= 0) && slot->layer == layer &&

@@ -3,6 +3,7 @@
  *   pre-norm    x += O attention(W norm_1 x);   x += down act(up norm_2 x)
  *   post-norm   x = norm_1(x + O attention(W x));   x = norm_2(x + down act(up x))
  *   gated       down (act(gate h) * up h) in place of down act(up h)
+ *   norms that not all have: of each head of q and k, of what O and down give
  *
  * x, h [batch * count, width]; merged [batch * count, q | k | v]; inner [batch * count, inner]. */
 #include "session.h"
@@ -97,6 +98,9 @@ static void embed_row(const ota_session *s, ota_role role, int64_t row, float *o
     const ota_weight *w = &s->model->weights[role];
     s->ops->decode[ota_element_index(w->type)](
         w->data + row * (w->columns / w->type->block * w->type->bytes), out, w->columns);
+    if (role != OTA_EMBED || !s->model->architecture->scaled_embedding) return;
+    const float factor = (float)__builtin_sqrt((double)w->columns);
+    for (int64_t k = 0; k < w->columns; k++) out[k] *= factor;
 }
 
 static int64_t row_index(const ota_session *s, ota_role role, int64_t token) {
@@ -133,12 +137,15 @@ static ota_status embed(ota_session *s) {
 
 typedef struct rotation {
     const ota_session *session;
+    const ota_block *block;
+    const float *cosines, *sines; /* those of the layer */
     int64_t rows;
 } rotation;
 
-static void rotate_head(const ota_session *s, float *x, int64_t position) {
+static void rotate_head(const rotation *r, float *x, int64_t position) {
+    const ota_session *s = r->session;
     const int64_t half = s->model->config.head_width / 2;
-    const float *cosine = s->cosines + position * half, *sine = s->sines + position * half;
+    const float *cosine = r->cosines + position * half, *sine = r->sines + position * half;
     const bool interleaved = s->model->config.interleaved_rope;
     const int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
     for (int64_t k = 0; k < half; k++) {
@@ -157,10 +164,16 @@ static void rotate_rows(void *context, int64_t index, int worker) {
     const int64_t last = ota_int_min((index + 1) * ROWS_PER_TASK, r->rows);
     (void)worker;
     /* Keys follow the queries, head by head. */
-    for (int64_t i = index * ROWS_PER_TASK; i < last; i++)
-        for (int64_t head = 0; head < config->heads + config->kv_heads; head++)
-            rotate_head(s, s->merged + i * stride + head * config->head_width,
-                        s->run->first + i % s->run->count);
+    for (int64_t i = index * ROWS_PER_TASK; i < last; i++) {
+        for (int64_t head = 0; head < config->heads + config->kv_heads; head++) {
+            float *x = s->merged + i * stride + head * config->head_width;
+            const ota_weight *norm =
+                &r->block->weights[head < config->heads ? OTA_QUERY_NORM : OTA_KEY_NORM];
+            if (ota_weight_present(norm))
+                s->ops->rms_norm(x, norm->values, config->norm_epsilon, x, config->head_width);
+            rotate_head(r, x, s->run->first + i % s->run->count);
+        }
+    }
 }
 
 static ota_status capture_merged(ota_session *s, int64_t layer, ota_point first, int parts) {
@@ -196,12 +209,24 @@ static ota_status make_keys(ota_session *s, int64_t layer, int64_t rows) {
     project(s, &s->model->blocks[layer], input, rows);
     ota_status status = capture_merged(s, layer, OTA_POINT_QUERY, 3);
     if (status == OTA_OK && s->model->architecture->rotary) {
-        rotation r = {.session = s, .rows = rows};
+        const int64_t table =
+            s->model->config.local[layer] ? s->positions * (s->model->config.head_width / 2) : 0;
+        rotation r = {.session = s,
+                      .block = &s->model->blocks[layer],
+                      .cosines = s->cosines + table,
+                      .sines = s->sines + table,
+                      .rows = rows};
         run_rows(s, rows, rotate_rows, &r);
         status = capture_merged(s, layer, OTA_POINT_ROTATED_QUERY, 2);
     }
     ota_session_cache_append(s, layer);
     return status;
+}
+
+/* h = norm h, where the block has that norm. */
+static void normalise_behind(ota_session *s, int64_t layer, ota_role norm, int64_t rows) {
+    const ota_weight *weight = &s->model->blocks[layer].weights[norm];
+    if (ota_weight_present(weight)) ota_session_normalise(s, weight, s->h, s->h, rows);
 }
 
 /* h holds the block's input on entry, the attention's output on return. */
@@ -218,6 +243,7 @@ static ota_status attend(ota_session *s, int64_t layer, int64_t rows) {
     if (status != OTA_OK) return status;
     ota_linear(s, &block->weights[OTA_OUTPUT], &block->weights[OTA_OUTPUT_BIAS], s->mixed, query,
                rows, s->h, width);
+    normalise_behind(s, layer, OTA_NORM_1_BEHIND, rows);
     return ota_session_capture(s, OTA_POINT_ATTENTION_OUT, layer, s->h, width);
 }
 
@@ -240,6 +266,7 @@ static ota_status feed_forward(ota_session *s, int64_t layer, const float *input
         status = ota_session_capture(s, OTA_POINT_MLP_POST, layer, s->inner, inner);
     if (status != OTA_OK) return status;
     ota_linear(s, &w[OTA_DOWN], &w[OTA_DOWN_BIAS], s->inner, inner, rows, s->h, width);
+    normalise_behind(s, layer, OTA_NORM_2_BEHIND, rows);
     return ota_session_capture(s, OTA_POINT_MLP_OUT, layer, s->h, width);
 }
 

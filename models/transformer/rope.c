@@ -41,10 +41,11 @@ const char *ota_rope_fault(const ota_rope_scaling *scaling) {
     return NULL;
 }
 
-float ota_rope_frequency(const ota_config *config, const float *divisors, int64_t k) {
+float ota_rope_frequency(const ota_config *config, bool local, const float *divisors, int64_t k) {
     const ota_rope_scaling *scaling = &config->rope;
-    const float plain =
-        (float)(1 / pow(config->rope_base, 2 * (double)k / (double)config->head_width));
+    const double base = local ? config->local_rope_base : config->rope_base;
+    const float plain = (float)(1 / pow(base, 2 * (double)k / (double)config->head_width));
+    if (local) return plain;
     if (divisors != NULL) return plain / divisors[k];
     if (scaling->kind == OTA_ROPE_PLAIN) return plain;
     const float stretched = plain / (float)scaling->factor;

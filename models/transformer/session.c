@@ -77,14 +77,17 @@ static ota_status make_rotations(ota_session *s, ota_error *error) {
     const float *divisors = s->model->weights[OTA_ROPE_DIVISORS].values;
     if (!s->model->architecture->rotary) return OTA_OK;
     s->positions = ota_int_max(s->options.tokens, s->options.cache);
-    ota_status status = make(s, s->positions, half, &s->cosines, error);
-    if (status == OTA_OK) status = make(s, s->positions, half, &s->sines, error);
-    for (int64_t k = 0; status == OTA_OK && k < half; k++) {
-        const float frequency = ota_rope_frequency(config, divisors, k);
+    const int64_t tables = s->model->architecture->local ? 2 : 1;
+    ota_status status = make(s, tables * s->positions, half, &s->cosines, error);
+    if (status == OTA_OK) status = make(s, tables * s->positions, half, &s->sines, error);
+    for (int64_t i = 0; status == OTA_OK && i < tables * half; i++) {
+        const int64_t table = i / half, k = i % half;
+        const float frequency = ota_rope_frequency(config, table == 1, divisors, k);
         for (int64_t t = 0; t < s->positions; t++) {
+            const int64_t at = (table * s->positions + t) * half + k;
             const float angle = (float)t * frequency;
-            s->cosines[t * half + k] = (float)cos((double)angle);
-            s->sines[t * half + k] = (float)sin((double)angle);
+            s->cosines[at] = (float)cos((double)angle);
+            s->sines[at] = (float)sin((double)angle);
         }
     }
     return status;

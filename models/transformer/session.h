@@ -19,9 +19,9 @@ typedef struct ota_method {
 typedef struct ota_plan_slot {
     int method;
     bool one_head, decoding;
-    int64_t layer; /* -1: any */
+    int64_t layer; /* ANY_LAYER or LOCAL_LAYER of attention.c, else the one */
     ota_plan *plan;
-    ota_support supports[3];
+    ota_support supports[4];
     ota_term sink;
 } ota_plan_slot;
 
@@ -77,7 +77,7 @@ struct ota_session {
     int64_t panel;          /* floats of one */
     float *pattern;         /* [batch, heads, count, keys], made when first captured */
     size_t pattern_floats;  /* room there */
-    float *cosines, *sines; /* [positions, head width / 2] */
+    float *cosines, *sines; /* [positions, head width / 2], then those of local layers */
     int64_t positions;      /* in those tables */
     float *keys, *values;   /* cache [layers, batch, kv heads, cache, head width] */
     double *remaining;      /* cache [layers, batch, heads, cache], where columns are online */

@@ -134,7 +134,8 @@ const run_variant *run_variant_of(const run_settings *settings, int source) {
 }
 
 /* The statements are about softmax at the model's own temperature. */
-static int read_bounds(tool_context *context, run_settings *s) {
+static int read_bounds(run *r, run_settings *s) {
+    tool_context *context = r->context;
     const tool_settings *given = &context->settings;
     s->bounds = given->bounds.given ? given->bounds.value : 0;
     const char *other = given->model_methods.count > 0 ? "method"
@@ -142,10 +143,16 @@ static int read_bounds(tool_context *context, run_settings *s) {
                         : given->window != NULL        ? "window"
                         : given->sink != NULL          ? "sink"
                                                        : NULL;
-    if (s->bounds == 0 || other == NULL) return 0;
-    return tool_refuse_flag(context, "bounds", "leave one of the two out",
-                            "--bounds is about the model's own attention, which --%s changes",
-                            other);
+    if (s->bounds == 0) return 0;
+    if (other != NULL)
+        return tool_refuse_flag(context, "bounds", "leave one of the two out",
+                                "--bounds is about the model's own attention, which --%s changes",
+                                other);
+    ota_error error = {.message = ""};
+    ota_model_attention attention = {.size = sizeof attention};
+    if (ota_model_attention_of(r->model, 0, &attention, &error) >= 0) return 0;
+    return tool_refuse_flag(context, "bounds", "leave it out",
+                            "--bounds is not about such models: %s", error.message);
 }
 
 static int read_settings(run *r) {
@@ -154,7 +161,7 @@ static int read_settings(run *r) {
     if (code == 0) code = read_layers(r->context, &r->facts, s);
     if (code == 0) code = read_saturation(r->context, s);
     if (code == 0) code = read_methods(r->context, s);
-    if (code == 0) code = read_bounds(r->context, s);
+    if (code == 0) code = read_bounds(r, s);
     const tool_settings *given = &r->context->settings;
     if (code == 0) code = read_temperatures(r->context, given->temperatures, false, s);
     s->temperatures = s->lines;

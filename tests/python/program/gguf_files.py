@@ -12,7 +12,8 @@ ALIGNMENT = 32
 # name: ggml's number, elements and bytes of a block
 TYPES = {
     "F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22),
-    "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2),
+    "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
+    "Q6_K": (14, 256, 210), "BF16": (30, 1, 2),
 }  # fmt: skip
 NAMES = {number: name for name, (number, _, _) in TYPES.items()}
 
@@ -31,6 +32,25 @@ def fifths(blocks: np.ndarray) -> np.ndarray:
     return np.unpackbits(np.ascontiguousarray(blocks), axis=1, bitorder="little").astype(np.int32) << 4
 
 
+def decode_k(blocks: np.ndarray, five: bool) -> np.ndarray:
+    """The values [block, 256] of blocks of Q4_K or Q5_K, element by element of a block."""
+    d, e = blocks[:, :4].copy().view("<f2").astype(F32).T
+    packed = blocks[:, 4:16]
+    values = np.empty((len(blocks), 256), F32)
+    for k in range(256):
+        part = k // 32
+        if part < 4:
+            factor, shift = packed[:, part] & 63, packed[:, part + 4] & 63
+        else:
+            factor = packed[:, part + 4] & 15 | packed[:, part - 4] >> 6 << 4
+            shift = packed[:, part + 4] >> 4 | packed[:, part] >> 6 << 4
+        q = blocks[:, (48 if five else 16) + part // 2 * 32 + k % 32] >> (4 * (part % 2)) & 15
+        if five:
+            q = q | (blocks[:, 16 + k % 32] >> part & 1) << 4
+        values[:, k] = d * factor.astype(F32) * q.astype(F32) - e * shift.astype(F32)
+    return values
+
+
 def decode(name: str, data: bytes | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The f32 values of a tensor's bytes."""
     raw = np.frombuffer(data, np.uint8)
@@ -41,6 +61,8 @@ def decode(name: str, data: bytes | np.ndarray, shape: tuple[int, ...]) -> np.nd
     if name == "BF16":
         return (raw.view("<u2").astype(np.uint32) << 16).view(F32).reshape(shape)
     blocks = raw.reshape(-1, TYPES[name][2])
+    if name in ("Q4_K", "Q5_K"):
+        return decode_k(blocks, name == "Q5_K").reshape(shape)
     scale = halves(blocks, 208 if name == "Q6_K" else 0)
     if name == "Q8_0":
         values = scale * blocks[:, 2:].view(np.int8).astype(F32)
@@ -75,7 +97,16 @@ def draw(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> b
     if name == "BF16":
         return (values.astype(F32).view(np.uint32) >> 16).astype("<u2").tobytes()
     blocks = generator.integers(0, 256, size=(count // block, size), dtype=np.uint8)
-    spread = {"Q8_0": 600, "Q4_0": 40, "Q4_1": 40, "Q5_0": 80, "Q5_1": 80, "Q6_K": 16000}[name]
+    spread = {
+        "Q8_0": 600,
+        "Q4_0": 40,
+        "Q4_1": 40,
+        "Q5_0": 80,
+        "Q5_1": 80,
+        "Q6_K": 16000,
+        "Q4_K": 2400,
+        "Q5_K": 5000,
+    }[name]
     scale = (generator.uniform(0.2, 1, size=(len(blocks), 1)) / spread).astype("<f2").view(np.uint8)
     at = 208 if name == "Q6_K" else 0
     blocks[:, at : at + 2] = scale
@@ -83,6 +114,12 @@ def draw(name: str, shape: tuple[int, ...], generator: np.random.Generator) -> b
         # Centred: with a common part in all weights, attention would be ill-conditioned.
         middle = {"Q4_1": 7.5, "Q5_1": 15.5}[name]
         blocks[:, 2:4] = (-middle * scale.view("<f2").astype(F32)).astype("<f2").view(np.uint8)
+    if name in ("Q4_K", "Q5_K"):
+        # Shifts by the middle of q and about the middle of the factors.
+        middle = {"Q4_K": 7.5, "Q5_K": 15.5}[name]
+        blocks[:, 2:4] = (middle * scale.view("<f2").astype(F32)).astype("<f2").view(np.uint8)
+        blocks[:, 8:12] = blocks[:, 4:8]
+        blocks[:, 12:16] = blocks[:, 12:16] & 15 | (blocks[:, 12:16] & 15) << 4
     return blocks.tobytes()
 
 
@@ -95,9 +132,12 @@ def pair(key: str, value: Any) -> bytes:
         return text(key) + struct.pack("<I", 8) + text(value)
     if isinstance(value, float):
         return text(key) + struct.pack("<If", 6, value)
+    if isinstance(value, bool):
+        return text(key) + struct.pack("<IB", 7, value)
     if isinstance(value, np.ndarray):
-        data = value.astype("<i4").tobytes()
-        return text(key) + struct.pack("<IIQ", 9, 5, len(value)) + data
+        real = value.dtype.kind == "f"
+        data = value.astype("<f4" if real else "<i4").tobytes()
+        return text(key) + struct.pack("<IIQ", 9, 6 if real else 5, len(value)) + data
     if isinstance(value, list):
         return text(key) + struct.pack("<IIQ", 9, 8, len(value)) + b"".join(text(one) for one in value)
     return text(key) + struct.pack("<II", 4, value)
@@ -123,8 +163,8 @@ def write(
     path.write_bytes(pad(head) + body)
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Metadata (numbers and strings only) and decoded tensors."""
+def read(path: Path, tensors: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metadata, and the decoded tensors where they are wanted."""
     data = path.read_bytes()
     at = 24
     tensor_count, pair_count = struct.unpack("<QQ", data[8:24])
@@ -161,9 +201,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         shape = tuple(reversed([take("Q") for _ in range(take("I"))]))
         entries.append((name, shape, NAMES[take("I")], take("Q")))
     begin = (at + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    tensors = {}
-    for name, shape, kind, offset in entries:
+    decoded = {}
+    for name, shape, kind, offset in entries if tensors else ():
         _, block, size = TYPES[kind]
         count = int(np.prod(shape)) // block * size
-        tensors[name] = decode(kind, data[begin + offset : begin + offset + count], shape)
-    return pairs, tensors
+        decoded[name] = decode(kind, data[begin + offset : begin + offset + count], shape)
+    return pairs, decoded

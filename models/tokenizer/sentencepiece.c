@@ -1,0 +1,209 @@
+/* BPE as SentencePiece writes it down: pieces with scores and no list of merges.
+ *
+ * U+2581 stands for a blank in pieces, and in a text it is one: both are blanks before anything is looked for.
+ * Pieces of kind USER are matched first. What lies between starts as its characters; neighbours whose join is
+ * a piece are merged, the join of the highest score first, among equal ones the leftmost. That is what bpe.c
+ * does with a merge for every way in which a piece is two pieces, ranked by the score of the join. A character
+ * that is no piece becomes its bytes, <0x00> to <0xFF>, which no merge takes, or, in a vocabulary without
+ * them, the unknown piece, one for a run of such characters. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "tokenizer_parts.h"
+
+static const char blank[] = "\xE2\x96\x81";
+
+/* ---- ranks ---- */
+
+typedef struct scored {
+    float score;
+    int32_t id;
+} scored;
+
+static int by_score(const void *left, const void *right) {
+    const scored *a = left, *b = right;
+    return (a->score < b->score) - (a->score > b->score);
+}
+
+/* rank [count]: how many different scores are higher. */
+static uint32_t *make_ranks(const float *scores, int64_t count) {
+    scored *order = malloc(((size_t)count + 1) * sizeof *order);
+    uint32_t *rank = malloc(((size_t)count + 1) * sizeof *rank);
+    if (order == NULL || rank == NULL) {
+        free(order);
+        free(rank);
+        return NULL;
+    }
+    for (int64_t k = 0; k < count; k++) order[k] = (scored){scores[k], (int32_t)k};
+    qsort(order, (size_t)count, sizeof *order, by_score);
+    uint32_t next = 0;
+    for (int64_t k = 0; k < count; k++) {
+        if (k > 0 && order[k].score < order[k - 1].score) next++;
+        rank[order[k].id] = next;
+    }
+    free(order);
+    return rank;
+}
+
+/* ---- merges ---- */
+
+static int32_t kind_of(const ota_tokenizer_parts *parts, int32_t id) {
+    return parts->kinds == NULL ? OTA_PIECE_NORMAL : parts->kinds[id];
+}
+
+typedef enum part { PART_NONE, PART_PIECE, PART_LONE } part;
+
+/* What a part of a piece can be before it is merged: a normal piece, or a character that is none. Pieces of
+ * kind USER are never merged. */
+static part find_part(const ota_vocabulary *vocabulary, const ota_tokenizer_parts *parts,
+                      ota_text text, int32_t *id) {
+    *id = ota_vocabulary_find(vocabulary, text.data, text.size);
+    if (*id >= 0 && kind_of(parts, *id) == OTA_PIECE_NORMAL) return PART_PIECE;
+    if (*id >= 0 && kind_of(parts, *id) == OTA_PIECE_USER) return PART_NONE;
+    return (size_t)utf8proc_utf8class[(unsigned char)text.data[0]] == text.size ? PART_LONE
+                                                                                : PART_NONE;
+}
+
+static ota_status put_merge(ota_token_merge_list *list, ota_merge merge, const char *source,
+                            ota_error *error) {
+    if (list->count == OTA_TOKEN_MERGES_MOST)
+        return ota_token_fail(error, OTA_ELIMIT, source, -1,
+                              "the pieces have more than %d ways to be two pieces",
+                              OTA_TOKEN_MERGES_MOST);
+    void *merges = list->merges;
+    const bool grown = ota_token_grow(&merges, &list->room, list->count + 1, sizeof *list->merges);
+    list->merges = merges;
+    if (!grown) return ota_token_no_memory(error);
+    list->merges[list->count++] = merge;
+    return OTA_OK;
+}
+
+/* Every way in which piece `id` is two pieces. Characters that are no piece and unused pieces can take part in
+ * merges of SentencePiece without being ids; no vocabulary that was met does that. */
+static ota_status split_piece(const ota_vocabulary *vocabulary, const ota_tokenizer_parts *parts,
+                              int32_t id, uint32_t rank, ota_token_merge_list *list,
+                              ota_error *error) {
+    const ota_text piece = ota_vocabulary_text(vocabulary, id);
+    ota_status status = OTA_OK;
+    for (size_t at = 1; at < piece.size && status == OTA_OK; at++) {
+        if (((unsigned char)piece.data[at] & 0xC0) == 0x80) continue;
+        int32_t a, b;
+        const part left = find_part(vocabulary, parts, (ota_text){piece.data, at}, &a);
+        if (left == PART_NONE) continue;
+        const part right =
+            find_part(vocabulary, parts, (ota_text){piece.data + at, piece.size - at}, &b);
+        if (right == PART_NONE) continue;
+        if (left == PART_LONE || right == PART_LONE)
+            return ota_token_fail(error, OTA_UNSUPPORTED, parts->source, -1,
+                                  "piece %d has a character that is no piece of kind normal, and "
+                                  "such vocabularies are not run",
+                                  (int)id);
+        if (kind_of(parts, id) == OTA_PIECE_UNUSED)
+            return ota_token_fail(error, OTA_UNSUPPORTED, parts->source, -1,
+                                  "piece %d is unused and can be made of two others, and such "
+                                  "vocabularies are not run",
+                                  (int)id);
+        status = put_merge(list,
+                           (ota_merge){.pair = (uint64_t)(uint32_t)a << 32 | (uint32_t)b,
+                                       .rank = rank,
+                                       .product = id},
+                           parts->source, error);
+    }
+    return status;
+}
+
+ota_status ota_sentencepiece_merges(const ota_vocabulary *vocabulary,
+                                    const ota_tokenizer_parts *parts, ota_token_merge_list *list,
+                                    ota_error *error) {
+    for (int64_t k = 0; k < parts->piece_count; k++)
+        if (!(parts->scores[k] >= -1e30F && parts->scores[k] <= 1e30F))
+            return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
+                                  "the score of piece %lld is no number from -1e30 to 1e30",
+                                  (long long)k);
+    uint32_t *rank = make_ranks(parts->scores, parts->piece_count);
+    if (rank == NULL) return ota_token_no_memory(error);
+    ota_status status = OTA_OK;
+    for (int32_t id = 0; id < vocabulary->count && status == OTA_OK; id++) {
+        const int32_t kind = kind_of(parts, id);
+        if (kind == OTA_PIECE_NORMAL || kind == OTA_PIECE_UNUSED)
+            status = split_piece(vocabulary, parts, id, rank[id], list, error);
+    }
+    free(rank);
+    return status;
+}
+
+/* ---- bytes ---- */
+
+/* -1: no piece of a byte. */
+static int piece_byte(ota_text piece) {
+    static const char digits[] = "0123456789ABCDEF";
+    if (piece.size != 6 || memcmp(piece.data, "<0x", 3) != 0 || piece.data[5] != '>') return -1;
+    const char *high = memchr(digits, piece.data[3], 16), *low = memchr(digits, piece.data[4], 16);
+    return high == NULL || low == NULL ? -1 : (int)((high - digits) * 16 + (low - digits));
+}
+
+ota_status ota_sentencepiece_bytes(ota_bpe *bpe, const ota_vocabulary *vocabulary,
+                                   const ota_tokenizer_parts *parts, ota_error *error) {
+    int found = 0;
+    for (int byte = 0; byte < 256; byte++) bpe->byte_ids[byte] = -1;
+    for (int32_t id = 0; id < vocabulary->count; id++) {
+        const int byte = piece_byte(ota_vocabulary_text(vocabulary, id));
+        if (byte < 0 || kind_of(parts, id) != OTA_PIECE_BYTE) continue;
+        bpe->byte_ids[byte] = id;
+        found++;
+    }
+    if (found != 0 && found != 256)
+        return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
+                              "%d of the 256 pieces of bytes are there, and must be all or none",
+                              found);
+    if (ota_vocabulary_find(vocabulary, blank, 3) < 0)
+        return ota_token_fail(error, OTA_EFORMAT, parts->source, -1,
+                              "the vocabulary lacks U+2581, the piece of a blank");
+    return OTA_OK;
+}
+
+size_t ota_sentencepiece_raw(const ota_bpe *bpe, int32_t id, ota_text piece, char *raw) {
+    const int byte = piece_byte(piece);
+    if (byte >= 0 && bpe->byte_ids[byte] == id) {
+        raw[0] = (char)(unsigned char)byte;
+        return 1;
+    }
+    size_t used = 0;
+    for (size_t at = 0; at < piece.size;) {
+        const bool is_blank = piece.size - at >= 3 && memcmp(piece.data + at, blank, 3) == 0;
+        raw[used++] = is_blank ? ' ' : piece.data[at];
+        at += is_blank ? 3 : 1;
+    }
+    return used;
+}
+
+/* ---- one text ---- */
+
+static int32_t find_character(const ota_vocabulary *vocabulary, const char *text, size_t bytes) {
+    return *text == ' ' ? ota_vocabulary_find(vocabulary, blank, 3)
+                        : ota_vocabulary_find(vocabulary, text, bytes);
+}
+
+size_t ota_sentencepiece_start(const ota_tokenizer *tokenizer, const char *text, size_t size,
+                               int32_t *ids) {
+    size_t count = 0;
+    bool unknown = false;
+    for (size_t at = 0; at < size;) {
+        utf8proc_int32_t character;
+        const utf8proc_ssize_t found = utf8proc_iterate((const utf8proc_uint8_t *)text + at,
+                                                        (utf8proc_ssize_t)(size - at), &character);
+        const size_t bytes = found > 0 ? (size_t)found : 1;
+        int32_t id = found > 0 ? find_character(&tokenizer->vocabulary, text + at, bytes) : -1;
+        const bool lacking = id < 0;
+        if (lacking && tokenizer->bpe.byte_ids[0] >= 0)
+            for (size_t k = 0; k < bytes; k++)
+                ids[count++] = tokenizer->bpe.byte_ids[(unsigned char)text[at + k]];
+        else if (lacking && !unknown)
+            id = tokenizer->unknown;
+        unknown = lacking;
+        if (id >= 0) ids[count++] = id;
+        at += bytes;
+    }
+    return count;
+}
