@@ -16,7 +16,8 @@ set(OTATTN_FAULT_SOURCES
 
 set(OTATTN_LIBRARY_HEADERS
     include/otattn.h
-    include/otattn_assignment.h)
+    include/otattn_assignment.h
+    include/otattn_bounded.h)
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
@@ -73,6 +74,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/run.c
     src/batches/assignment.c
     src/batches/assignment_bound.c
+    src/batches/bounded.c
+    src/batches/bounded_costs.c
+    src/batches/bounded_heaps.c
+    src/batches/bounded_paths.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c

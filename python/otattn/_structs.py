@@ -872,6 +872,32 @@ class EventSummary(ctypes.Structure):
     )
 
 
+class Bounded(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("costs", Array),
+        ("points", Array),
+        ("centres", Array),
+        ("take", ctypes.c_int64),
+        ("lower", ctypes.c_void_p),
+        ("upper", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+    )
+
+
+class BoundedResult(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("chosen", ctypes.c_void_p),
+        ("prices", ctypes.c_void_p),
+        ("loads", ctypes.c_void_p),
+        ("cost", ctypes.c_double),
+        ("dual", ctypes.c_double),
+        ("paths", ctypes.c_int64),
+        ("fillings", ctypes.c_int64),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_error": Error,
     "ota_array": Array,
@@ -931,6 +957,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_power_law": PowerLaw,
     "ota_trend": Trend,
     "ota_event_summary": EventSummary,
+    "ota_bounded": Bounded,
+    "ota_bounded_result": BoundedResult,
 }
 
 CALLS = {
@@ -1068,4 +1096,5 @@ CALLS = {
     "ota_events_of": "ipllpppp",
     "ota_phi_of": "ipplpp",
     "ota_token_class": "isl",
+    "ota_assign_bounded": "ipppp",
 }
