@@ -11,9 +11,8 @@
 #include "problem/check.h"
 
 enum {
-    COLUMNS_MOST = 4096,
     FEWER = 4,           /* rows of the next smaller problem: one in so many */
-    ROWS_PER_COLUMN = 16 /* that the smallest problem has at least */
+    UNITS_PER_COLUMN = 6 /* that the smallest problem has at least */
 };
 /* Sums of differences of larger numbers could leave f64. */
 #define LARGEST 1e290
@@ -69,7 +68,7 @@ static ota_status check_sizes(bounded *b, ota_error *error) {
                             p->centres.size[3], b->width);
         }
     }
-    if (b->columns < 1 || b->columns > COLUMNS_MOST) {
+    if (b->columns < 1 || b->columns > OTA_BOUNDED_COLUMNS) {
         return ota_fail(error, OTA_EINVAL, matrix ? "costs" : "centres", "give 1 to 4096 columns",
                         "there are %" PRId64 " columns", b->columns);
     }
@@ -268,25 +267,24 @@ static ota_status solve_rows(bounded *b, int64_t count) {
     return ota_bounded_paths_solve(paths);
 }
 
+/* All rows, after fewer and fewer of them where no prices are given. */
 static ota_status solve(bounded *b, ota_error *error) {
     double *price = b->paths.price;
     const size_t bytes = (size_t)b->columns * sizeof *price;
-    int64_t count = b->rows;
+    const double units = (double)b->rows * (double)b->problem.take;
+    int64_t part = 1;
     memset(price, 0, bytes);
     if (b->problem.start != NULL)
         memcpy(price, b->problem.start, bytes);
     else
-        while (count / FEWER >= ROWS_PER_COLUMN * b->columns) count /= FEWER;
+        while (units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns)
+            part *= FEWER;
     ota_status status = OTA_OK;
-    for (;;) {
-        status = solve_rows(b, count);
-        if (count == b->rows) break;
+    for (; part > 0; part /= FEWER) {
+        status = solve_rows(b, ota_int_max(1, b->rows / part));
+        if (part == 1 || (status != OTA_OK && status != OTA_INFEASIBLE)) break;
         /* Fewer rows may be infeasible where all are not. */
-        if (status == OTA_INFEASIBLE)
-            memset(price, 0, bytes);
-        else if (status != OTA_OK)
-            break;
-        count = count * FEWER + FEWER - 1 >= b->rows ? b->rows : count * FEWER;
+        if (status == OTA_INFEASIBLE) memset(price, 0, bytes);
     }
     if (status == OTA_OK) return OTA_OK;
     if (status == OTA_INFEASIBLE) return tell_infeasible(&b->paths, error);
@@ -316,7 +314,7 @@ static ota_status measure(bounded *b, double *cost, double *dual) {
     ota_bounded_paths *paths = &b->paths;
     const int64_t m = b->columns;
     total primal = {0}, bound = {0};
-    uint64_t least[COLUMNS_MOST / 64];
+    uint64_t least[OTA_BOUNDED_COLUMNS / 64];
     for (int64_t first = 0; first < b->rows;) {
         TRY(ota_interrupted(&b->settings));
         const int64_t count = ota_bounded_rows_form(&paths->rows, first);

@@ -74,7 +74,11 @@ typedef struct ota_bounded_paths {
     double *best;     /* [columns][columns]: least key, or the bound on all that are not stored */
     double threshold; /* reduced lengths up to it are stored */
     double *length;   /* [columns + 1] of the search */
-    int32_t *before;  /* [columns + 1] */
+    double reached;   /* length of the last node */
+    int64_t *before;  /* [columns + 1] in the tree of the search */
+    double *taken;    /* [columns + 1] key of the arc from there */
+    int64_t *ends;    /* [columns + 1] nodes with too little that it found */
+    int64_t found;    /* their number */
     uint8_t *done;    /* [columns + 1] */
     double *costs, *reduced, *sorted; /* [columns] of a row */
     double *sample;                   /* [OTA_BOUNDED_SAMPLE] */
@@ -82,10 +86,10 @@ typedef struct ota_bounded_paths {
     ota_bounded_heaps heaps;
     double wanted;  /* entries the threshold aims at */
     int64_t filled; /* entries after the last filling */
-    int64_t paths, fillings, paths_at_filling;
+    int64_t paths, searches, fillings, paths_at_filling;
 } ota_bounded_paths;
 
-enum { OTA_BOUNDED_SAMPLE = 1 << 16 };
+enum { OTA_BOUNDED_COLUMNS = 4096, OTA_BOUNDED_SAMPLE = 1 << 13 };
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows);
 /* Moves units until every load is within its bounds, from the prices as they are. OTA_INFEASIBLE leaves in `done`

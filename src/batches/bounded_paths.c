@@ -6,7 +6,8 @@
  *
  * All reduced lengths are >= 0 at the start, because rows hold their least reduced costs, a column of positive
  * price has upper_j units in the reservoir and one of negative price lower_j. With d the lengths of a search
- * that ends at length D, p_v + D - min(d_v, D) keeps them >= 0 and makes those of the path 0. */
+ * that ends at length D, p_v + D - min(d_v, D) keeps them >= 0 and makes those of its tree 0. So the path to every node
+ * of the tree with too little is a shortest one, as long as no unit moved before it took one of its arcs. */
 #include "bounded.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@
 #include "backend/backend.h"
 #include "problem/check.h"
 
-enum { LEAST_WANTED = 1 << 16, SPARE_ENTRIES = 1 << 20, PATHS_PER_QUESTION = 64 };
+enum { LEAST_WANTED = 1 << 14, SPARE_ENTRIES = 1 << 20, SEARCHES_PER_QUESTION = 16 };
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows) {
     const int64_t m = paths->columns;
@@ -31,7 +32,9 @@ void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_
     paths->base = ota_arena_take(arena, columns, sizeof(double));
     paths->best = ota_arena_take_rows(arena, m, m, sizeof(double));
     paths->length = ota_arena_take(arena, nodes, sizeof(double));
-    paths->before = ota_arena_take(arena, nodes, sizeof(int32_t));
+    paths->before = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->ends = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->taken = ota_arena_take(arena, nodes, sizeof(double));
     paths->done = ota_arena_take(arena, nodes, 1);
     paths->costs = ota_arena_take(arena, columns, sizeof(double));
     paths->reduced = ota_arena_take(arena, columns, sizeof(double));
@@ -126,7 +129,7 @@ static void choose_threshold(ota_bounded_paths *paths, bool choose) {
     paths->threshold = INFINITY;
     if (share >= 0.5) return;
     const int64_t rows = ota_int_min(n, ota_int_max(1, OTA_BOUNDED_SAMPLE / each));
-    uint64_t chosen[64];
+    uint64_t chosen[OTA_BOUNDED_COLUMNS / 64];
     int64_t count = 0;
     for (int64_t s = 0; s < rows; s++) {
         const int64_t place = s * n / rows;
@@ -134,7 +137,7 @@ static void choose_threshold(ota_bounded_paths *paths, bool choose) {
                               paths->costs);
         reduce(paths, paths->costs, paths->reduced);
         const uint64_t *bits = paths->held + place * paths->words;
-        if (choose && paths->words <= 64) {
+        if (choose) {
             ota_bounded_least(paths, paths->reduced, chosen);
             bits = chosen;
         }
@@ -221,6 +224,7 @@ static ota_status fill_more(ota_bounded_paths *paths) {
 static void relax(ota_bounded_paths *paths, int64_t v) {
     const int64_t m = paths->columns;
     double *restrict length = paths->length;
+    int64_t *restrict before = paths->before;
     const double *restrict price = paths->price;
     const double from = length[v];
     if (v == m) {
@@ -228,26 +232,25 @@ static void relax(ota_bounded_paths *paths, int64_t v) {
             const double found = from + fmax(price[b], 0.0);
             if (paths->flow[b] > paths->lower[b] && found < length[b]) {
                 length[b] = found;
-                paths->before[b] = (int32_t)m;
+                before[b] = m;
             }
         }
         return;
     }
     if (paths->load[v] > 0) {
         const double *restrict best = paths->best + v * m;
+        const double own = price[v];
         for (int64_t b = 0; b < m; b++) {
-            const double reduced = best[b] + (price[b] - price[v]);
+            const double reduced = best[b] + (price[b] - own);
             const double found = from + (reduced > 0.0 ? reduced : 0.0);
-            if (found < length[b]) {
-                length[b] = found;
-                paths->before[b] = (int32_t)v;
-            }
+            before[b] = found < length[b] ? v : before[b];
+            length[b] = found < length[b] ? found : length[b];
         }
     }
     const double found = from + fmax(-price[v], 0.0);
     if (paths->flow[v] < paths->upper[v] && found < length[m]) {
         length[m] = found;
-        paths->before[m] = (int32_t)v;
+        before[m] = v;
     }
 }
 
@@ -257,18 +260,22 @@ static bool is_bound(const ota_bounded_paths *paths, int64_t v) {
     return u >= 0 && u < m && v < m && paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE;
 }
 
-enum { NO_NODE = -1, BOUND_MET = -2 };
+typedef enum search_end { FOUND, NOTHING_FOUND, BOUND_MET } search_end;
 
-/* Dijkstra from all nodes with too much to the first with too little. */
-static int64_t search(ota_bounded_paths *paths) {
+/* Dijkstra from all nodes with too much to those with too little: to all of them, or as many as lie nearer than
+ * the first node known by a bound. Their list is ends[paths->found]. */
+static search_end search(ota_bounded_paths *paths) {
     const int64_t nodes = paths->columns + 1;
+    int64_t wanted = 0;
     for (int64_t v = 0; v < nodes; v++) {
         paths->length[v] = paths->excess[v] > 0 ? 0.0 : INFINITY;
         paths->before[v] = OTA_BOUNDED_NONE;
         paths->done[v] = 0;
+        wanted += paths->excess[v] < 0 ? 1 : 0;
     }
-    for (;;) {
-        int64_t v = NO_NODE;
+    paths->found = 0;
+    while (paths->found < wanted) {
+        int64_t v = OTA_BOUNDED_NONE;
         double least = INFINITY;
         for (int64_t w = 0; w < nodes; w++) {
             if (!paths->done[w] && paths->length[w] < least) {
@@ -276,20 +283,24 @@ static int64_t search(ota_bounded_paths *paths) {
                 v = w;
             }
         }
-        if (v == NO_NODE) return NO_NODE;
-        if (is_bound(paths, v)) return BOUND_MET;
+        if (v == OTA_BOUNDED_NONE) return paths->found > 0 ? FOUND : NOTHING_FOUND;
+        if (is_bound(paths, v)) return paths->found > 0 ? FOUND : BOUND_MET;
         paths->done[v] = 1;
-        if (paths->excess[v] < 0) return v;
+        paths->reached = least;
+        const int64_t u = paths->before[v];
+        if (u != OTA_BOUNDED_NONE && u < paths->columns && v < paths->columns)
+            paths->taken[v] = paths->best[u * paths->columns + v];
+        if (paths->excess[v] < 0) paths->ends[paths->found++] = v;
         relax(paths, v);
     }
+    return FOUND;
 }
 
-static void raise_prices(ota_bounded_paths *paths, int64_t end) {
+static void raise_prices(ota_bounded_paths *paths) {
     const int64_t m = paths->columns;
-    const double all = paths->length[end];
-    const double reservoir = paths->done[m] ? all - paths->length[m] : 0.0;
+    const double reservoir = paths->done[m] ? paths->reached - paths->length[m] : 0.0;
     for (int64_t j = 0; j < m; j++) {
-        if (paths->done[j]) paths->price[j] += all - paths->length[j];
+        if (paths->done[j]) paths->price[j] += paths->reached - paths->length[j];
         paths->price[j] -= reservoir;
     }
 }
@@ -344,6 +355,20 @@ static ota_status move_row(ota_bounded_paths *paths, int64_t row, int64_t a, int
     return OTA_OK;
 }
 
+/* Whether a unit can still go along the tree to `end`, with every arc as long as it was. */
+static bool is_open(const ota_bounded_paths *paths, int64_t end) {
+    const int64_t m = paths->columns;
+    int64_t v = end;
+    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+        if (v == m   ? paths->flow[u] >= paths->upper[u]
+            : u == m ? paths->flow[v] <= paths->lower[v]
+                     : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
+                           paths->best[u * m + v] > paths->taken[v] || paths->load[u] == 0)
+            return false;
+    }
+    return paths->excess[v] > 0;
+}
+
 static ota_status augment(ota_bounded_paths *paths, int64_t end) {
     const int64_t m = paths->columns;
     /* All rows are named before one moves: a moved row may come to the top of a pair further on. */
@@ -362,6 +387,18 @@ static ota_status augment(ota_bounded_paths *paths, int64_t end) {
     v = end;
     for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
         if (u < m && v < m) TRY(move_row(paths, paths->moved[v], u, v));
+    }
+    return OTA_OK;
+}
+
+/* Moves what the tree of one search can. */
+static ota_status augment_all(ota_bounded_paths *paths, int64_t *left) {
+    for (int64_t e = 0; e < paths->found; e++) {
+        const int64_t end = paths->ends[e];
+        while (paths->excess[end] < 0 && is_open(paths, end)) {
+            TRY(augment(paths, end));
+            --*left;
+        }
     }
     return OTA_OK;
 }
@@ -402,21 +439,21 @@ ota_status ota_bounded_paths_solve(ota_bounded_paths *paths) {
         if (paths->lower[j] <= 0) paths->price[j] = fmax(paths->price[j], 0.0);
     }
     paths->threshold = 0.0;
-    paths->wanted = fmax(LEAST_WANTED, 4.0 * (double)n * (double)paths->take);
+    paths->wanted = fmax(LEAST_WANTED, 1.5 * (double)n * (double)paths->take);
     TRY(fill(paths, true));
     count_loads(paths);
     for (int64_t left = place_units(paths); left > 0;) {
-        if (paths->paths % PATHS_PER_QUESTION == 0) TRY(ota_interrupted(paths->settings));
+        if (paths->searches % SEARCHES_PER_QUESTION == 0) TRY(ota_interrupted(paths->settings));
         if (paths->heaps.count > 2 * paths->filled + SPARE_ENTRIES) TRY(fill(paths, false));
-        const int64_t end = search(paths);
-        if (end == BOUND_MET || (end == NO_NODE && paths->threshold < INFINITY)) {
+        const search_end end = search(paths);
+        paths->searches++;
+        if (end == BOUND_MET || (end == NOTHING_FOUND && paths->threshold < INFINITY)) {
             TRY(fill_more(paths));
             continue;
         }
-        if (end == NO_NODE) return OTA_INFEASIBLE;
-        raise_prices(paths, end);
-        TRY(augment(paths, end));
-        left--;
+        if (end == NOTHING_FOUND) return OTA_INFEASIBLE;
+        raise_prices(paths);
+        TRY(augment_all(paths, &left));
     }
     return OTA_OK;
 }
