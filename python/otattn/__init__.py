@@ -78,7 +78,7 @@ _LATER = {
     "show": "._show",
     "varlen_attention": "._varlen",
 }
-_MODULES = ("activations", "analysis", "flash", "hf", "jax", "nn", "ot")
+_MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:

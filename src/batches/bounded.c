@@ -14,6 +14,8 @@ enum {
     FEWER = 4,           /* rows of the next smaller problem: one in so many */
     UNITS_PER_COLUMN = 6 /* that the smallest problem has at least */
 };
+/* Share of the units that given prices may misplace. */
+#define MOST_MOVED 0.02
 /* Sums of differences of larger numbers could leave f64. */
 #define LARGEST 1e290
 #define LARGEST_COORDINATE 1e140
@@ -256,37 +258,7 @@ static ota_status tell_infeasible(const ota_bounded_paths *paths, ota_error *err
                     names, load, bound);
 }
 
-static ota_status solve_rows(bounded *b, int64_t count) {
-    ota_bounded_paths *paths = &b->paths;
-    paths->rows.count = count;
-    for (int64_t j = 0; j < b->columns; j++) {
-        const int64_t lower = lower_of(b, j), upper = upper_of(b, j);
-        paths->lower[j] = lower * count / b->rows;
-        paths->upper[j] = ota_int_ceil_div(upper * count, b->rows);
-    }
-    return ota_bounded_paths_solve(paths);
-}
-
-/* All rows, after fewer and fewer of them where no prices are given. */
-static ota_status solve(bounded *b, ota_error *error) {
-    double *price = b->paths.price;
-    const size_t bytes = (size_t)b->columns * sizeof *price;
-    const double units = (double)b->rows * (double)b->problem.take;
-    int64_t part = 1;
-    memset(price, 0, bytes);
-    if (b->problem.start != NULL)
-        memcpy(price, b->problem.start, bytes);
-    else
-        while (units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns)
-            part *= FEWER;
-    ota_status status = OTA_OK;
-    for (; part > 0; part /= FEWER) {
-        status = solve_rows(b, ota_int_max(1, b->rows / part));
-        if (part == 1 || (status != OTA_OK && status != OTA_INFEASIBLE)) break;
-        /* Fewer rows may be infeasible where all are not. */
-        if (status == OTA_INFEASIBLE) memset(price, 0, bytes);
-    }
-    if (status == OTA_OK) return OTA_OK;
+static ota_status tell_failure(const bounded *b, ota_status status, ota_error *error) {
     if (status == OTA_INFEASIBLE) return tell_infeasible(&b->paths, error);
     if (status == OTA_ELIMIT) {
         return ota_fail(error, status, "workspace_limit", "raise the limit",
@@ -294,6 +266,43 @@ static ota_status solve(bounded *b, ota_error *error) {
                         b->paths.heaps.limit);
     }
     return ota_fail(error, status, "", "", "%s", ota_status_text(status));
+}
+
+/* One row in `part`, from the prices as they are; OTA_PARTIAL where more than `most` of their units must move. */
+static ota_status solve_rows(bounded *b, int64_t part, double most) {
+    ota_bounded_paths *paths = &b->paths;
+    const int64_t count = ota_int_max(1, b->rows / part);
+    paths->rows.count = count;
+    for (int64_t j = 0; j < b->columns; j++) {
+        const int64_t lower = lower_of(b, j), upper = upper_of(b, j);
+        paths->lower[j] = lower * count / b->rows;
+        paths->upper[j] = ota_int_ceil_div(upper * count, b->rows);
+    }
+    return ota_bounded_paths_solve(paths, most * (double)count * (double)b->problem.take);
+}
+
+/* All rows, after fewer and fewer of them. Prices that are given and leave little to do save those. */
+static ota_status solve(bounded *b, ota_error *error) {
+    double *price = b->paths.price;
+    const size_t bytes = (size_t)b->columns * sizeof *price;
+    const double units = (double)b->rows * (double)b->problem.take;
+    int64_t part = 1;
+    while (units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns) part *= FEWER;
+    memset(price, 0, bytes);
+    ota_status status = OTA_OK;
+    if (b->problem.start != NULL) {
+        memcpy(price, b->problem.start, bytes);
+        if (part > 1) status = solve_rows(b, 1, MOST_MOVED);
+        if (part > 1 && status == OTA_OK) return OTA_OK;
+        if (status != OTA_OK && status != OTA_PARTIAL) return tell_failure(b, status, error);
+    }
+    for (; part > 0; part /= FEWER) {
+        status = solve_rows(b, part, INFINITY);
+        if (part == 1 || (status != OTA_OK && status != OTA_INFEASIBLE)) break;
+        /* Fewer rows may be infeasible where all are not. */
+        if (status == OTA_INFEASIBLE) memset(price, 0, bytes);
+    }
+    return status == OTA_OK ? status : tell_failure(b, status, error);
 }
 
 /* ---- the answer ----------------------------------------------------------------------------------- */

@@ -93,8 +93,8 @@ enum { OTA_BOUNDED_COLUMNS = 4096, OTA_BOUNDED_SAMPLE = 1 << 13 };
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows);
 /* Moves units until every load is within its bounds, from the prices as they are. OTA_INFEASIBLE leaves in `done`
- * the nodes from which nothing can be moved on. */
-ota_status ota_bounded_paths_solve(ota_bounded_paths *paths);
+ * the nodes from which nothing can be moved on; OTA_PARTIAL: more than `most` units would have to move. */
+ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most);
 
 static inline bool ota_bounded_held(const ota_bounded_paths *paths, int64_t row, int64_t column) {
     return (paths->held[row * paths->words + column / 64] >> (column % 64) & 1) != 0;

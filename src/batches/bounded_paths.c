@@ -431,7 +431,7 @@ static void count_loads(ota_bounded_paths *paths) {
     }
 }
 
-ota_status ota_bounded_paths_solve(ota_bounded_paths *paths) {
+ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
     const int64_t n = paths->rows.count;
     for (int64_t j = 0; j < paths->columns; j++) {
         /* A column that no bound can bind keeps no price, which would draw units to it in vain. */
@@ -442,7 +442,9 @@ ota_status ota_bounded_paths_solve(ota_bounded_paths *paths) {
     paths->wanted = fmax(LEAST_WANTED, 1.5 * (double)n * (double)paths->take);
     TRY(fill(paths, true));
     count_loads(paths);
-    for (int64_t left = place_units(paths); left > 0;) {
+    int64_t left = place_units(paths);
+    if ((double)left > most) return OTA_PARTIAL;
+    while (left > 0) {
         if (paths->searches % SEARCHES_PER_QUESTION == 0) TRY(ota_interrupted(paths->settings));
         if (paths->heaps.count > 2 * paths->filled + SPARE_ENTRIES) TRY(fill(paths, false));
         const search_end end = search(paths);
