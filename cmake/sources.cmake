@@ -159,6 +159,7 @@ set(OTATTN_LIBRARY_SOURCES
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference.c
+    tests/reference/reference_bounded.c
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
     tests/reference/reference_transport.c)
@@ -436,6 +437,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_base.c
     tests/base/test_half.c
     tests/batches/test_assignments.c
+    tests/batches/test_bounded.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c
