@@ -16,7 +16,8 @@ set(OTATTN_FAULT_SOURCES
 
 set(OTATTN_LIBRARY_HEADERS
     include/otattn.h
-    include/otattn_assignment.h)
+    include/otattn_assignment.h
+    include/otattn_bounded.h)
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
@@ -73,6 +74,10 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/run.c
     src/batches/assignment.c
     src/batches/assignment_bound.c
+    src/batches/bounded.c
+    src/batches/bounded_costs.c
+    src/batches/bounded_heaps.c
+    src/batches/bounded_paths.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c
@@ -154,6 +159,7 @@ set(OTATTN_LIBRARY_SOURCES
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference.c
+    tests/reference/reference_bounded.c
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
     tests/reference/reference_transport.c)
@@ -432,6 +438,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_base.c
     tests/base/test_half.c
     tests/batches/test_assignments.c
+    tests/batches/test_bounded.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c

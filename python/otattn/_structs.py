@@ -350,38 +350,6 @@ class Certificate(ctypes.Structure):
     )
 
 
-class Assignments(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("count", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        ("columns", ctypes.c_int64),
-        ("costs", ctypes.c_void_p),
-        ("type", ctypes.c_int),
-        ("problem_stride", ctypes.c_int64),
-        ("row_stride", ctypes.c_int64),
-        ("column_stride", ctypes.c_int64),
-        ("rows_of", ctypes.c_void_p),
-        ("columns_of", ctypes.c_void_p),
-        ("offsets", ctypes.c_void_p),
-        ("maximize", ctypes.c_int),
-        ("limited", ctypes.c_int),
-        ("cost_limit", ctypes.c_double),
-        ("cancel", ctypes.c_void_p),
-        ("deadline_ns", ctypes.c_int64),
-        ("column_of", ctypes.c_void_p),
-        ("row_of", ctypes.c_void_p),
-        ("pair_row", ctypes.c_void_p),
-        ("pair_column", ctypes.c_void_p),
-        ("pairs", ctypes.c_void_p),
-        ("value", ctypes.c_void_p),
-        ("row_potential", ctypes.c_void_p),
-        ("column_potential", ctypes.c_void_p),
-        ("bound", ctypes.c_void_p),
-        ("status", ctypes.c_void_p),
-    )
-
-
 class HammingResult(ctypes.Structure):
     _fields_ = (
         ("status", ctypes.c_int),
@@ -904,6 +872,64 @@ class EventSummary(ctypes.Structure):
     )
 
 
+class Assignments(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("count", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("costs", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("problem_stride", ctypes.c_int64),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("rows_of", ctypes.c_void_p),
+        ("columns_of", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("maximize", ctypes.c_int),
+        ("limited", ctypes.c_int),
+        ("cost_limit", ctypes.c_double),
+        ("cancel", ctypes.c_void_p),
+        ("deadline_ns", ctypes.c_int64),
+        ("column_of", ctypes.c_void_p),
+        ("row_of", ctypes.c_void_p),
+        ("pair_row", ctypes.c_void_p),
+        ("pair_column", ctypes.c_void_p),
+        ("pairs", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("row_potential", ctypes.c_void_p),
+        ("column_potential", ctypes.c_void_p),
+        ("bound", ctypes.c_void_p),
+        ("status", ctypes.c_void_p),
+    )
+
+
+class Bounded(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("costs", Array),
+        ("points", Array),
+        ("centres", Array),
+        ("take", ctypes.c_int64),
+        ("lower", ctypes.c_void_p),
+        ("upper", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+    )
+
+
+class BoundedResult(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("chosen", ctypes.c_void_p),
+        ("prices", ctypes.c_void_p),
+        ("loads", ctypes.c_void_p),
+        ("cost", ctypes.c_double),
+        ("dual", ctypes.c_double),
+        ("paths", ctypes.c_int64),
+        ("fillings", ctypes.c_int64),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_error": Error,
     "ota_array": Array,
@@ -920,7 +946,6 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_gradients": Gradients,
     "ota_tangents": Tangents,
     "ota_certificate": Certificate,
-    "ota_assignments": Assignments,
     "ota_hamming_result": HammingResult,
     "ota_gauge_options": GaugeOptions,
     "ota_gauge_arrays": GaugeArrays,
@@ -964,6 +989,9 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_power_law": PowerLaw,
     "ota_trend": Trend,
     "ota_event_summary": EventSummary,
+    "ota_assignments": Assignments,
+    "ota_bounded": Bounded,
+    "ota_bounded_result": BoundedResult,
 }
 
 CALLS = {
@@ -995,10 +1023,6 @@ CALLS = {
     "ota_solver_name": "si",
     "ota_kernel_name": "si",
     "ota_backend_name": "si",
-    "ota_assigner_create": "ippp",
-    "ota_assigner_free": "np",
-    "ota_assigner_bytes": "zp",
-    "ota_assign": "ippp",
     "ota_hamming_matvec": "ndppl",
     "ota_hamming": "ippldidlpppp",
     "ota_hamming_errors": "ipplddlppppp",
@@ -1105,4 +1129,9 @@ CALLS = {
     "ota_events_of": "ipllpppp",
     "ota_phi_of": "ipplpp",
     "ota_token_class": "isl",
+    "ota_assigner_create": "ippp",
+    "ota_assigner_free": "np",
+    "ota_assigner_bytes": "zp",
+    "ota_assign": "ippp",
+    "ota_assign_bounded": "ipppp",
 }

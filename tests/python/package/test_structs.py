@@ -17,6 +17,7 @@ def _program() -> str:
         "#include <stdio.h>",
         '#include "otattn.h"',
         '#include "otattn_analysis.h"',
+        '#include "otattn_bounded.h"',
         "int main(void) {",
     ]
     for name, struct in _structs.STRUCTS.items():

@@ -1,0 +1,164 @@
+"""Rows that take k columns each at the least cost, columns whose loads have bounds."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _structs as c
+from ._arrays import foreign
+from ._errors import new_error, raise_status
+from ._library import library
+from ._threads import thread_limit
+
+_TYPES = {np.dtype(np.float64): c.F64, np.dtype(np.float32): c.F32}
+
+
+class BoundedAssignment(NamedTuple):
+    """What `solve_bounded` found.
+
+    Attributes
+    ----------
+    columns : int64 array, shape (n, k)
+        The columns of each row, rising.
+    prices : float64 array, shape (m,)
+        Every row holds its k least `cost + prices`; positive only where the load is the upper bound,
+        negative only where it is the lower one.
+    loads : int64 array, shape (m,)
+    cost, dual : float
+        The cost, and what the prices prove no assignment can cost less than.
+    paths : int
+        Searches of the last step, a measure of the work.
+    """
+
+    columns: Any
+    prices: Any
+    loads: Any
+    cost: float
+    dual: float
+    paths: int
+
+
+def _matrix(name: str, x: Any) -> Any:
+    """A native, aligned matrix of f32 or f64."""
+    x = foreign(name, x)
+    if x.ndim != 2:
+        raise ValueError(f"{name} has shape {x.shape}, wanted a matrix")
+    if x.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has type {x.dtype}, wanted numbers")
+    if x.dtype not in _TYPES or not x.dtype.isnative:
+        x = x.astype(np.float64)
+    if not x.flags.aligned or any(stride % x.dtype.itemsize for stride in x.strides):
+        x = x.copy()
+    return x
+
+
+def _view(x: Any) -> c.Array:
+    rows, columns = x.shape
+    steps = [stride // x.dtype.itemsize for stride in x.strides]
+    whole = ctypes.c_int64 * 4
+    return c.Array(
+        data=x.ctypes.data, type=_TYPES[x.dtype], size=whole(1, 1, rows, columns), stride=whole(0, 0, *steps)
+    )
+
+
+def _bounds(name: str, given: Any, columns: int) -> Any:
+    """One whole number a column, or None where there is no bound."""
+    if given is None:
+        return None
+    numbers = np.asarray(given)
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"{name} has type {numbers.dtype}, wanted whole numbers")
+    if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != columns):
+        raise ValueError(f"{name} has shape {numbers.shape}, wanted one number or {columns}")
+    return np.ascontiguousarray(np.broadcast_to(numbers, (columns,)), dtype=np.int64)
+
+
+def _address(x: Any) -> int | None:
+    return None if x is None else x.ctypes.data
+
+
+def _call(problem: c.Bounded, rows: int, columns: int, k: int) -> BoundedAssignment:
+    chosen = np.empty((rows, k), np.int64)
+    prices = np.empty(columns)
+    loads = np.empty(columns, np.int64)
+    result = c.BoundedResult(
+        size=ctypes.sizeof(c.BoundedResult),
+        chosen=chosen.ctypes.data,
+        prices=prices.ctypes.data,
+        loads=loads.ctypes.data,
+    )
+    options = c.Options(size=ctypes.sizeof(c.Options), threads=thread_limit())
+    error, reference = new_error()
+    status = library.ota_assign_bounded(
+        ctypes.byref(problem), ctypes.byref(options), ctypes.byref(result), reference
+    )
+    if status < 0:
+        raise_status(status, error)
+    return BoundedAssignment(chosen, prices, loads, result.cost, result.dual, result.paths)
+
+
+def _count(k: Any) -> int:
+    if isinstance(k, bool) or int(k) != k:
+        raise TypeError(f"k is {k!r}, wanted a whole number")
+    return int(k)
+
+
+def solve_bounded(
+    cost: Any = None,
+    k: int = 1,
+    lower: Any = None,
+    upper: Any = None,
+    *,
+    points: Any = None,
+    centres: Any = None,
+    start: Any = None,
+) -> BoundedAssignment:
+    """The cheapest choice of k columns a row with loads between `lower` and `upper`.
+
+    Costs are a matrix [n, m], +inf forbidding a pair, or the squared distances of `points` [n, d] and
+    `centres` [m, d], which are never all stored. `start` are prices to begin with.
+    """
+    k = _count(k)
+    problem = c.Bounded(size=ctypes.sizeof(c.Bounded), take=k)
+    if (cost is None) == (points is None) or (points is None) != (centres is None):
+        raise ValueError("give cost, or points and centres")
+    keep: list[Any] = []
+    if cost is not None:
+        matrix = _matrix("cost", cost)
+        keep.append(matrix)
+        problem.costs = _view(matrix)
+        rows, columns = matrix.shape
+    else:
+        cloud, centre = _matrix("points", points), _matrix("centres", centres)
+        keep += [cloud, centre]
+        problem.points, problem.centres = _view(cloud), _view(centre)
+        rows, columns = len(cloud), len(centre)
+    if not 1 <= k <= columns:
+        raise ValueError(f"k is {k}, wanted 1 to {columns}, the number of columns")
+    low, high = _bounds("lower", lower, columns), _bounds("upper", upper, columns)
+    problem.lower, problem.upper = _address(low), _address(high)
+    if start is not None:
+        start = np.ascontiguousarray(start, np.float64)
+        if start.shape != (columns,):
+            raise ValueError(f"start has shape {start.shape}, wanted ({columns},)")
+        problem.start = start.ctypes.data
+    return _call(problem, rows, columns, k)
+
+
+def assign_bounded(cost: Any, k: int, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """The columns [n, k] that rows take at the least total cost, and the prices [m] that prove it.
+
+    Examples
+    --------
+    >>> from otattn._bounded import assign_bounded
+    >>> columns, prices = assign_bounded([[0, 3], [0, 1], [0, 2]], 1, 1, 2)
+    >>> columns.ravel()
+    array([0, 1, 0])
+    >>> prices
+    array([1., 0.])
+    """
+    found = solve_bounded(cost, k, lower, upper)
+    return found.columns, found.prices

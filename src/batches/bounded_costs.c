@@ -1,0 +1,93 @@
+/* bounded_costs.c: rows of costs, read from a matrix or formed from points and centres. */
+#include "bounded.h"
+
+#include <string.h>
+
+void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena) {
+    costs->centres = ota_arena_take_rows(arena, costs->width, costs->columns, sizeof(double));
+    costs->point = ota_arena_take_rows(arena, costs->blocks, costs->width, sizeof(double));
+    costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->columns,
+                                       sizeof(double));
+}
+
+void ota_bounded_costs_begin(ota_bounded_costs *costs, const ota_array *centres) {
+    for (int64_t t = 0; t < costs->width; t++) {
+        for (int64_t j = 0; j < costs->columns; j++)
+            costs->centres[t * costs->columns + j] = ota_array_get(centres, 0, 0, j, t);
+    }
+}
+
+/* Row `row` of an array in f64. */
+static void read_row(const ota_array *array, int64_t row, double *restrict out) {
+    const int64_t count = array->size[3];
+    const int64_t step = array->stride[3];
+    if (array->type == OTA_F64) {
+        const double *from = (const double *)array->data + row * array->stride[2];
+        for (int64_t j = 0; j < count; j++) out[j] = from[j * step];
+    } else {
+        const float *from = (const float *)array->data + row * array->stride[2];
+        for (int64_t j = 0; j < count; j++) out[j] = (double)from[j * step];
+    }
+}
+
+/* Coordinate by coordinate, so that the sum of every pair has one order whatever the vectors are. */
+static void form_row(const ota_bounded_costs *costs, int64_t row, double *restrict point,
+                     double *restrict out) {
+    const int64_t columns = costs->columns;
+    if (costs->width == 0) {
+        read_row(&costs->costs, row, out);
+        return;
+    }
+    read_row(&costs->points, row, point);
+    memset(out, 0, (size_t)columns * sizeof *out);
+    for (int64_t t = 0; t < costs->width; t++) {
+        const double *restrict centre = costs->centres + t * columns;
+        const double x = point[t];
+        for (int64_t j = 0; j < columns; j++) {
+            const double apart = x - centre[j];
+            out[j] += apart * apart;
+        }
+    }
+}
+
+void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *out) {
+    form_row(costs, row, costs->point, out);
+}
+
+int64_t ota_bounded_rows_at(const ota_bounded_rows *rows, int64_t place) {
+    const int64_t all = rows->costs->rows;
+    if (rows->count == all) return place;
+    /* Products of two numbers of rows fit: rows are fewer than 2^31. One of each of `count` equal pieces, drawn so that no period of the rows is met. */
+    const int64_t begin = place * all / rows->count;
+    const int64_t end = (place + 1) * all / rows->count;
+    uint64_t z = (uint64_t)place * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x632be59bd9b4e019);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return begin + (int64_t)((z >> 33) % (uint64_t)(end - begin));
+}
+
+typedef struct form_job {
+    const ota_bounded_rows *rows;
+    int64_t first, last;
+} form_job;
+
+static void form_block(void *context, int64_t index, int worker) {
+    (void)worker;
+    const form_job *job = context;
+    const ota_bounded_costs *costs = job->rows->costs;
+    const int64_t begin = job->first + index * OTA_BOUNDED_BLOCK;
+    const int64_t end = ota_int_min(begin + OTA_BOUNDED_BLOCK, job->last);
+    double *point = costs->point + index * costs->width;
+    for (int64_t s = begin; s < end; s++) {
+        form_row(costs, ota_bounded_rows_at(job->rows, s), point,
+                 costs->block + (s - job->first) * costs->columns);
+    }
+}
+
+int64_t ota_bounded_rows_form(const ota_bounded_rows *rows, int64_t first) {
+    const int64_t room = rows->costs->blocks * OTA_BOUNDED_BLOCK;
+    const int64_t count = ota_int_min(room, rows->count - first);
+    form_job job = {rows, first, first + count};
+    ota_parallel(rows->costs->pool, ota_int_ceil_div(count, OTA_BOUNDED_BLOCK), form_block, &job);
+    return count;
+}

@@ -1,0 +1,461 @@
+/* bounded_paths.c: units on their shortest paths through the graph of columns.
+ *
+ *     a -> b           least c_ib - c_ia over the rows that hold a and not b, reduced by p_b - p_a
+ *     a -> reservoir   0 while a has units in it below upper_a, reduced by -p_a
+ *     reservoir -> b   0 while b has units in it above lower_b, reduced by p_b
+ *
+ * All reduced lengths are >= 0 at the start, because rows hold their least reduced costs, a column of positive
+ * price has upper_j units in the reservoir and one of negative price lower_j. With d the lengths of a search
+ * that ends at length D, p_v + D - min(d_v, D) keeps them >= 0 and makes those of its tree 0. So the path to every node
+ * of the tree with too little is a shortest one, as long as no unit moved before it took one of its arcs. */
+#include "bounded.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "problem/check.h"
+
+enum { LEAST_WANTED = 1 << 14, SPARE_ENTRIES = 1 << 20, SEARCHES_PER_QUESTION = 16 };
+
+void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows) {
+    const int64_t m = paths->columns;
+    const size_t columns = (size_t)m, nodes = columns + 1;
+    paths->lower = ota_arena_take(arena, columns, sizeof(int64_t));
+    paths->upper = ota_arena_take(arena, columns, sizeof(int64_t));
+    paths->load = ota_arena_take(arena, columns, sizeof(int64_t));
+    paths->flow = ota_arena_take(arena, columns, sizeof(int64_t));
+    paths->excess = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->held = ota_arena_take_rows(arena, rows, paths->words, sizeof(uint64_t));
+    paths->price = ota_arena_take(arena, columns, sizeof(double));
+    paths->base = ota_arena_take(arena, columns, sizeof(double));
+    paths->best = ota_arena_take_rows(arena, m, m, sizeof(double));
+    paths->length = ota_arena_take(arena, nodes, sizeof(double));
+    paths->before = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->ends = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->taken = ota_arena_take(arena, nodes, sizeof(double));
+    paths->done = ota_arena_take(arena, nodes, 1);
+    paths->costs = ota_arena_take(arena, columns, sizeof(double));
+    paths->reduced = ota_arena_take(arena, columns, sizeof(double));
+    paths->sorted = ota_arena_take(arena, columns, sizeof(double));
+    paths->sample = ota_arena_take(arena, OTA_BOUNDED_SAMPLE, sizeof(double));
+    paths->moved = ota_arena_take(arena, nodes, sizeof(int32_t));
+    paths->heaps.root = ota_arena_take_rows(arena, m, m, sizeof(int32_t));
+}
+
+/* ---- what a row holds ----------------------------------------------------------------------------- */
+
+/* The element of rank `rank` of values[count], whose order changes. */
+static double ranked(double *values, int64_t count, int64_t rank) {
+    int64_t low = 0, high = count - 1;
+    while (low < high) {
+        const double pivot = values[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (values[i] < pivot) i++;
+            while (values[j] > pivot) j--;
+            if (i <= j) {
+                const double kept = values[i];
+                values[i++] = values[j];
+                values[j--] = kept;
+            }
+        }
+        if (rank <= j)
+            high = j;
+        else if (rank >= i)
+            low = i;
+        else
+            break;
+    }
+    return values[rank];
+}
+
+static void mark(uint64_t *bits, int64_t column) {
+    bits[column / 64] |= UINT64_C(1) << (column % 64);
+}
+
+void ota_bounded_least(ota_bounded_paths *paths, const double *reduced, uint64_t *bits) {
+    const int64_t m = paths->columns, take = paths->take;
+    memset(bits, 0, (size_t)paths->words * sizeof *bits);
+    if (take == 1) {
+        int64_t least = 0;
+        for (int64_t j = 1; j < m; j++) {
+            if (reduced[j] < reduced[least]) least = j;
+        }
+        mark(bits, least);
+        return;
+    }
+    memcpy(paths->sorted, reduced, (size_t)m * sizeof *reduced);
+    const double last = ranked(paths->sorted, m, take - 1);
+    int64_t left = take;
+    for (int64_t j = 0; j < m; j++) {
+        if (reduced[j] < last) {
+            mark(bits, j);
+            left--;
+        }
+    }
+    for (int64_t j = 0; j < m && left > 0; j++) {
+        if (reduced[j] <= last && reduced[j] >= last) {
+            mark(bits, j);
+            left--;
+        }
+    }
+}
+
+static void reduce(const ota_bounded_paths *paths, const double *restrict costs,
+                   double *restrict reduced) {
+    for (int64_t j = 0; j < paths->columns; j++) reduced[j] = costs[j] + paths->price[j];
+}
+
+/* Keys of pair (a, b) up to it are stored. */
+static double limit_of(const ota_bounded_paths *paths, int64_t a, int64_t b) {
+    return (paths->threshold + paths->base[a]) - paths->base[b];
+}
+
+/* ---- filling the heaps ---------------------------------------------------------------------------- */
+
+static int rising(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The threshold below which `wanted` pairs lie, from reduced lengths of a sample of the rows. */
+static void choose_threshold(ota_bounded_paths *paths, bool choose) {
+    const int64_t n = paths->rows.count, m = paths->columns, take = paths->take;
+    const int64_t each = take * (m - take);
+    const double least = 2.0 * paths->threshold;
+    const double share = paths->wanted / ((double)n * (double)each);
+    paths->threshold = INFINITY;
+    if (share >= 0.5) return;
+    const int64_t rows = ota_int_min(n, ota_int_max(1, OTA_BOUNDED_SAMPLE / each));
+    uint64_t chosen[OTA_BOUNDED_COLUMNS / 64];
+    int64_t count = 0;
+    for (int64_t s = 0; s < rows; s++) {
+        const int64_t place = s * n / rows;
+        ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, place),
+                              paths->costs);
+        reduce(paths, paths->costs, paths->reduced);
+        const uint64_t *bits = paths->held + place * paths->words;
+        if (choose) {
+            ota_bounded_least(paths, paths->reduced, chosen);
+            bits = chosen;
+        }
+        for (int64_t a = 0; a < m; a++) {
+            if ((bits[a / 64] >> (a % 64) & 1) == 0) continue;
+            for (int64_t b = 0; b < m && count < OTA_BOUNDED_SAMPLE; b++) {
+                if ((bits[b / 64] >> (b % 64) & 1) != 0 || isinf(paths->reduced[b])) continue;
+                paths->sample[count++] = paths->reduced[b] - paths->reduced[a];
+            }
+        }
+    }
+    qsort(paths->sample, (size_t)count, sizeof *paths->sample, rising);
+    int64_t at = (int64_t)(share * (double)count);
+    while (at < count && !(paths->sample[at] > 0.0)) at++;
+    if (at < count) paths->threshold = fmax(paths->sample[at], least);
+}
+
+/* Stores what may be moved of a row; *omitted where something lies above the threshold. */
+static ota_status store_row(ota_bounded_paths *paths, int64_t row, const double *costs,
+                            bool *omitted) {
+    const int64_t m = paths->columns;
+    const uint64_t *bits = paths->held + row * paths->words;
+    for (int64_t a = 0; a < m; a++) {
+        if ((bits[a / 64] >> (a % 64) & 1) == 0) continue;
+        for (int64_t b = 0; b < m; b++) {
+            const double key = costs[b] - costs[a];
+            if (isinf(key)) continue;
+            if (!(key <= limit_of(paths, a, b))) {
+                *omitted = true;
+                continue;
+            }
+            if ((bits[b / 64] >> (b % 64) & 1) != 0) continue;
+            TRY(ota_bounded_heaps_insert(&paths->heaps, a * m + b, key, (int32_t)row));
+        }
+    }
+    return OTA_OK;
+}
+
+/* Fills the heaps at the present prices; with `choose`, every row first takes its least reduced costs. */
+static ota_status fill(ota_bounded_paths *paths, bool choose) {
+    const int64_t n = paths->rows.count, m = paths->columns;
+    choose_threshold(paths, choose);
+    memcpy(paths->base, paths->price, (size_t)m * sizeof *paths->base);
+    ota_bounded_heaps_clear(&paths->heaps, m);
+    bool omitted = false;
+    for (int64_t first = 0; first < n;) {
+        TRY(ota_interrupted(paths->settings));
+        const int64_t count = ota_bounded_rows_form(&paths->rows, first);
+        for (int64_t s = first; s < first + count; s++) {
+            const double *costs = paths->rows.costs->block + (s - first) * m;
+            if (choose) {
+                reduce(paths, costs, paths->reduced);
+                ota_bounded_least(paths, paths->reduced, paths->held + s * paths->words);
+            }
+            TRY(store_row(paths, s, costs, &omitted));
+        }
+        first += count;
+    }
+    if (!omitted) paths->threshold = INFINITY;
+    for (int64_t a = 0; a < m; a++) {
+        for (int64_t b = 0; b < m; b++) {
+            const int32_t root = paths->heaps.root[a * m + b];
+            paths->best[a * m + b] = a == b                     ? INFINITY
+                                     : root != OTA_BOUNDED_NONE ? paths->heaps.key[root]
+                                                                : limit_of(paths, a, b);
+        }
+    }
+    paths->filled = paths->heaps.count;
+    paths->fillings++;
+    paths->paths_at_filling = paths->paths;
+    return OTA_OK;
+}
+
+/* With more entries, fewer fillings: the number grows faster where the last ones served few paths. */
+static ota_status fill_more(ota_bounded_paths *paths) {
+    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 2.0;
+    if (paths->paths == paths->paths_at_filling) paths->wanted *= 2.0;
+    return fill(paths, false);
+}
+
+/* ---- one path ------------------------------------------------------------------------------------- */
+
+/* Relaxes what leaves node v, whose length is final. */
+static void relax(ota_bounded_paths *paths, int64_t v) {
+    const int64_t m = paths->columns;
+    double *restrict length = paths->length;
+    int64_t *restrict before = paths->before;
+    const double *restrict price = paths->price;
+    const double from = length[v];
+    if (v == m) {
+        for (int64_t b = 0; b < m; b++) {
+            const double found = from + fmax(price[b], 0.0);
+            if (paths->flow[b] > paths->lower[b] && found < length[b]) {
+                length[b] = found;
+                before[b] = m;
+            }
+        }
+        return;
+    }
+    if (paths->load[v] > 0) {
+        const double *restrict best = paths->best + v * m;
+        const double own = price[v];
+        for (int64_t b = 0; b < m; b++) {
+            const double reduced = best[b] + (price[b] - own);
+            const double found = from + (reduced > 0.0 ? reduced : 0.0);
+            before[b] = found < length[b] ? v : before[b];
+            length[b] = found < length[b] ? found : length[b];
+        }
+    }
+    const double found = from + fmax(-price[v], 0.0);
+    if (paths->flow[v] < paths->upper[v] && found < length[m]) {
+        length[m] = found;
+        before[m] = v;
+    }
+}
+
+/* Whether the arc into v is known by its bound alone. */
+static bool is_bound(const ota_bounded_paths *paths, int64_t v) {
+    const int64_t u = paths->before[v], m = paths->columns;
+    return u >= 0 && u < m && v < m && paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE;
+}
+
+typedef enum search_end { FOUND, NOTHING_FOUND, BOUND_MET } search_end;
+
+/* Dijkstra from all nodes with too much to those with too little: to all of them, or as many as lie nearer than
+ * the first node known by a bound. Their list is ends[paths->found]. */
+static search_end search(ota_bounded_paths *paths) {
+    const int64_t nodes = paths->columns + 1;
+    int64_t wanted = 0;
+    for (int64_t v = 0; v < nodes; v++) {
+        paths->length[v] = paths->excess[v] > 0 ? 0.0 : INFINITY;
+        paths->before[v] = OTA_BOUNDED_NONE;
+        paths->done[v] = 0;
+        wanted += paths->excess[v] < 0 ? 1 : 0;
+    }
+    paths->found = 0;
+    while (paths->found < wanted) {
+        int64_t v = OTA_BOUNDED_NONE;
+        double least = INFINITY;
+        for (int64_t w = 0; w < nodes; w++) {
+            if (!paths->done[w] && paths->length[w] < least) {
+                least = paths->length[w];
+                v = w;
+            }
+        }
+        if (v == OTA_BOUNDED_NONE) return paths->found > 0 ? FOUND : NOTHING_FOUND;
+        if (is_bound(paths, v)) return paths->found > 0 ? FOUND : BOUND_MET;
+        paths->done[v] = 1;
+        paths->reached = least;
+        const int64_t u = paths->before[v];
+        if (u != OTA_BOUNDED_NONE && u < paths->columns && v < paths->columns)
+            paths->taken[v] = paths->best[u * paths->columns + v];
+        if (paths->excess[v] < 0) paths->ends[paths->found++] = v;
+        relax(paths, v);
+    }
+    return FOUND;
+}
+
+static void raise_prices(ota_bounded_paths *paths) {
+    const int64_t m = paths->columns;
+    const double reservoir = paths->done[m] ? paths->reached - paths->length[m] : 0.0;
+    for (int64_t j = 0; j < m; j++) {
+        if (paths->done[j]) paths->price[j] += paths->reached - paths->length[j];
+        paths->price[j] -= reservoir;
+    }
+}
+
+/* Drops entries at the top that are no longer true. */
+static void refresh(ota_bounded_paths *paths, int64_t a, int64_t b) {
+    ota_bounded_heaps *heaps = &paths->heaps;
+    const int64_t pair = a * paths->columns + b;
+    int32_t root;
+    while ((root = heaps->root[pair]) != OTA_BOUNDED_NONE) {
+        const int64_t row = heaps->row[root];
+        if (ota_bounded_held(paths, row, a) && !ota_bounded_held(paths, row, b)) break;
+        ota_bounded_heaps_pop(heaps, pair);
+    }
+    paths->best[pair] = root != OTA_BOUNDED_NONE ? heaps->key[root]
+                        : a == b                 ? INFINITY
+                                                 : limit_of(paths, a, b);
+}
+
+static void refresh_if(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t row) {
+    const int32_t root = paths->heaps.root[a * paths->columns + b];
+    if (root != OTA_BOUNDED_NONE && paths->heaps.row[root] == row) refresh(paths, a, b);
+}
+
+static ota_status store(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t row) {
+    const double key = paths->costs[b] - paths->costs[a];
+    if (!(key <= limit_of(paths, a, b)) || isinf(key)) return OTA_OK;
+    const int64_t pair = a * paths->columns + b;
+    TRY(ota_bounded_heaps_insert(&paths->heaps, pair, key, (int32_t)row));
+    paths->best[pair] = paths->heaps.key[paths->heaps.root[pair]];
+    return OTA_OK;
+}
+
+/* Row `row` gives up column a for column b. */
+static ota_status move_row(ota_bounded_paths *paths, int64_t row, int64_t a, int64_t b) {
+    const int64_t m = paths->columns;
+    uint64_t *bits = paths->held + row * paths->words;
+    bits[a / 64] &= ~(UINT64_C(1) << (a % 64));
+    mark(bits, b);
+    paths->load[a]--;
+    paths->load[b]++;
+    ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, row), paths->costs);
+    for (int64_t d = 0; d < m; d++) {
+        refresh_if(paths, a, d, row);
+        if (!ota_bounded_held(paths, row, d)) {
+            TRY(store(paths, b, d, row));
+        } else if (d != b) {
+            refresh_if(paths, d, b, row);
+            TRY(store(paths, d, a, row));
+        }
+    }
+    return OTA_OK;
+}
+
+/* Whether a unit can still go along the tree to `end`, with every arc as long as it was. */
+static bool is_open(const ota_bounded_paths *paths, int64_t end) {
+    const int64_t m = paths->columns;
+    int64_t v = end;
+    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+        if (v == m   ? paths->flow[u] >= paths->upper[u]
+            : u == m ? paths->flow[v] <= paths->lower[v]
+                     : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
+                           paths->best[u * m + v] > paths->taken[v] || paths->load[u] == 0)
+            return false;
+    }
+    return paths->excess[v] > 0;
+}
+
+static ota_status augment(ota_bounded_paths *paths, int64_t end) {
+    const int64_t m = paths->columns;
+    /* All rows are named before one moves: a moved row may come to the top of a pair further on. */
+    int64_t v = end;
+    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+        if (u < m && v < m)
+            paths->moved[v] = paths->heaps.row[paths->heaps.root[u * m + v]];
+        else if (v == m)
+            paths->flow[u]++;
+        else
+            paths->flow[v]--;
+    }
+    paths->excess[v]--;
+    paths->excess[end]++;
+    paths->paths++;
+    v = end;
+    for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
+        if (u < m && v < m) TRY(move_row(paths, paths->moved[v], u, v));
+    }
+    return OTA_OK;
+}
+
+/* Moves what the tree of one search can. */
+static ota_status augment_all(ota_bounded_paths *paths, int64_t *left) {
+    for (int64_t e = 0; e < paths->found; e++) {
+        const int64_t end = paths->ends[e];
+        while (paths->excess[end] < 0 && is_open(paths, end)) {
+            TRY(augment(paths, end));
+            --*left;
+        }
+    }
+    return OTA_OK;
+}
+
+/* ---- all paths ------------------------------------------------------------------------------------ */
+
+/* Units in the reservoir as the signs of the prices ask, and what that leaves at every node. */
+static int64_t place_units(ota_bounded_paths *paths) {
+    const int64_t m = paths->columns;
+    int64_t kept = 0, left = 0;
+    for (int64_t j = 0; j < m; j++) {
+        const int64_t within =
+            ota_int_max(paths->lower[j], ota_int_min(paths->load[j], paths->upper[j]));
+        paths->flow[j] = paths->price[j] > 0.0   ? paths->upper[j]
+                         : paths->price[j] < 0.0 ? paths->lower[j]
+                                                 : within;
+        paths->excess[j] = paths->load[j] - paths->flow[j];
+        left += ota_int_max(paths->excess[j], 0);
+        kept += paths->flow[j];
+    }
+    paths->excess[m] = kept - paths->rows.count * paths->take;
+    return left + ota_int_max(paths->excess[m], 0);
+}
+
+static void count_loads(ota_bounded_paths *paths) {
+    for (int64_t j = 0; j < paths->columns; j++) {
+        paths->load[j] = 0;
+        for (int64_t s = 0; s < paths->rows.count; s++)
+            paths->load[j] += ota_bounded_held(paths, s, j) ? 1 : 0;
+    }
+}
+
+ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
+    const int64_t n = paths->rows.count;
+    for (int64_t j = 0; j < paths->columns; j++) {
+        /* A column that no bound can bind keeps no price, which would draw units to it in vain. */
+        if (paths->upper[j] >= n) paths->price[j] = fmin(paths->price[j], 0.0);
+        if (paths->lower[j] <= 0) paths->price[j] = fmax(paths->price[j], 0.0);
+    }
+    paths->threshold = 0.0;
+    paths->wanted = fmax(LEAST_WANTED, 1.5 * (double)n * (double)paths->take);
+    TRY(fill(paths, true));
+    count_loads(paths);
+    int64_t left = place_units(paths);
+    if ((double)left > most) return OTA_PARTIAL;
+    while (left > 0) {
+        if (paths->searches % SEARCHES_PER_QUESTION == 0) TRY(ota_interrupted(paths->settings));
+        if (paths->heaps.count > 2 * paths->filled + SPARE_ENTRIES) TRY(fill(paths, false));
+        const search_end end = search(paths);
+        paths->searches++;
+        if (end == BOUND_MET || (end == NOTHING_FOUND && paths->threshold < INFINITY)) {
+            TRY(fill_more(paths));
+            continue;
+        }
+        if (end == NOTHING_FOUND) return OTA_INFEASIBLE;
+        raise_prices(paths);
+        TRY(augment_all(paths, &left));
+    }
+    return OTA_OK;
+}
