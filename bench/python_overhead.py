@@ -1,5 +1,7 @@
 """What a call from Python costs beyond the library's own forward: one head, 4 queries and keys of width 8.
 
+Then the same of the calls on a matrix of 4 x 4 scores or costs: `coupling`, the activations and transport.
+
     python bench/python_overhead.py
 
 Processor time of this thread, the least of many turns, in microseconds. The empty operator has the schema of
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import otattn
 import torch
+from otattn import _repeat
 from otattn._library import library
 from otattn._settings import OPERANDS
 from timing import fastest
@@ -31,6 +34,55 @@ def microseconds(
             call()
 
     return 1e6 * fastest(turn, 20, clock=clock) / count
+
+
+def calls_on_matrices(x: Any, masses: Any) -> dict[str, Callable[[], Any]]:
+    """The calls by name, on a matrix and masses that are both NumPy's or both torch's."""
+    cost = x * x
+    return {
+        "coupling": lambda: otattn.coupling(x),
+        "coupling, exact columns": lambda: otattn.coupling(x, method="softmax/exact"),
+        "activations.sparsemax": lambda: otattn.activations.sparsemax(x),
+        "activations.entmax_bisect": lambda: otattn.activations.entmax_bisect(x, 1.3),
+        "ot.emd": lambda: otattn.ot.emd(masses, masses, cost),
+        "ot.sinkhorn": lambda: otattn.ot.sinkhorn(masses, masses, cost, 1.0),
+        "ot.solve, with its certificate": lambda: otattn.ot.solve(cost, masses, masses, 1.0),
+    }
+
+
+def bare_of(call: Callable[[], Any]) -> float | None:
+    """The library's own part of a call: its forward, timed inside of the call, on the call's own arrays.
+
+    None where the call keeps no structs, as one that has its plan judged.
+    """
+    otattn.release_memory()
+    call()
+    if not _repeat._kinds:
+        return None
+    (kind,) = _repeat._kinds.values()
+    repeat, found = kind[0], []
+    forward = repeat.call
+
+    def timed(*arguments: Any) -> int:
+        found.append(microseconds(lambda: forward(*arguments)))
+        return forward(*arguments)
+
+    repeat.call = timed
+    call()
+    repeat.call = forward
+    return found[0]
+
+
+def rows_of_matrices() -> list[tuple[str, float | None, float]]:
+    """Name, the library's own microseconds, and all of the call's."""
+    x = np.random.default_rng(0).standard_normal((4, 4))
+    masses = np.full(4, 0.25)
+    rows = []
+    for kind, convert in (("NumPy", np.asarray), ("torch", torch.from_numpy)):
+        for name, call in calls_on_matrices(convert(x), convert(masses)).items():
+            bare = bare_of(call)
+            rows.append((f"{kind}, {name}", bare, microseconds(call, 200)))
+    return rows
 
 
 def rows_of_jax(x: Any) -> list[tuple[str, float]]:
@@ -115,6 +167,10 @@ def main() -> None:
     rows += rows_of_jax(x)
     for name, value in rows:
         print(f"{name:<38} {value:7.1f}")
+    print(f"\n{'4 x 4, f64':<38} {'call':>7} {'library':>7} {'beyond':>7}")
+    for name, bare, whole in rows_of_matrices():
+        parts = "" if bare is None else f" {bare:7.1f} {whole - bare:7.1f}"
+        print(f"{name:<38} {whole:7.1f}{parts}")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import _structs as _c
-from ._attention import attention, coupling
+from ._attention import attention
 from ._aux import AuxOutput, AuxRequest, Potentials, RowStats
 from ._certificate import Certificate
+from ._coupling import coupling
 from ._errors import (
     Infeasible,
     NotConverged,
@@ -25,7 +26,8 @@ from ._errors import (
 )
 from ._library import library as _library
 from ._regulariser import Regulariser
-from ._solve import Info, release_memory
+from ._repeat import release_memory
+from ._solve import Info
 from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:

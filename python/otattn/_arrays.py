@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from . import _repeat
 from . import _structs as c
 from ._aux import NO_AUX, AuxOutput, AuxRequest, Potentials, RowStats, outputs_of, request_of
 from ._settings import EXTRA, Settings
-from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._shapes import fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
 from ._solve import Handle, Job, Operand, View, needs_coupling, solve, solve_on
 from ._threads import thread_limit
 
@@ -187,7 +188,9 @@ def output_shape(name: str, sizes: tuple[int, ...]) -> tuple[int, int, int, int]
     return (batch, heads, 1, keys if name in ("receiver", "column_potential") else queries)
 
 
-def _outputs(names: list[str], sizes: tuple[int, ...], dtype: Any) -> tuple[dict[str, Any], dict[str, View]]:
+def outputs_like(
+    names: list[str], sizes: tuple[int, ...], dtype: Any
+) -> tuple[dict[str, Any], dict[str, View]]:
     keep: dict[str, Any] = {}
     views = {}
     for name in names:
@@ -217,7 +220,7 @@ def run_on(
     if job.options.allow_partial:
         # NotConverged judges its certificate from the potentials.
         names += ["row_potential", "column_potential"]
-    keep, views = _outputs(list(dict.fromkeys(names)), job.sizes, dtype)
+    keep, views = outputs_like(list(dict.fromkeys(names)), job.sizes, dtype)
     if handle is None:
         info, certificate = solve(job, views, request.certificate)
     else:
@@ -306,11 +309,20 @@ def _new_repeat(
     if not _repeat.same_memory((*views, others[0]), addresses):
         return None
     job = Job(settings, (*views, *others))
-    names = ["row_potential", "column_potential"] if job.options.allow_partial else []
-    scratch, scratch_views = _outputs(names, job.sizes, query.dtype)
+    scratch, scratch_views = outputs_like(scratch_of(job, ()), job.sizes, query.dtype)
     whole = output_shape("out", job.sizes)
     outputs = {"out": view_of(np.empty(whole, query.dtype))}
-    return _repeat.Repeat(name, job, outputs, scratch_views, scratch, (*folded.lead, *whole[2:]))
+    bound = ["queries", "keys"] if mask is None else ["queries", "keys", "attn_mask"]
+    shapes = (*folded.lead, *whole[2:])
+    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, scratch_views, shapes)
+    repeat.keep = scratch
+    return repeat
+
+
+def scratch_of(job: Job, names: Sequence[str]) -> list[str]:
+    """What a solve that may be partial writes besides `names`: NotConverged judges from the potentials."""
+    needed = ("row_potential", "column_potential") if job.options.allow_partial else ()
+    return [name for name in needed if name not in names]
 
 
 def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask: Any, prepare: Any) -> Any:
@@ -337,29 +349,20 @@ def numpy_repeat(words: tuple[Any, ...], query: Any, key: Any, value: Any, mask:
             return None
     try:
         out = np.empty(repeat.shapes, query.dtype)
-        done = repeat.run(
-            address_of(query),
-            address_of(key),
-            address_of(value),
-            0 if mask is None else address_of(mask),
-            address_of(out),
-        )
+        bound: tuple[int, ...] = (address_of(query), address_of(key))
+        if mask is not None:
+            bound = (*bound, address_of(mask))
+        status = repeat.run(bound, address_of(value), address_of(out))
     finally:
         _repeat.give(repeat)
-    return out if done else None
+    return None if status is None else out
 
 
 def numpy_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
     origin = scores
     request = request_of(return_aux)
     scores = floating("scores", scores)
-    if scores.ndim < 2:
-        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
-    lead = scores.shape[:-2]
-    rank = max(4, scores.ndim)
-    whole = scores.reshape((1,) * (rank - scores.ndim) + scores.shape)
-    batch = whole.shape[:-3]
-    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    whole, batch, lead = fold_scores(scores)
     keep: list[Any] = []
     heads, rows, columns = whole.shape[1:]
     others = operands_of(extra, batch, heads, rows, columns, keep)

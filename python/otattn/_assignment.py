@@ -14,7 +14,7 @@ from . import _structs as c
 from ._attention import _is_torch
 from ._errors import new_error, raise_status
 from ._library import library
-from ._solve import forget_by
+from ._repeat import forget_by
 from ._threads import thread_limit
 
 # The fields of c.Assignments in their order, packed in one go.

@@ -1,4 +1,4 @@
-"""The public calls on arrays: attention and coupling. NumPy here; torch tensors go to _torch."""
+"""The public call on query, key and value. NumPy here; torch tensors go to _torch."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 from numpy import ndarray
 
-from ._arrays import numpy_attention, numpy_coupling, numpy_repeat
+from ._arrays import numpy_attention, numpy_repeat
 from ._regulariser import Regulariser, word_of
 from ._settings import Settings, count, number
 
 
-def _compiling() -> bool:
+def compiling() -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
-def _is_torch(x: Any) -> bool:
+def is_torch(x: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def _static(name: str, value: Any) -> float | None:
+def static(name: str, value: Any) -> float | None:
     """The value as a plain number, or None where it is absent, an array or a tensor."""
     if value is None:
         return None
     if type(value) is float or not hasattr(value, "shape"):
         return number(name, value)
-    if _is_torch(value) or value.ndim > 0:
+    if is_torch(value) or value.ndim > 0:
         return None
     return number(name, value)
 
@@ -42,7 +42,7 @@ def _bound(name: str, value: float | None) -> float | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _settings(
+def settings_from(
     method: str,
     scale: float | None,
     is_causal: bool,
@@ -125,9 +125,9 @@ def _settings(
     )
 
 
-def _maker() -> Any:
+def settings_maker() -> Any:
     # torch.compile looks through caches and warns about each; its own is the compiled code.
-    return _settings.__wrapped__ if _compiling() else _settings
+    return settings_from.__wrapped__ if compiling() else settings_from
 
 
 def _seed(seed: int | None, offset: int) -> tuple[int | None, int | None]:
@@ -178,19 +178,19 @@ def prepare(
     dropout_offset: int = 0,
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
-    settings = _maker()(
+    settings = settings_maker()(
         word_of(method),
         scale,
         is_causal,
         causal_align,
         tuple(window) if window is not None else None,
         softcap,
-        _static("temperature", temperature),
-        _static("alpha", alpha),
-        _static("cap", cap),
-        _static("strength", strength),
-        _static("lower", lower),
-        _static("upper", upper),
+        static("temperature", temperature),
+        static("alpha", alpha),
+        static("cap", cap),
+        static("strength", strength),
+        static("lower", lower),
+        static("upper", upper),
         rows,
         axis,
         cost,
@@ -401,7 +401,7 @@ def attention(
         )
         if type(query) is type(key) is type(value) is ndarray and type(attn_mask) in (NoneType, ndarray):
             found = numpy_repeat(words, query, key, value, attn_mask, _prepare_plain)
-        elif _is_torch(query) and not _compiling():
+        elif is_torch(query) and not compiling():
             found = _torch_repeat()(words, query, key, value, attn_mask, _prepare_plain)
         else:
             found = None
@@ -446,7 +446,7 @@ def attention(
         dropout_seed,
         dropout_offset,
     )
-    if _is_torch(query):
+    if is_torch(query):
         from ._torch import torch_attention
 
         return torch_attention(settings, query, key, value, enable_gqa, extra, return_aux)
@@ -481,115 +481,4 @@ def array_or_none(value: Any) -> Any:
     """The value if it has to travel as an array, None if it is absent or a plain number."""
     if value is None or type(value) is float or not hasattr(value, "shape"):
         return None
-    return value if _is_torch(value) or value.ndim > 0 else None
-
-
-def coupling(
-    scores: Any,
-    attn_mask: Any = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-    *,
-    method: str | Regulariser = "softmax",
-    temperature: Any = 1.0,
-    rounds: int | None = None,
-    tolerance: float | None = None,
-    max_rounds: int | None = None,
-    alpha: Any = None,
-    cap: Any = None,
-    strength: Any = None,
-    row_mass: Any = None,
-    column_mass: Any = None,
-    window: tuple[int, int] | None = None,
-    sink: Any = None,
-    return_aux: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    causal_align: str = "top_left",
-    rows: str = "hard",
-    axis: str = "rows",
-    cost: bool = False,
-    allow_partial: bool = False,
-    prune: bool = False,
-    strict: bool = False,
-    solver: str = "auto",
-    backend: str | None = None,
-    start_potential: Any = None,
-) -> Any:
-    """The weights P of a matrix of scores, by any transport method.
-
-    Parameters
-    ----------
-    scores : array, shape (..., rows, columns)
-        f64, f32, bf16 or f16. `scale` multiplies it (default 1), `temperature` divides it; with `cost` it is
-        minimised.
-
-    The other parameters are those of `attention`.
-
-    Returns
-    -------
-    coupling : array, the shape and type of `scores`
-        With `return_aux` a pair ``(coupling, aux)``.
-
-    Raises
-    ------
-    ValueError, TypeError, NotConverged, Infeasible, NotFinite
-        As `attention`.
-
-    Examples
-    --------
-    >>> import numpy as np, otattn
-    >>> otattn.coupling(np.array([[2.0, 0.0], [0.0, 1.0]]), method="assignment")
-    array([[1., 0.],
-           [0., 1.]])
-    """
-    settings = _maker()(
-        word_of(method),
-        scale,
-        is_causal,
-        causal_align,
-        tuple(window) if window is not None else None,
-        0.0,
-        _static("temperature", temperature),
-        _static("alpha", alpha),
-        _static("cap", cap),
-        _static("strength", strength),
-        _static("lower", lower),
-        _static("upper", upper),
-        rows,
-        axis,
-        cost,
-        False,
-        rounds,
-        tolerance,
-        max_rounds,
-        allow_partial,
-        prune,
-        strict,
-        solver,
-        backend,
-        0.0,
-    )
-    extra = (
-        attn_mask,
-        None,
-        None,
-        None,
-        sink,
-        array_or_none(temperature),
-        array_or_none(alpha),
-        array_or_none(cap),
-        array_or_none(strength),
-        array_or_none(lower),
-        array_or_none(upper),
-        row_mass,
-        column_mass,
-        None,
-        start_potential,
-        None,
-    )
-    if _is_torch(scores):
-        from ._torch import torch_coupling
-
-        return torch_coupling(settings, scores, extra, return_aux)
-    return numpy_coupling(settings, scores, extra, return_aux)
+    return value if is_torch(value) or value.ndim > 0 else None

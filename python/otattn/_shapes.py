@@ -103,6 +103,17 @@ def fold(query: Any, key: Any, value: Any, enable_gqa: bool, expand: Expand) -> 
     return Folded(query, key, value, batch, lead)
 
 
+def fold_scores(scores: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """Scores in four dimensions, the batch dimensions before the heads, and the leading ones of results."""
+    if scores.ndim < 2:
+        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
+    rank = max(4, scores.ndim)
+    whole = scores.reshape((1,) * (rank - scores.ndim) + tuple(scores.shape))
+    batch = tuple(whole.shape[:-3])
+    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    return whole, batch, tuple(scores.shape[:-2])
+
+
 def fold_pairs(name: str, x: Any, batch: tuple[int, ...], sizes: tuple[int, int, int], expand: Expand) -> Any:
     """An operand over pairs, broadcast from the right: [batch|1, heads|1, queries|1, keys|1]."""
     whole = (*batch, *sizes)

@@ -13,7 +13,7 @@ import struct
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _structs as c
@@ -35,8 +35,8 @@ View = tuple[int, ...]
 Operand = View | float | None
 
 # Plans kept for the next call of the same shapes: at most so many, and so many bytes in all.
-_IDLE_PLANS = 32
-_IDLE_BYTES = 256 << 20
+IDLE_PLANS = 32
+IDLE_BYTES = 256 << 20
 
 _WORD = (1 << 64) - 1
 _ARRAY = struct.Struct("@Pi4x8q")
@@ -440,29 +440,29 @@ class Handle:
 
 
 class _Pool:
-    """Idle plans (a Handle, or a Repeat that has one) by key, the longest idle first."""
+    """Idle plans by key, the longest idle first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.idle: OrderedDict[Any, Any] = OrderedDict()
+        self.idle: OrderedDict[Any, Handle] = OrderedDict()
         self.bytes = 0
 
-    def take(self, key: Any) -> Any:
+    def take(self, key: Any) -> Handle | None:
         with self.lock:
             handle = self.idle.pop(key, None)
             if handle is not None:
                 self.bytes -= handle.bytes
         return handle
 
-    def give(self, handle: Any) -> None:
+    def give(self, handle: Handle) -> None:
         spare = []
         with self.lock:
-            if handle.key in self.idle or handle.bytes > _IDLE_BYTES // 4:
+            if handle.key in self.idle or handle.bytes > IDLE_BYTES // 4:
                 spare.append(handle)
             else:
                 self.idle[handle.key] = handle
                 self.bytes += handle.bytes
-            while len(self.idle) > _IDLE_PLANS or self.bytes > _IDLE_BYTES:
+            while len(self.idle) > IDLE_PLANS or self.bytes > IDLE_BYTES:
                 _, oldest = self.idle.popitem(last=False)
                 self.bytes -= oldest.bytes
                 spare.append(oldest)
@@ -485,28 +485,6 @@ pool = _Pool()
 # A child may have been forked while another thread held the lock; the plans themselves survive a fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.new_lock)
-
-
-# Called by release_memory: what other modules keep.
-_forgetters: list[Callable[[], None]] = []
-
-
-def forget_by(call: Callable[[], None]) -> None:
-    """Has `release_memory` call this, too."""
-    _forgetters.append(call)
-
-
-def release_memory() -> None:
-    """Frees what is kept for later calls: plans of shapes seen before, and threads and memory of assignments.
-
-    Examples
-    --------
-    >>> import otattn
-    >>> otattn.release_memory()
-    """
-    pool.clear()
-    for forget in _forgetters:
-        forget()
 
 
 def acquire(job: Job) -> Handle:

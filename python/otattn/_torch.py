@@ -20,7 +20,7 @@ from ._certificate import Certificate, certificate_from_values
 from ._errors import NotDifferentiable
 from ._regulariser import regulariser_named
 from ._settings import DIFFERENTIABLE, EXTRA, OPERANDS, PLACES, Settings, settings_of, text_of
-from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_vector, shape_text
+from ._shapes import Folded, fold, fold_heads, fold_pairs, fold_relative, fold_scores, fold_vector, shape_text
 from ._solve import (
     Info,
     Job,
@@ -576,13 +576,7 @@ def torch_attention(
 
 def torch_coupling(settings: Settings, scores: Any, extra: tuple[Any, ...], return_aux: Any) -> Any:
     scores = _floating("scores", scores)
-    if scores.dim() < 2:
-        raise ValueError(f"scores has shape {shape_text(scores)}, wanted two dimensions or more")
-    lead = tuple(scores.shape[:-2])
-    rank = max(4, scores.dim())
-    whole = scores.reshape((1,) * (rank - scores.dim()) + tuple(scores.shape))
-    batch = tuple(whole.shape[:-3])
-    whole = whole.reshape((-1, *whole.shape[-3:])) if rank > 4 else whole
+    whole, batch, lead = fold_scores(scores)
     heads, rows, columns = whole.shape[1:]
     others = _operands_of(extra, batch, (heads, rows, columns), scores)
     return _call(settings, [whole, None, None, *others], "coupling", lead, return_aux)

@@ -9,7 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import _repeat
-from ._arrays import output_shape
+from ._arrays import output_shape, scratch_of
 from ._regulariser import regulariser_named
 from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward
@@ -76,25 +76,38 @@ def new_repeat(
         shapes.append((whole, kind))
         if field:
             outputs[field] = _view(torch.empty(whole, dtype=kind))
-    needed = ["row_potential", "column_potential"] if job.options.allow_partial else []
     keep = {
         field: torch.empty(output_shape(field, job.sizes), dtype=torch.float64)
-        for field in needed
-        if field not in outputs
+        for field in scratch_of(job, tuple(outputs))
     }
     scratch = {field: _view(x) for field, x in keep.items()}
-    return _repeat.Repeat(name, job, outputs, scratch, keep, shapes)
+    bound = ["queries", "keys"] if given[3] is None else ["queries", "keys", "attn_mask"]
+    repeat = _repeat.forward_of(name, job, bound, ["values"], outputs, scratch, shapes)
+    repeat.keep = keep
+    return repeat
 
 
 def run(repeat: _repeat.Repeat, given: tuple[Tensor | None, ...]) -> list[Tensor] | None:
     """Solves into new tensors and hands the structs back; None where these need the longer way."""
     try:
-        found = [torch.empty(shape, dtype=kind) for shape, kind in repeat.shapes]
-        addresses = [0 if x is None else x.data_ptr() for x in given]
-        done = repeat.run(*addresses, *(x.data_ptr() for x in found[: len(repeat.places)]))
+        query, key, value, mask = given
+        assert query is not None and key is not None and value is not None
+        shape, kind = repeat.shapes[0]
+        if shape == query.shape:
+            # In half the time of a shape and a type.
+            found = [torch.empty_like(query, memory_format=torch.contiguous_format)]
+        else:
+            found = [torch.empty(shape, dtype=kind)]
+        found += [torch.empty(shape, dtype=kind) for shape, kind in repeat.shapes[1:]]
+        bound: tuple[int, ...] = (query.data_ptr(), key.data_ptr())
+        if mask is not None:
+            bound = (*bound, mask.data_ptr())
+        # One output may have no place: an empty `saved`.
+        outputs = [x.data_ptr() for x in found[: len(repeat.places) - 1]]
+        status = repeat.run(bound, value.data_ptr(), *outputs)
     finally:
         _repeat.give(repeat)
-    return found if done else None
+    return None if status is None else found
 
 
 def torch_repeat(
@@ -187,15 +200,13 @@ def _reverse(
             return None
     try:
         found = [torch.empty(shape, dtype=query.dtype) for shape in reverse.shapes]
-        done = reverse.run(
-            query.data_ptr(),
-            key.data_ptr(),
-            0 if mask is None else mask.data_ptr(),
-            *(x.data_ptr() for x in (value, *kept, gradient, *found)),
-        )
+        bound: tuple[int, ...] = (query.data_ptr(), key.data_ptr())
+        if mask is not None:
+            bound = (*bound, mask.data_ptr())
+        status = reverse.run(bound, *(x.data_ptr() for x in (value, *kept, gradient, *found)))
     finally:
         _repeat.give(reverse)
-    return found if done else None
+    return None if status is None else found
 
 
 def _first_reverse(
@@ -205,7 +216,7 @@ def _first_reverse(
     given: tuple[Tensor | None, ...],
     gradient: Tensor,
     kept: list[Tensor],
-) -> _repeat.Reverse | None:
+) -> _repeat.Repeat | None:
     from . import _torch
 
     if not needs_no_forward(settings) or (is_implicit(settings) and not kept):
@@ -226,9 +237,10 @@ def _first_reverse(
         n: _torch._view(torch.empty(shape, dtype=gradient.dtype))
         for n, shape in zip(wanted, shapes, strict=True)
     }
-    return _repeat.Reverse(
+    return _repeat.backward_of(
         name,
         job,
+        ["queries", "keys"] if mask is None else ["queries", "keys", "attn_mask"],
         {field: _torch._view(x) for field, x in zip(fields, kept, strict=bool(kept))},
         {"out_grad": _torch._view(gradient)},
         results,

@@ -8,11 +8,13 @@ accepted and change nothing. NumPy arrays and torch tensors; the losses and modu
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._attention import _is_torch, coupling
+from ._attention import is_torch
+from ._coupling import coupling
 
 if TYPE_CHECKING:
     from torch import nn
@@ -70,21 +72,30 @@ __all__ = [
 ]
 
 
+def _plain_kinds() -> tuple[Any, ...]:
+    """The types of arrays that need no reshaping where their last dimension sums to 1."""
+    torch = sys.modules.get("torch")
+    return (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
+
+
 def _rows(X: Any, dim: int) -> tuple[Any, Any]:
     """X with `dim` last, as a matrix, and that array before it became one."""
-    moved = X.movedim(dim, -1) if _is_torch(X) else np.moveaxis(np.asarray(X), dim, -1)
+    moved = X.movedim(dim, -1) if is_torch(X) else np.moveaxis(np.asarray(X), dim, -1)
     return moved.reshape((-1, moved.shape[-1])), moved
 
 
 def _back(P: Any, moved: Any, dim: int) -> Any:
     P = P.reshape(moved.shape)
-    return P.movedim(-1, dim) if _is_torch(P) else np.moveaxis(P, -1, dim)
+    return P.movedim(-1, dim) if is_torch(P) else np.moveaxis(P, -1, dim)
 
 
 def _map(X: Any, alpha: Any, dim: int) -> Any:
+    is_number = isinstance(alpha, (int, float))
+    method, order = ("softmax", None) if is_number and alpha == 1 else ("entmax", alpha)
+    if is_number and dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
+        return coupling(X, method=method, alpha=order)
     matrix, moved = _rows(X, dim)
-    if isinstance(alpha, (int, float)):
-        method, order = ("softmax", None) if alpha == 1 else ("entmax", alpha)
+    if is_number:
         return _back(coupling(matrix, method=method, alpha=order), moved, dim)
     if hasattr(alpha, "shape") and int(np.prod(tuple(alpha.shape))) > 1:
         return _back(_by_row(matrix, alpha, moved, dim), moved, dim)
@@ -95,7 +106,7 @@ def _map(X: Any, alpha: Any, dim: int) -> Any:
 
 def _by_row(matrix: Any, alpha: Any, moved: Any, dim: int) -> Any:
     """An alpha for each row: equal ones together, or one by one where alpha needs a gradient."""
-    if not _is_torch(matrix):
+    if not is_torch(matrix):
         every = np.broadcast_to(np.moveaxis(np.asarray(alpha), dim, -1), (*moved.shape[:-1], 1)).reshape(-1)
         out = np.empty_like(matrix)
         for value in np.unique(every):
@@ -196,7 +207,7 @@ def _bisect(low: Any, high: Any, excess: Any) -> Any:
 def _tensor(X: Any) -> Any:
     import torch
 
-    return X if _is_torch(X) else torch.from_numpy(np.asarray(X))
+    return X if is_torch(X) else torch.from_numpy(np.asarray(X))
 
 
 def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
@@ -242,7 +253,7 @@ def normmax_bisect(X: Any, alpha: Any = 2, dim: int = -1, n_iter: int = 50) -> A
         inside = p > 0
         q = ((x - moving).where(inside, x.new_ones(())) ** power).where(inside, x.new_zeros(()))
         p = q / q.sum(dim, True)
-    return p if _is_torch(X) else p.numpy()
+    return p if is_torch(X) else p.numpy()
 
 
 def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> Any:
@@ -272,16 +283,16 @@ def budget_bisect(X: Any, budget: Any = 2, dim: int = -1, n_iter: int = 50) -> A
     """
     x = _tensor(X)
     z = x.detach()
-    total = budget.detach() if _is_torch(budget) else budget
+    total = budget.detach() if is_torch(budget) else budget
     low, high = z.amin(dim, keepdim=True) - 1.0, z.amax(dim, keepdim=True)
     level = _bisect(low, high, lambda t: (z - t).clamp(0.0, 1.0).sum(dim, True) - total)
     p = (z - level).clamp(0.0, 1.0)
-    if x.requires_grad or (_is_torch(budget) and budget.requires_grad):
+    if x.requires_grad or (is_torch(budget) and budget.requires_grad):
         free = (p > 0) & (p < 1)
         count = free.sum(dim, True).clamp(min=1)
         change = (x - z).where(free, x.new_zeros(())).sum(dim, True) - (budget - total)
         p = (x - level - change / count).where(free, p)
-    return p if _is_torch(X) else p.numpy()
+    return p if is_torch(X) else p.numpy()
 
 
 # ---- losses --------------------------------------------------------------------------------------
@@ -336,7 +347,7 @@ def entmax15_loss(X: Any, target: Any, k: int | None = None) -> Any:
 
 def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Any:
     """Loss of `entmax_bisect`, one per row; parameters as in `sparsemax_loss` and `entmax_bisect`."""
-    alpha = alpha.detach() if _is_torch(alpha) else alpha
+    alpha = alpha.detach() if is_torch(alpha) else alpha
     p = _weights(entmax_bisect, X, alpha)
     return _loss(X, target, p, ((1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))).squeeze(1))
 

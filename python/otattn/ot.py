@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import _is_torch, coupling
+from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest
+from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
 
 __all__ = [
@@ -91,10 +92,10 @@ class OTResult:
 
 
 def _cost(M: Any) -> Any:
-    M = M if _is_torch(M) else np.asarray(M)
+    M = M if is_torch(M) else np.asarray(M)
     if M.ndim != 2:
         raise ValueError(f"M has shape {tuple(M.shape)}, wanted a matrix")
-    if not _is_torch(M) and M.dtype.kind in "iub":
+    if not is_torch(M) and M.dtype.kind in "iub":
         M = M.astype(np.float64)
     return M
 
@@ -102,8 +103,8 @@ def _cost(M: Any) -> Any:
 def _mass(name: str, x: Any, size: int, M: Any) -> Any:
     """The mass as given, or equal masses of total 1 where it is absent or empty."""
     if x is None or len(x) == 0:
-        return M[:, 0].new_full((size,), 1.0 / size) if _is_torch(M) else np.full(size, 1.0 / size, M.dtype)
-    x = x if _is_torch(x) else np.asarray(x)
+        return M[:, 0].new_full((size,), 1.0 / size) if is_torch(M) else np.full(size, 1.0 / size, M.dtype)
+    x = x if is_torch(x) else np.asarray(x)
     if tuple(x.shape) != (size,):
         raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted ({size},)")
     return x
@@ -111,7 +112,7 @@ def _mass(name: str, x: Any, size: int, M: Any) -> Any:
 
 def _log(x: Any) -> Any:
     """log x, and 0 where x is 0: there the plan is 0 whatever is added."""
-    if _is_torch(x):
+    if is_torch(x):
         return x.where(x > 0, x.new_ones(())).log()
     return np.log(np.where(x > 0, x, 1.0))
 
@@ -271,11 +272,11 @@ def sinkhorn(
 
 
 def _exp(x: Any) -> Any:
-    return x.exp() if _is_torch(x) else np.exp(x)
+    return x.exp() if is_torch(x) else np.exp(x)
 
 
 def _stack(values: list[Any]) -> Any:
-    if values and _is_torch(values[0]):
+    if values and is_torch(values[0]):
         import torch
 
         return torch.stack(values)
@@ -441,7 +442,7 @@ def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
     dead_u, dead_v = ~_finite(u), ~_finite(v)
     if not (dead_u.any() or dead_v.any()):
         return u, v
-    u, v, M = (np.asarray(x.detach() if _is_torch(x) else x) for x in (u, v, M))
+    u, v, M = (np.asarray(x.detach() if is_torch(x) else x) for x in (u, v, M))
     dead_u, dead_v = ~np.isfinite(u), ~np.isfinite(v)
     u, v = u.copy(), v.copy()
     v[dead_v] = (M - u[:, None])[~dead_u][:, dead_v].min(0)
@@ -450,7 +451,7 @@ def _filled(u: Any, v: Any, M: Any) -> tuple[Any, Any]:
 
 
 def _finite(x: Any) -> Any:
-    return x.isfinite() if _is_torch(x) else np.isfinite(x)
+    return x.isfinite() if is_torch(x) else np.isfinite(x)
 
 
 def emd2(
@@ -550,7 +551,7 @@ def solve(
     if method not in (None, "emd", "sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "lbfgsb", "mm"):
         raise ValueError(f"method is {method!r}, which does not exist; the library chooses its solver itself")
     if grad == "detach":
-        M, a, b = (x.detach() if _is_torch(x) else x for x in (M, a, b))
+        M, a, b = (x.detach() if is_torch(x) else x for x in (M, a, b))
     kind = reg_type.lower() if isinstance(reg_type, str) else ""
     if kind not in ("kl", "entropy", "l2"):
         raise NotImplementedError(f"reg_type is {reg_type!r}, wanted 'KL', 'entropy' or 'L2'")

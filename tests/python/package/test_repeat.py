@@ -12,8 +12,9 @@ import numpy as np
 import otattn
 import pytest
 import torch
-from otattn import _arrays
+from otattn import _arrays, _repeat
 from otattn._library import library
+from otattn._solve import IDLE_PLANS
 
 METHODS = ["softmax", "sparsemax", "softmax/exact", "softmax/relaxed:0.5", "softmax/exact{rounds=3}", "hard"]
 LONG = otattn.AuxRequest(lse=False, receiver=True)
@@ -201,3 +202,106 @@ def test_another_mask_for_the_same_arrays(rng: np.random.Generator) -> None:
     for mask in masks:
         mask[:, 1] = True
         assert (otattn.attention(x, x, x, mask) == longer(x, x, x, attn_mask=mask)).all()
+
+
+def coupled_longer(scores: Any, **arguments: Any) -> Any:
+    return otattn.coupling(scores, **arguments, return_aux=LONG)[0]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "entmax:1.3", "softmax/bounded:0.1,3"])
+def test_couplings_are_the_same_as_the_longer_way(method: str, rng: np.random.Generator) -> None:
+    for _ in range(3):
+        for shape in ((4, 4), (3, 5, 5), (2, 3, 4, 4), (2, 1, 2, 3, 3)):
+            for dtype in (np.float64, np.float32):
+                x = rng.standard_normal(shape).astype(dtype)
+                mass = np.ones(shape[-1])
+                mask = rng.random(shape[-2:]) < 0.9
+                mask[np.arange(shape[-2]), np.arange(shape[-2])] = True
+                rounds = 3 if method == "softmax/exact" else None
+                masses = {"row_mass": mass, "column_mass": mass} if "/exact" in method else {"row_mass": mass}
+                # Not every support has a doubly stochastic plan.
+                for given in ({}, masses) if "/exact" in method else ({}, masses, {"attn_mask": mask}):
+                    call = {"method": method, "rounds": rounds, **given}
+                    right = coupled_longer(x, **call)
+                    found = otattn.coupling(x, **call)
+                    assert found.shape == right.shape and found.dtype == right.dtype
+                    assert (found == right).all()
+                    turned = x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+                    assert (otattn.coupling(turned, **call) == right).all()
+                    tensors = {
+                        name: torch.from_numpy(y) if isinstance(y, np.ndarray) else y
+                        for name, y in call.items()
+                    }
+                    assert (otattn.coupling(torch.from_numpy(x), **tensors).numpy() == right).all()
+
+
+def test_potentials_of_couplings_and_masses_that_change_in_place(rng: np.random.Generator) -> None:
+    x, mass = rng.standard_normal((4, 4)), np.ones(4)
+    wanted = otattn.AuxRequest(potentials=True)
+    every = otattn.AuxRequest(potentials=True, receiver=True)
+    call = {"method": "softmax/exact", "row_mass": mass, "column_mass": mass}
+    for _ in range(4):
+        mass[:] = rng.random(4) + 0.5
+        plan, aux = otattn.coupling(x, **call, return_aux=wanted)
+        right, full = otattn.coupling(x, **call, return_aux=every)
+        assert (plan == right).all() and repr(aux.info) == repr(full.info)
+        for a, b in zip(aux.potentials, full.potentials, strict=True):
+            assert (a == b).all()
+        tensors = {name: torch.from_numpy(y) if name != "method" else y for name, y in call.items()}
+        again, other = otattn.coupling(torch.from_numpy(x), **tensors, return_aux=wanted)
+        assert (again.numpy() == right).all() and (other.potentials[1].numpy() == full.potentials[1]).all()
+    otattn.coupling(x, row_mass=mass)
+    mass[0] = -1.0
+    # Masses are checked when a plan is bound to them.
+    for arguments in (call, {"row_mass": mass}):
+        with pytest.raises(ValueError, match="row_mass"):
+            otattn.coupling(x, **arguments)
+
+
+@pytest.mark.parametrize("method", ["softmax", "entmax:1.5", "softmax/exact", "softmax/exact{rounds=3}"])
+def test_the_same_gradients_of_couplings(method: str) -> None:
+    torch.manual_seed(1)
+    for shape in ((5, 5), (2, 5, 5), (2, 1, 3, 4, 4)):
+        for _ in range(3):
+            x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+            weight = torch.randn_like(x)
+            for upstream in (weight, weight.transpose(-1, -2), torch.ones((), dtype=torch.float64)):
+                right = torch.autograd.grad((coupled_longer(x, method=method) * upstream).sum(), x)[0]
+                found = torch.autograd.grad((otattn.coupling(x, method=method) * upstream).sum(), x)[0]
+                assert (found - right).abs().max() <= 1e-14
+            # An expanded gradient, whose strides are 0.
+            found = torch.autograd.grad(otattn.coupling(x, method=method)[..., 0].sum(), x)[0]
+            right = torch.autograd.grad(coupled_longer(x, method=method)[..., 0].sum(), x)[0]
+            assert (found - right).abs().max() <= 1e-14
+    (first,) = torch.autograd.grad((otattn.coupling(x, method=method) ** 2).sum(), x, create_graph=True)
+    with pytest.raises(otattn.NotDifferentiable):
+        torch.autograd.grad(first.sum(), x)
+
+
+def test_plans_that_are_kept_have_a_limit(rng: np.random.Generator) -> None:
+    otattn.release_memory()
+    for size in range(2, 2 + 2 * IDLE_PLANS):
+        otattn.coupling(rng.standard_normal((size, size)))
+    assert len(_repeat._kinds) == IDLE_PLANS
+    sizes = {kind[0].job.sizes[2] for kind in _repeat._kinds.values()}
+    assert sizes == set(range(2 + IDLE_PLANS, 2 + 2 * IDLE_PLANS))
+    otattn.release_memory()
+    assert not _repeat._kinds
+
+
+def test_overhead_of_a_coupling() -> None:
+    """The same for one 4 x 4 matrix, and for the activations above it."""
+    x = np.random.default_rng(0).standard_normal((4, 4))
+    t = torch.from_numpy(x)
+    with otattn.threads(1), torch.no_grad():
+        found = seconds(
+            lambda: otattn.coupling(x),
+            lambda: otattn.coupling(t),
+            lambda: otattn.activations.sparsemax(x),
+            lambda: otattn.activations.sparsemax(t),
+            lambda: coupled_longer(x),
+            lambda: coupled_longer(t),
+        )
+    # A sixth and an eighth of the longer way, which keeps nothing but the plan.
+    assert max(found[0], found[2]) <= 0.4 * found[4]
+    assert max(found[1], found[3]) <= 0.4 * found[5]
