@@ -15,9 +15,11 @@ set(OTATTN_FAULT_SOURCES
     src/base/fault.c)
 
 set(OTATTN_LIBRARY_HEADERS
-    include/otattn.h)
+    include/otattn.h
+    include/otattn_normalize.h)
 
 set(OTATTN_LIBRARY_SOURCES
+    src/backend/cpu/batch_kernels.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
     src/backend/cpu/forward/decode_f32.c
@@ -69,6 +71,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/backend/plain/plain_backend.c
     src/backend/plain/rows.c
     src/backend/run.c
+    src/batches/normalize.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c
@@ -149,6 +152,7 @@ set(OTATTN_LIBRARY_SOURCES
 # What the tests compare with: plain double loops.
 set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference.c
+    tests/reference/reference_normalize.c
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
     tests/reference/reference_transport.c)
@@ -425,6 +429,7 @@ set(OTATTN_TEST_SOURCES
     tests/backend/test_slopes.c
     tests/base/test_base.c
     tests/base/test_half.c
+    tests/batches/test_normalize.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c

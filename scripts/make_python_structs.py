@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = ["include/otattn.h", "include/otattn_analysis.h"]
+HEADERS = ["include/otattn.h", "include/otattn_analysis.h", "include/otattn_normalize.h"]
 TARGET = ROOT / "python/otattn/_structs.py"
 SCALARS = {
     "int": "ctypes.c_int",

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "backend/costs.h"
+#include "backend/normalize.h"
 #include "backend/product.h"
 #include "base/integers.h"
 
@@ -275,6 +276,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         void (*lanes_in)(const T *from, int64_t stride, int64_t count, T factor, T *to);                           \
         void (*lanes_out)(const T *from, int64_t count, T *to, int64_t stride);                                    \
         const ota_costs *costs;                                                                                    \
+        const ota_normalizers *normalizers;                                                                        \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of
