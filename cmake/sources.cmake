@@ -17,7 +17,8 @@ set(OTATTN_FAULT_SOURCES
 set(OTATTN_LIBRARY_HEADERS
     include/otattn.h
     include/otattn_assignment.h
-    include/otattn_bounded.h)
+    include/otattn_bounded.h
+    include/otattn_normalize.h)
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
@@ -78,6 +79,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/bounded_costs.c
     src/batches/bounded_heaps.c
     src/batches/bounded_paths.c
+    src/batches/normalize.c
     src/columns/bounded.c
     src/columns/capped.c
     src/columns/check.c
@@ -160,6 +162,7 @@ set(OTATTN_LIBRARY_SOURCES
 set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference.c
     tests/reference/reference_bounded.c
+    tests/reference/reference_normalize.c
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
     tests/reference/reference_transport.c)
@@ -439,6 +442,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_half.c
     tests/batches/test_assignments.c
     tests/batches/test_bounded.c
+    tests/batches/test_normalize.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c
     tests/judge/test_judge.c

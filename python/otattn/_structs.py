@@ -98,6 +98,8 @@ TOKEN_LETTERS = 4
 TOKEN_DIGITS = 8
 TOKEN_PUNCTUATION = 16
 TOKEN_SENTENCE_END = 32
+NORMALIZE_DEEPSEEK = 0
+NORMALIZE_SYMMETRIC = 1
 
 
 class Error(ctypes.Structure):
@@ -930,6 +932,23 @@ class BoundedResult(ctypes.Structure):
     )
 
 
+class Normalization(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("type", ctypes.c_int),
+        ("order", ctypes.c_int),
+        ("count", ctypes.c_int64),
+        ("side", ctypes.c_int64),
+        ("rounds", ctypes.c_int64),
+        ("eps", ctypes.c_double),
+        ("tolerance", ctypes.c_double),
+        ("implicit", ctypes.c_int),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
+        ("cpu", ctypes.c_char_p),
+    )
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_error": Error,
     "ota_array": Array,
@@ -992,6 +1011,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_assignments": Assignments,
     "ota_bounded": Bounded,
     "ota_bounded_result": BoundedResult,
+    "ota_normalization": Normalization,
 }
 
 CALLS = {
@@ -1134,4 +1154,6 @@ CALLS = {
     "ota_assigner_bytes": "zp",
     "ota_assign": "ippp",
     "ota_assign_bounded": "ipppp",
+    "ota_normalize": "ipppp",
+    "ota_normalize_backward": "ipppppp",
 }

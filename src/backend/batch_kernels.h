@@ -1,16 +1,21 @@
-/* batch_kernels.h: what calls without a plan (src/batches/) take from the backend for CPUs. */
+/* batch_kernels.h: what calls without a plan (src/batches/) take from the backend for CPUs, of one level of instructions. */
 #ifndef OTA_BATCH_KERNELS_H
 #define OTA_BATCH_KERNELS_H
 
+#include <stdbool.h>
+
 #include "costs.h"
 #include "matching.h"
+#include "normalize.h"
 
 typedef struct ota_batch_kernels {
     const ota_costs *costs[2]; /* of f64, f32 */
     const ota_match_passes *match;
+    const ota_normalizers *normalize_f32, *normalize_f64;
 } ota_batch_kernels;
 
-/* The newest level that this processor has and `limit` admits (NULL or "": any); false: there is none of that name. */
-bool ota_batch_kernels_choose(const char *limit, ota_batch_kernels *kernels);
+/* Those of the newest level that this processor has and `limit` (a name of ota_kernel_name, NULL or "") admits; false where that
+ * level is absent or unknown. */
+bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels);
 
 #endif

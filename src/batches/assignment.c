@@ -82,7 +82,7 @@ ota_status ota_assigner_create(ota_assigner **assigner, const ota_options *optio
     }
     ota_assigner *made = calloc(1, sizeof *made);
     if (made == NULL) return ota_fail(error, OTA_ENOMEM, "", "", "no memory for an assigner");
-    if (!ota_batch_kernels_choose(own.cpu, &made->kernels)) {
+    if (!ota_batch_kernels_of(own.cpu, &made->kernels)) {
         free(made);
         return ota_fail(error, OTA_EINVAL, "cpu", "doctor lists the levels of this machine",
                         "this machine has no level '%s'", own.cpu);

@@ -1,12 +1,16 @@
-/* The kernels of calls without a plan, of one level of instructions. */
+/* What the table of kernels offers to calls without a plan. */
 #include "backend/batch_kernels.h"
+
+#include <stddef.h>
 
 #include "kernels/kernels.h"
 
-bool ota_batch_kernels_choose(const char *limit, ota_batch_kernels *kernels) {
+bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
     const ota_kernels *level = ota_kernels_choose(limit);
     if (level == NULL) return false;
     *kernels = (ota_batch_kernels){.costs = {level->f64->costs, level->f32->costs},
-                                   .match = level->f64->match};
+                                   .match = level->f64->match,
+                                   .normalize_f32 = level->f32->normalizers,
+                                   .normalize_f64 = level->f64->normalizers};
     return true;
 }

@@ -24,6 +24,7 @@
 
 #include "backend/costs.h"
 #include "backend/matching.h"
+#include "backend/normalize.h"
 #include "backend/product.h"
 #include "base/integers.h"
 
@@ -277,6 +278,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         void (*lanes_out)(const T *from, int64_t count, T *to, int64_t stride);                                    \
         const ota_costs *costs;                                                                                    \
         const ota_match_passes *match; /* of f64 only */                                                           \
+        const ota_normalizers *normalizers;                                                                        \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

@@ -1,0 +1,71 @@
+/* otattn_normalize.h: batches of small square matrices made doubly stochastic, as manifold-constrained
+ * hyper-connections (mHC) mix residual streams. No plan: one call solves all.
+ *
+ * scores, plan and their gradients are dense [count][side][side], 2 <= side <= 16, all of `type`. Rows first:
+ *
+ *     deepseek    P = softmax of every row + eps, P_ij /= eps + sum_i P_ij; then rounds - 1 times
+ *                 P_ij /= eps + sum_j P_ij, P_ij /= eps + sum_i P_ij
+ *     symmetric   P_ij = exp(S_ij + f_i + g_j), g = 0; then rounds times f so that rows sum to 1, g so that columns do.
+ *                 Turning S turns what it converges to
+ *
+ * Both end on columns. A score of -inf has weight 0 (deepseek: of the softmax). A matrix with NaN, +inf, a row or
+ * (symmetric) a column of -inf alone, or a zero sum is NaN throughout; the others are right, and the call returns
+ * OTA_NONFINITE_ROWS. A matrix has the same bits alone, in any batch and for any number of threads.
+ *
+ *     float scores[4096 * 16], plan[4096 * 16];                                    ... fill scores ...
+ *     const ota_normalization problem = {
+ *         .size = sizeof problem, .type = OTA_F32, .count = 4096, .side = 4, .eps = 1e-6};
+ *     if (ota_normalize(&problem, scores, plan, &error) < 0) puts(error.message);
+ */
+#ifndef OTATTN_NORMALIZE_H
+#define OTATTN_NORMALIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ota_normalize_order {
+    OTA_NORMALIZE_DEEPSEEK = 0,
+    OTA_NORMALIZE_SYMMETRIC = 1
+} ota_normalize_order;
+
+/* Zero means the default in every field but `size`, `type` and `side`. */
+typedef struct ota_normalization {
+    size_t size;   /* sizeof(ota_normalization) */
+    ota_type type; /* OTA_F32 or OTA_F64 */
+    ota_normalize_order order;
+    int64_t count, side;
+    int64_t rounds; /* 0: 20 */
+    /* deepseek: added to weights and sums, 0 or more; published models use 1e-6. symmetric: 0 */
+    double eps;
+    /* symmetric, > 0: a matrix stops where every row sums to 1 within this, after `rounds` at the latest */
+    double tolerance;
+    /* backward: 0 differentiates the rounds that forward runs, 1 the conditions of what they converge to */
+    int implicit;
+    int threads;                  /* 0: the CPUs this process may use */
+    const ota_executor *executor; /* NULL: own threads */
+    const char *cpu;              /* NULL or a name of ota_kernel_name: use nothing newer */
+} ota_normalization;
+
+/* plan = P. OTA_OK where every matrix met a tolerance, OTA_FIXED_ITERS without one, OTA_PARTIAL where some did not
+ * meet it, OTA_NONFINITE_ROWS where some are NaN. The arrays may not overlap. */
+OTA_API ota_status ota_normalize(const ota_normalization *problem, const void *scores, void *plan,
+                                 ota_error *error);
+
+/* scores_grad = dL/dS from plan_grad = dL/dP. Rounds are run again from the scores, and `plan` may be NULL; implicit
+ * gradients are those of P = exp(S_ij + f_i + g_j) with the row and column sums that `plan` has, and `scores` may be
+ * NULL. OTA_OK, or OTA_NONFINITE_ROWS where gradients of some matrices are NaN. */
+OTA_API ota_status ota_normalize_backward(const ota_normalization *problem, const void *scores,
+                                          const void *plan, const void *plan_grad,
+                                          void *scores_grad, ota_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
