@@ -83,9 +83,10 @@ class _Assigner:
         self.record = ctypes.create_string_buffer(_RECORD.size)
         self.reference = ctypes.byref(self.record)
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = library.ota_assigner_free) -> None:
+        # When the interpreter ends, the names of modules may be gone.
         if getattr(self, "pointer", None) is not None:
-            library.ota_assigner_free(self.pointer)
+            free(self.pointer)
 
 
 _idle: list[_Assigner] = []

@@ -1,11 +1,16 @@
-"""The examples of docs/users/python.md, run as they stand."""
+"""The examples of the pages that have `>>>` lines, run as they stand."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
 
+import pytest
 
-def test_examples_of_the_document(root: Path) -> None:
-    failed, tried = doctest.testfile(str(root / "docs/users/python.md"), module_relative=False)
-    assert tried > 15 and failed == 0
+PAGES = {"python": 15, "assignment": 8}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_the_document(root: Path, page: str) -> None:
+    failed, tried = doctest.testfile(str(root / f"docs/users/{page}.md"), module_relative=False)
+    assert tried >= PAGES[page] and failed == 0

@@ -17,7 +17,9 @@ def _program() -> str:
         "#include <stdio.h>",
         '#include "otattn.h"',
         '#include "otattn_analysis.h"',
+        '#include "otattn_assignment.h"',
         '#include "otattn_bounded.h"',
+        '#include "otattn_normalize.h"',
         "int main(void) {",
     ]
     for name, struct in _structs.STRUCTS.items():
