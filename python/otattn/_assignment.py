@@ -250,7 +250,7 @@ def _one(cost: Any, maximize: bool, limit: float, certificate: bool) -> tuple[An
         i, j = i[: found["pairs"][0]], j[: found["pairs"][0]]
     if not certificate:
         return i, j
-    own = {name: x[0] for name, x in found.items()}
+    own = {name: x[0].tolist() if x.ndim == 1 else x[0] for name, x in found.items()}
     return i, j, _certificates(own, maximize, limit, min(cost.shape))
 
 
