@@ -1,19 +1,22 @@
 /* bounded_costs.c: rows of costs, read from a matrix or formed from points and centres. */
 #include "bounded.h"
 
+#include <math.h>
 #include <string.h>
 
 void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena) {
-    costs->centres = ota_arena_take_rows(arena, costs->width, costs->columns, sizeof(double));
+    costs->centres = ota_arena_take_rows(arena, costs->width, costs->stride, sizeof(double));
     costs->point = ota_arena_take_rows(arena, costs->blocks, costs->width, sizeof(double));
-    costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->columns,
+    costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->stride,
                                        sizeof(double));
 }
 
 void ota_bounded_costs_begin(ota_bounded_costs *costs, const ota_array *centres) {
+    const size_t numbers = (size_t)(costs->width * costs->stride);
+    if (numbers > 0) memset(costs->centres, 0, numbers * sizeof(double));
     for (int64_t t = 0; t < costs->width; t++) {
         for (int64_t j = 0; j < costs->columns; j++)
-            costs->centres[t * costs->columns + j] = ota_array_get(centres, 0, 0, j, t);
+            costs->centres[t * costs->stride + j] = ota_array_get(centres, 0, 0, j, t);
     }
 }
 
@@ -30,28 +33,29 @@ static void read_row(const ota_array *array, int64_t row, double *restrict out) 
     }
 }
 
-/* Coordinate by coordinate, so that the sum of every pair has one order whatever the vectors are. */
-static void form_row(const ota_bounded_costs *costs, int64_t row, double *restrict point,
-                     double *restrict out) {
-    const int64_t columns = costs->columns;
+static void form_row(const ota_bounded_costs *costs, int64_t row, double *point, double *out) {
     if (costs->width == 0) {
         read_row(&costs->costs, row, out);
-        return;
+    } else {
+        read_row(&costs->points, row, point);
+        costs->passes->distances(point, costs->centres, costs->width, costs->stride, out);
     }
-    read_row(&costs->points, row, point);
-    memset(out, 0, (size_t)columns * sizeof *out);
-    for (int64_t t = 0; t < costs->width; t++) {
-        const double *restrict centre = costs->centres + t * columns;
-        const double x = point[t];
-        for (int64_t j = 0; j < columns; j++) {
-            const double apart = x - centre[j];
-            out[j] += apart * apart;
-        }
-    }
+    for (int64_t j = costs->columns; j < costs->stride; j++) out[j] = INFINITY;
 }
 
 void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *out) {
     form_row(costs, row, costs->point, out);
+}
+
+double ota_bounded_costs_pair(const ota_bounded_costs *costs, int64_t row, int64_t column) {
+    if (costs->width == 0) return ota_array_get(&costs->costs, 0, 0, row, column);
+    double sum = 0.0;
+    for (int64_t t = 0; t < costs->width; t++) {
+        const double apart = ota_array_get(&costs->points, 0, 0, row, t) -
+                             costs->centres[t * costs->stride + column];
+        sum += apart * apart;
+    }
+    return sum;
 }
 
 int64_t ota_bounded_rows_at(const ota_bounded_rows *rows, int64_t place) {
@@ -80,7 +84,7 @@ static void form_block(void *context, int64_t index, int worker) {
     double *point = costs->point + index * costs->width;
     for (int64_t s = begin; s < end; s++) {
         form_row(costs, ota_bounded_rows_at(job->rows, s), point,
-                 costs->block + (s - job->first) * costs->columns);
+                 costs->block + (s - job->first) * costs->stride);
     }
 }
 
