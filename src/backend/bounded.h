@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { OTA_BOUNDED_LANES = 16 };
+enum { OTA_BOUNDED_LANES = 16, OTA_BOUNDED_PANEL = 8 };
 
 /* What leaves a node of the search at length `from` and price `own`. */
 typedef struct ota_bounded_node {
@@ -15,9 +15,10 @@ typedef struct ota_bounded_node {
 } ota_bounded_node;
 
 typedef struct ota_bounded_passes {
-    /* out_j = sum over t of (point_t - centres_tj)^2, t rising; centres [width][stride] */
-    void (*distances)(const double *point, const double *centres, int64_t width, int64_t stride,
-                      double *out);
+    /* out[i][stride]: sum over t of (points_it - centres_jt)^2, t rising, of `rows` rows of points [rows][width];
+       centres [stride / OTA_BOUNDED_PANEL][width][OTA_BOUNDED_PANEL] */
+    void (*distances)(const double *points, int64_t rows, const double *centres, int64_t width,
+                      int64_t stride, double *out);
     /* sum_j = x_j + y_j, and the first place of the least; none is NaN */
     int64_t (*cheapest)(const double *x, const double *y, int64_t stride, double *sum);
     /* Bit j, in words of 64: costs_j - own <= ceiling - base_j */

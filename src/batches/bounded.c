@@ -16,7 +16,7 @@ enum {
     UNITS_PER_COLUMN = 6 /* that the smallest problem has at least */
 };
 /* Share of the units that given prices may misplace. */
-#define MOST_MOVED 0.02
+#define MOST_MOVED 0.05
 /* Sums of differences of larger numbers could leave f64. */
 #define LARGEST 1e290
 #define LARGEST_COORDINATE 1e140

@@ -16,8 +16,8 @@ typedef struct ota_bounded_costs {
     int64_t rows, columns, width; /* width 0: a matrix */
     int64_t stride; /* columns and +inf up to a multiple of OTA_BOUNDED_LANES, at least one */
     const ota_bounded_passes *passes;
-    double *centres; /* [width][stride] */
-    double *point;   /* [blocks][width] of the row that a task is at */
+    double *centres; /* in panels of OTA_BOUNDED_PANEL columns */
+    double *point;   /* [blocks][OTA_BOUNDED_BLOCK][width] of the rows that a task is at */
     double *block;   /* [blocks][OTA_BOUNDED_BLOCK][stride] */
     int64_t blocks;  /* tasks at once */
     ota_pool *pool;  /* NULL: one thread */

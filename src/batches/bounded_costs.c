@@ -6,7 +6,8 @@
 
 void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena) {
     costs->centres = ota_arena_take_rows(arena, costs->width, costs->stride, sizeof(double));
-    costs->point = ota_arena_take_rows(arena, costs->blocks, costs->width, sizeof(double));
+    costs->point =
+        ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->width, sizeof(double));
     costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->stride,
                                        sizeof(double));
 }
@@ -14,9 +15,12 @@ void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena) {
 void ota_bounded_costs_begin(ota_bounded_costs *costs, const ota_array *centres) {
     const size_t numbers = (size_t)(costs->width * costs->stride);
     if (numbers > 0) memset(costs->centres, 0, numbers * sizeof(double));
-    for (int64_t t = 0; t < costs->width; t++) {
-        for (int64_t j = 0; j < costs->columns; j++)
-            costs->centres[t * costs->stride + j] = ota_array_get(centres, 0, 0, j, t);
+    for (int64_t j = 0; j < costs->columns; j++) {
+        double *panel = costs->centres + j / OTA_BOUNDED_PANEL * OTA_BOUNDED_PANEL * costs->width;
+        for (int64_t t = 0; t < costs->width; t++) {
+            panel[t * OTA_BOUNDED_PANEL + j % OTA_BOUNDED_PANEL] =
+                ota_array_get(centres, 0, 0, j, t);
+        }
     }
 }
 
@@ -33,26 +37,36 @@ static void read_row(const ota_array *array, int64_t row, double *restrict out) 
     }
 }
 
-static void form_row(const ota_bounded_costs *costs, int64_t row, double *point, double *out) {
-    if (costs->width == 0) {
-        read_row(&costs->costs, row, out);
-    } else {
-        read_row(&costs->points, row, point);
-        costs->passes->distances(point, costs->centres, costs->width, costs->stride, out);
+/* The costs of rows of the matrix, or of points that were read. */
+static void form(const ota_bounded_costs *costs, const double *points, int64_t rows, double *out) {
+    const int64_t stride = costs->stride;
+    if (costs->width > 0)
+        costs->passes->distances(points, rows, costs->centres, costs->width, stride, out);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = costs->columns; j < stride; j++) out[i * stride + j] = INFINITY;
     }
-    for (int64_t j = costs->columns; j < costs->stride; j++) out[j] = INFINITY;
 }
 
 void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *out) {
-    form_row(costs, row, costs->point, out);
+    if (costs->width > 0)
+        read_row(&costs->points, row, costs->point);
+    else
+        read_row(&costs->costs, row, out);
+    form(costs, costs->point, 1, out);
+}
+
+static double centre_at(const ota_bounded_costs *costs, int64_t column, int64_t t) {
+    const int64_t panel = column / OTA_BOUNDED_PANEL;
+    return costs
+        ->centres[(panel * costs->width + t) * OTA_BOUNDED_PANEL + column % OTA_BOUNDED_PANEL];
 }
 
 double ota_bounded_costs_pair(const ota_bounded_costs *costs, int64_t row, int64_t column) {
     if (costs->width == 0) return ota_array_get(&costs->costs, 0, 0, row, column);
     double sum = 0.0;
     for (int64_t t = 0; t < costs->width; t++) {
-        const double apart = ota_array_get(&costs->points, 0, 0, row, t) -
-                             costs->centres[t * costs->stride + column];
+        const double apart =
+            ota_array_get(&costs->points, 0, 0, row, t) - centre_at(costs, column, t);
         sum += apart * apart;
     }
     return sum;
@@ -81,11 +95,16 @@ static void form_block(void *context, int64_t index, int worker) {
     const ota_bounded_costs *costs = job->rows->costs;
     const int64_t begin = job->first + index * OTA_BOUNDED_BLOCK;
     const int64_t end = ota_int_min(begin + OTA_BOUNDED_BLOCK, job->last);
-    double *point = costs->point + index * costs->width;
+    double *points = costs->point + index * OTA_BOUNDED_BLOCK * costs->width;
+    double *out = costs->block + (begin - job->first) * costs->stride;
     for (int64_t s = begin; s < end; s++) {
-        form_row(costs, ota_bounded_rows_at(job->rows, s), point,
-                 costs->block + (s - job->first) * costs->stride);
+        const int64_t row = ota_bounded_rows_at(job->rows, s);
+        if (costs->width > 0)
+            read_row(&costs->points, row, points + (s - begin) * costs->width);
+        else
+            read_row(&costs->costs, row, out + (s - begin) * costs->stride);
     }
+    form(costs, points, end - begin, out);
 }
 
 int64_t ota_bounded_rows_form(const ota_bounded_rows *rows, int64_t first) {

@@ -218,7 +218,7 @@ static ota_status fill(ota_bounded_paths *paths, bool choose) {
 
 /* With more entries, fewer fillings: the number grows faster where the last ones served few paths. */
 static ota_status fill_more(ota_bounded_paths *paths) {
-    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 2.0;
+    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 4.0;
     if (paths->paths == paths->paths_at_filling) paths->wanted *= 2.0;
     return fill(paths, false);
 }

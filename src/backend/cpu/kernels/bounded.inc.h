@@ -1,19 +1,35 @@
 /* Rows of costs where columns have bounds (backend/bounded.h), in f64 alone. Plain loops over OTA_BOUNDED_LANES: the
  * compiler makes vectors of them. */
 
-static void bounded_distances(const double *point, const double *centres, int64_t width,
-                              int64_t stride, double *out) {
-    for (int64_t first = 0; first < stride; first += OTA_BOUNDED_LANES) {
-        double sum[OTA_BOUNDED_LANES] = {0};
-        for (int64_t t = 0; t < width; t++) {
-            const double *restrict centre = centres + t * stride + first;
-            const double x = point[t];
-            for (int l = 0; l < OTA_BOUNDED_LANES; l++) {
+/* `rows` is a constant where this is called, so that sums stay in registers. */
+static ALWAYS_INLINE void bounded_panel(const double *restrict points, int rows,
+                                        const double *restrict panel, int64_t width, int64_t stride,
+                                        double *restrict out) {
+    double sum[4][OTA_BOUNDED_PANEL] = {{0}};
+    for (int64_t t = 0; t < width; t++) {
+        const double *restrict centre = panel + t * OTA_BOUNDED_PANEL;
+        for (int i = 0; i < rows; i++) {
+            const double x = points[i * width + t];
+            for (int l = 0; l < OTA_BOUNDED_PANEL; l++) {
                 const double apart = x - centre[l];
-                sum[l] += apart * apart;
+                sum[i][l] += apart * apart;
             }
         }
-        for (int l = 0; l < OTA_BOUNDED_LANES; l++) out[first + l] = sum[l];
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int l = 0; l < OTA_BOUNDED_PANEL; l++) out[i * stride + l] = sum[i][l];
+    }
+}
+
+static void bounded_distances(const double *points, int64_t rows, const double *centres,
+                              int64_t width, int64_t stride, double *out) {
+    for (int64_t first = 0; first < stride; first += OTA_BOUNDED_PANEL) {
+        const double *panel = centres + first * width;
+        int64_t i = 0;
+        for (; i + 4 <= rows; i += 4)
+            bounded_panel(points + i * width, 4, panel, width, stride, out + i * stride + first);
+        for (; i < rows; i++)
+            bounded_panel(points + i * width, 1, panel, width, stride, out + i * stride + first);
     }
 }
 
