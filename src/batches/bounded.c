@@ -314,7 +314,11 @@ static ota_status solve(bounded *b, ota_error *error) {
     const size_t bytes = (size_t)b->columns * sizeof *price;
     const double units = (double)b->rows * (double)b->problem.take;
     int64_t part = 1;
-    while (units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns) part *= FEWER;
+    bool binding = false;
+    for (int64_t j = 0; j < b->columns; j++)
+        binding |= lower_of(b, j) > 0 || upper_of(b, j) < b->rows;
+    while (binding && units / (double)(part * FEWER) >= UNITS_PER_COLUMN * (double)b->columns)
+        part *= FEWER;
     ota_status status = OTA_OK;
     if (b->problem.start != NULL) {
         memcpy(price, b->problem.start, bytes);

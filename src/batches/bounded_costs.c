@@ -55,18 +55,14 @@ void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *
     form(costs, costs->point, 1, out);
 }
 
-static double centre_at(const ota_bounded_costs *costs, int64_t column, int64_t t) {
-    const int64_t panel = column / OTA_BOUNDED_PANEL;
-    return costs
-        ->centres[(panel * costs->width + t) * OTA_BOUNDED_PANEL + column % OTA_BOUNDED_PANEL];
-}
-
 double ota_bounded_costs_pair(const ota_bounded_costs *costs, int64_t row, int64_t column) {
     if (costs->width == 0) return ota_array_get(&costs->costs, 0, 0, row, column);
+    const int64_t panel = column / OTA_BOUNDED_PANEL * OTA_BOUNDED_PANEL;
+    const double *centre = costs->centres + panel * costs->width + column % OTA_BOUNDED_PANEL;
     double sum = 0.0;
+    read_row(&costs->points, row, costs->point);
     for (int64_t t = 0; t < costs->width; t++) {
-        const double apart =
-            ota_array_get(&costs->points, 0, 0, row, t) - centre_at(costs, column, t);
+        const double apart = costs->point[t] - centre[t * OTA_BOUNDED_PANEL];
         sum += apart * apart;
     }
     return sum;

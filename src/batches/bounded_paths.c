@@ -126,7 +126,7 @@ static int rising(const void *a, const void *b) {
 }
 
 /* The threshold below which `wanted` pairs lie, from reduced lengths of a sample of the rows. */
-static void choose_threshold(ota_bounded_paths *paths, bool choose) {
+static void choose_threshold(ota_bounded_paths *paths, bool anew) {
     const int64_t n = paths->rows.count, m = paths->columns, take = paths->take;
     const int64_t each = take * (m - take);
     const double least = 2.0 * paths->threshold;
@@ -140,7 +140,7 @@ static void choose_threshold(ota_bounded_paths *paths, bool choose) {
         ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, place),
                               paths->costs);
         uint64_t *bits = paths->held + place * paths->words;
-        if (choose) {
+        if (anew) {
             bits = paths->bits;
             ota_bounded_least(paths, paths->costs, bits);
         } else {
@@ -182,10 +182,10 @@ static ota_status store_row(ota_bounded_paths *paths, int64_t row, const double 
     return OTA_OK;
 }
 
-/* Fills the heaps at the present prices; with `choose`, every row first takes its least reduced costs. */
-static ota_status fill(ota_bounded_paths *paths, bool choose) {
+/* Fills the heaps at the present prices; with `anew`, every row first takes its least reduced costs. */
+static ota_status fill(ota_bounded_paths *paths, bool anew) {
     const int64_t n = paths->rows.count, m = paths->columns;
-    choose_threshold(paths, choose);
+    choose_threshold(paths, anew);
     memcpy(paths->base, paths->price, (size_t)paths->stride * sizeof *paths->base);
     ota_bounded_heaps_clear(&paths->heaps, m);
     bool omitted = false;
@@ -194,7 +194,7 @@ static ota_status fill(ota_bounded_paths *paths, bool choose) {
         const int64_t count = ota_bounded_rows_form(&paths->rows, first);
         for (int64_t s = first; s < first + count; s++) {
             const double *costs = paths->rows.costs->block + (s - first) * paths->stride;
-            if (choose) ota_bounded_least(paths, costs, paths->held + s * paths->words);
+            if (anew) ota_bounded_least(paths, costs, paths->held + s * paths->words);
             TRY(store_row(paths, s, costs, &omitted));
         }
         first += count;
@@ -213,6 +213,20 @@ static ota_status fill(ota_bounded_paths *paths, bool choose) {
     paths->filled = paths->heaps.count;
     paths->fillings++;
     paths->paths_at_filling = paths->paths;
+    return OTA_OK;
+}
+
+/* What rows hold where no bound can bind. */
+static ota_status choose(ota_bounded_paths *paths) {
+    for (int64_t first = 0; first < paths->rows.count;) {
+        TRY(ota_interrupted(paths->settings));
+        const int64_t count = ota_bounded_rows_form(&paths->rows, first);
+        for (int64_t s = 0; s < count; s++) {
+            ota_bounded_least(paths, paths->rows.costs->block + s * paths->stride,
+                              paths->held + (first + s) * paths->words);
+        }
+        first += count;
+    }
     return OTA_OK;
 }
 
@@ -419,23 +433,26 @@ static int64_t place_units(ota_bounded_paths *paths) {
 }
 
 static void count_loads(ota_bounded_paths *paths) {
-    for (int64_t j = 0; j < paths->columns; j++) {
-        paths->load[j] = 0;
-        for (int64_t s = 0; s < paths->rows.count; s++)
-            paths->load[j] += ota_bounded_held(paths, s, j) ? 1 : 0;
+    memset(paths->load, 0, (size_t)paths->columns * sizeof *paths->load);
+    for (int64_t s = 0; s < paths->rows.count; s++) {
+        const uint64_t *held = paths->held + s * paths->words;
+        for (int64_t j = -1; (j = ota_bounded_next(held, paths->words, j + 1)) >= 0;)
+            paths->load[j]++;
     }
 }
 
 ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
     const int64_t n = paths->rows.count;
+    bool binding = false;
     for (int64_t j = 0; j < paths->columns; j++) {
+        binding |= paths->upper[j] < n || paths->lower[j] > 0;
         /* A column that no bound can bind keeps no price, which would draw units to it in vain. */
         if (paths->upper[j] >= n) paths->price[j] = fmin(paths->price[j], 0.0);
         if (paths->lower[j] <= 0) paths->price[j] = fmax(paths->price[j], 0.0);
     }
     paths->threshold = 0.0;
     paths->wanted = fmax(LEAST_WANTED, 1.5 * (double)n * (double)paths->take);
-    TRY(fill(paths, true));
+    TRY(binding ? fill(paths, true) : choose(paths));
     count_loads(paths);
     int64_t left = place_units(paths);
     if ((double)left > most) return OTA_PARTIAL;
