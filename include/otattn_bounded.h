@@ -42,6 +42,7 @@ typedef struct ota_bounded {
     /* loads of the columns; NULL: 0, and no bound */
     const int64_t *lower, *upper;
     const double *start; /* prices to begin with, any finite numbers; NULL: none are known */
+    int unproved;        /* 1: `dual`, a pass over all costs, is not wanted and NaN */
 } ota_bounded;
 
 /* Each pointer NULL or memory of the caller. */
@@ -56,8 +57,8 @@ typedef struct ota_bounded_result {
     int64_t fillings; /* of the heaps */
 } ota_bounded_result;
 
-/* Of `options` (NULL: defaults) it reads threads, executor, cancel, deadline_ns and workspace_limit; the answer
- * does not depend on the threads. OTA_OK; OTA_INFEASIBLE where no x meets the bounds, and the sentence names the
+/* Of `options` (NULL: defaults) it reads threads, executor, cpu, cancel, deadline_ns and workspace_limit; the answer
+ * depends neither on the threads nor on the level of instructions. OTA_OK; OTA_INFEASIBLE where no x meets the bounds, and the sentence names the
  * columns that cannot; OTA_NONFINITE for NaN or -inf; OTA_CANCELLED, OTA_TIMEOUT, OTA_ELIMIT, OTA_ENOMEM,
  * OTA_EINVAL. The result is untouched unless OTA_OK is returned. */
 OTA_API ota_status ota_assign_bounded(const ota_bounded *problem, const ota_options *options,

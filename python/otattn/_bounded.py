@@ -115,14 +115,16 @@ def solve_bounded(
     points: Any = None,
     centres: Any = None,
     start: Any = None,
+    proved: bool = True,
 ) -> BoundedAssignment:
     """The cheapest choice of k columns a row with loads between `lower` and `upper`.
 
     Costs are a matrix [n, m], +inf forbidding a pair, or the squared distances of `points` [n, d] and
     `centres` [m, d], which are never all stored. `start` are prices to begin with.
+    Without `proved` the dual, one more pass over all costs, is NaN.
     """
     k = _count(k)
-    problem = c.Bounded(size=ctypes.sizeof(c.Bounded), take=k)
+    problem = c.Bounded(size=ctypes.sizeof(c.Bounded), take=k, unproved=not proved)
     if (cost is None) == (points is None) or (points is None) != (centres is None):
         raise ValueError("give cost, or points and centres")
     keep: list[Any] = []

@@ -101,8 +101,12 @@ def run(X: Any, centres: Any, bounds: tuple[int, int], rounds: int, tolerance: f
     lower, upper = bounds
     labels: Any = None
     prices: Any = None
+
+    def step(prices: Any) -> Any:
+        return solve_bounded(points=X, centres=centres, lower=lower, upper=upper, start=prices, proved=False)
+
     for done in range(1, rounds + 1):
-        found = solve_bounded(points=X, centres=centres, lower=lower, upper=upper, start=prices)
+        found = step(prices)
         before: Any = labels
         labels, prices = found.columns[:, 0], found.prices
         if before is not None and (before == labels).all():
@@ -113,7 +117,7 @@ def run(X: Any, centres: Any, bounds: tuple[int, int], rounds: int, tolerance: f
         if shift <= tolerance:
             break
     # Labels and inertia are those of the centres given back.
-    found = solve_bounded(points=X, centres=centres, lower=lower, upper=upper, start=prices)
+    found = step(prices)
     return Fit(found.columns[:, 0].astype(np.int32), centres, found.cost, done)
 
 

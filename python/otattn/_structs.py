@@ -916,6 +916,7 @@ class Bounded(ctypes.Structure):
         ("lower", ctypes.c_void_p),
         ("upper", ctypes.c_void_p),
         ("start", ctypes.c_void_p),
+        ("unproved", ctypes.c_int),
     )
 
 

@@ -255,7 +255,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         """The nearest centre of each row; with bounds, the cheapest clusters of so many rows."""
         X = self._fitted(X)
         low, high = _sizes(size_min, size_max, len(self.cluster_centers_), len(X))
-        found = solve_bounded(points=X, centres=self.cluster_centers_, lower=low, upper=high)
+        found = solve_bounded(points=X, centres=self.cluster_centers_, lower=low, upper=high, proved=False)
         return found.columns[:, 0].astype(np.int32)
 
     def transform(self, X: Any) -> Any:
@@ -265,7 +265,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the sum of squared distances to the nearest centres."""
         del y
-        return -solve_bounded(points=self._fitted(X), centres=self.cluster_centers_).cost
+        return -solve_bounded(points=self._fitted(X), centres=self.cluster_centers_, proved=False).cost
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

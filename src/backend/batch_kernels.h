@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "bounded.h"
 #include "costs.h"
 #include "matching.h"
 #include "normalize.h"
@@ -12,6 +13,7 @@ typedef struct ota_batch_kernels {
     const ota_costs *costs[2]; /* of f64, f32 */
     const ota_match_passes *match;
     const ota_normalizers *normalize_f32, *normalize_f64;
+    const ota_bounded_passes *bounded;
 } ota_batch_kernels;
 
 /* Those of the newest level that this processor has and `limit` (a name of ota_kernel_name, NULL or "") admits; false where that

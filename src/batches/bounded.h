@@ -2,6 +2,7 @@
 #ifndef OTA_BATCHES_BOUNDED_H
 #define OTA_BATCHES_BOUNDED_H
 
+#include "backend/bounded.h"
 #include "base/base.h"
 #include "otattn_bounded.h"
 #include "problem/problem.h"
@@ -13,18 +14,22 @@ enum { OTA_BOUNDED_BLOCK = 64 }; /* rows whose costs one task forms */
 typedef struct ota_bounded_costs {
     ota_array costs, points;
     int64_t rows, columns, width; /* width 0: a matrix */
-    double *centres;              /* [width][columns] */
-    double *point;                /* [blocks][width] of the row that a task is at */
-    double *block;                /* [blocks][OTA_BOUNDED_BLOCK][columns] */
-    int64_t blocks;               /* tasks at once */
-    ota_pool *pool;               /* NULL: one thread */
+    int64_t stride; /* columns and +inf up to a multiple of OTA_BOUNDED_LANES, at least one */
+    const ota_bounded_passes *passes;
+    double *centres; /* in panels of OTA_BOUNDED_PANEL columns */
+    double *point;   /* [blocks][OTA_BOUNDED_BLOCK][width] of the rows that a task is at */
+    double *block;   /* [blocks][OTA_BOUNDED_BLOCK][stride] */
+    int64_t blocks;  /* tasks at once */
+    ota_pool *pool;  /* NULL: one thread */
 } ota_bounded_costs;
 
 void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena);
 /* Reads the centres, once the memory is there. */
 void ota_bounded_costs_begin(ota_bounded_costs *costs, const ota_array *centres);
-/* The costs of one row, [columns]. */
+/* The costs of one row, [stride]. */
 void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *out);
+
+double ota_bounded_costs_pair(const ota_bounded_costs *costs, int64_t row, int64_t column);
 
 /* Some of the rows, spread over all of them; all where `count` is their number. */
 typedef struct ota_bounded_rows {
@@ -60,27 +65,31 @@ void ota_bounded_heaps_free(ota_bounded_heaps *heaps);
 
 /* ---- shortest paths (bounded_paths.c) ------------------------------------------------------------- */
 
-/* Node `columns` is the reservoir, whose price is 0. */
+/* Node `columns` is the reservoir, whose price is 0. Vectors of f64 are [stride], with 0 in prices and +inf in costs
+ * and lengths past the last node. */
 typedef struct ota_bounded_paths {
     ota_bounded_rows rows;
-    int64_t columns, take, words; /* words: of 64 bits, a row's share of `held` */
+    const ota_bounded_passes *passes;
+    int64_t columns, take, stride;
+    int64_t words; /* of 64 bits, a row's share of `held` */
     const ota_settings *settings;
     int64_t *lower, *upper; /* [columns] for these rows */
     int64_t *load;          /* [columns] rows that hold it */
     int64_t *flow;          /* [columns] its units in the reservoir, within the bounds */
     int64_t *excess;        /* [columns + 1] what arrives and does not leave */
     uint64_t *held;         /* [rows][words] */
-    double *price, *base;   /* [columns]; base: at the last filling */
-    double *best;     /* [columns][columns]: least key, or the bound on all that are not stored */
-    double threshold; /* reduced lengths up to it are stored */
-    double *length;   /* [columns + 1] of the search */
-    double reached;   /* length of the last node */
-    int64_t *before;  /* [columns + 1] in the tree of the search */
-    double *taken;    /* [columns + 1] key of the arc from there */
-    int64_t *ends;    /* [columns + 1] nodes with too little that it found */
-    int64_t found;    /* their number */
-    uint8_t *done;    /* [columns + 1] */
-    double *costs, *reduced, *sorted; /* [columns] of a row */
+    double *price, *base;   /* base: at the last filling */
+    double *best;           /* [columns][stride]: least key, or the bound on all not stored */
+    double threshold;       /* reduced lengths up to it are stored */
+    double *length;         /* of the search */
+    double *closed;         /* +inf where the length is final, else 0 */
+    double reached;         /* length of the last node */
+    int64_t *before;        /* [stride] in the tree of the search */
+    double *taken;          /* key of the arc from there */
+    int64_t *ends;          /* [columns + 1] nodes with too little that it found */
+    int64_t found;          /* their number */
+    double *costs, *reduced, *sorted; /* of a row */
+    uint64_t *bits;                   /* [words] */
     double *sample;                   /* [OTA_BOUNDED_SAMPLE] */
     int32_t *moved;                   /* [columns + 1] rows of the path */
     ota_bounded_heaps heaps;
@@ -92,7 +101,7 @@ typedef struct ota_bounded_paths {
 enum { OTA_BOUNDED_COLUMNS = 4096, OTA_BOUNDED_SAMPLE = 1 << 13 };
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows);
-/* Moves units until every load is within its bounds, from the prices as they are. OTA_INFEASIBLE leaves in `done`
+/* Moves units until every load is within its bounds, from the prices as they are. OTA_INFEASIBLE leaves closed
  * the nodes from which nothing can be moved on; OTA_PARTIAL: more than `most` units would have to move. */
 ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most);
 
@@ -100,7 +109,10 @@ static inline bool ota_bounded_held(const ota_bounded_paths *paths, int64_t row,
     return (paths->held[row * paths->words + column / 64] >> (column % 64) & 1) != 0;
 }
 
-/* Marks the `take` least of reduced[columns] in bits[words], of equals the first ones. */
-void ota_bounded_least(ota_bounded_paths *paths, const double *reduced, uint64_t *bits);
+/* Marks in bits[words] the `take` columns of the least costs + price, of equals the first ones. */
+void ota_bounded_least(ota_bounded_paths *paths, const double *costs, uint64_t *bits);
+
+/* The first column of bits[words] from `from` on, or -1. */
+int64_t ota_bounded_next(const uint64_t *bits, int64_t words, int64_t from);
 
 #endif

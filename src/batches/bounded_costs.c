@@ -1,19 +1,26 @@
 /* bounded_costs.c: rows of costs, read from a matrix or formed from points and centres. */
 #include "bounded.h"
 
+#include <math.h>
 #include <string.h>
 
 void ota_bounded_costs_layout(ota_bounded_costs *costs, ota_arena *arena) {
-    costs->centres = ota_arena_take_rows(arena, costs->width, costs->columns, sizeof(double));
-    costs->point = ota_arena_take_rows(arena, costs->blocks, costs->width, sizeof(double));
-    costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->columns,
+    costs->centres = ota_arena_take_rows(arena, costs->width, costs->stride, sizeof(double));
+    costs->point =
+        ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->width, sizeof(double));
+    costs->block = ota_arena_take_rows(arena, costs->blocks * OTA_BOUNDED_BLOCK, costs->stride,
                                        sizeof(double));
 }
 
 void ota_bounded_costs_begin(ota_bounded_costs *costs, const ota_array *centres) {
-    for (int64_t t = 0; t < costs->width; t++) {
-        for (int64_t j = 0; j < costs->columns; j++)
-            costs->centres[t * costs->columns + j] = ota_array_get(centres, 0, 0, j, t);
+    const size_t numbers = (size_t)(costs->width * costs->stride);
+    if (numbers > 0) memset(costs->centres, 0, numbers * sizeof(double));
+    for (int64_t j = 0; j < costs->columns; j++) {
+        double *panel = costs->centres + j / OTA_BOUNDED_PANEL * OTA_BOUNDED_PANEL * costs->width;
+        for (int64_t t = 0; t < costs->width; t++) {
+            panel[t * OTA_BOUNDED_PANEL + j % OTA_BOUNDED_PANEL] =
+                ota_array_get(centres, 0, 0, j, t);
+        }
     }
 }
 
@@ -30,28 +37,35 @@ static void read_row(const ota_array *array, int64_t row, double *restrict out) 
     }
 }
 
-/* Coordinate by coordinate, so that the sum of every pair has one order whatever the vectors are. */
-static void form_row(const ota_bounded_costs *costs, int64_t row, double *restrict point,
-                     double *restrict out) {
-    const int64_t columns = costs->columns;
-    if (costs->width == 0) {
-        read_row(&costs->costs, row, out);
-        return;
-    }
-    read_row(&costs->points, row, point);
-    memset(out, 0, (size_t)columns * sizeof *out);
-    for (int64_t t = 0; t < costs->width; t++) {
-        const double *restrict centre = costs->centres + t * columns;
-        const double x = point[t];
-        for (int64_t j = 0; j < columns; j++) {
-            const double apart = x - centre[j];
-            out[j] += apart * apart;
-        }
+/* The costs of rows of the matrix, or of points that were read. */
+static void form(const ota_bounded_costs *costs, const double *points, int64_t rows, double *out) {
+    const int64_t stride = costs->stride;
+    if (costs->width > 0)
+        costs->passes->distances(points, rows, costs->centres, costs->width, stride, out);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = costs->columns; j < stride; j++) out[i * stride + j] = INFINITY;
     }
 }
 
 void ota_bounded_costs_row(const ota_bounded_costs *costs, int64_t row, double *out) {
-    form_row(costs, row, costs->point, out);
+    if (costs->width > 0)
+        read_row(&costs->points, row, costs->point);
+    else
+        read_row(&costs->costs, row, out);
+    form(costs, costs->point, 1, out);
+}
+
+double ota_bounded_costs_pair(const ota_bounded_costs *costs, int64_t row, int64_t column) {
+    if (costs->width == 0) return ota_array_get(&costs->costs, 0, 0, row, column);
+    const int64_t panel = column / OTA_BOUNDED_PANEL * OTA_BOUNDED_PANEL;
+    const double *centre = costs->centres + panel * costs->width + column % OTA_BOUNDED_PANEL;
+    double sum = 0.0;
+    read_row(&costs->points, row, costs->point);
+    for (int64_t t = 0; t < costs->width; t++) {
+        const double apart = costs->point[t] - centre[t * OTA_BOUNDED_PANEL];
+        sum += apart * apart;
+    }
+    return sum;
 }
 
 int64_t ota_bounded_rows_at(const ota_bounded_rows *rows, int64_t place) {
@@ -77,11 +91,16 @@ static void form_block(void *context, int64_t index, int worker) {
     const ota_bounded_costs *costs = job->rows->costs;
     const int64_t begin = job->first + index * OTA_BOUNDED_BLOCK;
     const int64_t end = ota_int_min(begin + OTA_BOUNDED_BLOCK, job->last);
-    double *point = costs->point + index * costs->width;
+    double *points = costs->point + index * OTA_BOUNDED_BLOCK * costs->width;
+    double *out = costs->block + (begin - job->first) * costs->stride;
     for (int64_t s = begin; s < end; s++) {
-        form_row(costs, ota_bounded_rows_at(job->rows, s), point,
-                 costs->block + (s - job->first) * costs->columns);
+        const int64_t row = ota_bounded_rows_at(job->rows, s);
+        if (costs->width > 0)
+            read_row(&costs->points, row, points + (s - begin) * costs->width);
+        else
+            read_row(&costs->costs, row, out + (s - begin) * costs->stride);
     }
+    form(costs, points, end - begin, out);
 }
 
 int64_t ota_bounded_rows_form(const ota_bounded_rows *rows, int64_t first) {

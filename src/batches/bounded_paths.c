@@ -21,24 +21,25 @@ enum { LEAST_WANTED = 1 << 14, SPARE_ENTRIES = 1 << 20, SEARCHES_PER_QUESTION = 
 
 void ota_bounded_paths_layout(ota_bounded_paths *paths, ota_arena *arena, int64_t rows) {
     const int64_t m = paths->columns;
-    const size_t columns = (size_t)m, nodes = columns + 1;
-    paths->lower = ota_arena_take(arena, columns, sizeof(int64_t));
-    paths->upper = ota_arena_take(arena, columns, sizeof(int64_t));
-    paths->load = ota_arena_take(arena, columns, sizeof(int64_t));
-    paths->flow = ota_arena_take(arena, columns, sizeof(int64_t));
+    const size_t nodes = (size_t)m + 1, stride = (size_t)paths->stride;
+    paths->lower = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->upper = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->load = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->flow = ota_arena_take(arena, nodes, sizeof(int64_t));
     paths->excess = ota_arena_take(arena, nodes, sizeof(int64_t));
     paths->held = ota_arena_take_rows(arena, rows, paths->words, sizeof(uint64_t));
-    paths->price = ota_arena_take(arena, columns, sizeof(double));
-    paths->base = ota_arena_take(arena, columns, sizeof(double));
-    paths->best = ota_arena_take_rows(arena, m, m, sizeof(double));
-    paths->length = ota_arena_take(arena, nodes, sizeof(double));
-    paths->before = ota_arena_take(arena, nodes, sizeof(int64_t));
+    paths->price = ota_arena_take(arena, stride, sizeof(double));
+    paths->base = ota_arena_take(arena, stride, sizeof(double));
+    paths->best = ota_arena_take_rows(arena, m, paths->stride, sizeof(double));
+    paths->length = ota_arena_take(arena, stride, sizeof(double));
+    paths->closed = ota_arena_take(arena, stride, sizeof(double));
+    paths->before = ota_arena_take(arena, stride, sizeof(int64_t));
+    paths->taken = ota_arena_take(arena, stride, sizeof(double));
     paths->ends = ota_arena_take(arena, nodes, sizeof(int64_t));
-    paths->taken = ota_arena_take(arena, nodes, sizeof(double));
-    paths->done = ota_arena_take(arena, nodes, 1);
-    paths->costs = ota_arena_take(arena, columns, sizeof(double));
-    paths->reduced = ota_arena_take(arena, columns, sizeof(double));
-    paths->sorted = ota_arena_take(arena, columns, sizeof(double));
+    paths->costs = ota_arena_take(arena, stride, sizeof(double));
+    paths->reduced = ota_arena_take(arena, stride, sizeof(double));
+    paths->sorted = ota_arena_take(arena, stride, sizeof(double));
+    paths->bits = ota_arena_take(arena, (size_t)paths->words, sizeof(uint64_t));
     paths->sample = ota_arena_take(arena, OTA_BOUNDED_SAMPLE, sizeof(double));
     paths->moved = ota_arena_take(arena, nodes, sizeof(int32_t));
     paths->heaps.root = ota_arena_take_rows(arena, m, m, sizeof(int32_t));
@@ -75,14 +76,23 @@ static void mark(uint64_t *bits, int64_t column) {
     bits[column / 64] |= UINT64_C(1) << (column % 64);
 }
 
-void ota_bounded_least(ota_bounded_paths *paths, const double *reduced, uint64_t *bits) {
+int64_t ota_bounded_next(const uint64_t *bits, int64_t words, int64_t from) {
+    int64_t word = from / 64;
+    if (word >= words) return OTA_BOUNDED_NONE;
+    uint64_t left = bits[word] & (UINT64_MAX << (from % 64));
+    while (left == 0) {
+        if (++word == words) return OTA_BOUNDED_NONE;
+        left = bits[word];
+    }
+    return word * 64 + __builtin_ctzll(left);
+}
+
+void ota_bounded_least(ota_bounded_paths *paths, const double *costs, uint64_t *bits) {
     const int64_t m = paths->columns, take = paths->take;
+    double *reduced = paths->reduced;
+    const int64_t least = paths->passes->cheapest(costs, paths->price, paths->stride, reduced);
     memset(bits, 0, (size_t)paths->words * sizeof *bits);
     if (take == 1) {
-        int64_t least = 0;
-        for (int64_t j = 1; j < m; j++) {
-            if (reduced[j] < reduced[least]) least = j;
-        }
         mark(bits, least);
         return;
     }
@@ -103,11 +113,6 @@ void ota_bounded_least(ota_bounded_paths *paths, const double *reduced, uint64_t
     }
 }
 
-static void reduce(const ota_bounded_paths *paths, const double *restrict costs,
-                   double *restrict reduced) {
-    for (int64_t j = 0; j < paths->columns; j++) reduced[j] = costs[j] + paths->price[j];
-}
-
 /* Keys of pair (a, b) up to it are stored. */
 static double limit_of(const ota_bounded_paths *paths, int64_t a, int64_t b) {
     return (paths->threshold + paths->base[a]) - paths->base[b];
@@ -121,7 +126,7 @@ static int rising(const void *a, const void *b) {
 }
 
 /* The threshold below which `wanted` pairs lie, from reduced lengths of a sample of the rows. */
-static void choose_threshold(ota_bounded_paths *paths, bool choose) {
+static void choose_threshold(ota_bounded_paths *paths, bool anew) {
     const int64_t n = paths->rows.count, m = paths->columns, take = paths->take;
     const int64_t each = take * (m - take);
     const double least = 2.0 * paths->threshold;
@@ -129,20 +134,20 @@ static void choose_threshold(ota_bounded_paths *paths, bool choose) {
     paths->threshold = INFINITY;
     if (share >= 0.5) return;
     const int64_t rows = ota_int_min(n, ota_int_max(1, OTA_BOUNDED_SAMPLE / each));
-    uint64_t chosen[OTA_BOUNDED_COLUMNS / 64];
     int64_t count = 0;
     for (int64_t s = 0; s < rows; s++) {
         const int64_t place = s * n / rows;
         ota_bounded_costs_row(paths->rows.costs, ota_bounded_rows_at(&paths->rows, place),
                               paths->costs);
-        reduce(paths, paths->costs, paths->reduced);
-        const uint64_t *bits = paths->held + place * paths->words;
-        if (choose) {
-            ota_bounded_least(paths, paths->reduced, chosen);
-            bits = chosen;
+        uint64_t *bits = paths->held + place * paths->words;
+        if (anew) {
+            bits = paths->bits;
+            ota_bounded_least(paths, paths->costs, bits);
+        } else {
+            (void)paths->passes->cheapest(paths->costs, paths->price, paths->stride,
+                                          paths->reduced);
         }
-        for (int64_t a = 0; a < m; a++) {
-            if ((bits[a / 64] >> (a % 64) & 1) == 0) continue;
+        for (int64_t a = -1; (a = ota_bounded_next(bits, paths->words, a + 1)) >= 0;) {
             for (int64_t b = 0; b < m && count < OTA_BOUNDED_SAMPLE; b++) {
                 if ((bits[b / 64] >> (b % 64) & 1) != 0 || isinf(paths->reduced[b])) continue;
                 paths->sample[count++] = paths->reduced[b] - paths->reduced[a];
@@ -158,51 +163,51 @@ static void choose_threshold(ota_bounded_paths *paths, bool choose) {
 /* Stores what may be moved of a row; *omitted where something lies above the threshold. */
 static ota_status store_row(ota_bounded_paths *paths, int64_t row, const double *costs,
                             bool *omitted) {
-    const int64_t m = paths->columns;
-    const uint64_t *bits = paths->held + row * paths->words;
-    for (int64_t a = 0; a < m; a++) {
-        if ((bits[a / 64] >> (a % 64) & 1) == 0) continue;
-        for (int64_t b = 0; b < m; b++) {
+    const int64_t m = paths->columns, words = paths->words;
+    const uint64_t *held = paths->held + row * words;
+    uint64_t *bits = paths->bits;
+    for (int64_t a = -1; (a = ota_bounded_next(held, words, a + 1)) >= 0;) {
+        paths->passes->within(costs, costs[a], paths->threshold + paths->base[a], paths->base,
+                              paths->stride, bits);
+        int64_t stored = 0;
+        for (int64_t w = 0; w < words; w++) bits[w] &= ~held[w];
+        for (int64_t b = -1; (b = ota_bounded_next(bits, words, b + 1)) >= 0 && b < m;) {
             const double key = costs[b] - costs[a];
+            stored++;
             if (isinf(key)) continue;
-            if (!(key <= limit_of(paths, a, b))) {
-                *omitted = true;
-                continue;
-            }
-            if ((bits[b / 64] >> (b % 64) & 1) != 0) continue;
             TRY(ota_bounded_heaps_insert(&paths->heaps, a * m + b, key, (int32_t)row));
         }
+        *omitted |= stored < m - paths->take;
     }
     return OTA_OK;
 }
 
-/* Fills the heaps at the present prices; with `choose`, every row first takes its least reduced costs. */
-static ota_status fill(ota_bounded_paths *paths, bool choose) {
+/* Fills the heaps at the present prices; with `anew`, every row first takes its least reduced costs. */
+static ota_status fill(ota_bounded_paths *paths, bool anew) {
     const int64_t n = paths->rows.count, m = paths->columns;
-    choose_threshold(paths, choose);
-    memcpy(paths->base, paths->price, (size_t)m * sizeof *paths->base);
+    choose_threshold(paths, anew);
+    memcpy(paths->base, paths->price, (size_t)paths->stride * sizeof *paths->base);
     ota_bounded_heaps_clear(&paths->heaps, m);
     bool omitted = false;
     for (int64_t first = 0; first < n;) {
         TRY(ota_interrupted(paths->settings));
         const int64_t count = ota_bounded_rows_form(&paths->rows, first);
         for (int64_t s = first; s < first + count; s++) {
-            const double *costs = paths->rows.costs->block + (s - first) * m;
-            if (choose) {
-                reduce(paths, costs, paths->reduced);
-                ota_bounded_least(paths, paths->reduced, paths->held + s * paths->words);
-            }
+            const double *costs = paths->rows.costs->block + (s - first) * paths->stride;
+            if (anew) ota_bounded_least(paths, costs, paths->held + s * paths->words);
             TRY(store_row(paths, s, costs, &omitted));
         }
         first += count;
     }
     if (!omitted) paths->threshold = INFINITY;
     for (int64_t a = 0; a < m; a++) {
+        double *best = paths->best + a * paths->stride;
+        for (int64_t b = m; b < paths->stride; b++) best[b] = INFINITY;
         for (int64_t b = 0; b < m; b++) {
             const int32_t root = paths->heaps.root[a * m + b];
-            paths->best[a * m + b] = a == b                     ? INFINITY
-                                     : root != OTA_BOUNDED_NONE ? paths->heaps.key[root]
-                                                                : limit_of(paths, a, b);
+            best[b] = a == b                     ? INFINITY
+                      : root != OTA_BOUNDED_NONE ? paths->heaps.key[root]
+                                                 : limit_of(paths, a, b);
         }
     }
     paths->filled = paths->heaps.count;
@@ -211,9 +216,23 @@ static ota_status fill(ota_bounded_paths *paths, bool choose) {
     return OTA_OK;
 }
 
+/* What rows hold where no bound can bind. */
+static ota_status choose(ota_bounded_paths *paths) {
+    for (int64_t first = 0; first < paths->rows.count;) {
+        TRY(ota_interrupted(paths->settings));
+        const int64_t count = ota_bounded_rows_form(&paths->rows, first);
+        for (int64_t s = 0; s < count; s++) {
+            ota_bounded_least(paths, paths->rows.costs->block + s * paths->stride,
+                              paths->held + (first + s) * paths->words);
+        }
+        first += count;
+    }
+    return OTA_OK;
+}
+
 /* With more entries, fewer fillings: the number grows faster where the last ones served few paths. */
 static ota_status fill_more(ota_bounded_paths *paths) {
-    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 2.0;
+    paths->wanted *= paths->paths - paths->paths_at_filling < paths->columns ? 8.0 : 4.0;
     if (paths->paths == paths->paths_at_filling) paths->wanted *= 2.0;
     return fill(paths, false);
 }
@@ -223,34 +242,29 @@ static ota_status fill_more(ota_bounded_paths *paths) {
 /* Relaxes what leaves node v, whose length is final. */
 static void relax(ota_bounded_paths *paths, int64_t v) {
     const int64_t m = paths->columns;
-    double *restrict length = paths->length;
-    int64_t *restrict before = paths->before;
-    const double *restrict price = paths->price;
-    const double from = length[v];
-    if (v == m) {
-        for (int64_t b = 0; b < m; b++) {
-            const double found = from + fmax(price[b], 0.0);
-            if (paths->flow[b] > paths->lower[b] && found < length[b]) {
-                length[b] = found;
-                before[b] = m;
-            }
+    double *length = paths->length;
+    if (v < m) {
+        if (paths->load[v] == 0 && paths->flow[v] >= paths->upper[v]) return;
+        double *best = paths->best + v * paths->stride;
+        best[m] = paths->flow[v] < paths->upper[v] ? 0.0 : INFINITY;
+        const ota_bounded_node node = {v, length[v], paths->price[v]};
+        if (paths->load[v] > 0) {
+            paths->passes->relax(&node, best, paths->price, paths->stride, length, paths->before);
+            return;
+        }
+        const double found = length[v] + fmax(-paths->price[v], 0.0);
+        if (found < length[m]) {
+            length[m] = found;
+            paths->before[m] = v;
         }
         return;
     }
-    if (paths->load[v] > 0) {
-        const double *restrict best = paths->best + v * m;
-        const double own = price[v];
-        for (int64_t b = 0; b < m; b++) {
-            const double reduced = best[b] + (price[b] - own);
-            const double found = from + (reduced > 0.0 ? reduced : 0.0);
-            before[b] = found < length[b] ? v : before[b];
-            length[b] = found < length[b] ? found : length[b];
+    for (int64_t b = 0; b < m; b++) {
+        const double found = length[m] + fmax(paths->price[b], 0.0);
+        if (paths->flow[b] > paths->lower[b] && found < length[b]) {
+            length[b] = found;
+            paths->before[b] = m;
         }
-    }
-    const double found = from + fmax(-price[v], 0.0);
-    if (paths->flow[v] < paths->upper[v] && found < length[m]) {
-        length[m] = found;
-        before[m] = v;
     }
 }
 
@@ -265,31 +279,25 @@ typedef enum search_end { FOUND, NOTHING_FOUND, BOUND_MET } search_end;
 /* Dijkstra from all nodes with too much to those with too little: to all of them, or as many as lie nearer than
  * the first node known by a bound. Their list is ends[paths->found]. */
 static search_end search(ota_bounded_paths *paths) {
-    const int64_t nodes = paths->columns + 1;
+    const int64_t m = paths->columns;
     int64_t wanted = 0;
-    for (int64_t v = 0; v < nodes; v++) {
-        paths->length[v] = paths->excess[v] > 0 ? 0.0 : INFINITY;
+    for (int64_t v = 0; v < paths->stride; v++) {
+        paths->length[v] = v <= m && paths->excess[v] > 0 ? 0.0 : INFINITY;
+        paths->closed[v] = 0.0;
         paths->before[v] = OTA_BOUNDED_NONE;
-        paths->done[v] = 0;
-        wanted += paths->excess[v] < 0 ? 1 : 0;
+        wanted += v <= m && paths->excess[v] < 0 ? 1 : 0;
     }
     paths->found = 0;
     while (paths->found < wanted) {
-        int64_t v = OTA_BOUNDED_NONE;
-        double least = INFINITY;
-        for (int64_t w = 0; w < nodes; w++) {
-            if (!paths->done[w] && paths->length[w] < least) {
-                least = paths->length[w];
-                v = w;
-            }
-        }
-        if (v == OTA_BOUNDED_NONE) return paths->found > 0 ? FOUND : NOTHING_FOUND;
+        const int64_t v =
+            paths->passes->cheapest(paths->length, paths->closed, paths->stride, paths->reduced);
+        const double least = paths->reduced[v];
+        if (isinf(least)) return paths->found > 0 ? FOUND : NOTHING_FOUND;
         if (is_bound(paths, v)) return paths->found > 0 ? FOUND : BOUND_MET;
-        paths->done[v] = 1;
+        paths->closed[v] = INFINITY;
         paths->reached = least;
         const int64_t u = paths->before[v];
-        if (u != OTA_BOUNDED_NONE && u < paths->columns && v < paths->columns)
-            paths->taken[v] = paths->best[u * paths->columns + v];
+        if (u != OTA_BOUNDED_NONE && u < m) paths->taken[v] = paths->best[u * paths->stride + v];
         if (paths->excess[v] < 0) paths->ends[paths->found++] = v;
         relax(paths, v);
     }
@@ -298,9 +306,9 @@ static search_end search(ota_bounded_paths *paths) {
 
 static void raise_prices(ota_bounded_paths *paths) {
     const int64_t m = paths->columns;
-    const double reservoir = paths->done[m] ? paths->reached - paths->length[m] : 0.0;
+    const double reservoir = paths->closed[m] > 0.0 ? paths->reached - paths->length[m] : 0.0;
     for (int64_t j = 0; j < m; j++) {
-        if (paths->done[j]) paths->price[j] += paths->reached - paths->length[j];
+        if (paths->closed[j] > 0.0) paths->price[j] += paths->reached - paths->length[j];
         paths->price[j] -= reservoir;
     }
 }
@@ -315,9 +323,9 @@ static void refresh(ota_bounded_paths *paths, int64_t a, int64_t b) {
         if (ota_bounded_held(paths, row, a) && !ota_bounded_held(paths, row, b)) break;
         ota_bounded_heaps_pop(heaps, pair);
     }
-    paths->best[pair] = root != OTA_BOUNDED_NONE ? heaps->key[root]
-                        : a == b                 ? INFINITY
-                                                 : limit_of(paths, a, b);
+    paths->best[a * paths->stride + b] = root != OTA_BOUNDED_NONE ? heaps->key[root]
+                                         : a == b                 ? INFINITY
+                                                                  : limit_of(paths, a, b);
 }
 
 static void refresh_if(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t row) {
@@ -330,7 +338,7 @@ static ota_status store(ota_bounded_paths *paths, int64_t a, int64_t b, int64_t 
     if (!(key <= limit_of(paths, a, b)) || isinf(key)) return OTA_OK;
     const int64_t pair = a * paths->columns + b;
     TRY(ota_bounded_heaps_insert(&paths->heaps, pair, key, (int32_t)row));
-    paths->best[pair] = paths->heaps.key[paths->heaps.root[pair]];
+    paths->best[a * paths->stride + b] = paths->heaps.key[paths->heaps.root[pair]];
     return OTA_OK;
 }
 
@@ -360,10 +368,11 @@ static bool is_open(const ota_bounded_paths *paths, int64_t end) {
     const int64_t m = paths->columns;
     int64_t v = end;
     for (int64_t u; (u = paths->before[v]) != OTA_BOUNDED_NONE; v = u) {
-        if (v == m   ? paths->flow[u] >= paths->upper[u]
-            : u == m ? paths->flow[v] <= paths->lower[v]
-                     : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
-                           paths->best[u * m + v] > paths->taken[v] || paths->load[u] == 0)
+        if (v == m ? paths->flow[u] >= paths->upper[u]
+            : u == m
+                ? paths->flow[v] <= paths->lower[v]
+                : paths->heaps.root[u * m + v] == OTA_BOUNDED_NONE ||
+                      paths->best[u * paths->stride + v] > paths->taken[v] || paths->load[u] == 0)
             return false;
     }
     return paths->excess[v] > 0;
@@ -424,23 +433,26 @@ static int64_t place_units(ota_bounded_paths *paths) {
 }
 
 static void count_loads(ota_bounded_paths *paths) {
-    for (int64_t j = 0; j < paths->columns; j++) {
-        paths->load[j] = 0;
-        for (int64_t s = 0; s < paths->rows.count; s++)
-            paths->load[j] += ota_bounded_held(paths, s, j) ? 1 : 0;
+    memset(paths->load, 0, (size_t)paths->columns * sizeof *paths->load);
+    for (int64_t s = 0; s < paths->rows.count; s++) {
+        const uint64_t *held = paths->held + s * paths->words;
+        for (int64_t j = -1; (j = ota_bounded_next(held, paths->words, j + 1)) >= 0;)
+            paths->load[j]++;
     }
 }
 
 ota_status ota_bounded_paths_solve(ota_bounded_paths *paths, double most) {
     const int64_t n = paths->rows.count;
+    bool binding = false;
     for (int64_t j = 0; j < paths->columns; j++) {
+        binding |= paths->upper[j] < n || paths->lower[j] > 0;
         /* A column that no bound can bind keeps no price, which would draw units to it in vain. */
         if (paths->upper[j] >= n) paths->price[j] = fmin(paths->price[j], 0.0);
         if (paths->lower[j] <= 0) paths->price[j] = fmax(paths->price[j], 0.0);
     }
     paths->threshold = 0.0;
     paths->wanted = fmax(LEAST_WANTED, 1.5 * (double)n * (double)paths->take);
-    TRY(fill(paths, true));
+    TRY(binding ? fill(paths, true) : choose(paths));
     count_loads(paths);
     int64_t left = place_units(paths);
     if ((double)left > most) return OTA_PARTIAL;

@@ -247,14 +247,21 @@ static void points_cost_their_squared_distances(void **unused) {
     problem.costs = (ota_array){.data = NULL};
     problem.points = ota_array_of(points, OTA_F64, 1, 1, N, WIDTH);
     problem.centres = ota_array_of(centres, OTA_F64, 1, 1, M, WIDTH);
-    for (int threads = 1; threads <= 3; threads++) {
-        const ota_options options = {.size = sizeof options, .threads = threads};
-        ota_bounded_result result = result_of(threads == 1 ? &h : &other);
+    double cost = 0.0;
+    for (int run = 0; run == 0 || ota_kernel_name(run - 1) != NULL; run++) {
+        const ota_options options = {.size = sizeof options,
+                                     .threads = 1 + run % 3,
+                                     .cpu = run == 0 ? NULL : ota_kernel_name(run - 1)};
+        problem.unproved = run % 2;
+        ota_bounded_result result = result_of(run == 0 ? &h : &other);
         assert_int_equal(ota_assign_bounded(&problem, &options, &result, NULL), OTA_OK);
-        if (threads == 1) {
+        if (run == 0) {
             judge(&h, &result);
+            cost = result.cost;
             continue;
         }
+        assert_true(isnan(result.dual) == (run % 2 == 1));
+        assert_memory_equal(&result.cost, &cost, sizeof cost);
         assert_memory_equal(h.chosen, other.chosen, N * sizeof(int64_t));
         assert_memory_equal(h.prices, other.prices, M * sizeof(double));
     }

@@ -11,6 +11,7 @@ bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
     *kernels = (ota_batch_kernels){.costs = {level->f64->costs, level->f32->costs},
                                    .match = level->f64->match,
                                    .normalize_f32 = level->f32->normalizers,
-                                   .normalize_f64 = level->f64->normalizers};
+                                   .normalize_f64 = level->f64->normalizers,
+                                   .bounded = level->f64->bounded};
     return true;
 }

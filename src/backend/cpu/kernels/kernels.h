@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/bounded.h"
 #include "backend/costs.h"
 #include "backend/matching.h"
 #include "backend/normalize.h"
@@ -279,6 +280,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         const ota_costs *costs;                                                                                    \
         const ota_match_passes *match; /* of f64 only */                                                           \
         const ota_normalizers *normalizers;                                                                        \
+        const ota_bounded_passes *bounded; /* of f64 only */                                                       \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

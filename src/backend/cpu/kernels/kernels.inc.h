@@ -183,6 +183,7 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #include "lanes.inc.h"
 #include "costs.inc.h"
 #ifdef OTA_REAL_F64
+#include "bounded.inc.h"
 #include "match.inc.h"
 #endif
 #include "normalize.inc.h"
@@ -231,6 +232,7 @@ const kernel_table OTA_TABLE = {
     .costs = &costs,
 #ifdef OTA_REAL_F64
     .match = &match_passes,
+    .bounded = &bounded_passes,
 #endif
     .normalizers = &normalizers,
 };
