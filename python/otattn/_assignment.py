@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _structs as c
-from ._attention import _is_torch
+from ._attention import is_torch
 from ._errors import new_error, raise_status
 from ._library import library
 from ._repeat import forget_by
@@ -356,14 +356,14 @@ def linear_sum_assignment(
         if found is not None:
             return found
     limit = _limit_of(cost_limit, maximize)
-    if _is_torch(cost_matrix):
+    if is_torch(cost_matrix):
         return _from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)
     if rows is not None or columns is not None:
         if rows is None or columns is None:
             raise ValueError("rows and columns go together; give both")
         return _packed(cost_matrix, rows, columns, bool(maximize), limit, certificate)
     if isinstance(cost_matrix, (list, tuple)) and all(getattr(x, "ndim", 0) == 2 for x in cost_matrix):
-        if any(_is_torch(x) for x in cost_matrix):
+        if any(is_torch(x) for x in cost_matrix):
             return _from_torch(list(cost_matrix), maximize, None, None, cost_limit, certificate)
         matrices = [_matrix(f"cost_matrix[{k}]", x, (2,)) for k, x in enumerate(cost_matrix)]
         if matrices:
@@ -393,7 +393,7 @@ def _from_torch(
         return (x.float() if narrow else x).cpu().numpy()
 
     given = [seen(x) for x in cost] if isinstance(cost, list) else seen(cost)
-    sizes = [x.cpu().numpy() if _is_torch(x) else x for x in (rows, columns)]
+    sizes = [x.cpu().numpy() if is_torch(x) else x for x in (rows, columns)]
     found = linear_sum_assignment(
         given, maximize, rows=sizes[0], columns=sizes[1], cost_limit=limit, certificate=certificate
     )
