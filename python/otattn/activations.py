@@ -8,6 +8,7 @@ accepted and change nothing. NumPy arrays and torch tensors; the losses and modu
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,8 @@ def _back(P: Any, moved: Any, dim: int) -> Any:
 def _map(X: Any, alpha: Any, dim: int) -> Any:
     is_number = isinstance(alpha, (int, float))
     several = not is_number and int(np.prod(np.shape(alpha))) > 1
-    value = None if several else float(alpha.detach() if is_torch(alpha) else alpha)
-    if several or not value > 1.0:
+    value = math.nan if several else float(alpha.detach() if is_torch(alpha) else alpha)
+    if not value > 1.0:
         if value == 1.0 and is_number:
             return softmax(X, dim)
         return _by_row(X, alpha, dim)
@@ -117,11 +118,11 @@ def _by_row(X: Any, alpha: Any, dim: int) -> Any:
     if is_torch(X):
         import torch
 
-        orders = torch.as_tensor(alpha, dtype=None if is_torch(alpha) else torch.float64)
-        if not bool((orders > 0.0).all()):
-            raise ValueError(_wrong_order(orders.detach().numpy()))
-        orders = orders.expand(shape).movedim(dim, -1).expand(lead).reshape((-1, 1))
-        return _back(torch_weights()(matrix, orders), moved, dim)
+        each = torch.as_tensor(alpha, dtype=None if is_torch(alpha) else torch.float64)
+        if not bool((each > 0.0).all()):
+            raise ValueError(_wrong_order(each.detach().numpy()))
+        each = each.expand(shape).movedim(dim, -1).expand(lead).reshape((-1, 1))
+        return _back(torch_weights()(matrix, each), moved, dim)
     orders = np.asarray(alpha, np.float64)
     if not (orders > 0.0).all():
         raise ValueError(_wrong_order(orders))

@@ -500,7 +500,8 @@ def emd2(
 def _emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
     """`emd` with its log, whose cost has the gradients of the optimal value: plan and dual variables."""
     given = [x for x in (a, b, M) if is_torch(x)]
-    plan, entry = emd(*(x.detach() if is_torch(x) else x for x in (a, b, M)), 0, True, center_dual)
+    rows, columns, cost = (x.detach() if is_torch(x) else x for x in (a, b, M))
+    plan, entry = emd(rows, columns, cost, log=True, center_dual=center_dual)
     if not any(x.requires_grad for x in given):
         return plan, entry
     value = (plan * M).sum()
