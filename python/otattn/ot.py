@@ -16,15 +16,18 @@ from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
+from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 
 __all__ = [
     "OTResult",
+    "PlanSampler",
     "emd",
     "emd2",
     "from_geomloss",
     "from_ott",
     "sinkhorn",
     "sinkhorn2",
+    "sinkhorn_knopp_teacher",
     "sinkhorn_unbalanced",
     "solve",
     "solve_sample",
