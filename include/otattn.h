@@ -288,7 +288,7 @@ typedef struct ota_problem {
 
     ota_custom custom; /* of OTA_CUSTOM */
 
-    /* 0 <= dropout < 1: `out` is made of D_ij P_ij instead of P_ij, D_ij = 0 with this probability, else
+    /* 0 <= dropout <= 1: `out` is made of D_ij P_ij instead of P_ij, D_ij = 0 with this probability, else
        1 / (1 - dropout). Everything else (coupling, statistics, certificates) is of the plan P; backward and
        jvp follow D. The pair (i, j) of batch b and head h is dropped when word j mod 4 of
            philox(key = words 0, 1 of philox(seed; offset, b, h); counter = i, floor(j / 4))

@@ -160,8 +160,8 @@ static int apply_rules(tool_context *context, tool_problem *problem) {
     }
     if (s->scale.given) p->scale = s->scale.value;
     if (s->dropout.given) {
-        if (!(s->dropout.value < 1.0))
-            return tool_refuse_flag(context, "dropout", "choose a probability below 1",
+        if (!(s->dropout.value <= 1.0))
+            return tool_refuse_flag(context, "dropout", "choose a probability of at most 1",
                                     "--dropout is %g", s->dropout.value);
         p->dropout = s->dropout.value;
         p->dropout_seed = s->seed.given ? (uint64_t)s->seed.value : 1;

@@ -86,8 +86,8 @@ def settings_from(
     if softcap < 0.0:
         raise ValueError(f"softcap is {softcap!r}, wanted 0 (none) or more")
     dropout = number("dropout_p", dropout)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout_p is {dropout!r}, wanted 0 or more and less than 1")
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout_p is {dropout!r}, wanted 0 to 1")
     if tolerance is not None and not tolerance > 0.0:
         raise ValueError(f"tolerance is {tolerance!r}, wanted more than 0")
     if not isinstance(backend, (str, NoneType)):

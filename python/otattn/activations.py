@@ -8,6 +8,7 @@ accepted and change nothing. NumPy arrays and torch tensors; the losses and modu
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from ._attention import is_torch
 from ._coupling import coupling
+from ._orders import torch_weights, weights
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     SparsemaxLoss: type[nn.Module]
 
 _FUNCTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Sparsemax": ("sparsemax", {"dim": -1, "k": None}),
-    "Entmax15": ("entmax15", {"dim": -1, "k": None}),
+    "Sparsemax": ("sparsemax", {"dim": -1, "k": None, "return_support_size": False}),
+    "Entmax15": ("entmax15", {"dim": -1, "k": None, "return_support_size": False}),
     "EntmaxBisect": ("entmax_bisect", {"alpha": 1.5, "dim": -1, "n_iter": 50}),
     "SparsemaxBisect": ("sparsemax_bisect", {"dim": -1, "n_iter": None}),
     "NormmaxBisect": ("normmax_bisect", {"alpha": 2, "dim": -1, "n_iter": 50}),
@@ -65,6 +67,7 @@ __all__ = [
     "entmax_bisect_loss",
     "normmax_bisect",
     "normmax_bisect_loss",
+    "softmax",
     "sparsemax",
     "sparsemax_bisect",
     "sparsemax_bisect_loss",
@@ -91,43 +94,70 @@ def _back(P: Any, moved: Any, dim: int) -> Any:
 
 def _map(X: Any, alpha: Any, dim: int) -> Any:
     is_number = isinstance(alpha, (int, float))
-    method, order = ("softmax", None) if is_number and alpha == 1 else ("entmax", alpha)
-    if is_number and dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
-        return coupling(X, method=method, alpha=order)
+    several = not is_number and int(np.prod(np.shape(alpha))) > 1
+    value = math.nan if several else float(alpha.detach() if is_torch(alpha) else alpha)
+    if not value > 1.0:
+        if value == 1.0 and is_number:
+            return softmax(X, dim)
+        return _by_row(X, alpha, dim)
+    order = alpha if is_number or not is_torch(alpha) else alpha.reshape(())
+    if not is_number and not is_torch(alpha):
+        order = value
+    if dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
+        return coupling(X, method="entmax", alpha=order)
     matrix, moved = _rows(X, dim)
-    if is_number:
-        return _back(coupling(matrix, method=method, alpha=order), moved, dim)
-    if hasattr(alpha, "shape") and int(np.prod(tuple(alpha.shape))) > 1:
-        return _back(_by_row(matrix, alpha, moved, dim), moved, dim)
-    if hasattr(alpha, "reshape"):
-        alpha = alpha.reshape(())
-    return _back(coupling(matrix, method="entmax", alpha=alpha), moved, dim)
+    return _back(coupling(matrix, method="entmax", alpha=order), moved, dim)
 
 
-def _by_row(matrix: Any, alpha: Any, moved: Any, dim: int) -> Any:
-    """An alpha for each row: equal ones together, or one by one where alpha needs a gradient."""
-    if not is_torch(matrix):
-        every = np.broadcast_to(np.moveaxis(np.asarray(alpha), dim, -1), (*moved.shape[:-1], 1)).reshape(-1)
-        out = np.empty_like(matrix)
-        for value in np.unique(every):
-            rows = every == value
-            out[rows] = coupling(matrix[rows], method="entmax", alpha=float(value))
-        return out
-    import torch
+def _by_row(X: Any, alpha: Any, dim: int) -> Any:
+    """Orders that the library does not take: below 1, or one for each row."""
+    matrix, moved = _rows(X, dim)
+    lead = (*moved.shape[:-1], 1)
+    shape = list(X.shape) if hasattr(X, "shape") else list(np.shape(X))
+    shape[dim] = 1
+    if is_torch(X):
+        import torch
 
-    every = alpha.movedim(dim, -1).expand((*moved.shape[:-1], 1)).reshape(-1)
-    if alpha.requires_grad:
-        parts = [coupling(matrix[i : i + 1], method="entmax", alpha=every[i]) for i in range(len(matrix))]
-        return torch.cat(parts)
-    places, parts = [], []
-    for value in every.unique():
-        rows = (every == value).nonzero().squeeze(1)
-        places.append(rows)
-        parts.append(coupling(matrix[rows], method="entmax", alpha=float(value)))
-    return torch.cat(parts)[torch.cat(places).argsort()]
+        each = torch.as_tensor(alpha, dtype=None if is_torch(alpha) else torch.float64)
+        if not bool((each > 0.0).all()):
+            raise ValueError(_wrong_order(each.detach().numpy()))
+        each = each.expand(shape).movedim(dim, -1).expand(lead).reshape((-1, 1))
+        return _back(torch_weights()(matrix, each), moved, dim)
+    orders = np.asarray(alpha, np.float64)
+    if not (orders > 0.0).all():
+        raise ValueError(_wrong_order(orders))
+    orders = np.moveaxis(np.broadcast_to(orders, shape), dim, -1).reshape((-1, 1))
+    found = weights(matrix.astype(np.float64), orders)
+    kind = matrix.dtype if matrix.dtype.kind == "f" else np.float64
+    return _back(found.astype(kind), moved, dim)
 
 
-def sparsemax(X: Any, dim: int = -1, k: int | None = None) -> Any:
+def _wrong_order(orders: Any) -> str:
+    least = orders[~(orders > 0.0)].flat[0]
+    return f"alpha is {least!s}, wanted more than 0: at 0 and below a weight of 0 has no finite entropy"
+
+
+def _support(P: Any, dim: int) -> Any:
+    """How many weights are positive, with `dim` of size 1, as in entmax."""
+    return (P > 0).sum(dim, keepdim=True) if is_torch(P) else (P > 0).sum(dim, keepdims=True)
+
+
+def softmax(X: Any, dim: int = -1) -> Any:
+    """``argmax <x, p> - sum(p log p)``: the map of order 1.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> otattn.activations.softmax(np.zeros(4))
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    if dim == -1 and type(X) in _plain_kinds() and X.ndim > 1:
+        return coupling(X, method="softmax")
+    matrix, moved = _rows(X, dim)
+    return _back(coupling(matrix, method="softmax"), moved, dim)
+
+
+def sparsemax(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any:
     """The nearest point of the simplex: ``argmax <x, p> - ||p||^2 / 2``.
 
     Parameters
@@ -138,6 +168,8 @@ def sparsemax(X: Any, dim: int = -1, k: int | None = None) -> Any:
         Dimension that sums to 1.
     k : int, optional
         Accepted for entmax's signature.
+    return_support_size : bool
+        Return a pair: the weights, and how many of each row are positive, with `dim` of size 1.
 
     Returns
     -------
@@ -149,12 +181,14 @@ def sparsemax(X: Any, dim: int = -1, k: int | None = None) -> Any:
     >>> otattn.activations.sparsemax(np.array([1.0, 0.5, -2.0]))
     array([0.75, 0.25, 0.  ])
     """
-    return _map(X, 2.0, dim)
+    P = _map(X, 2.0, dim)
+    return (P, _support(P, dim)) if return_support_size else P
 
 
-def entmax15(X: Any, dim: int = -1, k: int | None = None) -> Any:
+def entmax15(X: Any, dim: int = -1, k: int | None = None, return_support_size: bool = False) -> Any:
     """`entmax_bisect` with alpha = 1.5; parameters as in `sparsemax`."""
-    return _map(X, 1.5, dim)
+    P = _map(X, 1.5, dim)
+    return (P, _support(P, dim)) if return_support_size else P
 
 
 def entmax_bisect(
@@ -166,8 +200,8 @@ def entmax_bisect(
     ----------
     X : array or tensor
     alpha : float, array or tensor
-        More than 1, or the number 1 for softmax; as a tensor it gets a gradient. Its shape broadcasts to that
-        of `X` with `dim` of size 1.
+        More than 0; 1 is softmax, and below 1 every weight is positive. As a tensor it gets a gradient. Its
+        shape broadcasts to that of `X` with `dim` of size 1, so that rows may have orders of their own.
     dim : int
     n_iter, ensure_sum_one
         Accepted for entmax's signature; rows always sum to 1.
@@ -179,7 +213,7 @@ def entmax_bisect(
     Raises
     ------
     ValueError
-        For an alpha below 1.
+        For an alpha that is not above 0.
 
     Examples
     --------
@@ -310,7 +344,7 @@ def _weights(function: Any, X: Any, *arguments: Any) -> Any:
     return function(X.detach(), *arguments).detach()
 
 
-def sparsemax_loss(X: Any, target: Any, k: int | None = None) -> Any:
+def sparsemax_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any:
     """Loss of `sparsemax`, one per row.
 
     Parameters
@@ -319,6 +353,8 @@ def sparsemax_loss(X: Any, target: Any, k: int | None = None) -> Any:
     target : int64 tensor, shape (samples,)
     k : int, optional
         Accepted for entmax's signature.
+    return_support_size : bool
+        Return a pair: the losses, and how many weights of each row are positive, shape (samples, 1).
 
     Returns
     -------
@@ -332,7 +368,8 @@ def sparsemax_loss(X: Any, target: Any, k: int | None = None) -> Any:
     tensor([0.])
     """
     p = _weights(sparsemax, X)
-    return _loss(X, target, p, (1.0 - (p * p).sum(1)) / 2.0)
+    loss = _loss(X, target, p, (1.0 - (p * p).sum(1)) / 2.0)
+    return (loss, _support(p, -1)) if return_support_size else loss
 
 
 def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Any:
@@ -340,16 +377,25 @@ def sparsemax_bisect_loss(X: Any, target: Any, n_iter: int = 50) -> Any:
     return sparsemax_loss(X, target)
 
 
-def entmax15_loss(X: Any, target: Any, k: int | None = None) -> Any:
+def entmax15_loss(X: Any, target: Any, k: int | None = None, return_support_size: bool = False) -> Any:
     """`entmax_bisect_loss` with alpha = 1.5; parameters as in `sparsemax_loss`."""
-    return entmax_bisect_loss(X, target, 1.5)
+    p = _weights(entmax15, X)
+    loss = _loss(X, target, p, _tsallis(p, 1.5).squeeze(1))
+    return (loss, _support(p, -1)) if return_support_size else loss
+
+
+def _tsallis(p: Any, alpha: Any) -> Any:
+    """Tsallis entropy of rows, (rows, 1); Shannon's for the number 1."""
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return -p.xlogy(p).sum(1, True)
+    return (1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))
 
 
 def entmax_bisect_loss(X: Any, target: Any, alpha: Any = 1.5, n_iter: int = 50) -> Any:
     """Loss of `entmax_bisect`, one per row; parameters as in `sparsemax_loss` and `entmax_bisect`."""
     alpha = alpha.detach() if is_torch(alpha) else alpha
     p = _weights(entmax_bisect, X, alpha)
-    return _loss(X, target, p, ((1.0 - (p**alpha).sum(1, True)) / (alpha * (alpha - 1.0))).squeeze(1))
+    return _loss(X, target, p, _tsallis(p, alpha).squeeze(1))
 
 
 def normmax_bisect_loss(X: Any, target: Any, alpha: Any = 2, n_iter: int = 50) -> Any:

@@ -16,15 +16,18 @@ from ._attention import is_torch
 from ._aux import AuxOutput, AuxRequest
 from ._coupling import coupling
 from ._errors import NotConverged, PartialWarning
+from ._sampler import PlanSampler, sinkhorn_knopp_teacher
 
 __all__ = [
     "OTResult",
+    "PlanSampler",
     "emd",
     "emd2",
     "from_geomloss",
     "from_ott",
     "sinkhorn",
     "sinkhorn2",
+    "sinkhorn_knopp_teacher",
     "sinkhorn_unbalanced",
     "solve",
     "solve_sample",
@@ -255,6 +258,8 @@ def sinkhorn(
            [0.134471, 0.365529]])
     """
     M, reg = _cost(M), _positive("reg", reg)
+    if method.lower() not in _SINKHORNS:
+        raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS)}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         values = [
             sinkhorn2(a, b[:, k], M, reg, numItermax=numItermax, stopThr=stopThr, warn=warn)
@@ -269,6 +274,10 @@ def sinkhorn(
         return plan
     log_u, log_v = (x / reg for x in aux.potentials)
     return plan, {"log_u": log_u, "log_v": log_v, "u": _exp(log_u), "v": _exp(log_v), **_entry(aux)}
+
+
+# POT's names of ways to the same plan.
+_SINKHORNS = ("sinkhorn", "sinkhorn_log", "sinkhorn_stabilized", "sinkhorn_epsilon_scaling", "greenkhorn")
 
 
 def _exp(x: Any) -> Any:
@@ -306,6 +315,8 @@ def sinkhorn2(
     0.268941
     """
     M = _cost(M)
+    if method.lower() not in _SINKHORNS[:3]:
+        raise ValueError(f"method is {method!r}, wanted one of {', '.join(_SINKHORNS[:3])}")
     if b is not None and getattr(b, "ndim", 1) == 2:
         return sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, log, warn, warmstart)
     plan, entry = sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, True, warn, warmstart)
@@ -469,16 +480,39 @@ def emd2(
 ) -> Any:
     """The cost of `emd`'s plan; parameters as there.
 
+    With several columns in `b`, a list with one result for each. Tensors get gradients: the plan by `M`, the
+    dual variables, centred, by `a` and `b`.
+
     Examples
     --------
     >>> import numpy as np, otattn
     >>> float(otattn.ot.emd2([0.5, 0.5], [1.0, 0.0], np.array([[0.0, 1.0], [1.0, 0.0]])))
     0.5
     """
-    plan, entry = emd(a, b, M, numItermax, True, center_dual)
+    if b is not None and getattr(b, "ndim", 1) == 2:
+        return [
+            emd2(a, b[:, k], M, log=log, return_matrix=return_matrix, center_dual=center_dual)
+            for k in range(b.shape[1])
+        ]
+    plan, entry = _emd_value(a, b, M, center_dual)
     if return_matrix:
         entry["G"] = plan
     return (entry["cost"], entry) if log or return_matrix else entry["cost"]
+
+
+def _emd_value(a: Any, b: Any, M: Any, center_dual: bool = True) -> Any:
+    """`emd` with its log, whose cost has the gradients of the optimal value: plan and dual variables."""
+    given = [x for x in (a, b, M) if is_torch(x)]
+    rows, columns, cost = (x.detach() if is_torch(x) else x for x in (a, b, M))
+    plan, entry = emd(rows, columns, cost, log=True, center_dual=center_dual)
+    if not any(x.requires_grad for x in given):
+        return plan, entry
+    value = (plan * M).sum()
+    for mass, dual in ((a, entry["u"]), (b, entry["v"])):
+        if is_torch(mass) and mass.requires_grad:
+            # The total is fixed, so that a constant in the dual variable means nothing.
+            value = value + ((dual - dual.mean()).to(mass.dtype) * (mass - mass.detach())).sum()
+    return plan, {**entry, "cost": value}
 
 
 # ---- the one call --------------------------------------------------------------------------------
@@ -563,7 +597,7 @@ def solve(
             raise NotImplementedError(
                 "unbalanced needs reg: exact transport with relaxed sums has no solver here"
             )
-        plan, entry = emd(a, b, M, log=True)
+        plan, entry = _emd_value(a, b, M)
         return OTResult(plan, (entry["u"], entry["v"]), entry["cost"], entry["cost"], "ok", entry)
     reg = _positive("reg", reg)
     if kind == "l2":

@@ -138,7 +138,7 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     TRY(ota_resolve_supports(r, error));
     TRY(resolve_rules(r, error));
     TRY(ota_resolve_masses(r, error));
-    TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, true, error));
+    TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, false, error));
     TRY(ota_resolve_options(r, options, error));
     r->problem.terms = r->terms;
     r->problem.supports = r->supports;

@@ -52,14 +52,20 @@ static void draw(const uint32_t key[2], int64_t query, int64_t group, uint32_t w
     philox(word, key[0], key[1]);
 }
 
-static uint32_t threshold_of(const ota_resolved *r) {
-    return (uint32_t)(r->problem.dropout * two_32);
+/* Up to 2^32, which no word reaches. */
+static uint64_t threshold_of(const ota_resolved *r) {
+    return (uint64_t)(r->problem.dropout * two_32);
+}
+
+/* What is kept is multiplied by this; where nothing is kept there is no such number. */
+static double gain_of(const ota_resolved *r) {
+    return r->problem.dropout < 1.0 ? 1.0 / (1.0 - r->problem.dropout) : 0.0;
 }
 
 void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, float *row) {
-    const uint32_t threshold = threshold_of(r);
-    const float factor[2] = {0.0f, (float)(1.0 / (1.0 - r->problem.dropout))};
+    const uint64_t threshold = threshold_of(r);
+    const float factor[2] = {0.0f, (float)gain_of(r)};
     uint32_t word[WORDS][LANES];
     int64_t drawn = -1;
     for (int64_t j = from; j < from + count; j++) {
@@ -70,8 +76,8 @@ void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t q
 
 void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t query, int64_t from,
                          int64_t count, double *row) {
-    const uint32_t threshold = threshold_of(r);
-    const double factor[2] = {0.0, 1.0 / (1.0 - r->problem.dropout)};
+    const uint64_t threshold = threshold_of(r);
+    const double factor[2] = {0.0, gain_of(r)};
     uint32_t word[WORDS][LANES];
     int64_t drawn = -1;
     for (int64_t j = from; j < from + count; j++) {

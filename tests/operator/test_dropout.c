@@ -155,6 +155,13 @@ static void test_forward(void **state) {
                 x->options.threads = 2;
                 must(solve(x), x);
                 assert_true(!(distance(&x->arrays.out, &copy) > 0.0));
+                set_dropout(x, 1.0, 11);
+                must(solve(x), x);
+                assert_true(distance(&x->arrays.coupling, &bare) < bound);
+                for (int64_t i = 0; i < 4 * 18; i++)
+                    assert_true(!(fabs(ota_array_get(&x->arrays.out, i / 36, i / 18 % 2, i / 2 % 9,
+                                                     i % 2)) > 0.0));
+                set_dropout(x, 0.4, 11);
             }
             x->problem.dropout_offset++;
             must(solve(x), x);
@@ -241,7 +248,7 @@ static void test_door(void **state) {
     assert_non_null(t);
     const recipe want = recipe_of(0, 7, OTA_F64);
     set_up(t, &want, OTA_F64, false);
-    set_dropout(&t->x, 1.0, 1);
+    set_dropout(&t->x, 1.5, 1);
     assert_int_equal(make_plan(t), OTA_EINVAL);
     assert_string_equal(t->x.error.field, "dropout");
     set_dropout(&t->x, -0.1, 1);

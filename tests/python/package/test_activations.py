@@ -125,3 +125,71 @@ def test_masked_entries_and_rows() -> None:
         assert p[0, 1] == 0 and (p[1] == 0).all() and torch.isfinite(p).all()
         gradient = torch.autograd.grad(p.square().sum(), x)[0]
         assert torch.isfinite(gradient).all() and (gradient[1] == 0).all()
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 0.5, 0.9, 0.999, 1.0, 1.001])
+@given(st.integers(0, 2**32), st.integers(1, 12), st.sampled_from([0.1, 1.0, 30.0]))
+def test_orders_below_one(alpha: float, seed: int, size: int, scale: float) -> None:
+    """Every weight is positive, and what its slope leaves of the score is one number a row."""
+    x = scale * np.random.default_rng(seed).standard_normal((5, size))
+    p = ours.entmax_bisect(x, np.full((5, 1), alpha))
+    assert (p > 0.0).all() or alpha >= 1.0
+    assert np.abs(p.sum(1) - 1.0).max() <= 1e-14
+    s = alpha - 1.0
+    with np.errstate(divide="ignore"):
+        slope = np.log(p) if s == 0.0 else np.expm1(s * np.log(p)) / s
+    left = np.where(p > 0.0, x - slope, np.nan)
+    # log p has an error of its own times 1 / s where s is small, and slopes of small weights are large.
+    size_of = np.nanmax(np.abs(slope), 1) + np.abs(x).max(1) + 1.0
+    assert ((np.nanmax(left, 1) - np.nanmin(left, 1)) <= 1e-12 * size_of).all()
+    if alpha < 1.0:
+        assert np.abs(ours.entmax_bisect(x, alpha) - p).max() == 0.0
+        assert np.abs(entmax.entmax_bisect(torch.from_numpy(x), alpha).numpy() - p).max() <= 1e-9
+
+
+def test_gradients_of_orders_below_one() -> None:
+    torch.manual_seed(8)
+    for dim, shape in ((-1, (4, 1)), (0, (1, 5)), (1, (4, 1)), (-1, (1,)), (-1, ())):
+        x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        alpha = (0.05 + 2.4 * torch.rand(shape, dtype=torch.float64)).requires_grad_()
+        assert torch.autograd.gradcheck(lambda y, a, d=dim: ours.entmax_bisect(y, a, dim=d), (x, alpha))
+    for value in (0.2, 0.999999, 1.0, 1.000001):
+        alpha = torch.full((4, 1), value, dtype=torch.float64, requires_grad=True)
+        # The slope in the order is smooth through 1.
+        assert torch.autograd.gradcheck(ours.entmax_bisect, (x, alpha), atol=1e-6)
+    half = torch.randn(3, 4, dtype=torch.bfloat16, requires_grad=True)
+    found = ours.entmax_bisect(half, 0.5)
+    assert found.dtype == torch.bfloat16
+    assert torch.autograd.grad(found.square().sum(), half)[0].dtype == torch.bfloat16
+
+
+def test_rows_and_orders_at_the_edge() -> None:
+    x = np.array([[1.0, -np.inf, 2.0], [-np.inf] * 3, [np.nan, 1.0, 2.0]])
+    p = ours.entmax_bisect(x, 0.5)
+    assert p[0, 1] == 0.0 and abs(p[0].sum() - 1.0) <= 1e-15 and (p[1] == 0.0).all() and np.isnan(p[2]).all()
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="alpha is"):
+            ours.entmax_bisect(x, wrong)
+        with pytest.raises(ValueError, match="alpha is"):
+            ours.entmax_bisect(torch.from_numpy(x), torch.tensor([[1.5], [wrong], [0.5]]))
+
+
+def test_support_sizes_and_softmax() -> None:
+    torch.manual_seed(9)
+    x, target = 2.0 * torch.randn(4, 6, 5), torch.randint(0, 5, (6,))
+    for function in (ours.sparsemax, ours.entmax15):
+        for dim in (-1, 1):
+            p, support = function(x, dim=dim, return_support_size=True)
+            assert torch.equal(p, function(x, dim=dim)) and support.dtype == torch.int64
+            assert torch.equal(support, (p > 0).sum(dim, keepdim=True))
+        _, counts = function(x.numpy(), return_support_size=True)
+        assert (counts == function(x, return_support_size=True)[1].numpy()).all()
+    for loss in (ours.sparsemax_loss, ours.entmax15_loss):
+        value, support = loss(x[0], target, return_support_size=True)
+        assert torch.equal(value, loss(x[0], target)) and support.shape == (6, 1)
+    assert (ours.softmax(x, dim=1) - torch.softmax(x, 1)).abs().max() <= 1e-6
+    assert ours.Sparsemax(return_support_size=True)(x)[1].shape == (4, 6, 1)
+    shannon = ours.entmax_bisect_loss(x[0].double(), target, alpha=1)
+    assert (
+        shannon - torch.nn.functional.cross_entropy(x[0].double(), target, reduction="none")
+    ).abs().max() <= 1e-12

@@ -111,8 +111,22 @@ def test_plan_keeps_its_mask() -> None:
     assert np.abs(plan.backward(ones)["value"] - P.swapaxes(2, 3) @ ones).max() <= 1e-14
 
 
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+@pytest.mark.parametrize("dropout", [-0.1, 1.5, float("nan")])
 def test_refused(dropout: float) -> None:
     x = np.ones((1, 1, 2, 2))
     with pytest.raises(ValueError, match="dropout_p is"):
         otattn.attention(x, x, x, dropout_p=dropout)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_dropped(method: str, rng: np.random.Generator) -> None:
+    """As torch's: nothing comes out and nothing goes back, but the plan stays what it is."""
+    x = rng.standard_normal((1, 2, 6, 4))
+    request = otattn.AuxRequest(coupling=True)
+    out, aux = otattn.attention(x, x, x, None, 1.0, method=method, return_aux=request)
+    _, plain = otattn.attention(x, x, x, method=method, return_aux=request)
+    assert (out == 0.0).all() and np.abs(aux.coupling - plain.coupling).max() <= 1e-15
+    t = torch.from_numpy(x).requires_grad_()
+    y = otattn.attention(t, t, t, None, 1.0, method=method)
+    assert (y == 0.0).all()
+    assert (torch.autograd.grad(y.sum(), t)[0] == 0.0).all()

@@ -155,3 +155,23 @@ def test_refusals_and_warnings() -> None:
         ours.sinkhorn(np.ones(3), b, M, 0.3)
     with pytest.raises(ValueError, match="reg is -1"):
         ours.sinkhorn(a, b, M, -1.0)
+
+
+def test_gradients_of_the_cost_of_exact_transport() -> None:
+    torch.manual_seed(2)
+    a, b = torch.rand(4, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
+    M = torch.rand(4, 5, dtype=torch.float64, requires_grad=True)
+    # Along directions that keep the totals; the plan is unique and stays what it is nearby.
+    up, across = torch.randn(4, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+
+    def cost(matrix: Any, t: Any, u: Any) -> Any:
+        rows = a / a.sum() + t * (up - up.mean())
+        columns = b / b.sum() + u * (across - across.mean())
+        return otattn.ot.emd2(rows, columns, matrix)
+
+    zero = [torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    assert torch.autograd.gradcheck(cost, (M, *zero), eps=1e-7, atol=1e-6)
+    values = otattn.ot.emd2(a / a.sum(), torch.stack([b / b.sum(), b.flip(0) / b.sum()], 1), M)
+    assert len(values) == 2 and torch.equal(values[0], otattn.ot.emd2(a / a.sum(), b / b.sum(), M))
+    with pytest.raises(ValueError, match="method is 'fast'"):
+        otattn.ot.sinkhorn(a, a, M[:, :4], 1.0, method="fast")

@@ -123,7 +123,7 @@ plan S.npy -o P.npy --coupling P.npy
 plan S.npy -o P.txt
 plan - --mask -
 plan S.npy -o P.npy --out-dtype bf16
-attend Q.npy K.npy V.npy --dropout 1
+attend Q.npy K.npy V.npy --dropout 1.5
 attend Q.npy K.npy V.npy --dropout 0
 plan S.npy --dropout .5
 attend Q.npy K.npy

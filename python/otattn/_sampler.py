@@ -1,0 +1,348 @@
+"""What training loops ask for: pairs drawn from plans of minibatches, and a teacher's balanced targets."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ._assignment import linear_sum_assignment
+from ._attention import is_torch
+from ._aux import AuxRequest
+from ._coupling import coupling
+from ._errors import NotConverged, PartialWarning
+from ._threads import threads
+
+_METHODS = ("exact", "sinkhorn", "unbalanced")
+_MOST_ROUNDS = 1000
+# An error of the column sums, relative to the mass, that draws might show.
+_SEEN = 1e-4
+
+
+def _array(x: Any) -> Any:
+    """NumPy's view of an array or tensor, without its graph."""
+    return x.detach().cpu().numpy() if is_torch(x) else np.asarray(x)
+
+
+def _draws(generator: Any, shape: tuple[int, ...]) -> Any:
+    """Uniform numbers in [0, 1) from a generator of NumPy or torch, or NumPy's global one."""
+    if generator is None:
+        return np.random.random_sample(shape)
+    if hasattr(generator, "random_sample"):
+        return generator.random_sample(shape)
+    if isinstance(generator, np.random.Generator):
+        return generator.random(shape)
+    import torch
+
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"generator is a {type(generator).__name__}, wanted a generator of NumPy or torch, an int or None"
+        )
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device).cpu().numpy()
+
+
+def _choose(weights: Any, u: Any) -> Any:
+    """For rows of weights (..., m), the places where shares u (..., draws) of their sums are reached."""
+    ends = np.cumsum(weights, -1)
+    ends /= ends[..., -1:]
+    flat = ends.reshape(-1, ends.shape[-1])
+    draws = u.reshape(len(flat), -1)
+    found = np.stack([row.searchsorted(x, side="right") for row, x in zip(flat, draws, strict=True)])
+    return found.reshape(u.shape)
+
+
+class PlanSampler:
+    """Draws pairs of two minibatches from their transport plan, under the names of torchcfm's OTPlanSampler.
+
+    Costs are squared distances of the flattened samples, masses are equal. Arrays or tensors in, the same
+    kind out; nothing is differentiated through the choice of pairs.
+
+    Parameters
+    ----------
+    method : {"exact", "sinkhorn", "unbalanced"}
+        The cheapest matching; entropic transport of weight `reg`; the same with sums relaxed by `reg_m`.
+    reg, reg_m : float
+    normalize_cost : bool
+        Divide the costs by the largest one.
+    num_threads : int or "max"
+    warn : bool
+        Warn of an entropic plan that did not converge.
+    generator : numpy.random.Generator, RandomState, torch.Generator or int, optional
+        Where draws come from: NumPy's global state by default, with the same uniform numbers as torchcfm's.
+    batched : bool
+        The first dimension counts problems of their own: (problems, samples, ...). Matchings and entropic
+        plans of all problems are one call.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> sampler = otattn.ot.PlanSampler("exact", generator=0)
+    >>> x0, x1 = np.array([[0.0], [1.0], [2.0]]), np.array([[2.1], [0.1], [1.1]])
+    >>> a, b = sampler.sample_plan(x0, x1, replace=False)
+    >>> (b - a).round(6).tolist()
+    [[0.1], [0.1], [0.1]]
+    """
+
+    def __init__(
+        self,
+        method: str,
+        reg: float = 0.05,
+        reg_m: float = 1.0,
+        normalize_cost: bool = False,
+        num_threads: int | str = 1,
+        warn: bool = True,
+        *,
+        generator: Any = None,
+        batched: bool = False,
+    ) -> None:
+        if method not in _METHODS:
+            raise ValueError(f"method is {method!r}, wanted {', '.join(map(repr, _METHODS))}")
+        for name, value in (("reg", reg), ("reg_m", reg_m)):
+            if not value > 0.0:
+                raise ValueError(f"{name} is {value!r}, wanted more than 0")
+        self.method, self.reg, self.reg_m = method, float(reg), float(reg_m)
+        self.normalize_cost, self.warn, self.batched = normalize_cost, warn, batched
+        self.threads = 0 if num_threads == "max" else int(num_threads)
+        self.generator = np.random.default_rng(generator) if isinstance(generator, int) else generator
+
+    # ---- plans -----------------------------------------------------------------------------------
+
+    def _points(self, x0: Any, x1: Any) -> tuple[Any, Any]:
+        """Both as (problems, samples, width) in f32 or f64."""
+        lead = 2 if self.batched else 1
+        found = []
+        for name, x in (("x0", x0), ("x1", x1)):
+            # NumPy has no bfloat16.
+            y = _array(x.float() if is_torch(x) and x.element_size() < 4 else x)
+            if y.ndim < lead or 0 in y.shape[:lead]:
+                wanted = "(problems, samples, ...)" if self.batched else "(samples, ...)"
+                raise ValueError(f"{name} has shape {y.shape}, wanted {wanted} with samples")
+            if y.dtype not in (np.float32, np.float64):
+                y = y.astype(np.float64 if y.dtype.kind in "iub" else np.float32)
+            y = y.reshape((*y.shape[:lead], -1))
+            found.append(y if self.batched else y[None])
+        a, b = found
+        if a.shape[2] != b.shape[2] or len(a) != len(b):
+            raise ValueError(
+                f"x1 has shape {tuple(x1.shape)}, but x0 has {tuple(x0.shape)}: only the samples may differ"
+            )
+        return a, b
+
+    def _costs(self, a: Any, b: Any) -> Any:
+        """Squared distances (problems, n, m), never negative; NaN and infinity are refused."""
+        M = -2.0 * (a @ b.swapaxes(1, 2))
+        M += (a * a).sum(2)[:, :, None]
+        M += (b * b).sum(2)[:, None, :]
+        if not np.isfinite(M).all():
+            raise ValueError(
+                "x0 or x1 holds NaN, infinity or numbers whose squares overflow; give finite ones"
+            )
+        np.maximum(M, 0.0, out=M)
+        if self.normalize_cost:
+            M /= np.maximum(M.max((1, 2), keepdims=True), np.finfo(M.dtype).tiny)
+        return M
+
+    def _matching(self, a: Any, b: Any) -> Any:
+        """The column of each row (problems, n) of the cheapest matchings of equally many samples."""
+        # What belongs to one row or column changes no matching: squares and means stay out of the costs.
+        M = (a - a.mean(1, keepdims=True)) @ (b - b.mean(1, keepdims=True)).swapaxes(1, 2)
+        if not np.isfinite(M).all():
+            raise ValueError(
+                "x0 or x1 holds NaN, infinity or numbers whose squares overflow; give finite ones"
+            )
+        with threads(self.threads):
+            return linear_sum_assignment(M, maximize=True)[1]
+
+    def _plans(self, a: Any, b: Any) -> Any:
+        """Plans (problems, n, m) of total 1 (unbalanced ones: whatever they have)."""
+        n, m = a.shape[1], b.shape[1]
+        if self.method == "exact" and n == m:
+            plan = np.zeros((len(a), n, n))
+            np.put_along_axis(plan, self._matching(a, b)[:, :, None], 1.0 / n, 2)
+            return plan
+        M = self._costs(a, b)
+        with threads(self.threads):
+            if self.method == "exact":
+                rows, columns = np.full(n, 1.0 / n), np.full(m, 1.0 / m)
+                masses = {"row_mass": rows, "column_mass": columns}
+                return coupling(M.astype(np.float64), method="hard/exact", cost=True, **masses)
+            if self.method == "unbalanced":
+                from .ot import sinkhorn_unbalanced
+
+                equal = np.full(n, 1.0 / n), np.full(m, 1.0 / m)
+                return np.stack([sinkhorn_unbalanced(*equal, C, self.reg, self.reg_m) for C in M])
+            return self._entropic(M, n, m)
+
+    def _entropic(self, M: Any, n: int, m: int) -> Any:
+        how: dict[str, Any] = {"method": "softmax/exact", "temperature": self.reg, "cost": True}
+        masses = {"row_mass": np.full(n, 1.0 / n), "column_mass": np.full(m, 1.0 / m)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartialWarning)
+            asked: dict[str, Any] = {"allow_partial": True, "return_aux": AuxRequest(potentials=True)}
+            try:
+                plan, aux = coupling(M, **how, **masses, **asked)
+            except NotConverged:
+                # No arithmetic of this type reaches the tolerance at such a small reg.
+                plan, aux = coupling(M.astype(np.float64), **how, **masses, **asked, rounds=_MOST_ROUNDS)
+        if self.warn and aux.info.column_error > _SEEN:
+            warnings.warn(
+                f"after {aux.info.rounds} rounds the column error is {aux.info.column_error:.3g}; raise reg",
+                PartialWarning,
+                stacklevel=4,
+            )
+        return plan
+
+    def get_map(self, x0: Any, x1: Any) -> Any:
+        """The plan of two minibatches as a NumPy array, shape (samples of x0, samples of x1)."""
+        plan = self._plans(*self._points(x0, x1))
+        return plan if self.batched else plan[0]
+
+    # ---- draws -----------------------------------------------------------------------------------
+
+    def sample_map(self, pi: Any, batch_size: int, replace: bool = True) -> tuple[Any, Any]:
+        """Places (i, j) of `batch_size` pairs drawn from a plan; int64 arrays.
+
+        Without `replace`, no pair twice; ValueError where the plan has fewer pairs.
+        """
+        pi = np.asarray(_array(pi), np.float64)
+        flat = pi.reshape((*pi.shape[:-2], -1))
+        if not (flat >= 0.0).all() or not (flat.sum(-1) > 0.0).all():
+            raise ValueError("pi holds NaN or a negative number, or has no mass; give weights of pairs")
+        if replace:
+            share = flat / flat.sum(-1, keepdims=True)
+            found = _choose(share, _draws(self.generator, (*flat.shape[:-1], batch_size)))
+        else:
+            pairs = (flat > 0.0).sum(-1).min()
+            if pairs < batch_size:
+                raise ValueError(f"batch_size is {batch_size}, but the plan has {pairs} pairs with mass")
+            # The smallest of exponential times with these rates: one draw after another from what is left.
+            with np.errstate(divide="ignore"):
+                times = -np.log1p(-_draws(self.generator, flat.shape)) / flat
+            found = np.argpartition(times, batch_size - 1, -1)[..., :batch_size]
+            found = np.take_along_axis(found, np.take_along_axis(times, found, -1).argsort(-1), -1)
+        return found // pi.shape[-1], found % pi.shape[-1]
+
+    def _pairs(self, x0: Any, x1: Any, replace: bool) -> tuple[Any, Any]:
+        a, b = self._points(x0, x1)
+        n = a.shape[1]
+        if self.method == "exact" and n == b.shape[1]:
+            columns = self._matching(a, b)
+            u = _draws(self.generator, (len(a), n))
+            # Every pair has the same mass, so that a share of the mass is a share of the rows.
+            i = np.minimum((u * n).astype(np.int64), n - 1) if replace else u.argsort(-1)
+            j = np.take_along_axis(columns, i, 1)
+        else:
+            i, j = self.sample_map(self._plans(a, b), n, replace)
+        return (i, j) if self.batched else (i[0], j[0])
+
+    def _take(self, x: Any, places: Any) -> Any:
+        if x is None:
+            return None
+        each: Any = np.arange(len(places))[:, None]
+        if is_torch(x):
+            import torch
+
+            places, each = (torch.from_numpy(y).to(x.device) for y in (places, each))
+        else:
+            x = np.asarray(x)
+        return x[each, places] if self.batched else x[places]
+
+    def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
+        """As many pairs as `x0` has samples: ``(x0[i], x1[j])`` with (i, j) drawn from the plan."""
+        return self.sample_plan_with_labels(x0, x1, replace=replace)[:2]
+
+    def sample_plan_with_labels(
+        self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
+    ) -> tuple[Any, Any, Any, Any]:
+        """The same with what belongs to the samples: ``(x0[i], x1[j], y0[i], y1[j])``, None where absent."""
+        i, j = self._pairs(x0, x1, replace)
+        return self._take(x0, i), self._take(x1, j), self._take(y0, i), self._take(y1, j)
+
+    def sample_trajectory(self, X: Any) -> Any:
+        """Chains through `X` (samples, times, ...), where a plan pairs each time with the next."""
+        if self.batched:
+            raise ValueError(
+                "batched is True, but trajectories are drawn of one problem; use a sampler without"
+            )
+        if X.ndim < 2:
+            raise ValueError(f"X has shape {tuple(X.shape)}, wanted (samples, times, ...)")
+        places = [np.arange(X.shape[0])]
+        for time in range(X.shape[1] - 1):
+            plan = self.get_map(X[:, time], X[:, time + 1])[places[-1]]
+            places.append(_choose(plan, _draws(self.generator, (len(plan), 1)))[:, 0])
+        chains = [self._take(X[:, time], place) for time, place in enumerate(places)]
+        if is_torch(X):
+            import torch
+
+            return torch.stack(chains, 1)
+        return np.stack(chains, 1)
+
+
+def sinkhorn_knopp_teacher(
+    teacher_output: Any,
+    teacher_temp: float,
+    n_iterations: int = 3,
+    n_masked_patches_tensor: Any = None,
+) -> Any:
+    """Assignments of samples to prototypes that use every prototype alike, with DINOv2's arguments.
+
+    With ``Q = exp(teacher_output / teacher_temp)``, every iteration divides the columns (prototypes) by K / B
+    of their sums and then the rows (samples) by theirs; all of it on logarithms, so that no temperature
+    and no type overflows. Nothing is differentiated. The samples are those of one process; DINOv2's sums run
+    over all processes.
+
+    Parameters
+    ----------
+    teacher_output : array or tensor, shape (samples, prototypes)
+    teacher_temp : float
+    n_iterations : int
+    n_masked_patches_tensor
+        Accepted for the signature of the patches' loss; it cancels in the result.
+
+    Returns
+    -------
+    array or tensor, shape (samples, prototypes)
+        Float32, or float64 for float64. Rows sum to 1.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> Q = otattn.ot.sinkhorn_knopp_teacher(np.array([[900.0, 800.0], [900.0, 0.0]]), 0.1)
+    >>> Q.round(3).tolist(), bool(np.isfinite(Q).all())
+    ([[0.143, 0.857], [1.0, 0.0]], True)
+    """
+    temperature = float(teacher_temp)
+    if not 0.0 < temperature < math.inf:
+        raise ValueError(f"teacher_temp is {teacher_temp!r}, wanted a finite number above 0")
+    if n_iterations < 1:
+        raise ValueError(f"n_iterations is {n_iterations}, wanted 1 or more")
+    if is_torch(teacher_output):
+        import torch
+
+        x = teacher_output.detach()
+        x = x if x.dtype == torch.float64 else x.float()
+    else:
+        x = np.asarray(teacher_output)
+        x = x if x.dtype == np.float64 else x.astype(np.float32)
+    if x.ndim != 2 or 0 in x.shape:
+        raise ValueError(f"teacher_output has shape {tuple(x.shape)}, wanted (samples, prototypes)")
+    samples, prototypes = x.shape
+    # The first division of the columns, from rows as they are; rows follow, and then whole rounds.
+    top = x.amax(0) if is_torch(x) else x.max(0)
+    shares = (x - top) / temperature
+    sums = (shares.exp() if is_torch(x) else np.exp(shares)).sum(0)
+    start = -top - temperature * (sums.log() if is_torch(x) else np.log(sums))
+    if n_iterations == 1:
+        return coupling(x + start, temperature=temperature)
+    mass = samples / prototypes
+    column_mass = x.new_full((prototypes,), mass) if is_torch(x) else np.full(prototypes, mass)
+    return coupling(
+        x,
+        method="softmax/exact",
+        temperature=temperature,
+        rounds=n_iterations - 1,
+        start_potential=start,
+        column_mass=column_mass,
+    )
