@@ -14,3 +14,18 @@ install(TARGETS otattn_python LIBRARY DESTINATION otattn COMPONENT python)
 # otattn.show draws with the figures of the program's reports.
 install(FILES program/report/figures/heatmap.vl.json program/report/figures/receivers.vl.json program/report/theme.json
     DESTINATION otattn/figures COMPONENT python)
+
+# Calls for which ctypes takes longer than the work: a module within the limited interface of CPython, so that one file serves
+# every version from 3.11 on. It finds the library beside itself.
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
+add_library(otattn_native MODULE python/native/calls.c)
+set_target_properties(otattn_native PROPERTIES OUTPUT_NAME _native PREFIX "" SUFFIX .abi3.so
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+target_compile_definitions(otattn_native PRIVATE Py_LIMITED_API=0x030B0000)
+target_include_directories(otattn_native PRIVATE include)
+target_include_directories(otattn_native SYSTEM PRIVATE ${Python_INCLUDE_DIRS} ${Python_NumPy_INCLUDE_DIRS})
+target_link_libraries(otattn_native PRIVATE otattn_python)
+# Named although nothing of it is called: the check of wheels reads there which C library they are for.
+target_link_options(otattn_native PRIVATE LINKER:--no-as-needed)
+target_link_libraries(otattn_native PRIVATE c)
+install(TARGETS otattn_native LIBRARY DESTINATION otattn COMPONENT python)

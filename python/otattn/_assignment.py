@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _native
 from . import _structs as c
 from ._attention import is_torch
 from ._errors import new_error, raise_status
@@ -91,32 +92,9 @@ class _Assigner:
 
 _idle: list[_Assigner] = []
 _KEPT = 4
-_SMALL = 1 << 16
 _assign = library.ota_assign
 forget_by(_idle.clear)
-
-
-def _small(cost: Any, maximize: bool) -> Any:
-    """The pairs of one matrix, by the shortest way; None where it needs a longer one."""
-    kind = _KINDS.get(cost.dtype)
-    if cost.ndim != 2 or kind is None or not _idle:
-        return None
-    flags, (rows, columns) = cost.__array_interface__, cost.shape
-    if rows * columns > _SMALL or flags["strides"] is not None or not cost.flags.aligned:
-        return None
-    assigner = _idle.pop()
-    if assigner.threads != thread_limit():
-        return None
-    size = min(rows, columns)
-    pairs = np.empty((2, size), _INT)
-    to = pairs.__array_interface__["data"][0]
-    _RECORD.pack_into(
-        assigner.record, 0, _RECORD.size, 1, rows, columns, flags["data"][0], kind, 0, columns, 1,
-        0, 0, 0, maximize, 0, 0.0, 0, 0, 0, 0, to, to + 8 * size, 0, 0, 0, 0, 0, 0,
-    )  # fmt: skip
-    status = _assign(assigner.pointer, assigner.reference, assigner.error_reference)
-    _idle.append(assigner)
-    return (pairs[0], pairs[1]) if status == 0 else None
+forget_by(_native.release)
 
 
 def _address(x: Any) -> int:
@@ -352,8 +330,8 @@ def linear_sum_assignment(
     >>> otattn.linear_sum_assignment([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     (array([0, 1, 2]), array([1, 0, 2]))
     """
-    if type(cost_matrix) is np.ndarray and cost_limit is rows is columns is None and not certificate:
-        found = _small(cost_matrix, maximize)
+    if cost_limit is rows is columns is None and not certificate:
+        found = _native.assign(cost_matrix, maximize)
         if found is not None:
             return found
     limit = _limit_of(cost_limit, maximize)

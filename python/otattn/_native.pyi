@@ -1,0 +1,6 @@
+"""Calls for which ctypes takes longer than the work (python/native/calls.c)."""
+
+from typing import Any
+
+def assign(cost: Any, maximize: bool, /) -> tuple[Any, Any] | None: ...
+def release() -> None: ...
