@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _structs as c
@@ -85,6 +86,7 @@ _CLASSES: dict[int, type[Exception]] = {
 }
 
 
+@functools.cache
 def status_word(status: int) -> str:
     """The status in one word: "ok", "fixed_iters", "not_converged", ..."""
     word: bytes = library.ota_status_word(status)

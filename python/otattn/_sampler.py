@@ -166,8 +166,8 @@ class PlanSampler:
         with threads(self.threads):
             if self.method == "exact":
                 rows, columns = np.full(n, 1.0 / n), np.full(m, 1.0 / m)
-                masses = {"row_mass": rows, "column_mass": columns}
-                return coupling(M.astype(np.float64), method="hard/exact", cost=True, **masses)
+                M = M.astype(np.float64)
+                return coupling(M, method="hard/exact", cost=True, row_mass=rows, column_mass=columns)
             if self.method == "unbalanced":
                 from .ot import sinkhorn_unbalanced
 
@@ -177,15 +177,15 @@ class PlanSampler:
 
     def _entropic(self, M: Any, n: int, m: int) -> Any:
         how: dict[str, Any] = {"method": "softmax/exact", "temperature": self.reg, "cost": True}
-        masses = {"row_mass": np.full(n, 1.0 / n), "column_mass": np.full(m, 1.0 / m)}
+        how |= {"row_mass": np.full(n, 1.0 / n), "column_mass": np.full(m, 1.0 / m)}
+        how |= {"allow_partial": True, "return_aux": AuxRequest(potentials=True)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartialWarning)
-            asked: dict[str, Any] = {"allow_partial": True, "return_aux": AuxRequest(potentials=True)}
             try:
-                plan, aux = coupling(M, **how, **masses, **asked)
+                plan, aux = coupling(M, **how)
             except NotConverged:
                 # No arithmetic of this type reaches the tolerance at such a small reg.
-                plan, aux = coupling(M.astype(np.float64), **how, **masses, **asked, rounds=_MOST_ROUNDS)
+                plan, aux = coupling(M.astype(np.float64), **how, rounds=_MOST_ROUNDS)
         if self.warn and aux.info.column_error > _SEEN:
             warnings.warn(
                 f"after {aux.info.rounds} rounds the column error is {aux.info.column_error:.3g}; raise reg",
@@ -289,9 +289,9 @@ def sinkhorn_knopp_teacher(
     """Assignments of samples to prototypes that use every prototype alike, with DINOv2's arguments.
 
     With ``Q = exp(teacher_output / teacher_temp)``, every iteration divides the columns (prototypes) by K / B
-    of their sums and then the rows (samples) by theirs; all of it on logarithms, so that no temperature
-    and no type overflows. Nothing is differentiated. The samples are those of one process; DINOv2's sums run
-    over all processes.
+    of their sums and then the rows (samples) by theirs; relative to the largest entry of each column, and on
+    logarithms where that is too small a scale, so that nothing overflows. Nothing is differentiated. Sums are
+    over the samples of one process, DINOv2's over all processes.
 
     Parameters
     ----------
@@ -329,13 +329,34 @@ def sinkhorn_knopp_teacher(
     if x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"teacher_output has shape {tuple(x.shape)}, wanted (samples, prototypes)")
     samples, prototypes = x.shape
-    # The first division of the columns, from rows as they are; rows follow, and then whole rounds.
+    mass = samples / prototypes
     top = x.amax(0) if is_torch(x) else x.max(0)
-    shares = (x - top) / temperature
-    sums = (shares.exp() if is_torch(x) else np.exp(shares)).sum(0)
-    start = -top - temperature * (sums.log() if is_torch(x) else np.log(sums))
+    # Every column's largest entry is 1, so that no sum of a column overflows or vanishes.
+    scaled = x - top
+    scaled *= 1.0 / temperature
+    scaled = scaled.exp_() if is_torch(x) else np.exp(scaled, out=scaled)
+    first = columns = scaled.sum(0)
+    # Below it, entries that were rounded to 0 might have counted in a row.
+    least = 1e-20 if first.dtype.itemsize == 4 else 1e-200
+    for k in range(n_iterations):
+        weights = mass / columns
+        rows = scaled @ weights
+        if not rows.min() > least:
+            # Only logarithms tell the entries of such a row apart.
+            logarithms = first.log() if is_torch(x) else np.log(first)
+            return _teacher_in_logarithms(x, temperature, n_iterations, -top - temperature * logarithms)
+        if k + 1 < n_iterations:
+            columns = (1.0 / rows) @ scaled
+    scaled *= weights
+    scaled /= rows[:, None]
+    return scaled
+
+
+def _teacher_in_logarithms(x: Any, temperature: float, n_iterations: int, start: Any) -> Any:
+    """From the potentials of the first division of the columns; rows follow, and then whole rounds."""
     if n_iterations == 1:
         return coupling(x + start, temperature=temperature)
+    samples, prototypes = x.shape
     mass = samples / prototypes
     column_mass = x.new_full((prototypes,), mass) if is_torch(x) else np.full(prototypes, mass)
     return coupling(

@@ -153,7 +153,7 @@ def _run(
     The certificate of a plan costs more than many plans do: `judged` asks for it.
     """
     mask = None
-    if bool((a == 0).any()) or bool((b == 0).any()):
+    if not (a.all() and b.all()):
         mask = (a > 0)[:, None] & (b > 0)[None, :]
         arguments["attn_mask"] = mask
 
@@ -429,16 +429,10 @@ def emd(
     """
     M = _cost(M)
     a, b = _mass("a", a, M.shape[0], M), _mass("b", b, M.shape[1], M)
-    plan, aux = coupling(
-        M,
-        method="hard/exact",
-        cost=True,
-        row_mass=a,
-        column_mass=b,
-        return_aux=AuxRequest(potentials=True),
-    )
+    how: dict[str, Any] = {"method": "hard/exact", "cost": True, "row_mass": a, "column_mass": b}
     if not log:
-        return plan
+        return coupling(M, **how)
+    plan, aux = coupling(M, **how, return_aux=AuxRequest(potentials=True))
     # The library's potentials obey -M + f + g <= 0: they are the dual variables themselves.
     u, v = aux.potentials
     u, v = _filled(u, v, M)

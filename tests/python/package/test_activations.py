@@ -11,6 +11,7 @@ import spec
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from otattn import _orders
 from otattn import activations as ours
 
 MAPS: list[tuple[str, dict[str, Any]]] = [
@@ -193,3 +194,12 @@ def test_support_sizes_and_softmax() -> None:
     assert (
         shannon - torch.nn.functional.cross_entropy(x[0].double(), target, reduction="none")
     ).abs().max() <= 1e-12
+
+
+def test_the_bend_of_the_slope_in_the_order() -> None:
+    q = np.concatenate([np.linspace(-0.02, 0.02, 401), [-3.0, 0.5, 40.0, 600.0]])
+    q = q[q != 0.0]
+    wide = np.longdouble(q)
+    right = (-np.expm1(-wide) - wide) / wide**2
+    # 2^-64 over q^2 is what the differences of the formula lose.
+    assert (np.abs(_orders._bend(q) - right) <= 1e-13 + 2.0**-62 / q**2).all()
