@@ -1,4 +1,4 @@
-"""Clusters of bounded size beside k-means-constrained from the same first centres; k-means beside scikit-learn.
+"""Clusters beside k-means-constrained, from equal first centres; without bounds beside scikit-learn.
 
 A row fails where our sum of squared distances is larger by more than its limit, or, without bounds,
 another one.
