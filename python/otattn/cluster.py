@@ -10,7 +10,7 @@ import numpy as np
 
 from ._arrays import foreign
 from ._bounded import solve_bounded
-from ._kmeans import SEEDS, Fit, distances, run
+from ._kmeans import SEEDS, Fit, distances, refine, run
 
 __all__ = ["BalancedKMeans"]
 
@@ -148,6 +148,9 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     tol : float
         A run ends where the squared centres' shift is at most `tol` times the mean variance of the features.
     random_state : int, RandomState or None
+    refine : bool
+        With bounds, and at most 500 points a cluster on average (2^22 pairs in all): where rounds end, try
+        the division that counts how means follow a point, and go on as long as `inertia_` falls.
 
     Attributes
     ----------
@@ -183,6 +186,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: Any = None,
+        refine: bool = True,
     ) -> None:
         self.n_clusters = n_clusters
         self.size_min = size_min
@@ -192,6 +196,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.refine = refine
 
     def _first_centres(self, X: Any, random: Any) -> Any:
         count = int(self.n_clusters)
@@ -231,6 +236,8 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         best: Fit | None = None
         for _ in range(self._runs()):
             found = run(X, self._first_centres(X, random), bounds, rounds, tolerance)
+            if self.refine and bounds != (0, len(X)):
+                found = refine(X, found, bounds, rounds, tolerance)
             if best is None or found.inertia < best.inertia:
                 best = found
         assert best is not None
