@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import numbers
 from typing import Any
@@ -14,7 +15,15 @@ from ._kmeans import SEEDS, Fit, distances, refine, run
 
 __all__ = ["BalancedKMeans"]
 
-_FLOATS = (np.float64, np.float32)
+_FLOATS: tuple[Any, ...] = (np.float64, np.float32)
+
+
+def _module(name: str) -> Any:
+    """A module of scikit-learn, or None where that is not installed."""
+    try:
+        return importlib.import_module(f"sklearn.{name}")
+    except ImportError:
+        return None
 
 
 class _NotFittedError(ValueError, AttributeError):
@@ -48,16 +57,10 @@ class _Plain:
 
 
 def _bases() -> tuple[type, ...]:
-    try:
-        from sklearn.base import (
-            BaseEstimator,
-            ClassNamePrefixFeaturesOutMixin,
-            ClusterMixin,
-            TransformerMixin,
-        )
-    except ImportError:
+    base = _module("base")
+    if base is None:
         return (_Plain,)
-    return ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    return base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, base.ClusterMixin, base.BaseEstimator
 
 
 _Base: Any = type("_Base", _bases(), {})
@@ -65,12 +68,9 @@ _Base: Any = type("_Base", _bases(), {})
 
 def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
     """X as a matrix of f64 or f32 without NaN and infinities, of the width that was fitted."""
-    try:
-        from sklearn.utils.validation import validate_data
-    except ImportError:
-        pass
-    else:
-        return validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting)
+    validation = _module("utils.validation")
+    if validation is not None:
+        return validation.validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting)
     found = foreign("X", X)
     if found.ndim != 2 or 0 in found.shape:
         raise ValueError(
@@ -251,11 +251,8 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     def _fitted(self, X: Any) -> Any:
         if not hasattr(self, "cluster_centers_"):
             sentence = f"this {type(self).__name__} is not fitted yet; call fit first"
-            try:
-                from sklearn.exceptions import NotFittedError
-            except ImportError:
-                raise _NotFittedError(sentence) from None
-            raise NotFittedError(sentence)
+            exceptions = _module("exceptions")
+            raise (_NotFittedError if exceptions is None else exceptions.NotFittedError)(sentence)
         return _numbers_of(self, X, False)
 
     def predict(self, X: Any, size_min: int | None = None, size_max: int | None = None) -> Any:
