@@ -9,6 +9,9 @@ import numpy as np
 
 from ._bounded import solve_bounded
 
+LEAST_GAIN = 1e-5  # of the inertia, for which refining goes on
+REFINED_POINTS = 500  # a cluster: means of more hardly follow a point
+REFINED_PAIRS = 1 << 22  # whose costs are kept at once: 32 MiB
 ROWS_AT_ONCE = 8192  # whose distances to all centres are formed together
 
 
@@ -119,6 +122,44 @@ def run(X: Any, centres: Any, bounds: tuple[int, int], rounds: int, tolerance: f
     # Labels and inertia are those of the centres given back.
     found = step(prices)
     return Fit(found.columns[:, 0].astype(np.int32), centres, found.cost, done)
+
+
+def _moved_costs(X: Any, fit: Fit) -> Any:
+    """What each point costs in each cluster once the means have followed it there, or stayed without it.
+
+    With n points, a cluster's sum grows by n / (n + 1) times a new point's squared distance and falls by
+    n / (n - 1) times that of one that leaves.
+    """
+    count = len(fit.centres)
+    sizes = np.bincount(fit.labels, minlength=count).astype(np.float64)
+    squares = distances(X, _means(X, fit.labels, fit.centres)).astype(np.float64) ** 2
+    own = squares[np.arange(len(X)), fit.labels]
+    leaving = np.where(sizes > 1, sizes / np.maximum(sizes - 1, 1), 1.0)
+    costs = squares * (sizes / (sizes + 1))
+    costs[np.arange(len(X)), fit.labels] = own * leaving[fit.labels]
+    return costs
+
+
+def refine(X: Any, fit: Fit, bounds: tuple[int, int], rounds: int, tolerance: float) -> Fit:
+    """Goes on from where the rounds of `run` ended, as long as that lowers the inertia.
+
+    There a point stays with the nearest mean, although both means would follow it if it changed; costs that
+    count this lead away, and rounds of `run` on from there.
+    """
+    count = len(fit.centres)
+    if len(X) > REFINED_POINTS * count or len(X) * count > REFINED_PAIRS:
+        return fit
+    while fit.rounds < rounds:
+        labels = solve_bounded(_moved_costs(X, fit), 1, *bounds, proved=False).columns[:, 0]
+        if (labels == fit.labels).all():
+            break
+        again = run(X, _means(X, labels, fit.centres), bounds, rounds - fit.rounds, tolerance)
+        gain = fit.inertia - again.inertia
+        enough = LEAST_GAIN * fit.inertia
+        fit = (again if gain > 0.0 else fit)._replace(rounds=fit.rounds + again.rounds)
+        if not gain > enough:
+            break
+    return fit
 
 
 def distances(X: Any, centres: Any) -> Any:

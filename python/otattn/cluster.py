@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import numbers
 from typing import Any
@@ -10,11 +11,19 @@ import numpy as np
 
 from ._arrays import foreign
 from ._bounded import solve_bounded
-from ._kmeans import SEEDS, Fit, distances, run
+from ._kmeans import SEEDS, Fit, distances, refine, run
 
 __all__ = ["BalancedKMeans"]
 
-_FLOATS = (np.float64, np.float32)
+_FLOATS: tuple[Any, ...] = (np.float64, np.float32)
+
+
+def _module(name: str) -> Any:
+    """A module of scikit-learn, or None where that is not installed."""
+    try:
+        return importlib.import_module(f"sklearn.{name}")
+    except ImportError:
+        return None
 
 
 class _NotFittedError(ValueError, AttributeError):
@@ -48,16 +57,10 @@ class _Plain:
 
 
 def _bases() -> tuple[type, ...]:
-    try:
-        from sklearn.base import (
-            BaseEstimator,
-            ClassNamePrefixFeaturesOutMixin,
-            ClusterMixin,
-            TransformerMixin,
-        )
-    except ImportError:
+    base = _module("base")
+    if base is None:
         return (_Plain,)
-    return ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    return base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, base.ClusterMixin, base.BaseEstimator
 
 
 _Base: Any = type("_Base", _bases(), {})
@@ -65,12 +68,9 @@ _Base: Any = type("_Base", _bases(), {})
 
 def _numbers_of(estimator: Any, X: Any, fitting: bool) -> Any:
     """X as a matrix of f64 or f32 without NaN and infinities, of the width that was fitted."""
-    try:
-        from sklearn.utils.validation import validate_data
-    except ImportError:
-        pass
-    else:
-        return validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting)
+    validation = _module("utils.validation")
+    if validation is not None:
+        return validation.validate_data(estimator, X, dtype=list(_FLOATS), reset=fitting)
     found = foreign("X", X)
     if found.ndim != 2 or 0 in found.shape:
         raise ValueError(
@@ -148,6 +148,9 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     tol : float
         A run ends where the squared centres' shift is at most `tol` times the mean variance of the features.
     random_state : int, RandomState or None
+    refine : bool
+        With bounds, and at most 500 points a cluster on average (2^22 pairs in all): where rounds end, try
+        the division that counts how means follow a point, and go on as long as `inertia_` falls.
 
     Attributes
     ----------
@@ -183,6 +186,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: Any = None,
+        refine: bool = True,
     ) -> None:
         self.n_clusters = n_clusters
         self.size_min = size_min
@@ -192,6 +196,7 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.refine = refine
 
     def _first_centres(self, X: Any, random: Any) -> Any:
         count = int(self.n_clusters)
@@ -231,6 +236,8 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
         best: Fit | None = None
         for _ in range(self._runs()):
             found = run(X, self._first_centres(X, random), bounds, rounds, tolerance)
+            if self.refine and bounds != (0, len(X)):
+                found = refine(X, found, bounds, rounds, tolerance)
             if best is None or found.inertia < best.inertia:
                 best = found
         assert best is not None
@@ -244,11 +251,8 @@ class BalancedKMeans(_Base):  # type: ignore[misc]
     def _fitted(self, X: Any) -> Any:
         if not hasattr(self, "cluster_centers_"):
             sentence = f"this {type(self).__name__} is not fitted yet; call fit first"
-            try:
-                from sklearn.exceptions import NotFittedError
-            except ImportError:
-                raise _NotFittedError(sentence) from None
-            raise NotFittedError(sentence)
+            exceptions = _module("exceptions")
+            raise (_NotFittedError if exceptions is None else exceptions.NotFittedError)(sentence)
         return _numbers_of(self, X, False)
 
     def predict(self, X: Any, size_min: int | None = None, size_max: int | None = None) -> Any:

@@ -91,6 +91,18 @@ def test_a_step_is_the_best_that_the_sizes_allow() -> None:
     spec.check("LIT-06", abs(found.inertia_ - cost[rows, places].sum()), 1e-10 * found.inertia_)
 
 
+def test_refining_lowers_the_inertia() -> None:
+    falls = 0
+    for seed in range(10):
+        X = blobs(150, 3, seed)
+        plain = BalancedKMeans(6, 23, 27, random_state=seed, refine=False).fit(X)
+        found = BalancedKMeans(6, 23, 27, random_state=seed).fit(X)
+        assert found.inertia_ <= plain.inertia_
+        assert found.n_iter_ >= plain.n_iter_
+        falls += found.inertia_ < plain.inertia_ * (1 - 1e-9)
+    assert falls >= 3
+
+
 def test_predict_is_nearest_or_within_sizes() -> None:
     X, later = blobs(300, 3, 1), blobs(90, 3, 2)
     found = BalancedKMeans(5, 50, 70, random_state=0).fit(X)

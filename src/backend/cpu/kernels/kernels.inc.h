@@ -11,9 +11,9 @@
  * This part holds what the others stand on: 2^t and the reading of scores. power.inc.h has x^p, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
- * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings,
- * normalize.inc.h and normalize_reverse.inc.h the rounds of otattn_normalize.h. Fused products are written out (vec_fma);
- * the compiler forms none of its own (-ffp-contract=off).
+ * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
+ * rows under bounds on columns, normalize.inc.h and normalize_reverse.inc.h the rounds of otattn_normalize.h. Fused
+ * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
  * of the relative error on Chebyshev nodes with the constant 1 held and every coefficient rounded
