@@ -11,14 +11,31 @@ QUANTILE_ROUNDS = 100
 _EPS = 1e-8
 
 
+# Up to this k so many passes over the scores, each at the speed of memory, take less than a partition.
+_PASSES = 16
+
+
+def largest(scores: Any, k: int) -> tuple[Any, Any]:
+    """Columns and values of the k largest scores of each row, falling; of equal ones the first column."""
+    every = np.arange(len(scores))
+    if k > _PASSES:
+        columns = np.argpartition(scores, -k, 1)[:, -k:]
+        values = np.take_along_axis(scores, columns, 1)
+        order = np.argsort(-values, 1)
+        return np.take_along_axis(columns, order, 1), np.take_along_axis(values, order, 1)
+    columns, values = np.empty((len(scores), k), np.int64), np.empty((len(scores), k), scores.dtype)
+    rest = scores.copy() if k > 1 else scores
+    for place in range(k):
+        found = rest.argmax(1)
+        columns[:, place], values[:, place] = found, rest[every, found]
+        if place + 1 < k:
+            rest[every, found] = -np.inf
+    return columns, values
+
+
 def best(scores: Any, k: int) -> Any:
     """The columns of the k largest scores of each row, rising."""
-    columns = scores.shape[1]
-    if k == 1:
-        return scores.argmax(1)[:, None].astype(np.int64, copy=False)
-    if k == columns:
-        return np.tile(np.arange(columns), (len(scores), 1))
-    return np.sort(np.argpartition(scores, columns - k, 1)[:, columns - k :], 1)
+    return np.sort(largest(scores, k)[0], 1)
 
 
 def level(biases: Any, choices: int, lower: Any, upper: Any) -> Any:
@@ -71,8 +88,8 @@ def quantile(
     places = sorted({*low.tolist(), *high.tolist()})
     every = np.arange(experts)
     while done < limit and not converged:
-        biased = np.partition(matrix + biases.astype(matrix.dtype), (experts - k - 1, experts - k), 1)
-        thresholds = 0.5 * (biased[:, experts - k - 1] + biased[:, experts - k])
+        top = largest(matrix + biases.astype(matrix.dtype), k + 1)[1]
+        thresholds = 0.5 * (top[:, k - 1] + top[:, k])
         needed = np.partition(thresholds - across, places, 1)
         least = np.where(lower > 0, needed[every, low], -np.inf)
         most = np.where(upper < tokens, needed[every, high], np.inf)

@@ -16,7 +16,7 @@ from ._attention import is_torch
 from ._aux import AuxRequest
 from ._bounded import solve_bounded
 from ._coupling import coupling
-from ._moe_rounds import QUANTILE_ROUNDS, best, level, quantile, sinkhorn
+from ._moe_rounds import QUANTILE_ROUNDS, best, largest, level, quantile, sinkhorn
 
 __all__ = ["METHODS", "RouteCertificate", "Routing", "route"]
 
@@ -218,12 +218,7 @@ def _soft(
 
 def _bound(logits: Any, k: int, lower: Any, upper: Any, biases: Any) -> float:
     """What `biases` prove no choice within the bounds can exceed."""
-    shifted = logits + biases
-    experts = shifted.shape[1]
-    if k == 1:
-        top = shifted.max(1)
-    else:
-        top = shifted.sum(1) if k == experts else np.partition(shifted, experts - k, 1)[:, experts - k :]
+    top = largest(logits + biases, k)[1]
     least = np.where(biases > 0, biases * lower, biases * upper)
     return float(top.sum() - least.sum())
 
@@ -241,8 +236,9 @@ def _kept(logits: Any, experts: Any, load: Any, upper: Any) -> Any:
 def _weights(logits: Any, experts: Any, kept: Any, sigmoid: bool) -> Any:
     if is_torch(logits):
         scores = logits if logits.element_size() > 2 else logits.float()
-        whole = scores.sigmoid() if sigmoid else scores.softmax(-1)
-        return (whole.gather(1, experts) * kept).to(logits.dtype)
+        chosen = scores.gather(1, experts)
+        found = chosen.sigmoid() if sigmoid else (chosen - scores.logsumexp(1, keepdim=True)).exp()
+        return (found * kept).to(logits.dtype)
     chosen = np.take_along_axis(logits, experts, 1)
     if sigmoid:
         return kept * np.exp(-np.logaddexp(0, -chosen))
