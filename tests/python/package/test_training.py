@@ -269,3 +269,20 @@ def test_differences_by_seed(example: Callable[[str], ModuleType]) -> None:
     assert "| `other` | 3 | 0.700 ± 0.100 | **+0.1000 (+0.1000 to +0.1000)** | – |" in shown
     assert "| `broken` | 1 failed | – | – | – |" in shown
     assert compare.difference([0.1, -0.1, 0.2]) == "+0.0667 (-0.3128 to +0.4461)"
+
+
+def test_mixtures_of_experts_resume_and_save_their_logits(
+    example: Callable[[str], ModuleType], tmp_path: Path, text: Path
+) -> None:
+    moe = example("moe")
+    sizes = ["--context", "16", "--width", "8", "--depth", "1", "--judged", "200", "--experts", "4"]
+    common = [*SMALL, *sizes, "--hidden", "4", "--steps", "4", "--text", str(text)]
+    assert moe.main([*common, "--folder", str(tmp_path / "whole")])
+    assert not moe.main([*common, "--folder", str(tmp_path / "parts"), "--budget", "0"])
+    assert moe.main([*common, "--folder", str(tmp_path / "parts")])
+    for method in moe.METHODS:
+        whole, parts = (records(tmp_path / name, "moe-4-2", method) for name in ("whole", "parts"))
+        assert without_times(whole) == without_times(parts)
+        assert (tmp_path / "whole" / f"moe-4-2-{method}-0.npy").exists()
+    # 8 sequences of 16 tokens, 2 of 4 experts each: base has equal loads, nothing else needs to.
+    assert records(tmp_path / "whole", "moe-4-2", "base")[-1]["load"] == 1.0
