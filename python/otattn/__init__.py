@@ -82,7 +82,7 @@ _LATER = {
     "show": "._show",
     "varlen_attention": "._varlen",
 }
-_MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "lap", "nn", "ot")
+_MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "lap", "moe", "nn", "ot")
 
 
 def __getattr__(name: str) -> Any:

@@ -331,9 +331,9 @@ def linear_sum_assignment(
     (array([0, 1, 2]), array([1, 0, 2]))
     """
     if cost_limit is rows is columns is None and not certificate:
-        found = _native.assign(cost_matrix, maximize)
-        if found is not None:
-            return found
+        pairs = _native.assign(cost_matrix, maximize)
+        if pairs is not None:
+            return pairs
     limit = _limit_of(cost_limit, maximize)
     if is_torch(cost_matrix):
         return _from_torch(cost_matrix, maximize, rows, columns, cost_limit, certificate)

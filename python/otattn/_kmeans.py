@@ -108,6 +108,7 @@ def run(X: Any, centres: Any, bounds: tuple[int, int], rounds: int, tolerance: f
     def step(prices: Any) -> Any:
         return solve_bounded(points=X, centres=centres, lower=lower, upper=upper, start=prices, proved=False)
 
+    done = 0
     for done in range(1, rounds + 1):
         found = step(prices)
         before: Any = labels

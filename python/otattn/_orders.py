@@ -106,7 +106,7 @@ def torch_weights() -> Any:
 
         @staticmethod
         @torch.autograd.function.once_differentiable
-        def backward(ctx: Any, upstream: Any) -> Any:
+        def backward(ctx: Any, upstream: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             p, order = ctx.saved_tensors
             found = gradients(p.numpy(), wide(order), wide(upstream))
             of_scores, of_order = (torch.from_numpy(x) for x in found)

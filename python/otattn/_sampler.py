@@ -321,7 +321,7 @@ def sinkhorn_knopp_teacher(
     if is_torch(teacher_output):
         import torch
 
-        x = teacher_output.detach()
+        x: Any = teacher_output.detach()
         x = x if x.dtype == torch.float64 else x.float()
     else:
         x = np.asarray(teacher_output)
@@ -336,6 +336,7 @@ def sinkhorn_knopp_teacher(
     scaled *= 1.0 / temperature
     scaled = scaled.exp_() if is_torch(x) else np.exp(scaled, out=scaled)
     first = columns = scaled.sum(0)
+    weights, rows = first, first
     # Below it, entries that were rounded to 0 might have counted in a row.
     least = 1e-20 if first.dtype.itemsize == 4 else 1e-200
     for k in range(n_iterations):

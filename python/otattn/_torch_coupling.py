@@ -111,6 +111,7 @@ class _Couple(torch.autograd.Function):
     ) -> Tensor | None:
         settings = repeat.job.settings
         found = _run(repeat, scores, given)
+        plan: Tensor | None
         plan, saved = found if isinstance(found, list) else (found, None)
         ctx.settings = settings
         ctx.save_for_backward(scores, *given, saved)

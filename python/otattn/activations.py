@@ -95,7 +95,8 @@ def _back(P: Any, moved: Any, dim: int) -> Any:
 def _map(X: Any, alpha: Any, dim: int) -> Any:
     is_number = isinstance(alpha, (int, float))
     several = not is_number and int(np.prod(np.shape(alpha))) > 1
-    value = math.nan if several else float(alpha.detach() if is_torch(alpha) else alpha)
+    given: Any = alpha
+    value = math.nan if several else float(given.detach() if is_torch(given) else given)
     if not value > 1.0:
         if value == 1.0 and is_number:
             return softmax(X, dim)

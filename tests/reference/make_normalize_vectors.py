@@ -1,9 +1,10 @@
-"""Writes normalize_vectors.h: matrices, plans and gradients of otattn_normalize.h, worked out in 60 decimal digits.
+"""Writes normalize_vectors.h: matrices, plans and gradients of otattn_normalize.h, in 60 decimal digits.
 
     python3 tests/reference/make_normalize_vectors.py [--check]
 
-Needs the standard library alone. Derivatives are taken forward, entry by entry, with dual numbers, so they share
-nothing with the code in reverse that they judge. --check: fail where the file is not what this script writes.
+Needs the standard library alone. Derivatives are taken forward, entry by entry, with dual numbers, so they
+share nothing with the code in reverse that they judge. --check: fail where the file is not what this script
+writes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CASES = [
     ("symmetric", 3, 2, "0"),
     ("symmetric", 5, 100, "0"),
 ]
-HEAD = """/* Written by make_normalize_vectors.py in 60 digits; do not edit. Engines may copy these numbers: scores [n][n], the
- * plan, and the gradient of the scores of L = sum plan_grad plan. */
+HEAD = """/* Written by make_normalize_vectors.py in 60 digits; do not edit. Engines may copy these numbers:
+ * scores [n][n], the plan, and the gradient of the scores of L = sum plan_grad plan. */
 #ifndef OTA_NORMALIZE_VECTORS_H
 #define OTA_NORMALIZE_VECTORS_H
 
@@ -47,9 +48,7 @@ class Dual:
         self.value, self.slopes = value, slopes
 
     def __add__(self, other: Dual) -> Dual:
-        return Dual(
-            self.value + other.value, [a + b for a, b in zip(self.slopes, other.slopes, strict=True)]
-        )
+        return Dual(self.value + other.value, [a + b for a, b in zip(self.slopes, other.slopes, strict=True)])
 
     def __truediv__(self, other: Dual) -> Dual:
         ratio = self.value / other.value

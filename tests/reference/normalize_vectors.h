@@ -1,6 +1,6 @@
 /* clang-format off */
-/* Written by make_normalize_vectors.py in 60 digits; do not edit. Engines may copy these numbers: scores [n][n], the
- * plan, and the gradient of the scores of L = sum plan_grad plan. */
+/* Written by make_normalize_vectors.py in 60 digits; do not edit. Engines may copy these numbers:
+ * scores [n][n], the plan, and the gradient of the scores of L = sum plan_grad plan. */
 #ifndef OTA_NORMALIZE_VECTORS_H
 #define OTA_NORMALIZE_VECTORS_H
 

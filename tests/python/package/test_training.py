@@ -269,3 +269,27 @@ def test_differences_by_seed(example: Callable[[str], ModuleType]) -> None:
     assert "| `other` | 3 | 0.700 ± 0.100 | **+0.1000 (+0.1000 to +0.1000)** | – |" in shown
     assert "| `broken` | 1 failed | – | – | – |" in shown
     assert compare.difference([0.1, -0.1, 0.2]) == "+0.0667 (-0.3128 to +0.4461)"
+
+
+def test_mixtures_of_experts_resume_and_save_their_logits(
+    example: Callable[[str], ModuleType], tmp_path: Path, text: Path
+) -> None:
+    moe, loop = example("moe"), example("loop")
+    sizes = ["--context", "16", "--width", "8", "--depth", "1", "--judged", "200", "--experts", "4"]
+    common = [*SMALL, *sizes, "--hidden", "4", "--steps", "4", "--text", str(text)]
+    assert moe.main([*common, "--folder", str(tmp_path / "whole")])
+    for method in moe.METHODS:
+        parts = [*common, "--folder", str(tmp_path / "parts"), "--method", method]
+        # The clock passes the budget after two steps, with the first evaluation.
+        times = iter([0.0, 1.0, 2.0, 1e9])
+        real, loop.time.monotonic = loop.time.monotonic, lambda times=times: next(times)
+        try:
+            assert not moe.main([*parts, "--budget", "1"])
+        finally:
+            loop.time.monotonic = real
+        assert moe.main(parts)
+        whole, stopped = (records(tmp_path / name, "moe-4-2", method) for name in ("whole", "parts"))
+        assert without_times(whole) == without_times(stopped)
+        assert (tmp_path / "whole" / f"moe-4-2-{method}-0.npy").exists()
+    # 8 sequences of 16 tokens, 2 of 4 experts each: equal loads are whole numbers.
+    assert records(tmp_path / "whole", "moe-4-2", "base")[-1]["load"] == 1.0

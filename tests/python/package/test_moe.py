@@ -1,0 +1,211 @@
+"""Tokens to experts: exact optima against a linear program, recipes against their formulas, and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import spec
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from otattn.moe import METHODS, route
+
+
+def normal(tokens: int, experts: int, seed: int, skew: float = 1.0) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((tokens, experts)) + skew * rng.standard_normal(experts)
+
+
+def optimum(logits: Any, k: int, lower: int, upper: int) -> float:
+    """The largest value by SciPy's HiGHS, whose vertices are whole."""
+    optimize = pytest.importorskip("scipy.optimize")
+    n, m = logits.shape
+    columns = np.kron(np.ones((1, n)), np.eye(m))
+    found = optimize.linprog(
+        -logits.ravel(),
+        A_ub=np.vstack([columns, -columns]),
+        b_ub=np.repeat([upper, -lower], m),
+        A_eq=np.kron(np.eye(n), np.ones((1, m))),
+        b_eq=np.full(n, k),
+        bounds=(0, 1),
+        method="highs",
+    )
+    assert found.status == 0, found.message
+    return -float(found.fun)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 10**6), st.data())
+def test_base_is_the_optimum(tokens: int, experts: int, seed: int, data: Any) -> None:
+    k = data.draw(st.integers(1, experts))
+    logits = normal(tokens, experts, seed)
+    low, high = tokens * k // experts, -(-tokens * k // experts)
+    low, high = max(0, low - data.draw(st.integers(0, 2))), min(tokens, high + data.draw(st.integers(0, 2)))
+    found = route(logits, k, bounds=(low, high))
+    assert found.load.min() >= low and found.load.max() <= high
+    assert found.kept.all() and found.certificate.excess == 0
+    best = optimum(logits, k, low, high)
+    spec.check("LIT-06", abs(found.certificate.value - best), 1e-9 * (1.0 + abs(best)))
+    spec.check("LIT-06", abs(found.certificate.gap), 1e-9 * (1.0 + abs(best)))
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 40), st.integers(2, 8), st.integers(0, 10**6), st.sampled_from(METHODS), st.data())
+def test_every_method_chooses_by_its_potentials(
+    tokens: int, experts: int, seed: int, method: str, data: Any
+) -> None:
+    k = data.draw(st.integers(1, experts))
+    logits = normal(tokens, experts, seed)
+    found = route(logits, k, method=method)
+    assert found.experts.shape == found.weights.shape == (tokens, k)
+    assert (np.diff(found.experts, axis=1) > 0).all()
+    assert found.load.sum() == tokens * k and found.dropped == 0
+    biased = logits + found.potentials
+    chosen = np.take_along_axis(biased, found.experts, 1).sum(1)
+    best = np.sort(biased, 1)[:, experts - k :].sum(1)
+    # Prices of the optimum leave ties between experts, and the stop of "soft" is 1e-6 of a share.
+    spec.check("LIT-06", np.abs(chosen - best).max(), 1e-4 if method == "soft" else 1e-9)
+    if method == "topk":
+        return
+    # Weak duality: the bound of any potentials is above the optimum.
+    value = route(logits, k).certificate.value
+    spec.check("LIT-06", value - found.certificate.bound, 1e-9 * (1.0 + abs(value)))
+
+
+def recipe(logits: torch.Tensor, k: int, tolerance: float = 1e-4) -> torch.Tensor:
+    """Sinkhorn routing as Megatron-LM describes it: rows, columns, stop on the change of the columns."""
+    kernel = logits.exp()
+    columns, change = torch.ones(kernel.shape[1], dtype=kernel.dtype), float("inf")
+    while change > tolerance:
+        rows = 1.0 / (len(kernel) * ((kernel * columns).sum(1) + 1e-8))
+        after = 1.0 / (kernel.shape[1] * ((kernel * rows[:, None]).sum(0) + 1e-8))
+        change, columns = float((after - columns).abs().mean()), after
+    return (rows[:, None] * kernel * columns).topk(k, 1).indices.sort(1).values
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_sinkhorn_is_the_recipe(k: int, seed: int) -> None:
+    logits = torch.from_numpy(normal(200, 16, seed))
+    found = route(logits, k, method="sinkhorn")
+    assert found.certificate.converged
+    assert torch.equal(found.experts, recipe(logits, k))
+    whole = logits.sigmoid() if k == 1 else logits.softmax(1)
+    torch.testing.assert_close(found.weights, whole.gather(1, found.experts))
+
+
+def test_sinkhorn_takes_logits_whose_exponentials_overflow() -> None:
+    logits = normal(100, 8, 0)
+    moved = logits + 1000.0 * np.arange(100)[:, None]
+    wanted = route(logits, 2, method="sinkhorn").experts
+    assert (route(moved, 2, method="sinkhorn").experts == wanted).all()
+
+
+def test_quantiles_approach_the_optimum() -> None:
+    logits = normal(512, 16, 1)
+    best = route(logits, 2)
+    found = route(logits, 2, method="quantile")
+    assert found.load.max() <= 1.1 * found.load.mean()
+    assert route(logits, 2, method="topk").load.max() > 2.0 * found.load.mean()
+    spec.check("LIT-06", found.certificate.bound - best.certificate.value, 1e-3 * abs(best.certificate.value))
+
+
+@pytest.mark.parametrize("method", ["sinkhorn", "quantile", "base", "soft"])
+def test_potentials_start_the_next_call(method: str) -> None:
+    logits = normal(512, 16, 2, skew=3.0)
+    first = route(logits, 2, method=method)
+    again = route(logits, 2, method=method, potentials=first.potentials)
+    assert again.certificate.rounds < first.certificate.rounds
+    spec.check("LIT-06", abs(again.certificate.bound - first.certificate.bound), 1.0)
+    # They choose the same experts without any round.
+    exported = route(logits, 2, method="topk", potentials=again.potentials)
+    assert (exported.experts == again.experts).mean() > 0.99
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_capacity_drops_the_smallest_logits(method: str) -> None:
+    logits = normal(64, 4, 3, skew=2.0)
+    found = route(logits, 1, capacity=16, method=method)
+    kept = np.bincount(found.experts[found.kept], minlength=4)
+    assert (kept == np.minimum(found.load, 16)).all()
+    assert found.dropped == np.maximum(found.load - 16, 0).sum()
+    assert (found.weights[~found.kept] == 0).all()
+    assert found.dropped == 0 or method != "base"
+    for j in range(4):
+        mine = (found.experts == j)[:, 0]
+        gone, stay = mine & ~found.kept[:, 0], mine & found.kept[:, 0]
+        assert not gone.any() or logits[gone, j].max() <= logits[stay, j].min()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tensors_answer_as_arrays_and_carry_gradients(method: str) -> None:
+    logits = normal(24, 4, 4)
+    plain = route(logits, 2, method=method)
+    tensor = torch.from_numpy(logits).requires_grad_()
+    found = route(tensor, 2, method=method)
+    assert (found.experts.numpy() == plain.experts).all() and (found.load.numpy() == plain.load).all()
+    spec.check("LIT-06", np.abs(found.weights.detach().numpy() - plain.weights).max(), 1e-9)
+    side = torch.from_numpy(np.random.default_rng(5).standard_normal((24, 2)))
+    (found.weights * side).sum().backward()
+    step = 1e-5
+    for i, j in ((0, 0), (3, 2), (20, 3)):
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = logits.copy()
+            moved[i, j] += sign * step
+            end = route(moved, 2, method=method)
+            assert (end.experts == plain.experts).all()
+            ends.append((end.weights * side.numpy()).sum())
+        # Differences of plans that stop at 1e-6 of a share, divided by the step.
+        tolerance = 1e-2 if method == "soft" else 1e-8
+        spec.check("LIT-06", abs((ends[0] - ends[1]) / (2 * step) - float(tensor.grad[i, j])), tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_types_of_tensors(dtype: Any) -> None:
+    found = route(torch.from_numpy(normal(16, 4, 6)).to(dtype), 2)
+    assert found.weights.dtype == dtype and found.load.tolist() == [8, 8, 8, 8]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_experts_a_token(method: str) -> None:
+    found = route(normal(5, 3, 7), 3, method=method)
+    assert (found.experts == [0, 1, 2]).all() and found.certificate.excess == 0
+
+
+GOOD = np.zeros((4, 2))
+
+
+@pytest.mark.parametrize(
+    ("logits", "options", "kind", "words"),
+    [
+        (np.zeros(4), {"k": 1}, ValueError, "logits has shape (4,), wanted (tokens, experts)"),
+        (np.zeros((2, 4, 2)), {"k": 1}, ValueError, "wanted (tokens, experts)"),
+        (np.zeros((0, 2)), {"k": 1}, ValueError, "wanted at least one token and expert"),
+        (np.array([["a"]]), {"k": 1}, TypeError, "wanted numbers"),
+        (torch.zeros(4, 2, dtype=torch.int64), {"k": 1}, TypeError, "wanted floating-point numbers"),
+        (np.array([[0.0, np.nan]]), {"k": 1}, ValueError, "logits[0, 1] is nan"),
+        (np.array([[0.0, 1.0], [np.inf, 0.0]]), {"k": 1}, ValueError, "logits[1, 0] is inf"),
+        (GOOD, {"k": 3}, ValueError, "k is 3, but there are 2 experts"),
+        (GOOD, {"k": 0}, ValueError, "k is 0, wanted at least 1"),
+        (GOOD, {"k": 1.0}, TypeError, "wanted a whole number"),
+        (GOOD, {"k": 1, "capacity": 1}, ValueError, "capacity admits 0 to 2 choices"),
+        (GOOD, {"k": 1, "bounds": (3, 4)}, ValueError, "bounds admits 6 to 8 choices"),
+        (GOOD, {"k": 1, "bounds": (3, 1)}, ValueError, "lets expert 0 hold from 3 to 1"),
+        (GOOD, {"k": 1, "bounds": 3}, TypeError, "wanted a pair"),
+        (GOOD, {"k": 1, "bounds": (0, [4, 4, 4])}, ValueError, "bounds[1] has shape (3,)"),
+        (GOOD, {"k": 1, "capacity": 2.5}, TypeError, "wanted whole numbers of tokens"),
+        (GOOD, {"k": 1, "capacity": 2, "bounds": (0, 2)}, ValueError, "both given"),
+        (GOOD, {"k": 1, "method": "best"}, ValueError, "wanted one of topk"),
+        (GOOD, {"k": 1, "potentials": [0.0]}, ValueError, "potentials has shape (1,)"),
+        (GOOD, {"k": 1, "potentials": [0.0, np.nan]}, ValueError, "potentials[1] is not finite"),
+        (GOOD, {"k": 1, "temperature": 0.0}, ValueError, "temperature is 0.0"),
+        (GOOD, {"k": 1, "method": "soft", "bounds": ([0, 1], 4)}, ValueError, "differ from expert to expert"),
+    ],
+)
+def test_errors_are_one_sentence(logits: Any, options: dict[str, Any], kind: Any, words: str) -> None:
+    with pytest.raises(kind) as error:
+        route(logits, **options)
+    assert words in str(error.value) and "\n" not in str(error.value)
