@@ -32,6 +32,7 @@ from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:
     from ._assignment import AssignmentCertificate, linear_sum_assignment
+    from ._normalize import sinkhorn_normalize
     from ._plan import Plan
     from ._show import Chart, Run, show
     from ._varlen import varlen_attention
@@ -67,6 +68,7 @@ __all__ = [
     "release_memory",
     "set_num_threads",
     "show",
+    "sinkhorn_normalize",
     "solvers",
     "threads",
     "varlen_attention",
@@ -80,6 +82,7 @@ _LATER = {
     "Run": "._show",
     "linear_sum_assignment": "._assignment",
     "show": "._show",
+    "sinkhorn_normalize": "._normalize",
     "varlen_attention": "._varlen",
 }
 _MODULES = ("activations", "analysis", "cluster", "flash", "hf", "jax", "lap", "moe", "nn", "ot")

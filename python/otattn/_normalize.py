@@ -1,0 +1,202 @@
+"""Batches of small square matrices made doubly stochastic, as hyper-connections mix residual streams."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import operator
+import sys
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _structs as c
+from ._arrays import address_of, floating
+from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
+from ._library import library
+from ._settings import number
+from ._shapes import shape_text
+from ._threads import thread_limit
+
+ORDERS = {"deepseek": c.NORMALIZE_DEEPSEEK, "symmetric": c.NORMALIZE_SYMMETRIC}
+GRADIENTS = {"truncated": 0, "implicit": 1}
+
+
+class Recipe(NamedTuple):
+    """What a call asks for besides its matrices, as the header has it."""
+
+    order: int
+    rounds: int
+    eps: float
+    tolerance: float
+    implicit: int
+
+
+def _choice(name: str, value: Any, known: dict[str, int]) -> int:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name} is {value!r}, wanted {' or '.join(repr(word) for word in known)}")
+    return known[value]
+
+
+def _share(name: str, value: Any) -> float:
+    found = number(name, value)
+    if not 0.0 <= found <= 1.0:
+        raise ValueError(f"{name} is {found!r}, wanted 0 to 1")
+    return found
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _recipe(order: Any, rounds: Any, eps: Any, tolerance: Any, gradients: Any) -> Recipe:
+    chosen = _choice("order", order, ORDERS)
+    implicit = _choice("gradients", gradients, GRADIENTS)
+    if isinstance(rounds, bool) or not hasattr(rounds, "__index__"):
+        raise TypeError(f"rounds is {rounds!r}, wanted a whole number")
+    if not 1 <= rounds <= 1 << 20:
+        raise ValueError(f"rounds is {rounds}, wanted 1 to 1048576")
+    added = _share("eps", eps)
+    least = 0.0 if tolerance is None else _share("tolerance", tolerance)
+    if chosen == c.NORMALIZE_DEEPSEEK and least > 0.0:
+        raise ValueError(f"tolerance is {least!r}, but order 'deepseek' runs all its rounds; use 'symmetric'")
+    return Recipe(
+        chosen, operator.index(rounds), added if chosen == c.NORMALIZE_DEEPSEEK else 0.0, least, implicit
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _problem(recipe: Recipe, kind: int, matrices: int, side: int, threads: int) -> tuple[Any, Any]:
+    """A struct that calls read and never write, and a reference to it."""
+    problem = c.Normalization(type=kind, count=matrices, side=side, threads=threads, **recipe._asdict())
+    problem.size = ctypes.sizeof(problem)
+    return problem, ctypes.byref(problem)
+
+
+def check_shape(x: Any) -> None:
+    """ValueError unless x is [..., n, n] with n from 2 to 16."""
+    shape = x.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or not 2 <= shape[-1] <= 16:
+        raise ValueError(f"x has shape {shape_text(x)}, wanted [..., n, n] with n from 2 to 16")
+
+
+def forward(recipe: Recipe, kind: int, matrices: int, side: int, scores: int, plan: int) -> None:
+    """Writes the plans of dense matrices, by addresses; warns of those that are NaN or not converged."""
+    _, problem = _problem(recipe, kind, matrices, side, thread_limit())
+    status = library.ota_normalize(problem, scores, plan, None)
+    if status == c.NONFINITE_ROWS:
+        warnings.warn(
+            "some matrices met NaN, infinity or a line without weight and are NaN",
+            NotFiniteWarning,
+            stacklevel=3,
+        )
+    elif status == c.PARTIAL:
+        warnings.warn(
+            f"some matrices did not meet tolerance {recipe.tolerance:g} in {recipe.rounds} rounds",
+            PartialWarning,
+            stacklevel=3,
+        )
+    elif status < 0:
+        error, reference = new_error()
+        raise_status(library.ota_normalize(problem, scores, plan, reference), error)
+
+
+def backward(
+    recipe: Recipe, kind: int, matrices: int, side: int, saved: int, plan_grad: int, scores_grad: int
+) -> None:
+    """Writes the gradients of the scores; `saved` are the scores or, for implicit gradients, the plan."""
+    _, problem = _problem(recipe, kind, matrices, side, thread_limit())
+    error, reference = new_error()
+    status = library.ota_normalize_backward(problem, saved, saved, plan_grad, scores_grad, reference)
+    if status < 0:
+        raise_status(status, error)
+
+
+def _numpy(recipe: Recipe, x: Any) -> Any:
+    x = floating("x", x)
+    check_shape(x)
+    kind = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
+    scores = np.ascontiguousarray(x, kind)
+    plan = np.empty(x.shape, kind)
+    side = x.shape[-1]
+    forward(
+        recipe,
+        c.F64 if kind == np.float64 else c.F32,
+        math.prod(x.shape[:-2]),
+        side,
+        address_of(scores),
+        address_of(plan),
+    )
+    return plan if plan.dtype == x.dtype else plan.astype(x.dtype)
+
+
+def sinkhorn_normalize(
+    x: Any,
+    rounds: int = 20,
+    eps: float = 1e-6,
+    order: str = "deepseek",
+    gradients: str = "truncated",
+    *,
+    tolerance: float | None = None,
+) -> Any:
+    """Doubly stochastic matrices from matrices of scores, many small ones at once.
+
+    Parameters
+    ----------
+    x : array or tensor, shape (..., n, n)
+        Scores, n from 2 to 16. f64 and f32 are computed as they are, f16 and bf16 in f32. A score of -inf has
+        weight 0. A tensor on a GPU goes to the CPU and back.
+    rounds : int
+        Divisions of the rows and of the columns.
+    eps : float
+        Added to the softmax and to every sum; order "symmetric" has none.
+    order : {"deepseek", "symmetric"}
+        "deepseek": softmax of every row + eps, columns, then rounds - 1 times rows and columns, as published
+        models of manifold-constrained hyper-connections do it. "symmetric": rows and columns of exp(x),
+        `rounds` times. Both end on columns.
+    gradients : {"truncated", "implicit"}
+        "truncated" differentiates the rounds that ran; "implicit" what they converge to, at the plan that was
+        reached, and keeps the plan alone.
+    tolerance : float, optional
+        Order "symmetric": a matrix stops where its rows sum to 1 within this, after `rounds` at the latest.
+
+    Returns
+    -------
+    array or tensor, shape and type of `x`
+        A matrix that met NaN, +inf or a line without weight is NaN throughout, the others are right.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For other shapes, types and values, in one sentence.
+
+    Warns
+    -----
+    NotFiniteWarning
+        Where a matrix is NaN.
+    PartialWarning
+        Where a matrix did not meet the tolerance.
+
+    Notes
+    -----
+    A matrix has the same bits alone, in any batch and for any number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> P = otattn.sinkhorn_normalize(np.array([[2.0, 0.0], [0.0, 1.0]]))
+    >>> P.round(4)
+    array([[0.8176, 0.1824],
+           [0.1824, 0.8176]])
+    """
+    words = (order, rounds, eps, tolerance, gradients)
+    try:
+        recipe = _recipe(*words)
+    except TypeError:
+        # What cannot be a key gets its sentence too.
+        recipe = _recipe.__wrapped__(*words)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        from ._torch_normalize import torch_normalize
+
+        return torch_normalize(recipe, x)
+    return _numpy(recipe, x)
