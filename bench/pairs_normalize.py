@@ -47,9 +47,9 @@ def gradients(kind: str) -> Prepared:
 
 
 SHAPE = f"{COUNT} x {SIDE} x {SIDE}, {ROUNDS} rounds"
-# Implicit gradients are those of what the rounds converge to: the 20th is that far from it.
+# Implicit gradients are those of what the rounds converge to: 2.2e-4 from those of the 20 rounds here.
 ROWS = [
     Pair("normalize", SHAPE, "torch recipe", plans, 2e-6),
     Pair("normalize backward", SHAPE, "torch recipe", lambda: gradients("truncated"), 2e-5),
-    Pair("normalize implicit", SHAPE, "torch recipe", lambda: gradients("implicit"), 0.5),
+    Pair("normalize implicit", SHAPE, "torch recipe", lambda: gradients("implicit"), 2e-3),
 ]
