@@ -1,4 +1,4 @@
-"""Doubly stochastic 4 x 4 matrices beside the recipe written in torch, forward and with gradients."""
+"""Batches of 4 x 4 matrices made doubly stochastic beside the same recipe in torch operations."""
 
 from __future__ import annotations
 
@@ -11,33 +11,45 @@ from pairs import Pair, Prepared
 COUNT, SIDE, ROUNDS, EPS = 4096, 4, 20, 1e-6
 
 
-def recipe(x: Any) -> Any:
-    P = x.softmax(-1) + EPS
-    P = P / (P.sum(-2, keepdim=True) + EPS)
+def recipe(x: torch.Tensor) -> torch.Tensor:
+    """The published order: softmax + eps, columns, then rows and columns by their sums + eps."""
+    x = torch.softmax(x, -1) + EPS
+    x = x / (x.sum(-2, keepdim=True) + EPS)
     for _ in range(ROUNDS - 1):
-        P = P / (P.sum(-1, keepdim=True) + EPS)
-        P = P / (P.sum(-2, keepdim=True) + EPS)
-    return P
+        x = x / (x.sum(-1, keepdim=True) + EPS)
+        x = x / (x.sum(-2, keepdim=True) + EPS)
+    return x
 
 
-def prepare(gradients: bool) -> Prepared:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(COUNT, SIDE, SIDE, generator=generator)
-    along = torch.randn(x.shape, generator=generator)
-    x.requires_grad_(gradients)
-
-    def side(call: Any) -> Any:
-        if not gradients:
-            return lambda: call(x)
-        return lambda: torch.autograd.grad((call(x) * along).sum(), x)[0]
-
-    def error(mine: Any, other: Any) -> float:
-        return float((mine - other).abs().max())
-
-    return side(lambda y: otattn.sinkhorn_normalize(y, ROUNDS, EPS)), side(recipe), error
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(COUNT, SIDE, SIDE), torch.randn(COUNT, SIDE, SIDE)
 
 
+def apart(ours: Any, theirs: Any) -> float:
+    return float((ours - theirs).abs().max())
+
+
+def plans() -> Prepared:
+    x, _ = data()
+    return lambda: otattn.sinkhorn_normalize(x, ROUNDS, EPS), lambda: recipe(x), apart
+
+
+def gradients(kind: str) -> Prepared:
+    x, upstream = data()
+    x.requires_grad_()
+
+    def ours() -> Any:
+        plan = otattn.sinkhorn_normalize(x, ROUNDS, EPS, gradients=kind)
+        return torch.autograd.grad(plan, x, upstream)[0]
+
+    return ours, lambda: torch.autograd.grad(recipe(x), x, upstream)[0], apart
+
+
+SHAPE = f"{COUNT} x {SIDE} x {SIDE}, {ROUNDS} rounds"
+# Implicit gradients are those of what the rounds converge to: 2.2e-4 from those of the 20 rounds here.
 ROWS = [
-    Pair("mHC", f"{COUNT} of {SIDE}x{SIDE}", "torch recipe", lambda: prepare(False), 1e-5),
-    Pair("mHC, and gradients", f"{COUNT} of {SIDE}x{SIDE}", "torch recipe", lambda: prepare(True), 1e-4),
+    Pair("normalize", SHAPE, "torch recipe", plans, 2e-6),
+    Pair("normalize backward", SHAPE, "torch recipe", lambda: gradients("truncated"), 2e-5),
+    Pair("normalize implicit", SHAPE, "torch recipe", lambda: gradients("implicit"), 2e-3),
 ]

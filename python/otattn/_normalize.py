@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 import sys
 import warnings
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from . import _structs as c
 from ._arrays import address_of, floating
 from ._errors import NotFiniteWarning, PartialWarning, new_error, raise_status
 from ._library import library
-from ._settings import count, number
+from ._settings import number
 from ._shapes import shape_text
 from ._threads import thread_limit
 
@@ -39,20 +40,28 @@ def _choice(name: str, value: Any, known: dict[str, int]) -> int:
     return known[value]
 
 
-@functools.lru_cache(maxsize=256)
+def _share(name: str, value: Any) -> float:
+    found = number(name, value)
+    if not 0.0 <= found <= 1.0:
+        raise ValueError(f"{name} is {found!r}, wanted 0 to 1")
+    return found
+
+
+@functools.lru_cache(maxsize=256, typed=True)
 def _recipe(order: Any, rounds: Any, eps: Any, tolerance: Any, gradients: Any) -> Recipe:
     chosen = _choice("order", order, ORDERS)
     implicit = _choice("gradients", gradients, GRADIENTS)
-    rounds = count("rounds", rounds)
+    if isinstance(rounds, bool) or not hasattr(rounds, "__index__"):
+        raise TypeError(f"rounds is {rounds!r}, wanted a whole number")
     if not 1 <= rounds <= 1 << 20:
         raise ValueError(f"rounds is {rounds}, wanted 1 to 1048576")
-    eps, tolerance = number("eps", eps), 0.0 if tolerance is None else number("tolerance", tolerance)
-    for name, value in (("eps", eps), ("tolerance", tolerance)):
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"{name} is {value!r}, wanted 0 to 1")
-    if chosen == c.NORMALIZE_DEEPSEEK and tolerance > 0.0:
-        raise ValueError(f"tolerance is {tolerance!r}, but order='deepseek' runs all its rounds")
-    return Recipe(chosen, rounds, eps if chosen == c.NORMALIZE_DEEPSEEK else 0.0, tolerance, implicit)
+    added = _share("eps", eps)
+    least = 0.0 if tolerance is None else _share("tolerance", tolerance)
+    if chosen == c.NORMALIZE_DEEPSEEK and least > 0.0:
+        raise ValueError(f"tolerance is {least!r}, but order 'deepseek' runs all its rounds; use 'symmetric'")
+    return Recipe(
+        chosen, operator.index(rounds), added if chosen == c.NORMALIZE_DEEPSEEK else 0.0, least, implicit
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -145,8 +154,8 @@ def sinkhorn_normalize(
         models of manifold-constrained hyper-connections do it. "symmetric": rows and columns of exp(x),
         `rounds` times. Both end on columns.
     gradients : {"truncated", "implicit"}
-        "truncated" differentiates the rounds that ran; "implicit" what they converge to, at the plan that
-        they reached, and keeps the plan alone.
+        "truncated" differentiates the rounds that ran; "implicit" what they converge to, at the plan that was
+        reached, and keeps the plan alone.
     tolerance : float, optional
         Order "symmetric": a matrix stops where its rows sum to 1 within this, after `rounds` at the latest.
 
@@ -179,7 +188,12 @@ def sinkhorn_normalize(
     array([[0.8176, 0.1824],
            [0.1824, 0.8176]])
     """
-    recipe = _recipe(order, rounds, eps, tolerance, gradients)
+    words = (order, rounds, eps, tolerance, gradients)
+    try:
+        recipe = _recipe(*words)
+    except TypeError:
+        # What cannot be a key gets its sentence too.
+        recipe = _recipe.__wrapped__(*words)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         from ._torch_normalize import torch_normalize

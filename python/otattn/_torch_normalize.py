@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import _structs as c
-from . import _torch  # noqa: F401 - defines the library of operators
+from . import _torch  # noqa: F401  (defines the library of operators)
 from ._errors import NotDifferentiable
 from ._normalize import Recipe, backward, check_shape, forward
 from ._shapes import shape_text
@@ -104,6 +104,18 @@ torch.library.register_vmap("otattn::normalize", _vmap, lib=_library)
 torch.library.register_vmap("otattn::normalize_gradients", _vmap_gradients, lib=_library)
 
 
+def _is_plain(x: Tensor) -> bool:
+    """Nobody watches this call, so it need not pass torch's dispatcher, slower than small batches are."""
+    return (
+        type(x) is Tensor
+        and x.device.type == "cpu"
+        and not (x.requires_grad and torch.is_grad_enabled())
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and torch._C._len_torch_dispatch_stack() == 0
+    )
+
+
 def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
     if x.dtype not in _TYPES and x.dtype not in _NARROW:
         raise TypeError(
@@ -112,5 +124,8 @@ def torch_normalize(recipe: Recipe, x: Tensor) -> Tensor:
     check_shape(x)
     if x.device.type not in ("cpu", "cuda", "meta"):
         raise ValueError(f"x lies on {x.device}; call it with x.cpu()")
-    found: Tensor = torch.ops.otattn.normalize(x.float() if x.dtype in _NARROW else x, *recipe)
+    wide = x.float() if x.dtype in _NARROW else x
+    if _is_plain(x):
+        return _normalize(wide, *recipe).to(x.dtype)
+    found: Tensor = torch.ops.otattn.normalize(wide, *recipe)
     return found.to(x.dtype)

@@ -1,95 +1,178 @@
-"""sinkhorn_normalize against the recipe written out, in NumPy and torch, with its gradients."""
+"""otattn.sinkhorn_normalize against the recipes as they are written in torch."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import otattn
 import pytest
+import spec
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def recipe(x: Any, rounds: int, eps: float) -> Any:
-    """DeepSeek's order in torch: softmax of rows + eps, columns, then rows and columns."""
-    P = x.softmax(-1) + eps
-    P = P / (P.sum(-2, keepdim=True) + eps)
+def deepseek(x: torch.Tensor, rounds: int = 20, eps: float = 1e-6) -> torch.Tensor:
+    x = torch.softmax(x, -1) + eps
+    x = x / (x.sum(-2, keepdim=True) + eps)
     for _ in range(rounds - 1):
-        P = P / (P.sum(-1, keepdim=True) + eps)
-        P = P / (P.sum(-2, keepdim=True) + eps)
-    return P
+        x = x / (x.sum(-1, keepdim=True) + eps)
+        x = x / (x.sum(-2, keepdim=True) + eps)
+    return x
 
 
-def symmetric(x: Any, rounds: int) -> Any:
+def symmetric(x: torch.Tensor, rounds: int = 20) -> torch.Tensor:
     for _ in range(rounds):
         x = x - x.logsumexp(-1, keepdim=True)
         x = x - x.logsumexp(-2, keepdim=True)
     return x.exp()
 
 
-@given(st.integers(2, 16), st.integers(0, 40), st.integers(1, 20), st.integers(0, 2**32), st.booleans())
-def test_recipes_written_out(side: int, count: int, rounds: int, seed: int, narrow: bool) -> None:
-    x = np.random.default_rng(seed).standard_normal((count, side, side))
-    x = x.astype(np.float32) if narrow else x
-    wide = torch.from_numpy(x.astype(np.float64))
-    most = 1e-5 if narrow else 1e-13
-    found = otattn.sinkhorn_normalize(x, rounds, 1e-6)
-    assert found.dtype == x.dtype
-    assert np.abs(found - recipe(wide, rounds, 1e-6).numpy()).max(initial=0.0) <= most
-    other = otattn.sinkhorn_normalize(x, rounds, order="symmetric")
-    assert np.abs(other - symmetric(wide, rounds).numpy()).max(initial=0.0) <= most
-    assert np.array_equal(found, otattn.sinkhorn_normalize(torch.from_numpy(x), rounds, 1e-6).numpy())
+RECIPES = {"deepseek": deepseek, "symmetric": symmetric}
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=2),
+    st.integers(2, 16),
+    st.integers(1, 25),
+    st.sampled_from(["deepseek", "symmetric"]),
+    st.booleans(),
+    st.floats(0.01, 20.0),
+    st.integers(0, 2**32),
+)
+def test_recipes(
+    lead: list[int], n: int, rounds: int, order: str, double: bool, scale: float, seed: int
+) -> None:
+    kind = np.float64 if double else np.float32
+    x = (scale * np.random.default_rng(seed).standard_normal((*lead, n, n))).astype(kind)
+    found = otattn.sinkhorn_normalize(x, rounds, order=order)
+    assert found.shape == x.shape and found.dtype == x.dtype
+    expected = RECIPES[order](torch.from_numpy(x).double(), rounds).numpy()
+    # The exponent s - max is rounded: |s - max| units, 20 sigma of 20 at most.
+    spec.check("CETA-07", np.abs(found - expected).max(initial=0.0), 200.0 * np.finfo(kind).eps)
+
+
+@given(
+    st.integers(2, 9), st.integers(1, 12), st.sampled_from(["deepseek", "symmetric"]), st.integers(0, 2**32)
+)
+def test_gradients_of_rounds(n: int, rounds: int, order: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    x = torch.randn(3, n, n, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn_like(x)
+    (ours,) = torch.autograd.grad(otattn.sinkhorn_normalize(x, rounds, order=order), x, upstream)
+    (theirs,) = torch.autograd.grad(RECIPES[order](x, rounds), x, upstream)
+    spec.check("DER-13", (ours - theirs).abs().max(), 1e-13)
 
 
 @pytest.mark.parametrize("order", ["deepseek", "symmetric"])
-@pytest.mark.parametrize("side", [2, 4, 7])
-def test_truncated_gradients(order: str, side: int) -> None:
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(5, side, side, dtype=torch.float64, generator=generator, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y: otattn.sinkhorn_normalize(y, 6, order=order), x)
-    along = torch.randn(x.shape, dtype=torch.float64, generator=generator)
-    written = recipe(x, 20, 1e-6) if order == "deepseek" else symmetric(x, 20)
-    (theirs,) = torch.autograd.grad((written * along).sum(), x)
-    (ours,) = torch.autograd.grad((otattn.sinkhorn_normalize(x, order=order) * along).sum(), x)
-    assert (ours - theirs).abs().max() <= 1e-12
+@pytest.mark.parametrize("rounds", [1, 3, 20])
+def test_gradcheck(order: str, rounds: int) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda s: otattn.sinkhorn_normalize(s, rounds, order=order), (x,))
 
 
-def test_implicit_gradients_are_those_of_many_rounds() -> None:
-    x = torch.randn(
-        4, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True
-    )
-    along = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    (theirs,) = torch.autograd.grad((symmetric(x, 400) * along).sum(), x)
-    plan = otattn.sinkhorn_normalize(x, 400, order="symmetric", gradients="implicit")
-    (ours,) = torch.autograd.grad((plan * along).sum(), x)
-    assert (ours - theirs).abs().max() <= 1e-10
+@pytest.mark.parametrize("order", ["deepseek", "symmetric"])
+def test_implicit_gradients(order: str) -> None:
+    """Where the rounds converge both gradients are the same, up to eps."""
+    torch.manual_seed(2)
+    x = torch.randn(6, 5, 5, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn_like(x)
+    found = [
+        torch.autograd.grad(otattn.sinkhorn_normalize(x, 300, 1e-9, order, gradients), x, upstream)[0]
+        for gradients in ("truncated", "implicit")
+    ]
+    spec.check("DER-13", (found[0] - found[1]).abs().max(), 1e-12 if order == "symmetric" else 1e-7)
 
 
-def test_one_wrong_matrix_is_its_own() -> None:
-    x = np.random.default_rng(3).standard_normal((6, 4, 4)).astype(np.float32)
-    right = otattn.sinkhorn_normalize(x)
-    x[2, 1, 1] = np.nan
-    with pytest.warns(otattn.NotFiniteWarning):
+def test_tolerance() -> None:
+    x = 2.0 * np.random.default_rng(3).standard_normal((50, 6, 6))
+    plan = otattn.sinkhorn_normalize(x, 10**6, order="symmetric", tolerance=1e-12)
+    spec.check("CETA-06", max(np.abs(plan.sum(axis) - 1.0).max() for axis in (-1, -2)), 1e-11)
+    turned = otattn.sinkhorn_normalize(np.swapaxes(x, -1, -2), 10**6, order="symmetric", tolerance=1e-12)
+    spec.check("CETA-02", np.abs(np.swapaxes(turned, -1, -2) - plan).max(), 1e-8)
+    with pytest.warns(otattn.PartialWarning, match="tolerance 1e-12 in 2 rounds"):
+        otattn.sinkhorn_normalize(x, 2, order="symmetric", tolerance=1e-12)
+
+
+def test_wrong_matrices_stay_alone() -> None:
+    x = np.random.default_rng(4).standard_normal((9, 4, 4)).astype(np.float32)
+    clean = otattn.sinkhorn_normalize(x)
+    x[5, 1, 2] = np.nan
+    with pytest.warns(otattn.NotFiniteWarning, match="some matrices met NaN"):
         found = otattn.sinkhorn_normalize(x)
-    assert np.isnan(found[2]).all() and np.array_equal(np.delete(found, 2, 0), np.delete(right, 2, 0))
-    with otattn.threads(2):
-        assert np.array_equal(otattn.sinkhorn_normalize(np.delete(x, 2, 0)), np.delete(right, 2, 0))
+    assert np.isnan(found[5]).all()
+    assert (np.delete(found, 5, 0) == np.delete(clean, 5, 0)).all()
 
 
 @pytest.mark.parametrize(
-    ("x", "options", "words"),
-    [
-        (np.ones((3, 4)), {}, "n, n"),
-        (np.ones((17, 17)), {}, "from 2 to 16"),
-        (np.ones((4, 4)), {"order": "rows"}, "order is 'rows'"),
-        (np.ones((4, 4)), {"gradients": "none"}, "gradients is 'none'"),
-        (np.ones((4, 4)), {"rounds": 0}, "rounds is 0"),
-        (np.ones((4, 4)), {"eps": -1.0}, "eps is -1.0"),
-        (np.ones((4, 4)), {"tolerance": 1e-6}, "runs all its rounds"),
-    ],
+    ("dtype", "limit"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11), (torch.float64, 1e-15)]
 )
-def test_input_is_refused(x: Any, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        otattn.sinkhorn_normalize(x, **options)
+def test_types(dtype: torch.dtype, limit: float) -> None:
+    x = torch.randn(7, 4, 4).to(dtype).requires_grad_()
+    plan = otattn.sinkhorn_normalize(x)
+    assert plan.dtype == dtype
+    spec.check("CETA-07", (plan - deepseek(x.double())).abs().max(), limit)
+    plan.sum().backward()
+    assert x.grad is not None and x.grad.dtype == dtype
+
+
+def test_layouts_and_views() -> None:
+    x = torch.randn(4, 3, 5, 5).transpose(0, 1)
+    whole = otattn.sinkhorn_normalize(x.contiguous())
+    assert torch.equal(otattn.sinkhorn_normalize(x), whole)
+    assert np.array_equal(otattn.sinkhorn_normalize(x.numpy()), whole.numpy())
+    assert np.array_equal(otattn.sinkhorn_normalize(x.numpy().astype(">f4")), whole.numpy())
+    assert torch.equal(otattn.sinkhorn_normalize(x.mT).mT.mT, otattn.sinkhorn_normalize(x.mT.contiguous()))
+    assert otattn.sinkhorn_normalize(torch.empty(0, 4, 4)).shape == (0, 4, 4)
+    with otattn.threads(2):
+        assert torch.equal(otattn.sinkhorn_normalize(x), whole)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_transforms() -> None:
+    x = torch.randn(6, 4, 4)
+    plain = otattn.sinkhorn_normalize(x)
+    assert torch.equal(torch.func.vmap(otattn.sinkhorn_normalize)(x), plain)
+    compiled = torch.compile(otattn.sinkhorn_normalize, fullgraph=True, backend="aot_eager")
+    y, z = x.clone().requires_grad_(), x.clone().requires_grad_()
+    upstream = torch.randn_like(x)
+    compiled(y).backward(upstream)
+    otattn.sinkhorn_normalize(z).backward(upstream)
+    assert y.grad is not None and z.grad is not None and torch.equal(y.grad, z.grad)
+    assert otattn.sinkhorn_normalize(torch.empty(3, 4, 4, device="meta")).shape == (3, 4, 4)
+    (first,) = torch.autograd.grad(otattn.sinkhorn_normalize(y).square().sum(), y, create_graph=True)
+    with pytest.raises(otattn.NotDifferentiable, match="first derivatives only"):
+        first.sum().backward()
+
+
+X = np.zeros((2, 4, 4), np.float32)
+REFUSALS: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+    (np.zeros((4, 3)), {}, ValueError, r"x has shape \(4, 3\), wanted \[..., n, n\] with n from 2 to 16"),
+    (np.zeros((3, 1, 1)), {}, ValueError, "wanted"),
+    (np.zeros((17, 17)), {}, ValueError, "n from 2 to 16"),
+    (np.zeros(4), {}, ValueError, "x has shape"),
+    (np.zeros((4, 4), int), {}, TypeError, "x has type int64"),
+    (torch.zeros(4, 4, dtype=torch.int32), {}, TypeError, "x has type torch.int32"),
+    (torch.zeros(4, 3), {}, ValueError, "x has shape"),
+    (X, {"rounds": 0}, ValueError, "rounds is 0, wanted 1 to"),
+    (X, {"rounds": 2.5}, TypeError, "rounds is 2.5, wanted a whole number"),
+    (X, {"rounds": None}, TypeError, "rounds is None"),
+    (X, {"rounds": [20]}, TypeError, r"rounds is \[20\]"),
+    (X, {"eps": -1e-6}, ValueError, "eps is -1e-06, wanted 0 to 1"),
+    (X, {"eps": float("nan")}, ValueError, "eps is NaN"),
+    (X, {"eps": "small"}, TypeError, "eps is 'small', wanted a number"),
+    (X, {"order": "rows"}, ValueError, "order is 'rows', wanted 'deepseek' or 'symmetric'"),
+    (X, {"gradients": True}, ValueError, "gradients is True, wanted 'truncated' or 'implicit'"),
+    (X, {"tolerance": 1e-6}, ValueError, "order 'deepseek' runs all its rounds"),
+    (X, {"order": "symmetric", "tolerance": 2}, ValueError, "tolerance is 2.0, wanted 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("x", "words", "kind", "sentence"), REFUSALS)
+def test_refusals(x: Any, words: dict[str, Any], kind: type[Exception], sentence: str) -> None:
+    with warnings.catch_warnings(), pytest.raises(kind, match=sentence):
+        warnings.simplefilter("error")
+        otattn.sinkhorn_normalize(x, **words)
