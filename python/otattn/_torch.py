@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from . import _structs as c
 from ._arrays import output_shape
@@ -36,8 +37,6 @@ from ._solve import (
 )
 from ._torch_repeat import in_forward_mode, operator_repeat
 from ._torch_vmap import gradients_vmap, solve_vmap, tangents_vmap
-
-Tensor = torch.Tensor
 
 _TYPES = {
     torch.float64: c.F64,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from . import _repeat
 from ._arrays import output_shape, scratch_of
@@ -14,8 +15,6 @@ from ._shapes import fold_scores
 from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
 from ._torch_repeat import is_plain
-
-Tensor = torch.Tensor
 
 
 def _name_of(words: Any, names: Any, scores: Tensor, given: tuple[Tensor | None, ...]) -> tuple[Any, ...]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from . import _structs as c
 from . import _torch  # noqa: F401  (defines the library of operators)
 from ._errors import NotDifferentiable
 from ._normalize import Recipe, backward, check_shape, forward
 from ._shapes import shape_text
-
-Tensor = torch.Tensor
 
 _TYPES = {torch.float64: c.F64, torch.float32: c.F32}
 _NARROW = (torch.bfloat16, torch.float16)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import _repeat
@@ -15,7 +16,6 @@ from ._settings import Settings, settings_of
 from ._solve import Job, is_implicit, needs_no_forward
 from ._threads import thread_limit
 
-Tensor = torch.Tensor
 _under_transform = torch._C._are_functorch_transforms_active
 _modes = torch._C._len_torch_dispatch_stack
 

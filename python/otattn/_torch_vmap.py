@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ._settings import OPERANDS, PLACES, UNBATCHED
-
-Tensor = torch.Tensor
 
 _COUNT = len(OPERANDS)
 # A batch of these cannot be folded into the batch dimension.
