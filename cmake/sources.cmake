@@ -22,6 +22,8 @@ set(OTATTN_LIBRARY_HEADERS
 
 set(OTATTN_LIBRARY_SOURCES
     src/backend/cpu/batch_kernels.c
+    src/backend/cpu/capped_rows_f32.c
+    src/backend/cpu/capped_rows_f64.c
     src/backend/cpu/cpu_backend.c
     src/backend/cpu/device.c
     src/backend/cpu/forward/decode_f32.c
@@ -122,6 +124,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/check_options.c
     src/problem/defaults.c
     src/problem/dropout.c
+    src/problem/entry_caps.c
     src/problem/error.c
     src/problem/feasible.c
     src/problem/helpers.c
@@ -461,6 +464,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_corners.c
     tests/operator/test_custom.c
     tests/operator/test_dropout.c
+    tests/operator/test_entry_caps.c
     tests/operator/test_few_queries.c
     tests/operator/test_forward.c
     tests/operator/test_forward_claims.c

@@ -300,6 +300,18 @@ typedef struct ota_problem {
     /* of bounded columns, in units of nu (a key's share of the rows' mass where column_mass is absent):
        0 <= lower <= upper, upper > 0 */
     double lower, upper;
+
+    /* Entry caps: P_ij <= c_ij, in units of mass. One number for all pairs (0: none), or an array, f64 or f32, that
+       broadcasts to [batch, heads, queries, keys]; entries > 0, +inf: no cap. With f and g as above, of pairs at their
+       cap only the inequality holds:
+           entropy   P_ij = min(c_ij, exp((S_ij + f_i + g_j) / tau)), and Tsallis alike
+           hard      S_ij + f_i + g_j >= 0 wherever P_ij = c_ij
+       so hard rows of mass k with caps of 1 take the k best keys. For softmax, entmax and hard on free columns, and for
+       softmax and entmax on exact, relaxed, capped and bounded ones to a tolerance, rows exact, on the rows axis; anything
+       else is refused. The sink has no cap. A row whose caps add up to less than its mass is OTA_INFEASIBLE. Derivatives
+       hold the caps still: pairs at their cap have none. */
+    double entry_cap;
+    ota_array entry_caps;
 } ota_problem;
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -624,6 +636,7 @@ typedef struct ota_certificate {
     double minimum; /* smallest P_ij on the support, rows with mass (negative = defect) */
     double outside; /* largest |P_ij| outside the support (must be 0) */
     int64_t empty_rows, nonfinite_rows;
+    double cap_error; /* largest P_ij - c_ij over entry caps; 0 where none is exceeded */
 } ota_certificate;
 
 /* Judges arrays->coupling if present, else the plan that row_potential and column_potential define

@@ -83,6 +83,8 @@ typedef struct ota_row_parameters {
     double sink;              /* -inf: none */
     double row_strength;      /* INFINITY: sums are exact */
     const ota_custom *custom; /* NULL: a regulariser of ours */
+    ota_entry_caps caps;      /* where the regulariser is capped */
+    int64_t line;             /* the row, for its caps */
 } ota_row_parameters;
 
 /* (s + shift) / tau where the sum may leave the range of a double. */
@@ -203,6 +205,7 @@ typedef struct ota_head {
     double mass;           /* sum of mu */
     double mass_tolerance; /* totals that differ by less, relative, count as equal (numerics 3.7) */
     double row_strength;   /* RHO of relaxed rows; INFINITY = rows exact */
+    ota_entry_caps caps;   /* where the regulariser is capped */
     ota_column_rule rule;  /* EXACT RELAXED CAPPED ELASTIC */
     double strength;       /* rho of RELAXED */
     double lambda;         /* ELASTIC */
@@ -250,7 +253,7 @@ static inline ota_column_parameters ota_head_parameters(const ota_head *head, in
 
 /* head.c: what follows from the problem alone: the parameters of a head's rows, and of a head all but the backend's
  * memory. */
-ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t head);
+ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t batch, int64_t head);
 ota_head ota_head_of(const ota_resolved *r, int64_t index);
 /* Fills nu, which holds > 0 for the columns in use, from head->mass and the masses of the problem, and lambdas. */
 void ota_head_allot(const ota_head *head, const ota_resolved *r, double *nu, double *lambdas);

@@ -3,26 +3,28 @@
 
 #include "backend.h"
 
-ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t head) {
+ota_row_parameters ota_row_parameters_of(const ota_resolved *r, int64_t batch, int64_t head) {
     const ota_problem *p = &r->problem;
-    return (ota_row_parameters){.regulariser = ota_regulariser_of(p->regulariser),
+    return (ota_row_parameters){.regulariser = ota_regulariser_of(p),
                                 .order = r->order,
                                 .tau = ota_head_temperature(r, head),
                                 .sink = ota_head_sink(r, head),
                                 .row_strength =
                                     p->rows == OTA_ROWS_RELAXED ? p->row_strength : INFINITY,
-                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL};
+                                .custom = p->regulariser == OTA_CUSTOM ? &p->custom : NULL,
+                                .caps = ota_entry_caps_of(r, batch, head)};
 }
 
 ota_head ota_head_of(const ota_resolved *r, int64_t index) {
     const ota_problem *p = &r->problem;
-    const ota_row_parameters row = ota_row_parameters_of(r, index % r->heads);
+    const ota_row_parameters row = ota_row_parameters_of(r, index / r->heads, index % r->heads);
     return (ota_head){.tau = row.tau,
                       .regulariser = row.regulariser,
                       .order = row.order,
                       .sink = row.sink,
                       .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
                       .row_strength = row.row_strength,
+                      .caps = row.caps,
                       .rule = p->columns,
                       .strength = p->strength,
                       .lambda = p->lambda,

@@ -6,6 +6,7 @@
  *                  entropy   tau exp(x / tau)                                 x = S + f + g
  *                  Tsallis   (tau / alpha) [(alpha - 1) x / tau]_+^(alpha / (alpha - 1))
  *                  hard      0, but x <= 0
+ *                  with a cap c, whatever R: max over 0 <= p <= c of p x - tau R(p), for hard c max(0, x)
  *     rows     hard   sum mu f^    relaxed  -RHO sum mu (exp(-f^ / RHO) - 1)
  *     columns  exact  sum nu g     relaxed  -rho sum nu (exp(-g / rho) - 1)
  *              capped sum cap min(0, g)     free  0, and g = 0
@@ -136,6 +137,7 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
                 out->outside = fmax(out->outside, fabs(p));
                 continue;
             }
+            out->cap_error = fmax(out->cap_error, p - ota_judge_cap(k, j));
             if (mu > 0.0 || p < 0.0) least = fmin(least, p);
             positive += p > 0.0;
             if (!(p > 0.0) && !(p < 0.0)) continue;
@@ -240,6 +242,7 @@ static void combine(ota_certificate *all, const ota_certificate *head, bool firs
     all->receiver_min = fmin(all->receiver_min, head->receiver_min);
     all->minimum = fmin(all->minimum, head->minimum);
     all->outside = fmax(all->outside, head->outside);
+    all->cap_error = fmax(all->cap_error, head->cap_error);
     all->primal += head->primal;
     all->dual += head->dual;
     all->value += head->value;
@@ -325,6 +328,7 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
         k.order = 2.0;
         k.custom = &r.problem.custom;
     }
+    k.capped = r.problem.entry_cap > 0.0 || ota_array_present(&r.problem.entry_caps);
     k.row_strength = r.problem.rows == OTA_ROWS_RELAXED ? r.problem.row_strength : INFINITY;
     k.from_coupling = ota_array_present(&a.coupling);
     size_t bytes;

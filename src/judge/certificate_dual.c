@@ -16,6 +16,14 @@ static double weight(const ota_judge_head *k, double x) {
     return z > 0.0 ? pow(z, 1.0 / (k->order - 1.0)) : 0.0;
 }
 
+double ota_judge_cap(const ota_judge_head *k, int64_t j) {
+    const ota_problem *p = &k->r->problem;
+    if (!k->capped || j == k->m) return INFINITY;
+    if (!ota_array_present(&p->entry_caps)) return p->entry_cap;
+    return k->swapped ? ota_array_get(&p->entry_caps, k->batch, k->head, j, k->row)
+                      : ota_array_get(&p->entry_caps, k->batch, k->head, k->row, j);
+}
+
 /* x with w(x) = p, p > 0. */
 static double level_of(const ota_judge_head *k, double p) {
     return k->order <= 1.0 ? k->tau * log(p) : k->tau * pow(p, k->order - 1.0) / (k->order - 1.0);
@@ -28,9 +36,13 @@ static double custom_value(const ota_judge_head *k, double p) {
     return custom->value(custom->user, p) - custom->value(custom->user, 0.0);
 }
 
-/* What pairs of weight p = w(x) take from the dual: tau Omega*(x / tau). */
+/* What pairs of weight p = w(x) take from the dual: tau Omega*(x / tau). With a cap p = min(c, w(x)), and what they take
+ * is max over 0 <= p <= c of p x - tau Omega(p). */
 static double dual_cost(const ota_judge_head *k, double x, double p) {
     if (!(p > 0.0)) return 0.0;
+    if (k->capped && !(k->order > 0.0)) return p * fmax(0.0, x);
+    if (k->capped && k->order <= 1.0) return p * x - k->tau * p * (log(p) - 1.0);
+    if (k->capped) return p * x - k->tau * pow(p, k->order) / (k->order * (k->order - 1.0));
     if (k->custom != NULL) return p * x - k->tau * custom_value(k, p);
     return k->order <= 1.0 ? k->tau * p : k->tau / k->order * pow(p, k->order);
 }
@@ -57,6 +69,7 @@ double ota_judge_divergence(double c, double nu) {
 
 ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i) {
     ota_judge_line(k->r, k->batch, k->head, k->swapped, i, k->fixed, k->s);
+    k->row = i;
     bool any = k->sink > -INFINITY;
     for (int64_t j = 0; j < k->m; j++) {
         if (isnan(k->s[j]) || k->s[j] > DBL_MAX) return OTA_JUDGE_NONFINITE;
@@ -92,6 +105,7 @@ double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *r
         } else {
             k->p[j] =
                 isnan(k->f[i]) || isnan(k->g[j]) ? NAN : weight(k, k->s[j] + k->f[i] + k->g[j]);
+            if (k->capped && k->p[j] > ota_judge_cap(k, j)) k->p[j] = ota_judge_cap(k, j);
             if (k->rule == OTA_COLUMNS_ONLINE) {
                 k->p[j] = fmin(k->p[j], k->left[j]);
                 k->left[j] -= k->p[j];
@@ -115,9 +129,48 @@ static double custom_excess(const ota_judge_head *k, int64_t count, double f, do
     return ota_judge_total(sum);
 }
 
+/* Of rows with caps: what the row gives at f, which rises with f; hard keys give all of their cap above level 0. */
+static double capped_sum(const ota_judge_head *k, double f) {
+    ota_judge_sum sum = {0.0, 0.0};
+    for (int64_t j = 0; j <= k->m; j++) {
+        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink, cap = ota_judge_cap(k, j);
+        if (!(a > -INFINITY)) continue;
+        ota_judge_add(&sum, k->order > 0.0 ? fmin(cap, weight(k, a + f))
+                            : a + f >= 0.0 ? cap
+                                           : 0.0);
+    }
+    return ota_judge_total(sum);
+}
+
+/* The least f at which the row gives mu, by halving. Where its caps give just mu or, by rounding, less, any larger one
+ * serves: the first that gives them all. */
+static double capped_potential(const ota_judge_head *k, double mu) {
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t j = 0; j <= k->m; j++) {
+        const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
+        if (!(a > -INFINITY)) continue;
+        const double most = k->order > 0.0 ? level_of(k, fmin(mu, ota_judge_cap(k, j))) : 0.0;
+        const double least = k->order > 0.0 ? level_of(k, mu / (double)(k->m + 2)) : 0.0;
+        low = fmin(low, least - a);
+        high = fmax(high, most - a);
+    }
+    if (!(high > -INFINITY) || !(mu > 0.0)) return -INFINITY;
+    low = fmin(low, high) - 1.0e-9 * (1.0 + fabs(low));
+    while (low < high) {
+        const double f = 0.5 * low + 0.5 * high;
+        if (!(f > low && f < high)) break;
+        if (capped_sum(k, f) < mu)
+            low = f;
+        else
+            high = f;
+    }
+    return high;
+}
+
 /* The best f of the row at hand for the potentials g: a row update. Tsallis levels are found by
  * Newton's method inside a bracket. */
 static double best_row_potential(ota_judge_head *k, double mu) {
+    if (k->capped) return capped_potential(k, mu);
     int64_t count = 0;
     double top = -INFINITY;
     for (int64_t j = 0; j <= k->m; j++) {
@@ -177,10 +230,16 @@ double ota_judge_row_dual(ota_judge_head *k, double mu, double rest, double *dis
                               : mu * finite,
                           0.0};
     ota_judge_sum apart = {0.0, 0.0};
-    if (k->order > 0.0) {
+    if (k->order > 0.0 || k->capped) {
         for (int64_t j = 0; j <= k->m; j++) {
             const double a = j < k->m ? k->s[j] + k->g[j] : k->sink;
-            const double p = f > -INFINITY && a > -INFINITY ? weight(k, a + f) : 0.0;
+            /* No weight is more than the row's mass. */
+            const double cap = k->order > 0.0 ? ota_judge_cap(k, j) : fmin(mu, ota_judge_cap(k, j));
+            const bool open = f > -INFINITY && a > -INFINITY;
+            const double p = !open            ? 0.0
+                             : k->order > 0.0 ? fmin(cap, weight(k, a + f))
+                             : a + f > 0.0    ? cap
+                                              : 0.0;
             ota_judge_add(&dual, -dual_cost(k, a + f, p));
             ota_judge_add(&apart, fabs((j < k->m ? k->p[j] : rest) - p));
         }
@@ -205,6 +264,11 @@ static double gauge_of_bounds(const ota_judge_head *k) {
     return inside > 1e-9 * k->mass || !(top > -INFINITY) ? gauge : -top;
 }
 
+/* Up to the rounding of a narrow coupling. */
+static bool meets_cap(const ota_judge_head *k, double p, int64_t j) {
+    return p >= ota_judge_cap(k, j) * (1.0 - 1.0e-6);
+}
+
 /* tau log P_ij - S_ij = f_i + g_j wherever P_ij > 0 (Tsallis: its level instead): alternating
  * averages over the support, exact after one sweep when everything is positive. Any g bounds the
  * optimum from below, so a poor fit can only make the gap larger. */
@@ -224,13 +288,15 @@ static void recover_by_averages(ota_judge_head *k) {
             (void)ota_judge_load_weights(k, i, ota_judge_mass_of(k, i), &rest);
             for (int64_t j = 0; j < k->m; j++) {
                 if (!(k->p[j] > 0.0) || !(k->s[j] > -INFINITY)) continue;
+                if (meets_cap(k, k->p[j], j)) continue;
                 k->p[j] = level_of(k, k->p[j]) - k->s[j];
                 level += k->p[j] - k->g[j];
                 count += 1.0;
             }
             if (!(count > 0.0)) continue;
             for (int64_t j = 0; j < k->m; j++) {
-                if (!(coupling_at(k, i, j) > 0.0) || !(k->s[j] > -INFINITY)) continue;
+                const double p = coupling_at(k, i, j);
+                if (!(p > 0.0) || meets_cap(k, p, j) || !(k->s[j] > -INFINITY)) continue;
                 sum[j] += k->p[j] - level / count;
                 k->gather[j] += 1.0;
             }

@@ -14,6 +14,8 @@ typedef struct ota_judge_head {
     int64_t batch, head;
     double tau, order, sink;  /* order: 1 entropy, 0 hard, else alpha */
     const ota_custom *custom; /* NULL: a regulariser of ours */
+    bool capped;              /* entries have caps */
+    int64_t row;              /* the row at hand */
     double mass, row_strength;
     ota_column_rule rule;
     bool from_coupling, has_g, has_f;
@@ -43,6 +45,9 @@ ota_judge_row_kind ota_judge_load_scores(ota_judge_head *k, int64_t i);
 /* Weights of the row whose scores are loaded into k->p; returns their sum with the sink's, *rest.
  * From potentials of online columns, k->left is lowered: ask once per row. */
 double ota_judge_load_weights(ota_judge_head *k, int64_t i, double mu, double *rest);
+
+/* The cap of pair (k->row, j) by the definition; INFINITY without one. */
+double ota_judge_cap(const ota_judge_head *k, int64_t j);
 
 /* tau R(p) of one weight, and c log(c / nu) - c + nu with its limits. */
 double ota_judge_regulariser(const ota_judge_head *k, double p);

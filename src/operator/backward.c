@@ -73,7 +73,7 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
 void ota_backward_find_used(const ota_backward_job *job, const double *column_sum,
                             unsigned char *used) {
     const ota_plan *plan = job->plan;
-    const bool exponential = ota_regulariser_of(plan->resolved.problem.regulariser)->exponential;
+    const bool exponential = ota_regulariser_of(&plan->resolved.problem)->exponential;
     const int64_t n = plan->course.rows, m = plan->course.columns;
     const double *g = plan->course.transposed ? job->space->f : job->space->g;
     for (int64_t j = 0; j < m; j++) {
@@ -372,7 +372,7 @@ static void begin_head(ota_backward_job *job) {
     const ota_plan *plan = job->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = job->space;
-    job->parameters = ota_row_parameters_of(r, job->head);
+    job->parameters = ota_row_parameters_of(r, job->batch, job->head);
     job->parameters.kernels = plan->course.kernels;
     ota_dropout_head(r, job->batch, job->head, job->dropout_key);
     job->biased = false;

@@ -9,7 +9,7 @@
 static ota_status refuse(const ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_backward_mode mode = ota_backward_mode_of(plan);
-    if (!ota_regulariser_of(r->problem.regulariser)->smooth) {
+    if (!ota_regulariser_of(&r->problem)->smooth) {
         return ota_fail(
             error, OTA_NOT_DIFFERENTIABLE, "method",
             "use softmax or entmax with a small temperature",
@@ -86,7 +86,7 @@ static ota_status check_finite(const ota_plan *plan, const ota_arrays *arrays, o
 /* Rows that were empty or could not be computed, as their lse tells, which entropy plans have. */
 static void count_rows(const ota_plan *plan, const ota_array *lse, ota_result *found) {
     const ota_resolved *r = &plan->resolved;
-    if (!ota_array_present(lse) || !ota_regulariser_of(r->problem.regulariser)->exponential) return;
+    if (!ota_array_present(lse) || !ota_regulariser_of(&r->problem)->exponential) return;
     for (int64_t k = 0; k < r->batch * r->heads; k++) {
         for (int64_t i = 0; i < r->queries; i++) {
             const double x = ota_array_get(lse, k / r->heads, k % r->heads, 0, i);

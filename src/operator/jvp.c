@@ -85,7 +85,7 @@ static ota_status run_head(ota_tangent_job *job) {
     const ota_plan *plan = base->plan;
     const ota_resolved *r = &plan->resolved;
     ota_backward_space *s = base->space;
-    base->parameters = ota_row_parameters_of(r, base->head);
+    base->parameters = ota_row_parameters_of(r, base->batch, base->head);
     base->parameters.kernels = plan->course.kernels;
     ota_dropout_head(r, base->batch, base->head, base->dropout_key);
     base->biased = job->held = false;

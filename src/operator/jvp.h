@@ -67,8 +67,12 @@ const ota_array *ota_tangent_of_term(const ota_resolved *r, const ota_tangents *
 /* A tangent that is a number, or one a head; 0 where it is absent. */
 double ota_tangent_number(const ota_array *a, int64_t head);
 
-/* jvp_rows.c: w of a pair of weight p. */
-double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p);
+/* jvp_rows.c: w of a pair of weight p and its entry cap. */
+double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p, double cap);
+static inline double ota_tangents_cap(const ota_tangent_job *job, int64_t query, int64_t key) {
+    const ota_row_parameters *row = &job->base.parameters;
+    return row->regulariser->capped ? ota_entry_cap(&row->caps, query, key) : INFINITY;
+}
 /* dS -> U, in place, of `count` pairs of a row with weights p. */
 void ota_tangents_complete(const ota_tangent_job *job, const double *s, double f, const double *p,
                            int64_t count, double *u);

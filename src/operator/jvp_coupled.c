@@ -67,7 +67,8 @@ static void system_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     double *slopes = s->matrix + i * plan->course.stride;
     double den = row.sink_slope, right = row.sink_slope * row.sink_along;
     for (int64_t j = 0; j < m; j++) {
-        slopes[j] = ota_tangents_slope(job, w->scores[at + j], f, weight[j]);
+        slopes[j] =
+            ota_tangents_slope(job, w->scores[at + j], f, weight[j], ota_tangents_cap(job, i, j));
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }
@@ -102,7 +103,7 @@ static void turned_block(ota_tangent_job *job, ota_tangent_worker *w, int64_t fi
         double sum = 0.0;
         for (int64_t j = 0; j < plan->resolved.keys; j++) {
             const double p = w->weights[at + j];
-            const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p);
+            const double slope = ota_tangents_slope(job, w->scores[at + j], s->f[i], p, INFINITY);
             s->matrix[j * plan->course.stride + i] = slope;
             s->partial[MASS][lane + j] += p;
             s->partial[SLOPES][lane + j] += slope;
@@ -298,7 +299,7 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     ota_tangents_complete(job, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;
     for (int64_t j = 0; j < m; j++) {
-        slopes[j] = ota_tangents_slope(job, s[j], found.potential, p[j]);
+        slopes[j] = ota_tangents_slope(job, s[j], found.potential, p[j], INFINITY);
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }

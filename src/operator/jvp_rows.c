@@ -11,9 +11,9 @@
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
-double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p) {
+double ota_tangents_slope(const ota_tangent_job *job, double s, double f, double p, double cap) {
     const ota_row_parameters *parameters = &job->base.parameters;
-    if (!(p > 0.0)) return 0.0;
+    if (!(p > 0.0) || p >= cap) return 0.0;
     if (parameters->custom != NULL)
         return parameters->custom->slope(parameters->custom->user,
                                          ota_custom_argument(s, f, parameters->tau));
@@ -47,7 +47,7 @@ static void complete_sink(const ota_tangent_job *job, double f, double weight,
     const double sink = job->base.parameters.sink;
     found->sink_slope = found->sink_along = 0.0;
     if (!(sink > -INFINITY) || !(weight > 0.0)) return;
-    found->sink_slope = ota_tangents_slope(job, sink, f, weight);
+    found->sink_slope = ota_tangents_slope(job, sink, f, weight, INFINITY);
     found->sink_along = job->sink + by_parameters(job, sink, f, weight);
 }
 
@@ -60,11 +60,13 @@ ota_tangent_row ota_tangents_solve(const ota_tangent_job *job, ota_tangent_worke
     const double *s = w->scores + k * plan->course.padded_keys, *g = base->biased ? space->g : NULL;
     double *p = w->weights + k * plan->course.padded_keys;
     ota_row_found found;
+    ota_row_parameters rule = base->parameters;
+    rule.line = query;
     if (job->held) {
-        plan->course.algebra->row_weights(&base->parameters, s, g, m, space->f[query], p, &found);
+        plan->course.algebra->row_weights(&rule, s, g, m, space->f[query], p, &found);
     } else {
         const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
-        plan->course.algebra->row_solve(&base->parameters, s, g, m, mu, p, &found);
+        plan->course.algebra->row_solve(&rule, s, g, m, mu, p, &found);
         space->f[query] = found.potential;
         space->bad[query] |= found.nonfinite;
     }
@@ -125,7 +127,8 @@ static void pairs(const ota_tangent_job *job, ota_tangent_worker *w, int64_t k, 
         if (space->bad[query])
             change = s[j] <= -INFINITY ? 0.0 : (double)NAN;
         else if (p[j] > 0.0)
-            change = ota_tangents_slope(job, s[j], f, p[j]) * rate * (u[j] - a - space->b[j]);
+            change = ota_tangents_slope(job, s[j], f, p[j], ota_tangents_cap(job, query, j)) *
+                     rate * (u[j] - a - space->b[j]);
         w->change[at + j] = change;
     }
 }
@@ -140,13 +143,16 @@ void ota_tangents_emit(const ota_tangent_job *job, ota_tangent_worker *w, int64_
 
 /* a_i; the pairs that are `shut` (NULL: none) do not answer. */
 static double multiplier(const ota_tangent_job *job, const ota_tangent_worker *w, int64_t k,
-                         double f, const ota_tangent_row *row, double moved, const bool *shut) {
+                         int64_t query, const ota_tangent_row *row, double moved,
+                         const bool *shut) {
+    const double f = job->base.space->f[query];
     const int64_t at = k * job->base.plan->course.padded_keys, m = job->base.plan->resolved.keys;
     const double *s = w->scores + at, *u = w->along + at, *p = w->weights + at;
     double total = row->sink_slope, sum = row->sink_slope * row->sink_along;
     for (int64_t j = 0; j < m; j++) {
         if (!(p[j] > 0.0) || (shut != NULL && shut[j])) continue;
-        const double slope = ota_tangents_slope(job, s[j], f, p[j]);
+        const double slope =
+            ota_tangents_slope(job, s[j], f, p[j], ota_tangents_cap(job, query, j));
         total += slope;
         sum += slope * u[j];
     }
@@ -168,7 +174,7 @@ static void free_task(void *context, int64_t chunk, int worker) {
             const int64_t i = at + k;
             const ota_tangent_row row = ota_tangents_solve(job, w, k, i);
             const double moved = ota_tangents_of_row(job, i, row.sum, space->f[i], false);
-            space->a[i] = multiplier(job, w, k, space->f[i], &row, moved, NULL);
+            space->a[i] = multiplier(job, w, k, i, &row, moved, NULL);
         }
         ota_tangents_emit(job, w, at, rows);
     }
@@ -223,7 +229,7 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     ota_tangent_row row = {.sum = mu};
     ota_tangents_complete(job, s, f, p, m, w->along + at);
     complete_sink(job, f, found.sink, &row);
-    space->a[query] = multiplier(job, w, k, f, &row, moved, shut);
+    space->a[query] = multiplier(job, w, k, query, &row, moved, shut);
     pairs(job, w, k, query);
     for (int64_t j = 0; j < m && !space->bad[query]; j++) {
         if (shut[j]) change[j] = left[j];

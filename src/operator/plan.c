@@ -23,7 +23,7 @@ static bool runs_plain_rounds(const ota_plan *plan) {
     if (s->fixed ? idle : rule->counted) return false;
     return (plan->solver == &ota_solver_coupled || plan->solver == &ota_solver_sinkhorn) && plain &&
            p->axis == OTA_AXIS_ROWS && p->start == OTA_SIDE_ROWS && p->end == OTA_SIDE_ROWS &&
-           p->rows == OTA_ROWS_HARD && p->regulariser == OTA_SOFTMAX;
+           p->rows == OTA_ROWS_HARD && ota_regulariser_of(p)->exponential;
 }
 
 static bool is_over(const ota_plan *plan) {
@@ -71,13 +71,14 @@ static ota_status choose_device(ota_plan *plan, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
     const ota_solver *solver = plan->solver;
     const bool plain_rounds = runs_plain_rounds(plan);
+    const bool capped = ota_regulariser_of(&r->problem)->capped;
     plan->stored_solver = plain_rounds && r->settings.fixed ? &ota_solver_log : solver;
     const ota_layout layout = {.resolved = r,
                                .pool = plan->pool,
                                .values_width = plan->values_width,
                                .coupled = solver->solve != NULL,
-                               .softmax_rows = solver == &ota_solver_softmax,
-                               .entmax_rows = solver == &ota_solver_entmax,
+                               .softmax_rows = solver == &ota_solver_softmax && !capped,
+                               .entmax_rows = solver == &ota_solver_entmax && !capped,
                                .plain_rounds = plain_rounds,
                                .may_switch = solver == &ota_solver_coupled,
                                .always_wide = solver->wide,

@@ -140,6 +140,7 @@ ota_status ota_resolve(const ota_problem *problem, const ota_options *options, o
     TRY(ota_resolve_masses(r, error));
     TRY(ota_check_number(r->problem.dropout, "dropout", 0.0, false, 1.0, false, error));
     TRY(ota_resolve_options(r, options, error));
+    TRY(ota_resolve_entry_caps(r, error));
     r->problem.terms = r->terms;
     r->problem.supports = r->supports;
     return OTA_OK;
@@ -172,6 +173,8 @@ ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, 
         {"corner", old->offset == next->offset},
         {"terms", old->row_terms == next->row_terms && old->has_sink == next->has_sink},
         {"dropout", (a->dropout > 0.0) == (b->dropout > 0.0)},
+        {"entry_cap", (a->entry_cap > 0.0) == (b->entry_cap > 0.0)},
+        {"entry_caps", same_shape(&a->entry_caps, &b->entry_caps)},
     };
     for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
         if (!facts[k].same) {

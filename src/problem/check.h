@@ -35,6 +35,7 @@ ota_status ota_resolve_columns(ota_resolved *r, ota_error *error);
 ota_status ota_resolve_masses(ota_resolved *r, ota_error *error);
 ota_status ota_resolve_terms(ota_resolved *r, ota_error *error);
 ota_status ota_resolve_supports(ota_resolved *r, ota_error *error);
+ota_status ota_resolve_entry_caps(ota_resolved *r, ota_error *error); /* after all others */
 ota_status ota_resolve_options(ota_resolved *r, const ota_options *given, ota_error *error);
 
 #endif

@@ -199,6 +199,7 @@ typedef struct brace_row {
 static const brace_row braces[] = {
     {"temperature", BRACE_REAL, true, offsetof(ota_problem, temperature)},
     {"scale", BRACE_REAL, true, offsetof(ota_problem, scale)},
+    {"entry_cap", BRACE_REAL, true, offsetof(ota_problem, entry_cap)},
     {"tolerance", BRACE_REAL, false, offsetof(ota_options, tolerance)},
     {"rounds", BRACE_COUNT, false, offsetof(ota_options, rounds)},
     {"max_rounds", BRACE_COUNT, false, offsetof(ota_options, max_rounds)},
@@ -360,6 +361,10 @@ size_t ota_method_name(const ota_problem *problem, char *text, size_t text_size)
             length += (size_t)snprintf(name + length, sizeof name - length, "%c%s",
                                        k == 0 ? ':' : ',', a);
         }
+    }
+    if (problem->entry_cap > 0.0) {
+        shortest(problem->entry_cap, a, sizeof a);
+        length += (size_t)snprintf(name + length, sizeof name - length, "{entry_cap=%s}", a);
     }
     if (text != NULL && text_size > 0) (void)snprintf(text, text_size, "%s", name);
     return length;

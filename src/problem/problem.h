@@ -98,6 +98,23 @@ double ota_column_mass(const ota_resolved *r, int64_t batch, int64_t head, int64
                        double otherwise);
 double ota_key_lambda(const ota_resolved *r, int64_t key);
 
+/* entry_caps.c: caps of single weights. */
+typedef struct ota_entry_caps {
+    double cap;             /* of every pair; INFINITY: none */
+    const ota_array *array; /* NULL: `cap` alone */
+    int64_t batch, head;
+    bool turned; /* lines are keys and their entries queries */
+} ota_entry_caps;
+
+bool ota_has_entry_caps(const ota_problem *problem);
+/* Of one head in the orientation of the solver; borrows the problem's array. */
+ota_entry_caps ota_entry_caps_of(const ota_resolved *r, int64_t batch, int64_t head);
+static inline double ota_entry_cap(const ota_entry_caps *caps, int64_t line, int64_t entry) {
+    if (caps->array == NULL) return caps->cap;
+    return caps->turned ? ota_array_get(caps->array, caps->batch, caps->head, entry, line)
+                        : ota_array_get(caps->array, caps->batch, caps->head, line, entry);
+}
+
 /* masks.c: keys [*begin, *end) outside which nothing is allowed for this query, from the structured
  * supports (causal, window, block, lengths; key_count further limits); begin == end when empty. */
 void ota_row_range(const ota_resolved *r, int64_t batch, int64_t query, int64_t key_count,

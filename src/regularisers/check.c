@@ -49,7 +49,7 @@ ota_status ota_resolve_regulariser(ota_resolved *r, ota_error *error) {
     if (!(p->order < 0.0) && !(p->order > 0.0) && !isnan(p->order)) p->order = 1.5;
     if (p->regulariser == OTA_ENTMAX)
         TRY(ota_check_number(p->order, "order", 1.0, true, DBL_MAX, false, error));
-    const ota_regulariser_row *row = ota_regulariser_of(p->regulariser);
+    const ota_regulariser_row *row = ota_regulariser_of(p);
     r->order = row->kind == OTA_ENTMAX ? p->order : row->order;
     return row->kind == OTA_CUSTOM ? check_custom(p, error) : OTA_OK;
 }

@@ -6,6 +6,8 @@
  *     hard      nothing                   all mass where S + f is largest                   alpha 0
  *     custom    the caller's              P = weight((S + f) / tau)                         counts as alpha 2
  *
+ * With entry caps the weights are the least of these and c; then softmax is exponential no more.
+ *
  * Row kernels keep alpha, a number of their formulas. */
 #ifndef OTA_REGULARISERS_H
 #define OTA_REGULARISERS_H
@@ -18,9 +20,11 @@ typedef struct ota_regulariser_row {
     bool smooth;      /* there is a temperature, and potentials move the weights */
     bool exponential; /* weights are products of scalings, rows have a log-sum-exp */
     bool thresholded; /* weights may be exactly 0 where scores are finite */
+    bool capped;      /* P_ij <= c_ij: of weights at their cap only the inequality holds */
     double order;     /* alpha; 0: the problem's */
 } ota_regulariser_row;
 
-const ota_regulariser_row *ota_regulariser_of(ota_regulariser kind);
+/* Of a problem: its regulariser, or the same with entry caps where it has any. */
+const ota_regulariser_row *ota_regulariser_of(const ota_problem *problem);
 
 #endif

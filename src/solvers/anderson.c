@@ -53,8 +53,8 @@ static size_t workspace(const ota_head_shape *shape) {
 }
 
 static const char *refuses(const ota_resolved *r) {
-    if (ota_regulariser_of(r->problem.regulariser)->thresholded)
-        return "Anderson acceleration exists for softmax only; use newton";
+    if (!ota_regulariser_of(&r->problem)->exponential)
+        return "Anderson acceleration exists for softmax without entry caps only; use newton";
     return ota_tolerance_only(r);
 }
 

@@ -171,6 +171,40 @@ static void settle_side(const ota_coupled *state) {
     for (int64_t i = 0; i < state->pass.rows; i++) head->f[i] -= move;
 }
 
+/* Can every row give its mass, and every key get what it must, within the caps of their entries? That no plan does both
+ * shows only in rounds that do not converge. */
+static ota_status check_caps(ota_coupled *state) {
+    ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    const double slack = head->mass_tolerance * head->mass;
+    double *room = state->pass.column;
+    for (int64_t j = 0; j < state->pass.columns; j++) room[j] = 0.0;
+    for (int64_t i = 0; i < state->pass.rows; i++) {
+        double row = head->sink > -INFINITY ? INFINITY : 0.0;
+        for (int64_t j = 0; j < state->pass.columns; j++) {
+            if (!(ota_score(&state->pass, i, j) > -INFINITY) || !(head->mu[i] > 0.0)) continue;
+            const double cap = ota_entry_cap(&head->caps, i, j);
+            room[j] += cap;
+            row += cap;
+        }
+        if (!(row < head->mu[i] - slack)) continue;
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "the entry caps of query %" PRId64 " add up to %g, less than its mass %g", i,
+                       row, head->mu[i]);
+        return OTA_INFEASIBLE;
+    }
+    for (int64_t j = 0; j < state->pass.columns; j++) {
+        const double target = state->pass.target[j];
+        const double least = rule->balanced ? target : rule->capacity ? head->floor * target : 0.0;
+        if (!(room[j] < least - slack)) continue;
+        (void)snprintf(head->sentence, sizeof head->sentence,
+                       "the entry caps of key %" PRId64 " add up to %g, and it must receive %g", j,
+                       room[j], least);
+        return OTA_INFEASIBLE;
+    }
+    return OTA_OK;
+}
+
 /* OTA_OK, or OTA_INFEASIBLE with a sentence. */
 static ota_status check_masses(ota_coupled *state) {
     ota_head *head = state->head;
@@ -336,6 +370,7 @@ ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,
     load_potentials(&state);
     const bool fixed = head->settings->fixed;
     ota_status status = check_masses(&state);
+    if (status == OTA_OK && head->regulariser->capped) status = check_caps(&state);
     if (status != OTA_OK) return status;
     if (!(head->mass > 0.0)) {
         head->row_error = head->column_error = 0.0;
@@ -357,7 +392,7 @@ static bool asks_for_sinkhorn(const ota_settings *s) {
 }
 
 static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regulariser) {
-    if (regulariser->thresholded) return OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR;
+    if (!regulariser->exponential) return ota_newton_needs(regulariser);
     return asks_for_sinkhorn(s) ? OTA_NEEDS_KERNEL
                                 : OTA_NEEDS_KERNEL | OTA_NEEDS_HISTORY | OTA_NEEDS_NEWTON;
 }
@@ -365,7 +400,7 @@ static unsigned needs_of(const ota_settings *s, const ota_regulariser_row *regul
 static ota_outcome run_auto(ota_coupled *state, ota_status *stopped) {
     ota_head *head = state->head;
     head->method = ota_solver_newton.name;
-    if (head->regulariser->thresholded) return ota_newton_run(state, stopped);
+    if (!head->regulariser->exponential) return ota_newton_run(state, stopped);
     head->method =
         state->pass.domain == OTA_DOMAIN_LINEAR ? ota_solver_sinkhorn.name : ota_solver_log.name;
     if (asks_for_sinkhorn(head->settings) || head->end == OTA_SIDE_COLUMNS)
@@ -382,16 +417,15 @@ static ota_status solve_auto(ota_head *head) {
 }
 
 static size_t auto_workspace(const ota_head_shape *shape) {
-    return ota_coupled_bytes(shape,
-                             needs_of(&shape->resolved->settings,
-                                      ota_regulariser_of(shape->resolved->problem.regulariser)));
+    return ota_coupled_bytes(
+        shape, needs_of(&shape->resolved->settings, ota_regulariser_of(&shape->resolved->problem)));
 }
 
 const char *ota_not_coupled(const ota_resolved *r) {
     if (ota_column_rule_of(r->problem.columns)->coupling != OTA_COUPLING_POTENTIALS) {
         return "it serves exact, relaxed, capped and elastic columns";
     }
-    return !ota_regulariser_of(r->problem.regulariser)->smooth
+    return !ota_regulariser_of(&r->problem)->smooth
                ? "hard plans have no temperature; use assignment or transport"
                : NULL;
 }
@@ -413,8 +447,8 @@ const char *ota_tolerance_only(const ota_resolved *r) {
 }
 
 static const char *refuses_auto(const ota_resolved *r) {
-    return ota_regulariser_of(r->problem.regulariser)->thresholded ? ota_tolerance_only(r)
-                                                                   : ota_not_coupled(r);
+    return ota_regulariser_of(&r->problem)->exponential ? ota_not_coupled(r)
+                                                        : ota_tolerance_only(r);
 }
 
 const ota_solver ota_solver_coupled = {

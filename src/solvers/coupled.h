@@ -82,7 +82,8 @@ static inline ota_row_parameters ota_coupled_rows(const ota_coupled *state, doub
                                 .order = head->order,
                                 .tau = t,
                                 .sink = head->sink,
-                                .row_strength = head->row_strength};
+                                .row_strength = head->row_strength,
+                                .caps = head->caps};
 }
 
 /* ---- column_updates.c -------------------------------------------------------------------------- */
@@ -104,6 +105,7 @@ void ota_update_columns(ota_coupled *state, double t, double omega);
 ota_outcome ota_sinkhorn_run(ota_coupled *state, bool impatient, ota_status *stopped);
 ota_outcome ota_anderson_run(ota_coupled *state, ota_status *stopped);
 ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped);
+unsigned ota_newton_needs(const ota_regulariser_row *regulariser);
 
 /* Enters, runs and leaves a solve; every table row's solve() is one call of it. */
 ota_status ota_coupled_solve(ota_head *head, unsigned needs, bool linear,

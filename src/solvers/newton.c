@@ -5,7 +5,7 @@
  *     Hessian    (1/t) sum_i [diag(w_i) - k w_i w_i^T / W_i]
  *                (+ diag(nu exp(-g / rho) / rho) relaxed)
  *     w_ij = P_ij^(2 - alpha) on the support (entropy: P_ij),  W_i = sum_j w_ij (+ the sink's)
- *     k = 1, or rho / (rho + t) with rows relaxed by rho
+ *     k = 1, or rho / (rho + t) with rows relaxed by rho;  w = 0 of weights at their entry caps
  *
  * P [rows][stride]. The Hessian is a Laplacian plus a non-negative diagonal and is factored as such
  * (newton_system.c), so that links far below rounding still act; supports of entmax that fall
@@ -69,7 +69,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
     const newton *n = context;
     ota_coupled *state = n->state;
     ota_head *head = state->head;
-    const ota_row_parameters parameters = ota_coupled_rows(state, n->t);
+    ota_row_parameters parameters = ota_coupled_rows(state, n->t);
     double *column = state->pass.partial + chunk * state->pass.padded_columns;
     int64_t first, last;
     ota_chunk_rows(&state->pass, chunk, &first, &last);
@@ -78,6 +78,7 @@ static void solve_chunk(void *context, int64_t chunk, int worker) {
         ota_row_found found;
         double *p = state->weights + i * state->pass.stride;
         const double *s = n->scores + i * state->pass.stride;
+        parameters.line = i;
         state->head->algebra->row_solve(&parameters, s, head->g, state->pass.columns, head->mu[i],
                                         p, &found);
         head->algebra->accumulate(p, state->pass.columns, 1.0, column);
@@ -142,6 +143,9 @@ static void curve_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t i = first; i < last; i++) {
         double *w = state->weights + i * state->pass.stride;
         double sink = state->sinks[i];
+        for (int64_t j = 0; head->regulariser->capped && j < state->pass.columns; j++) {
+            if (w[j] >= ota_entry_cap(&head->caps, i, j)) w[j] = 0.0;
+        }
         if (thresholded) {
             for (int64_t j = 0; j < state->pass.columns; j++) w[j] = slope_of(n, head->mu[i], w[j]);
             sink = slope_of(n, head->mu[i], sink);
@@ -552,17 +556,19 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 
 /* ---- table row ------------------------------------------------------------------------------- */
 
-static unsigned needs_of(const ota_regulariser_row *regulariser) {
-    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
+/* The interior point knows no caps. */
+unsigned ota_newton_needs(const ota_regulariser_row *regulariser) {
+    return regulariser->thresholded && !regulariser->capped ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR
+                                                            : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {
-    return ota_coupled_solve(head, needs_of(head->regulariser), false, ota_newton_run);
+    return ota_coupled_solve(head, ota_newton_needs(head->regulariser), false, ota_newton_run);
 }
 
 static size_t workspace(const ota_head_shape *shape) {
     return ota_coupled_bytes(shape,
-                             needs_of(ota_regulariser_of(shape->resolved->problem.regulariser)));
+                             ota_newton_needs(ota_regulariser_of(&shape->resolved->problem)));
 }
 
 const ota_solver ota_solver_newton = {

@@ -30,7 +30,7 @@ static double relaxed_potential(const column_job *job, const double *x, double t
         state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows, mass, p,
                                         &found);
         g = found.potential;
-        const double miss = log_mass - log(target) + g / rho;
+        const double miss = found.infeasible ? INFINITY : log_mass - log(target) + g / rho;
         double weight = 0.0;
         for (int64_t i = 0; i < state->pass.rows; i++) {
             if (p[i] > 0.0) weight += power > 0.0 || power < 0.0 ? pow(p[i], power) : 1.0;
@@ -65,7 +65,8 @@ static double between_bounds(const column_job *job, const double *x, int64_t j, 
 
 static void update_task(void *context, int64_t task, int worker) {
     (void)worker;
-    const column_job *job = context;
+    column_job own = *(const column_job *)context;
+    column_job *job = &own;
     ota_coupled *state = job->state;
     ota_head *head = state->head;
     const ota_column_rule_row *rule = ota_head_rule(head);
@@ -75,13 +76,16 @@ static void update_task(void *context, int64_t task, int worker) {
         if (!(head->g[j] > -INFINITY) || !(state->pass.target[j] > 0.0)) continue;
         for (int64_t i = 0; i < state->pass.rows; i++)
             x[i] = job->scores[i * state->pass.stride + j] + head->f[i];
+        job->parameters.line = j;
         ota_row_found found;
         state->head->algebra->row_solve(&job->parameters, x, NULL, state->pass.rows,
                                         state->pass.target[j], p, &found);
-        double g = found.potential;
-        if (found.empty || !isfinite(g)) continue;
+        /* What is more than the caps of the key's entries is wanted at any price. */
+        double g = found.infeasible ? INFINITY : found.potential;
+        if (found.empty || isnan(g)) continue;
         if (rule->penalised) g = relaxed_potential(job, x, state->pass.target[j], p);
-        head->g[j] = between_bounds(job, x, j, g, p);
+        g = between_bounds(job, x, j, g, p);
+        if (isfinite(g)) head->g[j] = g;
     }
 }
 
@@ -94,6 +98,7 @@ void ota_newton_columns(ota_coupled *state, const double *scores, double t) {
     column_job job = {.state = state, .scores = scores, .parameters = ota_coupled_rows(state, t)};
     job.parameters.sink = -INFINITY;
     job.parameters.row_strength = INFINITY;
+    job.parameters.caps.turned = true;
     job.share = (state->pass.columns + state->pass.chunks - 1) / state->pass.chunks;
     job.length = (state->pass.rows + 15) / 16 * 16;
     ota_parallel(state->head->pool, state->pass.chunks, update_task, &job);

@@ -53,8 +53,8 @@ static void lay_out(ota_arena *arena, prefix_memory *memory, const ota_head_shap
 static size_t prefix_workspace(const ota_head_shape *shape) {
     ota_arena arena = {0};
     prefix_memory memory;
-    lay_out(&arena, &memory, shape, ota_regulariser_of(shape->resolved->problem.regulariser),
-            shape->rows, ota_int_round_up(shape->columns, 16));
+    lay_out(&arena, &memory, shape, ota_regulariser_of(&shape->resolved->problem), shape->rows,
+            ota_int_round_up(shape->columns, 16));
     return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
 }
 

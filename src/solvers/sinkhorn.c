@@ -254,8 +254,8 @@ static size_t linear_workspace(const ota_head_shape *shape) {
 static size_t log_workspace(const ota_head_shape *shape) { return ota_coupled_bytes(shape, 0); }
 
 static const char *refuses(const ota_resolved *r) {
-    return ota_regulariser_of(r->problem.regulariser)->thresholded
-               ? "Sinkhorn rounds exist for softmax only; use newton"
+    return !ota_regulariser_of(&r->problem)->exponential
+               ? "Sinkhorn rounds exist for softmax without entry caps only; use newton"
                : ota_not_coupled(r);
 }
 

@@ -76,20 +76,21 @@ static bench *set_up(uint64_t seed, bool narrow, unsigned needs) {
     b->unit = narrow ? 0x1p-24 : 0x1p-53;
     b->settings.tolerance = 1e-9;
     b->algebra = ota_cpu_algebra(ota_kernels_choose(NULL));
-    b->head = (ota_head){.backend = &ota_cpu_backend,
-                         .algebra = &b->algebra,
-                         .rows = ROWS,
-                         .columns = COLUMNS,
-                         .narrow = narrow,
-                         .stride = STRIDE,
-                         .tau = 0.7,
-                         .regulariser = ota_regulariser_of(OTA_SOFTMAX),
-                         .order = 1.0,
-                         .sink = -INFINITY,
-                         .row_strength = INFINITY,
-                         .rule = OTA_COLUMNS_EXACT,
-                         .settings = &b->settings,
-                         .kernels = ota_kernels_choose(NULL)};
+    b->head =
+        (ota_head){.backend = &ota_cpu_backend,
+                   .algebra = &b->algebra,
+                   .rows = ROWS,
+                   .columns = COLUMNS,
+                   .narrow = narrow,
+                   .stride = STRIDE,
+                   .tau = 0.7,
+                   .regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_SOFTMAX}),
+                   .order = 1.0,
+                   .sink = -INFINITY,
+                   .row_strength = INFINITY,
+                   .rule = OTA_COLUMNS_EXACT,
+                   .settings = &b->settings,
+                   .kernels = ota_kernels_choose(NULL)};
     draw(b);
     b->head.scores = narrow ? (void *)b->narrow : (void *)b->wide;
     b->head.mu = b->mu;
@@ -454,7 +455,7 @@ static void tsallis_columns(void **unused) {
     static const double column_orders[] = {1.25, 1.5, 2.0, 3.0};
     for (int k = 0; k < 24; k++) {
         bench *b = set_up((uint64_t)(200 + k), false, OTA_NEEDS_NEWTON);
-        b->head.regulariser = ota_regulariser_of(OTA_ENTMAX);
+        b->head.regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_ENTMAX});
         const double order = b->head.order = column_orders[k % 4], power = 1.0 / (order - 1.0);
         const double t = k < 12 ? 0.7 : 0.02;
         const double rho = b->head.strength = k < 12 ? 1.2 : 0.9;

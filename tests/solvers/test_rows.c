@@ -28,7 +28,8 @@ typedef struct request {
 } request;
 
 static const ota_regulariser_row *regulariser_of(double order) {
-    return ota_regulariser_of(order > 1.0 ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD);
+    const ota_regulariser kind = order > 1.0 ? OTA_ENTMAX : order > 0.0 ? OTA_SOFTMAX : OTA_HARD;
+    return ota_regulariser_of(&(ota_problem){.regulariser = kind});
 }
 
 static request draw_request(dice *d, int order, int k) {

@@ -226,7 +226,7 @@ static void NAME(test_custom)(void **state) {
     for (int k = 0; k < 84; k++) {
         dice d = {.state = (uint64_t)(4000 + k)};
         request r = draw_request(&d, 0, k);
-        r.parameters.regulariser = ota_regulariser_of(OTA_CUSTOM);
+        r.parameters.regulariser = ota_regulariser_of(&(ota_problem){.regulariser = OTA_CUSTOM});
         r.parameters.custom = &custom;
         NAME(row) x;
         NAME(draw)(&x, &d, r.count);
@@ -254,8 +254,11 @@ static void NAME(test_hard)(void **state) {
     for (int k = 0; k < 8; k++) {
         const bool lifted = k >= 4;
         const double sink = sinks[k % 4], top = lifted ? 4.5 : 3.0;
-        const ota_row_parameters parameters = {
-            ota_kernels_choose(NULL), regulariser_of(0.0), 0.0, 1.0, sink, INFINITY, NULL};
+        const ota_row_parameters parameters = {.kernels = ota_kernels_choose(NULL),
+                                               .regulariser = regulariser_of(0.0),
+                                               .tau = 1.0,
+                                               .sink = sink,
+                                               .row_strength = INFINITY};
         const int64_t best = sink > top ? -1 : lifted ? 4 : 2;
         T p[5];
         ota_row_found found;
@@ -319,13 +322,13 @@ static void NAME(test_online)(void **state) {
 static void NAME(test_used_up)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        const ota_row_parameters parameters = {ota_kernels_choose(NULL),
-                                               regulariser_of(order < 0 ? 0.0 : orders[order]),
-                                               order < 0 ? 0.0 : orders[order],
-                                               1.0,
-                                               -INFINITY,
-                                               INFINITY,
-                                               NULL};
+        const ota_row_parameters parameters = {.kernels = ota_kernels_choose(NULL),
+                                               .regulariser =
+                                                   regulariser_of(order < 0 ? 0.0 : orders[order]),
+                                               .order = order < 0 ? 0.0 : orders[order],
+                                               .tau = 1.0,
+                                               .sink = -INFINITY,
+                                               .row_strength = INFINITY};
         const T s[4] = {1, 3, (T)-INFINITY, 2};
         double remaining[4] = {0.25, 0.5, 8.0, 0.25}, scratch[4];
         T p[4];
@@ -352,13 +355,13 @@ static void NAME(test_used_up)(void **state) {
 static void NAME(test_edges)(void **state) {
     (void)state;
     for (int order = -1; order < ORDERS; order++) {
-        ota_row_parameters parameters = {ota_kernels_choose(NULL),
-                                         regulariser_of(order < 0 ? 0.0 : orders[order]),
-                                         order < 0 ? 0.0 : orders[order],
-                                         1.0,
-                                         -INFINITY,
-                                         INFINITY,
-                                         NULL};
+        ota_row_parameters parameters = {.kernels = ota_kernels_choose(NULL),
+                                         .regulariser =
+                                             regulariser_of(order < 0 ? 0.0 : orders[order]),
+                                         .order = order < 0 ? 0.0 : orders[order],
+                                         .tau = 1.0,
+                                         .sink = -INFINITY,
+                                         .row_strength = INFINITY};
         T s[3] = {(T)-INFINITY, (T)-INFINITY, (T)-INFINITY}, p[3] = {1, 1, 1};
         ota_row_found found;
         NAME(ota_row_solve)(&parameters, s, NULL, 3, 1.0, p, &found);

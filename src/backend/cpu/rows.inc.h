@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "capped_rows.h"
 #include "real.h"
 #include "threshold.h"
 
@@ -325,8 +326,19 @@ static void hard_row(const ota_row_parameters *parameters, const real *s, const 
     found->sink = best >= 0 ? 0.0 : mu;
 }
 
+static void capped_row(const ota_row_parameters *parameters, const real *s, const real *h,
+                       int64_t count, double mu, real *p, ota_row_found *found) {
+    const double keys_top = (double)KERNELS(parameters)->maximum(s, h, count);
+    const double top = isnan(keys_top) || keys_top > parameters->sink ? keys_top : parameters->sink;
+    if (!settled(top, count, mu, p, found)) row_capped(parameters, s, h, count, mu, top, p, found);
+}
+
 void WORD(ota_row_solve)(const ota_row_parameters *parameters, const real *s, const real *h,
                          int64_t count, double mu, real *p, ota_row_found *found) {
+    if (parameters->regulariser->capped) {
+        capped_row(parameters, s, h, count, mu, p, found);
+        return;
+    }
     switch (parameters->regulariser->kind) {
     case OTA_SOFTMAX: softmax_row(parameters, s, h, count, mu, p, found); return;
     case OTA_ENTMAX: entmax_row(parameters, s, h, count, mu, p, found); return;
@@ -343,6 +355,10 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);
+        return;
+    }
+    if (parameters->regulariser->capped) {
+        row_capped_weights(parameters, s, h, count, f, p, found);
         return;
     }
     if (parameters->regulariser->thresholded) {

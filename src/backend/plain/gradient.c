@@ -92,11 +92,15 @@ static void load_row(ota_backward_job *job, int64_t i) {
         at->u[j] += ota_array_get(&want->coupling_grad, job->batch, job->head, i, j);
 }
 
-static double slope(const ota_row_parameters *rule, double s, double f, double p) {
-    if (!(p > 0.0)) return 0.0;
+static double slope(const ota_row_parameters *rule, double s, double f, double p, double cap) {
+    if (!(p > 0.0) || p >= cap) return 0.0;
     if (rule->custom != NULL)
         return rule->custom->slope(rule->custom->user, ota_custom_argument(s, f, rule->tau));
     return rule->regulariser->thresholded ? pow(p, 2.0 - rule->order) : p;
+}
+
+static double cap_at(const ota_row_parameters *rule, int64_t j) {
+    return rule->regulariser->capped ? ota_entry_cap(&rule->caps, rule->line, j) : INFINITY;
 }
 
 /* The row is bad where it could not be computed, or a key with weight has a value that is not finite. */
@@ -119,7 +123,9 @@ static double open_keys(const ota_backward_job *job, int64_t i, double mu) {
 
 /* p, w and their mean as the mode finds them: the row is solved, or weighed with both potentials, or was kept. */
 static void weigh(ota_backward_job *job, int64_t i) {
-    const ota_row_parameters *rule = &job->parameters;
+    ota_row_parameters own = job->parameters;
+    const ota_row_parameters *rule = &own;
+    own.line = i;
     const ota_backward_mode mode = job->mode;
     const bool online = mode == OTA_BACKWARD_ONLINE, free = mode == OTA_BACKWARD_FREE;
     const int64_t keys = job->resolved->keys;
@@ -140,11 +146,11 @@ static void weigh(ota_backward_job *job, int64_t i) {
     }
     mark(job, i, &found);
     at->sink = found.sink > 0.0 ? found.sink : 0.0;
-    at->total = at->slope = slope(rule, rule->sink, space->f[i], found.sink);
+    at->total = at->slope = slope(rule, rule->sink, space->f[i], found.sink, INFINITY);
     at->sum = 0.0;
     for (int64_t j = 0; j < keys; j++) {
         if (!(at->p[j] > 0.0)) at->p[j] = 0.0;
-        at->w[j] = slope(rule, s[j], space->f[i], at->p[j]);
+        at->w[j] = slope(rule, s[j], space->f[i], at->p[j], cap_at(rule, j));
         at->total += at->w[j];
         if (at->p[j] > 0.0) at->sum += at->w[j] * (at->u[j] - space->b[j]);
         if (online && space->shut[j] == i) at->p[j] = space->fill[j];

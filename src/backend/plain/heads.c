@@ -80,7 +80,7 @@ static void finish_row(plain_place *place, int64_t i, double mu, double *p,
     const int64_t batch = place->batch, head = place->number;
     const int64_t key_head = head / (r->heads / r->key_heads);
     const bool transposed = r->problem.axis == OTA_AXIS_COLUMNS;
-    const bool entropy = ota_regulariser_of(r->problem.regulariser)->exponential;
+    const bool entropy = ota_regulariser_of(&r->problem)->exponential;
     const bool has_out = ota_array_present(&a->out);
     const bool wrong = found->nonfinite || (has_out && meets_nonfinite(place, key_head, p));
     ota_head_status *status = place->status;
@@ -112,9 +112,10 @@ static void put_receiver(const plain_place *place) {
 static void run_row(plain_place *place, int64_t i) {
     const ota_device *device = place->run->device;
     const ota_resolved *r = device->resolved;
-    const ota_row_parameters row = ota_row_parameters_of(r, place->number);
+    ota_row_parameters row = ota_row_parameters_of(r, place->batch, place->number);
     const double mu = ota_row_mass(r, place->batch, place->number, i);
     ota_row_found found;
+    row.line = i;
     ota_plain_scores(device, place->batch, place->number, i, place->row);
     if (r->problem.columns == OTA_COLUMNS_ONLINE)
         ota_plain_row_online(&row, place->row, r->keys, mu, place->room, place->weights,
@@ -248,7 +249,9 @@ bool ota_plain_load(ota_head *head) {
 /* Weights p [columns] of row i from what the solver leaves. */
 static void emit_weights(const ota_head *head, int64_t i, double *p, ota_row_found *found) {
     const plain_place *place = head->place;
-    const ota_row_parameters row = ota_row_parameters_of(place->run->resolved, place->number);
+    ota_row_parameters row =
+        ota_row_parameters_of(place->run->resolved, place->batch, place->number);
+    row.line = i;
     const double mu = head->mu[i];
     *found = (ota_row_found){.potential = head->f[i], .mass = mu, .lse = -INFINITY};
     switch (head->final_update) {

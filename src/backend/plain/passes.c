@@ -37,11 +37,12 @@ double ota_plain_column_lse(const double *s, int64_t stride, int64_t rows, const
 static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_are) {
     ota_head *head = passes->head;
     const double rho = head->row_strength;
-    const ota_row_parameters row = {.regulariser = head->regulariser,
-                                    .order = head->order,
-                                    .tau = t,
-                                    .sink = head->sink,
-                                    .row_strength = rho};
+    ota_row_parameters row = {.regulariser = head->regulariser,
+                              .order = head->order,
+                              .tau = t,
+                              .sink = head->sink,
+                              .row_strength = rho,
+                              .caps = head->caps};
     double *p = passes->scratch;
     memcpy(passes->potential, head->g, (size_t)passes->columns * sizeof *head->g);
     for (int64_t j = 0; j < passes->columns; j++) passes->column[j] = 0.0;
@@ -49,6 +50,7 @@ static void solve_rows(ota_passes *passes, double t, double omega, bool as_they_
         ota_row_found found;
         double mass = 0.0, wanted = head->mu[i];
         const double *s = (const double *)passes->scores + i * passes->stride;
+        row.line = i;
         if (as_they_are)
             ota_plain_row_weights(&row, s, head->g, passes->columns, head->f[i], p, &found);
         else
@@ -71,7 +73,7 @@ void ota_plain_row_pass(ota_passes *passes, double t, double omega) {
     memcpy(passes->old_f, head->f, (size_t)passes->rows * sizeof *passes->old_f);
     solve_rows(passes, t, omega, false);
     passes->temperature = t;
-    if (!head->regulariser->thresholded) {
+    if (head->regulariser->exponential) {
         ota_plain_column_pass(passes, t);
         return;
     }

@@ -9,7 +9,8 @@
  *     custom    p_j = weight((x_j + f) / tau),                             f fixed by sum p = mu
  *     hard      all of mu on the first largest x_j                         f = -max x
  *
- * The sink is one more key with x = sink. */
+ * With entry caps the weights are the least of these and c, hard rows fill one key after another. The sink is one more
+ * key with x = sink and no cap. */
 #include "plain.h"
 
 #include "terms/terms.h"
@@ -248,12 +249,104 @@ static void solve_hard(const ota_row_parameters *row, double top, int64_t count,
     found->sink = best < count ? 0.0 : mu;
 }
 
+static double cap_at(const ota_row_parameters *row, int64_t j) {
+    return row->regulariser->capped ? ota_entry_cap(&row->caps, row->line, j) : INFINITY;
+}
+
+/* w(x + f) of a row with caps; f is where the sum, which rises with it, is mu. */
+static double capped_weight(const ota_row_parameters *row, double x, double f, double cap) {
+    if (!(x > -INFINITY)) return 0.0;
+    if (!row->regulariser->thresholded) return fmin(cap, exp(below(x, -f, row->tau)));
+    return fmin(cap, power_above(below(x, -f, row->tau / (row->order - 1.0)), 0.0,
+                                 1.0 / (row->order - 1.0)));
+}
+
+static double capped_sum(const ota_row_parameters *row, const double *x, int64_t count, double f) {
+    plain_sum sum = {capped_weight(row, row->sink, f, INFINITY), 0.0};
+    for (int64_t j = 0; j < count; j++)
+        ota_plain_add(&sum, capped_weight(row, x[j], f, cap_at(row, j)));
+    return sum.total + sum.lost;
+}
+
+static void weigh_capped(const ota_row_parameters *row, int64_t count, double f, double *p,
+                         ota_row_found *found) {
+    found->potential = f;
+    found->sink = capped_weight(row, row->sink, f, INFINITY);
+    for (int64_t j = 0; j < count; j++) p[j] = capped_weight(row, p[j], f, cap_at(row, j));
+    scale_weights(p, count, 1.0, found);
+}
+
+static void solve_capped(const ota_row_parameters *row, double top, int64_t count, double mu,
+                         double *p, ota_row_found *found) {
+    double low = -top, high = -top;
+    for (double step = row->tau; capped_sum(row, p, count, low) > mu && step < 1e300; step *= 2.0)
+        low -= step;
+    for (double step = row->tau; capped_sum(row, p, count, high) < mu && step < 1e300; step *= 2.0)
+        high += step;
+    for (double f = 0.5 * (low + high); f > low && f < high; f = 0.5 * (low + high)) {
+        if (capped_sum(row, p, count, f) < mu)
+            low = f;
+        else
+            high = f;
+    }
+    weigh_capped(row, count, high, p, found);
+}
+
+/* Caps of the keys above x, or of those at least as good. */
+static double room_above(const ota_row_parameters *row, const double *p, int64_t count, double x,
+                         bool with) {
+    double room = 0.0;
+    for (int64_t j = 0; j < count; j++) {
+        if (p[j] > x || (with && p[j] >= x && p[j] > -INFINITY)) room += cap_at(row, j);
+    }
+    return room;
+}
+
+/* The best keys are full down to a level, whose keys fill up in turn; a key as good as the sink comes first. */
+static void solve_capped_hard(const ota_row_parameters *row, int64_t count, double mu, double *p,
+                              ota_row_found *found) {
+    const double most = room_above(row, p, count, row->sink, true);
+    double level = row->sink, left;
+    for (int64_t j = 0; j < count && most >= mu; j++) {
+        if (room_above(row, p, count, p[j], false) < mu &&
+            room_above(row, p, count, p[j], true) >= mu)
+            level = p[j];
+    }
+    for (int64_t j = 0; j < count && most < mu && !(row->sink > -INFINITY); j++)
+        level = isinf(level) ? p[j] : fmin(level, p[j] > -INFINITY ? p[j] : level);
+    left = mu - room_above(row, p, count, level, false);
+    found->potential = -level;
+    for (int64_t j = 0; j < count; j++) {
+        const double x = p[j], cap = x >= level && x > -INFINITY ? cap_at(row, j) : 0.0;
+        p[j] = x > level ? cap : fmin(cap, fmax(left, 0.0));
+        if (!(x > level)) left -= p[j];
+        found->mass += p[j];
+    }
+    if (row->sink > -INFINITY) found->sink = fmax(left, 0.0);
+}
+
+/* Caps without room for the mass; where there is just enough, the weights are the caps. */
+static void solve_caps(const ota_row_parameters *row, double top, int64_t count, double mu,
+                       double *p, ota_row_found *found) {
+    const double slack = 4.0 * 2.3e-16 * (double)(count + 1) * mu;
+    double room = row->sink > -INFINITY ? INFINITY : room_above(row, p, count, -INFINITY, false);
+    found->infeasible = room < mu - slack;
+    if (found->infeasible || !(mu > 0.0))
+        fill(p, count, 0.0);
+    else if (row->regulariser->kind == OTA_HARD)
+        solve_capped_hard(row, count, mu, p, found);
+    else
+        solve_capped(row, top, count, fmin(mu, room), p, found);
+}
+
 void ota_plain_row_solve(const ota_row_parameters *row, const double *s, const double *h,
                          int64_t count, double mu, double *p, ota_row_found *found) {
     const double top = lift(row, s, h, count, p);
     const ota_regulariser kind = row->regulariser->kind;
     if (is_settled(top, mu, count, p, found)) return;
-    if (kind == OTA_SOFTMAX)
+    if (row->regulariser->capped)
+        solve_caps(row, top, count, mu, p, found);
+    else if (kind == OTA_SOFTMAX)
         solve_softmax(row, top, count, mu, p, found);
     else if (kind == OTA_HARD)
         solve_hard(row, top, count, mu, p, found);
@@ -283,6 +376,10 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
     found->potential = f;
     if (f <= -INFINITY) {
         fill(p, count, 0.0);
+        return;
+    }
+    if (row->regulariser->capped) {
+        weigh_capped(row, count, f, p, found);
         return;
     }
     if (row->regulariser->thresholded) {

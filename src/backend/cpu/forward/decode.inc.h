@@ -54,7 +54,7 @@ static void solve_piece(const row_block *b, int64_t index, int64_t low, int64_t 
     const double top = (double)KERNELS(device)->maximum(s, NULL, high - low);
     device->piece_top[index] = top;
     if (!(top > -INFINITY)) return;
-    const ota_row_parameters parameters = row_parameters(device, b->head);
+    const ota_row_parameters parameters = row_parameters(device, b->batch, b->head);
     device->piece_sum[index] = row_exponentials(&parameters, s, high - low, top, s);
     if (!ota_array_present(&b->w->arrays->out) || width == 0) return;
     memset(out, 0, (size_t)width * sizeof *out);

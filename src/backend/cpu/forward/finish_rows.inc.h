@@ -41,7 +41,7 @@ static bool mend_row(const row_block *b, const real *p, real *out) {
 void put_row(const cpu_run *w, int64_t batch, int64_t head, int64_t query,
              const ota_row_found *found) {
     const ota_arrays *a = w->arrays;
-    const bool entropy = w->device->resolved->problem.regulariser == OTA_SOFTMAX;
+    const bool entropy = ota_regulariser_of(&w->device->resolved->problem)->exponential;
     ota_put(&a->row_potential, batch, head, query, found->potential);
     /* Only entropy plans have one. */
     ota_put(&a->lse, batch, head, query, entropy ? found->lse : NAN);
@@ -149,8 +149,8 @@ void finish_rows(const row_block *b, real *p, int64_t stride, const ota_row_foun
     unpack_rows(&a->out, batch, head, first, rows, out, width);
 }
 
-ota_row_parameters row_parameters(const ota_device *device, int64_t head) {
-    ota_row_parameters row = ota_row_parameters_of(device->resolved, head);
+ota_row_parameters row_parameters(const ota_device *device, int64_t batch, int64_t head) {
+    ota_row_parameters row = ota_row_parameters_of(device->resolved, batch, head);
     row.kernels = device->kernels;
     return row;
 }

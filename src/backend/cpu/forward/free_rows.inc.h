@@ -42,7 +42,7 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
                         double *receiver) {
     const ota_device *device = b->w->device;
     const ota_resolved *r = device->resolved;
-    const ota_row_parameters parameters = row_parameters(device, b->head);
+    ota_row_parameters parameters = row_parameters(device, b->batch, b->head);
     ota_worker *worker = b->worker;
     real *s = worker->scores;
     ota_row_found found[OTA_BLOCK_ROWS];
@@ -57,6 +57,7 @@ static void solve_block(const row_block *b, bool with_out, ota_head_status *stat
             list_row(b, &parameters, begin, end, mu[k], row,
                      (real *)worker->out + k * device->values_width, &found[k]);
         } else {
+            parameters.line = b->first + k;
             row_solve(&parameters, row, NULL, device->key_count, mu[k], row, &found[k]);
         }
     }
@@ -215,7 +216,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
     const ota_resolved *r = device->resolved;
     row_block b = part_of(w, part, worker_index);
     ota_worker *worker = b.worker;
-    const ota_row_parameters parameters = row_parameters(device, b.head);
+    const ota_row_parameters parameters = row_parameters(device, b.batch, b.head);
     const ota_array *state = &w->arrays->remaining;
     const int64_t m = device->key_count;
     double *room = worker->room;

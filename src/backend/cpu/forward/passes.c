@@ -215,14 +215,16 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
                           ota_row_found *found) {
     ota_passes *state = job->state;
     const ota_head *head = state->head;
+    ota_row_parameters parameters = job->parameters;
+    parameters.line = i;
     if (state->narrow) {
         float *p = (float *)state->scratch + chunk * state->padded_columns;
         const float *s = ota_row_at_f32(state->scores, state->stride, i);
         if (job->as_they_are) {
-            ota_row_weights_f32(&job->parameters, s, state->potential, state->columns, head->f[i],
-                                p, found);
+            ota_row_weights_f32(&parameters, s, state->potential, state->columns, head->f[i], p,
+                                found);
         } else {
-            ota_row_solve_f32(&job->parameters, s, state->potential, state->columns, head->mu[i], p,
+            ota_row_solve_f32(&parameters, s, state->potential, state->columns, head->mu[i], p,
                               found);
         }
         head->kernels->f32->accumulate(p, state->columns, 1.0, column);
@@ -231,11 +233,9 @@ static double row_entries(const chunk_job *job, int64_t chunk, int64_t i, double
     double *p = (double *)state->scratch + chunk * state->padded_columns;
     const double *s = ota_row_at_f64(state->scores, state->stride, i);
     if (job->as_they_are) {
-        ota_row_weights_f64(&job->parameters, s, state->potential, state->columns, head->f[i], p,
-                            found);
+        ota_row_weights_f64(&parameters, s, state->potential, state->columns, head->f[i], p, found);
     } else {
-        ota_row_solve_f64(&job->parameters, s, state->potential, state->columns, head->mu[i], p,
-                          found);
+        ota_row_solve_f64(&parameters, s, state->potential, state->columns, head->mu[i], p, found);
     }
     head->kernels->f64->accumulate(p, state->columns, 1.0, column);
     return head->kernels->f64->sum(p, state->columns);

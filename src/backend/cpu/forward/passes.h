@@ -32,7 +32,8 @@ static inline ota_row_parameters parameters_of(const ota_head *head, double t) {
                                 .order = head->order,
                                 .tau = t,
                                 .sink = head->sink,
-                                .row_strength = head->row_strength};
+                                .row_strength = head->row_strength,
+                                .caps = head->caps};
 }
 
 void ota_cpu_lay_out_passes(ota_passes *state, ota_arena *arena, bool kernel);

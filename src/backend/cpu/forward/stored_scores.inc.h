@@ -110,7 +110,7 @@ static void weights_of(const ota_head_place *place, const ota_row_parameters *pa
 /* Transposed problem: weights of every dense row (key), then P = P'^T. */
 static void turn_over(ota_head_place *place, ota_head_status *status) {
     ota_device *device = place->run.device;
-    const ota_row_parameters parameters = row_parameters(device, place->number);
+    const ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
     real *weights = place->workspace->weights, *line = place->workspace->line;
     for (int64_t j = 0; j < device->dense_rows; j++) {
         ota_row_found found;
@@ -162,7 +162,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
     cpu_run *w = &place->run;
     ota_device *device = w->device;
     ota_worker *worker = &device->workers[worker_index];
-    const ota_row_parameters parameters = row_parameters(device, place->number);
+    ota_row_parameters parameters = row_parameters(device, place->batch, place->number);
     const int64_t part = place->index * OTA_CHUNKS + chunk;
     ota_head_status *status = &device->chunk_statuses[part];
     *status = (ota_head_status){0};
@@ -189,7 +189,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 p = (real *)place->workspace->weights + at * device->stride;
                 const double mass = KERNELS(device)->sum(p + k * stride, device->resolved->keys);
                 const double potential = place->head->g[at + k];
-                const bool entropy = device->resolved->problem.regulariser == OTA_SOFTMAX;
+                const bool entropy = ota_regulariser_of(&device->resolved->problem)->exponential;
                 mu[k] = mass;
                 found[k] =
                     (ota_row_found){.potential = potential,
@@ -202,6 +202,7 @@ static void emit_task(void *context, int64_t chunk, int worker_index) {
                 continue;
             }
             mu[k] = place->head->mu[at + k];
+            parameters.line = at + k;
             weights_of(place, &parameters, at + k, p + k * stride, &found[k]);
         }
         const row_block rows_at = block_at(place, worker, at, rows);

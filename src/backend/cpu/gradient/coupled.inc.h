@@ -59,7 +59,7 @@ void reverse_online(ota_backward_job *job) {
         const bool bad = space->bad[i];
         solve_row(job, i, line, left > 0.0 ? left : 0.0, p);
         space->bad[i] = bad;
-        pair_weights(job, i, 0, m, line, p);
+        pair_weights(job, i, m, line, p);
         space->a[i] =
             bad ? (double)NAN : mean_of(job, i, line, u, p, space->own->advantage, w->slope);
         space->row_mass[index * r->queries + i] = space->a[i];
@@ -96,7 +96,7 @@ static double implicit_row(ota_backward_job *job, int64_t i, const real *s, cons
     const double mu = device->transposed ? 1.0 : ota_row_mass(r, job->batch, job->head, i);
     solve_row(job, i, s, mu, p);
     if (device->transposed) space->f[i] = kept;
-    pair_weights(job, i, 0, m, s, p);
+    pair_weights(job, i, m, s, p);
     row_slopes(job, i, m, s, p, slope);
     for (int64_t j = 0; j < m && space->bad[i]; j++)
         slope[j] = slope[j] > (real)0 ? slope[j] : (real)0;

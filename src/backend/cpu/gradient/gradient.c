@@ -23,7 +23,7 @@ static void take_strip(ota_device *device, ota_strip *strip) {
     strip->stride = stride;
     strip->weights = ota_arena_take_rows(a, rows, stride, real);
     strip->slopes = ota_arena_take_rows(a, rows, stride, real);
-    if (ota_regulariser_of(r->problem.regulariser)->thresholded)
+    if (ota_regulariser_of(&r->problem)->thresholded)
         strip->where = ota_arena_take_rows(a, rows, stride, sizeof *strip->where);
     strip->count = ota_arena_take(a, (size_t)rows, sizeof *strip->count);
     strip->low = ota_arena_take(a, (size_t)rows, sizeof *strip->low);

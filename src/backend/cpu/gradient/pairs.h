@@ -63,9 +63,9 @@ void form_tile(const ota_backward_job *job, const ota_backward_worker *w, int64_
 /* U = dL/dP of the same tile. */
 void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, int64_t first,
                    int64_t rows, int64_t from, int64_t to, int64_t stride);
-/* P of keys [from, from + count) of a row from its potentials, without what online capacities do. */
-void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int64_t count,
-                  const real *s, real *p);
+/* P of a row from its potentials, without what online capacities do. */
+void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
+                  real *p);
 /* w = dP/dS tau of `count` keys of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w);

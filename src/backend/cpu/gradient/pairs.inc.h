@@ -136,14 +136,21 @@ void form_upstream(const ota_backward_job *job, const ota_backward_worker *w, in
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
-/* P of keys [from, from + count) of a row from its potentials, without what online capacities do. */
-void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int64_t count,
-                  const real *s, real *p) {
+/* P of a row from its potentials, without what online capacities do. */
+void pair_weights(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
+                  real *p) {
     const ota_backward_space *space = job->space;
     const double f = space->f[query], top = space->top[query], tau = job->parameters.tau;
-    const real *h = job->biased ? (const real *)space->own->bias + from : NULL;
+    const real *h = job->biased ? (const real *)space->own->bias : NULL;
     if (!(f > -INFINITY) || !(top > -INFINITY)) {
         for (int64_t j = 0; j < count; j++) p[j] = (real)0;
+        return;
+    }
+    if (job->parameters.regulariser->capped) {
+        ota_row_parameters row = job->parameters;
+        ota_row_found found;
+        row.line = query;
+        row_weights(&row, s, h, count, f, p, &found);
         return;
     }
     if (job->parameters.custom != NULL) {
@@ -179,12 +186,16 @@ void pair_weights(const ota_backward_job *job, int64_t query, int64_t from, int6
     KERNELS(job->device)->multiply(p, count, (real)exp((f + top) / tau));
 }
 
-/* w = dP/dS tau of keys [from, from + count) of a row of weights p at scores s. */
+/* w = dP/dS tau of a row of weights p at scores s. */
 void row_slopes(const ota_backward_job *job, int64_t query, int64_t count, const real *s,
                 const real *p, real *w) {
     const ota_custom *custom = job->parameters.custom;
     if (custom == NULL) {
+        const ota_entry_caps *caps = &job->parameters.caps;
         KERNELS(job->device)->slope_weights(p, count, 2.0 - job->parameters.order, w);
+        for (int64_t j = 0; job->parameters.regulariser->capped && j < count; j++) {
+            if (p[j] >= (real)ota_entry_cap(caps, query, j)) w[j] = (real)0;
+        }
         return;
     }
     const double f = job->space->f[query];
@@ -199,7 +210,7 @@ void find_weights(const ota_backward_job *job, int64_t query, const real *s, rea
     const ota_device *device = job->device;
     const int64_t m = device->resolved->keys, stride = device->dense_stride;
     if (job->mode != OTA_BACKWARD_PREFIX) {
-        pair_weights(job, query, 0, m, s, p);
+        pair_weights(job, query, m, s, p);
         return;
     }
     const int64_t at = device->transposed ? query : query * stride;
@@ -277,7 +288,9 @@ void solve_row(const ota_backward_job *job, int64_t query, const real *s, double
     const double keys_top = (double)KERNELS(device)->maximum(s, h, device->resolved->keys);
     const double sink = job->parameters.sink;
     ota_row_found found;
-    row_solve(&job->parameters, s, h, device->resolved->keys, mu, p, &found);
+    ota_row_parameters row = job->parameters;
+    row.line = query;
+    row_solve(&row, s, h, device->resolved->keys, mu, p, &found);
     space->top[query] = (double)(real)(isnan(keys_top) || keys_top > sink ? keys_top : sink);
     space->f[query] = found.empty || !(mu > 0.0) ? -INFINITY : found.potential;
     if (found.nonfinite || uses_nonfinite(job, s, p)) space->bad[query] = true;

@@ -1,0 +1,407 @@
+/* test_entry_caps.c: P_ij <= c_ij. Rows alone against a halving of their own, hard rows of mass k with caps of 1 against
+ * the k best keys, coupled columns by their certificate, derivatives against differences, and every refusal. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dice.h"
+#include "otattn.h"
+
+enum { N = 9, M = 70, WIDTH = 3 };
+
+/* One head, scores given as a matrix; everything that a call reads or writes, in f64 and f32. */
+typedef struct scene {
+    int64_t n, m;
+    double scores[N * M], caps[N * M], mass[N], column[M], values[M * WIDTH], upstream[N * WIDTH];
+    double p[N * M], out[N * WIDTH], f[N], g[M];
+    float narrow_scores[N * M], narrow_values[M * WIDTH], narrow_p[N * M];
+    unsigned char allowed[N * M];
+    ota_support support;
+    ota_term sink;
+    ota_problem problem;
+    ota_options options;
+    ota_arrays arrays;
+} scene;
+
+static ota_array rows_of(void *data, ota_type type, const scene *s, int64_t columns) {
+    return ota_array_of(data, type, 1, 1, s->n, columns);
+}
+
+static void set_up(scene *s, const char *method, int64_t n, int64_t m, uint64_t seed, bool narrow) {
+    dice_state = seed;
+    memset(s, 0, sizeof *s);
+    s->n = n;
+    s->m = m;
+    for (int64_t k = 0; k < n * m; k++) {
+        s->scores[k] = s->narrow_scores[k] = (float)(4.0 * uniform() - 2.0);
+        s->allowed[k] = 1;
+    }
+    for (int64_t k = 0; k < m * WIDTH; k++)
+        s->values[k] = s->narrow_values[k] = (float)(2.0 * uniform() - 1.0);
+    for (int64_t k = 0; k < n * WIDTH; k++) s->upstream[k] = 2.0 * uniform() - 1.0;
+    s->problem.size = sizeof s->problem;
+    s->options.size = sizeof s->options;
+    s->arrays.size = sizeof s->arrays;
+    ota_error error;
+    if (ota_method_parse(method, &s->problem, &s->options, &error) < 0)
+        fail_msg("%s", error.message);
+    s->problem.scores =
+        narrow ? rows_of(s->narrow_scores, OTA_F32, s, m) : rows_of(s->scores, OTA_F64, s, m);
+    s->arrays.values = narrow ? ota_array_of(s->narrow_values, OTA_F32, 1, 1, m, WIDTH)
+                              : ota_array_of(s->values, OTA_F64, 1, 1, m, WIDTH);
+    s->arrays.coupling =
+        narrow ? rows_of(s->narrow_p, OTA_F32, s, m) : rows_of(s->p, OTA_F64, s, m);
+    s->arrays.out = rows_of(s->out, OTA_F64, s, WIDTH);
+    s->arrays.row_potential = ota_array_of(s->f, OTA_F64, 1, 1, 1, n);
+    s->arrays.column_potential = ota_array_of(s->g, OTA_F64, 1, 1, 1, m);
+}
+
+/* Caps between `low` and `high`, one a pair. */
+static void draw_caps(scene *s, double low, double high, uint64_t seed) {
+    dice_state = seed;
+    for (int64_t k = 0; k < s->n * s->m; k++) s->caps[k] = low + (high - low) * uniform();
+    s->problem.entry_cap = 0.0;
+    s->problem.entry_caps = rows_of(s->caps, OTA_F64, s, s->m);
+}
+
+static double cap_of(const scene *s, int64_t i, int64_t j) {
+    return s->problem.entry_cap > 0.0 ? s->problem.entry_cap : s->caps[i * s->m + j];
+}
+
+static void forbid(scene *s, int64_t every) {
+    for (int64_t k = 0; k < s->n * s->m; k += every) s->allowed[k] = 0;
+    s->support =
+        (ota_support){.kind = OTA_SUPPORT_BOOLEAN, .array = rows_of(s->allowed, OTA_BOOL, s, s->m)};
+    s->problem.supports = &s->support;
+    s->problem.support_count = 1;
+}
+
+static ota_status solve(scene *s, ota_error *error) {
+    ota_error mine;
+    const ota_status status = ota_attend(&s->problem, &s->options, &s->arrays, NULL, &mine);
+    if (error != NULL) *error = mine;
+    if (error == NULL && status < 0) fail_msg("%s", mine.message);
+    for (int64_t k = 0; k < s->n * s->m && s->problem.scores.type == OTA_F32; k++)
+        s->p[k] = (double)s->narrow_p[k];
+    return status;
+}
+
+static ota_certificate judge(const scene *s) {
+    ota_certificate found = {.size = sizeof found};
+    ota_error error;
+    if (ota_certify(&s->problem, &s->options, &s->arrays, &found, NULL, &error) < 0)
+        fail_msg("%s", error.message);
+    return found;
+}
+
+/* ---- rows alone --------------------------------------------------------------------------------- */
+
+/* The weight of one pair at f, from the definition. */
+static double weight_at(const scene *s, double x, double f) {
+    const double tau = s->problem.temperature > 0.0 ? s->problem.temperature : 1.0;
+    if (s->problem.regulariser == OTA_SOFTMAX) return exp((x + f) / tau);
+    const double k = s->problem.order - 1.0, y = k * (x + f) / tau;
+    return y > 0.0 ? pow(y, 1.0 / k) : 0.0;
+}
+
+static double row_sum(const scene *s, int64_t i, double f) {
+    double sum = s->problem.term_count > 0 ? weight_at(s, s->sink.value, f) : 0.0;
+    for (int64_t j = 0; j < s->m; j++) {
+        if (s->allowed[i * s->m + j])
+            sum += fmin(cap_of(s, i, j), weight_at(s, s->scores[i * s->m + j], f));
+    }
+    return sum;
+}
+
+/* Returns how many weights are at their caps. */
+static int check_rows(const scene *s, double tolerance) {
+    int at_caps = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const double mu = s->problem.row_mass.data != NULL ? s->mass[i] : 1.0;
+        double low = -100.0, high = 100.0;
+        for (int turn = 0; turn < 200; turn++) {
+            const double f = 0.5 * (low + high);
+            if (row_sum(s, i, f) < mu)
+                low = f;
+            else
+                high = f;
+        }
+        for (int64_t j = 0; j < s->m; j++) {
+            const double cap = cap_of(s, i, j);
+            const double w = s->allowed[i * s->m + j]
+                                 ? fmin(cap, weight_at(s, s->scores[i * s->m + j], high))
+                                 : 0.0;
+            at_caps += w >= cap;
+            if (!(fabs(s->p[i * s->m + j] - w) <= tolerance))
+                fail_msg("P[%d, %d] is %.17g where %.17g is expected", (int)i, (int)j,
+                         s->p[i * s->m + j], w);
+        }
+    }
+    return at_caps;
+}
+
+static void give_masses(scene *s, double least, double most) {
+    for (int64_t i = 0; i < s->n; i++) s->mass[i] = least + (most - least) * uniform();
+    s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, s->n);
+}
+
+static void rows_are_those_of_the_definition(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5", "sparsemax", "entmax:3"};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    int at_caps = 0;
+    for (uint64_t k = 0; k < 64; k++) {
+        const bool narrow = (k / 4) % 2 == 1;
+        set_up(s, methods[k % 4], 1 + (int64_t)(k % N), 23 + (int64_t)(k % 47), 100 + k, narrow);
+        s->problem.entry_cap = 0.09;
+        s->problem.temperature = k % 5 == 0 ? 0.4 : 1.0;
+        if (k % 3 == 1) draw_caps(s, 0.06, 0.12, 900 + k);
+        if (k % 8 >= 4) forbid(s, 7);
+        if (k % 7 == 2) give_masses(s, 0.4, 1.2);
+        if (k % 11 == 3) {
+            s->sink = (ota_term){.kind = OTA_TERM_SINK, .value = 0.5};
+            s->problem.terms = &s->sink;
+            s->problem.term_count = 1;
+        }
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        at_caps += check_rows(s, narrow ? 4.0e-7 : 1.0e-13);
+        const ota_certificate found = judge(s);
+        assert_true(found.row_error <= (narrow ? 1.0e-6 : 1.0e-13));
+        assert_true(found.cap_error <= (narrow ? 1.0e-8 : 0.0));
+        assert_true(fabs(found.gap) <= (narrow ? 1.0e-5 : 1.0e-12) * (1.0 + fabs(found.primal)));
+        /* The potentials alone say the same. */
+        if (narrow) continue;
+        s->arrays.coupling = (ota_array){0};
+        const ota_certificate again = judge(s);
+        assert_true(fabs(again.primal - found.primal) <= 1.0e-12 * (1.0 + fabs(found.primal)));
+        assert_true(again.row_error <= 1.0e-12);
+    }
+    assert_true(at_caps > 500);
+    free(s);
+}
+
+/* A row whose caps add up to its mass, and a cap that binds nowhere. */
+static void caps_may_bind_everywhere_or_nowhere(void **state) {
+    (void)state;
+    static const char *const methods[] = {"softmax", "entmax:1.5", "hard"};
+    scene *s = malloc(sizeof *s), *t = malloc(sizeof *t);
+    assert_true(s != NULL && t != NULL);
+    for (int k = 0; k < 3; k++) {
+        set_up(s, methods[k], 4, 20, 7, false);
+        s->problem.entry_cap = 0.05;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        for (int64_t i = 0; i < 4 * 20; i++) assert_true(fabs(s->p[i] - 0.05) <= 1.0e-15);
+        assert_true(fabs(judge(s).gap) <= 1.0e-12);
+        set_up(s, methods[k], 4, 20, 7, false);
+        set_up(t, methods[k], 4, 20, 7, false);
+        s->problem.entry_cap = 2.0;
+        (void)solve(s, NULL);
+        (void)solve(t, NULL);
+        for (int64_t i = 0; i < 4 * 20; i++) assert_true(fabs(s->p[i] - t->p[i]) <= 1.0e-15);
+        for (int64_t i = 0; i < 4; i++) assert_true(fabs(s->f[i] - t->f[i]) <= 1.0e-14);
+    }
+    free(s);
+    free(t);
+}
+
+static void hard_rows_take_the_best_keys(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (int64_t k = 1; k <= 6; k++) {
+        set_up(s, "hard{entry_cap=1}", N, 31, 40 + (uint64_t)k, k % 2 == 0);
+        for (int64_t i = 0; i < N; i++) s->mass[i] = (double)k;
+        s->problem.row_mass = ota_array_of(s->mass, OTA_F64, 1, 1, 1, N);
+        /* Ties: the first keys of a level are taken. */
+        for (int64_t j = 0; j < 31; j += 3) s->scores[j] = s->narrow_scores[j] = 1.0F;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        for (int64_t i = 0; i < N; i++) {
+            for (int64_t j = 0; j < 31; j++) {
+                int64_t before = 0;
+                for (int64_t other = 0; other < 31; other++) {
+                    const double a = s->scores[i * 31 + other], b = s->scores[i * 31 + j];
+                    before += a > b || (!(a < b) && other < j);
+                }
+                assert_true(fabs(s->p[i * 31 + j] - (before < k ? 1.0 : 0.0)) <= 0.0);
+            }
+        }
+        const ota_certificate found = judge(s);
+        assert_true(fabs(found.gap) <= 1.0e-12 && found.row_error <= 0.0);
+    }
+    free(s);
+}
+
+/* ---- coupled columns ---------------------------------------------------------------------------- */
+
+static const char *const coupled[] = {
+    "softmax/exact",         "entmax:1.5/exact",        "sparsemax/exact",
+    "softmax/relaxed:0.7",   "entmax:1.5/relaxed:0.7",  "softmax/capped:0.2",
+    "entmax:1.5/capped:0.2", "softmax/bounded:0.8,1.1", "entmax:1.5/bounded:0.8,1.1"};
+enum { COUPLED = (int)(sizeof coupled / sizeof coupled[0]) };
+
+static void coupled_columns_are_certified(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 4 * COUPLED; k++) {
+        const bool narrow = k / COUPLED == 3;
+        set_up(s, coupled[k % COUPLED], N, 65, 300 + k, narrow);
+        s->problem.entry_cap = 0.06;
+        s->options.tolerance = narrow ? 1.0e-6 : 1.0e-11;
+        if (k / COUPLED == 1) draw_caps(s, 0.03, 0.1, 500 + k);
+        if (k / COUPLED == 2 && s->problem.regulariser != OTA_SOFTMAX) forbid(s, 7);
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        const ota_certificate found = judge(s);
+        const double small = narrow ? 1.0e-5 : 1.0e-9;
+        if (!(found.row_error <= small && found.column_error <= small && found.cap_error <= small &&
+              fabs(found.gap) <= small * (1.0 + fabs(found.primal))))
+            fail_msg("%s: row error %g, column error %g, cap error %g, gap %g",
+                     coupled[k % COUPLED], found.row_error, found.column_error, found.cap_error,
+                     found.gap);
+        int at_caps = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            for (int64_t j = 0; j < s->m; j++) at_caps += s->p[i * s->m + j] >= cap_of(s, i, j);
+        }
+        if (!narrow) assert_true(at_caps > 0);
+    }
+    free(s);
+}
+
+/* ---- derivatives -------------------------------------------------------------------------------- */
+
+/* L = <upstream, P V> after a change of the scores along `along`. */
+static double loss_at(scene *s, const double *scores, const double *along, double length) {
+    double loss = 0.0;
+    for (int64_t k = 0; k < s->n * s->m; k++) s->scores[k] = scores[k] + length * along[k];
+    assert_int_equal(solve(s, NULL), OTA_OK);
+    for (int64_t k = 0; k < s->n * WIDTH; k++) loss += s->upstream[k] * s->out[k];
+    return loss;
+}
+
+static void check_derivatives(scene *s, const char *method) {
+    static double scores[N * M], along[N * M], gradient[N * M], change[N * WIDTH];
+    ota_error error;
+    ota_plan *plan = NULL;
+    for (int64_t k = 0; k < s->n * s->m; k++) {
+        scores[k] = s->scores[k];
+        along[k] = 2.0 * uniform() - 1.0;
+    }
+    const double step = 1.0e-5;
+    const double slope =
+        (loss_at(s, scores, along, step) - loss_at(s, scores, along, -step)) / (2.0 * step);
+    memcpy(s->scores, scores, sizeof scores);
+    s->options.gradients = 1;
+    if (ota_plan_create(&plan, &s->problem, WIDTH, &s->options, &error) < 0)
+        fail_msg("%s: %s", method, error.message);
+    assert_true(ota_forward(plan, &s->arrays, NULL, &error) >= 0);
+    ota_gradients want = {.size = sizeof want};
+    want.out_grad = rows_of(s->upstream, OTA_F64, s, WIDTH);
+    want.scores = rows_of(gradient, OTA_F64, s, s->m);
+    if (ota_backward(plan, &s->arrays, &want, NULL, &error) < 0)
+        fail_msg("%s: %s", method, error.message);
+    ota_tangents tangents = {.size = sizeof tangents};
+    tangents.scores = rows_of(along, OTA_F64, s, s->m);
+    tangents.out = rows_of(change, OTA_F64, s, WIDTH);
+    if (ota_jvp(plan, &s->arrays, &tangents, NULL, &error) < 0)
+        fail_msg("%s: %s", method, error.message);
+    double backward = 0.0, forward = 0.0;
+    for (int64_t k = 0; k < s->n * s->m; k++) {
+        backward += gradient[k] * along[k];
+        if (s->p[k] >= cap_of(s, k / s->m, k % s->m)) assert_true(fabs(gradient[k]) <= 0.0);
+    }
+    for (int64_t k = 0; k < s->n * WIDTH; k++) forward += s->upstream[k] * change[k];
+    ota_plan_free(plan);
+    if (!(fabs(backward - slope) <= 1.0e-6 * (1.0 + fabs(slope)) &&
+          fabs(forward - backward) <= 1.0e-9 * (1.0 + fabs(slope))))
+        fail_msg("%s: difference %.12g, backward %.12g, jvp %.12g", method, slope, backward,
+                 forward);
+}
+
+static void derivatives_are_those_of_differences(void **state) {
+    (void)state;
+    static const char *const rows[] = {"softmax", "entmax:1.5", "sparsemax"};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 2 * (COUPLED + 3); k++) {
+        const char *method =
+            k % (COUPLED + 3) < 3 ? rows[k % (COUPLED + 3)] : coupled[k % (COUPLED + 3) - 3];
+        set_up(s, method, 7, 33, 800 + k, false);
+        s->problem.entry_cap = 0.11;
+        if (k >= COUPLED + 3) draw_caps(s, 0.05, 0.2, 70 + k);
+        if (s->problem.columns != OTA_COLUMNS_FREE) s->options.tolerance = 1.0e-12;
+        if (s->problem.columns == OTA_COLUMNS_CAPPED) s->problem.cap = 0.4;
+        check_derivatives(s, method);
+    }
+    free(s);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------- */
+
+static void expect(scene *s, ota_status wanted, const char *part) {
+    ota_error error = {"", "", ""};
+    const ota_status status = solve(s, &error);
+    if (status != wanted || strstr(error.message, part) == NULL)
+        fail_msg("status %d, '%s' where %d and '%s' are expected", (int)status, error.message,
+                 (int)wanted, part);
+}
+
+static void what_cannot_be_capped_is_refused(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    static const char *const cells[][2] = {{"softmax/elastic:0.5,3", "elastic, prefix and online"},
+                                           {"softmax/prefix", "elastic, prefix and online"},
+                                           {"softmax/online:0.5", "elastic, prefix and online"},
+                                           {"hard/exact", "coupled columns of hard plans"},
+                                           {"softmax/exact{rounds=5}", "a fixed number of rounds"},
+                                           {"softmax/exact{prune}", "prune"}};
+    for (size_t k = 0; k < sizeof cells / sizeof cells[0]; k++) {
+        set_up(s, cells[k][0], 5, 9, 1, false);
+        s->problem.entry_cap = 0.5;
+        expect(s, OTA_UNSUPPORTED, cells[k][1]);
+    }
+    set_up(s, "softmax", 5, 9, 1, false);
+    s->problem.entry_cap = -1.0;
+    expect(s, OTA_EINVAL, "entry_cap is -1");
+    draw_caps(s, 0.2, 0.4, 3);
+    s->problem.entry_cap = 0.5;
+    expect(s, OTA_EINVAL, "entry_caps are given too");
+    s->problem.entry_cap = 0.0;
+    s->caps[11] = 0.0;
+    expect(s, OTA_EINVAL, "entry_caps is 0 at [0, 0, 1, 2]");
+    s->problem.entry_caps.size[3] = 4;
+    expect(s, OTA_EINVAL, "size 4 in dimension 3 where 9 or 1");
+    set_up(s, "softmax", 5, 9, 1, false);
+    s->problem.entry_cap = 0.1;
+    expect(s, OTA_INFEASIBLE, "");
+    set_up(s, "softmax/exact", 5, 9, 1, false);
+    s->problem.entry_cap = 0.1;
+    expect(s, OTA_INFEASIBLE, "the entry caps of query 0 add up to 0.9");
+    /* Every query has room, but the first key does not. */
+    set_up(s, "softmax/exact", 5, 9, 1, false);
+    draw_caps(s, 0.3, 0.4, 3);
+    for (int64_t i = 0; i < 5; i++) s->caps[9 * i] = 0.05;
+    expect(s, OTA_INFEASIBLE, "the entry caps of key 0 add up to 0.25");
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_those_of_the_definition),
+        cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
+        cmocka_unit_test(hard_rows_take_the_best_keys),
+        cmocka_unit_test(coupled_columns_are_certified),
+        cmocka_unit_test(derivatives_are_those_of_differences),
+        cmocka_unit_test(what_cannot_be_capped_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
