@@ -142,6 +142,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/solvers/interior.c
     src/solvers/matching/assignment.c
     src/solvers/matching/assignment_sparse.c
+    src/solvers/matching/capped_transport.c
     src/solvers/matching/dense.c
     src/solvers/matching/hard.c
     src/solvers/matching/transport.c

@@ -127,7 +127,7 @@ def operands_of(
         return view_of(x)
 
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (lower, upper, row_mass, column_mass, lengths, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:]
     sizes = (heads, queries, keys)
     total = 1
     for size in batch:
@@ -167,15 +167,17 @@ def operands_of(
                 f"wanted integers ({total},)"
             )
         found[13] = lend(lengths.astype(np.int64, copy=False).reshape((1, 1, 1, total)))
+    if caps is not None:
+        found[14] = lend(fold_pairs("entry_caps", _wide("entry_caps", caps), batch, sizes, expand))
     if start is not None:
         start = _wide("start_potential", start)
         whole = np.broadcast_to(
             fold_vector("start_potential", start, total, heads, keys), (total, heads, 1, keys)
         )
-        found[14] = lend(whole)
+        found[15] = lend(whole)
     if seed is not None:
         drawn = int(np.random.randint(0, 1 << 63, dtype=np.int64)) if seed[0] is None else seed[0]
-        found[15] = (drawn, seed[1])
+        found[16] = (drawn, seed[1])
     return tuple(found)
 
 

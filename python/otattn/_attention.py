@@ -176,6 +176,7 @@ def prepare(
     start_potential: Any = None,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
+    entry_caps: Any = None,
 ) -> tuple[Settings, tuple[Any, ...], bool]:
     """The settings and the operands behind query, key and value of a call of `attention`."""
     settings = settings_maker()(
@@ -220,6 +221,7 @@ def prepare(
         row_mass,
         column_mass,
         key_lengths,
+        entry_caps,
         start_potential,
         None if settings.dropout == 0.0 else _seed(dropout_seed, dropout_offset),
     )
@@ -269,6 +271,7 @@ def attention(
     start_potential: Any = None,
     dropout_seed: int | None = None,
     dropout_offset: int = 0,
+    entry_caps: Any = None,
 ) -> Any:
     """Attention by any transport method: ``out = P @ value``.
 
@@ -350,6 +353,10 @@ def attention(
     dropout_seed, dropout_offset : int, optional
         Up to 2^64. They and the place of a weight (batch, head, query, key) alone say what is dropped;
         otherwise the seed is drawn from torch's generator, or NumPy's global one.
+    entry_caps : number or array broadcasting to (..., heads, queries, keys), optional
+        Most that each weight may be, in units of mass, more than 0; inf is none. ``{entry_cap=C}`` behind the
+        method is the same cap for all. For softmax, entmax and hard on free columns, softmax and entmax on
+        exact, relaxed, capped and bounded ones; caps have no gradient.
 
     Returns
     -------
@@ -380,6 +387,7 @@ def attention(
         and return_aux is alpha is cap is strength is row_mass is column_mass is None
         and lower is upper is None
         and bias is alibi_slopes is window is sink is key_lengths is relative_bias is start_potential is None
+        and entry_caps is None
         and softcap == 0.0
         and not (relative_inside or cost or allow_partial or prune or strict)
         and rows == "hard"
@@ -445,6 +453,7 @@ def attention(
         start_potential,
         dropout_seed,
         dropout_offset,
+        entry_caps,
     )
     if is_torch(query):
         from ._torch import torch_attention

@@ -66,6 +66,7 @@ def coupling(
     solver: str = "auto",
     backend: str | None = None,
     start_potential: Any = None,
+    entry_caps: Any = None,
 ) -> Any:
     """The weights P of a matrix of scores, by any transport method.
 
@@ -97,7 +98,7 @@ def coupling(
     names = outputs_wanted(return_aux)
     if (
         names is not None
-        and sink is None
+        and sink is entry_caps is None
         and type(method) is str
         and type(window) in (NoneType, tuple)
         and _PLAIN.issuperset(map(type, (scale, temperature, alpha, cap, strength, lower, upper)))
@@ -187,6 +188,7 @@ def coupling(
         row_mass,
         column_mass,
         None,
+        entry_caps,
         start_potential,
         None,
     )

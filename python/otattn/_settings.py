@@ -29,6 +29,7 @@ OPERANDS = (
     "row_mass",
     "column_mass",
     "key_lengths",
+    "entry_caps",
     "start_potential",
     "dropout_seed",
 )
@@ -36,7 +37,9 @@ PLACES = {name: k for k, name in enumerate(OPERANDS)}
 # How many stand behind query, key and value.
 EXTRA = len(OPERANDS) - 3
 DIFFERENTIABLE = tuple(
-    name for name in OPERANDS if name not in ("attn_mask", "key_lengths", "start_potential", "dropout_seed")
+    name
+    for name in OPERANDS
+    if name not in ("attn_mask", "key_lengths", "entry_caps", "start_potential", "dropout_seed")
 )
 # Numbers of a method, one for the whole call.
 NUMBERS = ("alpha", "cap", "lower", "upper")

@@ -173,7 +173,8 @@ def is_closed_form(settings: Settings) -> bool:
     """Whether a row's plan is what its log-sum-exp says: softmax on free columns."""
     problem, _ = _template(settings)
     free = problem.columns == c.COLUMNS_FREE and problem.axis == c.AXIS_ROWS
-    return bool(free and problem.regulariser == c.SOFTMAX and problem.rows == c.ROWS_HARD)
+    softmax = problem.regulariser == c.SOFTMAX and problem.entry_cap == 0.0
+    return bool(free and softmax and problem.rows == c.ROWS_HARD)
 
 
 def needs_no_forward(settings: Settings) -> bool:
@@ -206,7 +207,7 @@ class Job:
         options = c.Options.from_buffer_copy(options_template)
         options.gradients, options.threads = int(gradients), thread_limit()
         (query, key, value, mask, bias, relative, alibi, sink, temperature) = operands[:9]
-        (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, start, seed) = operands[9:]
+        (alpha, cap, strength, lower, upper, row_mass, column_mass, lengths, caps, start, seed) = operands[9:]
         assert isinstance(query, tuple)
         self.settings, self.start, self.operands = settings, start, operands
         # Kept, since the struct only points at its functions.
@@ -274,6 +275,10 @@ class Job:
             _pack(problem, _PROBLEM["row_mass"], *row_mass)
         if isinstance(column_mass, tuple):
             _pack(problem, _PROBLEM["column_mass"], *column_mass)
+        if isinstance(caps, tuple):
+            if problem.entry_cap:
+                raise ValueError(f"entry_caps is given, but the method {settings.method!r} has an entry_cap")
+            _pack(problem, _PROBLEM["entry_caps"], *caps)
         if settings.dropout > 0.0:
             assert isinstance(seed, tuple)
             problem.dropout = settings.dropout

@@ -181,6 +181,8 @@ class Problem(ctypes.Structure):
         ("dropout_offset", ctypes.c_uint64),
         ("lower", ctypes.c_double),
         ("upper", ctypes.c_double),
+        ("entry_cap", ctypes.c_double),
+        ("entry_caps", Array),
     )
 
 
@@ -349,6 +351,7 @@ class Certificate(ctypes.Structure):
         ("outside", ctypes.c_double),
         ("empty_rows", ctypes.c_int64),
         ("nonfinite_rows", ctypes.c_int64),
+        ("cap_error", ctypes.c_double),
     )
 
 

@@ -420,7 +420,7 @@ def _operands_of(
 ) -> list[Tensor | None]:
     """The operands behind query, key and value, in their order, in four dimensions or as scalars."""
     (mask, bias, relative, alibi, sink, temperature, alpha, cap, strength) = extra[:9]
-    (lower, upper, row_mass, column_mass, lengths, start, seed) = extra[9:]
+    (lower, upper, row_mass, column_mass, lengths, caps, start, seed) = extra[9:]
     heads, queries, keys = sizes
     total = 1
     for size in batch:
@@ -465,12 +465,14 @@ def _operands_of(
                 f"wanted integers ({total},)"
             )
         found[13] = lengths.to(torch.int64).reshape((1, 1, 1, total))
+    if caps is not None:
+        found[14] = fold_pairs("entry_caps", _wide("entry_caps", caps, like), batch, sizes, _expand)
     if start is not None:
         start = fold_vector("start_potential", _wide("start_potential", start, like), total, heads, keys)
-        found[14] = start.expand(total, heads, 1, keys)
+        found[15] = start.expand(total, heads, 1, keys)
     if seed is not None:
         # One draw: under torch.compile it is part of the graph.
-        found[15] = (
+        found[16] = (
             torch.randint(-(1 << 63), (1 << 63) - 1, (2,))
             if seed[0] is None
             else torch.tensor([_signed(seed[0]), _signed(seed[1])])

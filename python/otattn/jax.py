@@ -184,7 +184,7 @@ def _others(arrays: Mapping[str, Any], batch: tuple[int, ...], sizes: tuple[int,
         x = arrays.get(name)
         if x is None or name == "key_lengths":
             continue
-        if name in ("attn_mask", "bias"):
+        if name in ("attn_mask", "bias", "entry_caps"):
             x = fold_pairs(name, x, batch, sizes, jnp.broadcast_to)
         elif name == "relative_bias":
             x = fold_relative(_wide(x), heads, queries, keys)

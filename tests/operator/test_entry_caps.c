@@ -242,10 +242,12 @@ static void hard_rows_take_the_best_keys(void **state) {
 
 /* ---- coupled columns ---------------------------------------------------------------------------- */
 
-static const char *const coupled[] = {
-    "softmax/exact",         "entmax:1.5/exact",        "sparsemax/exact",
-    "softmax/relaxed:0.7",   "entmax:1.5/relaxed:0.7",  "softmax/capped:0.2",
-    "entmax:1.5/capped:0.2", "softmax/bounded:0.8,1.1", "entmax:1.5/bounded:0.8,1.1"};
+static const char *const coupled[] = {"softmax/exact",           "entmax:1.5/exact",
+                                      "sparsemax/exact",         "hard/exact",
+                                      "hard/capped:0.2",         "hard/bounded:0,1.1",
+                                      "softmax/relaxed:0.7",     "entmax:1.5/relaxed:0.7",
+                                      "softmax/capped:0.2",      "entmax:1.5/capped:0.2",
+                                      "softmax/bounded:0.8,1.1", "entmax:1.5/bounded:0.8,1.1"};
 enum { COUPLED = (int)(sizeof coupled / sizeof coupled[0]) };
 
 static void coupled_columns_are_certified(void **state) {
@@ -332,6 +334,8 @@ static void derivatives_are_those_of_differences(void **state) {
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
     for (uint64_t k = 0; k < 2 * (COUPLED + 3); k++) {
+        if (k % (COUPLED + 3) >= 3 && strncmp(coupled[k % (COUPLED + 3) - 3], "hard", 4) == 0)
+            continue;
         const char *method =
             k % (COUPLED + 3) < 3 ? rows[k % (COUPLED + 3)] : coupled[k % (COUPLED + 3) - 3];
         set_up(s, method, 7, 33, 800 + k, false);
@@ -358,12 +362,13 @@ static void what_cannot_be_capped_is_refused(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
     assert_non_null(s);
-    static const char *const cells[][2] = {{"softmax/elastic:0.5,3", "elastic, prefix and online"},
-                                           {"softmax/prefix", "elastic, prefix and online"},
-                                           {"softmax/online:0.5", "elastic, prefix and online"},
-                                           {"hard/exact", "coupled columns of hard plans"},
-                                           {"softmax/exact{rounds=5}", "a fixed number of rounds"},
-                                           {"softmax/exact{prune}", "prune"}};
+    static const char *const cells[][2] = {
+        {"softmax/elastic:0.5,3", "elastic, prefix and online"},
+        {"softmax/prefix", "elastic, prefix and online"},
+        {"softmax/online:0.5", "elastic, prefix and online"},
+        {"hard/bounded:0.5,2", "least sums of the columns of hard plans"},
+        {"softmax/exact{rounds=5}", "a fixed number of rounds"},
+        {"softmax/exact{prune}", "prune"}};
     for (size_t k = 0; k < sizeof cells / sizeof cells[0]; k++) {
         set_up(s, cells[k][0], 5, 9, 1, false);
         s->problem.entry_cap = 0.5;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capped_transport.h"
 #include "combinatorial.h"
 #include "solvers/solver.h"
 
@@ -20,6 +21,8 @@ static const char *not_hard(const ota_resolved *r) {
 }
 
 static size_t transport_workspace(const ota_head_shape *shape) {
+    if (ota_has_entry_caps(&shape->resolved->problem))
+        return ota_capped_transport_workspace(shape->rows, shape->columns);
     const bool floor = ota_column_parameters_of(&shape->resolved->problem).floor > 0.0;
     return ota_transport_workspace(shape->rows, shape->columns, floor);
 }
@@ -74,7 +77,33 @@ static ota_status explain(ota_head *head, ota_status status) {
     return status;
 }
 
+static ota_status solve_capped(ota_head *head) {
+    ota_capped_transport problem = {.n = head->rows,
+                                    .m = head->columns,
+                                    .scores = head->scores,
+                                    .stride = head->stride,
+                                    .narrow = head->narrow,
+                                    .mu = head->mu,
+                                    .nu = head->nu,
+                                    .exact = !ota_head_rule(head)->capacity,
+                                    .sink = head->sink,
+                                    .tolerance = head->mass_tolerance,
+                                    .caps = &head->caps,
+                                    .interrupted = ota_interrupted,
+                                    .settings = head->settings,
+                                    .plan = head->plan,
+                                    .plan_stride = head->stride,
+                                    .f = head->f,
+                                    .g = head->g};
+    const ota_status status = ota_capped_transport_solve(&problem, head->workspace);
+    head->rounds = problem.paths;
+    if (status != OTA_OK) return explain(head, status);
+    measure(head);
+    return OTA_OK;
+}
+
 static ota_status solve_transport(ota_head *head) {
+    if (head->regulariser->capped) return solve_capped(head);
     ota_transport problem = {.n = head->rows,
                              .m = head->columns,
                              .scores = head->scores,
@@ -109,8 +138,9 @@ static ota_status solve_assignment(ota_head *head) {
     const double unit = head->rows > 0 ? head->mu[0] : 1.0;
     const bool capped = ota_head_rule(head)->capacity;
     const bool sizes = capped ? head->rows <= head->columns : head->rows == head->columns;
-    const bool matching = sizes && !(head->floor > 0.0 && capped) && !(head->sink > -INFINITY) &&
-                          unit > 0.0 && all_units(head->mu, head->rows, unit) &&
+    const bool matching = sizes && !head->regulariser->capped && !(head->floor > 0.0 && capped) &&
+                          !(head->sink > -INFINITY) && unit > 0.0 &&
+                          all_units(head->mu, head->rows, unit) &&
                           all_units(head->nu, head->columns, unit);
     if (!matching) return solve_transport(head);
     int64_t *match = head->workspace;

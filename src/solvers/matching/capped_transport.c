@@ -1,0 +1,191 @@
+/* capped_transport.c: the transportation problem whose arcs have capacities P_ij <= c_ij, by shortest augmenting paths.
+ *
+ *     maximise sum S_ij P_ij,   sum_j P_ij = mu_i,   sum_i P_ij <= nu_j  (= where the totals agree),   0 <= P_ij <= c_ij
+ *
+ * Rows ship one after another. f, g keep  S_ij + f_i + g_j <= 0 where P_ij < c_ij  and  >= 0 where P_ij > 0, g_j = 0
+ * where the key has room and g_j <= 0 where it has none. A path goes from the row at hand along pairs with room and back
+ * along pairs with weight to a key with room; the shortest one, by what the pairs lack of equality, keeps all of that
+ * [LIT-06]. The sink is one more key. What is left below rounding of the total mass counts as nothing. */
+#include "capped_transport.h"
+
+#include <float.h>
+#include <math.h>
+
+typedef struct paths {
+    ota_capped_transport *problem;
+    int64_t n, m;       /* m with the sink */
+    double tiny;        /* masses below this are rounding */
+    double *room;       /* [m] what a key can still take */
+    double *sink;       /* [n] P of the sink */
+    double *f, *g;      /* [n], [m]: the caller's with the sink's 0 behind */
+    double *distance;   /* [n + m] rows, then keys */
+    int64_t *before;    /* [n + m] the node before on the shortest path */
+    unsigned char *met; /* [n + m] its distance is final */
+} paths;
+
+static void lay_out(paths *s, ota_arena *arena, int64_t n, int64_t m) {
+    const size_t rows = (size_t)n + 1, keys = (size_t)m + 1;
+    s->room = ota_arena_take(arena, keys, sizeof(double));
+    s->sink = ota_arena_take(arena, rows, sizeof(double));
+    s->g = ota_arena_take(arena, keys, sizeof(double));
+    s->distance = ota_arena_take(arena, rows + keys, sizeof(double));
+    s->before = ota_arena_take(arena, rows + keys, sizeof(int64_t));
+    s->met = ota_arena_take(arena, rows + keys, 1);
+}
+
+size_t ota_capped_transport_workspace(int64_t n, int64_t m) {
+    ota_arena arena = {0};
+    paths s = {0};
+    lay_out(&s, &arena, n, m);
+    return ota_arena_overflowed(&arena) ? SIZE_MAX : arena.used;
+}
+
+static double score_at(const paths *s, int64_t i, int64_t j) {
+    const ota_capped_transport *p = s->problem;
+    if (j == p->m) return p->sink;
+    const int64_t at = i * p->stride + j;
+    return p->narrow ? (double)((const float *)p->scores)[at] : ((const double *)p->scores)[at];
+}
+
+static double cap_at(const paths *s, int64_t i, int64_t j) {
+    return j == s->problem->m ? INFINITY : ota_entry_cap(s->problem->caps, i, j);
+}
+
+static double *weight_at(const paths *s, int64_t i, int64_t j) {
+    const ota_capped_transport *p = s->problem;
+    return j == p->m ? &s->sink[i] : &p->plan[i * p->plan_stride + j];
+}
+
+/* Shorter ways from row i along pairs with room, from key j back along pairs with weight. */
+static void leave_row(const paths *s, int64_t i) {
+    for (int64_t j = 0; j < s->m; j++) {
+        const double score = score_at(s, i, j);
+        if (s->met[s->n + j] || !(score > -INFINITY)) continue;
+        if (!(cap_at(s, i, j) - *weight_at(s, i, j) > s->tiny)) continue;
+        const double slack = fmax(0.0, -(score + s->f[i] + s->g[j])), way = s->distance[i] + slack;
+        if (!(way < s->distance[s->n + j])) continue;
+        s->distance[s->n + j] = way;
+        s->before[s->n + j] = i;
+    }
+}
+
+static void leave_key(const paths *s, int64_t j) {
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->met[i] || !(*weight_at(s, i, j) > s->tiny)) continue;
+        const double slack = fmax(0.0, score_at(s, i, j) + s->f[i] + s->g[j]);
+        const double way = s->distance[s->n + j] + slack;
+        if (!(way < s->distance[i])) continue;
+        s->distance[i] = way;
+        s->before[i] = s->n + j;
+    }
+}
+
+/* The nearest key with room from row `from`, or -1. */
+static int64_t search(const paths *s, int64_t from) {
+    for (int64_t k = 0; k < s->n + s->m; k++) {
+        s->distance[k] = INFINITY;
+        s->met[k] = 0;
+    }
+    s->distance[from] = 0.0;
+    for (;;) {
+        int64_t next = -1;
+        for (int64_t k = 0; k < s->n + s->m; k++) {
+            if (!s->met[k] && s->distance[k] < INFINITY &&
+                (next < 0 || s->distance[k] < s->distance[next]))
+                next = k;
+        }
+        if (next < 0) return -1;
+        if (next >= s->n && s->room[next - s->n] > s->tiny) return next - s->n;
+        s->met[next] = 1;
+        if (next < s->n)
+            leave_row(s, next);
+        else
+            leave_key(s, next - s->n);
+    }
+}
+
+static void move_potentials(const paths *s, double length) {
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->distance[i] < length) s->f[i] += length - s->distance[i];
+    }
+    for (int64_t j = 0; j < s->m; j++) {
+        if (s->distance[s->n + j] < length) s->g[j] -= length - s->distance[s->n + j];
+    }
+}
+
+/* Ships what the path to `key` can take of `left`; returns how much. */
+static double ship(const paths *s, int64_t from, int64_t key, double left) {
+    double amount = fmin(left, s->room[key]);
+    for (int64_t at = s->n + key; at != from; at = s->before[at]) {
+        const int64_t other = s->before[at];
+        amount = at >= s->n
+                     ? fmin(amount, cap_at(s, other, at - s->n) - *weight_at(s, other, at - s->n))
+                     : fmin(amount, *weight_at(s, at, other - s->n));
+    }
+    for (int64_t at = s->n + key; at != from; at = s->before[at]) {
+        const int64_t other = s->before[at];
+        double *weight =
+            at >= s->n ? weight_at(s, other, at - s->n) : weight_at(s, at, other - s->n);
+        const double cap = at >= s->n ? cap_at(s, other, at - s->n) : INFINITY;
+        *weight = at >= s->n ? *weight + amount : *weight - amount;
+        if (!(*weight > s->tiny)) *weight = 0.0;
+        if (cap - *weight <= s->tiny) *weight = cap;
+    }
+    s->room[key] -= amount;
+    return amount;
+}
+
+/* Totals that agree up to rounding fill every key. */
+static ota_status load(paths *s) {
+    const ota_capped_transport *p = s->problem;
+    double mass = 0.0, room = 0.0;
+    for (int64_t i = 0; i < p->n; i++) mass += p->mu[i];
+    for (int64_t j = 0; j < p->m; j++) room += p->nu[j];
+    const bool sink = p->sink > -INFINITY;
+    if (p->exact && (sink ? room > mass : fabs(room - mass) > p->tolerance * mass))
+        return OTA_INFEASIBLE;
+    const double balance = p->exact && !sink && room > 0.0 ? mass / room : 1.0;
+    for (int64_t j = 0; j < p->m; j++) {
+        s->room[j] = p->nu[j] * balance;
+        s->g[j] = 0.0;
+    }
+    if (sink) s->room[p->m] = p->exact ? mass - room : INFINITY;
+    s->g[p->m] = 0.0;
+    s->m = p->m + (sink ? 1 : 0);
+    s->tiny = 8.0 * DBL_EPSILON * mass;
+    for (int64_t i = 0; i < p->n; i++) {
+        s->sink[i] = 0.0;
+        for (int64_t j = 0; j < p->m; j++) p->plan[i * p->plan_stride + j] = 0.0;
+        s->f[i] = -INFINITY;
+    }
+    return OTA_OK;
+}
+
+static ota_status ship_row(const paths *s, int64_t i) {
+    ota_capped_transport *p = s->problem;
+    double left = p->mu[i], best = -INFINITY;
+    for (int64_t j = 0; j < s->m; j++) best = fmax(best, score_at(s, i, j) + s->g[j]);
+    if (!(left > 0.0)) return OTA_OK;
+    if (!(best < INFINITY)) return OTA_NONFINITE;
+    s->f[i] = -best;
+    while (left > s->tiny) {
+        const ota_status status = p->interrupted(p->settings);
+        if (status != OTA_OK) return status;
+        const int64_t key = search(s, i);
+        if (key < 0) return OTA_INFEASIBLE;
+        move_potentials(s, s->distance[s->n + key]);
+        left -= ship(s, i, key, left);
+        p->paths++;
+    }
+    return OTA_OK;
+}
+
+ota_status ota_capped_transport_solve(ota_capped_transport *problem, void *workspace) {
+    paths s = {.problem = problem, .n = problem->n, .f = problem->f};
+    ota_arena arena = {.base = workspace, .size = SIZE_MAX};
+    lay_out(&s, &arena, problem->n, problem->m);
+    ota_status status = load(&s);
+    for (int64_t i = 0; i < problem->n && status == OTA_OK; i++) status = ship_row(&s, i);
+    for (int64_t j = 0; j < problem->m; j++) problem->g[j] = s.g[j];
+    return status;
+}
