@@ -48,7 +48,7 @@ typedef struct tool_settings {
     tool_whole strided;
     tool_list masks, biases;
     const char *relative_bias, *rope, *alibi, *sink;
-    const char *row_mass, *column_mass, *elastic_lambda, *start_potential;
+    const char *row_mass, *column_mass, *entry_cap, *elastic_lambda, *start_potential;
     tool_real tolerance, tolerance_scaling;
     tool_whole max_rounds, rounds;
     const char *anneal, *relaxation, *center, *precision, *solver;

@@ -282,6 +282,9 @@ const tool_flag tool_flags[] = {
     FLAG(text, "column-mass", column_mass, SOLVE, MASSES,
          "array [m]: the columns' target, or a factor per key of CAP", "F",
          .standard = "total / usable keys"),
+    FLAG(text, "entry-cap", entry_cap, SOLVE, MASSES,
+         "no weight above C, or above its entry of an array that broadcasts to [...,n,m]", "C|F",
+         .standard = "none", .in_method = true),
 
     FLAG(positive, "tolerance", tolerance, SOLVE | HAMMING | ALIGN | RUN, SOLVING,
          "on the larger of row_error and column_error", "E", .standard = "1e-5, 1e-9 for f64",

@@ -220,6 +220,21 @@ static int load_relative(tool_context *context, const char *text, tool_problem *
     return load_vector(context, "relative-bias", spec, &term->array);
 }
 
+static int apply_caps(tool_context *context, tool_problem *problem) {
+    const char *text = problem->settings.entry_cap;
+    ota_problem *p = &problem->problem;
+    const tool_array *array;
+    if (text == NULL) return 0;
+    if (tool_number(text, &p->entry_cap)) {
+        if (p->entry_cap > 0.0) return 0;
+        return tool_refuse_flag(context, "entry-cap", "choose a mass above 0", "--entry-cap is %g",
+                                p->entry_cap);
+    }
+    p->entry_cap = 0.0;
+    TRY(tool_load(context, "entry-cap", text, OTA_F64, &array));
+    return as_array(context, "entry-cap", array, false, &p->entry_caps);
+}
+
 static int apply_terms(tool_context *context, tool_problem *problem) {
     const tool_settings *s = &problem->settings;
     for (int k = 0; k < s->biases.count; k++) {
@@ -509,6 +524,7 @@ int tool_problem_build(tool_context *context, const char *method, const char *sc
     TRY(load_inputs(context, scores, queries, keys, values, problem));
     TRY(apply_rules(context, problem));
     TRY(apply_terms(context, problem));
+    TRY(apply_caps(context, problem));
     TRY(apply_supports(context, problem));
     TRY(apply_options(context, problem));
     TRY(apply_rope(context, problem));

@@ -299,7 +299,9 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
         (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
                        result->head,
                        custom ? "custom.weight cannot add up to a row's mass"
-                       : all  ? "a query with positive mass has no key it may use"
+                       : ota_has_entry_caps(&plan->resolved.problem)
+                           ? "the entry caps of a row add up to less than its mass"
+                       : all ? "a query with positive mass has no key it may use"
                              : "the keys a row may use have too little capacity left for its mass");
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
