@@ -110,7 +110,7 @@ def _is_plain(x: Tensor) -> bool:
         and x.device.type == "cpu"
         and not (x.requires_grad and torch.is_grad_enabled())
         and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch._C._are_functorch_transforms_active()
         and torch._C._len_torch_dispatch_stack() == 0
     )
 
