@@ -45,7 +45,7 @@ static void random_problems(void **unused) {
     static const double orders[] = {0.0, 0.0, 0.0, 1.25, 1.5, 2.0, 3.0};
     tally counts[DECADES] = {{0}};
     int64_t wrong = 0, reachable = 0, reached = 0;
-    for (long t = 0; t < 3000 * test_scale(); t++) {
+    for (long t = 0; t < 3000 * test_scale(); t += test_stride()) {
         dice_state = (uint64_t)t * 7919u + 1u;
         const int64_t n = 1 + (int64_t)(uniform() * 64.0),
                       m = uniform() < 0.3 ? n : 1 + (int64_t)(uniform() * 64.0);

@@ -1,4 +1,5 @@
-/* scale.h: how many times more the random tests draw than by default; `./dev campaign` sets it. */
+/* scale.h: how many times more the random tests draw than by default, which `./dev campaign` sets, and which share of
+ * their cases the slowest ones run: every N-th, which `./dev sanitize` sets for the thread sanitizer. */
 #ifndef TESTS_SCALE_H
 #define TESTS_SCALE_H
 
@@ -8,6 +9,12 @@ static inline long test_scale(void) {
     const char *text = getenv("OTATTN_TEST_SCALE");
     const long scale = text == NULL ? 1 : strtol(text, NULL, 10);
     return scale > 0 ? scale : 1;
+}
+
+static inline long test_stride(void) {
+    const char *text = getenv("OTATTN_TEST_STRIDE");
+    const long stride = text == NULL ? 1 : strtol(text, NULL, 10);
+    return stride > 0 ? stride : 1;
 }
 
 #endif
