@@ -18,6 +18,7 @@ set(OTATTN_LIBRARY_HEADERS
     include/otattn.h
     include/otattn_assignment.h
     include/otattn_bounded.h
+    include/otattn_maxsim.h
     include/otattn_normalize.h)
 
 set(OTATTN_LIBRARY_SOURCES
@@ -81,6 +82,7 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/bounded_costs.c
     src/batches/bounded_heaps.c
     src/batches/bounded_paths.c
+    src/batches/maxsim.c
     src/batches/normalize.c
     src/columns/bounded.c
     src/columns/capped.c

@@ -19,6 +19,7 @@ HEADERS = [
     "include/otattn_analysis.h",
     "include/otattn_assignment.h",
     "include/otattn_bounded.h",
+    "include/otattn_maxsim.h",
     "include/otattn_normalize.h",
 ]
 TARGET = ROOT / "python/otattn/_structs.py"

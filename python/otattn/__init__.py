@@ -32,6 +32,7 @@ from ._threads import get_num_threads, set_num_threads, threads
 
 if TYPE_CHECKING:
     from ._assignment import AssignmentCertificate, linear_sum_assignment
+    from ._maxsim import maxsim
     from ._normalize import sinkhorn_normalize
     from ._plan import Plan
     from ._show import Chart, Run, show
@@ -65,6 +66,7 @@ __all__ = [
     "get_num_threads",
     "kernels",
     "linear_sum_assignment",
+    "maxsim",
     "release_memory",
     "set_num_threads",
     "show",
@@ -81,6 +83,7 @@ _LATER = {
     "Plan": "._plan",
     "Run": "._show",
     "linear_sum_assignment": "._assignment",
+    "maxsim": "._maxsim",
     "show": "._show",
     "sinkhorn_normalize": "._normalize",
     "varlen_attention": "._varlen",

@@ -936,6 +936,23 @@ class BoundedResult(ctypes.Structure):
     )
 
 
+class LateInteraction(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("queries", Array),
+        ("documents", Array),
+        ("query_lengths", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("document_lengths", ctypes.c_void_p),
+        ("document_count", ctypes.c_int64),
+        ("capacity", ctypes.c_int64),
+        ("top", ctypes.c_int64),
+        ("threads", ctypes.c_int),
+        ("executor", ctypes.c_void_p),
+        ("cpu", ctypes.c_char_p),
+    )
+
+
 class Normalization(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -1015,6 +1032,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_assignments": Assignments,
     "ota_bounded": Bounded,
     "ota_bounded_result": BoundedResult,
+    "ota_late_interaction": LateInteraction,
     "ota_normalization": Normalization,
 }
 
@@ -1158,6 +1176,7 @@ CALLS = {
     "ota_assigner_bytes": "zp",
     "ota_assign": "ippp",
     "ota_assign_bounded": "ipppp",
+    "ota_maxsim": "ipppp",
     "ota_normalize": "ipppp",
     "ota_normalize_backward": "ipppppp",
 }

@@ -7,13 +7,19 @@
 #include "bounded.h"
 #include "costs.h"
 #include "matching.h"
+#include "maxsim.h"
 #include "normalize.h"
+#include "otattn.h"
 
 typedef struct ota_batch_kernels {
     const ota_costs *costs[2]; /* of f64, f32 */
     const ota_match_passes *match;
     const ota_normalizers *normalize_f32, *normalize_f64;
     const ota_bounded_passes *bounded;
+    ota_maxsim_pass *maxsim;
+    /* rows [first, first + rows) of an array of any float type and strides into to[rows][ld] */
+    void (*read_rows_f32)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                          int64_t rows, float *to, int64_t ld);
 } ota_batch_kernels;
 
 /* Those of the newest level that this processor has and `limit` (a name of ota_kernel_name, NULL or "") admits; false where that

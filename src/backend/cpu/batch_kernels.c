@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "kernels/kernels.h"
+#include "pack.h"
 
 bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
     const ota_kernels *level = ota_kernels_choose(limit);
@@ -12,6 +13,8 @@ bool ota_batch_kernels_of(const char *limit, ota_batch_kernels *kernels) {
                                    .match = level->f64->match,
                                    .normalize_f32 = level->f32->normalizers,
                                    .normalize_f64 = level->f64->normalizers,
-                                   .bounded = level->f64->bounded};
+                                   .bounded = level->f64->bounded,
+                                   .maxsim = level->f32->maxsim,
+                                   .read_rows_f32 = ota_pack_rows_f32};
     return true;
 }

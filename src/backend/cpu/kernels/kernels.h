@@ -25,6 +25,7 @@
 #include "backend/bounded.h"
 #include "backend/costs.h"
 #include "backend/matching.h"
+#include "backend/maxsim.h"
 #include "backend/normalize.h"
 #include "backend/product.h"
 #include "base/integers.h"
@@ -281,6 +282,7 @@ OTA_KERNEL_OPERANDS(ota_kernels_f64, double)
         const ota_match_passes *match; /* of f64 only */                                                           \
         const ota_normalizers *normalizers;                                                                        \
         const ota_bounded_passes *bounded; /* of f64 only */                                                       \
+        ota_maxsim_pass *maxsim;           /* of f32 only */                                                       \
     } NAME;
 
 /* The fused kernel and its derivative on pairs of bf16: (x, y) is one uint32_t, x in its lower half. Every operand of

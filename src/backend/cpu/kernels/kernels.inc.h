@@ -12,7 +12,7 @@
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
  * of scores, sparse.inc.h rows with few weights, slopes.inc.h what backward does with rows, adjoint.inc.h the
  * passes of its linear system, lanes.inc.h rounds of many small problems, one a lane, match.inc.h matchings, bounded.inc.h
- * rows under bounds on columns, normalize.inc.h and normalize_reverse.inc.h the rounds of otattn_normalize.h. Fused
+ * rows under bounds on columns, maxsim.inc.h late interaction, normalize.inc.h and normalize_reverse.inc.h the rounds of otattn_normalize.h. Fused
  * products are written out (vec_fma); the compiler forms none of its own (-ffp-contract=off).
  *
  * 2^t = 2^n 2^r, n = round(t), r in [-1/2, 1/2], 2^r = 1 + r q(r): q is the weighted least-squares fit
@@ -185,6 +185,8 @@ const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient
 #ifdef OTA_REAL_F64
 #include "bounded.inc.h"
 #include "match.inc.h"
+#else
+#include "maxsim.inc.h"
 #endif
 #include "normalize.inc.h"
 #include "normalize_reverse.inc.h"
@@ -233,6 +235,8 @@ const kernel_table OTA_TABLE = {
 #ifdef OTA_REAL_F64
     .match = &match_passes,
     .bounded = &bounded_passes,
+#else
+    .maxsim = maxsim_pass,
 #endif
     .normalizers = &normalizers,
 };

@@ -1,0 +1,63 @@
+/* otattn_maxsim.h: late interaction, as ColBERT scores documents. No plan: one call scores all.
+ *
+ *     max         score(q, d) = sum over tokens i of query q of   max over tokens j of document d   of Q_i . D_j
+ *     capacity C  the largest sum of Q_i . D_j over choices of one token j(i) a query token, no j more than C times; where
+ *                 the document has too few tokens, C n tokens of the query are served and the others add nothing
+ *
+ * A capacity of 1 is an assignment; one of at least the query's length is max. Documents lie packed one after another; no
+ * array of size queries x tokens is kept. An empty document scores -inf, a query without tokens 0. A document with a
+ * product with the query that is not finite (NaN, infinities, or numbers too large for f32) scores NaN for that query.
+ *
+ * Products are summed in f32, 64 terms at a time, tokens of a query in f64. A score has the same bits for any number of
+ * threads, of documents and of queries.
+ *
+ *     float q[32 * 128], d[1000 * 128], scores[10];                              ... fill q and d ...
+ *     const int64_t offsets[11] = {0, 100, ...,  1000};
+ *     ota_late_interaction problem = {.size = sizeof problem, .offsets = offsets, .document_count = 10};
+ *     problem.queries = ota_array_of(q, OTA_F32, 1, 1, 32, 128);
+ *     problem.documents = ota_array_of(d, OTA_F32, 1, 1, 1000, 128);
+ *     if (ota_maxsim(&problem, scores, NULL, &error) < 0) puts(error.message);
+ */
+#ifndef OTATTN_MAXSIM_H
+#define OTATTN_MAXSIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "otattn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Zero means the default in every field but `size`. */
+typedef struct ota_late_interaction {
+    size_t size; /* sizeof(ota_late_interaction) */
+    /* [1, queries, tokens, width] and [1, 1, tokens of all documents, width]: f32, bf16 or f16, both of one type, any
+       strides */
+    ota_array queries, documents;
+    const int64_t *query_lengths; /* [queries], 0 to tokens; NULL: tokens */
+    /* [document_count + 1], never falling, from 0 or more to at most the tokens: document d has those of offsets[d] ...
+       offsets[d + 1] - 1 */
+    const int64_t *offsets;
+    const int64_t
+        *document_lengths; /* [document_count]: only the first so many of them; NULL: all */
+    int64_t document_count;
+    int64_t capacity;             /* C; 0: max */
+    int64_t top;                  /* only the best so many documents of a query; 0: all scores */
+    int threads;                  /* 0: the CPUs this process may use */
+    const ota_executor *executor; /* NULL: own threads */
+    const char *cpu;              /* NULL or a name of ota_kernel_name: use nothing newer */
+} ota_late_interaction;
+
+/* scores [queries][document_count]; with `top` [queries][top], falling, and their documents in `best` [queries][top],
+ * equal scores by number and NaN last. `best` is NULL without `top`. OTA_OK, or OTA_NONFINITE_ROWS where some scores are
+ * NaN. */
+OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_t *best,
+                              ota_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

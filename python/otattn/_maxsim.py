@@ -1,0 +1,211 @@
+"""Late interaction: for each token of a query the largest product with a document's tokens, summed."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _structs as c
+from ._arrays import foreign, type_of
+from ._errors import NotDifferentiable, new_error, raise_status
+from ._library import library
+from ._shapes import shape_text
+from ._threads import thread_limit
+
+_FLOATS = (c.F32, c.BF16, c.F16)
+_WHOLE = ctypes.c_int64 * 4
+
+
+def _capacity(rule: Any) -> int:
+    if rule == "max":
+        return 0
+    if rule == "assignment":
+        return 1
+    word, _, number = rule.partition(":") if isinstance(rule, str) else ("", "", "")
+    if word == "capped" and number.isdecimal() and 0 < int(number) < 1 << 62:
+        return int(number)
+    raise ValueError(
+        f"rule is {rule!r}, wanted 'max', 'capped:C' with a whole number C >= 1, or 'assignment'"
+    )
+
+
+def _whole(name: str, x: Any, count: int) -> Any:
+    """Whole numbers as the library reads them."""
+    numbers = np.asarray(x)
+    if numbers.dtype.kind not in "iu" and numbers.size:
+        raise TypeError(f"{name} has type {numbers.dtype}, wanted whole numbers")
+    if numbers.shape != (count,):
+        raise ValueError(f"{name} has shape {shape_text(numbers)}, wanted ({count},)")
+    return np.ascontiguousarray(numbers, np.int64)
+
+
+class _Tokens:
+    """Token vectors of one side: their address, type, shape and strides, whatever holds them."""
+
+    def __init__(self, name: str, x: Any) -> None:
+        torch = sys.modules.get("torch")
+        self.device: Any = None
+        if torch is not None and isinstance(x, torch.Tensor):
+            kinds = {torch.float32: c.F32, torch.bfloat16: c.BF16, torch.float16: c.F16}
+            if x.requires_grad and torch.is_grad_enabled():
+                raise NotDifferentiable(f"{name} require gradients, which maxsim has none of; use detach()")
+            self.device = x.device
+            x = x.detach().cpu()
+            x = x.float() if x.dtype == torch.float64 else x
+            if x.dtype not in kinds:
+                raise TypeError(f"{name} have type {x.dtype}, wanted float32, bfloat16, float16 or float64")
+            self.kind, self.address = kinds[x.dtype], x.data_ptr()
+            self.shape, self.steps = tuple(x.shape), x.stride()
+        else:
+            x = foreign(name, x)
+            if x.dtype == np.float64 or not x.dtype.isnative or not x.flags.aligned:
+                x = np.ascontiguousarray(x, np.float32 if x.dtype.kind == "f" and x.itemsize > 4 else None)
+            self.kind = type_of(x.dtype)
+            if self.kind not in _FLOATS:
+                raise TypeError(f"{name} have type {x.dtype}, wanted float32, bfloat16, float16 or float64")
+            self.address, self.shape = x.ctypes.data, x.shape
+            self.steps = tuple(step // x.itemsize for step in x.strides)
+        self.kept = x
+        if len(self.shape) not in (2, 3):
+            raise ValueError(f"{name} have shape {self.shape}, wanted [tokens, width] or one more in front")
+
+    def view(self, *leading: int) -> c.Array:
+        rank = len(self.shape)
+        return c.Array(
+            data=self.address,
+            type=self.kind,
+            size=_WHOLE(*[1] * (4 - rank), *self.shape) if not leading else _WHOLE(1, 1, *leading),
+            stride=_WHOLE(*[0] * (4 - rank), *self.steps) if not leading else _WHOLE(0, 0, *self.steps[-2:]),
+        )
+
+
+def _packed(documents: Any) -> tuple[Any, Any]:
+    """A list of documents one after another, and where each begins."""
+    counts = [len(x) for x in documents]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(documents[0], torch.Tensor):
+        return torch.cat(list(documents)), offsets
+    return np.concatenate([foreign("documents", x) for x in documents]), offsets
+
+
+def maxsim(
+    queries: Any,
+    documents: Any,
+    offsets: Any = None,
+    lengths: Any = None,
+    *,
+    query_lengths: Any = None,
+    rule: str = "max",
+    top_k: int | None = None,
+) -> Any:
+    """Scores of documents by late interaction, as ColBERT has it.
+
+    Parameters
+    ----------
+    queries : array or tensor, shape (tokens, width) or (queries, tokens, width)
+        f32, bf16 or f16, read where they lie; f64 is converted to f32.
+    documents : array, tensor or list
+        Packed, shape (tokens of all documents, width), with `offsets`; padded, shape (documents, tokens, width),
+        with `lengths` or all tokens; or a list of (tokens, width), which is packed first.
+    offsets : int array, shape (documents + 1,), optional
+        Document d has the packed tokens offsets[d] ... offsets[d + 1] - 1.
+    lengths : int array, shape (documents,), optional
+        Tokens of padded documents.
+    query_lengths : int array, shape (queries,), optional
+    rule : str
+        "max": the sum over query tokens of the largest product. "capped:C": the largest sum where each query
+        token takes one document token and none serves more than C; "assignment" is C = 1.
+    top_k : int, optional
+        Only the best so many documents.
+
+    Returns
+    -------
+    scores : float32 array or tensor, shape ([queries,] documents)
+        With `top_k` a pair of scores, falling, and documents, shape ([queries,] top_k) each. An empty document
+        scores -inf, a query without tokens 0; products that are not finite give NaN.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the argument, its value and what is wanted.
+    NotDifferentiable
+        For tensors that require gradients.
+
+    Examples
+    --------
+    >>> import numpy as np, otattn
+    >>> query = np.eye(2, dtype=np.float32)
+    >>> documents = np.array([[1, 0], [0.5, 0], [0, 0.5], [0.6, 0.8]], np.float32)
+    >>> otattn.maxsim(query, documents, offsets=[0, 1, 4])
+    array([1. , 1.4], dtype=float32)
+    >>> otattn.maxsim(query, documents, offsets=[0, 1, 4], rule="assignment")
+    array([1. , 1.3], dtype=float32)
+    """
+    capacity = _capacity(rule)
+    if isinstance(documents, (list, tuple)):
+        if offsets is not None or lengths is not None or not documents:
+            raise ValueError("documents is a list: it may not be empty, nor go with offsets or lengths")
+        documents, offsets = _packed(documents)
+    asked, found = _Tokens("queries", queries), _Tokens("documents", documents)
+    if found.kind != asked.kind:
+        raise TypeError(f"documents have another type than queries ({found.kept.dtype}, {asked.kept.dtype})")
+    problem = c.LateInteraction(capacity=capacity, threads=thread_limit())
+    problem.size = ctypes.sizeof(problem)
+    problem.queries = asked.view()
+    rows = asked.shape[0] if len(asked.shape) == 3 else 1
+    keep: list[Any] = []
+
+    def address(x: Any) -> int:
+        keep.append(x)
+        return int(x.ctypes.data)
+
+    if len(found.shape) == 3:
+        if offsets is not None:
+            raise ValueError(f"documents have shape {found.shape}, which goes with lengths, not offsets")
+        count, tokens, width = found.shape
+        if count > 1 and found.steps[0] != tokens * found.steps[1]:
+            return maxsim(
+                queries,
+                found.kept.contiguous() if found.device is not None else np.ascontiguousarray(found.kept),
+                lengths=lengths,
+                query_lengths=query_lengths,
+                rule=rule,
+                top_k=top_k,
+            )
+        problem.documents = found.view(count * tokens, width)
+        problem.offsets = address(np.arange(count + 1, dtype=np.int64) * tokens)
+        if lengths is not None:
+            problem.document_lengths = address(_whole("lengths", lengths, count))
+    else:
+        if offsets is None or lengths is not None:
+            raise ValueError("packed documents need offsets, and no lengths")
+        count = len(offsets) - 1
+        if count < 0:
+            raise ValueError("offsets are empty, wanted one more than documents")
+        problem.documents = found.view()
+        problem.offsets = address(_whole("offsets", offsets, count + 1))
+    problem.document_count = count
+    if query_lengths is not None:
+        problem.query_lengths = address(_whole("query_lengths", query_lengths, rows))
+    if top_k is not None:
+        if isinstance(top_k, bool) or int(top_k) != top_k or not 0 < top_k <= count:
+            raise ValueError(f"top_k is {top_k!r}, wanted 1 to the {count} documents")
+        problem.top = int(top_k)
+    shape = (rows, count if top_k is None else int(top_k))
+    scores = np.empty(shape, np.float32)
+    best = None if top_k is None else np.empty(shape, np.int64)
+    error, reference = new_error()
+    status = library.ota_maxsim(
+        ctypes.byref(problem), scores.ctypes.data, None if best is None else best.ctypes.data, reference
+    )
+    if status < 0:
+        raise_status(status, error)
+    answers = [x if len(asked.shape) == 3 else x[0] for x in (scores, best) if x is not None]
+    if asked.device is not None:
+        torch = sys.modules["torch"]
+        answers = [torch.from_numpy(x).to(asked.device) for x in answers]
+    return answers[0] if best is None else tuple(answers)
