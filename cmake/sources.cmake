@@ -168,6 +168,7 @@ set(OTATTN_LIBRARY_SOURCES
 set(OTATTN_REFERENCE_SOURCES
     tests/reference/reference.c
     tests/reference/reference_bounded.c
+    tests/reference/reference_maxsim.c
     tests/reference/reference_normalize.c
     tests/reference/reference_online.c
     tests/reference/reference_scaling.c
@@ -448,6 +449,7 @@ set(OTATTN_TEST_SOURCES
     tests/base/test_half.c
     tests/batches/test_assignments.c
     tests/batches/test_bounded.c
+    tests/batches/test_maxsim.c
     tests/batches/test_normalize.c
     tests/columns/test_columns.c
     tests/judge/test_certificate.c

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from . import _structs as c
-from ._arrays import foreign, type_of
+from ._arrays import address_of, foreign, type_of
 from ._errors import NotDifferentiable, new_error, raise_status
 from ._library import library
 from ._shapes import shape_text
+from ._solve import _pack
 from ._threads import thread_limit
 
 _FLOATS = (c.F32, c.BF16, c.F16)
-_WHOLE = ctypes.c_int64 * 4
+_PLACES = {"queries": c.LateInteraction.queries.offset, "documents": c.LateInteraction.documents.offset}
 
 
 def _capacity(rule: Any) -> int:
@@ -66,20 +67,19 @@ class _Tokens:
             self.kind = type_of(x.dtype)
             if self.kind not in _FLOATS:
                 raise TypeError(f"{name} have type {x.dtype}, wanted float32, bfloat16, float16 or float64")
-            self.address, self.shape = x.ctypes.data, x.shape
+            self.address, self.shape = address_of(x), x.shape
             self.steps = tuple(step // x.itemsize for step in x.strides)
         self.kept = x
         if len(self.shape) not in (2, 3):
             raise ValueError(f"{name} have shape {self.shape}, wanted [tokens, width] or one more in front")
 
-    def view(self, *leading: int) -> c.Array:
-        rank = len(self.shape)
-        return c.Array(
-            data=self.address,
-            type=self.kind,
-            size=_WHOLE(*[1] * (4 - rank), *self.shape) if not leading else _WHOLE(1, 1, *leading),
-            stride=_WHOLE(*[0] * (4 - rank), *self.steps) if not leading else _WHOLE(0, 0, *self.steps[-2:]),
-        )
+    def put(self, problem: c.LateInteraction, field: str, *packed: int) -> None:
+        """Writes the array into its field of the struct; `packed`: as that many tokens of that width."""
+        sizes = (1, 1, *packed) if packed else (1,) * (4 - len(self.shape)) + self.shape
+        steps = (0,) * (4 - len(self.steps)) + tuple(self.steps)
+        if packed:
+            steps = (0, 0, *steps[-2:])
+        _pack(problem, _PLACES[field], self.address, self.kind, *sizes, *steps)
 
 
 def _packed(documents: Any) -> tuple[Any, Any]:
@@ -109,8 +109,8 @@ def maxsim(
     queries : array or tensor, shape (tokens, width) or (queries, tokens, width)
         f32, bf16 or f16, read where they lie; f64 is converted to f32.
     documents : array, tensor or list
-        Packed, shape (tokens of all documents, width), with `offsets`; padded, shape (documents, tokens, width),
-        with `lengths` or all tokens; or a list of (tokens, width), which is packed first.
+        Packed, shape (tokens of all documents, width), with `offsets`; padded, shape (documents, tokens,
+        width), with `lengths` or all tokens; or a list of (tokens, width), which is packed first.
     offsets : int array, shape (documents + 1,), optional
         Document d has the packed tokens offsets[d] ... offsets[d + 1] - 1.
     lengths : int array, shape (documents,), optional
@@ -125,8 +125,8 @@ def maxsim(
     Returns
     -------
     scores : float32 array or tensor, shape ([queries,] documents)
-        With `top_k` a pair of scores, falling, and documents, shape ([queries,] top_k) each. An empty document
-        scores -inf, a query without tokens 0; products that are not finite give NaN.
+        With `top_k` a pair of scores, falling, and documents, shape ([queries,] top_k) each. An empty
+        document scores -inf, a query without tokens 0; products that are not finite give NaN.
 
     Raises
     ------
@@ -155,13 +155,13 @@ def maxsim(
         raise TypeError(f"documents have another type than queries ({found.kept.dtype}, {asked.kept.dtype})")
     problem = c.LateInteraction(capacity=capacity, threads=thread_limit())
     problem.size = ctypes.sizeof(problem)
-    problem.queries = asked.view()
+    asked.put(problem, "queries")
     rows = asked.shape[0] if len(asked.shape) == 3 else 1
     keep: list[Any] = []
 
     def address(x: Any) -> int:
         keep.append(x)
-        return int(x.ctypes.data)
+        return int(address_of(x))
 
     if len(found.shape) == 3:
         if offsets is not None:
@@ -176,7 +176,7 @@ def maxsim(
                 rule=rule,
                 top_k=top_k,
             )
-        problem.documents = found.view(count * tokens, width)
+        found.put(problem, "documents", count * tokens, width)
         problem.offsets = address(np.arange(count + 1, dtype=np.int64) * tokens)
         if lengths is not None:
             problem.document_lengths = address(_whole("lengths", lengths, count))
@@ -186,7 +186,7 @@ def maxsim(
         count = len(offsets) - 1
         if count < 0:
             raise ValueError("offsets are empty, wanted one more than documents")
-        problem.documents = found.view()
+        found.put(problem, "documents")
         problem.offsets = address(_whole("offsets", offsets, count + 1))
     problem.document_count = count
     if query_lengths is not None:
@@ -198,12 +198,10 @@ def maxsim(
     shape = (rows, count if top_k is None else int(top_k))
     scores = np.empty(shape, np.float32)
     best = None if top_k is None else np.empty(shape, np.int64)
-    error, reference = new_error()
-    status = library.ota_maxsim(
-        ctypes.byref(problem), scores.ctypes.data, None if best is None else best.ctypes.data, reference
-    )
-    if status < 0:
-        raise_status(status, error)
+    addresses = (ctypes.byref(problem), address_of(scores), None if best is None else address_of(best))
+    if library.ota_maxsim(*addresses, None) < 0:
+        error, reference = new_error()
+        raise_status(library.ota_maxsim(*addresses, reference), error)
     answers = [x if len(asked.shape) == 3 else x[0] for x in (scores, best) if x is not None]
     if asked.device is not None:
         torch = sys.modules["torch"]
