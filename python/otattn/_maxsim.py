@@ -139,11 +139,11 @@ def maxsim(
     --------
     >>> import numpy as np, otattn
     >>> query = np.eye(2, dtype=np.float32)
-    >>> documents = np.array([[1, 0], [0.5, 0], [0, 0.5], [0.6, 0.8]], np.float32)
+    >>> documents = np.array([[1, 0], [0.5, 0], [0, 0.5], [0.75, 0.875]], np.float32)
     >>> otattn.maxsim(query, documents, offsets=[0, 1, 4])
-    array([1. , 1.4], dtype=float32)
+    array([1.   , 1.625], dtype=float32)
     >>> otattn.maxsim(query, documents, offsets=[0, 1, 4], rule="assignment")
-    array([1. , 1.3], dtype=float32)
+    array([1.   , 1.375], dtype=float32)
     """
     capacity = _capacity(rule)
     if isinstance(documents, (list, tuple)):
