@@ -122,6 +122,29 @@ static ota_status check_lengths(const ota_late_interaction *p, ota_error *error)
     return OTA_OK;
 }
 
+/* Outputs at a multiple of their elements, and away from what is read. */
+static ota_status check_output(const ota_late_interaction *p, const char *field, const void *out,
+                               size_t element, ota_error *error) {
+    const int64_t each = p->top > 0 ? p->top : p->document_count;
+    size_t bytes;
+    if ((uintptr_t)out % element != 0)
+        return ota_fail(error, OTA_EALIGN, field, "align it to its elements",
+                        "%s is not at a multiple of %zu bytes", field, element);
+    if (!ota_size_product((const int64_t[]){p->queries.size[1], each, (int64_t)element}, 3, &bytes))
+        return ota_fail(error, OTA_EOVERFLOW, field, "score fewer at once",
+                        "%" PRId64 " queries times %" PRId64 " documents overflow",
+                        p->queries.size[1], each);
+    const ota_array *const read[] = {&p->queries, &p->documents};
+    for (int k = 0; k < 2; k++) {
+        const char *first, *last;
+        ota_array_extent(read[k], &first, &last);
+        if ((const char *)out < last && first < (const char *)out + bytes)
+            return ota_fail(error, OTA_EALIAS, field, "give it memory of its own", "%s overlaps %s",
+                            field, k == 0 ? "queries" : "documents");
+    }
+    return OTA_OK;
+}
+
 static ota_status check(const ota_late_interaction *given, const float *scores, const int64_t *best,
                         job *work, ota_error *error) {
     ota_late_interaction *p = &work->problem;
@@ -136,6 +159,8 @@ static ota_status check(const ota_late_interaction *given, const float *scores, 
     if (p->top > 0 && best == NULL)
         return ota_fail(error, OTA_EINVAL, "best", "give memory for the documents' numbers",
                         "best is NULL, but top is %" PRId64, p->top);
+    TRY(check_output(p, "scores", scores, sizeof *scores, error));
+    if (p->top > 0) TRY(check_output(p, "best", best, sizeof *best, error));
     if (!ota_batch_kernels_of(p->cpu, &work->kernels))
         return ota_fail(error, OTA_EINVAL, "cpu", "use a name of ota_kernel_name",
                         "cpu is \"%s\", which this processor does not have", p->cpu);

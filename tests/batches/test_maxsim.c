@@ -256,6 +256,10 @@ static void what_is_wrong_is_refused(void **state) {
     const int64_t lengths[] = {0, 9, 1};
     REFUSED(p.query_lengths = lengths, "query_lengths[1] is 9 of 4 tokens");
     assert_int_equal(ota_maxsim(&s->problem, NULL, NULL, &error), OTA_EINVAL);
+    assert_int_equal(ota_maxsim(&s->problem, (float *)s->stored, NULL, &error), OTA_EALIAS);
+    assert_int_equal(
+        ota_maxsim(&s->problem, (float *)(void *)((char *)s->scores + 2), NULL, &error),
+        OTA_EALIGN);
     put_away(s);
     free(s);
 }

@@ -381,6 +381,9 @@ static void what_cannot_be_capped_is_refused(void **state) {
     s->problem.entry_cap = 0.5;
     expect(s, OTA_EINVAL, "entry_caps are given too");
     s->problem.entry_cap = 0.0;
+    s->arrays.coupling = rows_of(s->caps, OTA_F64, s, s->m);
+    expect(s, OTA_EALIAS, "coupling overlaps entry_caps");
+    s->arrays.coupling = rows_of(s->p, OTA_F64, s, s->m);
     s->caps[11] = 0.0;
     expect(s, OTA_EINVAL, "entry_caps is 0 at [0, 0, 1, 2]");
     s->problem.entry_caps.size[3] = 4;
