@@ -14,6 +14,7 @@
 
 #include "dice.h"
 #include "otattn.h"
+#include "reference/reference.h"
 
 enum { N = 9, M = 70, WIDTH = 3 };
 
@@ -278,6 +279,40 @@ static void coupled_columns_are_certified(void **state) {
     free(s);
 }
 
+/* The plan of plain double loops, which go to the limit of f64. */
+static void check_reference(const scene *s, const char *method, double tolerance) {
+    static double p[N * M];
+    ota_arrays arrays = {.size = sizeof arrays};
+    ota_error error;
+    arrays.coupling = rows_of(p, OTA_F64, s, s->m);
+    const ota_status status = ota_reference(&s->problem, &s->options, &arrays, NULL, &error);
+    if (status < 0) fail_msg("%s: %s", method, error.message);
+    for (int64_t k = 0; k < s->n * s->m; k++) {
+        if (!(fabs(p[k] - s->p[k]) <= tolerance))
+            fail_msg("%s: P[%d] is %.17g where %.17g is expected", method, (int)k, s->p[k], p[k]);
+    }
+}
+
+static void plans_are_those_of_the_reference(void **state) {
+    (void)state;
+    static const char *const rows[] = {"softmax", "entmax:1.5", "entmax:3"};
+    scene *s = malloc(sizeof *s);
+    assert_non_null(s);
+    for (uint64_t k = 0; k < 3 * (COUPLED + 3); k++) {
+        const uint64_t cell = k % (COUPLED + 3);
+        const char *method = cell < 3 ? rows[cell] : coupled[cell - 3];
+        if (strncmp(method, "hard", 4) == 0) continue;
+        set_up(s, method, 6, 17 + (int64_t)(k % 5), 400 + k, false);
+        s->problem.entry_cap = 0.15;
+        if (k % 2 == 1) draw_caps(s, 0.1, 0.4, 90 + k);
+        if (s->problem.columns == OTA_COLUMNS_CAPPED) s->problem.cap = 0.5;
+        if (s->problem.columns != OTA_COLUMNS_FREE) s->options.tolerance = 1.0e-11;
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        check_reference(s, method, s->problem.columns == OTA_COLUMNS_FREE ? 1.0e-13 : 1.0e-8);
+    }
+    free(s);
+}
+
 /* ---- derivatives -------------------------------------------------------------------------------- */
 
 /* L = <upstream, P V> after a change of the scores along `along`. */
@@ -408,6 +443,7 @@ int main(void) {
         cmocka_unit_test(caps_may_bind_everywhere_or_nowhere),
         cmocka_unit_test(hard_rows_take_the_best_keys),
         cmocka_unit_test(coupled_columns_are_certified),
+        cmocka_unit_test(plans_are_those_of_the_reference),
         cmocka_unit_test(derivatives_are_those_of_differences),
         cmocka_unit_test(what_cannot_be_capped_is_refused),
     };

@@ -18,6 +18,7 @@
 typedef struct work {
     ota_reference_head head;
     double *block;    /* all numbers of the head, owned */
+    double *caps;     /* [n][m] */
     double *capacity; /* [m] nu before online rows took from it */
     double *level;    /* [n] prefix: log-sum-exp of each row's own block, entropy only */
     double *line, *fixed;
@@ -37,8 +38,8 @@ static bool work_make(work *w, const ota_resolved *r) {
     *w = (work){.head = {.n = n, .m = m}};
     const int64_t widest = n > m ? n : m;
     int64_t pairs, count;
-    if (__builtin_mul_overflow(n, m, &pairs) || __builtin_mul_overflow(pairs, (int64_t)2, &count) ||
-        __builtin_add_overflow(count, 4 * n + 5 * m + widest + r->width + 1, &count) ||
+    if (__builtin_mul_overflow(n, m, &pairs) || __builtin_mul_overflow(pairs, (int64_t)3, &count) ||
+        __builtin_add_overflow(count, 4 * n + 5 * m + 2 * widest + r->width + 2, &count) ||
         count > INT64_MAX / (int64_t)sizeof(double)) {
         return false;
     }
@@ -50,6 +51,8 @@ static bool work_make(work *w, const ota_resolved *r) {
     ota_reference_head *h = &w->head;
     h->s = take(&next, pairs);
     h->p = take(&next, pairs);
+    w->caps = take(&next, pairs);
+    h->cap_line = take(&next, widest + 1);
     h->mu = take(&next, n);
     h->f = take(&next, n);
     h->rest = take(&next, n);
@@ -67,6 +70,14 @@ static void work_free(work *w) {
     free(w->block);
     free(w->empty);
     free(w->bad);
+}
+
+static void load_caps(const ota_problem *p, int64_t b, int64_t hd, work *w) {
+    ota_reference_head *h = &w->head;
+    const bool given = ota_array_present(&p->entry_caps);
+    h->cap = given || p->entry_cap > 0.0 ? w->caps : NULL;
+    for (int64_t k = 0; h->cap != NULL && k < h->n * h->m; k++)
+        h->cap[k] = given ? ota_array_get(&p->entry_caps, b, hd, k / h->m, k % h->m) : p->entry_cap;
 }
 
 /* Scores, masks, masses of one head with their defaults. */
@@ -102,6 +113,7 @@ static void load_head(const ota_resolved *r, const ota_arrays *a, int64_t b, int
     h->sentence[0] = '\0';
     h->mass = 0.0;
     w->empty_rows = w->bad_rows = 0;
+    load_caps(problem, b, hd, w);
     ota_judge_sum mass = {0.0, 0.0};
     for (int64_t i = 0; i < h->n; i++) {
         double *s = ota_reference_row(h, h->s, i);
@@ -238,8 +250,10 @@ static ota_status solve_head(work *w, bool strict) {
     switch (h->rule) {
     case OTA_COLUMNS_ONLINE: return ota_reference_online(h);
     case OTA_COLUMNS_PREFIX: return solve_prefix(w);
-    default: return h->order > 0.0 ? ota_reference_scale(h) : ota_reference_hard(h);
+    default: break;
     }
+    if (h->order > 0.0) return ota_reference_scale(h);
+    return h->cap == NULL ? ota_reference_hard(h) : OTA_UNSUPPORTED;
 }
 
 /* ---- outputs ------------------------------------------------------------------------------ */

@@ -13,6 +13,8 @@ typedef struct ota_reference_head {
     double *nu;        /* [m] targets; capacities for capped and online, upper bounds for bounded */
     double floor;      /* bounded: least sums in units of nu */
     double *lambda;    /* [m] elastic */
+    double *cap;       /* [n][m] entry caps; NULL: none */
+    double *cap_line;  /* [largest of n, m, + 1] those of one row or column */
     double tau, order; /* order: 1 entropy, 0 hard, else Tsallis alpha */
     double sink;       /* -inf: none */
     double mass;       /* sum of mu */

@@ -28,21 +28,34 @@ static double slope(const ota_reference_head *h, double tau, double p) {
     return p > 0.0 ? pow(p, 2.0 - h->order) / tau : 0.0;
 }
 
-static double custom_excess(const ota_reference_head *h, double tau, const double *a, int64_t count,
-                            double target, double x) {
-    ota_judge_sum sum = {-target, 0.0};
-    for (int64_t k = 0; k < count; k++) ota_judge_add(&sum, ota_reference_weight(h, tau, a[k] + x));
+/* The line's weights at x, none above its cap. */
+static double line_weight(const ota_reference_head *h, double tau, double x, const double *caps,
+                          int64_t k) {
+    const double p = ota_reference_weight(h, tau, x);
+    return caps == NULL ? p : fmin(p, caps[k]);
+}
+
+/* Numbers to be added up to a target, or to target exp(-x / strength). */
+typedef struct line {
+    const double *a, *caps; /* caps: NULL, or of each */
+    int64_t count;
+    double target, strength;
+} line;
+
+static double excess_at(const ota_reference_head *h, double tau, const line *l, double x) {
+    const double wanted = isinf(l->strength) ? l->target : l->target * exp(-x / l->strength);
+    ota_judge_sum sum = {-wanted, 0.0};
+    for (int64_t k = 0; k < l->count; k++)
+        ota_judge_add(&sum, line_weight(h, tau, l->a[k] + x, l->caps, k));
     return ota_judge_total(sum);
 }
 
-/* x with sum_k w(a_k + x) = target for a caller's weights, of which is known that they rise: halving, up to
- * the last bit. */
-static double solve_custom(const ota_reference_head *h, double tau, const double *a, int64_t count,
-                           double target, double top) {
+/* x where the excess is 0, of which is known that it rises: halving, up to the last bit. */
+static double solve_by_halving(const ota_reference_head *h, double tau, const line *l, double top) {
     double low = -top, high = -top;
     for (double step = tau; step < DBL_MAX / 4.0; step *= 2.0) {
-        const bool below = custom_excess(h, tau, a, count, target, low) <= 0.0;
-        const bool above = custom_excess(h, tau, a, count, target, high) >= 0.0;
+        const bool below = excess_at(h, tau, l, low) <= 0.0;
+        const bool above = excess_at(h, tau, l, high) >= 0.0;
         if (below && above) break;
         if (!below) low -= step;
         if (!above) high += step;
@@ -50,22 +63,22 @@ static double solve_custom(const ota_reference_head *h, double tau, const double
     for (;;) {
         const double middle = low + 0.5 * (high - low);
         if (!(middle > low && middle < high)) return middle;
-        if (custom_excess(h, tau, a, count, target, middle) > 0.0)
+        if (excess_at(h, tau, l, middle) > 0.0)
             high = middle;
         else
             low = middle;
     }
 }
 
-/* x with sum_k w(a_k + x) = target exp(-x / strength); a has count entries, strength may be
-   +inf. */
-static double solve_level(const ota_reference_head *h, double tau, const double *a, int64_t count,
-                          double target, double strength) {
+/* x with sum_k w(a_k + x) = target exp(-x / strength); strength may be +inf. */
+static double solve_level(const ota_reference_head *h, double tau, const line *l) {
+    const double *a = l->a, target = l->target, strength = l->strength;
+    const int64_t count = l->count;
     double top = -INFINITY;
     for (int64_t k = 0; k < count; k++) top = fmax(top, a[k]);
     if (isinf(top)) return target > 0.0 ? -top : -INFINITY;
     if (!(target > 0.0)) return -INFINITY;
-    if (h->custom != NULL) return solve_custom(h, tau, a, count, target, top);
+    if (h->custom != NULL || l->caps != NULL) return solve_by_halving(h, tau, l, top);
     if (h->order <= 1.0) {
         ota_judge_sum sum = {0.0, 0.0};
         for (int64_t k = 0; k < count; k++) ota_judge_add(&sum, exp((a[k] - top) / tau));
@@ -116,15 +129,21 @@ static double solve_level(const ota_reference_head *h, double tau, const double 
 /* ---- the two updates ---------------------------------------------------------------------- */
 
 static void update_rows(ota_reference_head *h, double tau, double *scratch) {
+    double *caps = h->cap == NULL ? NULL : h->cap_line;
     for (int64_t i = 0; i < h->n; i++) {
         int64_t count = 0;
         for (int64_t j = 0; j < h->m; j++) {
             const double s = h->s[i * h->m + j];
-            if (s > -INFINITY && h->g[j] > -INFINITY) scratch[count++] = s + h->g[j];
+            if (!(s > -INFINITY && h->g[j] > -INFINITY)) continue;
+            if (caps != NULL) caps[count] = h->cap[i * h->m + j];
+            scratch[count++] = s + h->g[j];
         }
-        if (h->sink > -INFINITY) scratch[count++] = h->sink;
-        h->f[i] =
-            count == 0 ? -INFINITY : solve_level(h, tau, scratch, count, h->mu[i], h->row_strength);
+        if (h->sink > -INFINITY) {
+            if (caps != NULL) caps[count] = INFINITY;
+            scratch[count++] = h->sink;
+        }
+        const line row = {scratch, caps, count, h->mu[i], h->row_strength};
+        h->f[i] = count == 0 ? -INFINITY : solve_level(h, tau, &row);
     }
 }
 
@@ -136,11 +155,14 @@ static double keep_side(const ota_reference_head *h, double side, double g) {
 }
 
 static void update_columns(ota_reference_head *h, double tau, double relaxation, double *scratch) {
+    double *caps = h->cap == NULL ? NULL : h->cap_line;
     for (int64_t j = 0; j < h->m; j++) {
         int64_t count = 0;
         for (int64_t i = 0; i < h->n; i++) {
             const double s = h->s[i * h->m + j];
-            if (s > -INFINITY && h->f[i] > -INFINITY) scratch[count++] = s + h->f[i];
+            if (!(s > -INFINITY && h->f[i] > -INFINITY)) continue;
+            if (caps != NULL) caps[count] = h->cap[i * h->m + j];
+            scratch[count++] = s + h->f[i];
         }
         double rate = relaxation;
         if (h->rule == OTA_COLUMNS_ELASTIC) rate *= h->lambda[j];
@@ -155,12 +177,13 @@ static void update_columns(ota_reference_head *h, double tau, double relaxation,
             continue;
         }
         const double strength = h->rule == OTA_COLUMNS_RELAXED ? h->strength : INFINITY;
-        double next = solve_level(h, tau, scratch, count, h->nu[j], strength);
+        const line column = {scratch, caps, count, h->nu[j], strength};
+        double next = solve_level(h, tau, &column);
         if (h->rule == OTA_COLUMNS_CAPPED) next = fmin(0.0, next);
         if (h->rule == OTA_COLUMNS_BOUNDED && next > 0.0) {
             const double least = h->floor * h->nu[j];
-            next =
-                least > 0.0 ? fmax(0.0, solve_level(h, tau, scratch, count, least, INFINITY)) : 0.0;
+            const line lower = {scratch, caps, count, least, INFINITY};
+            next = least > 0.0 ? fmax(0.0, solve_level(h, tau, &lower)) : 0.0;
         }
         const double side = next;
         if (rate < 1.0 || rate > 1.0) next = (1.0 - rate) * h->g[j] + rate * next;
@@ -176,6 +199,7 @@ static void fill_plan(ota_reference_head *h, double tau) {
         for (int64_t j = 0; j < h->m; j++) {
             const bool off = silent || !(s[j] > -INFINITY) || !(h->g[j] > -INFINITY);
             p[j] = off ? 0.0 : ota_reference_weight(h, tau, s[j] + h->f[i] + h->g[j]);
+            if (h->cap != NULL) p[j] = fmin(p[j], h->cap[i * h->m + j]);
         }
         h->rest[i] = silent || !(h->sink > -INFINITY)
                          ? 0.0
@@ -274,7 +298,8 @@ static bool newton_step(ota_reference_head *h, double tau, newton_space *w, doub
         for (int64_t i = 0; i < n; i++) {
             double total = h->sink > -INFINITY ? slope(h, tau, h->rest[i]) : 0.0;
             for (int64_t j = 0; j < m; j++) {
-                w->line[j] = slope(h, tau, h->p[i * m + j]);
+                const bool capped = h->cap != NULL && h->p[i * m + j] >= h->cap[i * m + j];
+                w->line[j] = capped ? 0.0 : slope(h, tau, h->p[i * m + j]);
                 total += w->line[j];
             }
             if (!(total > 0.0)) continue;
@@ -511,7 +536,8 @@ static ota_status solve(ota_reference_head *h, newton_space *w) {
         update_rows(h, h->tau, w->column);
         fill_plan(h, h->tau);
         (void)ota_reference_residual(h);
-        return OTA_OK;
+        /* Rows that their caps have no room for. */
+        return h->cap != NULL && h->row_error > 1.0e-12 ? OTA_INFEASIBLE : OTA_OK;
     }
     if (fixed) {
         fixed_rounds(h, w);
