@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "matching/capped_transport.h"
+
 /* Ranges in units of t up to which the linear domain keeps every entry [TOT-105]. */
 static const double linear_range[2] = {600.0, 80.0};
 
@@ -51,6 +53,8 @@ void ota_coupled_layout(ota_coupled *state, ota_arena *arena, bool prune, unsign
         state->order = ota_arena_take(arena, times(1, rows + columns + 2), sizeof(int32_t));
         state->search = ota_arena_take(arena, ota_feasible_workspace(rows, columns + 1), 1);
     }
+    if ((needs & OTA_NEEDS_FLOW) != 0 && pairs <= (size_t)OTA_FLOW_PAIRS)
+        state->flow = ota_arena_take(arena, ota_capped_transport_workspace(rows, columns), 1);
     if ((needs & OTA_NEEDS_HISTORY) != 0) {
         state->history =
             ota_arena_take(arena, times(OTA_ANDERSON_VECTORS, state->pass.padded_columns), number);
@@ -321,6 +325,36 @@ static double carried_floor(const ota_coupled *state, double *carried) {
     return *carried * (8.0 * u + u * head->range / (4.0 * head->tau));
 }
 
+/* Where caps bind, rounds that do not converge may have nothing to converge to: is there a plan at all? Spends f and g. Least
+ * sums of bounded columns are not asked for. */
+static bool caps_allow_a_plan(ota_coupled *state) {
+    ota_head *head = state->head;
+    const ota_column_rule_row *rule = ota_head_rule(head);
+    if (state->flow == NULL || (!rule->balanced && !rule->capacity)) return true;
+    ota_capped_transport problem = {.n = state->pass.rows,
+                                    .m = state->pass.columns,
+                                    .scores = state->pass.scores,
+                                    .stride = state->pass.stride,
+                                    .narrow = state->pass.narrow,
+                                    .flat = true,
+                                    .mu = head->mu,
+                                    .nu = state->pass.target,
+                                    .exact = rule->balanced,
+                                    .sink = head->sink > -INFINITY ? 0.0 : -INFINITY,
+                                    .tolerance = head->mass_tolerance,
+                                    .caps = &head->caps,
+                                    .interrupted = ota_interrupted,
+                                    .settings = head->settings,
+                                    .plan = state->weights,
+                                    .plan_stride = state->pass.stride,
+                                    .f = head->f,
+                                    .g = head->g};
+    if (ota_capped_transport_solve(&problem, state->flow) != OTA_INFEASIBLE) return true;
+    (void)snprintf(head->sentence, sizeof head->sentence,
+                   "no plan meets the masses within the entry caps");
+    return false;
+}
+
 static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stopped) {
     ota_head *head = state->head;
     double residual, carried;
@@ -333,7 +367,7 @@ static ota_status leave(ota_coupled *state, ota_outcome outcome, ota_status stop
         return OTA_OK;
     default: break; /* slow or out of rounds; the others come from a stored kernel alone */
     }
-    if (!ota_coupled_search(state)) return OTA_INFEASIBLE;
+    if (!ota_coupled_search(state) || !caps_allow_a_plan(state)) return OTA_INFEASIBLE;
     memcpy(head->g, state->best, (size_t)state->pass.columns * sizeof *head->g);
     residual = ota_measure(state);
     if (head->pruned > 0) emit_plan(state);

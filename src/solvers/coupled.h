@@ -15,7 +15,8 @@ typedef enum ota_needs {
     OTA_NEEDS_HISTORY = 2,
     OTA_NEEDS_NEWTON = 4,
     OTA_NEEDS_INTERIOR = 8,
-    OTA_NEEDS_SEARCH = 16 /* for unusable pairs */
+    OTA_NEEDS_SEARCH = 16, /* for unusable pairs */
+    OTA_NEEDS_FLOW = 32    /* for plans within entry caps */
 } ota_needs;
 
 /* What the sentences of infeasible heads advise. */
@@ -25,7 +26,8 @@ enum {
     OTA_NEWTON_VECTORS = 12,
     OTA_NEWTON_DENSE = 1024, /* keys up to which the Hessian is formed and factored */
     /* Pairs up to which the search for unusable pairs and Newton inside "auto" are affordable. */
-    OTA_PAIRS_LIMIT = 1 << 22
+    OTA_PAIRS_LIMIT = 1 << 22,
+    OTA_FLOW_PAIRS = 1 << 18 /* up to which a plan within entry caps is looked for */
 };
 
 typedef struct ota_coupled {
@@ -42,6 +44,7 @@ typedef struct ota_coupled {
     int32_t *order;                  /* [rows + columns + 2] blocks of usable pairs, feasible.h */
     bool split;                      /* some pair is not usable: `usable` and `order` say which */
     void *search;                    /* workspace of the search */
+    void *flow;                      /* of the search for a plan within entry caps, or NULL */
 
     /* Anderson */
     double *history; /* 2 DEPTH + 2 vectors of padded columns */

@@ -558,8 +558,8 @@ ota_outcome ota_newton_run(ota_coupled *state, ota_status *stopped) {
 
 /* The interior point knows no caps. */
 unsigned ota_newton_needs(const ota_regulariser_row *regulariser) {
-    return regulariser->thresholded && !regulariser->capped ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR
-                                                            : OTA_NEEDS_NEWTON;
+    if (regulariser->capped) return OTA_NEEDS_NEWTON | OTA_NEEDS_FLOW;
+    return regulariser->thresholded ? OTA_NEEDS_NEWTON | OTA_NEEDS_INTERIOR : OTA_NEEDS_NEWTON;
 }
 
 static ota_status solve(ota_head *head) {

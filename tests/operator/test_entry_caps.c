@@ -434,6 +434,20 @@ static void what_cannot_be_capped_is_refused(void **state) {
     draw_caps(s, 0.3, 0.4, 3);
     for (int64_t i = 0; i < 5; i++) s->caps[9 * i] = 0.05;
     expect(s, OTA_INFEASIBLE, "the entry caps of key 0 add up to 0.25");
+    /* Every query and every key has room, but three queries want more of the first key than it takes: 3 > 1 + 9 0.2. */
+    static const char *const methods[] = {"softmax/exact", "entmax:1.5/exact", "softmax/capped:1"};
+    for (int k = 0; k < 3; k++) {
+        set_up(s, methods[k], 4, 4, 1, false);
+        draw_caps(s, 0.9, 0.9, 3);
+        for (int64_t i = 0; i < 3; i++) {
+            for (int64_t j = 1; j < 4; j++) s->caps[4 * i + j] = 0.23;
+        }
+        assert_int_equal(solve(s, NULL), OTA_OK);
+        for (int64_t i = 0; i < 3; i++) {
+            for (int64_t j = 1; j < 4; j++) s->caps[4 * i + j] = 0.2;
+        }
+        expect(s, OTA_INFEASIBLE, "no plan meets the masses within the entry caps");
+    }
     free(s);
 }
 

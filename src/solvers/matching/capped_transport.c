@@ -44,7 +44,9 @@ static double score_at(const paths *s, int64_t i, int64_t j) {
     const ota_capped_transport *p = s->problem;
     if (j == p->m) return p->sink;
     const int64_t at = i * p->stride + j;
-    return p->narrow ? (double)((const float *)p->scores)[at] : ((const double *)p->scores)[at];
+    const double score =
+        p->narrow ? (double)((const float *)p->scores)[at] : ((const double *)p->scores)[at];
+    return p->flat && score > -INFINITY ? 0.0 : score;
 }
 
 static double cap_at(const paths *s, int64_t i, int64_t j) {

@@ -10,6 +10,7 @@ typedef struct ota_capped_transport {
     const void *scores; /* [n][stride] f32 or f64, -inf = forbidden */
     int64_t stride;
     bool narrow;
+    bool flat;             /* scores that are not -inf count as 0: is there any plan? */
     const double *mu, *nu; /* [n], [m] */
     bool exact;  /* keys are filled, less what the sink takes; else nu is the most that they take */
     double sink; /* -inf: none */
