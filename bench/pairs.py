@@ -91,7 +91,9 @@ def main() -> int:
     parser.add_argument("--csv")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    wanted = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), str(options.threads))
+    wanted = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), str(options.threads)
+    )
     # The libraries read these when they are loaded.
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
