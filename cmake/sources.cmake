@@ -290,6 +290,7 @@ set(OTATTN_TOKENIZER_SOURCES
 set(OTATTN_STATEMENTS_SOURCES
     statements/couplings/alignment.c
     statements/couplings/blocked.c
+    statements/couplings/blocked_rules.c
     statements/couplings/certificates.c
     statements/couplings/cold.c
     statements/couplings/conventions.c

@@ -3,23 +3,7 @@
  * S and every formula in f64 by loops. A weight is good to u (8 + 4 B / tau), B = max_ij sum_k |q_ik k_jk| / sqrt(D), as
  * the numeric policy has it; `unit` is that. Groups whose checks call no kernel of plans (formulas of distributions,
  * layers, models) have no such variant. */
-#include "statements/check.h"
-
-/* Widths that are no multiple of 8 either. */
-enum { N = 97, M = 131, D = 43, E = 27 };
-
-static const double float_roundoff = 0x1p-24;
-
-typedef struct blocked {
-    float *q, *k, *v, *out;
-    float *out_grad, *q_grad, *k_grad, *v_grad;
-    double *s, *p, *columns;         /* columns: sums of P over the share N / M */
-    double unit, f[N], g[M], lse[N]; /* f, g: potentials */
-    ota_problem problem;
-    ota_options options;
-    ota_support supports[2];
-    ota_term term;
-} blocked;
+#include "statements/couplings/blocked.h"
 
 static float *floats(trial *t, int64_t count, double deviation) {
     float *x = take(t, (size_t)count * sizeof *x);
@@ -27,7 +11,7 @@ static float *floats(trial *t, int64_t count, double deviation) {
     return x;
 }
 
-static blocked *blocked_head(trial *t, double tau) {
+blocked *statement_blocked_head(trial *t, double tau) {
     blocked *b = take(t, sizeof *b);
     double size = 0.0;
     b->q = floats(t, N * D, 1.0);
@@ -53,7 +37,7 @@ static blocked *blocked_head(trial *t, double tau) {
             size = fmax(size, terms / sqrt(D));
         }
     }
-    b->unit = float_roundoff * (8.0 + 4.0 * size / tau);
+    b->unit = FLOAT_ROUNDOFF * (8.0 + 4.0 * size / tau);
     b->problem = (ota_problem){.size = sizeof b->problem, .temperature = tau};
     b->problem.queries = ota_array_of(b->q, OTA_F32, 1, 1, N, D);
     b->problem.keys = ota_array_of(b->k, OTA_F32, 1, 1, M, D);
@@ -61,12 +45,11 @@ static blocked *blocked_head(trial *t, double tau) {
     return b;
 }
 
-/* Solves and, where `pull`, differentiates; NULL where a call fails. */
-static blocked *run(trial *t, blocked *b, const char *method, bool pull) {
+blocked *statement_blocked_run(trial *t, blocked *b, const char *method, bool pull) {
     ota_plan *plan = NULL;
     ota_arrays arrays = {.size = sizeof arrays};
     ota_gradients want = {.size = sizeof want};
-    if (ota_method_parse(method, &b->problem, &b->options, NULL) < 0) return NULL;
+    if (method != NULL && ota_method_parse(method, &b->problem, &b->options, NULL) < 0) return NULL;
     b->options.gradients = pull;
     arrays.values = ota_array_of(b->v, OTA_F32, 1, 1, M, E);
     arrays.out = ota_array_of(b->out, OTA_F32, 1, 1, N, E);
@@ -93,8 +76,7 @@ static blocked *run(trial *t, blocked *b, const char *method, bool pull) {
 
 /* ---- rows ---- */
 
-/* Relative errors of the weights against the formula, in units of the bound. */
-static double softmax_errors(const blocked *b, double tau) {
+double statement_blocked_softmax_errors(const blocked *b, double tau) {
     double formula[M], most = 0.0;
     for (int i = 0; i < N; i++) {
         softmax_formula(b->s + (int64_t)i * M, M, tau, formula);
@@ -106,22 +88,24 @@ static double softmax_errors(const blocked *b, double tau) {
 
 static double softmax_weights(trial *t) {
     const double tau = between(t, 0.5, 2.0);
-    blocked *b = run(t, blocked_head(t, tau), "softmax", false);
-    return b == NULL ? NAN : softmax_errors(b, tau);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, tau), "softmax", false);
+    return b == NULL ? NAN : statement_blocked_softmax_errors(b, tau);
 }
 
 /* The same with queries and keys in f64, whose kernels are others: `unit` is then that of f64. S of the formula is off by the
  * rounding of sums of D products in f64 itself, which the 4 B / tau of `unit` covers. */
 static double softmax_weights_wide(trial *t) {
     const double tau = between(t, 0.5, 2.0);
-    blocked *b = blocked_head(t, tau);
+    blocked *b = statement_blocked_head(t, tau);
     double *q = numbers(t, N * D), *k = numbers(t, M * D);
     for (int at = 0; at < N * D; at++) q[at] = (double)b->q[at];
     for (int at = 0; at < M * D; at++) k[at] = (double)b->k[at];
     b->problem.queries = ota_array_of(q, OTA_F64, 1, 1, N, D);
     b->problem.keys = ota_array_of(k, OTA_F64, 1, 1, M, D);
-    b->unit *= ROUNDOFF / float_roundoff;
-    return run(t, b, "softmax", false) == NULL ? NAN : softmax_errors(b, tau);
+    b->unit *= ROUNDOFF / FLOAT_ROUNDOFF;
+    return statement_blocked_run(t, b, "softmax", false) == NULL
+               ? NAN
+               : statement_blocked_softmax_errors(b, tau);
 }
 
 /* The log-sum-exp that the library returns beside the weights: its absolute error is at most the relative one of a sum of
@@ -129,7 +113,7 @@ static double softmax_weights_wide(trial *t) {
 static double row_lse(trial *t) {
     double most = 0.0;
     const double tau = between(t, 0.5, 2.0);
-    blocked *b = run(t, blocked_head(t, tau), "softmax", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, tau), "softmax", false);
     if (b == NULL) return NAN;
     for (int i = 0; i < N; i++) {
         const double formula = log_sum_exp(b->s + (int64_t)i * M, M, tau);
@@ -139,7 +123,7 @@ static double row_lse(trial *t) {
 }
 
 /* p_j = max(0, (alpha - 1) s_j - x)^(1 / (alpha - 1)) of the sum 1, by bisection. */
-static void entmax_formula(const double *s, double alpha, double *p) {
+void statement_entmax_formula(const double *s, double alpha, double *p) {
     double low = (alpha - 1.0) * largest_of(s, M) - 1.0, high = low + 1.0;
     for (int step = 0; step < 80; step++) {
         const double x = 0.5 * (low + high);
@@ -154,10 +138,11 @@ static void entmax_formula(const double *s, double alpha, double *p) {
 static double sparse_weights(trial *t) {
     double formula[M], most = 0.0;
     const bool half = t->draw % 2 == 0;
-    blocked *b = run(t, blocked_head(t, 1.0), half ? "entmax:1.5" : "sparsemax", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, 1.0),
+                                       half ? "entmax:1.5" : "sparsemax", false);
     if (b == NULL) return NAN;
     for (int i = 0; i < N; i++) {
-        entmax_formula(b->s + (int64_t)i * M, half ? 1.5 : 2.0, formula);
+        statement_entmax_formula(b->s + (int64_t)i * M, half ? 1.5 : 2.0, formula);
         most = worse(most, farthest(b->p + (int64_t)i * M, formula, M) / (2.0 * b->unit));
     }
     return most;
@@ -166,11 +151,11 @@ static double sparse_weights(trial *t) {
 static double alibi_weights(trial *t) {
     double formula[M], biased[M], most = 0.0;
     const double slope = between(t, 0.01, 0.5);
-    blocked *b = blocked_head(t, 1.0);
+    blocked *b = statement_blocked_head(t, 1.0);
     b->term = (ota_term){.kind = OTA_TERM_ALIBI, .value = slope};
     b->problem.terms = &b->term;
     b->problem.term_count = 1;
-    if (run(t, b, "softmax", false) == NULL) return NAN;
+    if (statement_blocked_run(t, b, "softmax", false) == NULL) return NAN;
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) biased[j] = b->s[i * M + j] - slope * abs(i - j);
         softmax_formula(biased, M, 1.0, formula);
@@ -183,13 +168,13 @@ static double alibi_weights(trial *t) {
 /* Causal and a window of 40 keys back, together: what is outside must be 0, what is inside the formula's. */
 static double masked_weights(trial *t) {
     double formula[M], most = 0.0;
-    blocked *b = blocked_head(t, 1.0);
+    blocked *b = statement_blocked_head(t, 1.0);
     b->supports[0] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
     b->supports[1] = (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = 40, .right = 3};
     b->problem.corner = OTA_TOP_LEFT;
     b->problem.supports = b->supports;
     b->problem.support_count = 2;
-    if (run(t, b, "softmax", false) == NULL) return NAN;
+    if (statement_blocked_run(t, b, "softmax", false) == NULL) return NAN;
     for (int i = 0; i < N; i++) {
         const int first = i < 40 ? 0 : i - 40;
         softmax_formula(b->s + (int64_t)i * M + first, i + 1 - first, 1.0, formula);
@@ -225,14 +210,14 @@ static double not_additive(trial *t, const blocked *b, double tau, double *g) {
 static double exact_form(trial *t) {
     double g[M];
     const double tau = between(t, 0.5, 2.0);
-    blocked *b = run(t, blocked_head(t, tau), "softmax/exact", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, tau), "softmax/exact", false);
     return b == NULL ? NAN : not_additive(t, b, tau, g) / b->unit;
 }
 
 /* ||P^T 1 - nu||_1 and ||P 1 - mu||_1 over the mass of all rows: the errors that the tolerance is on. */
 static double exact_columns(trial *t) {
     double columns = 0.0, rows = 0.0;
-    blocked *b = run(t, blocked_head(t, 1.0), "softmax/exact", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/exact", false);
     if (b == NULL) return NAN;
     for (int j = 0; j < M; j++) columns += fabs(b->columns[j] - 1.0) / M;
     for (int i = 0; i < N; i++) rows += fabs(sum_of(b->p + (int64_t)i * M, M) - 1.0) / N;
@@ -242,7 +227,7 @@ static double exact_columns(trial *t) {
 /* Means over tokens of P V and V, and P V itself against f64 loops over this P. */
 static double exact_outputs(trial *t) {
     double most = 0.0;
-    blocked *b = run(t, blocked_head(t, 1.0), "softmax/exact", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/exact", false);
     if (b == NULL) return NAN;
     for (int e = 0; e < E; e++) {
         double before = 0.0, after = 0.0;
@@ -261,7 +246,7 @@ static double exact_outputs(trial *t) {
 /* elastic:0.5,4 by loops. */
 static double elastic_weights(trial *t) {
     double *p = numbers(t, (int64_t)N * M), g[M] = {0.0}, row[M], most = 0.0;
-    blocked *b = run(t, blocked_head(t, 1.0), "elastic:0.5,4", false);
+    blocked *b = statement_blocked_run(t, statement_blocked_head(t, 1.0), "elastic:0.5,4", false);
     if (b == NULL) return NAN;
     for (int round = 0; round <= 4; round++) {
         double column[M] = {0.0};
@@ -280,7 +265,8 @@ static double elastic_weights(trial *t) {
 /* tau g_j + rho log c_j is one number, what the form is off included. */
 static double relaxed_columns(trial *t) {
     double g[M];
-    blocked *b = run(t, blocked_head(t, 1.0), "softmax/relaxed:0.7", false);
+    blocked *b =
+        statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/relaxed:0.7", false);
     if (b == NULL) return NAN;
     const double off = not_additive(t, b, 1.0, g);
     for (int j = 0; j < M; j++) g[j] += 0.7 * log(b->columns[j]);
@@ -290,7 +276,8 @@ static double relaxed_columns(trial *t) {
 /* No column above the cap; those below it have one g, and no smaller one than the others. */
 static double capped_columns(trial *t) {
     double g[M], highest = -HUGE_VAL, lowest = HUGE_VAL, full = -HUGE_VAL, most = 0.0;
-    blocked *b = run(t, blocked_head(t, 1.0), "softmax/capped:0.9", false);
+    blocked *b =
+        statement_blocked_run(t, statement_blocked_head(t, 1.0), "softmax/capped:0.9", false);
     if (b == NULL) return NAN;
     /* Caps are in units of one query; columns[] are in shares N / M. */
     const double limit = 0.9 * M / N;
@@ -312,11 +299,10 @@ static double capped_columns(trial *t) {
 
 /* dL/dS of softmax (columns 0) or exact columns for U = dL/dP by sweeps over a and b, then dQ, dK, dV: largest
  * error over the largest entry of each. */
-static double gradients(trial *t, const char *method, bool columns) {
+double statement_blocked_gradients(trial *t, blocked *b, const char *method, bool columns) {
     double *u = numbers(t, (int64_t)N * M), *ds = numbers(t, (int64_t)N * M), a[N] = {0.0},
            c[M] = {0.0}, most = 0.0;
-    blocked *b = run(t, blocked_head(t, 1.0), method, true);
-    if (b == NULL) return NAN;
+    if (statement_blocked_run(t, b, method, true) == NULL) return NAN;
     for (int i = 0; i < N; i++) {
         for (int j = 0; j < M; j++) {
             for (int e = 0; e < E; e++)
@@ -365,8 +351,12 @@ static double gradients(trial *t, const char *method, bool columns) {
     return seen_too(t, most / b->unit);
 }
 
-static double softmax_gradients(trial *t) { return gradients(t, "softmax", false); }
-static double exact_gradients(trial *t) { return gradients(t, "softmax/exact", true); }
+static double softmax_gradients(trial *t) {
+    return statement_blocked_gradients(t, statement_blocked_head(t, 1.0), "softmax", false);
+}
+static double exact_gradients(trial *t) {
+    return statement_blocked_gradients(t, statement_blocked_head(t, 1.0), "softmax/exact", true);
+}
 
 static const statement_check rows[] = {
     AT_MOST("LIT-01", "f32, 97 x 131: weights, relative, over u (8 + 4 B / tau)", softmax_weights,
