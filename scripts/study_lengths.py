@@ -20,7 +20,7 @@ from typing import Any
 from sink_surgery import write_picture
 from study_tables import print_table, short
 
-FIGURE = ("first key", "busiest key", "heads with a sink", "largest p", "TV of a transition")
+FIGURE = ("first key", "heads with a sink", "largest p", "TV of a transition")
 
 Row = dict[str, Any]
 
