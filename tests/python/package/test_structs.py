@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,15 +12,18 @@ import pytest
 from otattn import _structs
 
 
-def _program() -> str:
+def _headers(root: Path) -> list[str]:
+    """The headers that the script reads, by the script's own list."""
+    script = runpy.run_path(str(root / "scripts/make_python_structs.py"), run_name="headers")
+    headers: list[str] = script["HEADERS"]
+    return headers
+
+
+def _program(headers: list[str]) -> str:
     lines = [
         "#include <stddef.h>",
         "#include <stdio.h>",
-        '#include "otattn.h"',
-        '#include "otattn_analysis.h"',
-        '#include "otattn_assignment.h"',
-        '#include "otattn_bounded.h"',
-        '#include "otattn_normalize.h"',
+        *(f'#include "{Path(header).name}"' for header in headers),
         "int main(void) {",
     ]
     for name, struct in _structs.STRUCTS.items():
@@ -52,7 +56,7 @@ def test_every_size_offset_and_constant(tmp_path: Path, root: Path) -> None:
     if compiler is None:
         pytest.skip("there is no C compiler")
     source = tmp_path / "layout.c"
-    source.write_text(_program())
+    source.write_text(_program(_headers(root)))
     program = tmp_path / "layout"
     subprocess.run(
         [compiler, "-std=c11", "-I", str(root / "include"), str(source), "-o", str(program)], check=True
