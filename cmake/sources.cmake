@@ -119,6 +119,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/operator/jvp_rows.c
     src/operator/jvp_scores.c
     src/operator/plan.c
+    src/operator/shared.c
+    src/operator/shared_backward.c
     src/problem/array.c
     src/problem/check.c
     src/problem/check_array.c
@@ -130,7 +132,11 @@ set(OTATTN_LIBRARY_SOURCES
     src/problem/error.c
     src/problem/feasible.c
     src/problem/helpers.c
+    src/problem/interrupt.c
     src/problem/method.c
+    src/problem/ranks.c
+    src/problem/shards.c
+    src/problem/shards_check.c
     src/regularisers/check.c
     src/regularisers/regularisers.c
     src/solvers/anderson.c
@@ -479,6 +485,7 @@ set(OTATTN_TEST_SOURCES
     tests/operator/test_forward_laws.c
     tests/operator/test_forward_runs.c
     tests/operator/test_jvp.c
+    tests/operator/test_shards.c
     tests/operator/test_tangents.c
     tests/operator/test_tiny.c
     tests/problem/test_bend.c

@@ -314,6 +314,48 @@ typedef struct ota_problem {
     ota_array entry_caps;
 } ota_problem;
 
+/* ---- many processes ------------------------------------------------------------------------- */
+
+/* Which rows a rank holds, of the whole problem's in the order of their positions. */
+typedef enum ota_shares {
+    OTA_SHARES_IN_ORDER = 0, /* rank 0 the first rows, rank 1 the next ... */
+    /* cut in 2 ranks pieces, rank r holds pieces r and 2 ranks - 1 - r, in this order: its first (count + 1) / 2 rows and
+       the rest. Causal rows then cost every rank the same */
+    OTA_SHARES_ZIGZAG
+} ota_shares;
+
+typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
+
+/* A group of processes that solve one problem together, and the calls by which they reach each other. The library links
+ * no such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
+ *
+ * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are the
+ * rank's own rows; keys and values are its share of the keys, in the same order of shares (with a matrix of scores, the
+ * matrix has the rank's rows and all keys, and the values are whole); vectors over the keys (column_mass, lambdas,
+ * column_potential, receiver ...), lengths and block sizes are whole, and the same on every rank; arrays over pairs have the rank's rows and all
+ * keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_certify and ota_plan_free on error are then
+ * calls that every rank makes in the same order. What a result tells is of the whole problem.
+ *
+ * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
+ * one sum of `keys` doubles a head and round. Same bits for the same number of ranks and the same shares where
+ * all_reduce gives every rank the same bits.
+ *
+ * A callback returns 0, or any other number for an error, a lost peer or a time-out of its own; then the call ends with
+ * OTA_ECOMM on that rank, outputs NaN, and the plan is of no more use. Called from the thread that made the call, never
+ * from two at once. */
+typedef struct ota_communicator {
+    size_t size; /* sizeof(ota_communicator) */
+    int rank, ranks;
+    ota_shares shares;
+    /* values[count] of `type` (f64, f32) becomes their sum or largest over all ranks, on all ranks */
+    int (*all_reduce)(void *user, void *values, int64_t count, ota_type type,
+                      ota_reduction reduction);
+    /* `mine` of rank r goes to all + offsets[r], counts[r] bytes, on all ranks; arrays of `ranks` */
+    int (*all_gather)(void *user, const void *mine, void *all, const int64_t *counts,
+                      const int64_t *offsets);
+    void *user;
+} ota_communicator;
+
 /* ---- options -------------------------------------------------------------------------------- */
 
 typedef enum ota_center { OTA_CENTER_NONE = 0, OTA_CENTER_MEAN, OTA_CENTER_MIDRANGE } ota_center;
@@ -388,6 +430,8 @@ typedef struct ota_options {
     int backward;
     /* NULL or a name of ota_backend_name; the first is the default; "plain" computes in f64 whatever `precision` says */
     const char *backend;
+    /* NULL: one process. Else the problem's rows lie on many (above); the struct is copied, `user` borrowed */
+    const ota_communicator *communicator;
 } ota_options;
 
 /* ---- methods by name ------------------------------------------------------------------------ */
@@ -486,6 +530,8 @@ typedef struct ota_result {
     double backward_residual;
     /* what found the plan of head `head`: a name of ota_solver_name, owned by the library */
     const char *solver;
+    /* with a communicator: calls of its functions that this call made, and the bytes that this rank gave them */
+    int64_t messages, message_bytes;
 } ota_result;
 
 /* Solves and writes the outputs that are present. Allocates nothing, chooses nothing. Numeric trouble

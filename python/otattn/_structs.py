@@ -78,6 +78,10 @@ AXIS_ROWS = 0
 AXIS_COLUMNS = 1
 SIDE_ROWS = 0
 SIDE_COLUMNS = 1
+SHARES_IN_ORDER = 0
+SHARES_ZIGZAG = 1
+REDUCE_SUM = 0
+REDUCE_MAX = 1
 CENTER_NONE = 0
 CENTER_MEAN = 1
 CENTER_MIDRANGE = 2
@@ -186,6 +190,18 @@ class Problem(ctypes.Structure):
     )
 
 
+class Communicator(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("rank", ctypes.c_int),
+        ("ranks", ctypes.c_int),
+        ("shares", ctypes.c_int),
+        ("all_reduce", ctypes.c_void_p),
+        ("all_gather", ctypes.c_void_p),
+        ("user", ctypes.c_void_p),
+    )
+
+
 class Executor(ctypes.Structure):
     _fields_ = (
         ("run", ctypes.c_void_p),
@@ -233,6 +249,7 @@ class Options(ctypes.Structure):
         ("gradients", ctypes.c_int),
         ("backward", ctypes.c_int),
         ("backend", ctypes.c_char_p),
+        ("communicator", ctypes.c_void_p),
     )
 
 
@@ -283,6 +300,8 @@ class Result(ctypes.Structure):
         ("sentence", ctypes.c_char * 512),
         ("backward_residual", ctypes.c_double),
         ("solver", ctypes.c_char_p),
+        ("messages", ctypes.c_int64),
+        ("message_bytes", ctypes.c_int64),
     )
 
 
@@ -977,6 +996,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "ota_support": Support,
     "ota_custom": Custom,
     "ota_problem": Problem,
+    "ota_communicator": Communicator,
     "ota_executor": Executor,
     "ota_progress": Progress,
     "ota_options": Options,

@@ -26,6 +26,7 @@
 #include "otattn.h"
 #include "product.h"
 #include "problem/problem.h"
+#include "problem/ranks.h"
 #include "regularisers/regularisers.h"
 
 typedef struct ota_backend ota_backend;
@@ -39,6 +40,7 @@ enum { OTA_SMALL_HEADS_MOST = 16 }; /* in one batch of small heads */
 typedef struct ota_head_status {
     ota_head_result result;
     int64_t empty_rows, nonfinite_rows, unusable, pruned, underflowed;
+    double mass; /* of the rows that are not empty */
     double temperature_reached;
     bool promoted, small; /* small: solved in a batch of small heads, by rounds */
     const char *solver;   /* that found this head's plan; NULL: the plan's */
@@ -56,9 +58,7 @@ typedef struct ota_run {
     _Atomic int64_t heads_done;
 } ota_run;
 
-/* cancel flag and deadline; OTA_OK to go on. Asked once per round or block of rows. */
-ota_status ota_interrupted(const ota_settings *settings);
-/* The same for a run, which remembers. */
+/* ota_interrupted for a run, which remembers. */
 bool ota_run_interrupted(ota_run *run);
 /* Progress of a running head. One call at a time: whoever finds another telling says nothing. */
 void ota_run_tell(void *run, int64_t round, double residual);
@@ -183,6 +183,8 @@ typedef struct ota_kernel_state {
     bool has_absorbed;   /* a is not 0 */
     int64_t
         least_keys; /* out of the first round: keys that a row with mass may use, where they are fewest */
+    double low, high,
+        norm; /* out of a careful first round: of the scores, and of the queries, squared */
     bool lost, infeasible,
         nonfinite; /* out of the last round: sums out of range, mass without a place, NaN or infinity */
 } ota_kernel_state;
@@ -192,7 +194,8 @@ typedef struct ota_head {
     /* given */
     const ota_backend *backend;
     int64_t rows, columns;
-    bool narrow; /* scores are f32, else f64 */
+    int64_t all_rows; /* of all processes */
+    bool narrow;      /* scores are f32, else f64 */
     const void *
         scores; /* [rows][stride] in host memory, -inf = forbidden, neither NaN nor +inf; or NULL */
     int64_t stride; /* >= columns, multiple of 16; the padding is -inf */
@@ -443,7 +446,10 @@ struct ota_backend {
        pays_warm_start: would rounds in f32 spare many in f64? */
     bool (*pays_warm_start)(const ota_head *head);
     void (*pack)(ota_head *head); /* keys and values */
+    /* One round of these rows: u, sums, flags; the first one also head->mass and, of the kernel, used, least_keys and
+       range, but no masses of the columns, which `allot` makes of them */
     void (*kernel_round)(ota_head *head, bool form);
+    void (*allot)(ota_head *head);
     double (*kernel_floor)(
         const ota_head *head); /* least residual that this arithmetic can be asked for */
     bool (*kernel_emit)(ota_head *head);

@@ -26,6 +26,7 @@ ota_head ota_head_of(const ota_resolved *r, int64_t index) {
                       .row_strength = row.row_strength,
                       .caps = row.caps,
                       .rule = p->columns,
+                      .all_rows = p->axis == OTA_AXIS_COLUMNS ? r->keys : r->share.rows,
                       .strength = p->strength,
                       .lambda = p->lambda,
                       .floor = ota_column_parameters_of(p).floor,

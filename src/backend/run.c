@@ -26,13 +26,6 @@ const ota_backend *ota_backend_named(const char *name) {
 
 /* ---- runs --------------------------------------------------------------------------------------- */
 
-ota_status ota_interrupted(const ota_settings *settings) {
-    if (settings->cancel != NULL && __atomic_load_n(settings->cancel, __ATOMIC_RELAXED) != 0)
-        return OTA_CANCELLED;
-    if (settings->deadline_ns != 0 && ota_now_ns() > settings->deadline_ns) return OTA_TIMEOUT;
-    return OTA_OK;
-}
-
 bool ota_run_interrupted(ota_run *run) {
     if (atomic_load_explicit(&run->stopped, memory_order_relaxed) != OTA_OK) return true;
     const ota_status status = ota_interrupted(&run->resolved->settings);
@@ -81,6 +74,7 @@ void ota_run_settle(ota_run *run, int64_t batch, int64_t head, double mass) {
     const int64_t index = batch * r->heads + head;
     ota_head_status *status = &run->heads[index];
     ota_head_result *result = &status->result;
+    status->mass = mass;
     if (mass > 0.0) result->row_error /= mass;
     if (status->nonfinite_rows > 0 && result->status >= OTA_OK)
         result->status = s->strict ? OTA_NONFINITE : OTA_NONFINITE_ROWS;

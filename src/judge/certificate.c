@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "problem/shards.h"
 #include "certificate_head.h"
 
 /* ---- measures ------------------------------------------------------------------------------- */
@@ -52,10 +53,46 @@ static double column_error(const ota_judge_head *k) {
     return ota_judge_total(error);
 }
 
+/* ---- many processes ------------------------------------------------------------------------ */
+
+/* One process, or all of them: what was summed over this rank's rows becomes that of all rows. */
+static bool share_sums(const ota_judge_head *k, double *sums, int64_t count, const char *step) {
+    return ota_ranks_sum(&k->r->settings, sums, count, NULL, 0, step);
+}
+
+/* What a head's rows came to, in the order of the message. */
+typedef struct row_tally {
+    double rows, primal, value, entropy, support, counted, empty, nonfinite, lost;
+} row_tally;
+enum { ROW_TALLY = (int)(sizeof(row_tally) / sizeof(double)) };
+
+/* Keys in use, keys that mass reaches, the mass of the rows. */
+static bool share_masses(ota_judge_head *k, double *reached) {
+    if (k->r->settings.ranks == NULL) return true;
+    for (int64_t j = 0; j < k->m; j++) k->left[j] = k->used[j];
+    const bool shared =
+        ota_ranks_most(&k->r->settings, k->left, k->m, "the keys in use") &&
+        ota_ranks_most(&k->r->settings, reached, k->m, "the keys that mass reaches") &&
+        share_sums(k, &k->mass, 1, "the mass of the rows");
+    for (int64_t j = 0; j < k->m; j++) k->used[j] = k->left[j] > 0.0;
+    return shared;
+}
+
+static bool share_rows(ota_judge_head *k, row_tally *tally, double *extremes, int64_t count) {
+    if (k->r->settings.ranks == NULL) return true;
+    for (int64_t j = 0; j < k->m; j++) k->p[j] = ota_judge_total(k->column[j]);
+    if (!share_sums(k, k->p, k->m, "the column sums") ||
+        !share_sums(k, (double *)tally, ROW_TALLY, "the rows' errors") ||
+        !ota_ranks_most(&k->r->settings, extremes, count, "the largest errors"))
+        return false;
+    for (int64_t j = 0; j < k->m; j++) k->column[j] = (ota_judge_sum){k->p[j], 0.0};
+    return true;
+}
+
 /* ---- one head ----------------------------------------------------------------------------- */
 
 /* Masses, usable columns, targets; counts empty and nonfinite rows of the scores. */
-static void load_masses(ota_judge_head *k) {
+static bool load_masses(ota_judge_head *k) {
     const ota_resolved *r = k->r;
     ota_judge_sum mass = {0.0, 0.0};
     double *reached = k->p; /* 1 where a row that has mass may use the column */
@@ -75,6 +112,7 @@ static void load_masses(ota_judge_head *k) {
         if (kind == OTA_JUDGE_NORMAL) ota_judge_add(&mass, ota_judge_mass_of(k, i));
     }
     k->mass = ota_judge_total(mass);
+    if (!share_masses(k, reached)) return false;
     int64_t usable = 0;
     for (int64_t j = 0; j < k->m; j++) usable += k->used[j];
     const bool given = ota_judge_has_column_mass(r);
@@ -91,6 +129,7 @@ static void load_masses(ota_judge_head *k) {
         /* What no mass can reach has no say in any condition below: its best potential is infinite. */
         k->used[j] = reached[j] > 0.0;
     }
+    return true;
 }
 
 static void load_potentials(ota_judge_head *k) {
@@ -106,9 +145,10 @@ static void load_potentials(ota_judge_head *k) {
         k->g[j] = zero ? 0.0 : ota_array_get(g, k->batch, k->head, 0, j);
 }
 
-static void judge_head(ota_judge_head *k, ota_certificate *out) {
+/* False: the communicator failed. */
+static bool judge_head(ota_judge_head *k, ota_certificate *out) {
     *out = (ota_certificate){.size = sizeof *out};
-    load_masses(k);
+    if (!load_masses(k)) return false;
     load_potentials(k);
     const double unit = k->mass > 0.0 ? k->mass : 1.0;
     ota_judge_sum rows = {0.0, 0.0}, primal = {0.0, 0.0}, value = {0.0, 0.0}, entropy = {0.0, 0.0};
@@ -166,11 +206,28 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
             counted += 1.0;
         }
     }
-    out->row_error = lost ? INFINITY : ota_judge_total(rows) / unit;
-    out->value = ota_judge_total(value);
-    out->entropy = counted > 0.0 ? ota_judge_total(entropy) / counted : 0.0;
-    out->support = counted > 0.0 ? support / counted : 0.0;
-    out->minimum = isinf(least) ? 0.0 : least;
+    row_tally all = {.rows = ota_judge_total(rows),
+                     .primal = ota_judge_total(primal),
+                     .value = ota_judge_total(value),
+                     .entropy = ota_judge_total(entropy),
+                     .support = support,
+                     .counted = counted,
+                     .empty = (double)out->empty_rows,
+                     .nonfinite = (double)out->nonfinite_rows,
+                     .lost = lost};
+    double extremes[] = {out->outside, out->cap_error, -least};
+    if (!share_rows(k, &all, extremes, 3)) return false;
+    lost = all.lost > 0.0;
+    if (k->r->settings.ranks != NULL) primal = (ota_judge_sum){all.primal, 0.0};
+    out->empty_rows = (int64_t)all.empty;
+    out->nonfinite_rows = (int64_t)all.nonfinite;
+    out->outside = extremes[0];
+    out->cap_error = extremes[1];
+    out->row_error = lost ? INFINITY : all.rows / unit;
+    out->value = all.value;
+    out->entropy = all.counted > 0.0 ? all.entropy / all.counted : 0.0;
+    out->support = all.counted > 0.0 ? all.support / all.counted : 0.0;
+    out->minimum = isinf(extremes[2]) ? 0.0 : -extremes[2];
 
     /* Keys that no mass can reach, such as padding, take no share of it [TOT-48]. */
     int64_t reached = 0;
@@ -204,15 +261,18 @@ static void judge_head(ota_judge_head *k, ota_certificate *out) {
         ota_judge_add(&dual, ota_judge_row_dual(k, mu, rest, &distance));
         ota_judge_add(&apart, distance);
     }
+    double duals[] = {ota_judge_total(dual), ota_judge_total(apart)};
+    if (!share_sums(k, duals, 2, "the dual")) return false;
     out->column_error = column_error(k) / unit;
     /* A relaxed plan alone: is it the plan of the potential its own column sums ask for? */
     if (k->rule == OTA_COLUMNS_RELAXED && !k->has_g) {
-        out->column_error = known ? ota_judge_total(apart) / unit : INFINITY;
+        out->column_error = known ? duals[1] / unit : INFINITY;
     }
     if (lost) out->column_error = INFINITY;
-    out->dual = has_dual ? ota_judge_total(dual) + ota_judge_column_dual(k) : NAN;
+    out->dual = has_dual ? duals[0] + ota_judge_column_dual(k) : NAN;
     out->gap = out->primal - out->dual;
     if (lost) out->primal = out->value = out->dual = out->gap = NAN;
+    return true;
 }
 
 /* ---- the call ----------------------------------------------------------------------------- */
@@ -302,44 +362,57 @@ static ota_status refuse(const ota_resolved *r, const ota_arrays *a,
                     "coupling is absent and so is the %s potential", row ? "column" : "row");
 }
 
-ota_status ota_certify(const ota_problem *problem, const ota_options *options,
-                       const ota_arrays *arrays, ota_certificate *certificate,
-                       ota_certificate *per_head, ota_error *error) {
-    ota_resolved r;
-    ota_status status = ota_resolve(problem, options, &r, error);
-    if (status != OTA_OK) return status;
-    ota_arrays a = {.size = sizeof a};
-    if (arrays != NULL && arrays->size > 0)
-        memcpy(&a, arrays, arrays->size < sizeof a ? arrays->size : sizeof a);
-    status = refuse(&r, &a, certificate, error);
-    if (status != OTA_OK) return status;
+/* What is judged from potentials alone, and how keys that no rank may lack are looked for, need all rows in one place. */
+static ota_status refuse_shared(const ota_resolved *r, const ota_arrays *a, ota_error *error) {
+    const bool online = r->problem.columns == OTA_COLUMNS_ONLINE;
+    const bool known =
+        r->problem.columns == OTA_COLUMNS_FREE || ota_array_present(&a->column_potential);
+    if (r->problem.axis == OTA_AXIS_COLUMNS || online || r->problem.columns == OTA_COLUMNS_PREFIX ||
+        r->settings.prune)
+        return ota_fail(
+            error, OTA_UNSUPPORTED, "communicator", "judge it in one process",
+            "a certificate of rows on many ranks is for rows that are hard or relaxed and "
+            "free, exact, relaxed, capped, bounded or elastic columns");
+    if (known) return OTA_OK;
+    return ota_fail(error, OTA_EINVAL, "column_potential", "give it besides the coupling",
+                    "column_potential is absent, and one rank's rows do not tell it");
+}
 
-    const bool swapped = r.problem.axis == OTA_AXIS_COLUMNS;
-    ota_judge_head k = {.r = &r,
-                        .a = &a,
+typedef struct judged {
+    ota_resolved r;
+    ota_arrays a;
+} judged;
+
+static ota_status judge_all(const judged *on, ota_certificate *certificate,
+                            ota_certificate *per_head, ota_error *error) {
+    const ota_resolved *r = &on->r;
+    const ota_arrays *a = &on->a;
+    const bool swapped = r->problem.axis == OTA_AXIS_COLUMNS;
+    ota_judge_head k = {.r = r,
+                        .a = a,
                         .swapped = swapped,
-                        .n = swapped ? r.keys : r.queries,
-                        .m = swapped ? r.queries : r.keys,
-                        .rule = r.problem.columns};
-    k.order = r.problem.regulariser == OTA_SOFTMAX ? 1.0
-              : r.problem.regulariser == OTA_HARD  ? 0.0
-                                                   : r.problem.order;
-    if (r.problem.regulariser == OTA_CUSTOM) {
+                        .n = swapped ? r->keys : r->queries,
+                        .m = swapped ? r->queries : r->keys,
+                        .rule = r->problem.columns};
+    k.order = r->problem.regulariser == OTA_SOFTMAX ? 1.0
+              : r->problem.regulariser == OTA_HARD  ? 0.0
+                                                    : r->problem.order;
+    if (r->problem.regulariser == OTA_CUSTOM) {
         k.order = 2.0;
-        k.custom = &r.problem.custom;
+        k.custom = &r->problem.custom;
     }
-    k.capped = r.problem.entry_cap > 0.0 || ota_array_present(&r.problem.entry_caps);
-    k.row_strength = r.problem.rows == OTA_ROWS_RELAXED ? r.problem.row_strength : INFINITY;
-    k.from_coupling = ota_array_present(&a.coupling);
+    k.capped = r->problem.entry_cap > 0.0 || ota_array_present(&r->problem.entry_caps);
+    k.row_strength = r->problem.rows == OTA_ROWS_RELAXED ? r->problem.row_strength : INFINITY;
+    k.from_coupling = ota_array_present(&a->coupling);
     size_t bytes;
     double *block = NULL;
     /* Nine lines of doubles at most per row or column; the checks bound each size by 2^57. */
-    if (!__builtin_mul_overflow((size_t)(k.n + k.m + r.width + 2), 9 * sizeof(double), &bytes))
+    if (!__builtin_mul_overflow((size_t)(k.n + k.m + r->width + 2), 9 * sizeof(double), &bytes))
         block = malloc(bytes);
     bool *used = calloc((size_t)k.m + 1, sizeof(bool));
     ota_judge_sum *column = calloc((size_t)k.m + 1, sizeof *column);
     const bool prunes =
-        r.settings.prune && r.problem.regulariser == OTA_SOFTMAX && k.rule == OTA_COLUMNS_EXACT;
+        r->settings.prune && r->problem.regulariser == OTA_SOFTMAX && k.rule == OTA_COLUMNS_EXACT;
     k.component = prunes ? calloc((size_t)(k.n + k.m) + 1, sizeof(int64_t)) : NULL;
     if (block == NULL || used == NULL || column == NULL || (prunes && k.component == NULL)) {
         free(block);
@@ -358,23 +431,24 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     k.s = take(&next, k.m);
     k.p = take(&next, k.m);
     k.gather = take(&next, k.m + 1);
-    k.fixed = take(&next, r.width);
+    k.fixed = take(&next, r->width);
     k.used = used;
     k.column = column;
 
     ota_certificate all = {.size = sizeof all};
-    const int64_t heads = r.batch * r.heads;
+    const int64_t heads = r->batch * r->heads;
     for (int64_t h = 0; h < heads; h++) {
         ota_certificate one;
-        k.batch = h / r.heads;
-        k.head = h % r.heads;
-        k.tau = ota_array_present(&r.problem.temperatures)
-                    ? ota_array_get(&r.problem.temperatures, 0, 0, 0, k.head)
-                    : r.problem.temperature;
-        k.sink = !r.has_sink                        ? -INFINITY
-                 : ota_array_present(&r.sink.array) ? ota_array_get(&r.sink.array, 0, 0, 0, k.head)
-                                                    : r.sink.value;
-        judge_head(&k, &one);
+        k.batch = h / r->heads;
+        k.head = h % r->heads;
+        k.tau = ota_array_present(&r->problem.temperatures)
+                    ? ota_array_get(&r->problem.temperatures, 0, 0, 0, k.head)
+                    : r->problem.temperature;
+        k.sink = !r->has_sink ? -INFINITY
+                 : ota_array_present(&r->sink.array)
+                     ? ota_array_get(&r->sink.array, 0, 0, 0, k.head)
+                     : r->sink.value;
+        if (!judge_head(&k, &one)) break; /* the caller asks */
         combine(&all, &one, h == 0, 1.0 / (double)heads);
         if (per_head != NULL) per_head[h] = one;
     }
@@ -386,4 +460,49 @@ ota_status ota_certify(const ota_problem *problem, const ota_options *options,
     free(column);
     free(k.component);
     return OTA_OK;
+}
+
+static ota_status read_arrays(judged *on, const ota_arrays *arrays,
+                              const ota_certificate *certificate, ota_error *error) {
+    on->a = (ota_arrays){.size = sizeof on->a};
+    if (arrays != NULL && arrays->size > 0)
+        memcpy(&on->a, arrays, arrays->size < sizeof on->a ? arrays->size : sizeof on->a);
+    const ota_status status = refuse(&on->r, &on->a, certificate, error);
+    return status == OTA_OK && on->r.settings.ranks != NULL ? refuse_shared(&on->r, &on->a, error)
+                                                            : status;
+}
+
+static ota_status certify_shared(const ota_problem *problem, const ota_options *options,
+                                 const ota_arrays *arrays, ota_certificate *certificate,
+                                 ota_certificate *per_head, ota_error *error) {
+    ota_shards *shards;
+    ota_problem full;
+    ota_shard_sizes sizes;
+    judged on;
+    ota_status status = ota_shards_open(&shards, options->communicator, error);
+    if (status == OTA_OK)
+        status = ota_shards_meet(shards, problem, options, 0, &full, &sizes, error);
+    if (status == OTA_OK) {
+        status = ota_shards_resolve(shards, &full, options, 0, &sizes, &on.r, error);
+        if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
+        status = ota_shards_agree(shards, status, error);
+    }
+    if (status == OTA_OK && !shards->from_matrix &&
+        !ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys"))
+        status = ota_ranks_refuse(&shards->ranks, error);
+    if (status == OTA_OK) status = judge_all(&on, certificate, per_head, error);
+    if (shards != NULL && shards->ranks.failed) status = ota_ranks_refuse(&shards->ranks, error);
+    ota_shards_free(shards);
+    return status;
+}
+
+ota_status ota_certify(const ota_problem *problem, const ota_options *options,
+                       const ota_arrays *arrays, ota_certificate *certificate,
+                       ota_certificate *per_head, ota_error *error) {
+    if (ota_communicator_of(options) != NULL)
+        return certify_shared(problem, options, arrays, certificate, per_head, error);
+    judged on;
+    ota_status status = ota_resolve(problem, options, &on.r, error);
+    if (status == OTA_OK) status = read_arrays(&on, arrays, certificate, error);
+    return status == OTA_OK ? judge_all(&on, certificate, per_head, error) : status;
 }

@@ -4,8 +4,15 @@
 
 #include "base/half.h"
 
+/* Of all queries; shares of rows come in one piece or in two. */
+static int64_t number_of(const ota_resolved *r, int64_t query) {
+    const int64_t second = query >= r->share.split ? r->share.jump : 0;
+    return r->share.first + second + query;
+}
+
 static int64_t position_of(const ota_resolved *r, int64_t query) {
-    return query + (r->problem.corner == OTA_BOTTOM_RIGHT ? r->keys - r->queries : 0);
+    const int64_t before = r->problem.corner == OTA_BOTTOM_RIGHT ? r->keys - r->share.rows : 0;
+    return number_of(r, query) + before;
 }
 
 static bool same_block(const ota_support *s, int64_t at, int64_t key) {
@@ -78,7 +85,7 @@ static double product(const ota_array *a, int64_t b, int64_t h, int64_t row, con
 /* b[i - j + keys - 1] of a relative bias. */
 static double relative(const ota_resolved *r, const ota_term *term, int64_t h, int64_t i,
                        int64_t j) {
-    return ota_array_get(&term->array, 0, h, 0, i - j + r->keys - 1);
+    return ota_array_get(&term->array, 0, h, 0, number_of(r, i) - j + r->keys - 1);
 }
 
 /* S_ij from q_i . k_j or the matrix entry; the pair is allowed. */

@@ -27,7 +27,7 @@ ota_status ota_resolve_supports(ota_resolved *r, ota_error *error) {
         return ota_fail(error, OTA_EINVAL, "corner", "choose top-left or bottom-right",
                         "corner is %d", (int)p->corner);
     }
-    r->offset = p->corner == OTA_BOTTOM_RIGHT ? r->keys - r->queries : 0;
+    r->offset = p->corner == OTA_BOTTOM_RIGHT ? r->keys - r->share.rows : 0;
     for (int64_t k = 0; k < p->support_count; k++) {
         ota_support support = p->supports[k];
         const ota_support_row *row = ota_support_of(support.kind);

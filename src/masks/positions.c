@@ -12,21 +12,21 @@
 
 static ota_status check_causal(const ota_resolved *r, ota_support *s, ota_error *error) {
     (void)s;
-    if (r->queries == r->keys || r->problem.corner != OTA_CORNER_UNSET) return OTA_OK;
+    if (r->share.rows == r->keys || r->problem.corner != OTA_CORNER_UNSET) return OTA_OK;
     return ota_fail(error, OTA_EINVAL, "corner", "choose top-left or bottom-right",
                     "causal with %" PRId64 " queries and %" PRId64 " keys needs a corner",
-                    r->queries, r->keys);
+                    r->share.rows, r->keys);
 }
 
 static void causal_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                          int64_t *begin, int64_t *end) {
     (void)s, (void)batch, (void)begin;
-    *end = ota_int_min(*end, OTA_FAULT(CAUSAL_EDGE, query + r->offset + 1,
-                                       query + r->offset + 1 + (query % 64 == 63)));
+    const int64_t after = ota_row_position(r, query) + 1;
+    *end = ota_int_min(*end, OTA_FAULT(CAUSAL_EDGE, after, after + (query % 64 == 63)));
 }
 
 static ota_status check_window(const ota_resolved *r, ota_support *s, ota_error *error) {
-    const int64_t reach = r->queries + r->keys; /* a window this wide is no limit */
+    const int64_t reach = r->share.rows + r->keys; /* a window this wide is no limit */
     if (s->left < -1 || s->right < -1) {
         return ota_fail(error, OTA_EINVAL, "window", "use -1 for no limit",
                         "window is %" PRId64 ",%" PRId64, s->left, s->right);
@@ -39,7 +39,7 @@ static ota_status check_window(const ota_resolved *r, ota_support *s, ota_error 
 static void window_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                          int64_t *begin, int64_t *end) {
     (void)batch;
-    const int64_t at = query + r->offset;
+    const int64_t at = ota_row_position(r, query);
     /* The limits were clamped to the key count by the checks, so these sums cannot overflow. */
     if (s->left >= 0) *begin = ota_int_max(*begin, at - s->left);
     if (s->right >= 0) *end = ota_int_min(*end, at + s->right + 1);
@@ -55,7 +55,8 @@ static ota_status check_strided(const ota_resolved *r, ota_support *s, ota_error
 static bool strided_allows(const ota_resolved *r, const ota_support *s, int64_t b, int64_t h,
                            int64_t i, int64_t j) {
     (void)b, (void)h;
-    return (i + r->offset - j) % s->left == 0; /* zero remainder has no sign to worry about */
+    return (ota_row_position(r, i) - j) % s->left ==
+           0; /* zero remainder has no sign to worry about */
 }
 
 static ota_status check_block(const ota_resolved *r, ota_support *s, ota_error *error) {
@@ -67,7 +68,7 @@ static ota_status check_block(const ota_resolved *r, ota_support *s, ota_error *
     TRY(ota_check_array(&s->array, "block", error));
     if (s->array.type != OTA_I64) return ota_wrong_type("block", s->array.type, "int64", error);
     int64_t covered = 0;
-    const int64_t last_query = r->queries + r->offset;
+    const int64_t last_query = r->share.rows + r->offset;
     const int64_t needed = ota_int_max(last_query, r->keys);
     for (int64_t k = 0; k < s->array.size[3]; k++) {
         const int64_t size = ota_array_get_integer(&s->array, 0, 0, 0, k);
@@ -85,7 +86,7 @@ static ota_status check_block(const ota_resolved *r, ota_support *s, ota_error *
 static void block_range(const ota_resolved *r, const ota_support *s, int64_t batch, int64_t query,
                         int64_t *begin, int64_t *end) {
     (void)batch;
-    const int64_t at = query + r->offset;
+    const int64_t at = ota_row_position(r, query);
     int64_t first = 0, last = 0;
     if (at < 0) {
         *end = *begin;

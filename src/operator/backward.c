@@ -16,6 +16,11 @@ static const ota_gradient_passes *passes_of(const ota_backward_job *job) {
     return job->plan->backend->gradient;
 }
 
+/* Not of one head. */
+static bool ends_all(ota_status status) {
+    return status == OTA_CANCELLED || status == OTA_TIMEOUT || status == OTA_ECOMM;
+}
+
 /* ---- implicit --------------------------------------------------------------------------------- */
 
 static void load_potentials(ota_backward_job *job) {
@@ -50,6 +55,9 @@ static void gather_system(ota_backward_job *job, ota_adjoint *system, ota_mass_r
         ota_backward_add_chunks(s, 0, m, s->dense[6]);
         ota_backward_add_chunks(s, 1, m, s->dense[7]);
         ota_backward_add_chunks(s, 2, m, column_sum);
+        double *const sums[] = {s->dense[6], s->dense[7], column_sum};
+        for (int k = 0; k < 3; k++)
+            (void)ota_ranks_sum(&r->settings, sums[k], m, NULL, 0, "the right side of backward");
     }
     const double *g = plan->course.transposed ? s->f : s->g;
     const ota_column_rule_row *column_rule = ota_column_rule_of(p->columns);
@@ -116,7 +124,7 @@ ota_adjoint ota_backward_system(const ota_backward_job *job) {
                          .partial = s->partial[0],
                          .more = s->partial[1],
                          .vectors = s->vectors,
-                         .couplings = s->couplings,
+                         .couplings = plan->shards == NULL ? s->couplings : NULL,
                          .a = plan->course.transposed ? s->b : s->a,
                          .b = plan->course.transposed ? s->a : s->b};
 }
@@ -139,7 +147,7 @@ static ota_status run_implicit(ota_backward_job *job) {
         system.scale = passes_of(job)->recentre(job, system.scale);
     const ota_status status = ota_adjoint_solve(&system);
     job->residual = system.residual;
-    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+    if (ends_all(status)) return status;
     if (job->begins_narrow && !job->wide) {
         job->refused = status != OTA_OK;
         for (int64_t i = 0; i < r->queries; i++) job->refused |= s->bad[i];
@@ -357,7 +365,8 @@ static bool may_use_kernel(const ota_backward_job *job) {
 
 /* Are implicit heads tried in f32? Like the rounds of forward: not where that could not meet the tolerance. */
 static bool begins_narrow(const ota_backward_job *job) {
-    return ota_ladder_tries_f32(job->plan->course.ladder) && job->mode == OTA_BACKWARD_IMPLICIT &&
+    return ota_ladder_tries_f32(job->plan->course.ladder) && job->plan->shards == NULL &&
+           job->mode == OTA_BACKWARD_IMPLICIT &&
            job->plan->resolved.settings.tolerance >= 16.0 * (double)FLT_EPSILON / 2.0;
 }
 
@@ -404,7 +413,7 @@ static ota_status run_head(ota_backward_job *job) {
         begin_head(job);
         status = find_multipliers(job);
     }
-    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+    if (ends_all(status)) return status;
     if (status != OTA_OK) {
         for (int64_t i = 0; i < r->queries; i++) {
             s->bad[i] = true;
@@ -423,7 +432,7 @@ static ota_status run_head(ota_backward_job *job) {
     for (int64_t i = 0; i < r->queries; i++) {
         if (s->bad[i]) s->row_mass[index * r->queries + i] = (double)NAN;
     }
-    const ota_status stopped = ota_interrupted(&r->settings);
+    const ota_status stopped = ota_interrupted_together(&r->settings);
     return stopped != OTA_OK ? stopped : status;
 }
 
@@ -441,7 +450,7 @@ static ota_status run_key_head(ota_backward_job *job, int64_t index) {
     for (int64_t k = 0; k < group; k++) {
         job->head = job->key_head * group + k;
         const ota_status status = run_head(job);
-        if (status == OTA_CANCELLED || status == OTA_TIMEOUT) return status;
+        if (ends_all(status)) return status;
         if (!(job->residual <= s->residual)) s->residual = job->residual;
         const int64_t head = job->batch * r->heads + job->head;
         if (status >= OTA_OK || (s->status < OTA_OK && s->failed < head)) continue;

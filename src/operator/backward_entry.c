@@ -1,5 +1,6 @@
 /* ota_backward and ota_jvp: what they refuse, and how a run is reported. */
 #include "jvp.h"
+#include "shared.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -147,7 +148,7 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
     status = e->want != NULL ? ota_backward_run(plan, e->arrays, e->want, &found)
                              : ota_tangents_run(plan, e->arrays, e->along, &found);
     found.status = status;
-    if (status == OTA_CANCELLED || status == OTA_TIMEOUT) poison(e);
+    if (status == OTA_CANCELLED || status == OTA_TIMEOUT || status == OTA_ECOMM) poison(e);
     if (solved) count_rows(plan, &e->arrays->lse, &found);
     for (int64_t k = 0; !solved && k < plan->resolved.batch * plan->resolved.heads; k++) {
         found.empty_rows += plan->heads[k].empty_rows;
@@ -183,8 +184,32 @@ static ota_status check_capacities(const ota_arrays *arrays, ota_error *error) {
                     "backward does not know the capacities forward started from");
 }
 
+/* Rows on many processes: the arrays of all ranks, the run, the sums. */
+static ota_status backward_shared(ota_plan *plan, const ota_arrays *given,
+                                  const ota_gradients *gradients, ota_result *result,
+                                  ota_error *error) {
+    ota_arrays wide, arrays;
+    ota_gradients all, want;
+    ota_status status = ota_shared_widen(plan, given, &wide, error);
+    if (status == OTA_OK) status = check_call(plan, &wide, result, &arrays, error);
+    if (status == OTA_OK) status = ota_shared_gradients(plan, gradients, &all, error);
+    if (status == OTA_OK) status = ota_gradients_check(plan, &arrays, &all, &want, error);
+    if (status == OTA_OK) status = check_capacities(&arrays, error);
+    status = ota_shared_begin_gradients(plan, given, &all, status, error);
+    if (status != OTA_OK) return status;
+    const entry e = {plan, &arrays, &want, NULL};
+    status = differentiate(&e, result, error);
+    status = ota_shared_end_gradients(plan, gradients, &all, status, error);
+    if (result == NULL || result->size < sizeof *result) return status;
+    result->status = status;
+    ota_shared_count(plan->shards, result);
+    return status;
+}
+
 ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradients *gradients,
                         ota_result *result, ota_error *error) {
+    if (plan != NULL && plan->shards != NULL)
+        return backward_shared(plan, given, gradients, result, error);
     ota_arrays arrays;
     ota_gradients want;
     ota_status status = check_call(plan, given, result, &arrays, error);
@@ -196,6 +221,9 @@ ota_status ota_backward(ota_plan *plan, const ota_arrays *given, const ota_gradi
 
 ota_status ota_jvp(ota_plan *plan, const ota_arrays *given, const ota_tangents *tangents,
                    ota_result *result, ota_error *error) {
+    if (plan != NULL && plan->shards != NULL)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "give every rank whole heads",
+                        "tangents along a direction need all rows in one process");
     ota_arrays arrays;
     ota_tangents along;
     ota_status status = check_call(plan, given, result, &arrays, error);

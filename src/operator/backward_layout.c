@@ -101,6 +101,8 @@ static void take_walker(ota_plan *plan, ota_backward_space *s) {
 
 int ota_backward_walkers(const ota_plan *plan) {
     const ota_gradient_passes *passes = plan->backend->gradient;
+    /* The messages of many processes have one order. */
+    if (plan->shards != NULL) return 1;
     return passes != NULL && passes->walkers != NULL ? passes->walkers(plan->device) : 1;
 }
 

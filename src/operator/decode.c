@@ -2,7 +2,7 @@
  * only narrows how many keys exist and where the queries stand. */
 #include <inttypes.h>
 
-#include "plan.h"
+#include "shared.h"
 #include "terms/terms.h"
 
 ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_count,
@@ -16,6 +16,10 @@ ota_status ota_decode(ota_plan *plan, const ota_arrays *arrays, int64_t key_coun
             error, OTA_UNSUPPORTED, "columns",
             "use free or online columns, or forward over the whole sequence",
             "these columns couple all queries, so a cache cannot be decoded step by step");
+    }
+    if (plan->shards != NULL) {
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "give every rank whole heads",
+                        "a step of decoding has too few rows to share out");
     }
     if (plan->course.transposed) {
         return ota_fail(error, OTA_UNSUPPORTED, "axis", "use the rows axis",

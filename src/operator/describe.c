@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "backward.h"
-#include "plan.h"
+#include "shared.h"
 
 typedef struct text_sink {
     char *text;
@@ -62,6 +62,15 @@ size_t ota_plan_describe(const ota_plan *plan, char *text, size_t text_size) {
     line(&to, "threads: %d%s\n", ota_pool_threads(plan->pool),
          s->executor != NULL ? " (the caller's executor)" : "");
     line(&to, "bytes: %zu\n", ota_plan_bytes(plan));
+    if (plan->shards != NULL) {
+        const ota_communicator *with = &plan->shards->ranks.to;
+        const int64_t gathered = r->from_matrix ? 0 : r->batch * r->key_heads * r->keys;
+        line(&to, "rank: %d of %d, %" PRId64 " of %" PRId64 " queries (%s)\n", with->rank,
+             with->ranks, r->queries, r->share.rows,
+             with->shares == OTA_SHARES_ZIGZAG ? "zigzag" : "in order");
+        line(&to, "gathered: %" PRId64 " bytes of keys and values a run, held on every rank\n",
+             gathered * (r->width + plan->values_width) * (int64_t)ota_type_bytes(r->type));
+    }
     line(&to, "scale: %.17g\n", r->scale);
     if (ota_array_present(&r->problem.temperatures))
         line(&to, "temperature: one per head\n");

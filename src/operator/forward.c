@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "shared.h"
 #include "solvers/stored_rounds.h"
 
 static bool is_promoted(const ota_plan *plan) {
@@ -43,8 +44,9 @@ static ota_status give_up(const attempt *a, ota_outcome end) {
                              "the scores hold NaN or +inf and the columns couple all rows"},
     };
     (void)snprintf(sentence_of(a), sizeof *a->run->sentences,
-                   "head %" PRId64 ": %s; without workspace_limit, stored scores would go on",
-                   a->head.index, words[end].why);
+                   "head %" PRId64 ": %s; %s would go on", a->head.index, words[end].why,
+                   a->plan->shards != NULL ? "a process that has all rows"
+                                           : "without workspace_limit, stored scores");
     return words[end].status;
 }
 
@@ -170,13 +172,17 @@ static bool try_head(attempt *a, int64_t index, int64_t place, ota_warm_start *w
     head->warm = ota_array_present(&a->run->arrays->start_potential) &&
                  plan->resolved.problem.axis == OTA_AXIS_ROWS;
     if (head->warm) load_start(a);
-    if (ota_run_interrupted(a->run)) return true;
+    /* Many processes are interrupted together, by the sums of a round. */
+    if (plan->shards != NULL ? atomic_load(&a->run->stopped) != OTA_OK
+                             : ota_run_interrupted(a->run))
+        return true;
     if (a->tried && !tries && !backend->pays_warm_start(head)) return false;
     ota_outcome end = OTA_LOST;
     const bool done = course->on_kernel && run_rounds(a, warm, &end);
     if (a->tried && !done) return false;
     if (!done) status->result.status = course->stored ? solve_stored(a) : give_up(a, end);
-    if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT) {
+    if (status->result.status == OTA_CANCELLED || status->result.status == OTA_TIMEOUT ||
+        status->result.status == OTA_ECOMM) {
         atomic_store(&a->run->stopped, status->result.status);
         return true;
     }
@@ -241,7 +247,7 @@ static void run_heads(ota_plan *plan, ota_run *run) {
         ota_parallel(plan->pool, ota_int_ceil_div(heads, small), small_task, &job);
     } else if (plan->course.path != OTA_PATH_COUPLED) {
         plan->backend->run_rows(run);
-    } else if (heads >= ota_pool_threads(plan->pool)) {
+    } else if (heads >= ota_pool_threads(plan->pool) && plan->shards == NULL) {
         ota_parallel(plan->pool, heads, head_task, &job);
     } else {
         for (int64_t k = 0; k < heads; k++) run_head(&job, k, 0);
@@ -321,19 +327,23 @@ static const char *hint_of(ota_status status) {
     }
 }
 
-ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
-                        ota_error *error) {
-    ota_arrays arrays;
-    const size_t result_size = result == NULL ? 0 : result->size;
-    if (result != NULL && result_size == 0) {
-        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
-                        "result.size is %zu", result_size);
-    }
-    const ota_status checked =
-        ota_arrays_check(&plan->resolved, plan->values_width, given, &arrays, error);
-    if (checked != OTA_OK) return checked;
+/* The arrays of one call in full, those of all ranks where there are many. */
+static ota_status check_run(const ota_plan *plan, const ota_arrays *given, const ota_result *result,
+                            ota_arrays *arrays, ota_error *error) {
     const ota_resolved *r = &plan->resolved;
-    if (ota_array_present(&arrays.start_potential) &&
+    ota_arrays wide;
+    if (result != NULL && result->size == 0) {
+        return ota_fail(error, OTA_EINVAL, "result.size", "set it to sizeof the struct",
+                        "result.size is %zu", result->size);
+    }
+    if (plan->shards != NULL) {
+        const ota_status widened = ota_shared_widen(plan, given, &wide, error);
+        if (widened != OTA_OK) return widened;
+    }
+    const ota_status checked = ota_arrays_check(
+        r, plan->values_width, plan->shards != NULL ? &wide : given, arrays, error);
+    if (checked != OTA_OK) return checked;
+    if (ota_array_present(&arrays->start_potential) &&
         (plan->solver->solve == NULL || r->problem.axis == OTA_AXIS_COLUMNS ||
          r->problem.regulariser == OTA_HARD ||
          ota_column_rule_of(r->problem.columns)->coupling == OTA_COUPLING_LEADING)) {
@@ -342,6 +352,16 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
             "leave it out, or run exact, relaxed, capped or elastic columns on the rows axis",
             "start_potential has no use: this plan starts no rounds from column potentials");
     }
+    return OTA_OK;
+}
+
+ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *result,
+                        ota_error *error) {
+    ota_arrays arrays;
+    const ota_resolved *r = &plan->resolved;
+    ota_status begun = check_run(plan, given, result, &arrays, error);
+    if (plan->shards != NULL) begun = ota_shared_begin(plan, given, begun, error);
+    if (begun != OTA_OK) return begun;
     ota_run run = {.resolved = r,
                    .arrays = &arrays,
                    .device = plan->device,
@@ -355,16 +375,20 @@ ota_status ota_plan_run(ota_plan *plan, const ota_arrays *given, ota_result *res
     const int64_t heads = r->batch * r->heads;
     for (int64_t k = 0; k < heads; k++) plan->heads[k] = (ota_head_status){0};
     run_heads(plan, &run);
-    const int stopped = atomic_load(&run.stopped);
+    int stopped = atomic_load(&run.stopped);
+    if (plan->shards != NULL) stopped = ota_shared_settle(plan, &arrays, stopped);
     for (int64_t k = 0; k < heads && stopped != OTA_OK; k++)
         ota_run_poison(&arrays, k / r->heads, k % r->heads);
     ota_result full;
     sum_up(plan, stopped, &full);
+    if (plan->shards != NULL) ota_shared_count(plan->shards, &full);
     if (result != NULL) {
-        full.size = result_size;
-        memcpy(result, &full, result_size < sizeof full ? result_size : sizeof full);
+        const size_t size = result->size;
+        memcpy(result, &full, ota_size_min(size, sizeof full));
+        result->size = size;
     }
     if (full.status >= OTA_OK) return full.status;
+    if (full.status == OTA_ECOMM) return ota_ranks_refuse(&plan->shards->ranks, error);
     return ota_fail(error, full.status, "", hint_of(full.status), "%s", full.sentence);
 }
 

@@ -105,7 +105,7 @@ static void form_products(const ota_tangent_job *job, ota_tangent_worker *w, int
 /* dZ -> dB of a row; z: the raw products. */
 static void bend(const ota_tangent_job *job, int64_t query, const double *z, double *along) {
     const ota_resolved *r = &job->base.plan->resolved;
-    const int64_t head = job->base.head, diagonal = query + r->keys - 1;
+    const int64_t head = job->base.head, diagonal = ota_row_number(r, query) + r->keys - 1;
     const ota_term *inside = NULL, *softcap = NULL;
     const ota_array *inside_along = NULL;
     double cap_along = 0.0;
@@ -142,9 +142,10 @@ static void add_terms(const ota_tangent_job *job, ota_tangent_worker *w, int64_t
         const double slope = form == OTA_TERM_FALLS ? ota_tangent_number(a, head) : 0.0;
         for (int64_t j = 0; j < r->keys; j++) {
             if (form == OTA_TERM_FALLS)
-                along[j] -= slope * fabs((double)(query + r->offset - j));
+                along[j] -= slope * fabs((double)(ota_row_position(r, query) - j));
             else if (form == OTA_TERM_ADDS_DIFFERENCES)
-                along[j] += ota_array_get(a, 0, head, 0, query + r->keys - 1 - j);
+                along[j] +=
+                    ota_array_get(a, 0, head, 0, ota_row_number(r, query) + r->keys - 1 - j);
             else if (form == OTA_TERM_ADDS_PAIRS)
                 along[j] += ota_array_get(a, batch, head, query, j);
         }

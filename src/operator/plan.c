@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backward.h"
+#include "shared.h"
 
 /* Does the solver run plain rounds that start and end on rows, a fixed number or to a tolerance? */
 static bool runs_plain_rounds(const ota_plan *plan) {
@@ -141,9 +142,31 @@ static ota_status build(ota_plan *plan, ota_error *error) {
         return ota_fail(error, placed, "workspace", "use smaller sizes",
                         "%zu bytes of workspace could not be had", bytes);
     lay_out(plan);
+    if (plan->shards == NULL) return OTA_OK;
+    const ota_status refused = ota_shared_refuse(plan, error);
+    return refused == OTA_OK ? ota_shared_reserve(plan, error) : refused;
+}
+
+static void begin_heads(ota_plan *plan) {
+    const ota_resolved *r = &plan->resolved;
     for (int64_t k = 0; k < r->batch * r->heads; k++)
         plan->heads[k] = (ota_head_status){.result = {.status = OTA_UNSOLVED}};
-    return OTA_OK;
+}
+
+/* Rows on many processes: what one rank cannot do, none does. */
+static ota_status create_shared(ota_plan *plan, const ota_problem *problem,
+                                const ota_options *options, ota_error *error) {
+    ota_problem full;
+    ota_shard_sizes sizes;
+    ota_status status = ota_shards_open(&plan->shards, ota_communicator_of(options), error);
+    if (status == OTA_OK)
+        status = ota_shards_meet(plan->shards, problem, options, plan->values_width, &full, &sizes,
+                                 error);
+    if (status != OTA_OK) return status;
+    status = ota_shards_resolve(plan->shards, &full, options, plan->values_width, &sizes,
+                                &plan->resolved, error);
+    if (status == OTA_OK) status = build(plan, error);
+    return ota_shards_agree(plan->shards, status, error);
 }
 
 ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t values_width,
@@ -158,12 +181,15 @@ ota_status ota_plan_create(ota_plan **out, const ota_problem *problem, int64_t v
     ota_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) return ota_fail(error, OTA_ENOMEM, "plan", "", "no memory for a plan");
     plan->values_width = values_width;
-    ota_status status = ota_resolve(problem, options, &plan->resolved, error);
-    if (status == OTA_OK) status = build(plan, error);
+    const bool shared = ota_communicator_of(options) != NULL;
+    ota_status status = shared ? create_shared(plan, problem, options, error)
+                               : ota_resolve(problem, options, &plan->resolved, error);
+    if (status == OTA_OK && !shared) status = build(plan, error);
     if (status != OTA_OK) {
         ota_plan_free(plan);
         return status;
     }
+    begin_heads(plan);
     *out = plan;
     return OTA_OK;
 }
@@ -173,10 +199,14 @@ void ota_plan_free(ota_plan *plan) {
     if (plan->backend != NULL) plan->backend->close(plan->device);
     ota_pool_free(plan->pool);
     ota_arena_release(&plan->arena);
+    ota_shards_free(plan->shards);
     free(plan);
 }
 
-size_t ota_plan_bytes(const ota_plan *plan) { return sizeof *plan + plan->arena.used; }
+size_t ota_plan_bytes(const ota_plan *plan) {
+    const size_t shared = plan->shards != NULL ? sizeof *plan->shards + plan->shards->bytes : 0;
+    return sizeof *plan + plan->arena.used + shared;
+}
 const char *ota_plan_solver(const ota_plan *plan) { return plan->solver->name; }
 const char *ota_plan_kernel(const ota_plan *plan) { return plan->course.level; }
 int ota_plan_threads(const ota_plan *plan) { return ota_pool_threads(plan->pool); }
@@ -190,6 +220,7 @@ const char *ota_backend_name(int index) {
 
 ota_status ota_plan_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error) {
     ota_resolved next;
+    if (plan->shards != NULL) return ota_shared_rebind(plan, problem, error);
     const ota_settings settings = plan->resolved.settings;
     ota_status status = ota_resolve(problem, NULL, &next, error);
     if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);

@@ -19,6 +19,7 @@ struct ota_plan {
     ota_head_status *heads;              /* [batch * heads] */
     char (*sentences)[512];              /* [batch * heads] reasons, coupled only */
     struct ota_backward_space *backward; /* workspace of ota_backward, or NULL */
+    struct ota_shards *shards;           /* rows on many processes, or NULL */
 };
 
 /* forward.c: runs the resolved problem on checked arrays. */

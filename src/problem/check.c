@@ -127,12 +127,18 @@ static ota_status resolve_rules(ota_resolved *r, ota_error *error) {
 
 ota_status ota_resolve(const ota_problem *problem, const ota_options *options, ota_resolved *r,
                        ota_error *error) {
+    return ota_resolve_share(problem, options, NULL, r, error);
+}
+
+ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
+                             const ota_share *share, ota_resolved *r, ota_error *error) {
     memset(r, 0, sizeof *r);
     if (problem == NULL)
         return ota_fail(error, OTA_EINVAL, "problem", "give a problem", "problem is NULL");
     TRY(ota_check_sized(&r->problem, sizeof r->problem, problem, problem->size, "problem.size",
                         error));
     TRY(resolve_scores(r, error));
+    r->share = share != NULL ? *share : (ota_share){.rows = r->queries};
     TRY(resolve_temperature(r, error));
     TRY(ota_resolve_terms(r, error));
     TRY(ota_resolve_supports(r, error));

@@ -67,9 +67,10 @@ void ota_dropout_row_f32(const ota_resolved *r, const uint32_t key[2], int64_t q
     const uint64_t threshold = threshold_of(r);
     const float factor[2] = {0.0f, (float)gain_of(r)};
     uint32_t word[WORDS][LANES];
+    const int64_t number = ota_row_number(r, query);
     int64_t drawn = -1;
     for (int64_t j = from; j < from + count; j++) {
-        if (j / KEYS != drawn) draw(key, query, drawn = j / KEYS, word);
+        if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
         row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];
     }
 }
@@ -79,9 +80,10 @@ void ota_dropout_row_f64(const ota_resolved *r, const uint32_t key[2], int64_t q
     const uint64_t threshold = threshold_of(r);
     const double factor[2] = {0.0, gain_of(r)};
     uint32_t word[WORDS][LANES];
+    const int64_t number = ota_row_number(r, query);
     int64_t drawn = -1;
     for (int64_t j = from; j < from + count; j++) {
-        if (j / KEYS != drawn) draw(key, query, drawn = j / KEYS, word);
+        if (j / KEYS != drawn) draw(key, number, drawn = j / KEYS, word);
         row[j - from] *= factor[word[j % WORDS][j % KEYS / WORDS] >= threshold];
     }
 }

@@ -14,6 +14,7 @@ enum { OTA_MAX_TERMS = 16, OTA_MAX_SUPPORTS = 16 };
 
 /* Rule of the tolerance and rounds after defaults. */
 typedef struct ota_settings {
+    struct ota_ranks *ranks; /* ranks.h; NULL: one process */
     double tolerance;
     int64_t max_rounds;
     bool fixed; /* exactly `rounds` rounds */
@@ -41,6 +42,13 @@ typedef struct ota_settings {
     char backend[16]; /* "": the default */
 } ota_settings;
 
+/* Which rows of the whole problem this process holds: row i is row i + first of all, from `split` on i + first + jump.
+ * One process: zeros, and all rows. */
+typedef struct ota_share {
+    int64_t first, split, jump;
+    int64_t rows; /* of all processes */
+} ota_share;
+
 /* `problem` is a full-size copy whose terms and supports point into this struct (so a resolved problem
  * is not copied by assignment: use ota_resolved_copy). Sorted: terms by application order. */
 typedef struct ota_resolved {
@@ -55,9 +63,10 @@ typedef struct ota_resolved {
     bool from_matrix;
     ota_type type; /* of queries or the matrix */
     int64_t batch, heads, key_heads, queries, keys, width;
-    double scale;        /* sign of `cost` folded in */
-    double order;        /* alpha; 1 for softmax, 0 for hard */
-    int64_t offset;      /* position of query 0 */
+    double scale;   /* sign of `cost` folded in */
+    double order;   /* alpha; 1 for softmax, 0 for hard */
+    int64_t offset; /* position of the whole problem's query 0 */
+    ota_share share;
     int64_t rule_rounds; /* that the column rule fixes; -1: none */
     bool row_terms;      /* some term or support must be evaluated pair by pair */
     ota_settings settings;
@@ -67,6 +76,20 @@ typedef struct ota_resolved {
  * temperatures, slopes, lengths and block sizes (small vectors). */
 ota_status ota_resolve(const ota_problem *problem, const ota_options *options,
                        ota_resolved *resolved, ota_error *error);
+/* The same of a share of the rows of a problem, with all its keys; NULL: all rows. */
+ota_status ota_resolve_share(const ota_problem *problem, const ota_options *options,
+                             const ota_share *share, ota_resolved *resolved, ota_error *error);
+
+/* A row's number in the whole problem, and its position. */
+static inline int64_t ota_row_number(const ota_resolved *r, int64_t query) {
+    return query + r->share.first + (query < r->share.split ? 0 : r->share.jump);
+}
+static inline int64_t ota_row_position(const ota_resolved *r, int64_t query) {
+    return ota_row_number(r, query) + r->offset;
+}
+
+/* cancel flag and deadline of this process; OTA_OK to go on. Asked once per round or block of rows. */
+ota_status ota_interrupted(const ota_settings *settings);
 void ota_resolved_copy(ota_resolved *to, const ota_resolved *from);
 /* Does `next` have the shapes, types and rules of `old`? (rebind) */
 ota_status ota_resolved_same(const ota_resolved *old, const ota_resolved *next, ota_error *error);

@@ -49,7 +49,7 @@ bool ota_scaling_begin(ota_scaling *s) {
         total *= balance;
         least *= balance;
     }
-    const double rounding = 4.0 * DBL_EPSILON * (double)(head->rows + head->columns);
+    const double rounding = 4.0 * DBL_EPSILON * (double)(head->all_rows + head->columns);
     if (least > head->mass * (1.0 + rounding)) return false;
     return !(rule->capacity && !sink &&
              total < head->mass * (rule->unit_masses ? 1.0 : 1.0 - rounding));

@@ -39,11 +39,52 @@ typedef struct progress {
     bool accelerated, extrapolated;
 } progress;
 
-/* One round: forms the kernel when `form` asks for it. False: the solver on stored scores decides. */
-static bool turn(ota_head *head, bool form) {
+/* Sums and flags of one process's rows become those of all rows. */
+static bool share_sums(ota_head *head) {
+    ota_kernel_state *kernel = &head->kernel;
+    double flags[] = {kernel->lost, kernel->infeasible, kernel->nonfinite};
+    const ota_settings *s = head->settings;
+    if (s->ranks == NULL) return true;
+    if (!ota_ranks_sum(s, kernel->sum, head->columns, flags, 3, "the column sums of a round"))
+        return false;
+    kernel->lost = flags[0] > 0.0;
+    kernel->infeasible = flags[1] > 0.0;
+    kernel->nonfinite = flags[2] > 0.0;
+    return true;
+}
+
+/* So does what the first round found out. */
+static bool share_first(ota_head *head) {
+    ota_kernel_state *kernel = &head->kernel;
+    const ota_settings *s = head->settings;
+    double most[] = {kernel->high, -kernel->low, kernel->norm, -(double)kernel->least_keys};
+    if (s->ranks == NULL) return true;
+    if (!ota_ranks_sum(s, &head->mass, 1, NULL, 0, "the mass of the rows") ||
+        !ota_ranks_most(s, most, 4, "the range of the scores"))
+        return false;
+    kernel->high = most[0];
+    kernel->low = -most[1];
+    kernel->norm = most[2];
+    kernel->least_keys = (int64_t)-most[3];
+    double *used = kernel->target; /* until the masses are allotted */
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++) used[j] = kernel->used[j];
+    if (kernel->masked && !ota_ranks_most(s, used, head->columns, "the keys in use")) return false;
+    for (int64_t j = 0; j < head->columns && kernel->masked; j++) kernel->used[j] = used[j] > 0.0;
+    return true;
+}
+
+/* One round: forms the kernel when `form` asks for it. OTA_STOPPED, or why the solver on stored scores decides. */
+static ota_outcome turn(ota_head *head, bool form) {
     const ota_kernel_state *kernel = &head->kernel;
     head->backend->kernel_round(head, form);
-    return !kernel->lost && !kernel->infeasible && !kernel->nonfinite;
+    if (!share_sums(head)) return OTA_STOPPED;
+    if (kernel->nonfinite) return OTA_NOT_NUMBERS;
+    if (kernel->infeasible) return OTA_NO_PLACE;
+    if (kernel->lost) return OTA_LOST;
+    if (!kernel->first) return OTA_GO_ON;
+    if (!share_first(head)) return OTA_STOPPED;
+    head->backend->allot(head);
+    return OTA_GO_ON;
 }
 
 /* After a round, to a tolerance: is the plan of these u and v within it? Where f32 warms up, is there nothing left
@@ -87,6 +128,15 @@ static bool is_slow(progress *at) {
     /* The first rounds are not judged: the kernel has a floor of its own to find. */
     if (head->rounds % OTA_ROUNDS_STALL != OTA_ROUNDS_STALL - 1) return false;
     return ota_rounds_stand_still(&at->now);
+}
+
+/* The sums of the plan that was emitted: those of the round that met the tolerance, or of one more. */
+static bool share_emitted(ota_head *head) {
+    double lost = head->kernel.lost;
+    if (!head->kernel.met) return share_sums(head);
+    if (!ota_ranks_sum(head->settings, &lost, 1, NULL, 0, "the final row update")) return false;
+    head->kernel.lost = lost > 0.0;
+    return true;
 }
 
 /* One column update, extrapolated once plain rounds have shown to be slow. */
@@ -147,8 +197,8 @@ static ota_outcome pass(void *domain) {
     head->rounds = at->now.round;
     kernel->first = head->rounds == at->from->rounds;
     if (last && !at->form) return OTA_RAN;
-    if (!turn(head, at->form))
-        return kernel->nonfinite ? OTA_NOT_NUMBERS : kernel->infeasible ? OTA_NO_PLACE : OTA_LOST;
+    const ota_outcome turned = turn(head, at->form);
+    if (turned != OTA_GO_ON) return turned;
     if (kernel->first) {
         at->scaling->used = kernel->masked ? kernel->used : NULL;
         if (!ota_scaling_begin(at->scaling)) return OTA_NO_PLACE;
@@ -176,7 +226,7 @@ static ota_outcome judge(void *domain) {
 static ota_status tick(void *domain) {
     const progress *at = domain;
     ota_head *head = at->head;
-    const ota_status stopped = ota_interrupted(head->settings);
+    const ota_status stopped = ota_interrupted_together(head->settings);
     if (stopped != OTA_OK || head->tell == NULL) return stopped;
     ota_scaling_potentials(at->scaling);
     ota_scaling_measure(at->scaling);
@@ -229,10 +279,17 @@ ota_outcome ota_stored_rounds_run(ota_head *head, const ota_rounds_rule *rule, b
     if (head->tau < least_temperature || head->tau > 1.0 / least_temperature) return OTA_LOST;
     kernel->has_absorbed = start(head, &scaling, from->given);
     const ota_outcome end = run(head, rule, &scaling, from, stopped);
+    if (end == OTA_STOPPED && *stopped == OTA_OK)
+        *stopped = ota_interrupted_together(head->settings);
     if (end == OTA_WARM) ota_scaling_potentials(&scaling);
     if (end != OTA_MET && end != OTA_RAN && !(partial && end == OTA_SPENT)) return end;
     ota_scaling_potentials(&scaling);
-    if (!head->backend->kernel_emit(head)) return OTA_LOST;
+    kernel->lost = !head->backend->kernel_emit(head);
+    if (head->settings->ranks != NULL && !share_emitted(head)) {
+        *stopped = OTA_ECOMM;
+        return OTA_STOPPED;
+    }
+    if (kernel->lost) return OTA_LOST;
     ota_scaling_measure(&scaling);
     head->temperature_reached = head->tau;
     return end;

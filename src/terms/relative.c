@@ -5,8 +5,8 @@
 #include "terms.h"
 
 static ota_status check(const ota_resolved *r, const ota_term *term, ota_error *error) {
-    const int64_t line[4] = {1, r->heads, 1, r->queries + r->keys - 1};
-    const int64_t shared_line[4] = {1, 1, 1, r->queries + r->keys - 1};
+    const int64_t line[4] = {1, r->heads, 1, r->share.rows + r->keys - 1};
+    const int64_t shared_line[4] = {1, 1, 1, r->share.rows + r->keys - 1};
     TRY(ota_check_array(&term->array, "relative_bias", error));
     if (!ota_is_float(term->array.type)) {
         return ota_wrong_type("relative_bias", term->array.type, "f64, f32, bf16 or f16", error);

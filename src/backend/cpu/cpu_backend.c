@@ -145,6 +145,13 @@ static void kernel_round(ota_head *head, bool form) {
         ota_kernel_round_f64(head, form);
 }
 
+static void allot(ota_head *head) {
+    ota_head_place *place = head->place;
+    for (int64_t j = 0; j < head->columns; j++)
+        place->workspace->nu[j] = !head->kernel.masked || head->kernel.used[j] != 0 ? 1.0 : 0.0;
+    ota_allot_columns(place, head->mass);
+}
+
 static double kernel_floor(const ota_head *head) {
     return is_narrow(head) ? ota_kernel_floor_f32(head) : ota_kernel_floor_f64(head);
 }
@@ -227,6 +234,7 @@ const ota_backend ota_cpu_backend = {
     .pays_warm_start = pays_warm_start,
     .pack = pack,
     .kernel_round = kernel_round,
+    .allot = allot,
     .kernel_floor = kernel_floor,
     .kernel_emit = kernel_emit,
     .load = load,

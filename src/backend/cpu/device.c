@@ -21,8 +21,8 @@ static bool divides_columns(const ota_problem *p) {
 /* Small heads of the plainest kind. How many there are must not matter: a head's bits are its own. */
 static bool fits_lanes(const ota_device *device) {
     const ota_resolved *r = device->resolved;
-    return runs_on_kernel(device) && divides_columns(&r->problem) && !r->has_sink &&
-           r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
+    return runs_on_kernel(device) && r->settings.ranks == NULL && divides_columns(&r->problem) &&
+           !r->has_sink && r->queries > 0 && r->queries <= OTA_LANES_SIDE && r->keys > 0 &&
            r->keys <= OTA_LANES_SIDE;
 }
 
@@ -108,8 +108,9 @@ static bool leads_narrow(const ota_device *device) {
     const ota_resolved *r = device->resolved;
     const ota_column_rule_row *rule = ota_column_rule_of(r->problem.columns);
     const int64_t least_pairs = 1 << 14;
+    /* What one process sees of the rows must not decide. */
     if (r->settings.fixed || r->settings.precision != OTA_PRECISION_AUTO ||
-        !device->layout.may_switch)
+        !device->layout.may_switch || r->settings.ranks != NULL)
         return false;
     return tries_narrow(r) ||
            (r->type == OTA_F64 && r->from_matrix && (r->support_count == 0 || !rule->constrained) &&
@@ -260,7 +261,7 @@ static void take_workspace(ota_device *device, ota_head_workspace *workspace) {
     workspace->bias = ota_arena_take(a, (size_t)device->dense_stride, sizeof(double));
     if (ota_device_is_on_kernel(device)) take_rounds(device, workspace);
     if (device->strategy == OTA_STRATEGY_LANES) take_lanes(device, &workspace->lanes);
-    if (streamed) return;
+    if (streamed || r->settings.ranks != NULL) return;
     const ota_head_shape shape = {.backend = &ota_cpu_backend,
                                   .resolved = r,
                                   .rows = device->dense_rows,
@@ -455,7 +456,8 @@ ota_course ota_cpu_course(const ota_device *device) {
                         .algebra = &device->algebra,
                         .kernels = device->kernels,
                         .on_kernel = ota_device_is_on_kernel(device),
-                        .stored = device->strategy != OTA_STRATEGY_STREAMED};
+                        .stored = device->strategy != OTA_STRATEGY_STREAMED &&
+                                  device->resolved->settings.ranks == NULL};
 }
 
 void ota_cpu_set_key_count(ota_device *device, int64_t key_count) { device->key_count = key_count; }

@@ -83,7 +83,8 @@ static void multiply(const piece *at, real scale) {
 static void apply_term(const piece *at, const ota_term *term, ota_term_form form) {
     const ota_resolved *r = at->r;
     real *s = at->s, addend[PIECE];
-    const int64_t count = at->count, difference = at->query - at->first + r->keys - 1;
+    const int64_t count = at->count;
+    const int64_t difference = ota_row_number(r, at->query) - at->first + r->keys - 1;
     switch (form) {
     case OTA_TERM_ADDS_PAIRS: add_pairs(at, &term->array); break;
     case OTA_TERM_ADDS_DIFFERENCES:
@@ -95,7 +96,7 @@ static void apply_term(const piece *at, const ota_term *term, ota_term_form form
             (real)(ota_array_present(&term->array) ? ota_array_get(&term->array, 0, 0, 0, at->head)
                                                    : term->value);
         const int64_t distance =
-            at->query + r->offset - OTA_FAULT(ALIBI_PIECE, at->first, at->first % PIECE);
+            ota_row_position(r, at->query) - OTA_FAULT(ALIBI_PIECE, at->first, at->first % PIECE);
         for (int64_t k = 0; k < count; k++) {
             const int64_t away = distance - k;
             s[k] -= slope * (real)(away < 0 ? -away : away);

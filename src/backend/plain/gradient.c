@@ -293,9 +293,9 @@ static void add_to_term(const ota_backward_job *job, int t, int64_t i, int64_t j
     if (to == NULL || form == OTA_TERM_SATURATES) return;
     if (form == OTA_TERM_FALLS)
         job->space->row_sums[i * OTA_ROW_SUMS + OTA_SUM_ALIBI] -=
-            g * fabs((double)(i + r->offset - j));
+            g * fabs((double)(ota_row_position(r, i) - j));
     else if (form == OTA_TERM_ADDS_DIFFERENCES)
-        sums->partial[i - j + r->keys - 1] += g;
+        sums->partial[ota_row_number(r, i) - j + r->keys - 1] += g;
     else if (sums->direct)
         ota_array_set(to, job->batch, job->head, i, j, g);
     else if (a->size[2] != 1)

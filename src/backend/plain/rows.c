@@ -42,12 +42,13 @@ static double scaled(const ota_resolved *r, int64_t h, int64_t difference, doubl
 }
 
 double ota_plain_product(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j) {
-    return scaled(r, h, i - j + r->keys - 1, raw_score(r, b, h, i, j));
+    return scaled(r, h, ota_row_number(r, i) - j + r->keys - 1, raw_score(r, b, h, i, j));
 }
 
 /* Terms and supports of an allowed pair. */
 static double score(const ota_resolved *r, int64_t b, int64_t h, int64_t i, int64_t j, double raw) {
-    const int64_t difference = i - j + r->keys - 1, away = i + r->offset - j;
+    const int64_t difference = ota_row_number(r, i) - j + r->keys - 1,
+                  away = ota_row_position(r, i) - j;
     double s = scaled(r, h, difference, raw);
     for (const ota_term *term = r->terms; term < r->terms + r->term_count; term++) {
         const ota_array *a = &term->array;

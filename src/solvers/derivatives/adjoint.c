@@ -52,10 +52,9 @@ static double sum_of_chunks(const double *partial, int64_t stride, int64_t j) {
 static void product(const ota_adjoint *s, const double *x, double *y) {
     product_job job = {s, x, s->a};
     ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, product_chunk, &job);
-    for (int64_t j = 0; j < s->columns; j++) {
-        const double sum = sum_of_chunks(s->partial, s->stride, j);
-        y[j] = s->held[j] ? 0.0 : sum + s->extra[j] * x[j];
-    }
+    for (int64_t j = 0; j < s->columns; j++) y[j] = sum_of_chunks(s->partial, s->stride, j);
+    (void)ota_ranks_sum(s->settings, y, s->columns, NULL, 0, "a product of backward");
+    for (int64_t j = 0; j < s->columns; j++) y[j] = s->held[j] ? 0.0 : y[j] + s->extra[j] * x[j];
 }
 
 static void diagonal_chunk(void *context, int64_t chunk, int worker) {
@@ -117,8 +116,14 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
     s->amplification = 0.0;
     ota_parallel(s->pool, OTA_ADJOINT_CHUNKS, diagonal_chunk, s);
     for (int64_t j = 0; j < count; j++) {
-        weight[j] = s->held[j] ? 0.0 : sum_of_chunks(s->more, s->stride, j);
-        diagonal[j] = s->held[j] ? 0.0 : sum_of_chunks(s->partial, s->stride, j) + s->extra[j];
+        weight[j] = sum_of_chunks(s->more, s->stride, j);
+        diagonal[j] = sum_of_chunks(s->partial, s->stride, j);
+    }
+    (void)ota_ranks_sum(s->settings, weight, count, NULL, 0, "the diagonal of backward");
+    (void)ota_ranks_sum(s->settings, diagonal, count, NULL, 0, "the diagonal of backward");
+    for (int64_t j = 0; j < count; j++) {
+        weight[j] = s->held[j] ? 0.0 : weight[j];
+        diagonal[j] = s->held[j] ? 0.0 : diagonal[j] + s->extra[j];
     }
     s->residual = measure(s, weight, 0.0, residue, image, &alone);
     for (int restart = 0; restart < RESTARTS && s->residual > goal; restart++) {
@@ -130,7 +135,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             now += residue[j] * search[j];
         }
         for (int64_t step = 0; step < 2 * count + 20 && now > 0.0; step++) {
-            const ota_status going = ota_interrupted(s->settings);
+            const ota_status going = ota_interrupted_together(s->settings);
             if (going != OTA_OK) return going;
             product(s, search, image);
             const double curvature = inner(search, image, count);
@@ -180,6 +185,7 @@ ota_status ota_adjoint_solve(ota_adjoint *s) {
             s->residual = measure(s, weight, 0.0, residue, image, &alone);
         }
     }
+    if (ota_interrupted_together(s->settings) == OTA_ECOMM) return OTA_ECOMM;
     /* The last product was that of b. */
     for (int64_t i = 0; i < s->rows; i++)
         s->a[i] = s->den[i] > 0.0 ? s->row_right[i] / s->den[i] - s->a[i] : 0.0;

@@ -291,36 +291,44 @@ static void emit_rounds(void *context, int64_t chunk, int worker_index) {
 static void gather_columns(const ota_head_place *place) {
     const ota_device *device = place->run.device;
     double *restrict sum = place->workspace->sums;
-    memcpy(sum, place->workspace->parts, (size_t)device->dense_stride * sizeof *sum);
-    for (int64_t chunk = 1; chunk < live_chunks(device->resolved->queries); chunk++) {
+    const int64_t live = live_chunks(device->resolved->queries);
+    const size_t bytes = (size_t)device->dense_stride * sizeof *sum;
+    if (live > 0)
+        memcpy(sum, place->workspace->parts, bytes);
+    else
+        memset(sum, 0, bytes);
+    for (int64_t chunk = 1; chunk < live; chunk++) {
         const double *restrict part = column_part(place, chunk);
         for (int64_t j = 0; j < device->dense_stride; j++) sum[j] += part[j];
     }
 }
 
-/* After the first kernel: which keys are in use, and the masses of both sides. */
+/* After the first kernel: the rows' mass, which keys are in use, and what the floor of the arithmetic needs. */
 static void weigh_kernel(ota_head_place *place) {
     const ota_device *device = place->run.device;
-    const ota_kernel_state *kernel = &place->head->kernel;
+    ota_kernel_state *kernel = &place->head->kernel;
     ota_head_workspace *workspace = place->workspace;
     const int64_t m = device->dense_columns, stride = device->dense_stride;
     const int64_t live = live_chunks(device->resolved->queries);
     double total = 0.0;
     for (int64_t i = 0; i < device->dense_rows; i++) total += workspace->mu[i];
-    for (int64_t j = 0; j < m; j++) {
-        workspace->nu[j] = 1.0;
-        if (!kernel->masked) continue;
+    place->head->mass = total;
+    for (int64_t j = 0; j < m && kernel->masked; j++) {
         bool used = false;
         for (int64_t chunk = 0; chunk < live && !used; chunk++)
             used = ((const real *)workspace->tops)[chunk * stride + j] > (real)-INFINITY;
         workspace->used[j] = used;
-        workspace->nu[j] = used ? 1.0 : 0.0;
     }
-    ota_allot_columns(place, total);
-    place->head->kernel.least_keys = device->resolved->keys;
+    kernel->least_keys = device->resolved->keys;
+    kernel->low = INFINITY;
+    kernel->high = -INFINITY;
+    kernel->norm = 0.0;
     for (int64_t chunk = 0; chunk < live && kernel->careful; chunk++) {
-        const int64_t one = workspace->score_ranges[chunk].least;
-        if (one < kernel->least_keys) place->head->kernel.least_keys = one;
+        const ota_score_range *one = &workspace->score_ranges[chunk];
+        kernel->least_keys = ota_int_min(kernel->least_keys, one->least);
+        kernel->low = fmin(kernel->low, one->low);
+        kernel->high = fmax(kernel->high, one->high);
+        kernel->norm = fmax(kernel->norm, one->norm);
     }
 }
 
@@ -371,14 +379,8 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
     const ota_head_place *place = head->place;
     const ota_device *device = place->run.device;
     const double u = sizeof(real) == sizeof(double) ? 0x1p-53 : 0x1p-24;
-    ota_score_range all = {.low = INFINITY, .high = -INFINITY};
-    for (int64_t chunk = 0; chunk < live_chunks(device->resolved->queries); chunk++) {
-        const ota_score_range *one = &place->workspace->score_ranges[chunk];
-        all.low = fmin(all.low, one->low);
-        all.high = fmax(all.high, one->high);
-        all.norm = fmax(all.norm, one->norm);
-    }
-    double reach = all.high > all.low ? (all.high - all.low) / 4.0 : 0.0;
+    const ota_kernel_state *kernel = &head->kernel;
+    double reach = kernel->high > kernel->low ? (kernel->high - kernel->low) / 4.0 : 0.0;
     const real *keys = place->packed->packed_keys;
     const int64_t width = device->resolved->width;
     double key_norm = 0.0;
@@ -394,7 +396,7 @@ double WORD(ota_kernel_floor)(const ota_head *head) {
                 key_norm = fmax(key_norm, (double)norm[l]);
         }
     }
-    reach += fabs(device->resolved->scale) * sqrt(all.norm) * sqrt(key_norm);
+    reach += fabs(device->resolved->scale) * sqrt(kernel->norm) * sqrt(key_norm);
     return 8.0 * u + u * reach / place->head->tau;
 }
 

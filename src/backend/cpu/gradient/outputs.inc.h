@@ -84,10 +84,10 @@ static void outer_terms(const ota_backward_job *job, int64_t query, int64_t chun
         if (form == OTA_TERM_FALLS) {
             double along = 0.0;
             for (int64_t j = 0; j < m; j++)
-                along -= (double)gradient[j] * fabs((double)(query + r->offset - j));
+                along -= (double)gradient[j] * fabs((double)(ota_row_position(r, query) - j));
             space->row_sums[query * OTA_ROW_SUMS + OTA_SUM_ALIBI] = along;
         } else if (form == OTA_TERM_ADDS_DIFFERENCES) {
-            double *sum = sums->partial + chunk * sums->length + query + m - 1;
+            double *sum = sums->partial + chunk * sums->length + ota_row_number(r, query) + m - 1;
             for (int64_t j = 0; j < m; j++) sum[-j] += (double)gradient[j];
         } else if (form == OTA_TERM_ADDS_PAIRS && sums->direct) {
             unpack_rows(ota_gradient_of_term(r, job->want, t), job->batch, job->head, query, 1,

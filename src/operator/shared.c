@@ -1,0 +1,215 @@
+/* Runs of a plan whose rows lie on many processes (shared.h): what all ranks must want alike, keys and values before a run,
+ * and afterwards what each rank found out as all are told of it. */
+#include "shared.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "problem/check.h"
+
+/* ---- methods ------------------------------------------------------------------------------------ */
+
+ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error) {
+    const ota_resolved *r = &plan->resolved;
+    const char *why = NULL;
+    if (r->problem.axis == OTA_AXIS_COLUMNS)
+        why = "the columns axis solves keys as rows, and those are shared out as keys";
+    else if (plan->course.path == OTA_PATH_ORDERED)
+        why = "online columns take the rows one after another";
+    else if (plan->course.path == OTA_PATH_COUPLED && !plan->course.on_kernel)
+        why = "coupled columns of rows on many ranks are solved by plain rounds of softmax on the "
+              "cpu backend";
+    if (why == NULL) return OTA_OK;
+    char method[160];
+    (void)ota_method_name(&r->problem, method, sizeof method);
+    return ota_fail(error, OTA_UNSUPPORTED, "communicator",
+                    "give every rank whole heads instead, without a communicator",
+                    "%s with these options cannot share out its rows: %s", method, why);
+}
+
+/* ---- other arrays -------------------------------------------------------------------------------- */
+
+ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *given, ota_error *error) {
+    ota_shards *shards = plan->shards;
+    ota_problem problem;
+    ota_resolved next;
+    const ota_settings settings = plan->resolved.settings;
+    const ota_array keys = shards->keys;
+    ota_options none = {.size = sizeof none};
+    ota_status status = ota_shards_read(given, &none, &problem, &none, error);
+    problem.size = sizeof problem;
+    if (status == OTA_OK && !shards->from_matrix &&
+        memcmp(problem.keys.size, keys.size, sizeof keys.size) != 0)
+        status =
+            ota_fail(error, OTA_EINVAL, "keys", "create a new plan", "keys differ from the plan's");
+    if (status == OTA_OK) {
+        const ota_shard_sizes sizes = {.all_keys = plan->resolved.keys,
+                                       .rows = plan->resolved.share};
+        ota_shards_settle_corner(&problem, &sizes);
+        ota_shards_widen_problem(shards, &problem);
+        status = ota_resolve_share(&problem, NULL, &plan->resolved.share, &next, error);
+    }
+    if (status == OTA_OK) status = ota_resolved_same(&plan->resolved, &next, error);
+    status = ota_shards_agree(shards, status, error);
+    if (status != OTA_OK) {
+        shards->keys = keys;
+        return status;
+    }
+    ota_resolved_copy(&plan->resolved, &next);
+    plan->resolved.settings = settings;
+    return OTA_OK;
+}
+
+ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
+                            ota_error *error) {
+    const ota_shards *shards = plan->shards;
+    const ota_resolved *r = &plan->resolved;
+    if (given == NULL || given->size == 0)
+        return ota_fail(error, OTA_EINVAL, "arrays.size", "set it to sizeof the struct", "%s",
+                        given == NULL ? "arrays is NULL" : "arrays.size is 0");
+    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "arrays.size", error));
+    wide->size = sizeof *wide;
+    if (shards->from_matrix || !ota_array_present(&wide->values)) return OTA_OK;
+    TRY(ota_check_array(&wide->values, "values", error));
+    const int64_t want[4] = {r->batch, r->key_heads, shards->key_share, plan->values_width};
+    TRY(ota_check_shape(&wide->values, "values", want, false, error));
+    const ota_array mine[] = {shards->keys, wide->values};
+    const ota_array *const written[] = {&wide->out, &wide->coupling};
+    for (int k = 0; k < 4; k++) {
+        if (ota_arrays_overlap(written[k / 2], &mine[k % 2]))
+            return ota_fail(error, OTA_EALIAS, k / 2 == 0 ? "out" : "coupling",
+                            "give it memory of its own", "%s overlaps %s",
+                            k / 2 == 0 ? "out" : "coupling", k % 2 == 0 ? "keys" : "values");
+    }
+    const ota_array *all = &shards->all_values;
+    wide->values = ota_array_of(all->data, wide->values.type, all->size[0], all->size[1],
+                                all->size[2], all->size[3]);
+    return OTA_OK;
+}
+
+/* ---- runs --------------------------------------------------------------------------------------- */
+
+/* Outputs and starts that are sums over the rows, or their beginning, are wanted by all ranks or by none. */
+static ota_status agree_on_wishes(ota_plan *plan, const ota_arrays *given, ota_error *error) {
+    static const char *const names[] = {"values", "out", "receiver", "start_potential"};
+    const ota_array *const wishes[] = {&given->values, &given->out, &given->receiver,
+                                       &given->start_potential};
+    enum { WISHES = 4 };
+    ota_shards *shards = plan->shards;
+    double sums[WISHES], none = 0.0;
+    for (int k = 0; k < WISHES; k++) sums[k] = ota_array_present(wishes[k]);
+    if (!ota_ranks_sum(&plan->resolved.settings, sums, WISHES, &none, 1,
+                       "agreeing on what is wanted"))
+        return ota_ranks_refuse(&shards->ranks, error);
+    for (int k = 0; k < WISHES; k++) {
+        if (!(sums[k] > 0.0) || !(sums[k] < shards->ranks.to.ranks)) continue;
+        return ota_fail(error, OTA_EMISMATCH, names[k], "give it on every rank or on none",
+                        "%s is present on %d of %d ranks", names[k], (int)sums[k],
+                        shards->ranks.to.ranks);
+    }
+    return OTA_OK;
+}
+
+ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error *error) {
+    ota_shards *shards = plan->shards;
+    ota_arrays mine = {0};
+    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    if (shards->from_matrix) return OTA_OK;
+    ota_array values = shards->all_values;
+    values.type = mine.values.type;
+    if (!ota_shards_gather(shards, &shards->keys, &shards->all_keys, "gathering the keys") ||
+        (ota_array_present(&mine.values) &&
+         !ota_shards_gather(shards, &mine.values, &values, "gathering the values")))
+        return ota_ranks_refuse(&shards->ranks, error);
+    return OTA_OK;
+}
+
+ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status checked,
+                            ota_error *error) {
+    ota_shards *shards = plan->shards;
+    shards->messages = shards->ranks.messages;
+    shards->message_bytes = shards->ranks.bytes;
+    TRY(ota_shards_agree(shards, checked, error));
+    ota_arrays mine = {0};
+    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    TRY(agree_on_wishes(plan, &mine, error));
+    return ota_shared_gather(plan, given, error);
+}
+
+static bool share_receiver(ota_plan *plan, const ota_arrays *arrays, int64_t index) {
+    ota_shards *shards = plan->shards;
+    const ota_resolved *r = &plan->resolved;
+    const int64_t batch = index / r->heads, head = index % r->heads;
+    for (int64_t j = 0; j < r->keys; j++)
+        shards->line[j] = ota_array_get(&arrays->receiver, batch, head, 0, j);
+    if (!ota_ranks_sum(&r->settings, shards->line, r->keys, NULL, 0, "the receivers' sums"))
+        return false;
+    for (int64_t j = 0; j < r->keys; j++)
+        ota_array_set(&arrays->receiver, batch, head, 0, j, shards->line[j]);
+    return true;
+}
+
+/* Larger is worse: failures above caveats. */
+double ota_severity_of(ota_status status) {
+    enum { FAILURES = 100 };
+    return status < OTA_OK ? (double)FAILURES - (double)status : (double)status;
+}
+
+ota_status ota_status_of_severity(double severity) {
+    enum { FAILURES = 100 };
+    return severity >= (double)FAILURES ? (ota_status) - (int)(severity - (double)FAILURES)
+                                        : (ota_status)(int)severity;
+}
+
+/* Row errors of coupled heads are in units of the mass of all rows already. */
+static bool share_statuses(ota_plan *plan, int64_t heads) {
+    ota_shards *shards = plan->shards;
+    const ota_settings *s = &plan->resolved.settings;
+    const bool coupled = plan->course.path == OTA_PATH_COUPLED;
+    double *sums = shards->tallies;
+    for (int64_t k = 0; k < heads; k++) {
+        const ota_head_status *t = &plan->heads[k];
+        double *at = sums + k * OTA_SHARDS_TALLIES;
+        at[0] = coupled ? t->result.row_error : t->result.row_error * t->mass;
+        at[1] = t->mass;
+        at[2] = (double)t->empty_rows;
+        at[3] = (double)t->nonfinite_rows;
+    }
+    if (!ota_ranks_sum(s, sums, heads * OTA_SHARDS_TALLIES, NULL, 0, "the rows' errors"))
+        return false;
+    for (int64_t k = 0; k < heads; k++) {
+        ota_head_status *t = &plan->heads[k];
+        const double *at = sums + k * OTA_SHARDS_TALLIES;
+        t->result.row_error = coupled || !(at[1] > 0.0) ? at[0] : at[0] / at[1];
+        t->empty_rows = (int64_t)at[2];
+        t->nonfinite_rows = (int64_t)at[3];
+    }
+    for (int64_t k = 0; k < heads; k++) sums[k] = ota_severity_of(plan->heads[k].result.status);
+    if (!ota_ranks_most(s, sums, heads, "the heads' statuses")) return false;
+    for (int64_t k = 0; k < heads; k++)
+        plan->heads[k].result.status = ota_status_of_severity(sums[k]);
+    return true;
+}
+
+int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped) {
+    const ota_resolved *r = &plan->resolved;
+    const int64_t heads = r->batch * r->heads;
+    double most = ota_severity_of((ota_status)stopped);
+    if (!ota_ranks_most(&r->settings, &most, 1, "the end of the run")) return OTA_ECOMM;
+    if (ota_status_of_severity(most) != OTA_OK) return ota_status_of_severity(most);
+    if (!share_statuses(plan, heads)) return OTA_ECOMM;
+    for (int64_t k = 0; k < heads; k++) {
+        const ota_head_status *t = &plan->heads[k];
+        const bool fine = t->result.status >= OTA_OK;
+        if (!fine) ota_run_poison(arrays, k / r->heads, k % r->heads);
+        if (fine && ota_array_present(&arrays->receiver) && !share_receiver(plan, arrays, k))
+            return OTA_ECOMM;
+        if (arrays->heads != NULL) arrays->heads[k] = t->result;
+    }
+    return OTA_OK;
+}
+
+void ota_shared_count(const ota_shards *shards, ota_result *result) {
+    result->messages = shards->ranks.messages - shards->messages;
+    result->message_bytes = shards->ranks.bytes - shards->message_bytes;
+}

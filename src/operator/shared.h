@@ -1,0 +1,41 @@
+/* shared.h: a plan whose rows lie on many processes: problem/shards.h holds their problem, the solver's sums over rows go
+ * through problem/ranks.h where they are made, and here a run begins and ends. */
+#ifndef OTA_SHARED_H
+#define OTA_SHARED_H
+
+#include "plan.h"
+#include "problem/shards.h"
+
+/* Methods that need all rows in one place. */
+ota_status ota_shared_refuse(const ota_plan *plan, ota_error *error);
+ota_status ota_shared_rebind(ota_plan *plan, const ota_problem *problem, ota_error *error);
+/* `wide` becomes `given` with the values of all ranks. */
+ota_status ota_shared_widen(const ota_plan *plan, const ota_arrays *given, ota_arrays *wide,
+                            ota_error *error);
+/* Before a run: do all ranks want the same of it, and is it right on all? Then keys and values. */
+ota_status ota_shared_begin(ota_plan *plan, const ota_arrays *given, ota_status checked,
+                            ota_error *error);
+/* After a run that `stopped`, or did not: heads as all ranks see them. Returns what stopped the run on any rank. */
+int ota_shared_settle(ota_plan *plan, const ota_arrays *arrays, int stopped);
+/* Keys and values of all ranks. */
+ota_status ota_shared_gather(ota_plan *plan, const ota_arrays *given, ota_error *error);
+
+/* Larger is worse: failures above caveats. And back. */
+double ota_severity_of(ota_status status);
+ota_status ota_status_of_severity(double severity);
+
+/* shared_backward.c: memory when the plan is made; `wide` becomes `given` with gradients of all keys and values; what all
+ * ranks must want alike; and the sums, after a run that came to `found`. */
+ota_status ota_shared_reserve(ota_plan *plan, ota_error *error);
+ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given,
+                                ota_gradients *wide, ota_error *error);
+ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
+                                      const ota_gradients *wide, ota_status checked,
+                                      ota_error *error);
+ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
+                                    const ota_gradients *wide, ota_status found, ota_error *error);
+
+/* What the messages of this call came to. */
+void ota_shared_count(const ota_shards *shards, ota_result *result);
+
+#endif

@@ -1,0 +1,236 @@
+/* Gradients of a plan whose rows lie on many processes. The rows of this rank give the gradients of their own queries and
+ * scores, and parts of those of all keys and values and of everything shared, which are summed over the ranks; each rank
+ * then gets its share of keys and values. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backward.h"
+#include "base/base.h"
+#include "problem/check.h"
+#include "shared.h"
+#include "terms/terms.h"
+
+/* Gradients of one output, in the order of the messages. */
+typedef struct output {
+    const char *name;
+    size_t offset;  /* in ota_gradients */
+    bool summed;    /* every rank has a part of it */
+    bool uncoupled; /* of free columns only: with coupled ones it needs what no rank has alone */
+} output;
+
+static const output outputs[] = {
+    {"queries", offsetof(ota_gradients, queries), false, false},
+    {"keys", offsetof(ota_gradients, keys), true, false},
+    {"values", offsetof(ota_gradients, values), true, false},
+    {"scores", offsetof(ota_gradients, scores), false, false},
+    {"matrix", offsetof(ota_gradients, matrix), false, false},
+    {"temperature", offsetof(ota_gradients, temperature), true, false},
+    {"order", offsetof(ota_gradients, order), true, true},
+    {"cap", offsetof(ota_gradients, cap), true, true},
+    {"strength", offsetof(ota_gradients, strength), true, true},
+    {"row_strength", offsetof(ota_gradients, row_strength), true, true},
+    {"lower", offsetof(ota_gradients, lower), true, true},
+    {"upper", offsetof(ota_gradients, upper), true, true},
+    {"row_mass", offsetof(ota_gradients, row_mass), false, true},
+    {"column_mass", offsetof(ota_gradients, column_mass), true, true},
+};
+enum { OUTPUTS = (int)(sizeof outputs / sizeof outputs[0]) };
+
+static const ota_array *output_of(const ota_gradients *g, int k) {
+    return (const ota_array *)(const void *)((const char *)g + outputs[k].offset);
+}
+
+/* ---- before ------------------------------------------------------------------------------------- */
+
+static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
+    const bool coupled = plan->course.path == OTA_PATH_COUPLED;
+    if (coupled && plan->resolved.settings.fixed)
+        return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
+                        "the reverse of a fixed number of rounds needs all rows in one process");
+    for (int k = 0; k < OUTPUTS && coupled; k++) {
+        if (!outputs[k].uncoupled || !ota_array_present(output_of(g, k))) continue;
+        return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name, "leave it out",
+                        "gradient %s of coupled columns needs all rows in one process",
+                        outputs[k].name);
+    }
+    return OTA_OK;
+}
+
+/* Memory for the gradients of all keys or values, once one is wanted. */
+static ota_status room_for(ota_array *room, const ota_array *like, ota_type type,
+                           ota_error *error) {
+    size_t bytes;
+    if (ota_array_present(room)) return OTA_OK;
+    if (ota_size_product(like->size, 4, &bytes) &&
+        ota_size_mul(bytes, ota_type_bytes(type), &bytes)) {
+        void *data = malloc(bytes + 1);
+        if (data != NULL) {
+            *room = ota_array_of(data, type, like->size[0], like->size[1], like->size[2],
+                                 like->size[3]);
+            return OTA_OK;
+        }
+    }
+    return ota_fail(error, OTA_ENOMEM, "gradients", "use more ranks or smaller sizes",
+                    "no memory for the gradients of the keys of all ranks");
+}
+
+ota_status ota_shared_reserve(ota_plan *plan, ota_error *error) {
+    ota_shards *shards = plan->shards;
+    const ota_type type = plan->resolved.type == OTA_F64 ? OTA_F64 : OTA_F32;
+    if (shards->from_matrix || !plan->resolved.settings.gradients) return OTA_OK;
+    TRY(room_for(&shards->key_grads, &shards->all_keys, type, error));
+    return room_for(&shards->value_grads, &shards->all_values, type, error);
+}
+
+/* This rank's share of keys or values, to be filled from the sums of all. */
+static ota_status take_share(const ota_shards *shards, const char *name, ota_array *mine,
+                             const ota_array *all, ota_error *error) {
+    if (!ota_array_present(mine)) return OTA_OK;
+    const int64_t want[4] = {all->size[0], all->size[1], shards->key_share, all->size[3]};
+    TRY(ota_check_array(mine, name, error));
+    if (!ota_is_float(mine->type))
+        return ota_wrong_type(name, mine->type, "f64, f32, bf16 or f16", error);
+    TRY(ota_check_shape(mine, name, want, false, error));
+    if (ota_array_overlaps_itself(mine))
+        return ota_fail(error, OTA_EALIAS, name, "give every element its own place",
+                        "gradient %s overlaps itself", name);
+    *mine = *all;
+    return OTA_OK;
+}
+
+ota_status ota_shared_gradients(const ota_plan *plan, const ota_gradients *given,
+                                ota_gradients *wide, ota_error *error) {
+    const ota_shards *shards = plan->shards;
+    if (given == NULL || given->size == 0)
+        return ota_fail(error, OTA_EINVAL, "gradients.size", "set it to sizeof the struct", "%s",
+                        given == NULL ? "gradients is NULL" : "gradients.size is 0");
+    TRY(ota_check_sized(wide, sizeof *wide, given, given->size, "gradients.size", error));
+    wide->size = sizeof *wide;
+    TRY(refuse(plan, wide, error));
+    if (shards->from_matrix) return OTA_OK;
+    TRY(take_share(shards, "keys", &wide->keys, &shards->key_grads, error));
+    return take_share(shards, "values", &wide->values, &shards->value_grads, error);
+}
+
+/* Which sums there will be, as one number. */
+static double wishes_of(const ota_plan *plan, const ota_gradients *g) {
+    double wishes = g->solved != 0, place = 2.0;
+    for (int k = 0; k < OUTPUTS; k++, place *= 2.0)
+        wishes += outputs[k].summed && ota_array_present(output_of(g, k)) ? place : 0.0;
+    for (int64_t k = 0; k < plan->resolved.problem.term_count; k++, place *= 2.0)
+        wishes += g->terms != NULL && ota_array_present(&g->terms[k]) ? place : 0.0;
+    return wishes;
+}
+
+ota_status ota_shared_begin_gradients(ota_plan *plan, const ota_arrays *given,
+                                      const ota_gradients *wide, ota_status checked,
+                                      ota_error *error) {
+    ota_shards *shards = plan->shards;
+    shards->messages = shards->ranks.messages;
+    shards->message_bytes = shards->ranks.bytes;
+    const ota_settings *s = &plan->resolved.settings;
+    TRY(ota_shards_agree(shards, checked, error));
+    const double mine = wishes_of(plan, wide);
+    double none = 0.0, ends[2] = {mine, -mine};
+    /* The sum tells whether a rank was interrupted before. */
+    if (!ota_ranks_sum(s, &none, 1, NULL, 0, "the beginning of backward") ||
+        !ota_ranks_most(s, ends, 2, "agreeing on the gradients"))
+        return ota_ranks_refuse(&shards->ranks, error);
+    if (ends[0] > -ends[1])
+        return ota_fail(error, OTA_EMISMATCH, "gradients", "want the same on every rank",
+                        "the ranks want gradients of different things");
+    if (wide->solved == 0 || shards->from_matrix) return OTA_OK;
+    return ota_shared_gather(plan, given, error);
+}
+
+/* ---- after -------------------------------------------------------------------------------------- */
+
+/* All elements of an array, in pieces of the messages' size. */
+static bool sum_array(ota_plan *plan, const ota_array *a, const char *step) {
+    const ota_settings *s = &plan->resolved.settings;
+    for (int64_t b = 0; b < a->size[0]; b++) {
+        for (int64_t h = 0; h < a->size[1]; h++) {
+            for (int64_t i = 0; i < a->size[2]; i++) {
+                for (int64_t from = 0; from < a->size[3]; from += OTA_RANKS_ROOM) {
+                    const int64_t count = ota_int_min(a->size[3] - from, OTA_RANKS_ROOM);
+                    double *line = plan->shards->piece;
+                    for (int64_t j = 0; j < count; j++)
+                        line[j] = ota_array_get(a, b, h, i, from + j);
+                    if (!ota_ranks_sum(s, line, count, NULL, 0, step)) return false;
+                    for (int64_t j = 0; j < count; j++)
+                        ota_array_set(a, b, h, i, from + j, line[j]);
+                }
+            }
+        }
+    }
+    return true;
+}
+
+/* The gradients of all keys of one head, summed, and this rank's share of them. */
+static bool sum_shares(ota_plan *plan, const ota_array *all, const ota_array *mine,
+                       const char *step) {
+    ota_shards *shards = plan->shards;
+    const int64_t line = all->size[2] * all->size[3];
+    const int rank = shards->ranks.to.rank;
+    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
+    for (int64_t k = 0; k < all->size[0] * all->size[1]; k++) {
+        const int64_t b = k / all->size[1], h = k % all->size[1];
+        char *head = (char *)all->data + (size_t)(k * line) * ota_type_bytes(all->type);
+        if (!ota_ranks_add(&shards->ranks, head, line, all->type, step)) return false;
+        int64_t row = 0;
+        for (int piece = 0; piece < (zigzag ? 2 : 1); piece++) {
+            int64_t first, count;
+            ota_shards_piece(shards, shards->key_shares, rank, piece == 1, &first, &count);
+            for (int64_t i = first; i < first + count; i++, row++) {
+                for (int64_t j = 0; j < all->size[3]; j++)
+                    ota_array_set(mine, b, h, row, j, ota_array_get(all, b, h, i, j));
+            }
+        }
+    }
+    return true;
+}
+
+/* A term's own array is the rank's where it has a row for every query. */
+static bool has_own_rows(const ota_resolved *r, const ota_array *a, int64_t place) {
+    for (int t = 0; t < r->term_count; t++) {
+        if (r->term_places[t] == place && ota_term_form_of(&r->terms[t]) == OTA_TERM_ADDS_PAIRS)
+            return a->size[2] == r->queries && r->share.rows > 1;
+    }
+    return false;
+}
+
+static bool share(ota_plan *plan, const ota_gradients *given, const ota_gradients *wide) {
+    const ota_shards *shards = plan->shards;
+    for (int k = 0; k < OUTPUTS; k++) {
+        const ota_array *a = output_of(wide, k);
+        if (!outputs[k].summed || !ota_array_present(a)) continue;
+        const bool shares = a == &wide->keys || a == &wide->values;
+        if (shares && !shards->from_matrix
+                ? !sum_shares(plan, a, output_of(given, k), "the gradients of keys and values")
+                : !sum_array(plan, a, "the gradients of what all rows share"))
+            return false;
+    }
+    for (int64_t k = 0; wide->terms != NULL && k < plan->resolved.problem.term_count; k++) {
+        const ota_array *a = &wide->terms[k];
+        if (!ota_array_present(a) || has_own_rows(&plan->resolved, a, k)) continue;
+        if (!sum_array(plan, a, "the gradients of the terms")) return false;
+    }
+    return true;
+}
+
+ota_status ota_shared_end_gradients(ota_plan *plan, const ota_gradients *given,
+                                    const ota_gradients *wide, ota_status found, ota_error *error) {
+    ota_shards *shards = plan->shards;
+    ota_gradients mine;
+    memset(&mine, 0, sizeof mine);
+    memcpy(&mine, given, ota_size_min(given->size, sizeof mine));
+    double most = ota_severity_of(found);
+    const bool ended = ota_ranks_most(&plan->resolved.settings, &most, 1, "the end of backward");
+    const ota_status worst = ota_status_of_severity(most);
+    if (ended && worst >= OTA_OK && share(plan, &mine, wide)) return worst;
+    ota_gradients_poison(plan, &mine);
+    if (shards->ranks.failed) return ota_ranks_refuse(&shards->ranks, error);
+    if (found < OTA_OK) return found;
+    return ota_fail(error, worst, "", "see that rank's own sentence", "a rank ended with '%s'",
+                    ota_status_word(worst));
+}

@@ -1,0 +1,42 @@
+/* ranks.h: what one process of many asks of the others while it solves its rows of a problem, through the caller's
+ * communicator. Every call here is made by all ranks in the same order with the same counts; whatever decides how many
+ * there are (residuals, lost sums, interruptions) therefore comes out of such a call itself.
+ *
+ * Nothing is printed or retried: a callback that fails makes every later call fail. */
+#ifndef OTA_RANKS_H
+#define OTA_RANKS_H
+
+#include "problem/problem.h"
+
+typedef struct ota_ranks {
+    ota_communicator to;
+    ota_status
+        interrupted; /* what the last sum said of all ranks: OTA_OK, OTA_CANCELLED or OTA_TIMEOUT */
+    bool failed;     /* for good */
+    int code;        /* of the callback that failed, */
+    const char *step; /* in what */
+    double *room;     /* OTA_RANKS_ROOM + what a sum carries besides */
+    int64_t messages, bytes;
+} ota_ranks;
+
+enum { OTA_RANKS_ROOM = 1 << 14, OTA_RANKS_BESIDES = 8 };
+
+/* values[count] summed over the ranks, in one message up to the room's length, that takes along besides[beside_count], at
+ * most OTA_RANKS_BESIDES - 2 more, and whether any rank was interrupted. False: failed. One process: nothing to do. */
+bool ota_ranks_sum(const ota_settings *settings, double *values, int64_t count, double *besides,
+                   int64_t beside_count, const char *step);
+/* The largest over the ranks. */
+bool ota_ranks_most(const ota_settings *settings, double *values, int64_t count, const char *step);
+/* A sum by itself, of f64 or f32, where the values lie. */
+bool ota_ranks_add(ota_ranks *ranks, void *values, int64_t count, ota_type type, const char *step);
+/* `mine` of every rank to all + offsets[rank], counts[rank] bytes. */
+bool ota_ranks_gather(ota_ranks *ranks, const void *mine, void *all, const int64_t *counts,
+                      const int64_t *offsets, const char *step);
+
+/* OTA_OK to go on; the same on all ranks after a sum. One process: ota_interrupted. */
+ota_status ota_interrupted_together(const ota_settings *settings);
+
+/* Fills `error`: which rank, in what, with which code. OTA_ECOMM. */
+ota_status ota_ranks_refuse(const ota_ranks *ranks, ota_error *error);
+
+#endif

@@ -1,0 +1,250 @@
+/* Do the ranks ask for the same thing? Every rank sends what it was given as one list of numbers and compares all lists, so
+ * that all of them come to the same sentence before any work. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "problem/check.h"
+#include "problem/shards.h"
+
+enum { MOST_FACTS = 64 };
+
+typedef struct facts {
+    const char *name[MOST_FACTS];
+    int64_t value[MOST_FACTS];
+    int count;
+} facts;
+
+/* The first facts are each rank's own. */
+enum { STATUS, QUERIES, KEYS, OWN };
+
+static void whole(facts *f, const char *name, int64_t value) {
+    f->name[f->count] = name;
+    f->value[f->count++] = value;
+}
+
+static void real(facts *f, const char *name, double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    whole(f, name, bits);
+}
+
+/* A number for a short text, or for kinds in their order. */
+static int64_t mixed(int64_t so_far, int64_t next) {
+    const uint64_t prime = 1099511628211u;
+    return (int64_t)(((uint64_t)so_far ^ (uint64_t)next) * prime);
+}
+
+static int64_t number_of_text(const char *text) {
+    int64_t number = 1;
+    for (; text != NULL && *text != '\0'; text++) number = mixed(number, *text);
+    return number;
+}
+
+static int64_t kinds_of_terms(const ota_problem *p) {
+    int64_t kinds = p->term_count;
+    for (int64_t k = 0; k < p->term_count && k < OTA_MAX_TERMS && p->terms != NULL; k++)
+        kinds = mixed(kinds, (int64_t)p->terms[k].kind);
+    return kinds;
+}
+
+static int64_t kinds_of_supports(const ota_problem *p) {
+    int64_t kinds = p->support_count;
+    for (int64_t k = 0; k < p->support_count && k < OTA_MAX_SUPPORTS && p->supports != NULL; k++) {
+        const ota_support *s = &p->supports[k];
+        kinds = mixed(mixed(mixed(kinds, (int64_t)s->kind), s->left), s->right);
+    }
+    return kinds;
+}
+
+static void list_problem(facts *f, const ota_problem *p) {
+    const bool matrix = ota_array_present(&p->scores);
+    const ota_array *rows = matrix ? &p->scores : &p->queries;
+    whole(f, "scores", matrix);
+    whole(f, "type", (int64_t)rows->type);
+    whole(f, "batch", rows->size[0]);
+    whole(f, "heads", rows->size[1]);
+    whole(f, "key heads", matrix ? 0 : p->keys.size[1]);
+    whole(f, matrix ? "keys" : "width", rows->size[3]);
+    whole(f, "cost", p->cost != 0);
+    real(f, "scale", p->scale);
+    real(f, "temperature", p->temperature);
+    whole(f, "temperatures", ota_array_present(&p->temperatures));
+    whole(f, "terms", kinds_of_terms(p));
+    whole(f, "supports", kinds_of_supports(p));
+    whole(f, "corner", (int64_t)p->corner);
+    whole(f, "regulariser", (int64_t)p->regulariser);
+    real(f, "order", p->order);
+    whole(f, "rows", (int64_t)p->rows);
+    real(f, "row_strength", p->row_strength);
+    whole(f, "columns", (int64_t)p->columns);
+    real(f, "strength", p->strength);
+    real(f, "cap", p->cap);
+    real(f, "lambda", p->lambda);
+    whole(f, "steps", p->steps);
+    whole(f, "lambdas", ota_array_present(&p->lambdas));
+    whole(f, "row_mass", ota_array_present(&p->row_mass));
+    whole(f, "column_mass", ota_array_present(&p->column_mass));
+    whole(f, "axis", (int64_t)p->axis);
+    whole(f, "start", (int64_t)p->start);
+    whole(f, "end", (int64_t)p->end);
+    real(f, "dropout", p->dropout);
+    whole(f, "dropout_seed", (int64_t)p->dropout_seed);
+    whole(f, "dropout_offset", (int64_t)p->dropout_offset);
+    real(f, "lower", p->lower);
+    real(f, "upper", p->upper);
+    real(f, "entry_cap", p->entry_cap);
+}
+
+static void list_options(facts *f, const ota_options *o) {
+    real(f, "tolerance", o->tolerance);
+    whole(f, "max_rounds", o->max_rounds);
+    whole(f, "rounds", o->rounds);
+    whole(f, "precision", (int64_t)o->precision);
+    whole(f, "allow_partial", o->allow_partial != 0);
+    whole(f, "strict", o->strict != 0);
+    whole(f, "gradients", o->gradients != 0);
+    whole(f, "solver", number_of_text(o->solver));
+    whole(f, "backend", number_of_text(o->backend));
+    whole(f, "cpu", number_of_text(o->cpu));
+}
+
+/* Kernels of other levels round otherwise, and then ranks part ways where a residual meets a tolerance. */
+static void list_build(facts *f, const ota_communicator *to) {
+    whole(f, "shares", (int64_t)to->shares);
+    whole(f, "the library's version", number_of_text(ota_version()));
+    whole(f, "the processor's features", (int64_t)ota_cpu_features());
+}
+
+ota_status ota_shards_read(const ota_problem *problem, const ota_options *options,
+                           ota_problem *full, ota_options *settings, ota_error *error) {
+    memset(full, 0, sizeof *full);
+    memset(settings, 0, sizeof *settings);
+    TRY(ota_check_sized(settings, sizeof *settings, options, options->size, "options.size", error));
+    if (problem == NULL)
+        return ota_fail(error, OTA_EINVAL, "problem", "give a problem", "problem is NULL");
+    return ota_check_sized(full, sizeof *full, problem, problem->size, "problem.size", error);
+}
+
+/* ---- shares ------------------------------------------------------------------------------------- */
+
+void ota_shards_piece(const ota_shards *shards, const int64_t *shares, int rank, bool second,
+                      int64_t *first, int64_t *count) {
+    const bool zigzag = shards->ranks.to.shares == OTA_SHARES_ZIGZAG;
+    const int ranks = shards->ranks.to.ranks;
+    const int64_t half = zigzag ? (shares[rank] + 1) / 2 : shares[rank];
+    int64_t at = 0;
+    for (int k = 0; k < (second ? ranks : rank); k++)
+        at += zigzag ? (shares[k] + 1) / 2 : shares[k];
+    for (int k = ranks - 1; second && k > rank; k--) at += shares[k] / 2;
+    *first = at;
+    *count = second ? shares[rank] - half : half;
+}
+
+static ota_share rows_of(const ota_shards *shards, const int64_t *shares) {
+    const int rank = shards->ranks.to.rank;
+    ota_share rows = {0};
+    int64_t second, count;
+    ota_shards_piece(shards, shares, rank, false, &rows.first, &rows.split);
+    ota_shards_piece(shards, shares, rank, true, &second, &count);
+    rows.jump = count > 0 ? second - rows.first - rows.split : 0;
+    for (int k = 0; k < shards->ranks.to.ranks; k++) rows.rows += shares[k];
+    return rows;
+}
+
+/* ---- agreement ---------------------------------------------------------------------------------- */
+
+ota_status ota_shards_agree(ota_shards *shards, ota_status status, ota_error *error) {
+    enum { STEP = 4096 }; /* above every status */
+    ota_settings settings = {.ranks = &shards->ranks};
+    const ota_communicator *to = &shards->ranks.to;
+    /* The first rank that has something to say wins. */
+    double most = status < OTA_OK ? (double)STEP * (to->ranks - to->rank) - (double)status : 0.0;
+    if (!ota_ranks_most(&settings, &most, 1, "agreeing on the arguments"))
+        return ota_ranks_refuse(&shards->ranks, error);
+    if (status < OTA_OK || !(most > 0.0)) return status;
+    const int distance = (int)(most / STEP);
+    const ota_status theirs = (ota_status) - (int)(most - (double)STEP * distance);
+    return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
+                    "rank %d refused the call with '%s'", to->ranks - distance,
+                    ota_status_word(theirs));
+}
+
+static ota_status differ(const facts *f, const int64_t *all, int rank, int fact, ota_error *error) {
+    const int64_t here = all[(int64_t)rank * f->count + fact], first = all[fact];
+    /* Small numbers are what they are; others are the bits of a double, or stand for a text. */
+    const int64_t small = 1 << 30;
+    if (here >= 0 && here < small && first >= 0 && first < small)
+        return ota_fail(error, OTA_EMISMATCH, f->name[fact], "give every rank the same problem",
+                        "rank %d has %s %" PRId64 " where rank 0 has %" PRId64, rank, f->name[fact],
+                        here, first);
+    return ota_fail(error, OTA_EMISMATCH, f->name[fact], "give every rank the same problem",
+                    "rank %d has another %s than rank 0", rank, f->name[fact]);
+}
+
+static ota_status compare(ota_shards *shards, const facts *f, int64_t *all, ota_error *error) {
+    const int ranks = shards->ranks.to.ranks;
+    for (int k = 0; k < ranks; k++) {
+        shards->counts[k] = f->count * (int64_t)sizeof *all;
+        shards->offsets[k] = k * shards->counts[k];
+    }
+    if (!ota_ranks_gather(&shards->ranks, f->value, all, shards->counts, shards->offsets,
+                          "comparing the problems of the ranks"))
+        return ota_ranks_refuse(&shards->ranks, error);
+    const int64_t mine = f->value[STATUS];
+    if (mine != OTA_OK) return (ota_status)mine;
+    for (int k = 0; k < ranks; k++) {
+        const int64_t status = all[(int64_t)k * f->count + STATUS];
+        if (status != OTA_OK)
+            return ota_fail(error, OTA_EMISMATCH, "communicator", "see that rank's own sentence",
+                            "rank %d refused the call with '%s'", k,
+                            ota_status_word((ota_status)status));
+    }
+    for (int fact = OWN; fact < f->count; fact++) {
+        for (int k = 1; k < ranks; k++) {
+            if (all[(int64_t)k * f->count + fact] != all[fact])
+                return differ(f, all, k, fact, error);
+        }
+    }
+    return OTA_OK;
+}
+
+size_t ota_shards_facts_bytes(int ranks) { return (size_t)ranks * MOST_FACTS * sizeof(int64_t); }
+
+ota_status ota_shards_compare(ota_shards *shards, const ota_problem *problem,
+                              const ota_options *options, int64_t values_width, ota_status status,
+                              ota_shard_sizes *sizes, ota_error *error) {
+    const int ranks = shards->ranks.to.ranks;
+    const bool matrix = ota_array_present(&problem->scores);
+    const ota_array *rows = matrix ? &problem->scores : &problem->queries;
+    facts f = {.count = 0};
+    whole(&f, "status", status);
+    whole(&f, "queries", rows->size[2]);
+    whole(&f, "keys", matrix ? problem->scores.size[3] : problem->keys.size[2]);
+    list_build(&f, &shards->ranks.to);
+    list_problem(&f, problem);
+    list_options(&f, options);
+    whole(&f, "values_width", values_width);
+    int64_t *all = shards->facts;
+    const ota_status compared = compare(shards, &f, all, error);
+    int64_t row_total = 0, key_total = 0;
+    bool fits = true;
+    for (int k = 0; k < ranks && compared == OTA_OK; k++) {
+        const int64_t *theirs = all + (int64_t)k * f.count;
+        fits = fits && theirs[QUERIES] >= 0 && theirs[KEYS] >= 0 &&
+               !__builtin_add_overflow(row_total, theirs[QUERIES], &row_total) &&
+               !__builtin_add_overflow(key_total, theirs[KEYS], &key_total);
+        shards->counts[k] = theirs[QUERIES];
+        shards->key_shares[k] = theirs[KEYS];
+    }
+    if (compared != OTA_OK) return compared;
+    if (!fits || row_total > INT64_MAX / 64 || key_total > INT64_MAX / 64)
+        return ota_fail(error, OTA_EOVERFLOW, "queries", "use smaller sizes",
+                        "the queries or keys of %d ranks overflow", ranks);
+    shards->key_share = shards->key_shares[shards->ranks.to.rank];
+    *sizes = (ota_shard_sizes){.queries = rows->size[2],
+                               .keys = shards->key_share,
+                               .all_keys = matrix ? problem->scores.size[3] : key_total,
+                               .rows = rows_of(shards, shards->counts)};
+    return OTA_OK;
+}

@@ -1,0 +1,712 @@
+/* test_shards.c: rows on many ranks against one process: every method that shares its rows, masks, terms, grouped heads,
+ * both orders of shares, uneven and empty shares; the same bits twice; what is counted; every way to be refused, and a rank
+ * that fails at any of its messages. */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "crew.h"
+#include "dice.h"
+#include "otattn.h"
+
+enum { BATCH = 2, HEADS = 4, KEY_HEADS = 2, N = 37, WIDTH = 6, VALUES = 5, ALL = BATCH * HEADS };
+
+/* What a case adds to its method. */
+typedef struct cell {
+    const char *method;
+    bool causal, window, dense, alibi, relative, softcap, sink, masses, narrow, matrix, dropout;
+} cell;
+
+static const cell cells[] = {
+    {.method = "softmax"},
+    {.method = "softmax", .causal = true, .narrow = true},
+    {.method = "softmax", .window = true, .alibi = true, .softcap = true, .dropout = true},
+    {.method = "softmax", .dense = true, .relative = true, .sink = true},
+    {.method = "softmax", .matrix = true},
+    {.method = "entmax:1.5", .causal = true, .alibi = true},
+    {.method = "sparsemax"},
+    {.method = "argmax", .causal = true},
+    {.method = "softmax/exact"},
+    {.method = "softmax/exact", .narrow = true},
+    {.method = "softmax/exact", .masses = true, .dense = true},
+    {.method = "softmax/exact", .matrix = true},
+    {.method = "softmax/exact{rounds=6}", .relative = true},
+    {.method = "softmax/relaxed:0.7", .causal = true},
+    {.method = "softmax/relaxed:0.7", .window = true, .narrow = true},
+    {.method = "softmax/capped:2.5", .causal = true, .alibi = true},
+    {.method = "softmax/bounded:0.4,1.8"},
+    {.method = "softmax/elastic:0.5,4", .causal = true},
+    {.method = "softmax/elastic:1,8", .narrow = true, .sink = true},
+};
+enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
+
+/* What backward is given and gives. */
+typedef struct grads {
+    double out[ALL * N * VALUES]; /* given */
+    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
+    double temperature[HEADS], order, dense[N * N], relative[HEADS * (2 * N - 1)], numbers[2];
+    ota_array terms[4];
+    ota_status status;
+} grads;
+
+/* The whole problem and what one process makes of it. */
+typedef struct whole {
+    const cell *cell;
+    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
+    double dense[N * N], relative[HEADS * (2 * N - 1)], mu[N], nu[N];
+    double out[ALL * N * VALUES], p[ALL * N * N], f[ALL * N], lse[ALL * N], g[ALL * N];
+    double receiver[ALL * N];
+    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
+    ota_status status;
+    ota_result result;
+    ota_certificate certificate;
+    ota_options options;
+    grads grads;
+} whole;
+
+/* One rank's share, and what came of it. */
+typedef struct part {
+    int64_t n, rows[N];
+    double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
+    double dense[N * N], mu[N];
+    double out[ALL * N * VALUES], p[ALL * N * N], f[ALL * N], lse[ALL * N], g[ALL * N];
+    double receiver[ALL * N];
+    float narrow_q[ALL * N * WIDTH], narrow_k[ALL * N * WIDTH], narrow_v[ALL * N * VALUES];
+    ota_status status;
+    ota_result result;
+    ota_error error;
+    ota_certificate certificate;
+    ota_status judged;
+    grads grads;
+    ota_result backward;
+} part;
+
+typedef struct scene {
+    whole all;
+    part parts[CREW_MOST];
+    int64_t shares[CREW_MOST];
+    int threads;
+} scene;
+
+/* A problem of `n` queries at these arrays; terms and supports lie in what the caller lends. */
+typedef struct setting {
+    ota_problem problem;
+    ota_arrays arrays;
+    ota_term terms[4];
+    ota_support supports[2];
+} setting;
+
+static ota_array array4(const cell *c, void *wide, void *narrow, int64_t heads, int64_t rows,
+                        int64_t columns) {
+    return ota_array_of(c->narrow ? narrow : wide, c->narrow ? OTA_F32 : OTA_F64, BATCH, heads,
+                        rows, columns);
+}
+
+static void describe(setting *to, const cell *c, ota_options *options, double *dense,
+                     double *relative, int64_t n) {
+    ota_error error;
+    to->problem.size = sizeof to->problem;
+    if (ota_method_parse(c->method, &to->problem, options, &error) < 0)
+        fail_msg("%s", error.message);
+    to->problem.temperature = 0.8;
+    int64_t terms = 0, supports = 0;
+    if (c->dense)
+        to->terms[terms++] =
+            (ota_term){.kind = OTA_TERM_DENSE, .array = ota_array_of(dense, OTA_F64, 1, 1, n, N)};
+    if (c->alibi) to->terms[terms++] = (ota_term){.kind = OTA_TERM_ALIBI, .value = 0.05};
+    if (c->relative)
+        to->terms[terms++] =
+            (ota_term){.kind = OTA_TERM_RELATIVE,
+                       .array = ota_array_of(relative, OTA_F64, 1, HEADS, 1, 2 * N - 1)};
+    if (c->softcap) to->terms[terms++] = (ota_term){.kind = OTA_TERM_SOFTCAP, .value = 3.0};
+    if (c->sink) to->terms[terms++] = (ota_term){.kind = OTA_TERM_SINK, .value = -1.0};
+    if (c->causal) to->supports[supports++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
+    if (c->window)
+        to->supports[supports++] =
+            (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = 11, .right = 4};
+    to->problem.terms = to->terms;
+    to->problem.term_count = terms;
+    to->problem.supports = to->supports;
+    to->problem.support_count = supports;
+    if (c->dropout) {
+        to->problem.dropout = 0.3;
+        to->problem.dropout_seed = 5;
+    }
+}
+
+/* Gradients of everything that the problem has, of `n` rows. */
+static ota_gradients gradients_of(const cell *c, grads *g, const setting *now, int64_t n,
+                                  int64_t keys) {
+    ota_gradients want = {.size = sizeof want};
+    want.out_grad = ota_array_of(g->out, OTA_F64, BATCH, HEADS, n, VALUES);
+    want.values = ota_array_of(g->v, OTA_F64, BATCH, c->matrix ? HEADS : KEY_HEADS, keys, VALUES);
+    want.scores = ota_array_of(g->s, OTA_F64, BATCH, HEADS, n, N);
+    if (!c->matrix) {
+        want.queries = ota_array_of(g->q, OTA_F64, BATCH, HEADS, n, WIDTH);
+        want.keys = ota_array_of(g->k, OTA_F64, BATCH, KEY_HEADS, keys, WIDTH);
+    }
+    want.temperature = ota_array_of(g->temperature, OTA_F64, 1, 1, 1, HEADS);
+    if (now->problem.regulariser == OTA_ENTMAX)
+        want.order = ota_array_of(&g->order, OTA_F64, 1, 1, 1, 1);
+    for (int64_t t = 0; t < now->problem.term_count; t++) {
+        const ota_term_kind kind = now->terms[t].kind;
+        g->terms[t] = kind == OTA_TERM_DENSE ? ota_array_of(g->dense, OTA_F64, 1, 1, n, N)
+                      : kind == OTA_TERM_RELATIVE
+                          ? ota_array_of(g->relative, OTA_F64, 1, HEADS, 1, 2 * N - 1)
+                          : ota_array_of(&g->numbers[kind == OTA_TERM_ALIBI], OTA_F64, 1, 1, 1, 1);
+    }
+    want.terms = g->terms;
+    return want;
+}
+
+static bool is_differentiated(const cell *c) {
+    return strchr(c->method, '{') == NULL && strstr(c->method, "elastic") == NULL &&
+           strcmp(c->method, "argmax") != 0;
+}
+
+static void solve_whole(whole *w) {
+    setting now = {0};
+    w->options = (ota_options){.size = sizeof w->options, .threads = 1};
+    describe(&now, w->cell, &w->options, w->dense, w->relative, N);
+    const cell *c = w->cell;
+    if (c->matrix) {
+        now.problem.scores = ota_array_of(w->s, OTA_F64, BATCH, HEADS, N, N);
+    } else {
+        now.problem.queries = array4(c, w->q, w->narrow_q, HEADS, N, WIDTH);
+        now.problem.keys = array4(c, w->k, w->narrow_k, KEY_HEADS, N, WIDTH);
+    }
+    if (c->masses) {
+        now.problem.row_mass = ota_array_of(w->mu, OTA_F64, 1, 1, 1, N);
+        now.problem.column_mass = ota_array_of(w->nu, OTA_F64, 1, 1, 1, N);
+    }
+    now.arrays.size = sizeof now.arrays;
+    now.arrays.values = c->matrix ? ota_array_of(w->v, OTA_F64, BATCH, HEADS, N, VALUES)
+                                  : array4(c, w->v, w->narrow_v, KEY_HEADS, N, VALUES);
+    now.arrays.out = ota_array_of(w->out, OTA_F64, BATCH, HEADS, N, VALUES);
+    now.arrays.coupling = ota_array_of(w->p, OTA_F64, BATCH, HEADS, N, N);
+    now.arrays.row_potential = ota_array_of(w->f, OTA_F64, BATCH, HEADS, 1, N);
+    now.arrays.lse = ota_array_of(w->lse, OTA_F64, BATCH, HEADS, 1, N);
+    now.arrays.column_potential = ota_array_of(w->g, OTA_F64, BATCH, HEADS, 1, N);
+    now.arrays.receiver = ota_array_of(w->receiver, OTA_F64, BATCH, HEADS, 1, N);
+    w->result = (ota_result){.size = sizeof w->result};
+    ota_error error;
+    w->status = ota_attend(&now.problem, &w->options, &now.arrays, &w->result, &error);
+    if (w->status < 0) fail_msg("%s: %s", c->method, error.message);
+    w->certificate = (ota_certificate){.size = sizeof w->certificate};
+    if (ota_certify(&now.problem, &w->options, &now.arrays, &w->certificate, NULL, &error) < 0)
+        fail_msg("%s: %s", c->method, error.message);
+    if (!is_differentiated(c)) return;
+    ota_plan *plan = NULL;
+    ota_options options = w->options;
+    options.gradients = 1;
+    const ota_gradients want = gradients_of(c, &w->grads, &now, N, N);
+    if (ota_plan_create(&plan, &now.problem, VALUES, &options, &error) < 0 ||
+        ota_forward(plan, &now.arrays, NULL, &error) < 0 ||
+        ota_backward(plan, &now.arrays, &want, NULL, &error) < 0)
+        fail_msg("%s: %s", c->method, error.message);
+    ota_plan_free(plan);
+}
+
+static void draw(scene *s, const cell *c, uint64_t seed) {
+    whole *w = &s->all;
+    memset(s, 0, sizeof *s);
+    w->cell = c;
+    s->threads = 1;
+    dice_state = seed;
+    for (int64_t k = 0; k < ALL * N * WIDTH; k++) {
+        w->narrow_q[k] = (float)normal();
+        w->narrow_k[k] = (float)normal();
+        w->q[k] = w->narrow_q[k];
+        w->k[k] = w->narrow_k[k];
+    }
+    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->v[k] = w->narrow_v[k] = (float)normal();
+    for (int64_t k = 0; k < ALL * N * VALUES; k++) w->grads.out[k] = normal();
+    for (int64_t k = 0; k < ALL * N * N; k++) w->s[k] = normal();
+    for (int64_t k = 0; k < N * N; k++) w->dense[k] = normal();
+    for (int64_t k = 0; k < HEADS * (2 * N - 1); k++) w->relative[k] = normal();
+    double total[2] = {0.0, 0.0};
+    for (int64_t k = 0; k < N; k++) {
+        total[0] += w->mu[k] = 0.5 + uniform();
+        total[1] += w->nu[k] = 0.5 + uniform();
+    }
+    for (int64_t k = 0; k < N; k++) w->nu[k] *= total[0] / total[1];
+}
+
+/* Rows `of` whole arrays [blocks][N][width] into a part's [blocks][n][width]. */
+static void copy_rows(const part *p, int64_t blocks, int64_t width, size_t element,
+                      const void *from, void *to) {
+    const size_t line = (size_t)width * element;
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t i = 0; i < p->n; i++)
+            memcpy((char *)to + (size_t)(b * p->n + i) * line,
+                   (const char *)from + (size_t)(b * N + p->rows[i]) * line, line);
+    }
+}
+
+static void cut(scene *s, int ranks, ota_shares order) {
+    const whole *w = &s->all;
+    for (int k = 0; k < ranks; k++) {
+        part *p = &s->parts[k];
+        p->n = crew_rows(s->shares, ranks, k, order, p->rows);
+        copy_rows(p, ALL, WIDTH, sizeof(double), w->q, p->q);
+        copy_rows(p, BATCH * KEY_HEADS, WIDTH, sizeof(double), w->k, p->k);
+        copy_rows(p, BATCH * KEY_HEADS, VALUES, sizeof(double), w->v, p->v);
+        copy_rows(p, ALL, WIDTH, sizeof(float), w->narrow_q, p->narrow_q);
+        copy_rows(p, BATCH * KEY_HEADS, WIDTH, sizeof(float), w->narrow_k, p->narrow_k);
+        copy_rows(p, BATCH * KEY_HEADS, VALUES, sizeof(float), w->narrow_v, p->narrow_v);
+        copy_rows(p, ALL, VALUES, sizeof(double), w->grads.out, p->grads.out);
+        copy_rows(p, ALL, N, sizeof(double), w->s, p->s);
+        copy_rows(p, 1, N, sizeof(double), w->dense, p->dense);
+        copy_rows(p, 1, 1, sizeof(double), w->mu, p->mu);
+    }
+}
+
+/* Uneven: some ranks may hold nothing. */
+static void share_out(scene *s, int ranks, bool uneven) {
+    int64_t left = N;
+    for (int k = 0; k < ranks; k++) {
+        const int64_t even = N * (k + 1) / ranks - N * k / ranks;
+        s->shares[k] = k + 1 == ranks ? left
+                       : uneven       ? (int64_t)(uniform() * (double)(left + 1)) * (k != 1)
+                                      : even;
+        left -= s->shares[k];
+    }
+}
+
+static void set_part(setting *now, const scene *s, part *p, ota_options *options) {
+    const cell *c = s->all.cell;
+    describe(now, c, options, p->dense, (double *)s->all.relative, p->n);
+    if (c->matrix) {
+        now->problem.scores = ota_array_of(p->s, OTA_F64, BATCH, HEADS, p->n, N);
+    } else {
+        now->problem.queries = array4(c, p->q, p->narrow_q, HEADS, p->n, WIDTH);
+        now->problem.keys = array4(c, p->k, p->narrow_k, KEY_HEADS, p->n, WIDTH);
+    }
+    if (c->masses) {
+        now->problem.row_mass = ota_array_of(p->mu, OTA_F64, 1, 1, 1, p->n);
+        now->problem.column_mass = ota_array_of((double *)s->all.nu, OTA_F64, 1, 1, 1, N);
+    }
+    now->arrays.size = sizeof now->arrays;
+    now->arrays.values = c->matrix
+                             ? ota_array_of((double *)s->all.v, OTA_F64, BATCH, HEADS, N, VALUES)
+                             : array4(c, p->v, p->narrow_v, KEY_HEADS, p->n, VALUES);
+    now->arrays.out = ota_array_of(p->out, OTA_F64, BATCH, HEADS, p->n, VALUES);
+    now->arrays.coupling = ota_array_of(p->p, OTA_F64, BATCH, HEADS, p->n, N);
+    now->arrays.row_potential = ota_array_of(p->f, OTA_F64, BATCH, HEADS, 1, p->n);
+    now->arrays.lse = ota_array_of(p->lse, OTA_F64, BATCH, HEADS, 1, p->n);
+    now->arrays.column_potential = ota_array_of(p->g, OTA_F64, BATCH, HEADS, 1, N);
+    now->arrays.receiver = ota_array_of(p->receiver, OTA_F64, BATCH, HEADS, 1, N);
+}
+
+static void solve_part(crew_rank *rank, void *context) {
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    setting now = {0};
+    ota_options options = {.size = sizeof options,
+                           .threads = s->threads,
+                           .communicator = &rank->to,
+                           .gradients = is_differentiated(s->all.cell)};
+    set_part(&now, s, p, &options);
+    p->result = (ota_result){.size = sizeof p->result};
+    p->judged = p->grads.status = OTA_OK;
+    p->error = (ota_error){.message = ""};
+    ota_plan *plan = NULL;
+    p->status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
+    if (p->status != OTA_OK) return;
+    const int64_t before[2] = {rank->messages, rank->bytes};
+    p->status = ota_forward(plan, &now.arrays, &p->result, &p->error);
+    rank->messages -= before[0];
+    rank->bytes -= before[1];
+    if (p->status >= 0 && is_differentiated(s->all.cell)) {
+        const cell *c = s->all.cell;
+        const int64_t sent[2] = {rank->messages, rank->bytes};
+        const ota_gradients want = gradients_of(c, &p->grads, &now, p->n, c->matrix ? N : p->n);
+        p->backward = (ota_result){.size = sizeof p->backward};
+        p->grads.status = ota_backward(plan, &now.arrays, &want, &p->backward, &p->error);
+        p->backward.messages -= rank->messages - sent[0];
+        p->backward.message_bytes -= rank->bytes - sent[1];
+        rank->messages = sent[0];
+        rank->bytes = sent[1];
+    }
+    ota_plan_free(plan);
+    if (p->status < 0 || p->grads.status < 0) return;
+    const int64_t counted[2] = {rank->messages, rank->bytes};
+    p->certificate = (ota_certificate){.size = sizeof p->certificate};
+    p->judged = ota_certify(&now.problem, &options, &now.arrays, &p->certificate, NULL, &p->error);
+    rank->messages = counted[0];
+    rank->bytes = counted[1];
+}
+
+static void expect_close(const char *what, const cell *c, double found, double wanted,
+                         double tolerance) {
+    if (isinf(wanted) && found == wanted) return;
+    if (!(fabs(found - wanted) <= tolerance * fmax(1.0, fabs(wanted))))
+        fail_msg("%s of %s: %.17g where one process has %.17g", what, c->method, found, wanted);
+}
+
+static void expect_rows(const char *what, const scene *s, const part *p, const double *found,
+                        const double *wanted, int64_t width, double tolerance) {
+    for (int64_t b = 0; b < ALL; b++) {
+        for (int64_t i = 0; i < p->n; i++) {
+            for (int64_t j = 0; j < width; j++)
+                expect_close(what, s->all.cell, found[(b * p->n + i) * width + j],
+                             wanted[(b * N + p->rows[i]) * width + j], tolerance);
+        }
+    }
+}
+
+/* Of the rank's own plan: errors are the size of the tolerance, not equal; sums over the rows are. */
+static void compare_certificates(const scene *s, const part *p, double tolerance) {
+    const cell *c = s->all.cell;
+    const ota_certificate *a = &p->certificate, *b = &s->all.certificate;
+    if (p->judged != OTA_OK) fail_msg("%s: %s", c->method, p->error.message);
+    const double sums = 100.0 * N * ALL * tolerance;
+    expect_close("primal", c, a->primal, b->primal, sums);
+    if (!isnan(b->dual)) expect_close("dual", c, a->dual, b->dual, sums);
+    expect_close("value", c, a->value, b->value, sums);
+    expect_close("entropy", c, a->entropy, b->entropy, N * tolerance);
+    expect_close("support", c, a->support, b->support, 1e-9);
+    expect_close("receiver_max", c, a->receiver_max, b->receiver_max, N * tolerance);
+    expect_close("minimum", c, a->minimum, b->minimum, tolerance);
+    assert_true(a->row_error <= fmax(2.0 * b->row_error, 1e-12));
+    assert_true(a->column_error <= fmax(2.0 * b->column_error, c->narrow ? 2e-5 : 2e-9));
+    assert_int_equal(a->empty_rows, b->empty_rows);
+}
+
+static void expect_line(const char *what, const cell *c, const double *found, const double *wanted,
+                        int64_t count, double tolerance) {
+    for (int64_t j = 0; j < count; j++) expect_close(what, c, found[j], wanted[j], tolerance);
+}
+
+/* Rows of keys, or of a matrix's values, which are whole. */
+static void expect_keys(const char *what, const scene *s, const part *p, const double *found,
+                        const double *wanted, int64_t width, double tolerance) {
+    for (int64_t b = 0; b < BATCH * KEY_HEADS; b++) {
+        for (int64_t i = 0; i < p->n; i++)
+            expect_line(what, s->all.cell, found + (b * p->n + i) * width,
+                        wanted + (b * N + p->rows[i]) * width, width, tolerance);
+    }
+}
+
+static void compare_gradients(const scene *s, const part *p, double tolerance) {
+    const cell *c = s->all.cell;
+    const grads *a = &p->grads, *b = &s->all.grads;
+    const double all = 50.0 * tolerance;
+    if (!is_differentiated(c)) return;
+    if (a->status != OTA_OK) fail_msg("%s: %s", c->method, p->error.message);
+    expect_rows("gradient scores", s, p, a->s, b->s, N, 10.0 * tolerance);
+    if (c->matrix) {
+        expect_line("gradient values", c, a->v, b->v, ALL * N * VALUES, all);
+    } else {
+        expect_rows("gradient queries", s, p, a->q, b->q, WIDTH, 10.0 * tolerance);
+        expect_keys("gradient keys", s, p, a->k, b->k, WIDTH, 10.0 * tolerance);
+        expect_keys("gradient values", s, p, a->v, b->v, VALUES, 10.0 * tolerance);
+    }
+    expect_line("gradient temperature", c, a->temperature, b->temperature, HEADS, all);
+    expect_line("gradient order", c, &a->order, &b->order, 1, all);
+    for (int64_t i = 0; i < p->n && c->dense; i++)
+        expect_line("gradient dense", c, a->dense + i * N, b->dense + p->rows[i] * N, N, all);
+    expect_line("gradient relative", c, a->relative, b->relative, HEADS * (2 * N - 1), all);
+    expect_line("gradients of numbers", c, a->numbers, b->numbers, 2, all);
+    assert_int_equal(p->backward.messages, 0);
+    assert_int_equal(p->backward.message_bytes, 0);
+}
+
+/* Potentials of coupled columns are compared as the weights that they make. */
+static void compare(const scene *s, int ranks, double tolerance) {
+    const whole *w = &s->all;
+    const bool free_columns = strchr(w->cell->method, '/') == NULL;
+    for (int k = 0; k < ranks; k++) {
+        const part *p = &s->parts[k];
+        if (p->status != w->status)
+            fail_msg("%s: rank %d has status %d and '%s' where one process has %d", w->cell->method,
+                     k, (int)p->status, p->error.message, (int)w->status);
+        expect_rows("out", s, p, p->out, w->out, VALUES, tolerance);
+        expect_rows("coupling", s, p, p->p, w->p, N, tolerance);
+        if (free_columns) expect_rows("row potential", s, p, p->f, w->f, 1, tolerance);
+        for (int64_t j = 0; j < ALL * N; j++)
+            expect_close("receiver", w->cell, p->receiver[j], w->receiver[j], N * tolerance);
+        for (int64_t j = 0; j < ALL * N; j++)
+            assert_memory_equal(&p->g[j], &s->parts[0].g[j], sizeof(double));
+        assert_int_equal(p->result.empty_rows, w->result.empty_rows);
+        compare_certificates(s, p, tolerance);
+        compare_gradients(s, p, tolerance);
+        assert_true(p->result.column_error <= fmax(1e-5, 2.0 * w->result.column_error));
+    }
+}
+
+static double tolerance_of(const cell *c) {
+    const bool to_tolerance = strchr(c->method, '/') != NULL;
+    return c->narrow ? (to_tolerance ? 2e-4 : 2e-6) : to_tolerance ? 1e-7 : 1e-12;
+}
+
+static void rows_of_many_ranks_are_those_of_one_process(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k++) {
+        draw(s, &cells[k], 100 + (uint64_t)k);
+        solve_whole(&s->all);
+        for (int ranks = 1; ranks <= 5; ranks += ranks == 3 ? 2 : 1) {
+            for (int way = 0; way < 4; way++) {
+                const ota_shares order = way % 2 == 0 ? OTA_SHARES_IN_ORDER : OTA_SHARES_ZIGZAG;
+                share_out(s, ranks, way >= 2);
+                cut(s, ranks, order);
+                s->threads = 1 + way % 2;
+                crew *c = crew_of(ranks, order);
+                crew_run(c, solve_part, s);
+                compare(s, ranks, tolerance_of(&cells[k]));
+                for (int r = 0; r < ranks; r++) {
+                    assert_int_equal(s->parts[r].result.messages, c->rank[r].messages);
+                    assert_int_equal(s->parts[r].result.message_bytes, c->rank[r].bytes);
+                }
+                crew_free(c);
+            }
+        }
+    }
+    free(s);
+}
+
+/* The sum that docs/users/many-machines.md promises. */
+static int64_t promised(const cell *c, int64_t share, int64_t rounds) {
+    const int64_t number = c->narrow ? 4 : 8;
+    const bool masked = c->causal || c->window || c->dense || c->relative || c->alibi;
+    int64_t bytes = share * (WIDTH + VALUES) * number * BATCH * KEY_HEADS + 8 + 56;
+    if (rounds > 0) bytes += ALL * (8 * (N + 5) * (rounds + 1) + 56 + (masked ? 8 * N : 0));
+    return bytes + 8 + 40 * ALL + 16 + ALL * (8 * N + 16);
+}
+
+static void bytes_are_those_of_the_formula(void **state) {
+    (void)state;
+    static const cell fixed[] = {
+        {.method = "softmax"},
+        {.method = "softmax", .narrow = true, .causal = true},
+        {.method = "softmax/exact{rounds=6}"},
+        {.method = "softmax/exact{rounds=6}", .narrow = true, .dense = true},
+        {.method = "softmax/elastic:0.5,4", .causal = true}};
+    static const int64_t rounds[] = {0, 0, 6, 6, 4};
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < 5; k++) {
+        draw(s, &fixed[k], 700 + (uint64_t)k);
+        share_out(s, 3, true);
+        cut(s, 3, OTA_SHARES_ZIGZAG);
+        crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+        crew_run(c, solve_part, s);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(s->parts[r].result.message_bytes,
+                             promised(&fixed[k], s->parts[r].n, rounds[k]));
+        crew_free(c);
+    }
+    free(s);
+}
+
+static void the_same_bits_twice(void **state) {
+    (void)state;
+    static double first[CREW_MOST][ALL * N * VALUES];
+    scene *s = malloc(sizeof *s);
+    for (int k = 8; k < CELLS; k += 3) {
+        draw(s, &cells[k], 300 + (uint64_t)k);
+        share_out(s, 3, true);
+        cut(s, 3, OTA_SHARES_ZIGZAG);
+        for (int run = 0; run < 2; run++) {
+            s->threads = 1 + run;
+            crew *c = crew_of(3, OTA_SHARES_ZIGZAG);
+            crew_run(c, solve_part, s);
+            for (int r = 0; r < 3; r++) {
+                if (run == 0) memcpy(first[r], s->parts[r].out, sizeof first[r]);
+                assert_memory_equal(first[r], s->parts[r].out, sizeof first[r]);
+            }
+            crew_free(c);
+        }
+    }
+    free(s);
+}
+
+/* Rank `fails` leaves at its k-th message, for every k: all ranks return, none with a plan's numbers. */
+static void a_rank_that_fails_ends_all(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    scene *s = malloc(sizeof *s);
+    int64_t tried = 0;
+    for (int k = 9; k < CELLS; k += 4) {
+        draw(s, &cells[k], 400);
+        share_out(s, RANKS, false);
+        cut(s, RANKS, OTA_SHARES_IN_ORDER);
+        for (int fails = 0; fails < RANKS; fails++) {
+            bool finished = false;
+            for (int64_t at = 1; !finished; at += 1 + at / 16) {
+                crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
+                c->rank[fails].fail_at = at;
+                crew_run(c, solve_part, s);
+                finished = !c->dead;
+                tried += c->dead;
+                for (int r = 0; r < RANKS && c->dead; r++) {
+                    const part *p = &s->parts[r];
+                    const ota_status last = p->status < 0         ? p->status
+                                            : p->grads.status < 0 ? p->grads.status
+                                                                  : p->judged;
+                    /* Who had its last message before the failure knows nothing of it. */
+                    if (r == fails) assert_int_equal(last, OTA_ECOMM);
+                    if (r == fails) assert_non_null(strstr(p->error.message, "answered 7 in"));
+                    assert_true(last == OTA_ECOMM || last >= OTA_OK);
+                    if (p->status == OTA_ECOMM && p->result.status == OTA_ECOMM)
+                        assert_true(isnan(p->out[0]));
+                    if (p->grads.status == OTA_ECOMM && p->backward.status == OTA_ECOMM)
+                        assert_true(isnan(p->grads.q[0]) && isnan(p->grads.k[0]));
+                }
+                crew_free(c);
+            }
+        }
+    }
+    assert_true(tried > 100);
+    free(s);
+}
+
+typedef struct refusal {
+    void (*spoil)(setting *now, ota_options *options, int rank);
+    const char *method, *words; /* of every rank, but the one that has a sentence of its own */
+    ota_status status;
+} refusal;
+
+static void other_temperature(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 1) now->problem.temperature = 0.9;
+}
+static void other_rounds(setting *now, ota_options *options, int rank) {
+    (void)now;
+    if (rank == 2) options->max_rounds = 7;
+}
+static void other_seed(setting *now, ota_options *options, int rank) {
+    (void)options;
+    now->problem.dropout = 0.1;
+    now->problem.dropout_seed = rank == 1 ? 4 : 3;
+}
+static void wrong_argument(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 1) now->problem.row_mass = ota_array_of(NULL, OTA_F64, 1, 1, 1, 3);
+}
+static void no_problem(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 2) now->problem.size = 0;
+}
+static void nothing(setting *now, ota_options *options, int rank) {
+    (void)now, (void)options, (void)rank;
+}
+static void some_receivers(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 0) now->arrays.receiver = (ota_array){0};
+}
+static void narrow_values(setting *now, ota_options *options, int rank) {
+    (void)options;
+    if (rank == 0) now->arrays.values.size[2]--;
+}
+static void other_axis(setting *now, ota_options *options, int rank) {
+    (void)options, (void)rank;
+    now->problem.axis = OTA_AXIS_COLUMNS;
+}
+
+static const refusal refusals[] = {
+    {other_temperature, "softmax", "rank 1 has another temperature than rank 0", OTA_EMISMATCH},
+    {other_rounds, "softmax/exact", "rank 2 has max_rounds 7 where rank 0 has 0", OTA_EMISMATCH},
+    {other_seed, "softmax", "rank 1 has dropout_seed 4 where rank 0 has 3", OTA_EMISMATCH},
+    {wrong_argument, "softmax", "rank 1 has row_mass 1 where rank 0 has 0", OTA_EMISMATCH},
+    {no_problem, "softmax", "rank 2 refused the call with 'invalid'", OTA_EMISMATCH},
+    {some_receivers, "softmax/exact", "receiver is present on 2 of 3 ranks", OTA_EMISMATCH},
+    {narrow_values, "softmax", "rank 0 refused the call with 'invalid'", OTA_EMISMATCH},
+    {other_axis, "softmax/exact", "cannot share out its rows: the columns axis", OTA_UNSUPPORTED},
+    {nothing, "hard/exact", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
+    {nothing, "entmax:1.5/exact", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
+    {nothing, "softmax/online:2", "cannot share out its rows: online columns", OTA_UNSUPPORTED},
+    {nothing, "softmax/prefix", "cannot share out its rows: coupled columns", OTA_UNSUPPORTED},
+};
+
+static const refusal *refusing;
+
+static void solve_refused(crew_rank *rank, void *context) {
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    setting now = {0};
+    ota_options options = {.size = sizeof options, .threads = 1, .communicator = &rank->to};
+    set_part(&now, s, p, &options);
+    refusing->spoil(&now, &options, rank->to.rank);
+    ota_plan *plan = NULL;
+    p->status = ota_plan_create(&plan, &now.problem, VALUES, &options, &p->error);
+    if (p->status == OTA_OK) p->status = ota_forward(plan, &now.arrays, NULL, &p->error);
+    ota_plan_free(plan);
+}
+
+static void wrong_ranks_are_refused_on_all(void **state) {
+    (void)state;
+    enum { RANKS = 3 };
+    scene *s = malloc(sizeof *s);
+    for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
+        const cell one = {.method = refusals[k].method};
+        draw(s, &one, 500);
+        share_out(s, RANKS, false);
+        cut(s, RANKS, OTA_SHARES_IN_ORDER);
+        crew *c = crew_of(RANKS, OTA_SHARES_IN_ORDER);
+        refusing = &refusals[k];
+        crew_run(c, solve_refused, s);
+        int own = 0;
+        for (int r = 0; r < RANKS; r++) {
+            const part *p = &s->parts[r];
+            assert_true(p->status < 0);
+            if (p->status == refusals[k].status && strstr(p->error.message, refusals[k].words))
+                continue;
+            own++;
+            assert_int_equal(p->status, OTA_EINVAL);
+        }
+        if (own > 1) fail_msg("%s: %s", refusals[k].words, s->parts[0].error.message);
+        crew_free(c);
+    }
+    free(s);
+}
+
+static void cancel_part(crew_rank *rank, void *context) {
+    static const int yes = 1;
+    scene *s = context;
+    part *p = &s->parts[rank->to.rank];
+    setting now = {0};
+    ota_options options = {.size = sizeof options, .threads = 1, .communicator = &rank->to};
+    set_part(&now, s, p, &options);
+    if (rank->to.rank == 1) options.cancel = &yes;
+    p->status = ota_attend(&now.problem, &options, &now.arrays, NULL, &p->error);
+}
+
+static void one_rank_cancels_all(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    for (int k = 0; k < CELLS; k++) {
+        draw(s, &cells[k], 600);
+        share_out(s, 3, false);
+        cut(s, 3, OTA_SHARES_IN_ORDER);
+        crew *c = crew_of(3, OTA_SHARES_IN_ORDER);
+        crew_run(c, cancel_part, s);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(s->parts[r].status, OTA_CANCELLED);
+            assert_true(isnan(s->parts[r].out[0]));
+        }
+        crew_free(c);
+    }
+    free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(the_same_bits_twice),
+        cmocka_unit_test(a_rank_that_fails_ends_all),
+        cmocka_unit_test(wrong_ranks_are_refused_on_all),
+        cmocka_unit_test(one_rank_cancels_all),
+        cmocka_unit_test(rows_of_many_ranks_are_those_of_one_process),
+    };
+    return cmocka_run_group_tests_name("shards", tests, NULL, NULL);
+}
