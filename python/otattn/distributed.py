@@ -1,0 +1,289 @@
+"""Attention whose rows lie on many processes, over `torch.distributed`.
+
+Each rank calls `attention` with its share of the tokens: its queries, keys and values. Rounds of Sinkhorn and
+gradients go over the process group; results are those of one process that had all tokens.
+
+See ``docs/users/many-machines.md`` for what moves when.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from . import _structs as c
+from ._attention import prepare
+from ._errors import raise_status
+from ._settings import DIFFERENTIABLE, OPERANDS, PLACES, Settings
+from ._solve import Handle, Job, is_implicit
+from ._torch import _back, _operand, _operands_of, _view, folded_of
+
+__all__ = ["attention", "rows_of"]
+
+_REDUCE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int
+)
+_GATHER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
+_SHARES = {"in_order": c.SHARES_IN_ORDER, "zigzag": c.SHARES_ZIGZAG}
+
+
+def _memory(address: int, count: int, dtype: torch.dtype) -> Tensor:
+    """A tensor over memory of the library, which outlives the call."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
+    size = count * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype)
+
+
+class _Link:
+    """The struct ota_communicator over a process group, and the exception that a call of it met."""
+
+    def __init__(self, group: dist.ProcessGroup | None, shares: str) -> None:
+        if shares not in _SHARES:
+            raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+        self.group, self.shares = group, shares
+        self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
+        if self.rank < 0:
+            raise ValueError("group: this process is not in it")
+        cuda = dist.get_backend(group) == "nccl"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+        self.failure: BaseException | None = None
+        self.calls = (_REDUCE(self._guarded(self._reduce)), _GATHER(self._guarded(self._gather)))
+        self.struct = c.Communicator(
+            ctypes.sizeof(c.Communicator),
+            self.rank,
+            self.ranks,
+            _SHARES[shares],
+            *(ctypes.cast(call, ctypes.c_void_p) for call in self.calls),
+            None,
+        )
+
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., int]:
+        def guarded(_user: Any, *arguments: Any) -> int:
+            try:
+                call(*arguments)
+            except BaseException as failure:
+                self.failure = failure
+                return 1
+            return 0
+
+        return guarded
+
+    def _reduce(self, values: int, count: int, kind: int, reduction: int) -> None:
+        here = _memory(values, count, torch.float64 if kind == c.F64 else torch.float32)
+        there = here.to(self.device)
+        operation = dist.ReduceOp.SUM if reduction == c.REDUCE_SUM else dist.ReduceOp.MAX
+        dist.all_reduce(there, op=operation, group=self.group)
+        if there is not here:
+            here.copy_(there)
+
+    def _gather(self, mine: int, whole: int, counts: int, offsets: int) -> None:
+        sizes = _memory(counts, self.ranks, torch.int64).tolist()
+        places = _memory(offsets, self.ranks, torch.int64).tolist()
+        most = max(sizes)
+        # Engines gather equal pieces.
+        padded = torch.zeros(most, dtype=torch.uint8)
+        padded[: sizes[self.rank]] = _memory(mine, sizes[self.rank], torch.uint8)
+        pieces = [torch.empty(most, dtype=torch.uint8, device=self.device) for _ in sizes]
+        dist.all_gather(pieces, padded.to(self.device), group=self.group)
+        for place, size, piece in zip(places, sizes, pieces, strict=True):
+            _memory(whole + place, size, torch.uint8).copy_(piece[:size])
+
+    def total(self, count: int) -> int:
+        """The sum of a count over the ranks."""
+        numbers = torch.tensor([count], dtype=torch.int64, device=self.device)
+        dist.all_reduce(numbers, group=self.group)
+        return int(numbers.item())
+
+
+class _Solved:
+    """A plan of this rank and everything that its structs point to, from forward to backward."""
+
+    def __init__(
+        self, link: _Link, settings: Settings, operands: Sequence[Tensor | None], grad: bool
+    ) -> None:
+        self.link, self.operands = link, operands
+        self.job = Job(settings, [_operand(x) for x in operands], gradients=grad)
+        self.job.options.communicator = ctypes.addressof(link.struct)
+        self.job.options.allow_partial = int(settings.allow_partial)
+        query = operands[0]
+        assert query is not None
+        batch, heads, queries, _, _, width = self.job.sizes
+        self.out = query.new_empty((batch, heads, queries, width))
+        self.handle = self._checked(lambda: Handle(self.job))
+        outputs = {"out": _view(self.out)}
+        if grad and is_implicit(settings):
+            keys = link.total(self.job.sizes[3])
+            self.potential = query.new_empty((batch, heads, 1, keys), dtype=torch.float64)
+            outputs["column_potential"] = _view(self.potential)
+        status = self._checked(lambda: self.handle.forward(self.job, outputs))
+        if status < 0:
+            self._checked(lambda: raise_status(status, self.handle.error, None))
+
+    def _checked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            if self.link.failure is None:
+                raise
+            raise RuntimeError(f"the process group failed: {error}") from self.link.failure
+
+    def gradients(self, out_grad: Tensor, names: Sequence[str]) -> list[Tensor]:
+        found = [torch.empty_like(self.operands[PLACES[name]]) for name in names]  # type: ignore[arg-type]
+        wanted = {name: _view(x) for name, x in zip(names, found, strict=True)}
+        given = {"out_grad": _view(out_grad)}
+        self._checked(lambda: self.handle.backward(self.job, given, wanted))
+        return found
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            handle.free()
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, link: _Link, settings: Settings, *operands: Tensor | None) -> Tensor:
+        # Other outputs of autograd may change what it hands in, never the memory.
+        plain = [None if x is None else x.detach() for x in operands]
+        needed = any(ctx.needs_input_grad)
+        solved = _Solved(link, settings, plain, needed)
+        ctx.solved = solved if needed else None
+        return solved.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        names = [
+            name
+            for name, needed in zip(OPERANDS, ctx.needs_input_grad[2:], strict=True)
+            if needed and name in DIFFERENTIABLE
+        ]
+        results: list[Tensor | None] = [None] * (2 + len(OPERANDS))
+        found = ctx.solved.gradients(gradients[0], names)
+        for name, gradient in zip(names, found, strict=True):
+            results[2 + PLACES[name]] = gradient
+        return tuple(results)
+
+
+def _on_mesh(query: Any, group: Any) -> tuple[Any, Any]:
+    """The mesh and placements of a DTensor, and its process group; or nothing."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    if not isinstance(query, DTensor):
+        return None, group
+    rows = query.dim() - 2
+    placements = tuple(query.placements)
+    if query.device_mesh.ndim != 1 or placements != (Shard(rows),):
+        raise ValueError(
+            f"query is a DTensor with placements {placements}, wanted (Shard({rows}),) on a mesh "
+            "of one dimension"
+        )
+    return (query.device_mesh, placements), query.device_mesh.get_group()
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    group: dist.ProcessGroup | None = None,
+    shares: str = "in_order",
+    **keywords: Any,
+) -> Any:
+    """Attention by any method that can share out its rows; every rank of the group makes the call.
+
+    Parameters
+    ----------
+    query : Tensor or DTensor, shape (..., heads, queries of this rank, width)
+        float64, float32, bfloat16 or float16. A DTensor is sharded by its rows (dimension -2) on a mesh of
+        one dimension, whose group is taken; so is then the result.
+    key : Tensor, shape (..., key heads, keys of this rank, width)
+    value : Tensor, shape (..., key heads, keys of this rank, values width)
+    group : ProcessGroup, optional
+        Default: all processes. Any backend; tensors on a GPU are computed on the CPU.
+    shares : {"in_order", "zigzag"}
+        Which tokens a rank holds: `rows_of` tells. "zigzag" gives all ranks equal work on causal rows.
+    **keywords
+        Those of `otattn.attention` but `return_aux`: method, is_causal, window, attn_mask and bias (this
+        rank's rows and all keys), alibi_slopes, sink, temperature, dropout_p with dropout_seed ... A vector
+        over the keys (column_mass, start_potential) has all keys.
+
+    Returns
+    -------
+    Tensor, shape (..., heads, queries of this rank, values width)
+        With gradients for query, key, value, bias, temperature, alibi_slopes and sink, where the method has
+        free columns or is solved to a tolerance. A gradient of what all ranks share (temperature, slopes) is
+        the whole sum on every rank.
+
+    Raises
+    ------
+    ValueError
+        On every rank alike, where a method cannot share out its rows or the ranks differ in anything.
+    RuntimeError
+        Where the process group failed.
+
+    Source: the identity of docs/development/architecture.md; requirement DER-26.
+    """
+    if keywords.get("return_aux"):
+        raise ValueError("return_aux is given; a rank has no part of it but its rows, so ask for none")
+    keywords.pop("return_aux", None)
+    mesh, group = _on_mesh(query, group)
+    if mesh is not None:
+        query, key, value = (x.to_local() for x in (query, key, value))
+    device = query.device
+    if device.type != "cpu":
+        query, key, value = (x.cpu() for x in (query, key, value))
+    if keywords.get("dropout_p") and keywords.get("dropout_seed") is None:
+        raise ValueError(
+            "dropout_seed is None; give every rank the same number, or they drop different pairs"
+        )
+    settings, extra, enable_gqa = prepare(**keywords)
+    link = _Link(group, shares)
+    folded = folded_of(query, key, value, enable_gqa)
+    heads, queries = folded.query.shape[1:3]
+    sizes = (heads, queries, link.total(folded.key.shape[2]))
+    others = _operands_of(extra, folded.batch, sizes, folded.query)
+    found = _Attention.apply(link, settings, folded.query, folded.key, folded.value, *others)  # type: ignore[no-untyped-call]
+    out = _back("out", found, folded.lead).to(device)
+    if mesh is None:
+        return out
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(out, *mesh, run_check=False)
+
+
+def rows_of(total: int, *, group: dist.ProcessGroup | None = None, shares: str = "in_order") -> Tensor:
+    """Which of `total` rows this rank holds when they are shared out evenly.
+
+    Parameters
+    ----------
+    total : int
+        Rows of all ranks.
+    group : ProcessGroup, optional
+        Default: all processes.
+    shares : {"in_order", "zigzag"}
+
+    Returns
+    -------
+    Tensor of int64, shape (rows of this rank,)
+        In the order in which `attention` wants them: ``x.index_select(-2, rows_of(n))`` is the share.
+    """
+    if shares not in _SHARES:
+        raise ValueError(f"shares is {shares!r}, wanted 'in_order' or 'zigzag'")
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    counts = [total * (k + 1) // ranks - total * k // ranks for k in range(ranks)]
+    if shares == "in_order":
+        first = sum(counts[:rank])
+        return torch.arange(first, first + counts[rank])
+    halves = [(x + 1) // 2 for x in counts]
+    first = sum(halves[:rank])
+    rest = [x - half for x, half in zip(counts, halves, strict=True)]
+    second = sum(halves) + sum(rest[rank + 1 :])
+    return torch.cat((torch.arange(first, first + halves[rank]), torch.arange(second, second + rest[rank])))

@@ -1,0 +1,96 @@
+"""One rank of test_distributed.py: shares against one process. Arguments: rank, ranks, the store's file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import otattn
+import torch
+import torch.distributed as dist
+from otattn import distributed
+from torch import Tensor
+
+N, WIDTH, HEADS, KEY_HEADS = 23, 8, 4, 2
+
+CASES: list[tuple[str, dict[str, Any], torch.dtype]] = [
+    ("softmax", {"is_causal": True}, torch.float64),
+    ("softmax", {"window": (5, 2), "alibi_slopes": 0.1, "softcap": 4.0}, torch.float32),
+    ("softmax", {"dropout_p": 0.25, "dropout_seed": 3}, torch.float64),
+    ("entmax:1.5", {"is_causal": True}, torch.float64),
+    ("softmax/exact", {"temperature": 0.7}, torch.float64),
+    ("softmax/exact", {}, torch.float32),
+    ("softmax/relaxed:0.5", {"is_causal": True}, torch.float64),
+    ("softmax/capped:2", {"sink": -1.0}, torch.float64),
+    ("softmax/bounded:0.5,1.5", {}, torch.float64),
+]
+
+
+def share(x: Tensor, shares: str) -> Tensor:
+    return x.index_select(-2, distributed.rows_of(x.shape[-2], shares=shares)).detach().requires_grad_()
+
+
+def close(found: Tensor, wanted: Tensor, dtype: torch.dtype, method: str) -> None:
+    coupled = "/" in method
+    tolerance = (1e-7 if coupled else 1e-11) if dtype == torch.float64 else (1e-3 if coupled else 1e-5)
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def one_case(method: str, keywords: dict[str, Any], dtype: torch.dtype, shares: str) -> None:
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, h, N, WIDTH, dtype=dtype) for h in (HEADS, KEY_HEADS, KEY_HEADS))
+    upstream = torch.randn(2, HEADS, N, WIDTH, dtype=dtype)
+    whole = [x.clone().requires_grad_() for x in (q, k, v)]
+    wanted = otattn.attention(*whole, enable_gqa=True, method=method, **keywords)
+    wanted.backward(upstream)
+    mine = [share(x, shares) for x in (q, k, v)]
+    found = distributed.attention(*mine, enable_gqa=True, shares=shares, method=method, **keywords)
+    close(found, share(wanted, shares), dtype, method)
+    found.backward(share(upstream, shares).detach())
+    for x, y in zip(mine, whole, strict=True):
+        assert x.grad is not None and y.grad is not None
+        close(x.grad, share(y.grad, shares), dtype, method)
+
+
+def on_a_mesh() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    torch.manual_seed(2)
+    whole = [torch.randn(2, HEADS, 24, WIDTH, dtype=torch.float64) for _ in range(3)]
+    placed = [distribute_tensor(x, mesh, [Shard(2)]) for x in whole]
+    found = distributed.attention(*placed, method="softmax/exact")
+    assert isinstance(found, DTensor)
+    close(
+        found.full_tensor(), otattn.attention(*whole, method="softmax/exact"), torch.float64, "softmax/exact"
+    )
+
+
+def refused(words: str, **keywords: Any) -> None:
+    x = torch.randn(1, 1, 4, 3)
+    try:
+        distributed.attention(x, x, x, **keywords)
+    except ValueError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"{keywords} was not refused")
+
+
+def main() -> None:
+    rank, ranks, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
+    for method, keywords, dtype in CASES:
+        for shares in ("in_order", "zigzag"):
+            one_case(method, keywords, dtype, shares)
+    on_a_mesh()
+    refused("cannot share out its rows", method="softmax/online:2")
+    refused("rank 1 has another temperature than rank 0", temperature=1.0 + (rank == 1))
+    dist.barrier()
+    dist.destroy_process_group()
+    print("all well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Rows on the ranks of torch.distributed (gloo): forward, gradients, DTensor, refusals, a step under DDP."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+@pytest.mark.parametrize("ranks", [3])
+def test_ranks_give_what_one_process_gives(ranks: int, tmp_path: Path) -> None:
+    worker = Path(__file__).with_name("distributed_worker.py")
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(worker), str(rank), str(ranks), str(tmp_path / "store")],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+    for process in running:
+        said, _ = process.communicate(timeout=240)
+        assert process.returncode == 0, said
+        assert "all well" in said
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without torch.distributed")
+def test_a_training_step_is_that_of_one_process(root: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    example = root / "examples/training/context_parallel.py"
+    done = subprocess.run([*launcher, str(example)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stdout.splitlines() if "largest difference" in line]
+    assert [line.partition(":")[0] for line in lines] == ["ddp", "fsdp"]
