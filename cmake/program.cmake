@@ -20,9 +20,8 @@ target_link_libraries(otattn_program_parts PUBLIC otattn_statements otattn_analy
     otattn_static PkgConfig::JANSSON PkgConfig::LIBZIP PkgConfig::ZLIB PkgConfig::LIBMD)
 # Several processes by MPI, or one.
 if(OTATTN_MPI)
-    find_package(MPI REQUIRED COMPONENTS C)
     target_sources(otattn_program_parts PRIVATE program/ranks/ranks_mpi.c)
-    target_link_libraries(otattn_program_parts PRIVATE MPI::MPI_C)
+    target_link_libraries(otattn_program_parts PRIVATE otattn_mpi MPI::MPI_C)
 else()
     target_sources(otattn_program_parts PRIVATE program/ranks/ranks_one.c)
 endif()

@@ -388,6 +388,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/models/perplexity.c
     program/models/tokenize.c
     program/progress.c
+    program/ranks/ranks_alone.c
     program/report/cells.c
     program/report/embedded.c
     program/report/pack.c
@@ -418,6 +419,7 @@ set(OTATTN_PROGRAM_SOURCES
     program/transport/method_flags.c
     program/transport/plan.c
     program/transport/problem_flags.c
+    program/transport/shard.c
     program/transport/solve.c
     program/transport/solve_command.c
     program/verify/faults.c
@@ -518,6 +520,7 @@ set(OTATTN_TEST_SUPPORT_SOURCES
 
 # The processes of mpirun: one of the two is built.
 set(OTATTN_RANKS_SOURCES
+    engines/otattn_mpi.c
     program/ranks/ranks_mpi.c
     program/ranks/ranks_one.c)
 

@@ -29,6 +29,7 @@ static const exit_row exit_rows[] = {
     {OTA_ELIMIT, TOOL_EXIT_LIMIT},
     {OTA_EIO, TOOL_EXIT_IO},
     {OTA_EPATH, TOOL_EXIT_IO},
+    {OTA_ECOMM, TOOL_EXIT_IO},
     {OTA_CANCELLED, TOOL_EXIT_INTERRUPTED},
 };
 

@@ -55,7 +55,7 @@ typedef struct tool_settings {
     bool prune, allow_partial, strict;
     tool_real dropout;
     tool_whole threads, memory, seed;
-    const char *cpu, *backend;
+    const char *cpu, *backend, *shard;
     const char *dtype, *out_dtype;
     const char *out, *coupling, *row_potential, *column_potential, *receiver;
     const char *grad, *grad_out, *advantage, *backward;

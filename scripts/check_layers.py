@@ -4,7 +4,7 @@ base <- problem <- {regularisers, columns, terms, masks} <- backend <- solvers <
 solvers, operator and batches see src/backend/*.h and nothing of a folder below it
 batches: as high as the operator; each of its calls has a public header of its own
 judge: base, problem and otattn.h only, so that it can disagree
-analysis, models, statements, program, examples, python: public headers, their own folder, and
+analysis, models, statements, program, engines, examples, python: public headers, their own folder, and
     analysis and models src/base, program statements, program and statements src/base/integers.h,
     program src/base/fault.h
 tests, fuzz, bench: anything
@@ -48,6 +48,7 @@ OUTSIDE = {
     "models": ("src/base/",),
     "statements": ("src/base/integers.h",),
     "program": ("statements/", "src/base/integers.h", "src/base/fault.h"),
+    "engines": (),
     "examples": (),
     "python": (),
 }
@@ -56,7 +57,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".cu", ".cuh"}
 SOURCE_LIST = "cmake/sources.cmake"
 # Folders whose every .c file must be built, less exceptions.
-LISTED = ("src", "analysis", "models", "statements", "program", "tests")
+LISTED = ("src", "analysis", "models", "statements", "engines", "program", "tests")
 UNLISTED = {"program/main.c"}
 
 

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "otattn.h"
+
 /* What was built in, "Open MPI v4.1.4", or NULL: for doctor, before and after anything else. */
 const char *tool_ranks_library(char *text, size_t size);
 
@@ -17,6 +19,10 @@ int tool_ranks_size(void);
 int tool_ranks_agree(int code);
 /* `size` bytes of rank 0 for all: the same size on every rank. */
 void tool_ranks_share(void *bytes, size_t size);
+/* The communicator of this process and its like, rows in order; it lives until end. Where mpirun started nothing, one
+ * process. `error` is filled where the status is negative. */
+ota_status tool_ranks_communicator(ota_communicator *to, ota_error *error);
+ota_communicator tool_ranks_alone(void);
 /* After the others; nothing where begin was not called. */
 void tool_ranks_end(void);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "otattn_mpi.h"
 #include "ranks.h"
 #include "program/program.h"
 
@@ -63,6 +64,19 @@ void tool_ranks_share(void *bytes, size_t size) {
         const size_t part = size - done < PART ? size - done : PART;
         (void)MPI_Bcast((char *)bytes + done, (int)part, MPI_BYTE, 0, MPI_COMM_WORLD);
     }
+}
+
+/* Seconds that a message may take: ranks may be far apart in their work, so long ones. */
+static const double most_seconds = 600.0;
+
+ota_status tool_ranks_communicator(ota_communicator *to, ota_error *error) {
+    *to = tool_ranks_alone();
+    if (!running()) return OTA_OK;
+    /* Kept until the process ends. */
+    ota_mpi *engine;
+    const ota_status status = ota_mpi_open(&engine, NULL, most_seconds, error);
+    if (status == OTA_OK) *to = ota_mpi_communicator(engine, OTA_SHARES_IN_ORDER);
+    return status;
 }
 
 void tool_ranks_end(void) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "shard.h"
 
 /* Above so many pairs the certificate costs more than the solution and is made only on request. */
 static const int64_t CERTIFY_MOST = (int64_t)1 << 28;
@@ -98,12 +99,12 @@ static int allocate_outputs(tool_context *context, const tool_problem *p, unsign
     return code;
 }
 
-static int run_forward(tool_context *context, const tool_problem *p, const ota_options *options,
-                       const ota_arrays *arrays, tool_solution *s) {
+static int run_forward(tool_context *context, const tool_problem *p, const ota_problem *problem,
+                       const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
     ota_error error = {.message = ""};
     ota_plan *plan;
     const int64_t begun = tool_now_ns();
-    ota_status status = ota_plan_create(&plan, &p->problem, p->values_width, options, &error);
+    ota_status status = ota_plan_create(&plan, problem, p->values_width, options, &error);
     if (status < 0) return tool_fail_status(context, status, &error);
     s->result.size = sizeof s->result;
     status = ota_forward(plan, arrays, &s->result, &error);
@@ -134,15 +135,15 @@ static int run_forward(tool_context *context, const tool_problem *p, const ota_o
     return tool_fail_status(context, status, &error);
 }
 
-static int certify(tool_context *context, const tool_problem *p, const ota_arrays *arrays,
-                   tool_solution *s) {
+static int certify(tool_context *context, const tool_problem *p, const ota_problem *problem,
+                   const ota_options *options, const ota_arrays *arrays, tool_solution *s) {
     ota_error error = {.message = ""};
     s->certificate.size = sizeof s->certificate;
     for (int64_t k = 0; k < p->batch * p->heads; k++) {
         s->head_certificates[k].size = sizeof s->head_certificates[k];
     }
-    const ota_status status = ota_certify(&p->problem, &p->options, arrays, &s->certificate,
-                                          s->head_certificates, &error);
+    const ota_status status =
+        ota_certify(problem, options, arrays, &s->certificate, s->head_certificates, &error);
     return status < 0 ? tool_fail_status(context, status, &error) : 0;
 }
 
@@ -193,9 +194,20 @@ int tool_solve(tool_context *context, tool_problem *problem, unsigned wanted, ot
     ota_options options = problem->options;
     options.progress = tool_progress_solver;
     options.progress_user = &progress;
-    code = run_forward(context, problem, &options, &arrays, solution);
+    tool_shard shard;
+    const bool shared = problem->settings.shard != NULL;
+    const ota_problem *solved = shared ? &shard.problem : &problem->problem;
+    const ota_arrays *rows = shared ? &shard.arrays : &arrays;
+    if (shared) {
+        code = tool_shard_together(tool_shard_open(context, problem, &arrays, &shard));
+        options.communicator = &shard.with;
+    }
+    if (code == 0) code = run_forward(context, problem, solved, &options, rows, solution);
     tool_progress_end(&progress);
-    if (code == 0 && solution->certified) code = certify(context, problem, &arrays, solution);
+    options.progress = NULL;
+    if (code == 0 && solution->certified)
+        code = certify(context, problem, solved, &options, rows, solution);
+    if (code == 0 && shared) code = tool_shard_gather(context, &shard, &arrays);
     if (code == 0) code = check_promise(context, problem, progress.tolerance, solution);
     return code;
 }

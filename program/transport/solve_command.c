@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "heatmap.h"
+#include "program/ranks/ranks.h"
+#include "shard.h"
 
 enum { OUTPUTS = 7, SMALL = 32 };
 
@@ -53,7 +55,7 @@ static int begin_outputs(tool_context *context, tool_output **outputs, bool *str
     *streams = false;
     for (int k = 0; k < OUTPUTS; k++) {
         const char *file = file_of(settings, &rows[k]);
-        if (file == NULL) continue;
+        if (file == NULL || tool_ranks_rank() > 0) continue;
         for (int j = 0; j < k; j++) {
             const char *other = file_of(settings, &rows[j]);
             if (other != NULL && strcmp(other, file) == 0) {
@@ -206,8 +208,8 @@ static int report(tool_context *context, const tool_problem *problem, const tool
     return 0;
 }
 
-int tool_solve_command(tool_context *context, const char *scores, const char *queries,
-                       const char *keys, const char *values, unsigned main_output) {
+static int solve_command(tool_context *context, const char *scores, const char *queries,
+                         const char *keys, const char *values, unsigned main_output) {
     const tool_settings *settings = &context->settings;
     tool_output *outputs[OUTPUTS] = {NULL};
     tool_problem problem = {.owned_count = 0};
@@ -218,23 +220,38 @@ int tool_solve_command(tool_context *context, const char *scores, const char *qu
     if (code == 0)
         code = tool_problem_build(context, method, scores, queries, keys, values, &problem);
     if (code == 0) code = begin_outputs(context, outputs, &streams);
+    if (settings->shard != NULL) code = tool_shard_together(code);
     if (code == 0) {
         /* The time in the summary is that of the command's result, written or not. */
         unsigned wanted = main_output == TOOL_WANT_OUT ? TOOL_WANT_OUT : 0;
         for (int k = 0; k < OUTPUTS; k++) {
-            if (outputs[k] != NULL) wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
+            if (file_of(settings, &rows[k]) != NULL)
+                wanted |= rows[k].wants != 0 ? rows[k].wants : main_output;
         }
-        map = !settings->json && isatty(STDOUT_FILENO) && is_small(&problem);
+        map = !settings->json && settings->shard == NULL && isatty(STDOUT_FILENO) &&
+              is_small(&problem);
         if (map) wanted |= TOOL_WANT_COUPLING;
         const ota_type out_type =
             settings->out_dtype != NULL ? tool_type_of(settings->out_dtype) : problem.file_type;
         code = tool_solve(context, &problem, wanted, out_type, &solution);
     }
     if (code == 0) code = tool_solution_verdict(context, &problem, &solution);
+    if (settings->shard != NULL) code = tool_shard_together(code);
     if (code == 0) code = write_outputs(context, &problem, &solution, main_output, outputs);
-    if (code == 0) code = report(context, &problem, &solution, streams, map);
+    if (code == 0 && tool_ranks_rank() == 0)
+        code = report(context, &problem, &solution, streams, map);
     for (int k = 0; k < OUTPUTS; k++) tool_output_abort(outputs[k]);
     tool_solution_free(&solution);
     tool_problem_free(&problem);
     return code;
+}
+
+int tool_solve_command(tool_context *context, const char *scores, const char *queries,
+                       const char *keys, const char *values, unsigned main_output) {
+    const bool shared = context->settings.shard != NULL;
+    int code = shared ? tool_ranks_begin() : 0;
+    if (code != 0) return tool_fail(&context->error, code, "the processes of mpirun do not start");
+    code = solve_command(context, scores, queries, keys, values, main_output);
+    if (shared) tool_ranks_end();
+    return code == TOOL_SHARD_STOPPED ? 0 : code;
 }
