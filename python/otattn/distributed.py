@@ -218,9 +218,9 @@ def attention(
     Returns
     -------
     Tensor, shape (..., heads, queries of this rank, values width)
-        With gradients for query, key, value, bias, temperature, alibi_slopes and sink, where the method has
-        free columns or is solved to a tolerance. A gradient of what all ranks share (temperature, slopes) is
-        the whole sum on every rank.
+        With gradients for query, key, value, bias, temperature, alibi_slopes, sink and the strength of
+        elastic columns. A gradient of what all ranks share (temperature, slopes) is the whole sum on every
+        rank.
 
     Raises
     ------

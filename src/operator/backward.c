@@ -174,6 +174,9 @@ static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     head->mass = 0.0;
     for (int64_t i = 0; i < head->rows; i++) head->mass += head->mu[i];
     if (masked) ota_backward_add_chunks(s, 1, head->columns, nu);
+    const ota_settings *settings = &job->resolved->settings;
+    (void)ota_ranks_sum(settings, nu, masked ? head->columns : 0, &head->mass, 1,
+                        "the masses of backward");
     for (int64_t j = 0; j < head->columns; j++) {
         s->held[j] = !masked || nu[j] > 0.0;
         nu[j] = s->held[j] ? 1.0 : 0.0;
@@ -182,15 +185,24 @@ static void gather_reach(ota_backward_job *job, ota_kernel_rounds *rounds) {
     ota_backward_targets(job, head, nu);
 }
 
+/* On all ranks, where there are many. */
+static bool all_fine(const ota_backward_job *job, bool fine) {
+    double bad = fine ? 0.0 : 1.0;
+    return ota_ranks_sum(&job->resolved->settings, &bad, 1, NULL, 0, "the rounds of backward") &&
+           !(bad > 0.0);
+}
+
 static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *rounds) {
     const ota_resolved *r = job->resolved;
     const ota_gradient_passes *passes = passes_of(job);
     ota_backward_space *s = job->space;
     const double *mu = s->dense[0];
     passes->kernel_last(job);
+    (void)ota_ranks_sum(&r->settings, rounds->g_grad, r->keys, NULL, 0,
+                        "the last round's gradient");
     double *turned = s->dense[5];
     for (int64_t k = rounds->rounds - 1; k >= 0; k--) {
-        const ota_status going = ota_interrupted(&r->settings);
+        const ota_status going = ota_interrupted_together(&r->settings);
         if (going != OTA_OK) return going;
         const double *u = rounds->u + k * rounds->row_lane;
         double *f_grad = rounds->f_grad + k * rounds->row_lane;
@@ -202,6 +214,7 @@ static ota_status reverse_on_kernel(ota_backward_job *job, ota_kernel_rounds *ro
         for (int64_t i = 0; i < r->queries; i++)
             f_grad[i] = mu[i] > 0.0 ? s->f[i] * top * mu[i] / u[i] : 0.0;
         ota_backward_add_chunks(s, 0, r->keys, turned);
+        (void)ota_ranks_sum(&r->settings, turned, r->keys, NULL, 0, "a reversed round");
         ota_kernel_rounds_take(rounds, k, turned, top);
     }
     return OTA_OK;
@@ -258,30 +271,37 @@ static bool run_on_kernel(ota_backward_job *job, ota_status *stopped) {
         return false;
     for (s->kernel.at = 0; s->kernel.at <= rounds->rounds; s->kernel.at++) {
         const int64_t k = s->kernel.at;
-        *stopped = ota_interrupted(&r->settings);
+        *stopped = ota_interrupted_together(&r->settings);
         if (*stopped != OTA_OK) return true;
         passes->kernel_column(job, rounds->v + k * rounds->column_lane, 1.0);
         if (k == 0)
             passes->kernel_form(job);
         else
             passes->kernel_turn(job);
-        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++) {
-            if (s->partial[3][c * s->lane] > 0.0) return false;
-        }
+        bool fine = true;
+        for (int64_t c = 0; c < OTA_ADJOINT_CHUNKS; c++)
+            fine = fine && !(s->partial[3][c * s->lane] > 0.0);
+        if (!all_fine(job, fine)) return false;
         if (k == 0) gather_reach(job, rounds);
-        if (!ota_kernel_rounds_rows(rounds, k)) return false;
+        if (!all_fine(job, ota_kernel_rounds_rows(rounds, k))) return false;
         if (k == rounds->rounds) break;
-        ota_backward_add_chunks(s, 0, r->keys, rounds->c + k * rounds->column_lane);
+        double *sums = rounds->c + k * rounds->column_lane;
+        ota_backward_add_chunks(s, 0, r->keys, sums);
+        (void)ota_ranks_sum(&r->settings, sums, r->keys, NULL, 0, "a round of backward");
         if (!ota_kernel_rounds_columns(rounds, k)) return false;
     }
-    for (int64_t i = 0; i < r->queries; i++) {
-        if (s->bad[i]) return false;
-    }
+    bool fine = true;
+    for (int64_t i = 0; i < r->queries; i++) fine = fine && !s->bad[i];
+    if (!all_fine(job, fine)) return false;
     *stopped = reverse_on_kernel(job, rounds);
-    if (*stopped != OTA_OK || !ota_kernel_rounds_carried(rounds)) return *stopped != OTA_OK;
+    if (*stopped != OTA_OK) return true;
+    if (!all_fine(job, ota_kernel_rounds_carried(rounds))) return false;
     passes->kernel_close(job);
-    ota_sums_of_parameters(s, &rounds->sums);
-    s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
+    /* What the columns say all ranks know, and their parts are summed: one of them tells. */
+    if (r->settings.ranks == NULL || r->settings.ranks->to.rank == 0) {
+        ota_sums_of_parameters(s, &rounds->sums);
+        s->temperature[job->head] += ota_kernel_rounds_temperature(rounds);
+    }
     const ota_mass_rule rule = {.a = rounds->sums.row,
                                 .b = rounds->sums.column,
                                 .f = s->dense[2],
@@ -301,6 +321,10 @@ static ota_status run_unrolled(ota_backward_job *job) {
     ota_backward_space *s = job->space;
     ota_status stopped = OTA_OK;
     if (job->may_use_kernel && run_on_kernel(job, &stopped)) return stopped;
+    if (plan->shards != NULL)
+        return ends_all(ota_interrupted_together(&r->settings))
+                   ? ota_interrupted_together(&r->settings)
+                   : OTA_UNSUPPORTED;
     job->stored = true;
     passes_of(job)->widen(job);
     ota_backward_pad(job);

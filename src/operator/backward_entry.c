@@ -160,6 +160,11 @@ static ota_status differentiate(const entry *e, ota_result *result, ota_error *e
                        "head %" PRId64 ": the linear system of %s stopped at a relative "
                        "residual of %.3g",
                        found.head, e->want != NULL ? "backward" : "jvp", found.backward_residual);
+    } else if (status == OTA_UNSUPPORTED) {
+        (void)snprintf(found.sentence, sizeof found.sentence,
+                       "head %" PRId64 ": scalings of the rounds leave the range of their type, "
+                       "and the reverse on scores needs all rows in one process",
+                       found.head);
     } else if (found.status != OTA_OK) {
         (void)snprintf(found.sentence, sizeof found.sentence, "%s", ota_status_text(found.status));
     }

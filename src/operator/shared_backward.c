@@ -44,11 +44,18 @@ static const ota_array *output_of(const ota_gradients *g, int k) {
 
 static ota_status refuse(const ota_plan *plan, const ota_gradients *g, ota_error *error) {
     const bool coupled = plan->course.path == OTA_PATH_COUPLED;
-    if (coupled && plan->resolved.settings.fixed)
+    const bool rounds = coupled && plan->resolved.settings.fixed;
+    const bool by_kernel = rounds && plan->backward != NULL && plan->backward->kernel.width > 0 &&
+                           !ota_array_present(&g->coupling_grad);
+    if (rounds && !by_kernel)
         return ota_fail(error, OTA_UNSUPPORTED, "communicator", "solve to a tolerance",
-                        "the reverse of a fixed number of rounds needs all rows in one process");
+                        "the reverse of these rounds, of more than 64 or from gradients of the "
+                        "coupling, needs all rows in one process");
+    const bool damped = ota_column_rule_of(plan->resolved.problem.columns)->damped;
     for (int k = 0; k < OUTPUTS && coupled; k++) {
         if (!outputs[k].uncoupled || !ota_array_present(output_of(g, k))) continue;
+        /* Rounds carry the derivative of their own parameter along. */
+        if (damped && output_of(g, k) == &g->strength) continue;
         return ota_fail(error, OTA_UNSUPPORTED, outputs[k].name, "leave it out",
                         "gradient %s of coupled columns needs all rows in one process",
                         outputs[k].name);

@@ -53,7 +53,8 @@ enum { CELLS = (int)(sizeof cells / sizeof cells[0]) };
 typedef struct grads {
     double out[ALL * N * VALUES]; /* given */
     double q[ALL * N * WIDTH], k[ALL * N * WIDTH], v[ALL * N * VALUES], s[ALL * N * N];
-    double temperature[HEADS], order, dense[N * N], relative[HEADS * (2 * N - 1)], numbers[2];
+    double temperature[HEADS], order, strength, dense[N * N], relative[HEADS * (2 * N - 1)],
+        numbers[2];
     ota_array terms[4];
     ota_status status;
 } grads;
@@ -157,6 +158,8 @@ static ota_gradients gradients_of(const cell *c, grads *g, const setting *now, i
     want.temperature = ota_array_of(g->temperature, OTA_F64, 1, 1, 1, HEADS);
     if (now->problem.regulariser == OTA_ENTMAX)
         want.order = ota_array_of(&g->order, OTA_F64, 1, 1, 1, 1);
+    if (now->problem.columns == OTA_COLUMNS_ELASTIC)
+        want.strength = ota_array_of(&g->strength, OTA_F64, 1, 1, 1, 1);
     for (int64_t t = 0; t < now->problem.term_count; t++) {
         const ota_term_kind kind = now->terms[t].kind;
         g->terms[t] = kind == OTA_TERM_DENSE ? ota_array_of(g->dense, OTA_F64, 1, 1, n, N)
@@ -168,10 +171,7 @@ static ota_gradients gradients_of(const cell *c, grads *g, const setting *now, i
     return want;
 }
 
-static bool is_differentiated(const cell *c) {
-    return strchr(c->method, '{') == NULL && strstr(c->method, "elastic") == NULL &&
-           strcmp(c->method, "argmax") != 0;
-}
+static bool is_differentiated(const cell *c) { return strcmp(c->method, "argmax") != 0; }
 
 static void solve_whole(whole *w) {
     setting now = {0};
@@ -412,6 +412,7 @@ static void compare_gradients(const scene *s, const part *p, double tolerance) {
         expect_keys("gradient values", s, p, a->v, b->v, VALUES, 10.0 * tolerance);
     }
     expect_line("gradient temperature", c, a->temperature, b->temperature, HEADS, all);
+    expect_line("gradient strength", c, &a->strength, &b->strength, 1, all);
     expect_line("gradient order", c, &a->order, &b->order, 1, all);
     for (int64_t i = 0; i < p->n && c->dense; i++)
         expect_line("gradient dense", c, a->dense + i * N, b->dense + p->rows[i] * N, N, all);

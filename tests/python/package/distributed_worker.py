@@ -23,6 +23,8 @@ CASES: list[tuple[str, dict[str, Any], torch.dtype]] = [
     ("softmax/relaxed:0.5", {"is_causal": True}, torch.float64),
     ("softmax/capped:2", {"sink": -1.0}, torch.float64),
     ("softmax/bounded:0.5,1.5", {}, torch.float64),
+    ("softmax/elastic:0.5,4", {"is_causal": True}, torch.float64),
+    ("softmax/exact", {"rounds": 3}, torch.float32),
 ]
 
 

@@ -263,6 +263,10 @@ static void kernel_reverse(ota_backward_job *job) {
 
 static void kernel_last(ota_backward_job *job) {
     const ota_gradient_tasks *tasks = tasks_of(job);
+    const int64_t sums = job->resolved->keys * (job->device->values_width + 1);
+    /* The first strip clears them, where there is one. */
+    if (job->resolved->queries == 0)
+        memset(job->space->own->kernel_sum, 0, (size_t)sums * sizeof(double));
     walk_strips(job, tasks->advantages, tasks->last_keys);
     tasks->last_gradients(job);
 }
