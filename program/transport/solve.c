@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "program/program.h"
+#include "program/ranks/ranks.h"
 #include "shard.h"
 
 /* Above so many pairs the certificate costs more than the solution and is made only on request. */
@@ -275,6 +276,9 @@ static void set_solution(json_t *object, const tool_problem *p, const tool_solut
                         tool_problem_json(p));
     json_t *how = tool_json_put(json_object(), "solver:s kernel:s threads:i bytes:I", s->solver,
                                 s->kernel, s->threads, (int64_t)s->bytes);
+    if (p->settings.shard != NULL)
+        (void)tool_json_put(how, "ranks:i messages:I message_bytes:I", tool_ranks_size(),
+                            s->result.messages, s->result.message_bytes);
     (void)json_object_set_new(object, "how", how);
     if (s->gradients != NULL) {
         (void)json_object_set_new(object, "backward_residual",
