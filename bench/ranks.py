@@ -96,7 +96,7 @@ def main() -> None:
                     sys.exit(f"{word} on {ranks} ranks sent {sent} bytes, not what is promised")
                 if apart > MOST_APART:
                     sys.exit(f"{word} on {ranks} ranks: outputs are {apart} apart")
-                row = {"method": method, "ranks": ranks, "bytes": sent, "apart": apart}
+                row: dict[str, Any] = {"method": method, "ranks": ranks, "bytes": sent, "apart": apart}
                 row["overhead"] = statistics.median(overhead) if ranks <= 2 else None
                 row["weak"] = statistics.median(weak) if weak else None
                 table.append(row)
