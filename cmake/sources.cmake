@@ -221,6 +221,7 @@ set(OTATTN_ANALYSIS_SOURCES
     analysis/layers/compose.c
     analysis/layers/layers.c
     analysis/layers/rmsnorm.c
+    analysis/layers/spectral_norm.c
     analysis/rows/bounds.c
     analysis/rows/geometry.c
     analysis/rows/hamming.c

@@ -872,6 +872,8 @@ typedef struct ota_projected {
     const double *x;     /* [tokens, width]; read by ota_projected_block_change only */
     const double *q, *k; /* [tokens, heads * head_width] */
     const double *v;     /* [tokens, heads * value_width] */
+    /* As q, k: what the norms of heads read, where ota_residual has those. */
+    const double *raw_q, *raw_k;
 } ota_projected;
 
 /* ota_attention_change of two such runs: the same bounds, for they speak of Q, K, V and W_O alone. Of `layer`,
@@ -887,11 +889,14 @@ typedef struct ota_residual {
     const ota_norm *norm; /* NULL: none */
     int rms;              /* it is RMSNorm; beta is not read */
     int behind;           /* y = N(x + A(x)), BERT's; else y = x + A(N(x)) */
+    /* Gemma 3's, or NULL: RMSNorms of every head's queries and keys, gamma [head_width], before rotations,
+       and a norm of what attention adds, y = x + N_o(A(N(x))), RMSNorm where `rms` says so; beta is not read */
+    const ota_norm *query_norm, *key_norm, *output_norm;
 } ota_residual;
 
 /* ota_block_change of two such runs. Biases leave differences alone and rotations the norms, so q, k, v move by
- * at most ||W|| delta as before; a norm behind the sum multiplies the bound with ||gamma||_inf / min sigma
- * (printed) or ||gamma||_inf 2 / (sigma + sigma') (sharp) of the sums. [TOT-60] */
+ * at most ||W|| delta as before; a norm behind the sum, or of queries, keys or outputs, multiplies the bound of
+ * what it reads with ||gamma||_inf / min sigma (printed) or ||gamma||_inf 2 / (sigma + sigma') (sharp). [TOT-60] */
 OTA_API ota_status ota_projected_block_change(const ota_attention_layer *layer,
                                               const ota_residual *residual,
                                               const ota_projected *before,

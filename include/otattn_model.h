@@ -73,7 +73,7 @@ OTA_API ota_status ota_model_describe(const ota_model *model, ota_model_facts *f
 /* The file's tensors, also those that the forward pass leaves alone; NULL past the end. */
 OTA_API const ota_tensor *ota_model_tensor(const ota_model *model, int64_t index);
 
-/* Attention of one block; OTA_UNSUPPORTED where it has norms of queries, keys or outputs. The caller sets `size` and points at room for what it wants, f32; the rest is filled
+/* Attention of one block. The caller sets `size` and points at room for what it wants, f32; the rest is filled
  * in. Products are y = x W. */
 typedef struct ota_model_attention {
     size_t size;   /* sizeof(ota_model_attention) */
@@ -87,6 +87,11 @@ typedef struct ota_model_attention {
     float *output_bias; /* [width]; 0 where the model has none */
     float *norm_weight; /* [width] */
     float *norm_bias;   /* [width]; 0 where the model has none */
+    int head_norms;     /* every head's queries and keys pass RMSNorms, before rotations */
+    int output_norm;    /* and so does what attention adds, before it is added */
+    int64_t window;     /* keys that a query sees, itself included; 0: all that the mask leaves */
+    float *query_norm_weight, *key_norm_weight; /* [head_width]; 1 where the model has none */
+    float *output_norm_weight;                  /* [width]; 1 where the model has none */
 } ota_model_attention;
 OTA_API ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
                                           ota_model_attention *attention, ota_error *error);

@@ -19,42 +19,6 @@
 #include "block.h"
 #include "dense.h"
 
-double ota_spectral_norm(const double *a, int64_t rows, int64_t columns, int64_t row_stride,
-                         double *workspace) {
-    const bool wide = columns > rows;
-    const int64_t side = wide ? rows : columns, inner = wide ? columns : rows;
-    const int64_t step = wide ? row_stride : 1, along = wide ? 1 : row_stride;
-    double *g = workspace, *square = workspace + side * side, largest = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) largest = fmax(largest, fabs(a[i * row_stride + j]));
-    }
-    if (!(largest > 0.0) || isinf(largest)) return largest;
-    for (int64_t i = 0; i < side; i++) {
-        for (int64_t j = 0; j < side; j++) {
-            double sum = 0.0;
-            for (int64_t k = 0; k < inner; k++)
-                sum += (a[i * step + k * along] / largest) * (a[j * step + k * along] / largest);
-            g[i * side + j] = sum;
-        }
-    }
-    /* log of tr(G^k)^(1/k), k = 1, 2, 4 ...; G is scaled to trace 1 at each step, and a trace exceeds the
-       largest eigenvalue at most `side` times. */
-    double logarithm = 0.0, weight = 1.0;
-    for (;;) {
-        double trace = 0.0;
-        for (int64_t i = 0; i < side; i++) trace += g[i * side + i];
-        logarithm += weight * log(trace);
-        for (int64_t i = 0; i < side * side; i++) g[i] /= trace;
-        if (weight * log((double)side) <= 2e-9) break;
-        dense_product(g, side, g, side, NULL, square, side, side, side, side);
-        for (int64_t i = 0; i < side * side; i++) g[i] = square[i];
-        weight *= 0.5;
-    }
-    /* Rounding of a step weighs half as much as that of the step before. */
-    const double rounding = 4.0 * (double)(rows + columns) * 0x1p-53;
-    return largest * exp(0.5 * logarithm) * (1.0 + rounding);
-}
-
 /* ---- what is known about the weights -------------------------------------------------------- */
 
 typedef struct weight_rule {
@@ -382,8 +346,38 @@ typedef struct block_norms {
     double values[2];              /* |V| */
     double value_change[2];        /* |V - V'| */
     double token_change[2];        /* largest delta */
+    double key_change[2];          /* largest |K_j - K'_j| */
     double key_norm;               /* |K'| */
 } block_norms;
+
+/* The two runs of a block, and what stands around its attention. */
+typedef struct block_runs {
+    const ota_residual *residual;
+    const ota_projected *before, *after;
+    double alpha;
+} block_runs;
+
+/* How much farther apart a norm can take two vectors of these scales, printed and sharp. */
+static void set_gain(const ota_norm *norm, int64_t width, const double scale[2], double gain[2]) {
+    double largest = norm->gamma == NULL ? 1.0 : 0.0;
+    for (int64_t k = 0; norm->gamma != NULL && k < width; k++)
+        largest = fmax(largest, fabs(norm->gamma[k]));
+    gain[0] = largest / fmin(scale[0], scale[1]);
+    gain[1] = largest * 2.0 / (scale[0] + scale[1]);
+}
+
+/* The same of one head's query or key, whose RMSNorm reads u, v [tokens, heads * head_width]; 1 without one. */
+static void head_gain(const two_passes *two, const ota_norm *norm, const double *u, const double *v,
+                      int64_t token, int64_t head, double gain[2]) {
+    const layer_shape *s = &two->shape;
+    const int64_t width = s->layer.head_width, at = token * s->head_columns + head * width;
+    gain[0] = gain[1] = 1.0;
+    if (norm == NULL) return;
+    const double root = sqrt((double)width), least = sqrt(norm->epsilon);
+    const double scale[2] = {hypot(dense_norm(u + at, width) / root, least),
+                             hypot(dense_norm(v + at, width) / root, least)};
+    set_gain(norm, width, scale, gain);
+}
 
 /* rows[0], rows[1]: delta_i printed and sharp; `residual` has a norm before attention, or none. */
 static ota_status token_changes(const two_passes *two, const ota_residual *residual,
@@ -407,7 +401,7 @@ static ota_status token_changes(const two_passes *two, const ota_residual *resid
     return OTA_OK;
 }
 
-static block_norms norms_of(const two_passes *two, int64_t head) {
+static block_norms norms_of(const two_passes *two, const block_runs *runs, int64_t head) {
     const layer_shape *s = &two->shape;
     const ota_attention_layer *a = &s->layer;
     const int64_t first = head * a->head_width, first_value = head * a->value_width;
@@ -431,86 +425,124 @@ static block_norms norms_of(const two_passes *two, int64_t head) {
     };
     n.value_change[0] = n.value * dense_norm(two->rows[0], s->queries);
     n.value_change[1] = n.value * n.token_change[1];
+    for (int64_t j = 0; j < s->keys; j++) {
+        double gain[2];
+        head_gain(two, runs->residual->key_norm, runs->before->raw_k, runs->after->raw_k, j, head,
+                  gain);
+        for (int form = 0; form < 2; form++)
+            n.key_change[form] = fmax(n.key_change[form], gain[form] * n.key * two->rows[form][j]);
+    }
     return n;
 }
 
-/* bound [2][tokens]: what the sum x + alpha A moves at most, printed and sharp. */
-static void bound_sums(const two_passes *two, double alpha, const double *x, const double *x2,
-                       double *const bound[2]) {
+/* bound [2][tokens]: what attention moves at most, printed and sharp. */
+static void bound_outputs(const two_passes *two, const block_runs *runs, double *const bound[2]) {
     const layer_shape *s = &two->shape;
-    const int64_t width = s->layer.width, tokens = s->queries;
+    const int64_t tokens = s->queries;
     double *const reach[2] = {two->rows[2], two->rows[3]};
-    for (int64_t i = 0; i < tokens; i++)
-        bound[0][i] = bound[1][i] = dense_distance(x + i * width, x2 + i * width, width);
+    for (int64_t i = 0; i < tokens; i++) bound[0][i] = bound[1][i] = 0.0;
     for (int64_t h = 0; h < s->layer.heads; h++) {
-        const block_norms n = norms_of(two, h);
+        const block_norms n = norms_of(two, runs, h);
         double worst[2];
-        for (int form = 0; form < 2; form++) {
-            for (int64_t i = 0; i < tokens; i++) {
-                const double *q = two->first.q + i * s->head_columns + h * s->layer.head_width;
-                reach[form][i] = head_rate(s, h) * (dense_norm(q, s->layer.head_width) * n.key *
-                                                        n.token_change[form] +
-                                                    n.key_norm * n.query * two->rows[form][i]);
-            }
-            worst[form] = largest_of(reach[form], tokens);
+        for (int64_t i = 0; i < tokens; i++) {
+            const double *q = two->first.q + i * s->head_columns + h * s->layer.head_width;
+            double gain[2];
+            head_gain(two, runs->residual->query_norm, runs->before->raw_q, runs->after->raw_q, i,
+                      h, gain);
+            for (int form = 0; form < 2; form++)
+                reach[form][i] =
+                    head_rate(s, h) * (dense_norm(q, s->layer.head_width) * n.key_change[form] +
+                                       n.key_norm * n.query * gain[form] * two->rows[form][i]);
         }
+        for (int form = 0; form < 2; form++) worst[form] = largest_of(reach[form], tokens);
         for (int64_t i = 0; i < tokens; i++) {
             const double moved[2] = {
                 printed_weights(two->rule, tokens, reach[0][i], worst[0]),
                 sharp_weights(two->rule, tokens, 2.0 * reach[1][i], 2.0 * worst[1])};
             for (int form = 0; form < 2; form++)
-                bound[form][i] +=
-                    fabs(alpha) * n.out * (moved[form] * n.values[form] + n.value_change[form]);
+                bound[form][i] += n.out * (moved[form] * n.values[form] + n.value_change[form]);
         }
     }
 }
 
-/* A token's sums u, v through the norm behind them: how far the results are apart, and in `factor` how much
- * farther than ||u - v|| they can be, printed and sharp. `room` [2 width]. */
-static ota_status pass_norm(const ota_residual *residual, const double *u, const double *v,
-                            int64_t width, double *room, double factor[2], double *measured,
-                            ota_error *error) {
-    const ota_norm *n = residual->norm;
-    const double *const sums[2] = {u, v};
-    double scale[2], largest = n->gamma == NULL ? 1.0 : 0.0;
+/* A token's vectors u, v [width] through a norm, in place; `gain` as of set_gain. */
+static ota_status pass_norm(const ota_norm *norm, bool rms, double *u, double *v, int64_t width,
+                            double gain[2], ota_error *error) {
+    double *const sides[2] = {u, v};
+    double scale[2];
     for (int k = 0; k < 2; k++) {
-        double *y = room + k * width;
+        double *y = sides[k];
         const ota_status status =
-            residual->rms
-                ? ota_rmsnorm(sums[k], 1, width, n->gamma, n->epsilon, y, &scale[k], error)
-                : ota_layernorm(sums[k], 1, width, n->gamma, NULL, n->epsilon, y, &scale[k], error);
+            rms ? ota_rmsnorm(y, 1, width, norm->gamma, norm->epsilon, y, &scale[k], error)
+                : ota_layernorm(y, 1, width, norm->gamma, NULL, norm->epsilon, y, &scale[k], error);
         if (status != OTA_OK) return status;
     }
-    for (int64_t k = 0; n->gamma != NULL && k < width; k++)
-        largest = fmax(largest, fabs(n->gamma[k]));
-    factor[0] = largest / fmin(scale[0], scale[1]);
-    factor[1] = largest * 2.0 / (scale[0] + scale[1]);
-    *measured = dense_distance(room, room + width, width);
+    set_gain(norm, width, scale, gain);
     return OTA_OK;
 }
 
 /* Outputs of attention become outputs of the block. */
-static ota_status compare_blocks(two_passes *two, const ota_residual *residual, double alpha,
-                                 const double *x, const double *x2, ota_change *change,
+static ota_status compare_blocks(two_passes *two, const block_runs *runs, ota_change *change,
                                  ota_error *error) {
+    const ota_residual *residual = runs->residual;
+    const double *x = runs->before->x, *x2 = runs->after->x, alpha = runs->alpha;
     const int64_t width = two->shape.layer.width, tokens = two->shape.queries;
     double *const bound[2] = {two->rows[4], two->rows[5]};
     ota_status status = token_changes(two, residual, x, x2, error);
     if (status != OTA_OK) return status;
-    bound_sums(two, alpha, x, x2, bound);
+    bound_outputs(two, runs, bound);
     *change = (ota_change){.measured = 0.0};
     for (int64_t i = 0; i < tokens && status == OTA_OK; i++) {
-        double measured = 0.0, factor[2] = {1.0, 1.0};
+        double inner[2] = {1.0, 1.0}, outer[2] = {1.0, 1.0};
         double *u = two->first.out + i * width, *v = two->second.out + i * width;
+        if (residual->output_norm != NULL)
+            status =
+                pass_norm(residual->output_norm, residual->rms != 0, u, v, width, inner, error);
+        const double moved = dense_distance(x + i * width, x2 + i * width, width);
+        double measured = 0.0;
         for (int64_t k = 0; k < width; k++) {
             measured =
                 hypot(measured, (x[i * width + k] - x2[i * width + k]) + alpha * (u[k] - v[k]));
             u[k] = x[i * width + k] + alpha * u[k];
             v[k] = x2[i * width + k] + alpha * v[k];
         }
-        if (residual->behind && residual->norm != NULL)
-            status = pass_norm(residual, u, v, width, two->tokens, factor, &measured, error);
-        include(change, measured, factor[0] * bound[0][i], factor[1] * bound[1][i]);
+        if (status == OTA_OK && residual->behind && residual->norm != NULL) {
+            status = pass_norm(residual->norm, residual->rms != 0, u, v, width, outer, error);
+            measured = dense_distance(u, v, width);
+        }
+        include(change, measured, outer[0] * (moved + fabs(alpha) * inner[0] * bound[0][i]),
+                outer[1] * (moved + fabs(alpha) * inner[1] * bound[1][i]));
+    }
+    return status;
+}
+
+/* The norms of heads, and what they read. */
+static ota_status check_head_norms(const two_passes *two, const block_runs *runs,
+                                   ota_error *error) {
+    const layer_shape *s = &two->shape;
+    const struct {
+        const ota_norm *norm;
+        const double *raw[2];
+        const char *name, *field;
+    } norms[] = {
+        {runs->residual->query_norm,
+         {runs->before->raw_q, runs->after->raw_q},
+         "query_norm",
+         "raw_q"},
+        {runs->residual->key_norm, {runs->before->raw_k, runs->after->raw_k}, "key_norm", "raw_k"}};
+    ota_status status = OTA_OK;
+    for (int k = 0; k < 2 && status == OTA_OK; k++) {
+        const ota_norm *norm = norms[k].norm;
+        if (norm == NULL) continue;
+        if (!(norm->epsilon > 0.0) || isinf(norm->epsilon))
+            return analysis_fail(error, OTA_EINVAL, norms[k].name,
+                                 "choose a finite epsilon above 0", "%s->epsilon is %g",
+                                 norms[k].name, norm->epsilon);
+        if (norm->gamma != NULL)
+            status = analysis_check_finite(norm->gamma, s->layer.head_width, norms[k].name, error);
+        for (int run = 0; run < 2 && status == OTA_OK; run++)
+            status = ota_layer_check_input(norms[k].raw[run], s->queries, s->head_columns,
+                                           norms[k].field, error);
     }
     return status;
 }
@@ -532,7 +564,9 @@ ota_status ota_block_change(const ota_attention_layer *layer, const ota_norm *no
     }
     if (status == OTA_OK)
         status = run_two(&two, normalised[0], normalised[0], normalised[1], normalised[1], error);
-    if (status == OTA_OK) status = compare_blocks(&two, &residual, alpha, x, x2, change, error);
+    const ota_projected before = {.x = x}, after = {.x = x2};
+    const block_runs runs = {&residual, &before, &after, alpha};
+    if (status == OTA_OK) status = compare_blocks(&two, &runs, change, error);
     return status;
 }
 
@@ -551,8 +585,9 @@ ota_status ota_projected_block_change(const ota_attention_layer *layer,
     const ota_projected *const inputs[2] = {before, after};
     for (int k = 0; k < 2 && status == OTA_OK; k++)
         status = ota_layer_check_input(inputs[k]->x, tokens, two.shape.layer.width, "x", error);
+    const block_runs runs = {&r, before, after, 1.0};
+    if (status == OTA_OK) status = check_head_norms(&two, &runs, error);
     if (status == OTA_OK) status = attend_two(&two, before, after, error);
-    if (status == OTA_OK)
-        status = compare_blocks(&two, &r, 1.0, before->x, after->x, change, error);
+    if (status == OTA_OK) status = compare_blocks(&two, &runs, change, error);
     return status;
 }

@@ -3,6 +3,10 @@
 The first 90 % of the text train; bits a byte are reported on the rest, every byte of it once, with at
 least half a context before it (the first ones excepted). sink_rate is the share of heads whose
 queries give the first key more than 0.3 of their mass on average, first_key that mass averaged over heads.
+
+language.py --hidden 0.25    hides so many bytes at random, to be found from those before and behind them
+
+takes any method, since no query is kept from any key; bits are those of the hidden bytes alone.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from torch import Tensor, nn
 
 METHODS = ["torch", "softmax", "entmax:1.5", "softmax/online:4", "softmax/prefix"]
 SINK = 0.3
+HIDDEN = 256  # what stands for a hidden byte
 
 
 class Strings(nn.Module):
@@ -55,7 +60,7 @@ class Strings(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Bytes (batch, context) to logits of the next ones (batch, context, 256)."""
+    """Bytes (batch, context) to logits of the next or hidden ones (batch, context, 256)."""
 
     def __init__(
         self,
@@ -68,15 +73,16 @@ class Transformer(nn.Module):
         strings: int,
         rows: int,
         string_dropout: float,
+        causal: bool = True,
     ) -> None:
         super().__init__()
-        self.embed = nn.Embedding(256, width)
+        self.embed = nn.Embedding(HIDDEN if causal else HIDDEN + 1, width)
         # Bytes mean little by themselves: a sum over the last four, each with its own map of channels.
         self.near = nn.Conv1d(width, width, 4, groups=width)
         self.places = nn.Parameter(0.1 * torch.randn(context, width))
         self.drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(method, width, heads, causal=True, dropout=dropout) for _ in range(depth)
+            Block(method, width, heads, causal=causal, dropout=dropout) for _ in range(depth)
         )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
         self.strings = Strings(strings, rows, width, string_dropout) if strings > 1 else None
@@ -155,6 +161,31 @@ class Language:
         return inputs, targets
 
 
+class Cloze(Language):
+    """Bytes hidden at random, to be found from those that are not."""
+
+    def __init__(self, path: Path, context: int, sizes: dict[str, Any], judged: int, hidden: float) -> None:
+        super().__init__(path, context, sizes, judged)
+        self.name, self.hidden = f"cloze-{context}", hidden
+        self.facts["hidden"] = hidden
+
+    def model(self, method: str) -> nn.Module:
+        return Transformer(method, self.context, **self.sizes, causal=False)
+
+    def hide(self, windows: Tensor, generator: torch.Generator) -> Batch:
+        """The windows without the hidden bytes, and targets that are -100 at all others."""
+        hidden = torch.rand(tuple(windows.shape), generator=generator) < self.hidden
+        return windows.masked_fill(hidden, HIDDEN), windows.masked_fill(~hidden, -100)
+
+    def batch(self, generator: torch.Generator, size: int) -> Batch:
+        return self.hide(super().batch(generator, size)[0], generator)
+
+    def windows(self, text: Tensor) -> Batch:
+        """Windows side by side, without the rest of the text; the same bytes are hidden for every model."""
+        found = text[: len(text) // self.context * self.context].view(-1, self.context)
+        return self.hide(found, torch.Generator().manual_seed(10**6))
+
+
 def main(arguments: list[str] | None = None) -> bool:
     flags = parser(__doc__.splitlines()[0], METHODS, 700, 16, 4e-3)
     flags.add_argument("--text", type=Path, default=Path("../shared/data/text/wikitext-2-raw.test.txt"))
@@ -169,10 +200,17 @@ def main(arguments: list[str] | None = None) -> bool:
     flags.add_argument(
         "--judged", type=int, default=10000, help="bytes judged before the last step, which judges all"
     )
+    flags.add_argument(
+        "--hidden", type=float, default=0.0, help="share of bytes to be found; 0: the next byte is"
+    )
     options = flags.parse_args(arguments)
     names = ("width", "depth", "heads", "dropout", "strings", "rows", "string_dropout")
     sizes = {name: getattr(options, name) for name in names}
-    return run_all(Language(options.text, options.context, sizes, options.judged), options)
+    if options.hidden > 0.0:
+        task: Language = Cloze(options.text, options.context, sizes, options.judged, options.hidden)
+    else:
+        task = Language(options.text, options.context, sizes, options.judged)
+    return run_all(task, options)
 
 
 if __name__ == "__main__":

@@ -44,12 +44,6 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
         return ota_refuse(error, OTA_EINVAL, "layer is %lld, and the model has %lld layers",
                           (long long)layer, (long long)config->layers);
     const ota_weight *w = model->blocks[layer].weights;
-    if (ota_weight_present(&w[OTA_QUERY_NORM]) || ota_weight_present(&w[OTA_NORM_1_BEHIND]))
-        return ota_refuse(error, OTA_UNSUPPORTED,
-                          "layer %lld has norms of queries, keys or outputs, so that its matrices "
-                          "alone do not say "
-                          "what its attention computes",
-                          (long long)layer);
     const int64_t query = config->sizes[OTA_SIZE_QUERY], key = config->sizes[OTA_SIZE_KEY];
     const int64_t width = config->sizes[OTA_SIZE_WIDTH];
     const bool merged = ota_weight_present(&w[OTA_MERGED]);
@@ -66,6 +60,9 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
     attention->rms = model->architecture->rms;
     attention->post_norm = model->architecture->post_norm;
     attention->scale = ota_config_scale(config, layer);
+    attention->head_norms = ota_weight_present(&w[OTA_QUERY_NORM]);
+    attention->output_norm = ota_weight_present(&w[OTA_NORM_1_BEHIND]);
+    attention->window = config->local[layer] ? config->window : 0;
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++) {
         if (matrices[k].out == NULL) continue;
         const ota_status status = decode_outputs(matrices[k].weight, matrices[k].first,
@@ -75,5 +72,8 @@ ota_status ota_model_attention_of(const ota_model *model, int64_t layer,
     copy_vector(&w[OTA_OUTPUT_BIAS], 0.0F, attention->output_bias, width);
     copy_vector(&w[OTA_NORM_1], 1.0F, attention->norm_weight, width);
     copy_vector(&w[OTA_NORM_1_BIAS], 0.0F, attention->norm_bias, width);
+    copy_vector(&w[OTA_QUERY_NORM], 1.0F, attention->query_norm_weight, config->head_width);
+    copy_vector(&w[OTA_KEY_NORM], 1.0F, attention->key_norm_weight, config->head_width);
+    copy_vector(&w[OTA_NORM_1_BEHIND], 1.0F, attention->output_norm_weight, width);
     return OTA_OK;
 }

@@ -31,6 +31,7 @@ static const double tolerances[] = {1e-10, 1e-3};
 typedef struct layer_run {
     float *input;          /* [n, d] */
     double *x, *q, *k, *v; /* [n, d], [n, heads * head width] */
+    double *raw_q, *raw_k; /* as q, k: what the norms of heads read */
     double *sum;           /* [n, d]: input and attention, where the norm reads that */
 } layer_run;
 
@@ -39,15 +40,16 @@ struct run_bounds {
     float *weights;                       /* room of `attention` */
     double *query, *key, *value, *output; /* the same in f64, keys and values once a head */
     double *output_bias, *gamma, *beta;
+    double *query_gamma, *key_gamma, *output_gamma;
     layer_run runs[RUNS];
     double *coupling[2]; /* [heads, n, n] of layer l and l - 1 */
     double *room;        /* [workers] of `room_count` */
     int64_t room_count;
-    ota_support causal;
+    ota_support supports[2]; /* causal, and the window of a local layer */
     ota_problem method;
     ota_options options;
     ota_attention_layer layer;
-    ota_norm norm;
+    ota_norm norm, query_norm, key_norm, output_norm;
     int64_t at, run; /* layer, and run that captures */
     bool done;
 };
@@ -64,10 +66,7 @@ static void rank_sides(const run *r, int64_t tokens, int64_t *rows, int64_t *col
 
 static void set_layer(run *r) {
     struct run_bounds *b = r->work->bounds;
-    b->causal = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
-    b->method = (ota_problem){.size = sizeof b->method,
-                              .supports = r->facts.causal != 0 ? &b->causal : NULL,
-                              .support_count = r->facts.causal != 0 ? 1 : 0};
+    b->method = (ota_problem){.size = sizeof b->method, .supports = b->supports};
     b->options = (ota_options){.size = sizeof b->options, .threads = 1};
     b->layer = (ota_attention_layer){.size = sizeof b->layer,
                                      .width = r->facts.width,
@@ -80,7 +79,11 @@ static void set_layer(run *r) {
                                      .output_bias = b->output_bias,
                                      .method = &b->method,
                                      .options = &b->options};
-    b->norm = (ota_norm){.gamma = b->gamma, .beta = b->beta, .epsilon = r->facts.norm_epsilon};
+    const double epsilon = r->facts.norm_epsilon;
+    b->norm = (ota_norm){.gamma = b->gamma, .beta = b->beta, .epsilon = epsilon};
+    b->query_norm = (ota_norm){.gamma = b->query_gamma, .epsilon = epsilon};
+    b->key_norm = (ota_norm){.gamma = b->key_gamma, .epsilon = epsilon};
+    b->output_norm = (ota_norm){.gamma = b->output_gamma, .epsilon = epsilon};
 }
 
 static int take_runs(run *r) {
@@ -90,12 +93,12 @@ static int take_runs(run *r) {
     int code = 0;
     for (int k = 0; code == 0 && k < RUNS; k++) {
         layer_run *one = &b->runs[k];
+        double **const rows[] = {&one->x, &one->sum};
+        double **const heads[] = {&one->q, &one->k, &one->v, &one->raw_q, &one->raw_k};
         code = run_take(r, n * d, sizeof(float), &one->input);
-        if (code == 0) code = run_take(r, n * d, sizeof(double), &one->x);
-        if (code == 0) code = run_take(r, n * query, sizeof(double), &one->q);
-        if (code == 0) code = run_take(r, n * query, sizeof(double), &one->k);
-        if (code == 0) code = run_take(r, n * query, sizeof(double), &one->v);
-        if (code == 0) code = run_take(r, n * d, sizeof(double), &one->sum);
+        for (int i = 0; code == 0 && i < 2; i++) code = run_take(r, n * d, sizeof(double), rows[i]);
+        for (int i = 0; code == 0 && i < 5; i++)
+            code = run_take(r, n * query, sizeof(double), heads[i]);
     }
     for (int k = 0; code == 0 && k < 2; k++)
         code = run_take(r, (size_t)r->facts.heads * n * n, sizeof(double), &b->coupling[k]);
@@ -110,11 +113,15 @@ int run_bounds_open(run *r) {
     struct run_bounds *b = r->work->bounds;
     *b = (struct run_bounds){.at = 0};
     double **const matrices[] = {&b->query, &b->key, &b->value, &b->output};
-    double **const vectors[] = {&b->output_bias, &b->gamma, &b->beta};
-    code = run_take(r, 4 * d * query + 3 * d, sizeof(float), &b->weights);
+    double **const vectors[] = {&b->output_bias, &b->gamma, &b->beta, &b->output_gamma};
+    double **const head_vectors[] = {&b->query_gamma, &b->key_gamma};
+    const size_t head_width = (size_t)r->facts.head_width;
+    code = run_take(r, 4 * d * query + 4 * d + 2 * head_width, sizeof(float), &b->weights);
     for (int k = 0; code == 0 && k < 4; k++)
         code = run_take(r, d * query, sizeof(double), matrices[k]);
-    for (int k = 0; code == 0 && k < 3; k++) code = run_take(r, d, sizeof(double), vectors[k]);
+    for (int k = 0; code == 0 && k < 4; k++) code = run_take(r, d, sizeof(double), vectors[k]);
+    for (int k = 0; code == 0 && k < 2; k++)
+        code = run_take(r, head_width, sizeof(double), head_vectors[k]);
     if (code == 0) code = take_runs(r);
     if (code != 0) return code;
     set_layer(r);
@@ -133,10 +140,14 @@ void run_bounds_close(run *r) {
         free(b->runs[k].q);
         free(b->runs[k].k);
         free(b->runs[k].v);
+        free(b->runs[k].raw_q);
+        free(b->runs[k].raw_k);
         free(b->runs[k].sum);
     }
-    double *const arrays[] = {b->query, b->key,  b->value,       b->output,      b->output_bias,
-                              b->gamma, b->beta, b->coupling[0], b->coupling[1], b->room};
+    double *const arrays[] = {b->query,       b->key,          b->value,       b->output,
+                              b->output_bias, b->gamma,        b->beta,        b->query_gamma,
+                              b->key_gamma,   b->output_gamma, b->coupling[0], b->coupling[1],
+                              b->room};
     for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) free(arrays[k]);
     free(b->weights);
     free(b);
@@ -160,7 +171,7 @@ static void widen(const float *from, int64_t count, double *to) {
 
 static int load_weights(run *r, int64_t layer) {
     struct run_bounds *b = r->work->bounds;
-    const int64_t d = r->work->width, size = d * query_columns(r);
+    const int64_t d = r->work->width, size = d * query_columns(r), width = r->facts.head_width;
     ota_error error = {.message = ""};
     float *at = b->weights;
     b->attention = (ota_model_attention){.size = sizeof b->attention,
@@ -170,7 +181,10 @@ static int load_weights(run *r, int64_t layer) {
                                          .output = at + 3 * size,
                                          .output_bias = at + 4 * size,
                                          .norm_weight = at + 4 * size + d,
-                                         .norm_bias = at + 4 * size + 2 * d};
+                                         .norm_bias = at + 4 * size + 2 * d,
+                                         .output_norm_weight = at + 4 * size + 3 * d,
+                                         .query_norm_weight = at + 4 * size + 4 * d,
+                                         .key_norm_weight = at + 4 * size + 4 * d + width};
     const ota_status status = ota_model_attention_of(r->model, layer, &b->attention, &error);
     if (status < 0) return tool_fail_status(r->context, status, &error);
     widen_heads(r, b->attention.query, d, r->facts.heads, b->query);
@@ -180,19 +194,32 @@ static int load_weights(run *r, int64_t layer) {
     widen(b->attention.output_bias, d, b->output_bias);
     widen(b->attention.norm_weight, d, b->gamma);
     widen(b->attention.norm_bias, d, b->beta);
+    widen(b->attention.output_norm_weight, d, b->output_gamma);
+    widen(b->attention.query_norm_weight, width, b->query_gamma);
+    widen(b->attention.key_norm_weight, width, b->key_gamma);
     b->method.scale = b->attention.scale;
+    int64_t count = 0;
+    if (r->facts.causal != 0) b->supports[count++] = (ota_support){.kind = OTA_SUPPORT_CAUSAL};
+    if (b->attention.window > 0)
+        b->supports[count++] =
+            (ota_support){.kind = OTA_SUPPORT_WINDOW, .left = b->attention.window - 1, .right = -1};
+    b->method.support_count = count;
     return 0;
 }
 
-enum { POINT_Q, POINT_K, POINT_V, POINT_SUM, POINTS };
+enum { POINT_Q, POINT_K, POINT_V, POINT_RAW_Q, POINT_RAW_K, POINT_SUM, POINTS };
 
 static int point_of(const run *r, const char *name) {
-    const bool rotary = r->facts.rope_base > 0;
-    const char *const points[POINTS] = {rotary ? "attn.hook_rot_q" : "attn.hook_q",
-                                        rotary ? "attn.hook_rot_k" : "attn.hook_k", "attn.hook_v",
-                                        "hook_resid_mid"};
+    const bool rotary = r->facts.rope_base > 0, normed = r->work->bounds->attention.head_norms != 0;
+    const char *const points[POINTS] = {[POINT_Q] = rotary ? "attn.hook_rot_q" : "attn.hook_q",
+                                        [POINT_K] = rotary ? "attn.hook_rot_k" : "attn.hook_k",
+                                        [POINT_V] = "attn.hook_v",
+                                        [POINT_RAW_Q] = normed ? "attn.hook_q" : NULL,
+                                        [POINT_RAW_K] = normed ? "attn.hook_k" : NULL,
+                                        [POINT_SUM] = "hook_resid_mid"};
     char wanted[64];
     for (int k = 0; k < POINTS; k++) {
+        if (points[k] == NULL) continue;
         (void)snprintf(wanted, sizeof wanted, "blocks.%" PRId64 ".%s", r->work->bounds->at,
                        points[k]);
         if (strcmp(name, wanted) == 0) return k;
@@ -213,6 +240,8 @@ static ota_status capture(void *user, const ota_capture *one, ota_error *error) 
     case POINT_Q: widen_heads(r, one->data, n, r->facts.heads, to->q); break;
     case POINT_K: widen_heads(r, one->data, n, r->facts.kv_heads, to->k); break;
     case POINT_V: widen_heads(r, one->data, n, r->facts.kv_heads, to->v); break;
+    case POINT_RAW_Q: widen_heads(r, one->data, n, r->facts.heads, to->raw_q); break;
+    case POINT_RAW_K: widen_heads(r, one->data, n, r->facts.kv_heads, to->raw_k); break;
     case POINT_SUM:
         widen(one->data, n * r->work->width, to->sum);
         b->done = true;
@@ -329,7 +358,12 @@ static ota_status measure_norm(const run *r, int change, double *room, ota_error
 }
 
 static ota_projected projected_of(const layer_run *one) {
-    return (ota_projected){.x = one->x, .q = one->q, .k = one->k, .v = one->v};
+    return (ota_projected){.x = one->x,
+                           .q = one->q,
+                           .k = one->k,
+                           .v = one->v,
+                           .raw_q = one->raw_q,
+                           .raw_k = one->raw_k};
 }
 
 static ota_status measure_change(const run *r, int change, bool block, double *room,
@@ -341,10 +375,15 @@ static ota_status measure_change(const run *r, int change, bool block, double *r
     ota_change output, weights;
     ota_status status;
     if (block) {
+        const bool heads = b->attention.head_norms != 0;
         const ota_residual residual = {.size = sizeof residual,
                                        .norm = &b->norm,
                                        .rms = b->attention.rms,
-                                       .behind = b->attention.post_norm};
+                                       .behind = b->attention.post_norm,
+                                       .query_norm = heads ? &b->query_norm : NULL,
+                                       .key_norm = heads ? &b->key_norm : NULL,
+                                       .output_norm =
+                                           b->attention.output_norm != 0 ? &b->output_norm : NULL};
         status = ota_projected_block_change(&b->layer, &residual, &before, &after, n, room, &output,
                                             error);
         if (status >= 0) put_change(r, change, BOUND_BLOCK, &output);

@@ -732,6 +732,8 @@ class Projected(ctypes.Structure):
         ("q", ctypes.c_void_p),
         ("k", ctypes.c_void_p),
         ("v", ctypes.c_void_p),
+        ("raw_q", ctypes.c_void_p),
+        ("raw_k", ctypes.c_void_p),
     )
 
 
@@ -741,6 +743,9 @@ class Residual(ctypes.Structure):
         ("norm", ctypes.c_void_p),
         ("rms", ctypes.c_int),
         ("behind", ctypes.c_int),
+        ("query_norm", ctypes.c_void_p),
+        ("key_norm", ctypes.c_void_p),
+        ("output_norm", ctypes.c_void_p),
     )
 
 

@@ -499,6 +499,79 @@ static void norms_before_and_behind_attention(void **unused) {
     }
 }
 
+/* Norms that only multiply, far below a large epsilon, multiply what they read and its bound: of queries and keys
+ * together they make another temperature, and of the output another W_O. */
+static void norms_of_heads_and_outputs(void **unused) {
+    (void)unused;
+    uint64_t state = 8;
+    setting s;
+    pass a, b;
+    const double epsilon = 1e18, root = 1e9;
+    double heads[TWO][HEAD], outputs[WIDTH];
+    for (int f = 0; f < HEAD; f++) heads[0][f] = 3.0 * root;
+    for (int f = 0; f < HEAD; f++) heads[1][f] = -0.5 * root;
+    for (int f = 0; f < WIDTH; f++) outputs[f] = 2.0 * root;
+    const ota_norm query = {heads[0], NULL, epsilon}, key = {heads[1], NULL, epsilon};
+    const ota_norm output = {outputs, NULL, epsilon};
+    for (int trial = 0; trial < 12; trial++) {
+        draw(&state, methods[trial % 3], trial / 3, &s);
+        /* The other layer: scores times -3 / 2, outputs twice. */
+        setting other = s;
+        const double scale = s.method.scale == 0.0 ? 1.0 / sqrt(HEAD) : s.method.scale;
+        other.method.scale = -1.5 * scale;
+        s.method.scale = scale;
+        for (int k = 0; k < VALUES * WIDTH; k++) other.out[k] *= 2.0;
+        for (int f = 0; f < WIDTH; f++) other.out_bias[f] *= 2.0;
+        other.layer.output_weights = other.out;
+        other.layer.method = &other.method;
+        if (other.layer.output_bias != NULL) other.layer.output_bias = other.out_bias;
+        run(&other, s.x[0], s.x[0], &a);
+        run(&other, s.x[1], s.x[1], &b);
+        const ota_projected plain[TWO] = {projected_of(s.x[0], &a), projected_of(s.x[1], &b)};
+        ota_projected normed[TWO];
+        double q[TWO][MOST * QUERY], k[TWO][MOST * QUERY];
+        for (int i = 0; i < TWO; i++) {
+            for (int at = 0; at < MOST * QUERY; at++) {
+                q[i][at] = 3.0 * plain[i].q[at];
+                k[i][at] = -0.5 * plain[i].k[at];
+            }
+            normed[i] = plain[i];
+            normed[i].q = q[i];
+            normed[i].k = k[i];
+            normed[i].raw_q = plain[i].q;
+            normed[i].raw_k = plain[i].k;
+        }
+        const ota_residual bare = {.size = sizeof bare, .rms = 1};
+        const ota_residual residual = {.size = sizeof residual,
+                                       .rms = 1,
+                                       .query_norm = &query,
+                                       .key_norm = &key,
+                                       .output_norm = &output};
+        double *const workspace = poisoned(&s);
+        ota_change block, wanted;
+        assert_int_equal(ota_projected_block_change(&other.layer, &bare, &plain[0], &plain[1], MOST,
+                                                    workspace, &wanted, NULL),
+                         OTA_OK);
+        assert_int_equal(ota_projected_block_change(&s.layer, &residual, &normed[0], &normed[1],
+                                                    MOST, workspace, &block, NULL),
+                         OTA_OK);
+        compare("TOT-60", &block, &wanted);
+        ota_error error;
+        normed[1].raw_k = NULL;
+        assert_int_equal(ota_projected_block_change(&s.layer, &residual, &normed[0], &normed[1],
+                                                    MOST, workspace, &block, &error),
+                         OTA_EINVAL);
+        assert_string_equal(error.field, "raw_k");
+        const ota_norm flat = {heads[0], NULL, 0.0};
+        const ota_residual wrong = {.size = sizeof wrong, .query_norm = &flat};
+        assert_int_equal(ota_projected_block_change(&s.layer, &wrong, &normed[0], &normed[1], MOST,
+                                                    workspace, &block, &error),
+                         OTA_EINVAL);
+        assert_string_equal(error.field, "query_norm");
+        free(workspace);
+    }
+}
+
 /* Under a causal mask a row's range of score changes is over the keys it sees. */
 static void masked_keys_are_left_out_of_ranges(void **unused) {
     (void)unused;
@@ -795,6 +868,7 @@ int main(void) {
         cmocka_unit_test(a_block_has_the_bounds_of_the_formula),
         cmocka_unit_test(a_layer_as_it_ran_has_the_same_bounds),
         cmocka_unit_test(norms_before_and_behind_attention),
+        cmocka_unit_test(norms_of_heads_and_outputs),
         cmocka_unit_test(masked_keys_are_left_out_of_ranges),
         cmocka_unit_test(the_norm_without_a_mean),
         cmocka_unit_test(workspaces_are_kept_to),

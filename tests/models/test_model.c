@@ -459,7 +459,7 @@ static void test_attention_of_a_block(void **state) {
     (void)state;
     checkpoint c;
     float query[WIDTH * WIDTH], key[WIDTH * WIDTH], value[WIDTH * WIDTH], output[WIDTH * WIDTH];
-    float bias[WIDTH], gamma[WIDTH], beta[WIDTH];
+    float bias[WIDTH], gamma[WIDTH], beta[WIDTH], behind[WIDTH];
     draw_checkpoint(&c);
     write_model(&c);
     ota_model *model = open_model();
@@ -470,7 +470,8 @@ static void test_attention_of_a_block(void **state) {
                              .output = output,
                              .output_bias = bias,
                              .norm_weight = gamma,
-                             .norm_bias = beta};
+                             .norm_bias = beta,
+                             .output_norm_weight = behind};
     assert_int_equal(ota_model_attention_of(model, 1, &a, NULL), OTA_OK);
     const float *const merged = get_piece(&c, "h.%d.attn.c_attn.weight", 1);
     for (int i = 0; i < WIDTH; i++)
@@ -484,6 +485,8 @@ static void test_attention_of_a_block(void **state) {
     assert_memory_equal(gamma, get_piece(&c, "h.%d.ln_1.weight", 1), sizeof gamma);
     assert_memory_equal(beta, get_piece(&c, "h.%d.ln_1.bias", 1), sizeof beta);
     assert_true(a.rms == 0 && a.post_norm == 0 && a.scale == 0.5);
+    assert_true(a.head_norms == 0 && a.output_norm == 0 && a.window == 0);
+    for (int i = 0; i < WIDTH; i++) assert_true(behind[i] == 1.0F);
     ota_error error = {0};
     assert_int_equal(ota_model_attention_of(model, LAYERS, &a, &error), OTA_EINVAL);
     assert_non_null(strstr(error.message, "layer is 2"));

@@ -127,6 +127,34 @@ def test_the_causal_model_sees_no_future(example: Callable[[str], ModuleType], t
         assert change[:, :10].max() < 1e-5 < change[:, 10:].max(), method
 
 
+def test_hidden_bytes_alone_are_asked_for(example: Callable[[str], ModuleType], text: Path) -> None:
+    language = example("language")
+    task = language.Cloze(text, 16, {**SIZES, "depth": 1}, 10**6, 0.25)
+    inputs, targets = task.windows(task.rest)
+    whole = task.rest.view(-1, 16)
+    assert torch.equal(torch.where(targets >= 0, targets, inputs), whole)
+    assert torch.equal(targets >= 0, inputs == language.HIDDEN)
+    for first, second in zip(task.windows(task.rest), (inputs, targets), strict=True):
+        assert torch.equal(first, second)
+    model = task.model("softmax/elastic:0.5,4")
+    model.head.weight.data.zero_()
+    model.head.bias.data.zero_()
+    found = task.evaluate(model, True)
+    assert found["bits"] == pytest.approx(8.0, abs=1e-5)
+    assert 60 < found["judged_bytes"] == (targets >= 0).sum() < 140  # of 400, a quarter
+
+
+def test_what_finds_hidden_bytes_sees_both_sides(example: Callable[[str], ModuleType], text: Path) -> None:
+    task = example("language").Cloze(text, 16, {**SIZES, "depth": 1}, 100, 0.25)
+    one = torch.randint(256, (1, 16))
+    other = one.clone()
+    other[:, 8] = (one[:, 8] + 1) % 256
+    model = task.model("softmax").eval()
+    with torch.no_grad():
+        change = (model(one) - model(other)).abs().amax((0, 2))
+    assert change[:8].min() > 1e-7 and change[9:].min() > 1e-7
+
+
 def test_strings_are_known_by_their_last_bytes(example: Callable[[str], ModuleType]) -> None:
     strings = example("language").Strings(4, 1 << 16, 16, 0.5)
     one, other = strings.keys(torch.tensor([list(b"abcde.abcde"), list(b"zbcde.zbcde")]))
