@@ -329,12 +329,13 @@ typedef enum ota_reduction { OTA_REDUCE_SUM = 0, OTA_REDUCE_MAX } ota_reduction;
 /* A group of processes that solve one problem together, and the calls by which they reach each other. The library links
  * no such engine; MPI, NCCL, gloo and threads all have these calls (docs/users/many-machines.md has them ready).
  *
- * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are the
- * rank's own rows; keys and values are its share of the keys, in the same order of shares (with a matrix of scores, the
- * matrix has the rank's rows and all keys, and the values are whole); vectors over the keys (column_mass, lambdas,
- * column_potential, receiver ...), lengths and block sizes are whole, and the same on every rank; arrays over pairs have the rank's rows and all
- * keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward, ota_certify and ota_plan_free on error are then
- * calls that every rank makes in the same order. What a result tells is of the whole problem.
+ * Of a plan made with a communicator each rank gives and gets its share: queries, out and all else that has rows are
+ * the rank's own rows; keys and values are its share of the keys, in the same order of shares (with a matrix of scores,
+ * the matrix has the rank's rows and all keys, and the values are whole). Vectors over the keys (column_mass, lambdas,
+ * column_potential, receiver ...), lengths and block sizes are whole and the same on every rank; arrays over pairs have
+ * the rank's rows and all keys. ota_plan_create, ota_plan_rebind, ota_forward, ota_backward and ota_certify (which wants
+ * column_potential unless columns are free) are then calls that every rank makes in the same order; ota_decode and
+ * ota_jvp are refused. What a result tells is of the whole problem.
  *
  * Free columns need no round trip but keys and values; exact, relaxed, capped, bounded and elastic columns of softmax add
  * one sum of `keys` doubles a head and round. Same bits for the same number of ranks and the same shares where
