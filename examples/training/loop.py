@@ -81,9 +81,10 @@ def run_all(task: Task, options: argparse.Namespace) -> bool:
     torch.set_num_threads(options.threads)
     otattn.set_num_threads(options.threads)
     deadline = time.monotonic() + 60.0 * options.budget
+    clock = Clock(task.name, options)
     for seed in range(options.seeds):
         for method in options.method:
-            if not Run(task, method, seed, options).train(deadline):
+            if not Run(task, method, seed, options, clock).train(deadline):
                 print(
                     f"the budget of {options.budget:g} minutes is spent; the same command goes on from here"
                 )
@@ -96,11 +97,39 @@ def place(folder: Path, task: str, method: str) -> Path:
     return folder / task / re.sub(r"[^\w.]+", "-", method).strip("-")
 
 
+def steps_done(lines: Path, steps: int) -> int:
+    """How far a run came, by its records; one that failed is at its end."""
+    if not lines.exists():
+        return 0
+    last = json.loads(lines.read_text(encoding="utf-8").splitlines()[-1])
+    return steps if "failed" in last else last["step"] if "loss" in last else 0
+
+
+class Clock:
+    """How long all runs of a command will still take, from the steps that it has done itself."""
+
+    def __init__(self, task: str, options: argparse.Namespace) -> None:
+        runs = [(method, seed) for method in options.method for seed in range(options.seeds)]
+        files = [place(options.folder, task, method) / f"{seed}.jsonl" for method, seed in runs]
+        self.wanted = sum(options.steps - steps_done(file, options.steps) for file in files)
+        self.done, self.begun = 0, time.perf_counter()
+
+    def tick(self) -> None:
+        self.done += 1
+
+    def left(self) -> float:
+        """Minutes, as if every method took as long a step as those so far in the mean."""
+        return (time.perf_counter() - self.begun) / 60.0 * (self.wanted - self.done) / max(self.done, 1)
+
+
 class Run:
     """One task, method and seed, between its checkpoint and its last step."""
 
-    def __init__(self, task: Task, method: str, seed: int, options: argparse.Namespace) -> None:
+    def __init__(
+        self, task: Task, method: str, seed: int, options: argparse.Namespace, clock: Clock | None = None
+    ) -> None:
         self.task, self.method, self.seed, self.options = task, method, seed, options
+        self.clock = clock or Clock(task.name, options)
         folder = place(options.folder, task.name, method)
         folder.mkdir(parents=True, exist_ok=True)
         self.lines, self.checkpoint = folder / f"{seed}.jsonl", folder / f"{seed}.pt"
@@ -177,6 +206,7 @@ class Run:
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
             self.step += 1
+            self.clock.tick()
             if self.step % self.every == 0 or self.step == self.options.steps:
                 self.judge(losses, walls, cpus)
                 losses, walls, cpus = [], [], []
@@ -217,7 +247,11 @@ class Run:
             }
         )
         shown = " ".join(f"{name} {value:.4g}" for name, value in found.items())
-        print(f"{self.task.name} {self.method} seed {self.seed} step {self.step}: {shown}", flush=True)
+        print(
+            f"{self.task.name} {self.method} seed {self.seed} step {self.step}: {shown}, "
+            f"{self.clock.left():.0f} minutes left",
+            flush=True,
+        )
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

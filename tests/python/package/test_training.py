@@ -70,6 +70,8 @@ def test_a_stopped_run_ends_with_the_same_numbers(
     finally:
         loop.time.monotonic = real
     assert [row.get("step") for row in records(stopped, "language-16")] == [None, 3]
+    lines = stopped / "language-16" / "softmax" / "0.jsonl"
+    assert loop.steps_done(lines, 6) == 3 and loop.steps_done(lines.with_name("1.jsonl"), 6) == 0
     assert language.main([*arguments, str(stopped)])
     first, second = (without_times(records(folder, "language-16")) for folder in (whole, stopped))
     # The mean loss since the last evaluation counts only the steps behind the stop.
