@@ -36,9 +36,6 @@ static ota_status check_cell(const ota_resolved *r, ota_error *error) {
         p->columns == OTA_COLUMNS_ONLINE)
         return refuse("elastic, prefix and online columns",
                       "use free, exact, relaxed, capped or bounded ones", error);
-    if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_BOUNDED && p->lower > 0.0)
-        return refuse("least sums of the columns of hard plans", "use capped or exact columns",
-                      error);
     if (s->fixed || p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS)
         return refuse("a fixed number of rounds", "give a tolerance", error);
     return OTA_OK;

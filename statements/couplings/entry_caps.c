@@ -32,6 +32,7 @@ static const char *const methods[] = {"softmax",
                                       "softmax/capped:0.5",
                                       "entmax:1.5/bounded:0.8,1.2",
                                       "hard/capped:0.5",
+                                      "hard/bounded:0.8,1.2",
                                       "sparsemax/relaxed:0.7"};
 enum { METHODS = (int)(sizeof methods / sizeof methods[0]) };
 
@@ -237,23 +238,31 @@ static double exact_plans(trial *t) { return distance_from_best(t, "hard/exact",
 
 static double capped_columns(trial *t) { return distance_from_best(t, "hard/capped:2", 0, 4); }
 
+/* Of a mean of three halves. */
+static double bounded_columns(trial *t) {
+    return worse(distance_from_best(t, "hard/bounded:0.6666666666666666,1.3333333333333333", 2, 4),
+                 distance_from_best(t, "hard/bounded:0.6666666666666666,1.6666666666666667", 2, 5));
+}
+
 static const statement_check checks[] = {
-    AT_MOST("CAP-01", "no weight of eleven methods exceeds its cap", excess_over_caps, 1e-12,
+    AT_MOST("CAP-01", "no weight of twelve methods exceeds its cap", excess_over_caps, 1e-12,
             2 * METHODS),
-    AT_MOST("CAP-01", "rows of eleven methods with entry caps add up to their masses",
+    AT_MOST("CAP-01", "rows of twelve methods with entry caps add up to their masses",
             row_sums_are_masses, 1e-11, 2 * METHODS),
     AT_MOST("CAP-02", "softmax rows with caps are min(c, lambda e^s), lambda from the sorted keys",
             rows_by_level, 64.0 * ROUNDOFF, 24),
     AT_MOST("CAP-02", "the same in f32 on 131 keys", narrow_rows_by_level, 0x1p-22, 3),
     AT_MOST("CAP-03", "the dual whose pairs end at their caps equals the primal", distance_of_dual,
             1e-10, 4 * DUAL_METHODS),
-    AT_MOST("CAP-03", "the certificate's gap of eleven methods with entry caps", gap_of_certificate,
+    AT_MOST("CAP-03", "the certificate's gap of twelve methods with entry caps", gap_of_certificate,
             1e-9, 2 * METHODS),
     AT_MOST("CAP-04", "hard rows of mass k with caps of 1 are the k best keys", best_keys, 0.0, 24),
     AT_MOST("CAP-05", "hard/exact with entry caps is the best of all plans in whole units",
             exact_plans, 1e-12, 48),
     AT_MOST("CAP-05", "hard/capped with entry caps is the best of all plans in whole units",
             capped_columns, 1e-12, 48),
+    AT_MOST("CAP-05", "hard/bounded with entry caps is the best of all plans in whole units",
+            bounded_columns, 1e-12, 48),
 };
 
 EXTENSION_GROUP(statement_checks_entry_caps, checks);
