@@ -301,6 +301,7 @@ set(OTATTN_STATEMENTS_SOURCES
     statements/couplings/certificates.c
     statements/couplings/cold.c
     statements/couplings/conventions.c
+    statements/couplings/entry_caps.c
     statements/couplings/examples.c
     statements/couplings/gradients.c
     statements/couplings/hull.c

@@ -306,10 +306,11 @@ typedef struct ota_problem {
        cap only the inequality holds:
            entropy   P_ij = min(c_ij, exp((S_ij + f_i + g_j) / tau)), and Tsallis alike
            hard      S_ij + f_i + g_j >= 0 wherever P_ij = c_ij
-       so hard rows of mass k with caps of 1 take the k best keys. For softmax, entmax and hard on free columns, and for
-       softmax and entmax on exact, relaxed, capped and bounded ones to a tolerance, and hard on exact and capped ones, rows
-       exact, on the rows axis; anything else is refused. The sink has no cap. A row whose caps add up to less than its mass is OTA_INFEASIBLE. Derivatives
-       hold the caps still: pairs at their cap have none. */
+       so hard rows of mass k with caps of 1 take the k best keys. For softmax, entmax and hard on every column rule but
+       elastic, whose update multiplies columns that caps hold still (and hard/relaxed, which is no method): rows exact, on
+       the rows axis, coupled columns to a tolerance; anything else is refused. The sink has no cap. A row whose caps add up to
+       less than its mass is OTA_INFEASIBLE; the first row of prefix columns has keys - queries + 1 of them. Derivatives hold
+       the caps still: weights at their cap have none. */
     double entry_cap;
     ota_array entry_caps;
 } ota_problem;

@@ -11,7 +11,7 @@ extern const statement_group statement_checks_rows, statement_checks_conventions
     statement_checks_metrics, statement_checks_evolution, statement_checks_numerics,
     statement_checks_examples, statement_checks_models, statement_checks_gpt2,
     statement_checks_exits, statement_checks_model_attention, statement_checks_model_text,
-    statement_checks_layers_of_model, statement_checks_training;
+    statement_checks_layers_of_model, statement_checks_training, statement_checks_entry_caps;
 
 const statement_group *const statement_groups[] = {
     &statement_checks_rows,          &statement_checks_conventions,
@@ -29,5 +29,5 @@ const statement_group *const statement_groups[] = {
     &statement_checks_models,        &statement_checks_gpt2,
     &statement_checks_exits,         &statement_checks_model_attention,
     &statement_checks_model_text,    &statement_checks_layers_of_model,
-    &statement_checks_training};
+    &statement_checks_training,      &statement_checks_entry_caps};
 const int statement_group_count = (int)(sizeof statement_groups / sizeof statement_groups[0]);

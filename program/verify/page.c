@@ -179,11 +179,13 @@ static void add_study(tool_report *report, const statement_study *study,
     tool_cells_free(cells);
 }
 
-static void add_checks(tool_report *report, const verification *v) {
+static void add_checks(tool_report *report, const verification *v, bool extension,
+                       const char *caption) {
     static const char *const columns[] = {"id", "form", "claim", "value", "bound", "result"};
     tool_cells *cells = tool_cells_new(sizeof columns / sizeof columns[0], columns);
     for (int k = 0; k < v->count; k++) {
         const outcome *o = &v->outcomes[k];
+        if (o->extension != extension) continue;
         tool_cell(cells, o->check->id);
         tool_cell(cells, tool_form_text(o->check));
         tool_cell(cells, o->check->claim);
@@ -191,8 +193,7 @@ static void add_checks(tool_report *report, const verification *v) {
         tool_cell_format(cells, "%s %.2g", tool_relation_text(o->check), o->check->tolerance);
         tool_cell(cells, o->right ? (o->holds ? "holds" : "fails, as expected") : "wrong");
     }
-    const tool_table *table =
-        tool_cells_table(cells, "Every check: what was measured beside what was claimed.");
+    const tool_table *table = tool_cells_table(cells, caption);
     if (table != NULL) tool_report_table(report, table);
     tool_cells_free(cells);
 }
@@ -200,10 +201,12 @@ static void add_checks(tool_report *report, const verification *v) {
 static int write_page(verification *v, const char *path, const study_points *points) {
     const ota_error error = {{0}, {0}, {0}};
     char lead[256];
+    int checks = 0;
+    for (int k = 0; k < v->count; k++) checks += !v->outcomes[k].extension;
     (void)snprintf(lead, sizeof lead,
                    "%d statements about attention as transport, measured just now by %d checks in "
                    "%.1f s. Forms that the errata refute were run as well, and failed.",
-                   v->id_count, v->count, v->seconds);
+                   tool_ids_of(v, false), checks, v->seconds);
     tool_report *report = tool_report_open("Every statement, measured", lead);
     if (report == NULL) return tool_fail_status(v->context, OTA_ENOMEM, &error);
     for (int k = 0; k < statement_study_count; k++) {
@@ -213,7 +216,11 @@ static int write_page(verification *v, const char *path, const study_points *poi
     tool_report_text(report, "Each row calls the library and measures one number: a distance from "
                              "a formula that is written in the check, an excess over a bound, a "
                              "count of exceptions. Numbers are drawn anew for every `--seed`.");
-    add_checks(report, v);
+    add_checks(report, v, false, "Every check: what was measured beside what was claimed.");
+    if (tool_ids_of(v, true) > 0) {
+        tool_report_section(report, "Beyond the requirements");
+        add_checks(report, v, true, "Statements that no requirement asks for.");
+    }
     return tool_report_close(report, path, v->context->settings.force, &v->context->error);
 }
 

@@ -11,12 +11,14 @@ typedef struct outcome {
     const statement_check *check;
     double value, seconds;
     bool holds, right;
+    bool extension; /* beyond the requirements */
 } outcome;
 
 typedef struct id_outcome {
     const char *id;
     int checks, right, noticed;
     double seconds;
+    bool extension;
 } id_outcome;
 
 typedef struct verification {
@@ -26,7 +28,7 @@ typedef struct verification {
     outcome *outcomes;
     int count;
     id_outcome *ids;
-    int id_count;
+    int id_count; /* those of extensions too */
     double seconds;
     /* faults.c: of the faults of the product, which outcomes noticed which, [fault_count][count]. */
     bool *fault_noticed;
@@ -42,6 +44,8 @@ uint64_t tool_check_dice(const tool_context *context, const char *id, const char
 double tool_check_measure(verification *v, const statement_check *check, int64_t repeat,
                           double fault);
 bool tool_check_holds(const statement_check *check, double value);
+/* How many ids are requirements, or extensions. */
+int tool_ids_of(const verification *v, bool extension);
 const char *tool_relation_text(const statement_check *check);
 const char *tool_form_text(const statement_check *check);
 

@@ -1,7 +1,8 @@
 /* `otattn verify`: every requirement id measured. The checks are rows of the tables in statements/; this
  * file chooses them (--only), runs each on problems drawn from --seed (--repeat times, each time others),
  * and prints what was measured beside what was claimed. An id is right when every one of its checks comes
- * out as its row expects: a corrected form holds, a printed form that the errata refute does not.
+ * out as its row expects: a corrected form holds, a printed form that the errata refute does not. Extensions, statements
+ * beyond the requirements, are counted and shown apart, and one that comes out wrong fails the run as well.
  *
  * --self-test runs the corrected checks with the first output of the library put off by ten times the
  * tolerance (by one where the tolerance is 0): an id that does not notice has no check worth its name. A build with
@@ -28,6 +29,12 @@ static id_outcome *id_of(verification *v, const char *id) {
     }
     v->ids[v->id_count] = (id_outcome){.id = id};
     return &v->ids[v->id_count++];
+}
+
+int tool_ids_of(const verification *v, bool extension) {
+    int count = 0;
+    for (int k = 0; k < v->id_count; k++) count += v->ids[k].extension == extension;
+    return count;
 }
 
 /* NO_MODEL where --model was not given. Returns 0 or the exit code. */
@@ -58,8 +65,10 @@ static int choose(verification *v) {
         for (int k = 0; k < statement_groups[g]->count; k++) {
             const statement_check *check = &statement_groups[g]->checks[k];
             if (!tool_check_chosen(v->context, check->id)) continue;
-            v->outcomes[v->count++].check = check;
-            id_of(v, check->id)->checks++;
+            id_outcome *id = id_of(v, check->id);
+            id->extension = statement_groups[g]->extension;
+            id->checks++;
+            v->outcomes[v->count++] = (outcome){.check = check, .extension = id->extension};
         }
     }
     if (v->count > 0) return 0;
@@ -179,15 +188,17 @@ const char *tool_form_text(const statement_check *check) {
     return check->printed ? "printed" : "corrected";
 }
 
-static int ids_right(const verification *v) {
+static int ids_right(const verification *v, bool extension) {
     int right = 0;
-    for (int k = 0; k < v->id_count; k++) right += v->ids[k].right == v->ids[k].checks;
+    for (int k = 0; k < v->id_count; k++)
+        right += v->ids[k].extension == extension && v->ids[k].right == v->ids[k].checks;
     return right;
 }
 
-static int ids_noticed(const verification *v) {
+static int ids_noticed(const verification *v, bool extension) {
     int noticed = 0;
-    for (int k = 0; k < v->id_count; k++) noticed += v->ids[k].noticed > 0;
+    for (int k = 0; k < v->id_count; k++)
+        noticed += v->ids[k].extension == extension && v->ids[k].noticed > 0;
     return noticed;
 }
 
@@ -201,30 +212,41 @@ static json_t *check_json(const outcome *o) {
     return row;
 }
 
-static json_t *verification_json(const verification *v) {
-    const bool self_test = v->context->settings.self_test;
-    json_t *object = json_object(), *rows = json_array();
-    (void)tool_json_put(object, "command:s version:s", "verify", ota_version());
-    if (self_test) {
+/* Rows of the requirements or of the extensions, and how many of their ids are right. */
+static void add_rows(const verification *v, bool extension, json_t *object) {
+    json_t *rows = json_array();
+    if (v->context->settings.self_test) {
         for (int k = 0; k < v->id_count; k++) {
-            json_t *row =
-                tool_json_put(json_object(), "id:s noticed:b", v->ids[k].id, v->ids[k].noticed > 0);
-            (void)json_array_append_new(rows, row);
+            const id_outcome *id = &v->ids[k];
+            if (id->extension != extension) continue;
+            (void)json_array_append_new(
+                rows, tool_json_put(json_object(), "id:s noticed:b", id->id, id->noticed > 0));
         }
-        (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v));
-        tool_faults_json(v, object);
+        (void)tool_json_put(object, "self_test:o ids_noticed:i", rows, ids_noticed(v, extension));
     } else {
         for (int k = 0; k < v->count; k++) {
+            if (v->outcomes[k].extension != extension) continue;
             (void)json_array_append_new(rows, check_json(&v->outcomes[k]));
         }
-        (void)tool_json_put(object, "checks:o ids_ok:i", rows, ids_right(v));
-        if (v->context->settings.out != NULL && !v->context->interrupted) {
-            (void)json_object_set_new(object, "outputs",
-                                      json_pack("{s:s}", "out", v->context->settings.out));
-        }
+        (void)tool_json_put(object, "checks:o ids_ok:i", rows, ids_right(v, extension));
     }
-    (void)tool_json_put(object, "ids:i ids_checked:i pending:o seconds:r warnings:o", v->id_count,
-                        v->id_count, json_array(), v->seconds, json_incref(v->context->warnings));
+    (void)tool_json_put(object, "ids:i", tool_ids_of(v, extension));
+}
+
+static json_t *verification_json(const verification *v) {
+    const tool_settings *settings = &v->context->settings;
+    json_t *object = json_object(), *extensions = json_object();
+    (void)tool_json_put(object, "command:s version:s", "verify", ota_version());
+    add_rows(v, false, object);
+    add_rows(v, true, extensions);
+    (void)tool_json_put(object, "extensions:o", extensions);
+    if (settings->self_test)
+        tool_faults_json(v, object);
+    else if (settings->out != NULL && !v->context->interrupted)
+        (void)json_object_set_new(object, "outputs", json_pack("{s:s}", "out", settings->out));
+    (void)tool_json_put(object, "ids_checked:i pending:o seconds:r warnings:o",
+                        tool_ids_of(v, false), json_array(), v->seconds,
+                        json_incref(v->context->warnings));
     return object;
 }
 
@@ -232,36 +254,58 @@ static void print_self_test(const verification *v) {
     for (int k = 0; k < v->id_count; k++) {
         if (v->ids[k].noticed == 0) (void)printf("%-8s  notices no fault\n", v->ids[k].id);
     }
-    (void)printf("%d of %d ids notice a fault of ten times their tolerance\n", ids_noticed(v),
-                 v->id_count);
+    static const char *const nouns[] = {"ids", "extensions"};
+    for (int extension = 0; extension < 2; extension++) {
+        if (tool_ids_of(v, extension) == 0) continue;
+        (void)printf("%d of %d %s notice a fault of ten times their tolerance\n",
+                     ids_noticed(v, extension), tool_ids_of(v, extension), nouns[extension]);
+    }
     tool_faults_print(v);
+}
+
+typedef struct shown {
+    int checks, printed, refuted;
+} shown;
+
+static shown print_rows(const verification *v, bool extension) {
+    shown counts = {0, 0, 0};
+    for (int k = 0; k < v->count; k++) {
+        const outcome *o = &v->outcomes[k];
+        if (o->extension != extension) continue;
+        const char *result = o->right ? (o->holds ? "holds" : "fails*") : "WRONG";
+        (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
+                     tool_form_text(o->check), o->value, tool_relation_text(o->check),
+                     o->check->tolerance, result, o->check->claim);
+        counts.checks++;
+        counts.printed += o->check->printed;
+        counts.refuted += o->check->printed && !o->holds;
+    }
+    return counts;
 }
 
 static void print_table(const verification *v) {
     (void)printf("%-8s  %-9s  %-12s     %-8s  %-6s  %s\n", "id", "form", "value", "bound", "result",
                  "claim");
-    int printed = 0, refuted = 0;
-    for (int k = 0; k < v->count; k++) {
-        const outcome *o = &v->outcomes[k];
-        const char *result = o->right ? (o->holds ? "holds" : "fails*") : "WRONG";
-        (void)printf("%-8s  %-9s  %-12.6g  %s  %-8.2g  %-6s  %s\n", o->check->id,
-                     tool_form_text(o->check), o->value, tool_relation_text(o->check),
-                     o->check->tolerance, result, o->check->claim);
-        printed += o->check->printed;
-        refuted += o->check->printed && !o->holds;
-    }
-    (void)printf("%d ids: %d right; %d checks in %.2f s\n", v->id_count, ids_right(v), v->count,
-                 v->seconds);
-    if (printed > 0) {
-        (void)printf("* as expected: %d of %d printed forms shown do not hold\n", refuted, printed);
-    }
+    const shown of = print_rows(v, false);
+    if (of.checks > 0)
+        (void)printf("%d ids: %d right; %d checks in %.2f s\n", tool_ids_of(v, false),
+                     ids_right(v, false), of.checks, v->seconds);
+    if (of.printed > 0)
+        (void)printf("* as expected: %d of %d printed forms shown do not hold\n", of.refuted,
+                     of.printed);
+    if (tool_ids_of(v, true) == 0) return;
+    if (of.checks > 0) (void)printf("\nbeyond the requirements\n");
+    const shown beyond = print_rows(v, true);
+    (void)printf("%d extensions: %d right; %d checks\n", tool_ids_of(v, true), ids_right(v, true),
+                 beyond.checks);
 }
 
 /* Prints the result; a claim that came out wrong makes the command fail with it. */
 static int conclude(verification *v) {
     tool_context *context = v->context;
     const bool self_test = context->settings.self_test;
-    const int right = self_test ? ids_noticed(v) : ids_right(v);
+    const int right = self_test ? ids_noticed(v, false) + ids_noticed(v, true)
+                                : ids_right(v, false) + ids_right(v, true);
     int code = 0;
     if (right < v->id_count && !context->interrupted) {
         context->status = "wrong";

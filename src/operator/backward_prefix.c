@@ -34,8 +34,9 @@ static void block_masses(const ota_backward_job *job, const ota_head *head, doub
     for (int64_t j = 0; j < head->columns; j++) nu[j] *= *total / (usable > 0.0 ? usable : 1.0);
 }
 
-static double slope_of(double p, double order) {
-    if (!(p > 0.0)) return 0.0;
+/* Weights at their caps stand still. */
+static double slope_of(double p, double cap, double order) {
+    if (!(p > 0.0) || p >= cap) return 0.0;
     return order > 1.0 ? pow(p, 2.0 - order) : p;
 }
 
@@ -43,19 +44,21 @@ static double slope_of(double p, double order) {
 static void form_system(ota_backward_job *job, const ota_head *block, const ota_block_parts *v,
                         double *slopes, double *scale) {
     const int64_t last = block->rows - 1, stride = block->stride;
+    ota_row_parameters parameters = job->parameters;
     memset(v->right, 0, (size_t)block->columns * sizeof(double));
     *scale = 0.0;
     for (int64_t i = 0; i <= last; i++) {
         double *w = slopes + i * stride, total = 0.0, sum = 0.0;
         ota_row_found found;
         v->den[i] = v->right_of_rows[i] = 0.0;
-        job->plan->course.algebra->row_solve(&job->parameters,
+        parameters.line = i;
+        job->plan->course.algebra->row_solve(&parameters,
                                              (const double *)block->scores + i * stride, block->g,
                                              block->columns, v->mu[i], w, &found);
         v->f[i] = found.potential;
         if (i == last) memcpy(plan_of(job) + i * stride, w, (size_t)block->columns * sizeof *w);
         for (int64_t j = 0; j < block->columns; j++) {
-            w[j] = slope_of(w[j], block->order);
+            w[j] = slope_of(w[j], ota_entry_cap(&block->caps, i, j), block->order);
             total += w[j];
             if (i == last) sum += w[j] * v->upstream[j];
         }
@@ -166,6 +169,7 @@ ota_status ota_prefix_walk(ota_backward_job *job, ota_block_visit *visit) {
                      .nu = v.nu,
                      .mass_tolerance = r->type == OTA_F64 ? 1e-12 : 1e-6,
                      .row_strength = INFINITY,
+                     .caps = job->parameters.caps,
                      .rule = OTA_COLUMNS_EXACT,
                      .settings = &r->settings,
                      .backend = plan->backend,

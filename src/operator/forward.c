@@ -262,6 +262,18 @@ static bool worse(ota_status a, ota_status b) {
     return a > b;
 }
 
+/* Of rows alone and rows in order; coupled columns have a sentence of their own. */
+static const char *why_infeasible(const ota_problem *problem) {
+    const ota_column_rule_row *rule = ota_column_rule_of(problem->columns);
+    if (problem->regulariser == OTA_CUSTOM) return "custom.weight cannot add up to a row's mass";
+    if (ota_has_entry_caps(problem))
+        return rule->capacity ? "what a row's entry caps and the capacities left allow adds up to "
+                                "less than its mass"
+                              : "the entry caps of a row add up to less than its mass";
+    return rule->serves_all ? "a query with positive mass has no key it may use"
+                            : "the keys a row may use have too little capacity left for its mass";
+}
+
 static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
     const int64_t heads = plan->resolved.batch * plan->resolved.heads;
     *result = (ota_result){.size = sizeof *result, .status = OTA_OK, .promoted = is_promoted(plan)};
@@ -300,15 +312,8 @@ static void sum_up(const ota_plan *plan, int stopped, ota_result *result) {
         (void)snprintf(result->sentence, sizeof result->sentence,
                        "%" PRId64 " rows met NaN or +inf and are NaN", result->nonfinite_rows);
     } else if (result->status == OTA_INFEASIBLE) {
-        const bool all = ota_column_rule_of(plan->resolved.problem.columns)->serves_all;
-        const bool custom = plan->resolved.problem.regulariser == OTA_CUSTOM;
         (void)snprintf(result->sentence, sizeof result->sentence, "head %" PRId64 ": %s",
-                       result->head,
-                       custom ? "custom.weight cannot add up to a row's mass"
-                       : ota_has_entry_caps(&plan->resolved.problem)
-                           ? "the entry caps of a row add up to less than its mass"
-                       : all ? "a query with positive mass has no key it may use"
-                             : "the keys a row may use have too little capacity left for its mass");
+                       result->head, why_infeasible(&plan->resolved.problem));
     } else {
         (void)snprintf(result->sentence, sizeof result->sentence, "%s",
                        ota_status_text(result->status));

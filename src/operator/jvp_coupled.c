@@ -291,15 +291,17 @@ static void block_row(ota_tangent_job *job, const ota_head *block, const ota_blo
     const int64_t m = block->columns;
     const double *s = (const double *)block->scores + k * block->stride;
     double *slopes = space->slopes + k * block->stride, *u = w->along, *p = w->weights;
+    ota_row_parameters parameters = job->base.parameters;
     ota_row_found found;
+    parameters.line = k;
     memcpy(u, space->gradient + k * block->stride, (size_t)m * sizeof *u);
-    job->base.plan->course.algebra->row_solve(&job->base.parameters, s, block->g, m, v->mu[k], p,
-                                              &found);
+    job->base.plan->course.algebra->row_solve(&parameters, s, block->g, m, v->mu[k], p, &found);
     v->f[k] = found.potential;
     ota_tangents_complete(job, s, found.potential, p, m, u);
     double den = 0.0, right = 0.0;
     for (int64_t j = 0; j < m; j++) {
-        slopes[j] = ota_tangents_slope(job, s[j], found.potential, p[j], INFINITY);
+        slopes[j] =
+            ota_tangents_slope(job, s[j], found.potential, p[j], ota_tangents_cap(job, k, j));
         den += slopes[j];
         if (slopes[j] > 0.0) right += slopes[j] * u[j];
     }

@@ -211,10 +211,11 @@ static void online_row(ota_tangent_job *job, ota_tangent_worker *w, int64_t k, i
     const double mu = ota_row_mass(&plan->resolved, base->batch, base->head, query);
     double moved = ota_tangents_of_row(job, query, mu, 0.0, false);
     bool *shut = job->space->shut;
+    ota_row_parameters parameters = base->parameters;
     ota_row_found found;
+    parameters.line = query;
     for (int64_t j = 0; j < m; j++) shut[j] = job->space->room[j] > 0.0;
-    plan->course.algebra->row_online(&base->parameters, s, m, mu, job->space->room, p, w->line,
-                                     &found);
+    plan->course.algebra->row_online(&parameters, s, m, mu, job->space->room, p, w->line, &found);
     const double f = found.potential;
     space->f[query] = f;
     space->bad[query] = found.nonfinite;

@@ -32,13 +32,10 @@ static ota_status check_cell(const ota_resolved *r, ota_error *error) {
     if (p->axis != OTA_AXIS_ROWS) return refuse("the columns axis", "use the rows axis", error);
     if (s->prune) return refuse("prune", "leave prune out", error);
     if (p->columns == OTA_COLUMNS_FREE) return OTA_OK;
-    if (p->columns == OTA_COLUMNS_ELASTIC || p->columns == OTA_COLUMNS_PREFIX ||
-        p->columns == OTA_COLUMNS_ONLINE)
-        return refuse("elastic, prefix and online columns",
-                      "use free, exact, relaxed, capped or bounded ones", error);
-    if (p->regulariser == OTA_HARD && p->columns == OTA_COLUMNS_BOUNDED && p->lower > 0.0)
-        return refuse("least sums of the columns of hard plans", "use capped or exact columns",
-                      error);
+    if (p->columns == OTA_COLUMNS_ELASTIC)
+        return ota_fail(error, OTA_UNSUPPORTED, "entry_cap", "use exact or relaxed columns",
+                        "entry caps with elastic columns are refused: their update multiplies a "
+                        "column to move its sum, and weights at their caps do not follow");
     if (s->fixed || p->start != OTA_SIDE_ROWS || p->end != OTA_SIDE_ROWS)
         return refuse("a fixed number of rounds", "give a tolerance", error);
     return OTA_OK;

@@ -340,6 +340,7 @@ static bool caps_allow_a_plan(ota_coupled *state) {
                                     .mu = head->mu,
                                     .nu = state->pass.target,
                                     .exact = rule->balanced,
+                                    .floor = head->floor,
                                     .sink = head->sink > -INFINITY ? 0.0 : -INFINITY,
                                     .tolerance = head->mass_tolerance,
                                     .caps = &head->caps,

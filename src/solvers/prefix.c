@@ -87,12 +87,13 @@ static ota_status solve_prefix(ota_head *head) {
     prefix_memory memory;
     lay_out(&arena, &memory, NULL, head->regulariser, head->rows, head->stride);
     const ota_solver *inner = inner_solver(head->regulariser);
-    const ota_row_parameters parameters = {.kernels = head->kernels,
-                                           .regulariser = head->regulariser,
-                                           .order = head->order,
-                                           .tau = head->tau,
-                                           .sink = head->sink,
-                                           .row_strength = INFINITY};
+    ota_row_parameters parameters = {.kernels = head->kernels,
+                                     .regulariser = head->regulariser,
+                                     .order = head->order,
+                                     .tau = head->tau,
+                                     .sink = head->sink,
+                                     .row_strength = INFINITY,
+                                     .caps = head->caps};
     ota_status worst = OTA_OK;
     for (int64_t i = 0; i < head->rows; i++) {
         const ota_status going = ota_interrupted(head->settings);
@@ -138,6 +139,7 @@ static ota_status solve_prefix(ota_head *head) {
             memcpy(row, memory.plan + i * head->stride, (size_t)columns * sizeof *row);
         } else {
             ota_row_found found;
+            parameters.line = i;
             head->algebra->row_solve(&parameters, (const double *)head->scores + i * head->stride,
                                      block.g, columns, memory.mu[i], row, &found);
             head->f[i] = found.potential;

@@ -176,12 +176,13 @@ static void set_aside(work *w, int64_t i) {
 static ota_status solve_prefix(work *w) {
     ota_reference_head *h = &w->head, part = *h;
     const int64_t n = h->n, m = h->m;
-    double *block = calloc((size_t)(2 * n * m + 2 * n + 2 * m + 1), sizeof(double));
+    double *block = calloc((size_t)(3 * n * m + 2 * n + 2 * m + 1), sizeof(double));
     if (block == NULL) return OTA_ENOMEM;
     double *next = block;
     ota_status worst = OTA_OK;
     part.s = take(&next, n * m);
     part.p = take(&next, n * m);
+    part.cap = h->cap == NULL ? NULL : take(&next, n * m);
     part.f = take(&next, n);
     part.rest = take(&next, n);
     part.nu = take(&next, m);
@@ -204,14 +205,16 @@ static ota_status solve_prefix(work *w) {
             memcpy(s, ota_reference_row(h, h->s, k), (size_t)part.m * sizeof(double));
             for (int64_t j = 0; j < part.m; j++) {
                 if (s[j] > -INFINITY) part.nu[j] = 1.0;
+                if (h->cap != NULL) part.cap[k * part.m + j] = h->cap[k * m + j];
             }
             part.mass += h->mu[k];
         }
         for (int64_t j = 0; j < part.m; j++) usable += part.nu[j] > 0.0;
         for (int64_t j = 0; j < part.m; j++)
             part.nu[j] *= part.mass / (double)(usable > 0 ? usable : 1);
-        const ota_status status =
-            h->order > 0.0 ? ota_reference_scale(&part) : ota_reference_hard(&part);
+        const ota_status status = h->order > 0.0   ? ota_reference_scale(&part)
+                                  : h->cap == NULL ? ota_reference_hard(&part)
+                                                   : OTA_UNSUPPORTED;
         if (status < 0)
             worst = status;
         else if (status > worst)

@@ -1,21 +1,26 @@
 /* Online columns for the judge: rows in order, each the capped problem of one query with what
  * earlier rows left [DER-23]:
  *
- *     sum_j min(left_j, w(S_ij + f_i)) + w(sink + f_i) = mu_i,   left_j <- left_j - P_ij
+ *     sum_j min(left_j, c_ij, w(S_ij + f_i)) + w(sink + f_i) = mu_i,   left_j <- left_j - P_ij
  *     hard: the largest score with room first */
 #include <float.h>
 #include <stdio.h>
 
 #include "reference_head.h"
 
-/* The level x of one row with ceilings: sum_j min(nu_j, w(s_j - top + x)) + w(sink - top + x) =
+/* The most that row i may give key j. */
+static double room_of(const ota_reference_head *h, int64_t i, int64_t j) {
+    return h->cap == NULL ? h->nu[j] : fmin(h->nu[j], h->cap[i * h->m + j]);
+}
+
+/* The level x of row i with ceilings: sum_j min(room_j, w(s_j - top + x)) + w(sink - top + x) =
  * mu, by bisection. */
-static double solve_capped_row(const ota_reference_head *h, const double *s, double top,
-                               double mu) {
+static double solve_capped_row(const ota_reference_head *h, int64_t i, double top) {
+    const double *s = ota_reference_row(h, h->s, i), mu = h->mu[i];
     double low = INFINITY, high = -INFINITY;
     for (int64_t j = -1; j < h->m; j++) {
         const double a = (j < 0 ? h->sink : s[j]) - top;
-        const double room = j < 0 ? mu : fmin(h->nu[j], mu);
+        const double room = j < 0 ? mu : fmin(room_of(h, i, j), mu);
         if (!(a > -INFINITY) || !(room > 0.0)) continue;
         const double full = h->order <= 1.0 ? h->tau * log(room)
                                             : h->tau * pow(room, h->order - 1.0) / (h->order - 1.0);
@@ -30,8 +35,8 @@ static double solve_capped_row(const ota_reference_head *h, const double *s, dou
         ota_judge_sum sum = {ota_reference_weight(h, h->tau, (h->sink - top) + x), 0.0};
         for (int64_t j = 0; j < h->m; j++) {
             if (s[j] > -INFINITY)
-                ota_judge_add(&sum,
-                              fmin(h->nu[j], ota_reference_weight(h, h->tau, (s[j] - top) + x)));
+                ota_judge_add(&sum, fmin(room_of(h, i, j),
+                                         ota_reference_weight(h, h->tau, (s[j] - top) + x)));
         }
         if (ota_judge_total(sum) < mu)
             low = x;
@@ -42,14 +47,14 @@ static double solve_capped_row(const ota_reference_head *h, const double *s, dou
 }
 
 /* Greedy: the largest score with room first; the sink has room for everything. */
-static double fill_greedily(const ota_reference_head *h, const double *s, double mu, double *p,
-                            double *rest) {
-    double left = mu, last = INFINITY;
+static double fill_greedily(const ota_reference_head *h, int64_t i, double *p, double *rest) {
+    const double *s = ota_reference_row(h, h->s, i);
+    double left = h->mu[i], last = INFINITY;
     while (left > 0.0) {
         int64_t best = -1;
         double top = h->sink;
         for (int64_t j = 0; j < h->m; j++) {
-            const bool room = s[j] > -INFINITY && h->nu[j] - p[j] > 0.0;
+            const bool room = s[j] > -INFINITY && room_of(h, i, j) - p[j] > 0.0;
             if (room && (s[j] > top || (best < 0 && s[j] >= top))) {
                 top = s[j];
                 best = j;
@@ -57,7 +62,7 @@ static double fill_greedily(const ota_reference_head *h, const double *s, double
         }
         if (!(top > -INFINITY)) break;
         last = top;
-        const double amount = best < 0 ? left : fmin(left, h->nu[best] - p[best]);
+        const double amount = best < 0 ? left : fmin(left, room_of(h, i, best) - p[best]);
         if (best < 0)
             *rest = amount;
         else
@@ -78,7 +83,7 @@ ota_status ota_reference_online(ota_reference_head *h) {
         for (int64_t j = 0; j < h->m; j++) p[j] = 0.0;
         ota_judge_sum room = {0.0, 0.0};
         for (int64_t j = 0; j < h->m; j++) {
-            if (s[j] > -INFINITY) ota_judge_add(&room, fmin(h->nu[j], mu));
+            if (s[j] > -INFINITY) ota_judge_add(&room, fmin(room_of(h, i, j), mu));
         }
         if (!(mu > 0.0)) continue;
         const double short_of = mu * (1.0 - 4.0 * DBL_EPSILON * (double)(h->m + 1));
@@ -92,15 +97,16 @@ ota_status ota_reference_online(ota_reference_head *h) {
         if (h->order > 0.0) {
             double top = h->sink;
             for (int64_t j = 0; j < h->m; j++) top = fmax(top, s[j]);
-            const double f = solve_capped_row(h, s, top, mu);
+            const double f = solve_capped_row(h, i, top);
             for (int64_t j = 0; j < h->m; j++) {
                 if (s[j] > -INFINITY)
-                    p[j] = fmin(h->nu[j], ota_reference_weight(h, h->tau, (s[j] - top) + f));
+                    p[j] =
+                        fmin(room_of(h, i, j), ota_reference_weight(h, h->tau, (s[j] - top) + f));
             }
             h->rest[i] = ota_reference_weight(h, h->tau, (h->sink - top) + f);
             h->f[i] = f - top;
         } else {
-            h->f[i] = fill_greedily(h, s, mu, p, &h->rest[i]);
+            h->f[i] = fill_greedily(h, i, p, &h->rest[i]);
         }
         for (int64_t j = 0; j < h->m; j++) h->nu[j] -= p[j];
     }

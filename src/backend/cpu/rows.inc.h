@@ -387,6 +387,16 @@ void WORD(ota_row_weights)(const ota_row_parameters *parameters, const real *s, 
 
 /* ---- online rows ------------------------------------------------------------------------------ */
 
+/* The most that this row may give a key: what is left of it, and its entry's cap. */
+static double room_of(const ota_row_parameters *parameters, const double *remaining, int64_t j) {
+    if (!parameters->regulariser->capped) return remaining[j];
+    return fmin(remaining[j], ota_entry_cap(&parameters->caps, parameters->line, j));
+}
+
+static double left_of(double remaining, double room) {
+    return room < remaining ? remaining - room : 0.0;
+}
+
 /* Mass on the open keys (level[j] < 0 marks a key that has reached its capacity) at their common scaling
  * (softmax) or threshold (entmax). weight[j] is left holding the open keys' weights. Returns the potential. */
 static double open_keys(const ota_row_parameters *parameters, const real *s, int64_t count,
@@ -454,7 +464,8 @@ static void online_hard(const ota_row_parameters *parameters, const real *s, int
     while (left > 0.0) {
         int64_t best = -1;
         for (int64_t j = 0; j < count; j++) {
-            if (remaining[j] > 0.0 && (double)s[j] > -INFINITY && (best < 0 || s[j] > s[best]))
+            if (room_of(parameters, remaining, j) > taken[j] && (double)s[j] > -INFINITY &&
+                (best < 0 || s[j] > s[best]))
                 best = j;
         }
         if (parameters->sink > -INFINITY && (best < 0 || parameters->sink > (double)s[best])) {
@@ -466,14 +477,15 @@ static void online_hard(const ota_row_parameters *parameters, const real *s, int
             found->infeasible = left > 4.0e-16 * (double)count * mu;
             break;
         }
-        const double part = left < remaining[best] ? left : remaining[best];
-        taken[best] += part;
-        remaining[best] = part < remaining[best] ? remaining[best] - part : 0.0;
-        left -= part;
+        taken[best] = fmin(left, room_of(parameters, remaining, best));
+        left -= taken[best];
         found->potential = -(double)s[best];
-        found->mass += part;
+        found->mass += taken[best];
     }
-    for (int64_t j = 0; j < count; j++) p[j] = (real)taken[j];
+    for (int64_t j = 0; j < count; j++) {
+        if (taken[j] > 0.0) remaining[j] = left_of(remaining[j], taken[j]);
+        p[j] = (real)taken[j];
+    }
 }
 
 void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, int64_t count,
@@ -484,7 +496,7 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
     for (int64_t j = 0; j < count; j++) {
         if (isnan(s[j]) || (double)s[j] >= INFINITY) broken = true;
         if ((double)s[j] > top) top = (double)s[j];
-        if ((double)s[j] > -INFINITY) room += remaining[j];
+        if ((double)s[j] > -INFINITY) room += room_of(parameters, remaining, j);
     }
     if (settled(broken ? NAN : top, count, mu, p, found)) return;
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
@@ -513,8 +525,8 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
         found->potential = open_keys(parameters, s, count, left, remaining, scratch, &found->sink);
         double filled = 0.0;
         for (int64_t j = 0; j < count; j++) {
-            if (scratch[j] >= remaining[j] && scratch[j] >= 0.0) {
-                filled += remaining[j];
+            if (scratch[j] >= 0.0 && scratch[j] >= room_of(parameters, remaining, j)) {
+                filled += room_of(parameters, remaining, j);
                 scratch[j] = -2.0;
                 closed = true;
             }
@@ -524,11 +536,11 @@ void WORD(ota_row_online)(const ota_row_parameters *parameters, const real *s, i
     }
     found->mass = 0.0;
     for (int64_t j = 0; j < count; j++) {
-        const double share = scratch[j] < -1.5                ? remaining[j]
+        const double share = scratch[j] < -1.5                ? room_of(parameters, remaining, j)
                              : scratch[j] > 0.0 && left > 0.0 ? scratch[j]
                                                               : 0.0;
         p[j] = (real)share;
-        remaining[j] = scratch[j] < -1.5 ? 0.0 : remaining[j] - share;
+        remaining[j] = scratch[j] < -1.5 ? left_of(remaining[j], share) : remaining[j] - share;
         found->mass += share;
     }
     if (!(left > 0.0)) found->sink = 0.0;

@@ -180,9 +180,10 @@ static void replay_row(ota_backward_job *job, int64_t i) {
     ota_backward_space *space = job->space;
     plain_row *at = space->own;
     const double mu = ota_row_mass(job->resolved, job->batch, job->head, i);
+    ota_row_parameters rule = job->parameters;
     ota_row_found found;
-    ota_plain_row_online(&job->parameters, at->s, job->resolved->keys, mu, at->room, at->p,
-                         at->open, &found);
+    rule.line = i;
+    ota_plain_row_online(&rule, at->s, job->resolved->keys, mu, at->room, at->p, at->open, &found);
     mark(job, i, &found);
     for (int64_t j = 0; j < job->resolved->keys; j++) {
         if (space->shut[j] != INT64_MAX) continue;

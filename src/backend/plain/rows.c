@@ -395,17 +395,20 @@ void ota_plain_row_weights(const ota_row_parameters *row, const double *s, const
 
 /* ---- rows in order ------------------------------------------------------------------------------- */
 
-/* The row is solved on the keys with room; keys that it overfills take what they have room for and are closed, and the
- * rest of the mass is solved again, of which every open key gets more than before. */
+/* The row is solved on the keys with room, as if no entry had a cap; keys that it overfills take what they may and are
+ * closed, and the rest of the mass is solved again, of which every open key gets more than before. */
 void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_t count, double mu,
                           double *room, double *p, double *open, ota_row_found *found) {
     const double slack = 4.0 * 1.2e-16 * (double)(count + 1) * mu;
+    const ota_problem uncapped = {.regulariser = row->regulariser->kind};
+    ota_row_parameters without = *row;
+    without.regulariser = ota_regulariser_of(&uncapped);
     double left = mu, space = 0.0;
     for (int64_t j = 0; j < count; j++) {
-        if (s[j] > -INFINITY) space += room[j];
+        if (s[j] > -INFINITY) space += fmin(room[j], cap_at(row, j));
         open[j] = room[j] > 0.0 ? s[j] : -INFINITY;
     }
-    ota_plain_row_solve(row, s, NULL, count, mu, p, found);
+    ota_plain_row_solve(&without, s, NULL, count, mu, p, found);
     if (found->empty || found->nonfinite) return;
     const double lse = found->lse;
     *found = (ota_row_found){.potential = -INFINITY, .lse = lse};
@@ -416,13 +419,14 @@ void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_
     }
     for (bool closed = true; closed && left > 0.0;) {
         closed = false;
-        ota_plain_row_solve(row, open, NULL, count, left, p, found);
+        ota_plain_row_solve(&without, open, NULL, count, left, p, found);
         found->lse = lse;
         if (found->empty) break;
         for (int64_t j = 0; j < count; j++) {
-            if (!(open[j] > -INFINITY) || p[j] < room[j]) continue;
+            const double most = fmin(room[j], cap_at(row, j));
+            if (!(open[j] > -INFINITY) || p[j] < most) continue;
             open[j] = -INFINITY;
-            left -= room[j];
+            left -= most;
             closed = true;
         }
     }
@@ -430,11 +434,11 @@ void ota_plain_row_online(const ota_row_parameters *row, const double *s, int64_
     found->empty = false;
     found->mass = 0.0;
     if (!(left > 0.0)) found->sink = 0.0;
-    /* Closed keys that had room gave all of it. */
+    /* Closed keys that had room gave all that they may. */
     for (int64_t j = 0; j < count; j++) {
         const bool full = s[j] > -INFINITY && !(open[j] > -INFINITY);
-        p[j] = full ? fmax(room[j], 0.0) : left > 0.0 ? p[j] : 0.0;
-        room[j] = full && room[j] > 0.0 ? 0.0 : room[j] - (full ? 0.0 : p[j]);
+        p[j] = full ? fmax(fmin(room[j], cap_at(row, j)), 0.0) : left > 0.0 ? p[j] : 0.0;
+        room[j] = full && room[j] > 0.0 ? fmax(room[j] - p[j], 0.0) : room[j] - (full ? 0.0 : p[j]);
         found->mass += p[j];
     }
 }

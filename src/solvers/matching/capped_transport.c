@@ -1,11 +1,14 @@
 /* capped_transport.c: the transportation problem whose arcs have capacities P_ij <= c_ij, by shortest augmenting paths.
  *
- *     maximise sum S_ij P_ij,   sum_j P_ij = mu_i,   sum_i P_ij <= nu_j  (= where the totals agree),   0 <= P_ij <= c_ij
+ *     maximise sum S_ij P_ij,   sum_j P_ij = mu_i,   floor nu_j <= sum_i P_ij <= nu_j  (or = nu_j),   0 <= P_ij <= c_ij
  *
  * Rows ship one after another. f, g keep  S_ij + f_i + g_j <= 0 where P_ij < c_ij  and  >= 0 where P_ij > 0, g_j = 0
  * where the key has room and g_j <= 0 where it has none. A path goes from the row at hand along pairs with room and back
  * along pairs with weight to a key with room; the shortest one, by what the pairs lack of equality, keeps all of that
- * [LIT-06]. The sink is one more key. What is left below rounding of the total mass counts as nothing. */
+ * [LIT-06]. The sink is one more key. What is left below rounding of the total mass counts as nothing.
+ *
+ * With a floor one more row fills the keys to nu_j at no cost: it ships what they may lack, at most (1 - floor) nu_j to a
+ * key and the rest to the sink, so a key is left with its least sum at least. Its f says where g is 0. */
 #include "capped_transport.h"
 
 #include <float.h>
@@ -13,11 +16,14 @@
 
 typedef struct paths {
     ota_capped_transport *problem;
-    int64_t n, m;       /* m with the sink */
+    int64_t n, m;       /* n with the row that fills, m with the sink */
     double tiny;        /* masses below this are rounding */
+    double filled;      /* mass of the row that fills */
+    double balance;     /* of nu, where totals agree up to rounding */
     double *room;       /* [m] what a key can still take */
     double *sink;       /* [n] P of the sink */
-    double *f, *g;      /* [n], [m]: the caller's with the sink's 0 behind */
+    double *filling;    /* [m] P of the row that fills */
+    double *f, *g;      /* [n], [m] */
     double *distance;   /* [n + m] rows, then keys */
     int64_t *before;    /* [n + m] the node before on the shortest path */
     unsigned char *met; /* [n + m] its distance is final */
@@ -27,6 +33,8 @@ static void lay_out(paths *s, ota_arena *arena, int64_t n, int64_t m) {
     const size_t rows = (size_t)n + 1, keys = (size_t)m + 1;
     s->room = ota_arena_take(arena, keys, sizeof(double));
     s->sink = ota_arena_take(arena, rows, sizeof(double));
+    s->filling = ota_arena_take(arena, keys, sizeof(double));
+    s->f = ota_arena_take(arena, rows, sizeof(double));
     s->g = ota_arena_take(arena, keys, sizeof(double));
     s->distance = ota_arena_take(arena, rows + keys, sizeof(double));
     s->before = ota_arena_take(arena, rows + keys, sizeof(int64_t));
@@ -42,6 +50,7 @@ size_t ota_capped_transport_workspace(int64_t n, int64_t m) {
 
 static double score_at(const paths *s, int64_t i, int64_t j) {
     const ota_capped_transport *p = s->problem;
+    if (i == p->n) return 0.0;
     if (j == p->m) return p->sink;
     const int64_t at = i * p->stride + j;
     const double score =
@@ -50,12 +59,15 @@ static double score_at(const paths *s, int64_t i, int64_t j) {
 }
 
 static double cap_at(const paths *s, int64_t i, int64_t j) {
-    return j == s->problem->m ? INFINITY : ota_entry_cap(s->problem->caps, i, j);
+    const ota_capped_transport *p = s->problem;
+    if (j == p->m) return INFINITY;
+    return i == p->n ? (1.0 - p->floor) * s->balance * p->nu[j] : ota_entry_cap(p->caps, i, j);
 }
 
 static double *weight_at(const paths *s, int64_t i, int64_t j) {
     const ota_capped_transport *p = s->problem;
-    return j == p->m ? &s->sink[i] : &p->plan[i * p->plan_stride + j];
+    if (j == p->m) return &s->sink[i];
+    return i == p->n ? &s->filling[j] : &p->plan[i * p->plan_stride + j];
 }
 
 /* Shorter ways from row i along pairs with room, from key j back along pairs with weight. */
@@ -137,35 +149,48 @@ static double ship(const paths *s, int64_t from, int64_t key, double left) {
     return amount;
 }
 
-/* Totals that agree up to rounding fill every key. */
-static ota_status load(paths *s) {
+/* The room of the keys and the sink, and the mass that fills them where there is a floor. Totals that agree up to rounding
+ * fill every key. */
+static ota_status share_out(paths *s) {
     const ota_capped_transport *p = s->problem;
+    const bool sink = p->sink > -INFINITY, floor = p->floor > 0.0 && !p->exact;
     double mass = 0.0, room = 0.0;
     for (int64_t i = 0; i < p->n; i++) mass += p->mu[i];
     for (int64_t j = 0; j < p->m; j++) room += p->nu[j];
-    const bool sink = p->sink > -INFINITY;
     if (p->exact && (sink ? room > mass : fabs(room - mass) > p->tolerance * mass))
         return OTA_INFEASIBLE;
-    const double balance = p->exact && !sink && room > 0.0 ? mass / room : 1.0;
-    for (int64_t j = 0; j < p->m; j++) {
-        s->room[j] = p->nu[j] * balance;
-        s->g[j] = 0.0;
-    }
-    if (sink) s->room[p->m] = p->exact ? mass - room : INFINITY;
-    s->g[p->m] = 0.0;
+    const bool bare = floor && p->floor * room > mass, full = floor && !sink && room < mass;
+    if ((bare && p->floor * room > mass * (1.0 + p->tolerance)) ||
+        (full && room < mass * (1.0 - p->tolerance)))
+        return OTA_INFEASIBLE;
+    s->balance = 1.0;
+    if (((p->exact && !sink) || full) && room > 0.0) s->balance = mass / room;
+    if (bare) s->balance = mass / (p->floor * room);
+    room *= s->balance;
+    for (int64_t j = 0; j < p->m; j++) s->room[j] = s->balance * p->nu[j];
+    s->filled = !floor ? 0.0 : fmax(0.0, sink ? (1.0 - p->floor) * room : room - mass);
+    s->room[p->m] = p->exact ? mass - room : floor ? fmax(0.0, mass - p->floor * room) : INFINITY;
+    s->tiny = 8.0 * DBL_EPSILON * (mass + s->filled);
+    s->n = p->n + (floor ? 1 : 0);
     s->m = p->m + (sink ? 1 : 0);
-    s->tiny = 8.0 * DBL_EPSILON * mass;
-    for (int64_t i = 0; i < p->n; i++) {
+    return OTA_OK;
+}
+
+static void clear(const paths *s) {
+    const ota_capped_transport *p = s->problem;
+    for (int64_t j = 0; j <= p->m; j++) s->g[j] = s->filling[j] = 0.0;
+    for (int64_t i = 0; i <= p->n; i++) {
         s->sink[i] = 0.0;
-        for (int64_t j = 0; j < p->m; j++) p->plan[i * p->plan_stride + j] = 0.0;
         s->f[i] = -INFINITY;
     }
-    return OTA_OK;
+    for (int64_t i = 0; i < p->n; i++) {
+        for (int64_t j = 0; j < p->m; j++) p->plan[i * p->plan_stride + j] = 0.0;
+    }
 }
 
 static ota_status ship_row(const paths *s, int64_t i) {
     ota_capped_transport *p = s->problem;
-    double left = p->mu[i], best = -INFINITY;
+    double left = i == p->n ? s->filled : p->mu[i], best = -INFINITY;
     for (int64_t j = 0; j < s->m; j++) best = fmax(best, score_at(s, i, j) + s->g[j]);
     if (!(left > 0.0)) return OTA_OK;
     if (!(best < INFINITY)) return OTA_NONFINITE;
@@ -182,12 +207,28 @@ static ota_status ship_row(const paths *s, int64_t i) {
     return OTA_OK;
 }
 
+/* How much too low g is: 0 is the price of the sink, else of a key between its bounds, else no full key has more. */
+static double shift_of(const paths *s) {
+    const ota_capped_transport *p = s->problem;
+    if (s->n == p->n) return 0.0;
+    if (s->m > p->m) return -s->g[p->m];
+    if (s->f[p->n] > -INFINITY) return s->f[p->n];
+    double highest = -INFINITY;
+    for (int64_t j = 0; j < p->m; j++) {
+        if (cap_at(s, p->n, j) > s->tiny) highest = fmax(highest, s->g[j]);
+    }
+    return highest > -INFINITY ? -highest : 0.0;
+}
+
 ota_status ota_capped_transport_solve(ota_capped_transport *problem, void *workspace) {
-    paths s = {.problem = problem, .n = problem->n, .f = problem->f};
+    paths s = {.problem = problem};
     ota_arena arena = {.base = workspace, .size = SIZE_MAX};
     lay_out(&s, &arena, problem->n, problem->m);
-    ota_status status = load(&s);
-    for (int64_t i = 0; i < problem->n && status == OTA_OK; i++) status = ship_row(&s, i);
-    for (int64_t j = 0; j < problem->m; j++) problem->g[j] = s.g[j];
+    clear(&s);
+    ota_status status = share_out(&s);
+    for (int64_t i = 0; i < s.n && status == OTA_OK; i++) status = ship_row(&s, i);
+    const double shift = status == OTA_OK ? shift_of(&s) : 0.0;
+    for (int64_t i = 0; i < problem->n; i++) problem->f[i] = s.f[i] - shift;
+    for (int64_t j = 0; j < problem->m; j++) problem->g[j] = s.g[j] + shift;
     return status;
 }

@@ -86,6 +86,7 @@ static ota_status solve_capped(ota_head *head) {
                                     .mu = head->mu,
                                     .nu = head->nu,
                                     .exact = !ota_head_rule(head)->capacity,
+                                    .floor = head->floor,
                                     .sink = head->sink,
                                     .tolerance = head->mass_tolerance,
                                     .caps = &head->caps,

@@ -54,7 +54,9 @@ def test_gradients_are_those_of_differences(method: str) -> None:
     assert torch.autograd.gradcheck(run, tensors, atol=1e-5)
 
 
-def program_of(scores: np.ndarray, mass: np.ndarray, room: np.ndarray, caps: np.ndarray, exact: bool) -> Any:
+def program_of(
+    scores: np.ndarray, mass: np.ndarray, room: np.ndarray, caps: np.ndarray, exact: bool, floor: float
+) -> Any:
     """HiGHS on the same problem."""
     rows, columns = scores.shape
     of_rows = np.kron(np.eye(rows), np.ones(columns))
@@ -64,13 +66,13 @@ def program_of(scores: np.ndarray, mass: np.ndarray, room: np.ndarray, caps: np.
         -scores.ravel(),
         A_eq=both if exact else of_rows,
         b_eq=np.concatenate([mass, room]) if exact else mass,
-        A_ub=None if exact else of_columns,
-        b_ub=None if exact else room,
+        A_ub=None if exact else np.concatenate([of_columns, -of_columns]),
+        b_ub=None if exact else np.concatenate([room, -floor * room]),
         bounds=np.stack([np.zeros(scores.size), caps.ravel()], 1),
     )
 
 
-@pytest.mark.parametrize("kind", ["top-k", "capped", "exact"])
+@pytest.mark.parametrize("kind", ["top-k", "capped", "bounded", "exact"])
 def test_hard_plans_are_linear_programs(kind: str) -> None:
     random = np.random.default_rng(7)
     infeasible = 0
@@ -86,8 +88,9 @@ def test_hard_plans_are_linear_programs(kind: str) -> None:
             mass, caps = random.uniform(0.2, 1.0, rows), random.uniform(0.1, 0.8, (rows, columns))
             room = random.uniform(0.3, 1.5, columns)
             room *= mass.sum() / room.sum() * (1.0 if kind == "exact" else random.uniform(1.0, 2.0))
-        found = program_of(scores, mass, room, caps, kind == "exact")
-        method = "hard/exact" if kind == "exact" else "hard/capped:1"
+        floor = float(random.uniform(0.1, 0.9)) if kind == "bounded" else 0.0
+        found = program_of(scores, mass, room, caps, kind == "exact", floor)
+        method = {"exact": "hard/exact", "bounded": f"hard/bounded:{floor},1"}.get(kind, "hard/capped:1")
         call = {"method": method, "entry_caps": caps, "row_mass": mass, "column_mass": room}
         if found.status == 2:
             infeasible += 1
@@ -97,7 +100,7 @@ def test_hard_plans_are_linear_programs(kind: str) -> None:
         ours = otattn.coupling(scores, **call)
         assert (ours <= caps).all() and (ours >= 0.0).all()
         assert np.abs(ours.sum(1) - mass).max() <= 1e-12
-        assert (ours.sum(0) - room).max() <= 1e-12
+        assert (ours.sum(0) - room).max() <= 1e-12 and (floor * room - ours.sum(0)).max() <= 1e-12
         assert abs(found.fun + (scores * ours).sum()) <= 1e-9
         if kind == "top-k":
             assert np.array_equal(ours, ours.round())
@@ -109,8 +112,7 @@ def test_hard_plans_are_linear_programs(kind: str) -> None:
     [
         ("softmax{entry_cap=0.5}", 0.5, "entry_caps is given, but the method"),
         ("softmax", -1.0, "entry_caps is -1"),
-        ("softmax/prefix", 0.5, "entry caps with elastic, prefix and online columns"),
-        ("hard/bounded:0.5,2", 0.5, "entry caps with least sums of the columns of hard plans"),
+        ("softmax/elastic:0.5,3", 0.5, "entry caps with elastic columns are refused"),
     ],
 )
 def test_refusals(method: str, caps: float, words: str) -> None:

@@ -29,11 +29,16 @@ def test_refusals(tmp_path: Path) -> None:
     save(tmp_path, s=np.zeros((4, 6)))
     for words, code, sentence in (
         (["--entry-cap", "0.1"], 3, "the entry caps of a row add up to less than its mass"),
+        (
+            ["--entry-cap", "0.1", "-m", "softmax/online:1"],
+            3,
+            "what a row's entry caps and the capacities left allow",
+        ),
         (["--entry-cap", "0"], 2, "--entry-cap is 0"),
         (
-            ["--entry-cap", "1", "-m", "softmax/prefix"],
+            ["--entry-cap", "1", "-m", "softmax/elastic:0.5,3"],
             2,
-            "entry caps with elastic, prefix and",
+            "entry caps with elastic columns are refused",
         ),
     ):
         found = run(tmp_path, "plan", "s.npy", *words)

@@ -39,12 +39,21 @@ def test_every_id_comes_out_as_expected(verified: dict[str, Any]) -> None:
         spec.check_true(name, name not in wrong)
 
 
+def test_extensions_are_counted_apart(verified: dict[str, Any]) -> None:
+    beyond = verified["extensions"]
+    wrong = {check["id"] for check in beyond["checks"] if check["holds"] != check["expected"]}
+    assert not wrong
+    names = {check["id"] for check in beyond["checks"]}
+    assert beyond["ids"] == beyond["ids_ok"] == len(names) >= 5
+    assert not names & set(IDS)
+
+
 def test_checked_ids_are_all_ids(verified: dict[str, Any]) -> None:
     assert {check["id"] for check in verified["checks"]} == set(IDS)
 
 
 def test_rows_have_the_documented_shape(verified: dict[str, Any]) -> None:
-    for check in verified["checks"]:
+    for check in verified["checks"] + verified["extensions"]["checks"]:
         assert set(check) == {
             "id", "form", "claim", "value", "relation", "tolerance", "expected", "holds", "seconds",
         }  # fmt: skip
@@ -71,9 +80,11 @@ def test_every_erratum_has_its_printed_form_refuted(verified: dict[str, Any]) ->
 
 def test_a_planted_fault_flips_every_id(tmp_path: Path) -> None:
     result = answer(tmp_path, "verify", "--self-test")
-    silent = [row["id"] for row in result["self_test"] if not row["noticed"]]
+    beyond = result["extensions"]
+    silent = [row["id"] for row in result["self_test"] + beyond["self_test"] if not row["noticed"]]
     assert not silent
     assert result["ids_noticed"] == result["ids_checked"] == len(IDS)
+    assert beyond["ids_noticed"] == beyond["ids"] > 0
 
 
 @pytest.mark.parametrize("pattern", ["CETA-*", "LIT-2?", "DER-13", "TOT-12*"])
@@ -112,6 +123,21 @@ def test_the_table_is_readable(tmp_path: Path) -> None:
     assert [line.split()[1] for line in lines[1:4]] == ["corrected", "corrected", "printed"]
     assert "fails*" in lines[3] and "(E2)" in lines[3]
     assert lines[-2].startswith("1 ids: 1 right; 3 checks in")
+
+
+def test_extensions_stand_below_the_table(tmp_path: Path) -> None:
+    both = run(tmp_path, "verify", "--only", "*-04").stdout.decode()
+    above, below = both.split("\nbeyond the requirements\n")
+    assert "CETA-04" in above and "CAP-04" not in above
+    assert below.splitlines()[-1] == "1 extensions: 1 right; 1 checks"
+    alone = run(tmp_path, "verify", "--only", "CAP-04").stdout.decode().splitlines()
+    assert len(alone) == 3 and alone[1].startswith("CAP-04")
+    assert answer(tmp_path, "verify", "--only", "CAP-04")["ids"] == 0
+    answer(tmp_path, "verify", "--only", "CAP-04", "-o", "run")
+    with (tmp_path / "run" / "checks.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == ["CAP-04"]
+    page = (tmp_path / "run" / "verify.html").read_text(encoding="utf-8")
+    assert "Beyond the requirements" in page
 
 
 @pytest.mark.parametrize("words", [("--only", "NONE-*"), ("--repeat", "0"), ("--seed", "x"), ("file.npy",)])

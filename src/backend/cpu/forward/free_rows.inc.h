@@ -216,7 +216,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
     const ota_resolved *r = device->resolved;
     row_block b = part_of(w, part, worker_index);
     ota_worker *worker = b.worker;
-    const ota_row_parameters parameters = row_parameters(device, b.batch, b.head);
+    ota_row_parameters parameters = row_parameters(device, b.batch, b.head);
     const ota_array *state = &w->arrays->remaining;
     const int64_t m = device->key_count;
     double *room = worker->room;
@@ -239,6 +239,7 @@ static void ordered_task(void *context, int64_t part, int worker_index) {
         b.first = i;
         b.rows = 1;
         form_rows(&b, row, device->stride);
+        parameters.line = i;
         row_online(&parameters, row, m, mu, room, row, worker->row, &found);
         finish_rows(&b, row, device->stride, &found, &mu, true, status,
                     ota_array_present(&w->arrays->receiver) ? receivers : NULL);

@@ -23,10 +23,12 @@ void replay_online(ota_backward_job *job) {
     }
     for (int64_t i = 0; i < r->queries; i++) {
         const double mu = ota_row_mass(r, job->batch, job->head, i);
+        ota_row_parameters parameters = job->parameters;
         ota_row_found found;
+        parameters.line = i;
         load_rows(job, w, i, 1, true);
         form_tile(job, w, i, 1, 0, r->keys, device->stride);
-        row_online(&job->parameters, w->scores, r->keys, mu, room, w->weights,
+        row_online(&parameters, w->scores, r->keys, mu, room, w->weights,
                    device->workers[job->worker].row, &found);
         if (found.nonfinite || uses_nonfinite(job, w->scores, w->weights)) space->bad[i] = true;
         for (int64_t j = 0; j < r->keys; j++) {
