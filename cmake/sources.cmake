@@ -83,6 +83,8 @@ set(OTATTN_LIBRARY_SOURCES
     src/batches/bounded_heaps.c
     src/batches/bounded_paths.c
     src/batches/maxsim.c
+    src/batches/maxsim_backward.c
+    src/batches/maxsim_check.c
     src/batches/normalize.c
     src/columns/bounded.c
     src/columns/capped.c

@@ -9,7 +9,8 @@
  * product with the query that is not finite (NaN, infinities, or numbers too large for f32) scores NaN for that query.
  *
  * Products are summed in f32, 64 terms at a time, tokens of a query in f64. A score has the same bits for any number of
- * threads, of documents and of queries.
+ * threads, of documents and of queries. On processors that multiply pairs of bf16 (levels avx512bf16 and amx) numbers in bf16
+ * and their sums below 2^-126 in size count as 0.
  *
  *     float q[32 * 128], d[1000 * 128], scores[10];                              ... fill q and d ...
  *     const int64_t offsets[11] = {0, 100, ...,  1000};
@@ -48,6 +49,10 @@ typedef struct ota_late_interaction {
     int threads;                  /* 0: the CPUs this process may use */
     const ota_executor *executor; /* NULL: own threads */
     const char *cpu;              /* NULL or a name of ota_kernel_name: use nothing newer */
+    /* [queries][document_count][tokens of queries], NULL: not wanted, and not with `top`: the token of the document, from 0,
+       that a query token takes, of equal ones under max the first; -1: none, past the query's length, where the capacity
+       serves it not, and where the score is -inf or NaN */
+    int64_t *chosen;
 } ota_late_interaction;
 
 /* scores [queries][document_count]; with `top` [queries][top], falling, and their documents in `best` [queries][top],
@@ -55,6 +60,19 @@ typedef struct ota_late_interaction {
  * NaN. */
 OTA_API ota_status ota_maxsim(const ota_late_interaction *problem, float *scores, int64_t *best,
                               ota_error *error);
+
+/* Gradients of a function of the scores, whose derivatives are score_grad [queries][document_count], with the choices that
+ * ota_maxsim wrote into problem->chosen. A score is the sum of the products of its chosen pairs, and the choice is the best one,
+ * so it moves as they do while the choice stays (where several are best, this is one of the subgradients):
+ *
+ *     query_grad[q][i]    = sum over documents d              of score_grad[q][d] D_d[chosen[q][d][i]]    [queries][tokens][width]
+ *     document_grad[d][j] = sum over q, i of chosen[q][d][i] = j of score_grad[q][d] Q_q[i]    [tokens of all documents][width]
+ *
+ * Either is NULL where it is not wanted. Both are written whole, 0 for tokens without a pair. A score whose derivative is 0
+ * adds nothing, whatever its pairs hold. Sums are in f64 in the order of documents and queries: the same bits for any number
+ * of threads. `capacity` and `top` are not read. */
+OTA_API ota_status ota_maxsim_backward(const ota_late_interaction *problem, const float *score_grad,
+                                       float *query_grad, float *document_grad, ota_error *error);
 
 #ifdef __cplusplus
 }

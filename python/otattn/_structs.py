@@ -974,6 +974,7 @@ class LateInteraction(ctypes.Structure):
         ("threads", ctypes.c_int),
         ("executor", ctypes.c_void_p),
         ("cpu", ctypes.c_char_p),
+        ("chosen", ctypes.c_void_p),
     )
 
 
@@ -1202,6 +1203,7 @@ CALLS = {
     "ota_assign": "ippp",
     "ota_assign_bounded": "ipppp",
     "ota_maxsim": "ipppp",
+    "ota_maxsim_backward": "ippppp",
     "ota_normalize": "ipppp",
     "ota_normalize_backward": "ipppppp",
 }

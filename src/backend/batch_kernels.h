@@ -17,9 +17,13 @@ typedef struct ota_batch_kernels {
     const ota_normalizers *normalize_f32, *normalize_f64;
     const ota_bounded_passes *bounded;
     ota_maxsim_pass *maxsim;
+    ota_maxsim_pass *maxsim_pairs; /* NULL: bf16 is faster in f32 */
     /* rows [first, first + rows) of an array of any float type and strides into to[rows][ld] */
     void (*read_rows_f32)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
                           int64_t rows, float *to, int64_t ld);
+    /* the same of bf16 as it lies, two neighbours of a row in a word, into to[rows][words] */
+    void (*read_pairs)(const ota_array *from, int64_t batch, int64_t head, int64_t first,
+                       int64_t rows, uint32_t *to);
 } ota_batch_kernels;
 
 /* Those of the newest level that this processor has and `limit` (a name of ota_kernel_name, NULL or "") admits; false where that

@@ -1,6 +1,6 @@
-/* otattn_maxsim.h: checks, query tokens packed once into panels, and documents in pieces for the threads. A piece goes through
- * the tokens of a document in blocks, each against all panels; with a capacity the products of one document are kept and
- * a matching is searched for every query. */
+/* Scores of otattn_maxsim.h: query tokens packed once into panels, and documents in pieces for the threads. The kernel reads a
+ * document where it lies, or in blocks of tokens that were converted, against one panel after another. With a capacity its
+ * products are kept and a matching is searched for every query; where choices are wanted they are kept, too. */
 #include "otattn_maxsim.h"
 
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 
 #include "backend/batch_kernels.h"
 #include "base/base.h"
+#include "maxsim_parts.h"
 #include "problem/check.h"
 #include "problem/problem.h"
 #include "solvers/matching/combinatorial.h"
@@ -21,11 +22,15 @@ enum {
     WORTH_THREADS = 1 << 22
 };
 
+/* Elements of the kernels: a number in f32, or a pair in bf16. */
+enum { ELEMENT = 4 };
+
 /* What one thread works in. */
 typedef struct worker {
-    float *tokens;      /* [OTA_MAXSIM_TOKENS][width] */
-    float *products;    /* [panels][tokens of a block, or of a document][OTA_MAXSIM_PANEL] */
+    void *tokens;       /* elements [OTA_MAXSIM_TOKENS][length] */
+    float *products;    /* where `keeps` [panels][tokens of a document][OTA_MAXSIM_PANEL] */
     float *best, *lost; /* [columns] */
+    int32_t *taken;     /* [columns] with choices: the first token of the largest product */
     /* with a capacity: scores of a matching, [most rows][most columns], and what its search needs */
     float *matrix;
     int64_t *match;
@@ -36,147 +41,46 @@ typedef struct worker {
 typedef struct job {
     ota_late_interaction problem;
     ota_batch_kernels kernels;
+    ota_maxsim_pass *pass;
+    bool paired;
+    bool in_place; /* documents are what the kernel reads, as they lie */
+    bool keeps;    /* products of a document, for matchings or choices */
     int64_t queries, width;
+    int64_t length;  /* elements of a token */
     int64_t columns; /* tokens of all queries */
     int64_t panels;
     int64_t longest;     /* tokens of a document, at most */
     int64_t most_tokens; /* of a query */
     int64_t *first;      /* [queries + 1] of a query's columns */
-    float *packed;       /* [panels][width][OTA_MAXSIM_PANEL] */
+    void *packed;        /* elements [panels][length][OTA_MAXSIM_PANEL] */
     worker *workers;
     float *scores; /* [queries][document_count] */
     _Atomic int nonfinite, failed;
 } job;
 
-/* ---- checks ------------------------------------------------------------------------------------ */
-
-static ota_status check_tokens(const ota_array *x, const char *field, ota_error *error) {
-    if (!ota_array_present(x))
-        return ota_fail(error, OTA_EINVAL, field, "give an array of token vectors", "%s are absent",
-                        field);
-    TRY(ota_check_array(x, field, error));
-    if (x->type != OTA_F32 && x->type != OTA_BF16 && x->type != OTA_F16)
-        return ota_wrong_type(field, x->type, "f32, bf16 or f16", error);
-    return OTA_OK;
-}
-
-static ota_status check_shapes(const ota_late_interaction *p, ota_error *error) {
-    const ota_array *q = &p->queries, *d = &p->documents;
-    TRY(check_tokens(q, "queries", error));
-    TRY(check_tokens(d, "documents", error));
-    if (d->type != q->type)
-        return ota_wrong_type("documents", d->type, "the type of queries", error);
-    if (q->size[0] != 1 || d->size[0] != 1 || d->size[1] != 1)
-        return ota_fail(error, OTA_EINVAL, q->size[0] != 1 ? "queries" : "documents",
-                        "queries are [1, queries, tokens, width], documents [1, 1, tokens, width]",
-                        "%s have a leading dimension of %" PRId64,
-                        q->size[0] != 1 ? "queries" : "documents",
-                        q->size[0] != 1 ? q->size[0] : d->size[0] * d->size[1]);
-    if (d->size[3] != q->size[3])
-        return ota_fail(error, OTA_EINVAL, "documents", "use the same width",
-                        "documents have width %" PRId64 " but queries %" PRId64, d->size[3],
-                        q->size[3]);
-    if (p->document_count < 0)
-        return ota_fail(error, OTA_EINVAL, "document_count", "use 0 or more",
-                        "document_count is %" PRId64, p->document_count);
-    if (p->capacity < 0)
-        return ota_fail(error, OTA_EINVAL, "capacity", "use 1 or more, or 0 for max",
-                        "capacity is %" PRId64, p->capacity);
-    if (p->top < 0 || p->top > p->document_count)
-        return ota_fail(error, OTA_EINVAL, "top", "use at most the number of documents",
-                        "top is %" PRId64 " of %" PRId64 " documents", p->top, p->document_count);
-    if (p->threads < 0 || p->threads > OTA_THREADS_MAX)
-        return ota_fail(error, OTA_EINVAL, "threads", "use 0 (all CPUs) to 4096", "threads is %d",
-                        p->threads);
-    return OTA_OK;
-}
-
-static ota_status check_lengths(const ota_late_interaction *p, ota_error *error) {
-    const int64_t tokens = p->documents.size[2];
-    if (p->offsets == NULL)
-        return ota_fail(error, OTA_EINVAL, "offsets", "give document_count + 1 places",
-                        "offsets is NULL");
-    for (int64_t d = 0; d <= p->document_count; d++) {
-        const int64_t least = d == 0 ? 0 : p->offsets[d - 1], at = p->offsets[d];
-        if (at < least || at > tokens)
-            return ota_fail(error, OTA_EINVAL, "offsets",
-                            "let them rise from 0 or more to at most the tokens",
-                            "offsets[%" PRId64 "] is %" PRId64 ", outside %" PRId64 " to %" PRId64,
-                            d, at, least, tokens);
-    }
-    for (int64_t d = 0; p->document_lengths != NULL && d < p->document_count; d++) {
-        const int64_t length = p->document_lengths[d], room = p->offsets[d + 1] - p->offsets[d];
-        if (length < 0 || length > room)
-            return ota_fail(error, OTA_EINVAL, "document_lengths",
-                            "use 0 to the tokens between the offsets",
-                            "document_lengths[%" PRId64 "] is %" PRId64 " of %" PRId64 " tokens", d,
-                            length, room);
-    }
-    for (int64_t q = 0; p->query_lengths != NULL && q < p->queries.size[1]; q++) {
-        const int64_t length = p->query_lengths[q];
-        if (length < 0 || length > p->queries.size[2])
-            return ota_fail(error, OTA_EINVAL, "query_lengths", "use 0 to the tokens of queries",
-                            "query_lengths[%" PRId64 "] is %" PRId64 " of %" PRId64 " tokens", q,
-                            length, p->queries.size[2]);
-    }
-    return OTA_OK;
-}
-
-/* Outputs at a multiple of their elements, and away from what is read. */
-static ota_status check_output(const ota_late_interaction *p, const char *field, const void *out,
-                               size_t element, ota_error *error) {
-    const int64_t each = p->top > 0 ? p->top : p->document_count;
-    size_t bytes;
-    if ((uintptr_t)out % element != 0)
-        return ota_fail(error, OTA_EALIGN, field, "align it to its elements",
-                        "%s is not at a multiple of %zu bytes", field, element);
-    if (!ota_size_product((const int64_t[]){p->queries.size[1], each, (int64_t)element}, 3, &bytes))
-        return ota_fail(error, OTA_EOVERFLOW, field, "score fewer at once",
-                        "%" PRId64 " queries times %" PRId64 " documents overflow",
-                        p->queries.size[1], each);
-    const ota_array *const read[] = {&p->queries, &p->documents};
-    for (int k = 0; k < 2; k++) {
-        const char *first, *last;
-        ota_array_extent(read[k], &first, &last);
-        if ((const char *)out < last && first < (const char *)out + bytes)
-            return ota_fail(error, OTA_EALIAS, field, "give it memory of its own", "%s overlaps %s",
-                            field, k == 0 ? "queries" : "documents");
-    }
-    return OTA_OK;
-}
-
 static ota_status check(const ota_late_interaction *given, const float *scores, const int64_t *best,
                         job *work, ota_error *error) {
     ota_late_interaction *p = &work->problem;
-    if (given == NULL)
-        return ota_fail(error, OTA_EINVAL, "problem", "give a problem", "problem is NULL");
-    TRY(ota_check_sized(p, sizeof *p, given, given->size, "problem.size", error));
-    TRY(check_shapes(p, error));
-    TRY(check_lengths(p, error));
+    TRY(ota_maxsim_check(given, p, &work->kernels, error));
     if (scores == NULL)
         return ota_fail(error, OTA_EINVAL, "scores", "give memory for the scores",
                         "scores is NULL");
     if (p->top > 0 && best == NULL)
         return ota_fail(error, OTA_EINVAL, "best", "give memory for the documents' numbers",
                         "best is NULL, but top is %" PRId64, p->top);
-    TRY(check_output(p, "scores", scores, sizeof *scores, error));
-    if (p->top > 0) TRY(check_output(p, "best", best, sizeof *best, error));
-    if (!ota_batch_kernels_of(p->cpu, &work->kernels))
-        return ota_fail(error, OTA_EINVAL, "cpu", "use a name of ota_kernel_name",
-                        "cpu is \"%s\", which this processor does not have", p->cpu);
+    if (p->top > 0 && p->chosen != NULL)
+        return ota_fail(error, OTA_EINVAL, "chosen", "ask for all scores, or for no choices",
+                        "chosen is given, but top is %" PRId64, p->top);
+    const int64_t sizes[] = {p->queries.size[1], p->top > 0 ? p->top : p->document_count, 1};
+    const int64_t pairs[] = {sizes[0], sizes[1], p->queries.size[2]};
+    TRY(ota_maxsim_check_output(p, "scores", scores, sizes, sizeof *scores, error));
+    if (p->top > 0) TRY(ota_maxsim_check_output(p, "best", best, sizes, sizeof *best, error));
+    if (p->chosen != NULL)
+        TRY(ota_maxsim_check_output(p, "chosen", p->chosen, pairs, sizeof *p->chosen, error));
     return OTA_OK;
 }
 
-static int64_t tokens_of(const ota_late_interaction *p, int64_t d) {
-    return p->document_lengths != NULL ? p->document_lengths[d] : p->offsets[d + 1] - p->offsets[d];
-}
-
 /* ---- queries ----------------------------------------------------------------------------------- */
-
-static int64_t length_of(const job *work, int64_t query) {
-    const ota_late_interaction *p = &work->problem;
-    return p->query_lengths != NULL ? p->query_lengths[query] : p->queries.size[2];
-}
 
 /* Columns of a panel. */
 static int64_t columns_of(const job *work, int64_t panel) {
@@ -184,51 +88,76 @@ static int64_t columns_of(const job *work, int64_t panel) {
     return ota_int_round_up(ota_int_min(OTA_MAXSIM_PANEL, left), OTA_MAXSIM_ROUND);
 }
 
-/* Query tokens become columns, one after another; what the last panel has left is 0. `line` [width]. */
-static void pack_queries(const job *work, float *line) {
-    const size_t elements = (size_t)(work->panels * work->width) * OTA_MAXSIM_PANEL;
-    memset(work->packed, 0, elements * sizeof *work->packed);
+/* Tokens of an array as elements, to[count][length]. */
+static void read_tokens(const job *work, const ota_array *from, int64_t query, int64_t first,
+                        int64_t count, void *to) {
+    if (work->paired)
+        work->kernels.read_pairs(from, 0, query, first, count, to);
+    else
+        work->kernels.read_rows_f32(from, 0, query, first, count, to, work->width);
+}
+
+static char *packed_panel(const job *work, int64_t panel) {
+    return (char *)work->packed + panel * OTA_MAXSIM_PANEL * work->length * ELEMENT;
+}
+
+/* Query tokens become columns, one after another; what the last panel has left is 0. `line`: elements [length]. */
+static void pack_queries(const job *work, uint32_t *line) {
+    memset(work->packed, 0, (size_t)(work->panels * work->length) * OTA_MAXSIM_PANEL * ELEMENT);
     for (int64_t q = 0; q < work->queries; q++) {
-        for (int64_t i = 0; i < length_of(work, q); i++) {
-            const int64_t column = work->first[q] + i;
-            const int64_t panel = column / OTA_MAXSIM_PANEL, stride = columns_of(work, panel);
-            float *to =
-                work->packed + panel * OTA_MAXSIM_PANEL * work->width + column % OTA_MAXSIM_PANEL;
-            work->kernels.read_rows_f32(&work->problem.queries, 0, q, i, 1, line, work->width);
-            for (int64_t w = 0; w < work->width; w++) to[w * stride] = line[w];
+        for (int64_t i = 0; i < ota_maxsim_length(&work->problem, q); i++) {
+            const int64_t column = work->first[q] + i, panel = column / OTA_MAXSIM_PANEL;
+            const int64_t stride = columns_of(work, panel) * ELEMENT;
+            char *to = packed_panel(work, panel) + column % OTA_MAXSIM_PANEL * ELEMENT;
+            read_tokens(work, &work->problem.queries, q, i, 1, line);
+            for (int64_t w = 0; w < work->length; w++) memcpy(to + w * stride, &line[w], ELEMENT);
         }
     }
 }
 
 /* ---- one document ------------------------------------------------------------------------------ */
 
-/* Where the products of the tokens from `token` on lie in a panel. */
+/* Where the products of the tokens from `token` on lie in a panel; NULL: they are not kept. */
 static float *products_of(const job *work, const worker *w, int64_t panel, int64_t token) {
-    if (work->problem.capacity == 0) return w->products;
+    if (!work->keeps) return NULL;
     return w->products + panel * OTA_MAXSIM_PANEL * work->longest + token * columns_of(work, panel);
 }
 
+/* Tokens [first + at, first + at + block->count) against all panels. */
+static void multiply_block(const job *work, const worker *w, ota_maxsim_block *block, int64_t at) {
+    for (int64_t panel = 0; panel < work->panels; panel++) {
+        const int64_t column = panel * OTA_MAXSIM_PANEL;
+        block->queries = packed_panel(work, panel);
+        block->columns = columns_of(work, panel);
+        block->products = products_of(work, w, panel, at);
+        block->best = w->best + column;
+        block->lost = w->lost + column;
+        work->pass(block);
+        block->following = 0;
+    }
+}
+
 static void multiply(const job *work, const worker *w, int64_t first, int64_t count) {
-    for (int64_t c = 0; c < work->columns; c++) {
+    const ota_array *documents = &work->problem.documents;
+    for (int64_t c = 0; c < work->panels * OTA_MAXSIM_PANEL; c++) {
         w->best[c] = -INFINITY;
         w->lost[c] = 0.0F;
     }
+    ota_maxsim_block block = {.length = work->length};
+    if (work->in_place) {
+        block.stride = documents->stride[2] * (int64_t)ota_type_bytes(documents->type);
+        block.tokens = (const char *)documents->data + first * block.stride;
+        block.count = count;
+        block.following = documents->size[2] - first - count;
+        multiply_block(work, w, &block, 0);
+        return;
+    }
+    block.tokens = w->tokens;
+    block.stride = work->length * ELEMENT;
     for (int64_t at = 0; at < count; at += OTA_MAXSIM_TOKENS) {
-        ota_maxsim_block block = {.count = ota_int_min(OTA_MAXSIM_TOKENS, count - at),
-                                  .tokens = w->tokens,
-                                  .width = work->width};
-        /* The tile reads some rows at once: faster from a cache that one stream has filled. */
-        work->kernels.read_rows_f32(&work->problem.documents, 0, 0, first + at, block.count,
-                                    w->tokens, work->width);
-        for (int64_t panel = 0; panel < work->panels; panel++) {
-            const int64_t column = panel * OTA_MAXSIM_PANEL;
-            block.queries = work->packed + column * work->width;
-            block.columns = columns_of(work, panel);
-            block.products = products_of(work, w, panel, at);
-            block.best = w->best + column;
-            block.lost = w->lost + column;
-            work->kernels.maxsim(&block);
-        }
+        block.count = ota_int_min(OTA_MAXSIM_TOKENS, count - at);
+        read_tokens(work, documents, 0, first + at, block.count, w->tokens);
+        multiply_block(work, w, &block, at);
     }
 }
 
@@ -238,9 +167,31 @@ static double sum_of_largest(const job *work, const worker *w, int64_t query) {
     return sum;
 }
 
-/* Columns of the matching: tokens, each as often as it may serve. */
-static double sum_of_matched(job *work, const worker *w, int64_t query, int64_t tokens) {
-    const int64_t n = length_of(work, query);
+/* Of every column the first token of the largest product, which the rows of a panel give side by side. */
+static void find_largest(const job *work, const worker *w, int64_t tokens) {
+    for (int64_t panel = 0; panel < work->panels; panel++) {
+        const int64_t columns = columns_of(work, panel);
+        const float *const x = products_of(work, w, panel, 0);
+        int32_t *const taken = w->taken + panel * OTA_MAXSIM_PANEL;
+        float most[OTA_MAXSIM_PANEL];
+        for (int64_t c = 0; c < columns; c++) {
+            most[c] = -INFINITY;
+            taken[c] = 0;
+        }
+        for (int64_t t = 0; t < tokens; t++) {
+            for (int64_t c = 0; c < columns; c++) {
+                const float here = x[t * columns + c];
+                taken[c] = here > most[c] ? (int32_t)t : taken[c];
+                most[c] = here > most[c] ? here : most[c];
+            }
+        }
+    }
+}
+
+/* Columns of the matching: tokens, each as often as it may serve. `chosen` [query's tokens] or NULL. */
+static double sum_of_matched(job *work, const worker *w, int64_t query, int64_t tokens,
+                             int64_t *chosen) {
+    const int64_t n = ota_maxsim_length(&work->problem, query);
     const int64_t copies = ota_int_min(work->problem.capacity, n), m = tokens * copies;
     for (int64_t i = 0; i < n; i++) {
         const int64_t column = work->first[query] + i, panel = column / OTA_MAXSIM_PANEL;
@@ -264,28 +215,36 @@ static double sum_of_matched(job *work, const worker *w, int64_t query, int64_t 
         return (double)NAN;
     }
     for (int64_t i = 0; i < n; i++) {
-        if (w->match[i] >= 0) sum += (double)w->matrix[i * m + w->match[i]];
+        if (w->match[i] < 0) continue;
+        sum += (double)w->matrix[i * m + w->match[i]];
+        if (chosen != NULL) chosen[i] = w->match[i] / copies;
     }
     return sum;
 }
 
+static double score_of(job *work, const worker *w, int64_t query, int64_t tokens, int64_t *chosen) {
+    const int64_t n = ota_maxsim_length(&work->problem, query), first = work->first[query];
+    double lost = 0.0;
+    for (int64_t c = first; c < first + n; c++) lost += (double)w->lost[c];
+    if (n == 0) return 0.0;
+    if (tokens == 0) return -(double)INFINITY;
+    if (isnan(lost)) return (double)NAN;
+    if (work->problem.capacity > 0) return sum_of_matched(work, w, query, tokens, chosen);
+    for (int64_t i = 0; chosen != NULL && i < n; i++) chosen[i] = w->taken[first + i];
+    return sum_of_largest(work, w, query);
+}
+
 static void score_document(job *work, const worker *w, int64_t d) {
     const ota_late_interaction *p = &work->problem;
-    const int64_t first = p->offsets[d], count = tokens_of(p, d);
-    multiply(work, w, first, count);
+    const int64_t count = ota_maxsim_tokens(p, d), most = p->queries.size[2];
+    multiply(work, w, p->offsets[d], count);
+    if (p->chosen != NULL && p->capacity == 0) find_largest(work, w, count);
     for (int64_t q = 0; q < work->queries; q++) {
-        double lost = 0.0, score;
-        for (int64_t c = work->first[q]; c < work->first[q + 1]; c++) lost += (double)w->lost[c];
-        if (length_of(work, q) == 0)
-            score = 0.0;
-        else if (count == 0)
-            score = -INFINITY;
-        else if (isnan(lost))
-            score = (double)NAN;
-        else
-            score =
-                p->capacity == 0 ? sum_of_largest(work, w, q) : sum_of_matched(work, w, q, count);
-        work->scores[q * p->document_count + d] = (float)score;
+        const int64_t place = q * p->document_count + d;
+        int64_t *chosen = p->chosen != NULL ? p->chosen + place * most : NULL;
+        for (int64_t i = 0; chosen != NULL && i < most; i++) chosen[i] = -1;
+        const double score = score_of(work, w, q, count, chosen);
+        work->scores[place] = (float)score;
         if (isnan(score)) work->nonfinite = 1;
     }
 }
@@ -353,14 +312,15 @@ static void keep_best(const float *scores, int64_t count, int64_t top, float *ke
 
 static void take_worker(const job *work, ota_arena *arena, worker *w) {
     const bool matched = work->problem.capacity > 0;
-    const int64_t kept = matched ? work->longest : ota_int_min(work->longest, OTA_MAXSIM_TOKENS);
     const int64_t padded = work->panels * OTA_MAXSIM_PANEL;
     worker found = {0};
-    found.tokens = ota_arena_take_rows(arena, OTA_MAXSIM_TOKENS, work->width, sizeof(float));
-    found.products =
-        ota_arena_take_rows(arena, matched ? padded : OTA_MAXSIM_PANEL, kept, sizeof(float));
+    found.tokens = ota_arena_take_rows(arena, OTA_MAXSIM_TOKENS, work->length, ELEMENT);
     found.best = ota_arena_take(arena, (size_t)padded, sizeof(float));
     found.lost = ota_arena_take(arena, (size_t)padded, sizeof(float));
+    if (work->keeps)
+        found.products = ota_arena_take_rows(arena, padded, work->longest, sizeof(float));
+    if (work->keeps && !matched)
+        found.taken = ota_arena_take(arena, (size_t)padded, sizeof *found.taken);
     if (matched) {
         const int64_t n = work->most_tokens;
         int64_t copies = ota_int_min(work->problem.capacity, n), m = 0;
@@ -380,8 +340,8 @@ static void lay_out(job *work, ota_arena *arena, int threads) {
     const ota_late_interaction *p = &work->problem;
     const bool placed = arena->base != NULL;
     int64_t *first = ota_arena_take(arena, (size_t)work->queries + 1, sizeof *first);
-    float *packed =
-        ota_arena_take_rows(arena, work->panels * work->width, OTA_MAXSIM_PANEL, sizeof *packed);
+    void *packed =
+        ota_arena_take_rows(arena, work->panels * work->length, OTA_MAXSIM_PANEL, ELEMENT);
     worker *workers = ota_arena_take(arena, (size_t)threads, sizeof *workers);
     if (p->top > 0)
         work->scores = ota_arena_take_rows(arena, work->queries, p->document_count, sizeof(float));
@@ -396,13 +356,20 @@ static void measure(job *work) {
     const ota_late_interaction *p = &work->problem;
     work->queries = p->queries.size[1];
     work->width = p->queries.size[3];
+    work->keeps = p->capacity > 0 || p->chosen != NULL;
+    work->paired = p->queries.type == OTA_BF16 && work->kernels.maxsim_pairs != NULL;
+    work->pass = work->paired ? work->kernels.maxsim_pairs : work->kernels.maxsim;
+    work->length = work->paired ? ota_int_ceil_div(work->width, 2) : work->width;
+    const ota_array *d = &p->documents;
+    const bool as_read = work->paired ? work->width % 2 == 0 : d->type == OTA_F32;
+    work->in_place = as_read && (d->stride[3] == 1 || d->size[3] == 1) && d->size[2] > 1;
     for (int64_t q = 0; q < work->queries; q++) {
-        work->columns += length_of(work, q);
-        work->most_tokens = ota_int_max(work->most_tokens, length_of(work, q));
+        work->columns += ota_maxsim_length(&work->problem, q);
+        work->most_tokens = ota_int_max(work->most_tokens, ota_maxsim_length(&work->problem, q));
     }
     work->panels = ota_int_ceil_div(work->columns, OTA_MAXSIM_PANEL);
     for (int64_t d = 0; d < p->document_count; d++)
-        work->longest = ota_int_max(work->longest, tokens_of(p, d));
+        work->longest = ota_int_max(work->longest, ota_maxsim_tokens(p, d));
 }
 
 /* Threads only where there is work for them. */
@@ -418,7 +385,7 @@ static void run(job *work, ota_pool *pool, float *scores, int64_t *best) {
     const ota_late_interaction *p = &work->problem;
     work->first[0] = 0;
     for (int64_t q = 0; q < work->queries; q++)
-        work->first[q + 1] = work->first[q] + length_of(work, q);
+        work->first[q + 1] = work->first[q] + ota_maxsim_length(&work->problem, q);
     if (p->top == 0) work->scores = scores;
     pack_queries(work, work->workers[0].tokens);
     ota_parallel(pool, ota_int_ceil_div(p->document_count, PIECE), run_piece, work);

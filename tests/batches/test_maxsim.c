@@ -1,5 +1,6 @@
 /* test_maxsim.c: otattn_maxsim.h on every level this CPU has, against the plain loops of reference_maxsim.h. A score is a sum of
- * products in f32, each wrong by at most (width + 2) u times the sum of its terms' sizes. */
+ * products in f32, each wrong by at most (width + 2) u times the sum of its terms' sizes. Gradients are those of the loops, by
+ * differences along drawn directions. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -229,6 +230,186 @@ static void capacities_are_matchings(void **state) {
     free(s);
 }
 
+/* The score of the chosen pairs, and the largest number of query tokens that one token serves. */
+static double chosen_score(const scene *s, int q, int d, const int64_t *chosen, int64_t *most) {
+    const double *query = s->queries + q * s->n * s->width;
+    const double *document = s->documents + s->offsets[d] * s->width;
+    int64_t used[LONGEST] = {0};
+    double sum = 0.0;
+    *most = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t j = chosen[i];
+        if (j < 0) continue;
+        assert_true(i < length_of(s, q) && j < s->offsets[d + 1] - s->offsets[d]);
+        used[j]++;
+        *most = used[j] > *most ? used[j] : *most;
+        for (int64_t w = 0; w < s->width; w++)
+            sum += query[i * s->width + w] * document[j * s->width + w];
+    }
+    return sum;
+}
+
+static void choices_make_the_scores(void **state) {
+    (void)state;
+    scene *s = malloc(sizeof *s);
+    int64_t *chosen = malloc((size_t)QUERIES * DOCUMENTS * 70 * sizeof *chosen);
+    assert_non_null(s);
+    assert_non_null(chosen);
+    for (uint64_t k = 0; k < 12; k++) {
+        set_up(s, k + 90, k % 2 == 0 ? 33 : 7, k % 3 == 0 ? 65 : 12,
+               (ota_type[]){OTA_F32, OTA_BF16}[k % 2], k == 5);
+        s->lengths[0] = s->n;
+        s->lengths[1] = s->n / 2;
+        if (k % 4 < 2) s->problem.query_lengths = s->lengths;
+        s->problem.capacity = (int64_t[]){0, 1, 3}[k % 3];
+        s->problem.threads = 1 + (int)(k % 3);
+        call(s, s->again);
+        s->problem.chosen = chosen;
+        call(s, s->scores);
+        /* NaN nowhere, so equal numbers are equal bits but for zeros. */
+        assert_memory_equal(s->scores, s->again, sizeof s->scores);
+        for (int q = 0; q < QUERIES; q++) {
+            for (int d = 0; d < DOCUMENTS; d++) {
+                const double *query = s->queries + q * s->n * s->width;
+                const double *document = s->documents + s->offsets[d] * s->width;
+                const int64_t m = s->offsets[d + 1] - s->offsets[d], n = length_of(s, q);
+                const double size = reference_maxsim_size(query, n, document, m, s->width);
+                const int64_t *own = chosen + (q * DOCUMENTS + d) * s->n;
+                int64_t most, served = 0;
+                const double found = chosen_score(s, q, d, own, &most);
+                const double got = (double)s->scores[q * DOCUMENTS + d];
+                for (int64_t i = 0; i < s->n; i++) served += own[i] >= 0;
+                if (m > 0 && !(fabs(got - found) <= FLT_EPSILON * ((double)s->width + 2.0) * size))
+                    fail_msg("query %d, document %d: the choice has %.9g, the score is %.9g", q, d,
+                             found, got);
+                const int64_t capacity = s->problem.capacity;
+                const bool few = capacity > 0 && capacity * m < n;
+                assert_int_equal(served, m == 0 ? 0 : few ? capacity * m : n);
+                assert_true(capacity == 0 || most <= capacity);
+            }
+        }
+        put_away(s);
+    }
+    /* Of equal tokens the first. */
+    set_up(s, 5, 16, 7, OTA_F32, false);
+    for (int64_t k = 0; k < s->tokens * 7; k++) ((float *)s->stored)[k] = 1.0F;
+    s->problem.chosen = chosen;
+    call(s, s->scores);
+    for (int64_t k = 0; k < (int64_t)QUERIES * DOCUMENTS * 16; k++) {
+        const int64_t d = k / 16 % DOCUMENTS;
+        assert_int_equal(chosen[k], s->offsets[d + 1] > s->offsets[d] ? 0 : -1);
+    }
+    put_away(s);
+    free(chosen);
+    free(s);
+}
+
+/* sum of G[q][d] score(q, d) by the loops; empty documents have none. */
+static double weighed(const scene *s, const float *weights) {
+    double sum = 0.0;
+    for (int q = 0; q < QUERIES; q++) {
+        for (int d = 0; d < DOCUMENTS; d++) {
+            const int64_t m = s->offsets[d + 1] - s->offsets[d];
+            if (m == 0) continue;
+            sum += (double)weights[q * DOCUMENTS + d] *
+                   reference_maxsim(s->queries + q * s->n * s->width, length_of(s, q),
+                                    s->documents + s->offsets[d] * s->width, m, s->width,
+                                    s->problem.capacity);
+        }
+    }
+    return sum;
+}
+
+/* The derivative along `along` by differences; where no choice changes within the step a score is linear in one side. */
+static double difference(const scene *s, const float *weights, double *moved, const double *along,
+                         int64_t count) {
+    const double step = 1e-6;
+    double values[2];
+    for (int side = 0; side < 2; side++) {
+        for (int64_t k = 0; k < count; k++) moved[k] += (side == 0 ? step : -2.0 * step) * along[k];
+        values[side] = weighed(s, weights);
+    }
+    for (int64_t k = 0; k < count; k++) moved[k] += step * along[k];
+    return (values[0] - values[1]) / (2.0 * step);
+}
+
+static double inner(const float *gradient, const double *along, int64_t count, double *size) {
+    double sum = 0.0;
+    *size = 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        sum += (double)gradient[k] * along[k];
+        *size += fabs((double)gradient[k] * along[k]);
+    }
+    return sum;
+}
+
+static void gradients_are_differences(void **state) {
+    (void)state;
+    enum { MOST = QUERIES * 70 * WIDEST };
+    scene *s = malloc(sizeof *s);
+    double *along = malloc((size_t)TOKENS * WIDEST * sizeof *along);
+    float *of_documents = malloc((size_t)TOKENS * WIDEST * sizeof *of_documents);
+    float *of_queries = malloc((size_t)MOST * sizeof *of_queries),
+          *again = malloc((size_t)MOST * sizeof *again);
+    int64_t *chosen = malloc((size_t)QUERIES * DOCUMENTS * 70 * sizeof *chosen);
+    assert_true(s && along && of_documents && of_queries && again && chosen);
+    for (uint64_t k = 0; k < 9; k++) {
+        const int64_t capacity = (int64_t[]){0, 1, 2}[k % 3];
+        set_up(s, k + 120, capacity > 0 ? 3 : 21, 5,
+               (ota_type[]){OTA_F32, OTA_BF16, OTA_F16}[k / 3], k == 4);
+        if (capacity > 0) {
+            for (int d = 0; d <= DOCUMENTS; d++) s->offsets[d] = d * (d - 1) / 2 % 5 + 4 * d;
+            s->offsets[DOCUMENTS] = s->offsets[DOCUMENTS - 1] + 3;
+        }
+        s->lengths[1] = s->n;
+        s->lengths[2] = s->n - 1;
+        s->problem.query_lengths = s->lengths;
+        s->problem.capacity = capacity;
+        s->problem.chosen = chosen;
+        call(s, s->scores);
+        float weights[QUERIES * DOCUMENTS];
+        for (int i = 0; i < QUERIES * DOCUMENTS; i++) weights[i] = (float)(2.0 * uniform() - 1.0);
+        const int64_t queries = QUERIES * s->n * 5, tokens = s->problem.documents.size[2] * 5;
+        assert_int_equal(ota_maxsim_backward(&s->problem, weights, of_queries, of_documents, NULL),
+                         OTA_OK);
+        for (int side = 0; side < 2; side++) {
+            const int64_t count = side == 0 ? queries : tokens;
+            for (int64_t i = 0; i < count; i++) along[i] = 2.0 * uniform() - 1.0;
+            double size;
+            const double found = inner(side == 0 ? of_queries : of_documents, along, count, &size);
+            const double want =
+                difference(s, weights, side == 0 ? s->queries : s->documents, along, count);
+            /* f32 rounds each number once; the difference of two f64 sums loses their last digits. */
+            if (!(fabs(found - want) <= FLT_EPSILON * size + 1e-8 * size))
+                fail_msg("capacity %d, side %d: %.9g where %.9g is expected", (int)capacity, side,
+                         found, want);
+        }
+        /* One side alone, and other threads, have the same bits. */
+        s->problem.threads = 3;
+        assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, NULL), OTA_OK);
+        assert_memory_equal(again, of_queries, (size_t)queries * sizeof *again);
+        put_away(s);
+    }
+    set_up(s, 7, 4, 3, OTA_F32, false);
+    float weights[QUERIES * DOCUMENTS] = {0};
+    ota_error error;
+    assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "chosen is NULL"));
+    s->problem.chosen = chosen;
+    call(s, s->scores);
+    assert_int_equal(ota_maxsim_backward(&s->problem, NULL, again, NULL, &error), OTA_EINVAL);
+    chosen[9] = s->offsets[3] - s->offsets[2];
+    assert_int_equal(ota_maxsim_backward(&s->problem, weights, again, NULL, &error), OTA_EINVAL);
+    assert_non_null(strstr(error.message, "chosen[0][2][1] is"));
+    put_away(s);
+    free(chosen);
+    free(again);
+    free(of_queries);
+    free(of_documents);
+    free(along);
+    free(s);
+}
+
 static void what_is_wrong_is_refused(void **state) {
     (void)state;
     scene *s = malloc(sizeof *s);
@@ -254,6 +435,8 @@ static void what_is_wrong_is_refused(void **state) {
     const int64_t falling[] = {0, 5, 4};
     REFUSED((p.offsets = falling, p.document_count = 2), "offsets[2] is 4, outside 5");
     const int64_t lengths[] = {0, 9, 1};
+    int64_t chosen[QUERIES * DOCUMENTS * 4];
+    REFUSED((p.chosen = chosen, p.top = 1), "chosen is given, but top is 1");
     REFUSED(p.query_lengths = lengths, "query_lengths[1] is 9 of 4 tokens");
     assert_int_equal(ota_maxsim(&s->problem, NULL, NULL, &error), OTA_EINVAL);
     assert_int_equal(ota_maxsim(&s->problem, (float *)s->stored, NULL, &error), OTA_EALIAS);
@@ -266,8 +449,12 @@ static void what_is_wrong_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_the_loops), cmocka_unit_test(a_score_is_its_own),
-        cmocka_unit_test(the_best_are_sorted),           cmocka_unit_test(capacities_are_matchings),
+        cmocka_unit_test(scores_are_those_of_the_loops),
+        cmocka_unit_test(a_score_is_its_own),
+        cmocka_unit_test(the_best_are_sorted),
+        cmocka_unit_test(capacities_are_matchings),
+        cmocka_unit_test(choices_make_the_scores),
+        cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(what_is_wrong_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

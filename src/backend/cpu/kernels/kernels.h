@@ -319,6 +319,7 @@ typedef struct ota_kernels_bf16_gradient {
 typedef struct ota_kernels_bf16 {
     void (*attend)(const ota_kernels_bf16_attend *block);
     void (*gradient)(const ota_kernels_bf16_gradient *block);
+    ota_maxsim_pass *maxsim;
 } ota_kernels_bf16;
 
 /* Elements of scratch one attend call needs (S tile, running maxima and sums, f32 or f64 alike). */

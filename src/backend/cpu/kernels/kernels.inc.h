@@ -6,7 +6,7 @@
  *     #include "kernels.inc.h"
  *
  * and one for bf16 defines OTA_PAIRS instead of OTA_REAL_F64: operands of the products are then pairs of bf16,
- * and the table has the fused kernel and its derivative only.
+ * and the table has the fused kernel, its derivative and late interaction only.
  *
  * This part holds what the others stand on: 2^t and the reading of scores. power.inc.h has x^p, attend.inc.h the fused
  * kernel and products.inc.h the products, gradient.inc.h its derivative, passes.inc.h the passes over rows and matrices
@@ -170,9 +170,11 @@ static inline real score_gain(real c) { return (c < 0 ? -c : c) < SMALLEST_C ? (
 #include "gradient.inc.h"
 
 #ifdef OTA_PAIRS
+#include "maxsim.inc.h"
 #include "pairs.inc.h"
 
-const ota_kernels_bf16 OTA_TABLE = {.attend = attend_pairs, .gradient = gradient_pairs};
+const ota_kernels_bf16 OTA_TABLE = {
+    .attend = attend_pairs, .gradient = gradient_pairs, .maxsim = maxsim_pass};
 
 #else
 #include "passes.inc.h"
